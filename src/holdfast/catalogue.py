@@ -1,0 +1,132 @@
+"""The catalogue: finds every fault and its page, and asks them about a machine."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Collection, Iterable
+
+import holdfast.faults
+from holdfast.errors import UsageError
+from holdfast.facts import MachineFacts
+from holdfast.model import FACES, Fault, Finding, Page
+
+SECTIONS = {
+    "What you see": "see",
+    "Why": "why",
+    "How to be sure": "sure",
+    "Fix": "fix",
+    "Sources": "sources",
+}
+FAMILIES = {
+    "1": "Rendezvous and ports",
+    "2": "Interfaces and paths",
+    "3": "GPU and fabric",
+    "4": "Host limits and containers",
+    "5": "Settings",
+    "6": "Collectives and code",
+    "7": "Processes and kernel",
+    "8": "Checkpoints and resume",
+    "9": "Launchers and schedulers",
+}
+
+
+class Entry:
+    """A fault and its page."""
+
+    def __init__(self, fault: Fault, page: Page) -> None:
+        self.fault = fault
+        self.page = page
+
+
+@functools.cache
+def entries() -> tuple[Entry, ...]:
+    """Every fault, by code. Two faults with one code or slug stop the program."""
+    found: dict[str, Entry] = {}
+    for module_info in pkgutil.iter_modules(holdfast.faults.__path__):
+        module = importlib.import_module(f"holdfast.faults.{module_info.name}")
+        fault: Fault = module.FAULT
+        for key in (fault.code, fault.slug):
+            if key in found:
+                raise ValueError(f"{module.__name__} uses {key}, which another fault has already")
+            found[key] = Entry(fault, page_of(fault, module.__doc__ or ""))
+    return tuple(sorted(set(found.values()), key=lambda entry: entry.fault.code))
+
+
+def page_of(fault: Fault, docstring: str) -> Page:
+    """Read the page out of the docstring of a fault's file; every section must be there."""
+    title, _, rest = inspect.cleandoc(docstring).partition("\n")
+    parts = re.split(rf"^({'|'.join(SECTIONS)})(?=\s|$)", rest, flags=re.MULTILINE)
+    text = {
+        SECTIONS[name]: inspect.cleandoc(" " * len(name) + body).strip()
+        for name, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
+    missing = [name for name, field in SECTIONS.items() if not text.get(field)]
+    if missing or not title:
+        raise ValueError(f"the page of {fault.code} lacks: {', '.join(missing) or 'its title'}")
+    return Page(
+        code=fault.code,
+        slug=fault.slug,
+        title=title.rstrip("."),
+        see=text["see"],
+        why=text["why"],
+        sure=text["sure"],
+        fix=text["fix"],
+        sources=tuple(line.strip() for line in text["sources"].splitlines() if line.strip()),
+        faces=tuple(face for face in FACES if face in fault.faces),
+    )
+
+
+def by_slug(slug: str) -> Fault:
+    return next(entry.fault for entry in entries() if entry.fault.slug == slug)
+
+
+def choose(only: Collection[str], skip: Collection[str]) -> list[Fault]:
+    """The faults to ask about. A name is a code, a slug, or a family ('HOLD1' or '1')."""
+    everything = entries()
+    for name in (*only, *skip):
+        if not any(_is_named(entry.fault, name) for entry in everything):
+            raise UsageError(
+                f"no fault is called {name!r}", hint="holdfast explain --list shows all of them"
+            )
+    return [
+        entry.fault
+        for entry in everything
+        if (not only or any(_is_named(entry.fault, name) for name in only))
+        and not any(_is_named(entry.fault, name) for name in skip)
+    ]
+
+
+def _is_named(fault: Fault, name: str) -> bool:
+    family = name.upper().removeprefix("HOLD")
+    return name.lower() == fault.slug or name.upper() == fault.code or family == fault.code[4]
+
+
+def foresee(facts: MachineFacts, faults: Iterable[Fault]) -> list[Finding]:
+    """Ask every fault about this machine."""
+    return [finding for fault in faults for finding in fault.look_at(facts)]
+
+
+def search(words: str) -> list[Page]:
+    """Pages for a code, a slug or a word; an exact name gives one page, else the best first."""
+    wanted = words.strip().lower()
+    for entry in entries():
+        if wanted in (entry.fault.code.lower(), entry.fault.slug):
+            return [entry.page]
+    scored = [(_relevance(entry.page, wanted.split()), entry.page) for entry in entries()]
+    return [page for score, page in sorted(scored, key=lambda s: (-s[0], s[1].code)) if score]
+
+
+def _relevance(page: Page, words: list[str]) -> int:
+    """Every word must occur somewhere; a hit in the slug counts most, then title, then symptom."""
+    places = [(page.slug, 100), (page.title, 30), (page.see, 10), (page.why, 3), (page.fix, 2)]
+    score = 0
+    for word in words:
+        hits = sum(weight for text, weight in places if word in text.lower())
+        if not hits:
+            return 0
+        score += hits
+    return score

@@ -1,0 +1,1 @@
+"""The catalogue: one fault, one file. CONTRIBUTING.md walks through adding one."""

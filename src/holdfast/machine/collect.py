@@ -1,0 +1,39 @@
+"""Collect every fact of this machine at once, no question longer than the deadline."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+import msgspec
+
+from holdfast.facts import MachineFacts, Plan, Unread
+from holdfast.probe import deadline
+
+Reader = Callable[[Plan], object]
+"""One reader answers one field of MachineFacts; it may raise, and it may hang."""
+
+DEADLINE = 0.8
+"""seconds for all readers together: `check` must be done within one second"""
+
+
+def collect(
+    plan: Plan, readers: Mapping[str, Reader], *, seconds: float = DEADLINE
+) -> MachineFacts:
+    """Run every reader in its own process; what did not answer in time is `Unread`."""
+    hints = get_type_hints(MachineFacts)
+
+    def question(reader: Reader) -> deadline.Question:
+        return lambda: msgspec.msgpack.encode(reader(plan))
+
+    raw = deadline.ask({name: question(r) for name, r in readers.items()}, seconds=seconds)
+    answers: dict[str, Any] = {
+        name: answer if isinstance(answer, Unread) else _decode(answer, hints[name])
+        for name, answer in raw.items()
+    }
+    return MachineFacts(plan=plan, host=socket.gethostname(), smoke=None, **answers)
+
+
+def _decode(answer: bytes, kind: Any) -> object:
+    return msgspec.msgpack.decode(answer, type=kind)

@@ -1,0 +1,172 @@
+"""What we say about a machine or a job: evidence, findings, faults and their pages.
+
+Frozen nouns and pure functions; nothing here reads or writes the world.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from holdfast.facts import CouldNotLook, MachineFacts
+
+
+class Status(enum.Enum):
+    """How a finding stands; the order is the order of concern."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+    SKIPPED = "skipped"
+    OK = "ok"
+
+    @property
+    def concern(self) -> int:
+        """0 for ok, higher is worse; skipped is no concern, only a gap."""
+        return {"error": 3, "warning": 2, "note": 1}.get(self.value, 0)
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was really seen, and where."""
+
+    quote: str
+    source: str = ""
+    line: int | None = None
+    rank: int | None = None
+    host: str | None = None
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One sentence about one fault on one machine."""
+
+    code: str
+    slug: str
+    status: Status
+    summary: str
+    """what was seen"""
+    evidence: tuple[Evidence, ...] = ()
+    fix: str = ""
+    """what to do, as a command where there is one"""
+    reason: str = ""
+    """what it means and how sure we are; for `skipped`, why we could not look"""
+    host: str = ""
+    applies: bool = True
+    """False when the question does not arise here ('one machine', 'no container')"""
+
+
+Foresight = Callable[[MachineFacts], Finding | Sequence[Finding]]
+
+FACES = {
+    "foresee": "C",  # check: facts -> finding
+    "lint": "L",  # source -> findings
+    "notice": "W",  # signals -> verdict
+    "recognise": "E",  # wreckage -> diagnosis
+    "rehearse": "D",  # -> an injection for drill
+}
+"""Every face a fault can have, with its letter in the catalogue's table."""
+
+
+class Fault:
+    """One thing that goes wrong, with a stable code and slug, and what we can do about it.
+
+    A file under `faults/` makes one, decorates its faces with it, and builds findings
+    from it, so that code and slug are written once.
+    """
+
+    def __init__(self, *, code: str, slug: str) -> None:
+        if not re.fullmatch(r"HOLD[1-9]\d\d", code):
+            raise ValueError(f"fault code {code!r} is not HOLD and three digits")
+        if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", slug):
+            raise ValueError(f"fault slug {slug!r} is not words-with-dashes")
+        self.code = code
+        self.slug = slug
+        self.foresights: list[Foresight] = []
+
+    def foresee(self, face: Foresight) -> Foresight:
+        """Register a pure function from the facts of a machine to findings."""
+        self.foresights.append(face)
+        return face
+
+    @property
+    def faces(self) -> frozenset[str]:
+        return frozenset({"foresee"} if self.foresights else ())
+
+    def look_at(self, facts: MachineFacts) -> list[Finding]:
+        """Every finding of this fault on this machine; never empty, never raises."""
+        found: list[Finding] = []
+        for face in self.foresights:
+            try:
+                answer = face(facts)
+            except CouldNotLook as gap:
+                answer = self.skipped(gap.why)
+            except Exception as bug:  # noqa: BLE001 - one broken check must not hide the others
+                answer = self.skipped(
+                    f"this check itself failed, which is a bug in holdfast: "
+                    f"{type(bug).__name__}: {bug}"
+                )
+            found.extend([answer] if isinstance(answer, Finding) else answer)
+        return [msgspec.structs.replace(f, host=facts.host) for f in found]
+
+    # --- building findings: the words come from the fault's file, the identity from here -------
+
+    def error(
+        self, summary: str, *, reason: str, fix: str, evidence: Iterable[Evidence] = ()
+    ) -> Finding:
+        """This will break the job."""
+        return self._finding(Status.ERROR, summary, reason, fix, evidence)
+
+    def warning(
+        self, summary: str, *, reason: str, fix: str, evidence: Iterable[Evidence] = ()
+    ) -> Finding:
+        """This may break the job, or makes it slow or blind."""
+        return self._finding(Status.WARNING, summary, reason, fix, evidence)
+
+    def note(
+        self, summary: str, *, reason: str, fix: str = "", evidence: Iterable[Evidence] = ()
+    ) -> Finding:
+        """Worth knowing; nothing has to be done for this job."""
+        return self._finding(Status.NOTE, summary, reason, fix, evidence)
+
+    def ok(self, summary: str, *, evidence: Iterable[Evidence] = ()) -> Finding:
+        """Looked, and it is fine; the summary says what was looked at."""
+        return self._finding(Status.OK, summary, "", "", evidence)
+
+    def skipped(self, why: str) -> Finding:
+        """Could not look."""
+        return self._finding(Status.SKIPPED, "not looked at", why, "", ())
+
+    def does_not_apply(self, why: str) -> Finding:
+        """The question does not arise here."""
+        return msgspec.structs.replace(
+            self._finding(Status.SKIPPED, "does not apply", why, "", ()), applies=False
+        )
+
+    def _finding(
+        self, status: Status, summary: str, reason: str, fix: str, evidence: Iterable[Evidence]
+    ) -> Finding:
+        return Finding(
+            code=self.code,
+            slug=self.slug,
+            status=status,
+            summary=summary,
+            reason=reason,
+            fix=fix,
+            evidence=tuple(evidence),
+        )
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """The story of a fault, written once: `explain`, the docs and the JSON all show this."""
+
+    code: str
+    slug: str
+    title: str
+    see: str
+    why: str
+    sure: str
+    fix: str
+    sources: tuple[str, ...]
+    faces: tuple[str, ...] = ()

@@ -1,0 +1,97 @@
+"""Ask many questions at once, none of which may take longer than its deadline.
+
+Each question runs in a forked child. A thread would not do: a thread stuck in an
+uninterruptible system call (a dead NFS server, a hung driver) keeps the whole process from
+ending, while a stuck child is simply left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, NoReturn
+
+from holdfast.facts import Unread
+
+Question = Callable[[], bytes]
+"""Runs in the child and returns its answer as bytes."""
+
+
+class _Child(NamedTuple):
+    name: str
+    pid: int
+    pipe: int
+    chunks: list[bytes]
+
+
+def ask(questions: Mapping[str, Question], *, seconds: float) -> dict[str, bytes | Unread]:
+    """The answers by name; a question that hangs, raises or dies is `Unread` with the reason."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    answers: dict[str, bytes | Unread] = {}
+    with selectors.DefaultSelector() as waiting:
+        for name, question in questions.items():
+            child = _start(name, question)
+            waiting.register(child.pipe, selectors.EVENT_READ, child)
+        end = time.monotonic() + seconds
+        while waiting.get_map() and (left := end - time.monotonic()) > 0:
+            for key, _ in waiting.select(left):
+                child = key.data
+                if chunk := os.read(child.pipe, 1 << 20):
+                    child.chunks.append(chunk)
+                else:
+                    waiting.unregister(child.pipe)
+                    answers[child.name] = _conclude(child)
+        for key in list(waiting.get_map().values()):
+            answers[key.data.name] = _abandon(key.data, seconds)
+    return answers
+
+
+def _start(name: str, question: Question) -> _Child:
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read_end)
+        _answer(question, write_end)
+    os.close(write_end)
+    return _Child(name, pid, read_end, [])
+
+
+def _answer(question: Question, pipe: int) -> NoReturn:
+    """In the child: answer and leave without running the parent's exit handlers."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        payload = b"+" + question()
+    except BaseException as problem:  # noqa: BLE001 - whatever it was, the parent must hear of it
+        payload = b"-" + f"{type(problem).__name__}: {problem}".encode(errors="replace")
+    try:
+        with open(pipe, "wb") as out:
+            out.write(payload)
+    finally:
+        os._exit(0)
+
+
+def _conclude(child: _Child) -> bytes | Unread:
+    os.close(child.pipe)
+    _, status = os.waitpid(child.pid, 0)
+    payload = b"".join(child.chunks)
+    if payload[:1] == b"+":
+        return payload[1:]
+    if payload[:1] == b"-":
+        return Unread(why=payload[1:].decode(errors="replace"))
+    died = signal.Signals(-code).name if (code := os.waitstatus_to_exitcode(status)) < 0 else "exit"
+    return Unread(why=f"its reader died ({died}) without an answer")
+
+
+def _abandon(child: _Child, seconds: float) -> Unread:
+    """End the child if it can be ended; one stuck in the kernel is left to itself."""
+    os.close(child.pipe)
+    os.kill(child.pid, signal.SIGKILL)
+    until = time.monotonic() + 0.05
+    while os.waitpid(child.pid, os.WNOHANG) == (0, 0) and time.monotonic() < until:
+        time.sleep(0.001)
+    return Unread(why=f"no answer within {seconds:g} s")

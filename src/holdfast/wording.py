@@ -1,0 +1,41 @@
+"""How we say durations, sizes, processes and addresses, the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.facts import Process
+
+
+def span(seconds: float) -> str:
+    """A duration as people say it: '3 days', '12 minutes', '41 s'."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            count = int(seconds // length)
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return f"{int(seconds)} s"
+
+
+def size(count: float) -> str:
+    """Bytes in binary units: '64 MiB', '1.5 GiB'."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.3g} {unit}" if unit != "bytes" else f"{int(count)} bytes"
+        count /= 1024
+    return f"{count:.3g} TiB"
+
+
+def process(who: Process) -> str:
+    """One process, so that its owner recognises it."""
+    return f"pid {who.pid} `{who.command}`, user {who.user}, up {span(who.age)}"
+
+
+def numbers(values: Iterable[int]) -> str:
+    """Ranks or pids, compressed: '0-4,6-7'."""
+    runs: list[list[int]] = []
+    for value in sorted(set(values)):
+        if runs and value == runs[-1][1] + 1:
+            runs[-1][1] = value
+        else:
+            runs.append([value, value])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

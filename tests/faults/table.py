@@ -1,0 +1,91 @@
+"""Tables of cases for a fault's faces.
+
+Each fault has `tests/faults/test_<slug>.py` with one table per face it claims:
+
+    test_foresee = foresee_table(
+        "port-in-use",
+        speaks("error", a_machine(port=…), saying=["pid 4711"]),
+        silent(a_machine()),
+    )
+
+`tests/test_catalogue.py` refuses a fault whose table lacks a case where it must speak, or
+one where it must stay silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pytest
+
+from holdfast.catalogue import by_slug
+from holdfast.facts import MachineFacts
+from holdfast.model import Finding, Status
+
+
+class Case(NamedTuple):
+    expected: str
+    """a status, or 'silent', or 'n/a' (does not apply)"""
+    facts: MachineFacts
+    saying: tuple[str, ...]
+    not_saying: tuple[str, ...]
+
+    @property
+    def speaks(self) -> bool:
+        return self.expected in ("error", "warning", "note")
+
+
+def speaks(
+    status: str, facts: MachineFacts, *, saying: Sequence[str], not_saying: Sequence[str] = ()
+) -> Case:
+    """The fault must be found with this status, and its finding must contain these words."""
+    assert status in ("error", "warning", "note")
+    assert saying, "say which words the user must see"
+    return Case(status, facts, tuple(saying), tuple(not_saying))
+
+
+def silent(facts: MachineFacts) -> Case:
+    """The fault must be looked for and not found: `ok`."""
+    return Case("silent", facts, (), ())
+
+
+def not_applicable(facts: MachineFacts, *, saying: Sequence[str]) -> Case:
+    """The question must not arise, and the reason must contain these words."""
+    return Case("n/a", facts, tuple(saying), ())
+
+
+def skips(facts: MachineFacts, *, saying: Sequence[str]) -> Case:
+    """It could not look, and must say why."""
+    return Case("skipped", facts, tuple(saying), ())
+
+
+def words_of(finding: Finding) -> str:
+    quotes = " ".join(evidence.quote for evidence in finding.evidence)
+    return f"{finding.summary} | {finding.reason} | {finding.fix} | {quotes}"
+
+
+def foresee_table(slug: str, *cases: Case) -> Callable[[Case], None]:
+    @pytest.mark.parametrize("case", cases, ids=lambda case: case.expected)
+    def test_foresee(case: Case) -> None:
+        findings = by_slug(slug).look_at(case.facts)
+        assert findings
+        assert {f.slug for f in findings} == {slug}
+        if case.expected == "silent":
+            assert [f.status for f in findings if f.status is not Status.OK] == [], findings
+            return
+        if case.expected == "n/a":
+            chosen = [f for f in findings if not f.applies]
+        else:
+            chosen = [f for f in findings if f.status.value == case.expected and f.applies]
+        assert chosen, f"expected {case.expected}, got {findings}"
+        text = " || ".join(words_of(f) for f in chosen)
+        assert [word for word in case.saying if word not in text] == [], text
+        assert [word for word in case.not_saying if word in text] == [], text
+        if case.speaks:
+            assert all(f.reason and f.evidence for f in chosen), (
+                "say what was seen and what it means"
+            )
+
+    test_foresee.cases = cases  # type: ignore[attr-defined]
+    return test_foresee
