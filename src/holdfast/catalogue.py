@@ -45,15 +45,17 @@ class Entry:
 @functools.cache
 def entries() -> tuple[Entry, ...]:
     """Every fault, by code. Two faults with one code or slug stop the program."""
-    found: dict[str, Entry] = {}
+    found: list[Entry] = []
+    taken: dict[str, str] = {}
     for module_info in pkgutil.iter_modules(holdfast.faults.__path__):
         module = importlib.import_module(f"holdfast.faults.{module_info.name}")
         fault: Fault = module.FAULT
-        for key in (fault.code, fault.slug):
-            if key in found:
-                raise ValueError(f"{module.__name__} uses {key}, which another fault has already")
-            found[key] = Entry(fault, page_of(fault, module.__doc__ or ""))
-    return tuple(sorted(set(found.values()), key=lambda entry: entry.fault.code))
+        for name in (fault.code, fault.slug):
+            if name in taken:
+                raise ValueError(f"{module.__name__} and {taken[name]} both call themselves {name}")
+            taken[name] = module.__name__
+        found.append(Entry(fault, page_of(fault, module.__doc__ or "")))
+    return tuple(sorted(found, key=lambda entry: entry.fault.code))
 
 
 def page_of(fault: Fault, docstring: str) -> Page:

@@ -330,7 +330,7 @@ class HostLoad(Fact, frozen=True):
 
 class Security(Fact, frozen=True):
     selinux: str
-    """'enforcing', 'permissive', 'disabled' or 'absent'"""
+    """'enforcing', 'permissive', 'disabled', 'absent', or 'active' when the mode is hidden"""
     denials: tuple[str, ...] | Unread
     """recent AVC lines that name python, torch or a container"""
     firewall: str

@@ -1,0 +1,1 @@
+"""The verbs: one thin file each; what they need is imported when they run."""

@@ -18,8 +18,10 @@ Sources        torch/csrc/distributed/c10d/socket.cpp: listen rule, SO_REUSEADDR
                https://docs.pytorch.org/docs/stable/elastic/run.html
 """
 
-from holdfast import wording
-from holdfast.facts import Connection, MachineFacts, Process, known
+from __future__ import annotations
+
+from holdfast import rendezvous, wording
+from holdfast.facts import Connection, MachineFacts, PortFacts, Process, known
 from holdfast.model import Evidence, Fault, Finding
 
 FAULT = Fault(code="HOLD101", slug="port-in-use")
@@ -44,8 +46,8 @@ def port_has_a_listener(facts: MachineFacts) -> Finding:
     return speak(
         f"port {port.port} is taken",
         reason=f"the store cannot listen there (port {origin}); seen by binding as the store does",
-        evidence=[describe(listener) for listener in port.listeners],
-        fix=_advice(port.listeners),
+        evidence=[*map(describe, port.listeners), describe_tries(port)],
+        fix=f"{_stop(port.listeners)}{rendezvous.choose_another_port(plan, facts.port_ranges)}",
     )
 
 
@@ -59,7 +61,11 @@ def describe(listener: Connection) -> Evidence:
     return Evidence(quote=f"{who} listens on {listener.local}", source="/proc/net/tcp")
 
 
-def _advice(listeners: tuple[Connection, ...]) -> str:
+def describe_tries(port: PortFacts) -> Evidence:
+    tries = ", ".join(f"{bind.family}: {bind.error or 'works'}" for bind in port.binds)
+    return Evidence(quote=f"bind of port {port.port}: {tries}", source="bind(2)")
+
+
+def _stop(listeners: tuple[Connection, ...]) -> str:
     pids = sorted({o.pid for o in (item.owner for item in listeners) if isinstance(o, Process)})
-    stop = f"stop pid {', '.join(map(str, pids))} if it is yours, or " if pids else ""
-    return f"{stop}choose a port below the ephemeral range, for example `--master-port 29600`"
+    return f"stop pid {', '.join(map(str, pids))} if it is yours, or " if pids else ""

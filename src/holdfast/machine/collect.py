@@ -36,4 +36,7 @@ def collect(
 
 
 def _decode(answer: bytes, kind: Any) -> object:
-    return msgspec.msgpack.decode(answer, type=kind)
+    try:
+        return msgspec.msgpack.decode(answer, type=kind)
+    except msgspec.ValidationError as problem:
+        return Unread(why=f"its reader's answer was not understood: {problem}")

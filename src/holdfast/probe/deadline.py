@@ -35,7 +35,7 @@ def ask(questions: Mapping[str, Question], *, seconds: float) -> dict[str, bytes
     answers: dict[str, bytes | Unread] = {}
     with selectors.DefaultSelector() as waiting:
         for name, question in questions.items():
-            child = _start(name, question)
+            child = _start(name, question, seconds)
             waiting.register(child.pipe, selectors.EVENT_READ, child)
         end = time.monotonic() + seconds
         while waiting.get_map() and (left := end - time.monotonic()) > 0:
@@ -51,19 +51,21 @@ def ask(questions: Mapping[str, Question], *, seconds: float) -> dict[str, bytes
     return answers
 
 
-def _start(name: str, question: Question) -> _Child:
+def _start(name: str, question: Question, seconds: float) -> _Child:
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(read_end)
-        _answer(question, write_end)
+        _answer(question, write_end, seconds)
     os.close(write_end)
     return _Child(name, pid, read_end, [])
 
 
-def _answer(question: Question, pipe: int) -> NoReturn:
+def _answer(question: Question, pipe: int, seconds: float) -> NoReturn:
     """In the child: answer and leave without running the parent's exit handlers."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds + 1)  # should the parent be killed meanwhile
     try:
         payload = b"+" + question()
     except BaseException as problem:  # noqa: BLE001 - whatever it was, the parent must hear of it
@@ -83,8 +85,9 @@ def _conclude(child: _Child) -> bytes | Unread:
         return payload[1:]
     if payload[:1] == b"-":
         return Unread(why=payload[1:].decode(errors="replace"))
-    died = signal.Signals(-code).name if (code := os.waitstatus_to_exitcode(status)) < 0 else "exit"
-    return Unread(why=f"its reader died ({died}) without an answer")
+    code = os.waitstatus_to_exitcode(status)
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return Unread(why=f"its reader died ({how}) without an answer")
 
 
 def _abandon(child: _Child, seconds: float) -> Unread:

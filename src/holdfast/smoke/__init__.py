@@ -1,0 +1,13 @@
+"""A FEW RANKS -> which layer fails: a small job, started as a careful person would.
+
+    stages.py       the nouns: stages, records, the ladder of sizes and the sums it must give
+    rank.py         one rank (the only file of holdfast that imports torch)
+    crew.py         starts the ranks, hears them, and ends every one of them
+    endpoint.py     where the ranks meet: master address and port
+    conduct.py      lets the ranks go from stage to stage, all together
+    errno_words.py  what an error of the network or the kernel means
+    judge.py        pure: records -> which stage failed, who, and why
+
+`stages` and `rank` import nothing but the standard library and torch: a rank must start
+wherever torch does.
+"""

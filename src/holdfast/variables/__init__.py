@@ -1,0 +1,83 @@
+"""Which program reads which environment variable: the table that holdfast ships.
+
+Read from NCCL 2.30.7 (documentation, and every parameter in its source; first and last versions
+from all tags), torch 2.13.0 (headers, Python files and strings of the libraries), Accelerate
+1.15.0.dev0, DeepSpeed 0.19.6 and Horovod 0.28.1. Other versions read other names: where the
+installed programs can be searched, what they hold counts more than this table.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+
+from holdfast.variables import frameworks, nccl, nccl_undocumented, nobody, others, pytorch
+from holdfast.variables.table import Variable, rows
+
+__all__ = ["PREFIXES", "READ_FROM", "Variable", "everything", "lookup", "nearest", "prefix_of"]
+
+READ_FROM = {
+    "NCCL_": "NCCL 2.30.7",
+    "TORCH_NCCL_": "torch 2.13.0",
+    "TORCH_FR_": "torch 2.13.0",
+    "TORCH_GLOO_": "torch 2.13.0",
+    "TORCH_DISTRIBUTED_": "torch 2.13.0",
+    "TORCH_DIST_": "torch 2.13.0",
+    "TORCHELASTIC_": "torch 2.13.0",
+    "PET_": "torch 2.13.0",
+    "GLOO_": "torch 2.13.0",
+    "ACCELERATE_": "Accelerate 1.15.0.dev0",
+    "DEEPSPEED_": "DeepSpeed 0.19.6",
+    "HOROVOD_": "Horovod 0.28.1",
+}
+"""Per prefix, the version whose names this table holds."""
+
+PREFIXES = tuple(READ_FROM)
+"""Names that begin so are judged; any other variable is none of our business."""
+
+TABLES = (
+    ("NCCL", nccl.TABLE),
+    ("NCCL", nccl_undocumented.TABLE),
+    ("PyTorch", pytorch.PYTORCH),
+    ("Gloo in PyTorch", pytorch.GLOO),
+    ("torchrun", pytorch.TORCHRUN),
+    ("Accelerate", frameworks.ACCELERATE),
+    ("DeepSpeed", frameworks.DEEPSPEED),
+    ("Horovod", frameworks.HOROVOD),
+    ("NCCL plugins and tests", others.PLUGINS),
+    ("build tools", others.BUILD),
+    ("nobody", nobody.TABLE),
+)
+
+
+@functools.cache
+def everything() -> dict[str, Variable]:
+    """Every row by name; families under their name with the '*'."""
+    return {row.name: row for reader, text in TABLES for row in rows(reader, text)}
+
+
+def lookup(name: str) -> Variable | None:
+    """The row of this variable, or of the family it belongs to."""
+    table = everything()
+    if name in table:
+        return table[name]
+    families = (key for key in table if key.endswith("*") and name.startswith(key[:-1]))
+    best = max(families, key=len, default=None)
+    return table[best] if best else None
+
+
+def prefix_of(name: str) -> str:
+    """The judged prefix of this name; '' when the name is none of our business."""
+    return max((p for p in PREFIXES if name.startswith(p)), key=len, default="")
+
+
+def nearest(name: str) -> str:
+    """The known variable this may be a slip of; '' when none is close."""
+    stem = name.strip().upper()
+    candidates = [
+        row.name for row in everything().values() if row.is_read and not row.name.endswith("*")
+    ]
+    if stem in candidates:
+        return stem
+    close = difflib.get_close_matches(stem, candidates, n=1, cutoff=0.85)
+    return close[0] if close else ""

@@ -1,0 +1,1 @@
+"""Draws the nouns as text and JSON; decides nothing."""

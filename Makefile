@@ -1,0 +1,47 @@
+# `make demo` and `make test` set up .venv by themselves; nothing but Python, make and git needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Debian packages that real-edge tests drive: firewall rules, namespaces, ssh, Slurm.
+LAB_PACKAGES := iproute2 nftables util-linux openssh-server slurm-wlm munge
+
+.PHONY: demo test proof lab lint docs bench clean
+
+$(READY): pyproject.toml requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+demo: $(READY)  ## look at this machine, then let four ranks sum
+	@sh examples/demo.sh $(BIN)/holdfast
+
+test: $(READY) lint  ## what CI runs: lint, types, and every test with seeded samples
+	$(BIN)/python -m pytest --cov --cov-report=term -q
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+proof: $(READY)  ## the full counts; writes dated results into proof/
+	$(BIN)/python -m tools.prove
+
+docs: $(READY)  ## one page per fault and the table of faces, from the code
+	$(BIN)/python -m tools.write_docs
+
+bench: $(READY)  ## side-by-side figures, printed as ratios
+	$(BIN)/python -m bench.startup
+
+lab:  ## Debian packages that real-edge tests need; nothing is started or configured
+	@missing=$$(for p in $(LAB_PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null \
+		| grep -q 'ok installed' || echo $$p; done); \
+	if [ -z "$$missing" ]; then echo "lab: everything is installed"; else \
+		echo "lab: installing" $$missing; \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y \
+			--no-install-recommends $$missing; fi
+
+clean:
+	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Side-by-side measurements; each prints ratios, and absolute times only beside them."""

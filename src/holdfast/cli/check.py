@@ -1,0 +1,119 @@
+"""`holdfast check`: what on this machine will break a training job, and the fix."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.facts import MachineFacts, Plan
+    from holdfast.model import Finding
+
+SUMMARY = "look at this machine: what will break a training job, and how to fix it"
+FAIL_ON = {"error": 3, "warning": 2, "note": 1, "never": 4}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    job = parser.add_argument_group("the job you mean to start")
+    job.add_argument("--port", type=int, help="the master port (default: MASTER_PORT, else 29500)")
+    job.add_argument("--nproc-per-node", type=int, metavar="N", help="ranks on this machine")
+    job.add_argument("--nnodes", metavar="N", help="machines of the job, or MIN:MAX")
+    job.add_argument("--master-addr", metavar="HOST", help="address of the first machine")
+    job.add_argument(
+        "--ckpt", action="append", default=[], metavar="DIR", help="checkpoint folder (repeatable)"
+    )
+    job.add_argument(
+        "--launcher-pid", type=int, metavar="PID", help="also judge the limits of this process"
+    )
+    look = parser.add_argument_group("what to look at")
+    look.add_argument(
+        "--only", action="append", default=[], metavar="FAULT", help="code, slug or family digit"
+    )
+    look.add_argument("--skip", action="append", default=[], metavar="FAULT", help="likewise")
+    look.add_argument(
+        "--smoke", action="store_true", help="start a few ranks and let them sum (needs torch)"
+    )
+    out = parser.add_argument_group("what to print")
+    out.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    out.add_argument(
+        "-v", "--verbose", action="store_true", help="also what passed and what does not apply"
+    )
+    out.add_argument(
+        "--fail-on",
+        choices=FAIL_ON,
+        default="warning",
+        help="exit with 1 from this status on (default: warning)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from holdfast import catalogue
+    from holdfast.machine.collect import collect
+    from holdfast.machine.readers import READERS
+    from holdfast.view import document, text
+
+    began = time.monotonic()
+    plan = plan_from(arguments)
+    faults = catalogue.choose(_names(arguments.only), _names(arguments.skip))
+    facts = collect(plan, READERS)
+    if arguments.smoke:
+        facts = smoke(facts, named=arguments.nproc_per_node is not None)
+    findings = catalogue.foresee(facts, faults)
+    seconds = time.monotonic() - began
+    counts = text.count(findings)
+    if arguments.json:
+        print(document.check(findings, counts, seconds, facts.smoke))
+    else:
+        colour = text.wants_colour(sys.stdout)
+        body = text.report(findings, verbose=arguments.verbose, colour=colour)
+        parts = [text.banner(facts), text.smoke_table(facts), body, text.summary(counts, seconds)]
+        print("\n\n".join(part for part in parts if part))
+        sys.stdout.flush()
+        _hint(findings)
+    worst = max((f.status.concern for f in findings), default=0)
+    return int(worst >= FAIL_ON[arguments.fail_on])
+
+
+def plan_from(arguments: argparse.Namespace) -> Plan:
+    from holdfast.machine.devices import read_accelerators
+    from holdfast.machine.plan import Flags, make_plan
+
+    flags = Flags(
+        port=arguments.port,
+        nproc_per_node=arguments.nproc_per_node,
+        nnodes=arguments.nnodes,
+        master_addr=arguments.master_addr,
+        checkpoint_folders=tuple(arguments.ckpt),
+        launcher_pid=arguments.launcher_pid,
+    )
+    return make_plan(flags, os.environ, accelerators=len(read_accelerators()))
+
+
+def smoke(facts: MachineFacts, *, named: bool) -> MachineFacts:
+    """Run the smoke test and add what it saw to the facts."""
+    import msgspec
+
+    from holdfast.smoke import conduct
+
+    ranks = facts.plan.nproc if named or facts.plan.nproc > 1 else 4
+    plan = msgspec.structs.replace(facts.plan, nproc=ranks)
+    seen = conduct.run(plan, say=_narrate, loopback=facts.loopback)
+    return msgspec.structs.replace(facts, smoke=seen)
+
+
+def _narrate(line: str) -> None:
+    print(f"holdfast> {line}", file=sys.stderr, flush=True)
+
+
+def _names(given: list[str]) -> list[str]:
+    """`--only a,b --only c` and `--only a --only b --only c` mean the same."""
+    return [name for item in given for name in item.split(",") if name]
+
+
+def _hint(findings: list[Finding]) -> None:
+    worst = max(findings, key=lambda f: f.status.concern, default=None)
+    if worst and worst.status.concern > 1:
+        print(f"hint: `holdfast explain {worst.code}` tells the whole story", file=sys.stderr)

@@ -1,0 +1,53 @@
+"""Nobody watches for failed collectives: a dead peer hangs the job.
+
+What you see   One rank dies or loses its link; the others sit in their collective for hours, until
+               the scheduler ends the job. No timeout, no error, no flight-recorder dump.
+Why            TORCH_NCCL_ASYNC_ERROR_HANDLING=0 tells torch to do nothing when NCCL reports an
+               error or a collective exceeds its timeout. With TORCH_NCCL_BLOCKING_WAIT=1 the wait
+               itself times out; without it nothing does. The default (3) ends the process.
+How to be sure `env | grep ASYNC_ERROR_HANDLING` in a rank. torchrun hands your value on.
+Fix            `unset TORCH_NCCL_ASYNC_ERROR_HANDLING`. If you turned it off because ranks were
+               ended during long saves or first steps, give init_process_group a longer timeout.
+Sources        torch 2.13.0: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp (ErrorHandlingMode)
+               https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
+               https://github.com/pytorch/pytorch/pull/110723
+"""
+
+from __future__ import annotations
+
+from holdfast.facts import MachineFacts, known
+from holdfast.model import Evidence, Fault, Finding
+from holdfast.variables.values import torch_bool, torch_int, torch_setting
+
+FAULT = Fault(code="HOLD505", slug="async-handling-off")
+
+NEW, OLD = "TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"
+
+
+@FAULT.foresee
+def failures_are_not_handled(facts: MachineFacts) -> Finding:
+    known(facts.settings)
+    handling = torch_setting(facts, NEW, OLD)
+    if handling is None:
+        return FAULT.ok("async error handling is on, as by default")
+    if torch_int(handling.value) != 0:
+        return FAULT.ok(f"{handling.name}={handling.value} does not turn error handling off")
+    blocking = torch_setting(facts, "TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
+    if blocking and torch_bool(blocking.value):
+        return FAULT.ok(f"{handling.name}=0, but {blocking.name} makes waits time out")
+    evidence = [Evidence(quote=f"{handling.name}={handling.value}", source=handling.origin)]
+    if handling.name == OLD:
+        return FAULT.note(
+            f"{OLD}=0 turns error handling off, except under torchrun",
+            reason=f"torchrun exports {NEW}=1 unless you set it; with other launchers a failed "
+            "NCCL collective would hang",
+            evidence=evidence,
+            fix=f"`unset {OLD}`",
+        )
+    return FAULT.warning(
+        f"{NEW}=0: a failed NCCL collective hangs until someone ends the job",
+        reason="torch neither reports NCCL's errors nor ends a collective at its timeout",
+        evidence=evidence,
+        fix=f"`unset {NEW}` (the default, 3, ends the process); for long pauses give "
+        "init_process_group(timeout=…) instead",
+    )

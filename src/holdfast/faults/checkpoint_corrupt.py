@@ -1,0 +1,75 @@
+"""A checkpoint is damaged.
+
+What you see   At resume: `PytorchStreamReader failed reading zip archive: failed finding central
+               directory`, `unexpected EOF`, `HeaderTooLarge` or `MetadataIncompleteBuffer` from
+               safetensors; or the job starts again from step 0 because the script caught the error.
+Why            The process died, the disk filled up or the node went away while the file was
+               written; or it was copied while it still grew. torch.save straight onto the final
+               name replaces the last good copy with half a new one.
+How to be sure holdfast reads the frame of the file, not its contents: the zip directory that
+               torch.save writes last, the header and extents of safetensors, the shards of a
+               distributed checkpoint. A broken frame will not load. A whole frame is no proof of
+               good contents: `unzip -t FILE` tests the checksums of a torch.save file.
+Fix            Resume from the previous checkpoint and move the damaged one away. Save to a
+               temporary name in the same folder, fsync, then rename; keep at least two.
+Sources        pytorch/pytorch caffe2/serialize/inline_container.cc (torch.save's zip archive)
+               https://github.com/huggingface/safetensors (format)
+               https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
+"""
+
+from __future__ import annotations
+
+from holdfast import wording
+from holdfast.facts import CheckpointItem, MachineFacts, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD802", slug="checkpoint-corrupt")
+
+
+@FAULT.foresee
+def checkpoint_is_damaged(facts: MachineFacts) -> Finding | list[Finding]:
+    if not facts.plan.checkpoint_folders:
+        return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
+    complete = [item for item in known(facts.checkpoints) if not _unfinished(item)]
+    if not complete:
+        return FAULT.ok("no finished checkpoint in " + ", ".join(facts.plan.checkpoint_folders))
+    newest = min(item.age for item in complete)
+    damaged = [item for item in complete if item.problem]
+    if not damaged:
+        return FAULT.ok(f"the frame of the newest {len(complete)} checkpoint(s) is whole")
+    whole = [item for item in complete if not item.problem]
+    return [_newest(i, whole) if i.age == newest else _older(i) for i in damaged]
+
+
+def _unfinished(item: CheckpointItem) -> bool:
+    """What never was a checkpoint yet is checkpoint-incomplete's."""
+    return item.kind == "temporary" or (item.kind == "dcp-folder" and ".metadata" in item.problem)
+
+
+def _evidence(item: CheckpointItem) -> list[Evidence]:
+    size, age = wording.size(item.size), wording.span(item.age)
+    return [Evidence(quote=f"{item.path}: {item.problem} ({size}, {age} old)", source=item.path)]
+
+
+def _older(item: CheckpointItem) -> Finding:
+    return FAULT.note(
+        f"an older checkpoint is damaged: {item.path}",
+        reason=f"{item.problem}; newer ones are there, so a resume will not want it",
+        evidence=_evidence(item),
+        fix=f"remove it when you no longer need to know why: `rm -r {item.path}`",
+    )
+
+
+def _newest(item: CheckpointItem, whole: list[CheckpointItem]) -> Finding:
+    good = min(whole, key=lambda other: other.age, default=None)
+    previous = (
+        f"resume from {good.path} ({wording.span(good.age)} old), the newest that is whole"
+        if good
+        else "no whole checkpoint is left in the folder; look for a copy elsewhere"
+    )
+    return FAULT.error(
+        f"the newest checkpoint is damaged: {item.path}",
+        reason=f"{item.problem}; a resume from this file will fail",
+        evidence=_evidence(item),
+        fix=previous,
+    )

@@ -1,0 +1,75 @@
+"""A save was cut short: part of a checkpoint is left behind.
+
+What you see   Files like `step_1200.pt.tmp` that nobody writes any more, or a folder of `.distcp`
+               shards without `.metadata`. Loading such a folder fails:
+               `FileNotFoundError: … .metadata`.
+Why            The job ended while saving: killed, out of time, out of space. A sharded save writes
+               its `.metadata` last, when every rank is done, so a folder without it was never
+               finished. A temporary file that was never renamed is the same, and is what a careful
+               save leaves behind: the checkpoint before it is untouched.
+How to be sure `lsof FILE` shows whether somebody still writes; a save under way looks the same, so
+               holdfast tells you its age.
+Fix            If no job is saving there now, remove the rest and resume from the checkpoint before
+               it. Scripts that pick 'the newest folder' must skip folders without `.metadata`.
+Sources        torch 2.13.0: torch/distributed/checkpoint/filesystem.py (metadata is written last)
+               https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
+               https://man7.org/linux/man-pages/man2/rename.2.html
+"""
+
+from __future__ import annotations
+
+from holdfast import wording
+from holdfast.facts import CheckpointItem, MachineFacts, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD803", slug="checkpoint-incomplete")
+
+
+@FAULT.foresee
+def save_was_cut_short(facts: MachineFacts) -> Finding | list[Finding]:
+    if not facts.plan.checkpoint_folders:
+        return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
+    items = known(facts.checkpoints)
+    folders = [item for item in items if _lacks_metadata(item)]
+    leftovers = [item for item in items if item.kind == "temporary"]
+    findings = [_folder(item, items) for item in folders] + [_temporary(t) for t in leftovers]
+    return findings or FAULT.ok("no unfinished save in " + ", ".join(facts.plan.checkpoint_folders))
+
+
+def _lacks_metadata(item: CheckpointItem) -> bool:
+    return item.kind == "dcp-folder" and ".metadata" in item.problem
+
+
+def _evidence(item: CheckpointItem) -> list[Evidence]:
+    what = f"{item.path}: {item.problem}" if item.problem else item.path
+    text = f"{what} ({wording.size(item.size)}, {wording.span(item.age)} old)"
+    return [Evidence(quote=text, source=item.path)]
+
+
+def _folder(item: CheckpointItem, items: tuple[CheckpointItem, ...]) -> Finding:
+    whole = [other for other in items if not other.problem and other.kind != "temporary"]
+    before = min(whole, key=lambda other: other.age, default=None)
+    resume = f"resume from {before.path}" if before else "no whole checkpoint is beside it"
+    if any(other.age < item.age for other in whole):
+        return FAULT.note(
+            f"an older sharded save was never finished: {item.path}",
+            reason=f"{item.problem}; newer checkpoints are there",
+            evidence=_evidence(item),
+            fix=f"`rm -r {item.path}` when nobody needs it",
+        )
+    return FAULT.error(
+        f"the newest sharded checkpoint was never finished: {item.path}",
+        reason=f"{item.problem}, so it cannot be loaded; if a save is under way there, wait for it",
+        evidence=_evidence(item),
+        fix=f"{resume}; remove the rest with `rm -r {item.path}`",
+    )
+
+
+def _temporary(item: CheckpointItem) -> Finding:
+    return FAULT.note(
+        f"a save left a temporary file behind: {item.path}",
+        reason="it was never renamed to a checkpoint; the one before it is untouched, and nothing "
+        "will choose this one unless a script picks files by age",
+        evidence=_evidence(item),
+        fix=f"`rm -r {item.path}` if no job is saving there now",
+    )

@@ -1,0 +1,80 @@
+"""The container has a network of its own that other machines cannot reach.
+
+What you see   All containers start, then wait: `k/n clients joined`, or NCCL retries `connect` to
+               an address like 172.17.0.2 for a minute and fails. On one machine everything works.
+Why            Docker and Podman give a container a private address behind the host's. Rank 0 and
+               NCCL announce that address to peers on other machines, where it means nothing, and
+               NCCL listens on ports that nobody published. Rootless containers go through a
+               user-mode network besides, which is slow. Pods in Kubernetes have addresses of their
+               own too, but the cluster routes them.
+How to be sure `ip -br addr` inside: 172.17.x.x is Docker's default bridge. From another machine
+               `nc -zv ADDRESS PORT`. holdfast compares the network namespace and interfaces with
+               what a host has; an overlay or macvlan network that does reach the peers looks the
+               same to it.
+Fix            `docker run --network=host` (Podman: the same). Rootless Docker honours that only
+               from Engine 29.5; before, 'host' was RootlessKit's own namespace. Kubernetes:
+               `hostNetwork: true` if the pod network is too slow.
+Sources        https://docs.docker.com/engine/security/rootless/troubleshoot/
+               https://docs.docker.com/engine/network/drivers/host/
+               NVIDIA/nccl docs/userguide/source/troubleshooting/networking_troubleshooting.rst
+"""
+
+from __future__ import annotations
+
+from holdfast.facts import Container, Interface, MachineFacts, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD408", slug="container-network")
+
+ROUTED = {"kubernetes", "lxc"}
+"""containers whose own addresses other machines can usually reach"""
+
+
+@FAULT.foresee
+def peers_cannot_reach_it(facts: MachineFacts) -> Finding:
+    container = known(facts.container)
+    if not container.kind:
+        return FAULT.does_not_apply("not in a container")
+    if not facts.plan.multi_node:
+        return FAULT.ok(f"one machine: ranks in one {container.kind} container reach each other")
+    if container.network == "host":
+        return _host_network(container)
+    if container.network != "own":
+        return FAULT.skipped(f"cannot tell which network this {container.kind} container has")
+    if container.kind in ROUTED:
+        return FAULT.ok(f"{container.kind} gives it an address that others can usually reach")
+    return _own_network(facts, container)
+
+
+def _host_network(container: Container) -> Finding:
+    if container.kind == "docker" and container.rootless:
+        return FAULT.note(
+            "rootless Docker with the host's network, as far as can be seen from inside",
+            reason="before Engine 29.5 'host' meant RootlessKit's own namespace, which other "
+            "machines cannot reach",
+            evidence=[Evidence(quote="rootless docker", source=container.sign)],
+            fix="`docker version` on the host must say 29.5 or newer",
+        )
+    return FAULT.ok(f"the {container.kind} container uses the host's network")
+
+
+def _own_network(facts: MachineFacts, container: Container) -> Finding:
+    speak = FAULT.error if container.rootless else FAULT.warning
+    interfaces = facts.interfaces if isinstance(facts.interfaces, tuple) else ()
+    return speak(
+        f"this {'rootless ' if container.rootless else ''}{container.kind} container has a network "
+        "of its own",
+        reason="its ranks will announce an address that the other machines cannot reach"
+        + ("" if container.rootless else ", unless it is an overlay or macvlan network"),
+        evidence=[
+            Evidence(quote=f"{container.kind}, own network namespace", source=container.sign),
+            *(_address(i) for i in interfaces if i.kind != "loopback" and i.addresses),
+        ],
+        fix="start it with `--network=host`"
+        + (" (rootless Docker: Engine 29.5 or newer)" if container.rootless else ""),
+    )
+
+
+def _address(interface: Interface) -> Evidence:
+    addresses = " ".join(f"{a.ip}/{a.prefix}" for a in interface.addresses)
+    return Evidence(quote=f"{interface.name} has {addresses}", source="ip -br addr")

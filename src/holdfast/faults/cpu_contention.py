@@ -1,0 +1,120 @@
+"""Not enough processor time for the ranks.
+
+What you see   Steps of uneven length, GPUs that idle, and in the end timeouts that blame the
+               network while nothing is wrong with it: a rank that got no processor came late to
+               the collective.
+Why            Each rank needs a core of its own to launch kernels or compute, and its loaders
+               more. A cgroup quota (docker --cpus, Kubernetes limits.cpu) stops all threads for
+               the rest of each 100 ms period once it is used up; an affinity mask (Slurm, taskset)
+               confines them; other people's processes take turns. Ranks that each start a thread
+               for every core do it to each other.
+How to be sure nr_throttled in the cgroup's cpu.stat, `nproc`, `uptime`, `top`, cpu.pressure. One
+               look at the load says little about the hours to come, so load alone is only a note.
+Fix            Raise the quota or ask for more cores (`--cpus`, limits.cpu, --cpus-per-task), start
+               fewer ranks, stop what else runs; OMP_NUM_THREADS times the ranks should not exceed
+               the cores (torchrun sets it to 1 when there are several ranks).
+Sources        https://docs.kernel.org/scheduler/sched-bwc.html (throttling)
+               https://docs.kernel.org/accounting/psi.html (pressure)
+               https://github.com/pytorch/pytorch/issues/172315
+"""
+
+from __future__ import annotations
+
+from holdfast import wording
+from holdfast.facts import Cgroup, MachineFacts, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD410", slug="cpu-contention")
+
+THROTTLED = 0.10
+"""share of periods in which the quota ran out"""
+PRESSURE = 25.0
+"""per cent of the last minute in which some task waited for a core (PSI some avg60)"""
+
+
+@FAULT.foresee
+def fewer_cores_than_ranks(facts: MachineFacts) -> Finding:
+    load, nproc = known(facts.load), facts.plan.nproc
+    if load.cpus_usable >= nproc:
+        return FAULT.ok(f"{load.cpus_usable} cores for {nproc} ranks")
+    confined = load.cpus_usable < load.cpus_online
+    return FAULT.warning(
+        f"{nproc} ranks would share {load.cpus_usable} core{'s' if load.cpus_usable > 1 else ''}",
+        reason="they will run in turns, and each collective waits for the last of them",
+        evidence=[
+            Evidence(
+                quote=f"{load.cpus_usable} of {load.cpus_online} cores may be used",
+                source="sched_getaffinity",
+            )
+        ],
+        fix="ask the scheduler for more (`--cpus-per-task`), or see `taskset -p $$`"
+        if confined
+        else f"start at most {load.cpus_online} ranks here",
+    )
+
+
+@FAULT.foresee
+def quota_is_short(facts: MachineFacts) -> Finding:
+    cgroup, nproc = known(facts.cgroup), facts.plan.nproc
+    reasons = [
+        why
+        for found, why in (
+            (
+                cgroup.cpu_quota is not None and cgroup.cpu_quota < nproc,
+                f"the quota is less than one core for each of {nproc} ranks",
+            ),
+            (
+                (cgroup.throttled_share or 0) > THROTTLED,
+                "the quota often ran out before, and everything stood still till the next period",
+            ),
+            (
+                (cgroup.cpu_pressure or 0) > PRESSURE,
+                "processes in this cgroup already wait for a core",
+            ),
+        )
+        if found
+    ]
+    if not reasons:
+        return FAULT.ok(f"no quota in the way ({_seen(cgroup)})")
+    return FAULT.warning(
+        f"this cgroup gets too little processor time: {_seen(cgroup)}",
+        reason="; ".join(reasons),
+        evidence=[Evidence(quote=_seen(cgroup), source=f"cgroup {cgroup.path}")],
+        fix="raise the quota (docker `--cpus`, Kubernetes limits.cpu, a unit's CPUQuota=), or "
+        "start fewer ranks here",
+    )
+
+
+def _seen(cgroup: Cgroup) -> str:
+    quota = "no quota" if cgroup.cpu_quota is None else f"quota {cgroup.cpu_quota:g} cores"
+    share, pressure = cgroup.throttled_share, cgroup.cpu_pressure
+    throttled = "" if share is None else f", throttled in {share:.0%} of periods"
+    waited = "" if pressure is None else f", {pressure:.0f} % of the last minute under pressure"
+    return quota + throttled + waited
+
+
+@FAULT.foresee
+def others_are_busy(facts: MachineFacts) -> Finding:
+    load, nproc = known(facts.load), facts.plan.nproc
+    if load.cpus_usable < nproc:
+        return FAULT.ok(f"{len(load.busy)} busy processes besides")  # the cores are the news
+    left = load.cpus_usable - len(load.busy)
+    if left < nproc:
+        return FAULT.warning(
+            f"{len(load.busy)} other busy processes leave {max(left, 0)} of {load.cpus_usable} "
+            f"cores for {nproc} ranks",
+            reason="each used more than half a core while we looked; ranks will have to wait",
+            evidence=[
+                Evidence(quote=wording.process(p), source=f"/proc/{p.pid}/stat")
+                for p in load.busy[:5]
+            ],
+            fix="wait for them, or stop those that are yours; else start fewer ranks here",
+        )
+    if load.cpus_online - load.load1 < nproc:
+        return FAULT.note(
+            f"the load of the last minute was {load.load1:.1f} on {load.cpus_online} cores",
+            reason="no process was seen at work that would explain it: it may be over, or be "
+            "waiting for a disk",
+            evidence=[Evidence(quote=f"{load.load1:.2f}", source="/proc/loadavg")],
+        )
+    return FAULT.ok(f"load {load.load1:.1f} on {load.cpus_online} cores, {len(load.busy)} busy")

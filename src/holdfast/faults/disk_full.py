@@ -1,0 +1,132 @@
+"""The disk for checkpoints or logs is full.
+
+What you see   `OSError: [Errno 28] No space left on device` or `[Errno 122] Disk quota exceeded`,
+               in torch.save often as `PytorchStreamWriter failed writing file data`. The save dies
+               half way, sometimes on top of the only good checkpoint; the job follows.
+Why            No bytes left, no inodes left (many small files), or the quota of the user or
+               project is used up while df still shows room. A new checkpoint is written beside the
+               old one, so there must be room for both.
+How to be sure `df -h FOLDER; df -i FOLDER; quota -s` (Lustre: `lfs quota`). holdfast writes a
+               small unnamed file there, which shows quotas too, and compares the free space with
+               the largest checkpoint that lies there.
+Fix            Remove old checkpoints, or choose another folder; keep only the newest few. Ask for
+               quota where that is the limit.
+Sources        https://man7.org/linux/man-pages/man2/write.2.html (ENOSPC, EDQUOT)
+               https://man7.org/linux/man-pages/man3/statvfs.3.html
+               https://docs.pytorch.org/docs/stable/generated/torch.save.html
+"""
+
+from __future__ import annotations
+
+from holdfast import wording
+from holdfast.facts import CheckpointItem, Folder, MachineFacts, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD407", slug="disk-full")
+
+LITTLE = {"checkpoints": 1 << 30, "logs": 100 << 20}
+WHY_FULL = {"ENOSPC": "no space is left on the device", "EDQUOT": "the quota is used up"}
+
+
+@FAULT.foresee
+def no_room_is_left(facts: MachineFacts) -> Finding | list[Finding]:
+    folders = known(facts.folders)
+    if not folders:
+        return FAULT.does_not_apply("no checkpoint or log folder was named")
+    return [_judge(folder) for folder in folders]
+
+
+def _judge(folder: Folder) -> Finding:
+    where = f"{folder.path} ({folder.purpose})"
+    if not _could_be_written(folder):
+        return FAULT.does_not_apply(f"{where} is no writable folder: see folder-unwritable")
+    full = WHY_FULL.get(folder.write_error, "")
+    if not full and _without_inodes(folder):
+        full = "no inode is left, so no file can be made"
+    if not full and folder.free == 0 and folder.size > 0:
+        full = "no byte is left that this user may write"
+    if full:
+        return FAULT.error(
+            f"nothing can be written to {where}: {full}",
+            reason="seen by writing a small file there"
+            if folder.write_error
+            else "as the file system itself tells",
+            evidence=[_evidence(folder)],
+            fix=f"make room (`du -xsh {folder.looked_at}/* | sort -h | tail`), or choose a folder "
+            "on another disk",
+        )
+    if _is_scarce(folder):
+        return FAULT.warning(
+            f"only {wording.size(folder.free)} is free for {where}",
+            reason="a model of 100 million parameters takes 1.2 GB with its Adam state"
+            if folder.purpose == "checkpoints"
+            else "the logs of a long run may not fit",
+            evidence=[_evidence(folder)],
+            fix="make room, or choose a folder on another disk",
+        )
+    return FAULT.ok(f"{where} has {wording.size(folder.free)} free")
+
+
+@FAULT.foresee
+def next_save_may_not_fit(facts: MachineFacts) -> list[Finding]:
+    folders = [
+        f
+        for f in (facts.folders if isinstance(facts.folders, tuple) else ())  # said above
+        if f.purpose == "checkpoints" and _could_be_written(f) and not _is_scarce(f)
+    ]
+    found = []
+    for folder in folders:
+        largest = _largest_below(folder, known(facts.checkpoints))
+        if largest is None or _fits(folder, largest.size):
+            continue
+        found.append(
+            FAULT.warning(
+                f"the next checkpoint may not fit into {folder.path}",
+                reason=f"the largest one there takes {wording.size(largest.size)}, and "
+                f"{wording.size(folder.free)} is free; the old one is still there while the new "
+                "one is written",
+                evidence=[
+                    _evidence(folder),
+                    Evidence(quote=wording.size(largest.size), source=largest.path),
+                ],
+                fix="remove checkpoints that are no longer needed, or keep fewer of them",
+            )
+        )
+    return found
+
+
+def _could_be_written(folder: Folder) -> bool:
+    """A read-only image has no free byte either, but that is not why nothing can be saved."""
+    return folder.is_directory and not folder.read_only
+
+
+def _is_scarce(folder: Folder) -> bool:
+    """Some network file systems do not tell their size: 0 of 0 is not 'full'."""
+    return folder.size > 0 and folder.free < LITTLE[folder.purpose]
+
+
+def _without_inodes(folder: Folder) -> bool:
+    """btrfs and some network file systems count none at all: 0 of 0 is not 'exhausted'."""
+    return folder.inodes > 0 and folder.inodes_free == 0
+
+
+def _largest_below(
+    folder: Folder, checkpoints: tuple[CheckpointItem, ...]
+) -> CheckpointItem | None:
+    there = [c for c in checkpoints if c.path.startswith(folder.path.rstrip("/") + "/")]
+    return max(there, key=lambda c: c.size, default=None)
+
+
+def _fits(folder: Folder, size: int) -> bool:
+    """Once is necessary; on a nearly full disk we want to see room for two."""
+    return folder.free >= (2 * size if folder.free < folder.size * 0.05 else size)
+
+
+def _evidence(folder: Folder) -> Evidence:
+    inodes = f", inodes {folder.inodes_free} of {folder.inodes} free" if folder.inodes else ""
+    tried = f", writing: {folder.write_error}" if folder.write_error else ""
+    return Evidence(
+        quote=f"{folder.filesystem}: {wording.size(folder.free)} of {wording.size(folder.size)} "
+        f"free{inodes}{tried}",
+        source=folder.looked_at,
+    )

@@ -1,0 +1,93 @@
+"""A process hangs inside the kernel, or the kernel reports a stall.
+
+What you see   A rank that cannot be killed, not even by `kill -9`; nvidia-smi that never returns;
+               `task python:4711 blocked for more than 120 seconds` or `soft lockup` in the kernel
+               log; all other ranks time out.
+Why            State D is uninterruptible sleep: the process waits inside the kernel for a driver
+               or for storage. Briefly that is normal (a save to NFS, a large read). When the
+               driver or the file server has stopped answering, it lasts, and only the kernel can
+               end it.
+How to be sure `ps -o pid,stat,wchan:32,cmd -p PID` several times, and `sudo cat /proc/PID/stack`:
+               the same frames each time, with names of a driver or of nfs. D state by itself
+               proves nothing.
+Fix            Storage: see whether the server answers (`timeout 5 stat -f PATH`). GPU driver: take
+               the node out of the job and reboot it; no signal reaches such a process.
+Sources        https://docs.kernel.org/admin-guide/lockup-watchdogs.html
+               https://docs.kernel.org/admin-guide/sysctl/kernel.html: hung_task_timeout_secs
+               https://man7.org/linux/man-pages/man5/proc_pid_wchan.5.html
+               leptonai/gpud docs/COMPONENTS.md: D state and kernel stalls
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast import wording
+from holdfast.facts import KernelEvent, MachineFacts, StuckProcess, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD708", slug="driver-hang")
+
+GPU_DRIVER = re.compile(r"nvidia|\b_?nv_|\b_nv\d|\buvm_|\brm_|amdgpu|\bkfd_", re.IGNORECASE)
+"""symbols of NVIDIA's and AMD's kernel modules as wchan shows them; nvme_ is not among them"""
+
+TRAINING = re.compile(r"\b(python[\d.]*|torchrun|deepspeed|accelerate|nvidia-smi|mpirun)\b")
+
+RECENT = 3600
+
+
+@FAULT.foresee
+def nobody_is_stuck_in_the_kernel(facts: MachineFacts) -> Finding:
+    stuck = known(facts.leftovers).stuck
+    in_driver = [p for p in stuck if GPU_DRIVER.search(p.wait_channel)]
+    training = [p for p in stuck if TRAINING.search(p.process.command)]
+    if in_driver:
+        pids = [p.process.pid for p in in_driver]
+        return FAULT.warning(
+            f"pid {wording.numbers(pids)} waits inside the GPU driver and cannot be interrupted",
+            reason="seen so in two looks; normal for moments, but if it lasts the driver hangs "
+            "and every program that touches the GPU will",
+            evidence=[_describe(p) for p in in_driver],
+            fix=f"look again: `ps -o pid,stat,wchan:32,cmd -p {','.join(map(str, pids))}`; if it "
+            "stays in state D, take this node out and reboot it",
+        )
+    if training:
+        pids = [p.process.pid for p in training]
+        return FAULT.note(
+            f"pid {wording.numbers(pids)} is in uninterruptible sleep",
+            reason="seen so in two looks; a save or load on slow storage looks the same, so this "
+            "alone proves nothing",
+            evidence=[_describe(p) for p in training],
+            fix=f"look again: `ps -o pid,stat,wchan:32,cmd -p {','.join(map(str, pids))}`",
+        )
+    return FAULT.ok("no training process is stuck inside the kernel")
+
+
+@FAULT.foresee
+def kernel_reports_no_stall(facts: MachineFacts) -> Finding:
+    stalls = [event for event in known(facts.kernel_log) if event.kind == "stall"]
+    if not stalls:
+        return FAULT.ok("the kernel log reports no stall")
+    recent = [e for e in stalls if e.seconds_ago is not None and e.seconds_ago < RECENT]
+    speak = FAULT.warning if recent else FAULT.note
+    return speak(
+        f"the kernel reports {'a stall' if len(stalls) == 1 else f'{len(stalls)} stalls'}",
+        reason="a processor, a driver or storage did not answer for a long time"
+        + (", within the last hour" if recent else "; not within the last hour, as far as known"),
+        evidence=[_quote(event) for event in (recent or stalls)[-3:]],
+        fix="see what stood still: `sudo dmesg -T | grep -iE 'blocked for|stall|lockup|not "
+        "responding'`",
+    )
+
+
+def _describe(stuck: StuckProcess) -> Evidence:
+    where = stuck.wait_channel or "unknown"
+    return Evidence(
+        quote=f"{wording.process(stuck.process)}: state D, waits in {where}",
+        source=f"/proc/{stuck.process.pid}/wchan",
+    )
+
+
+def _quote(event: KernelEvent) -> Evidence:
+    ago = "" if event.seconds_ago is None else f" ({wording.span(event.seconds_ago)} ago)"
+    return Evidence(quote=f"{event.text}{ago}", source="kernel log")

@@ -1,0 +1,95 @@
+"""Too few files may be open.
+
+What you see   `OSError: [Errno 24] Too many open files`,
+               `RuntimeError: Too many open files. Communication with the workers …`, or NCCL's
+               `Call to socket failed: Too many open files`; often only after minutes, or only at
+               scale. The kernel log shows nothing. ENOMEM is another fault: memory, memlock or
+               /dev/shm.
+Why            RLIMIT_NOFILE bounds the descriptors of each single process. Every connection to a
+               peer takes some, every tensor that a loader worker hands over holds one while it is
+               in use, and CUDA opens dozens. NCCL can need tens of thousands at scale: its guide
+               names over 32,000 for 144 ranks with 16 GIN contexts.
+How to be sure `ulimit -Sn; ulimit -Hn` in the shell that starts the ranks, on every machine, or
+               `grep files /proc/PID/limits` for the launcher. holdfast's estimate is a rule of
+               thumb: 256 for a rank with its loaders, 16 for each rank of the job; it calls it an
+               error only below half of the first.
+Fix            `ulimit -n N` in that shell, up to the hard limit. Above it needs an administrator:
+               `* - nofile 131072` in /etc/security/limits.d/, LimitNOFILE= in a systemd unit, or
+               `--ulimit nofile=131072:131072` for a container. No limit may exceed fs.nr_open.
+               With many loader workers, torch.multiprocessing.set_sharing_strategy('file_system')
+               needs no descriptors (but leaves files in /dev/shm if a process is killed).
+Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi_issues.rst
+               https://docs.pytorch.org/docs/stable/multiprocessing.html
+               https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_NOFILE)
+"""
+
+from __future__ import annotations
+
+from holdfast.facts import Limits, MachineFacts, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD401", slug="fd-limit")
+
+# A bare Gloo rank of four opens 12 and one loader with 4 workers about 30 (measured, torch 2.13);
+# CUDA opens dozens of device files more, and every tensor from a worker one while it lives.
+BARELY = 128
+RANK_WITH_LOADERS = 256
+EACH_PEER = 16
+"""sockets of store, Gloo and NCCL towards one peer, with several groups and channels"""
+GENEROUS = 65536
+MORE = "`* - nofile 131072` in /etc/security/limits.d/, or `--ulimit nofile=131072` for a container"
+
+
+@FAULT.foresee
+def own_limit_is_too_low(facts: MachineFacts) -> Finding:
+    return _judge(facts, known(facts.limits), "this shell")
+
+
+@FAULT.foresee
+def launcher_limit_is_too_low(facts: MachineFacts) -> Finding | list[Finding]:
+    if facts.launcher_limits is None:
+        return []
+    limits = known(facts.launcher_limits)
+    return _judge(facts, limits, f"the launcher (pid {limits.pid})")
+
+
+def _judge(facts: MachineFacts, limits: Limits, whose: str) -> Finding:
+    world = facts.plan.nproc * facts.plan.max_nodes
+    wanted = RANK_WITH_LOADERS + EACH_PEER * world
+    soft, hard = limits.nofile.soft, limits.nofile.hard
+    if soft is None or soft >= wanted:
+        return FAULT.ok(f"{whose} may open {soft or 'unlimited'} files, about {wanted} are needed")
+    speak, sure = (
+        (FAULT.error, "that is too few for a rank with CUDA or loader workers")
+        if soft < BARELY
+        else (FAULT.warning, "the job may start and fail later with 'Too many open files' (EMFILE)")
+    )
+    ranks = f"{world} rank{'s' if world > 1 else ''}"
+    return speak(
+        f"{whose} may open only {soft} files, and each rank inherits that",
+        reason=f"{sure}; estimate: {RANK_WITH_LOADERS} for a rank with its loaders and {EACH_PEER} "
+        f"for each of {ranks}, {wanted} in all",
+        evidence=[
+            Evidence(
+                quote=f"max open files: soft {soft}, hard {hard or 'unlimited'}",
+                source=f"/proc/{limits.pid}/limits",
+            )
+        ],
+        fix=_advice(limits, wanted, launcher=limits is facts.launcher_limits),
+    )
+
+
+def _advice(limits: Limits, wanted: int, *, launcher: bool) -> str:
+    soft, hard = limits.nofile.soft, limits.nofile.hard
+    goal = max(GENEROUS, wanted)
+    reachable = goal if hard is None else min(hard, goal)
+    if reachable == soft:
+        return f"the hard limit is no higher; an administrator can raise it: {MORE}"
+    # The new limit reaches only what is started after it.
+    command = (
+        f"`prlimit --pid {limits.pid} --nofile={reachable}:` before it starts ranks"
+        if launcher
+        else f"`ulimit -n {reachable}` in the shell that starts the ranks, on every machine"
+    )
+    enough = reachable >= wanted
+    return command if enough else f"{command}; that is all the hard limit allows, for more: {MORE}"

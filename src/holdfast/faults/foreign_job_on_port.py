@@ -1,0 +1,66 @@
+"""Another job's store answers on the master port.
+
+What you see   The job starts and hangs, or fails with keys, ranks or tensor sizes that make no
+               sense; a second job on the same machine breaks at the same moment. Or plain
+               `EADDRINUSE` on the node that should host the store.
+Why            torch's store asks nobody who they are: any rank that reaches the port may join.
+               Ranks of the new job (and torchrun's c10d agent, which falls back to being a
+               client when it cannot listen) then talk to the old job's store, and two jobs merge
+               into one.
+How to be sure The listener answered holdfast in the protocol of torch's TCPStore (validate, then
+               ping); only a store does that. `ss -ltnp 'sport = :29500'` names its process.
+Fix            Give each job its own port and, for c10d, its own `--rdzv-id`. Jobs on one machine:
+               `torchrun --standalone` picks a free port for each. If the other job is dead to
+               you, end its launcher; holdfast ends nothing.
+Sources        https://docs.pytorch.org/docs/stable/elastic/run.html: stacked single-node jobs
+               torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py: _create_tcp_store
+               torch/csrc/distributed/c10d/TCPStoreBackend.hpp: query types
+"""
+
+from __future__ import annotations
+
+from holdfast import rendezvous
+from holdfast.facts import Connection, MachineFacts, Plan, Process, known
+from holdfast.faults.port_in_use import describe
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD103", slug="foreign-job-on-port")
+
+
+@FAULT.foresee
+def another_store_answers(facts: MachineFacts) -> Finding:
+    plan = facts.plan
+    if plan.port == 0:
+        return FAULT.does_not_apply("the launcher picks the port itself")
+    port = known(facts.port)
+    if not port.listeners or port.store is None:
+        return FAULT.ok(f"no store answers on port {port.port}")
+    store = known(port.store)
+    if not store.is_store:
+        return FAULT.ok(f"what listens on port {port.port} is no torch store")
+    if any(_is_ours(plan, listener) for listener in port.listeners):
+        return FAULT.ok(f"the store on port {port.port} belongs to the launcher you named")
+    evidence = [describe(listener) for listener in port.listeners]
+    if store.keys is not None:
+        evidence.append(Evidence(quote=f"the store holds {store.keys} keys", source="TCPStore"))
+    if "TORCHELASTIC_RUN_ID" in plan.environment:
+        return FAULT.note(
+            f"a torch store answers on port {port.port}",
+            reason="this shell is inside a job of torchrun, so it is probably that job's own",
+            evidence=evidence,
+        )
+    speak = FAULT.error if plan.port_named else FAULT.warning
+    alone = "" if plan.multi_node else ", or let torchrun pick one: `torchrun --standalone …`"
+    return speak(
+        f"another job's store answers on port {port.port}",
+        reason="it spoke torch's store protocol, which checks no identity: ranks that reach it "
+        "join that job",
+        evidence=evidence,
+        fix=rendezvous.choose_another_port(plan, facts.port_ranges) + alone,
+    )
+
+
+def _is_ours(plan: Plan, listener: Connection) -> bool:
+    owner = listener.owner
+    named = plan.launcher_pid
+    return named is not None and isinstance(owner, Process) and named in (owner.pid, owner.parent)

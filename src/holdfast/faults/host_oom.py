@@ -1,0 +1,154 @@
+"""The machine runs out of memory.
+
+What you see   A rank vanishes: exit code -9, or `Signal 9 (SIGKILL) received`, no traceback. The
+               others report a lost peer or time out. `Killed process … (python)` in the kernel
+               log; in Kubernetes `OOMKilled`, exit code 137.
+Why            When memory runs out, the kernel kills the process it likes least: the whole
+               machine's (global) or the cgroup's when its own limit is reached. A container or a
+               Slurm job can be killed on a machine that has plenty free. Loaders that copy the
+               dataset into each worker, checkpoints gathered on rank 0 and pinned memory are the
+               usual eaters.
+How to be sure `dmesg -T | grep -i oom` (needs root on most machines) and oom_kill in the cgroup's
+               memory.events. A SIGKILL without either came from somebody else. holdfast asks three
+               questions: was anything killed in this cgroup, what does the kernel log say, is
+               there room now. What it may not read, it says.
+Fix            Fewer loader workers or ranks, smaller prefetch, a larger --memory (docker), --mem
+               (Slurm) or limits.memory (Kubernetes); stop what else runs there. Save sharded
+               checkpoints instead of gathering them.
+Sources        https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.events, memory.pressure)
+               torvalds/linux mm/oom_kill.c
+               https://github.com/pytorch/pytorch/issues/13246
+"""
+
+from __future__ import annotations
+
+from holdfast import wording
+from holdfast.facts import Cgroup, HostLoad, MachineFacts, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD405", slug="host-oom")
+
+GIB = 1 << 30
+A_RANK = GIB
+"""Python, torch and a CUDA context take one to three GiB of host memory, before any data"""
+DAY = 86400.0
+PRESSURE = 10.0
+"""per cent of the last minute in which something waited for memory (PSI some avg60)"""
+
+
+@FAULT.foresee
+def cgroup_is_short(facts: MachineFacts) -> list[Finding]:
+    cgroup = known(facts.cgroup)
+    return [_has_killed(cgroup), _has_little_room(cgroup, facts.plan.nproc)]
+
+
+def _has_killed(cgroup: Cgroup) -> Finding:
+    if cgroup.oom_kills is None:
+        return FAULT.skipped("this cgroup does not count its out-of-memory kills")
+    if not cgroup.oom_kills:
+        return FAULT.ok("nothing was killed for memory in this cgroup")
+    evidence = [Evidence(quote=f"oom_kill {cgroup.oom_kills}", source=f"cgroup {cgroup.path}")]
+    many = f"{cgroup.oom_kills} process{'es' if cgroup.oom_kills > 1 else ''}"
+    summary = f"{many} in this cgroup died for lack of memory"
+    if cgroup.memory_limit is None:
+        return FAULT.note(
+            summary,
+            reason="the counter has no date and the cgroup no limit of its own: it may be long ago",
+            evidence=evidence,
+        )
+    return FAULT.warning(
+        summary,
+        reason=f"it may use {wording.size(cgroup.memory_limit)}, and that was once not enough; the "
+        "counter runs since the cgroup was made and does not say when",
+        evidence=evidence,
+        fix="give it more memory (docker --memory, Slurm --mem, limits.memory), or use fewer "
+        "loader workers",
+    )
+
+
+@FAULT.foresee
+def kernel_log_tells_of_kills(facts: MachineFacts) -> Finding:
+    kills = [event for event in known(facts.kernel_log) if event.kind == "oom"]
+    if not kills:
+        return FAULT.ok("the kernel log tells of no out-of-memory kill")
+    recent = [k for k in kills if k.seconds_ago is None or k.seconds_ago < DAY]
+    evidence = [
+        Evidence(
+            quote=k.text
+            + ("" if k.seconds_ago is None else f" ({wording.span(k.seconds_ago)} ago)"),
+            source="kernel log",
+        )
+        for k in (recent or kills)[-3:]
+    ]
+    if not recent:
+        return FAULT.note(
+            f"the kernel killed {len(kills)} times for lack of memory, not within the last day",
+            reason="worth knowing if this job died there before",
+            evidence=evidence,
+        )
+    return FAULT.warning(
+        f"the kernel killed {len(recent)} times for lack of memory within the last day",
+        reason="the same will happen again if as much is asked for as then",
+        evidence=evidence,
+        fix="see who used the memory with `ps aux --sort=-rss | head`; use fewer loader workers",
+    )
+
+
+@FAULT.foresee
+def machine_has_little_room(facts: MachineFacts) -> Finding:
+    load, nproc = known(facts.load), facts.plan.nproc
+    free, total = load.memory_available, load.memory_total
+    tiny = free < A_RANK * nproc or (free < total * 0.05 and free < 4 * A_RANK * nproc)
+    if not tiny:
+        return FAULT.ok(f"{wording.size(free)} of {wording.size(total)} memory is available")
+    return FAULT.warning(
+        f"only {wording.size(free)} of memory is available for {nproc} "
+        f"rank{'s' if nproc > 1 else ''}",
+        reason=f"estimate: a rank takes {wording.size(A_RANK)} or more of host memory before any "
+        "data; when it runs out, the kernel kills one",
+        evidence=[Evidence(quote=_memory(load), source="/proc/meminfo")],
+        fix="see who uses it with `ps aux --sort=-rss | head`, or start fewer ranks here",
+    )
+
+
+def _has_little_room(cgroup: Cgroup, nproc: int) -> Finding:
+    limit = cgroup.memory_limit
+    if limit is None:
+        return FAULT.ok("this cgroup has no memory limit")
+    left = limit - (cgroup.memory_used or 0)
+    evidence = [Evidence(quote=_cgroup_memory(cgroup), source=f"cgroup {cgroup.path}")]
+    fix = "raise its limit (docker --memory, Slurm --mem, limits.memory), or start fewer ranks here"
+    if limit < A_RANK * nproc or (cgroup.memory_pressure or 0) > PRESSURE:
+        return FAULT.warning(
+            f"this cgroup may use {wording.size(limit)} of memory, little for {nproc} "
+            f"rank{'s' if nproc > 1 else ''}",
+            reason=f"estimate: {wording.size(A_RANK)} or more a rank before any data"
+            if limit < A_RANK * nproc
+            else "processes in it already wait for memory",
+            evidence=evidence,
+            fix=fix,
+        )
+    if left < A_RANK * nproc:
+        # The page cache counts as used, and the kernel takes it back: no alarm without pressure.
+        return FAULT.note(
+            f"this cgroup has used {wording.size(limit - left)} of {wording.size(limit)} memory",
+            reason="part of it may be file cache, which the kernel gives back when asked",
+            evidence=evidence,
+            fix=fix,
+        )
+    return FAULT.ok(f"this cgroup has {wording.size(left)} of {wording.size(limit)} memory left")
+
+
+def _memory(load: HostLoad) -> str:
+    swap = f", swap {wording.size(load.swap_used)} of {wording.size(load.swap_total)} in use"
+    return (
+        f"available {wording.size(load.memory_available)} of {wording.size(load.memory_total)}"
+        + (swap if load.swap_total else ", no swap")
+    )
+
+
+def _cgroup_memory(cgroup: Cgroup) -> str:
+    used = "unknown" if cgroup.memory_used is None else wording.size(cgroup.memory_used)
+    pressure = cgroup.memory_pressure
+    waits = "" if pressure is None else f", {pressure:.0f} % of the last minute under pressure"
+    return f"limit {wording.size(cgroup.memory_limit or 0)}, used {used}{waits}"

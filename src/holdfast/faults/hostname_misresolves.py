@@ -1,0 +1,123 @@
+"""This machine's own name leads to the wrong address.
+
+What you see   Gloo: `Connection refused` from 127.0.0.1 or 127.0.1.1 on some nodes, or
+               `Connect timeout` while every machine answers pings. torchrun with c10d: all nodes
+               wait for a store that none of them hosts.
+Why            Gloo listens on the first usable address of the machine's own name. Debian and
+               Ubuntu write `127.0.1.1 name` into /etc/hosts; that address is usable, so Gloo
+               tells the other nodes to come to a loopback, without a warning. torchrun's c10d
+               compares the endpoint with the same addresses to decide who hosts the store, and
+               publishes the machine's full name as MASTER_ADDR.
+How to be sure `getent ahosts $(hostname)`: the first line is what Gloo will take.
+               `python3 -c 'import socket; print(socket.getfqdn())'` is what torchrun publishes.
+Fix            Give the name its real address in /etc/hosts or DNS, for example
+               `10.0.0.5 node-a`. Without touching the machine: GLOO_SOCKET_IFNAME=eth0 for Gloo
+               and `torchrun --local-addr 10.0.0.5` for torchrun.
+Sources        pytorch/gloo gloo/transport/tcp/device.cc
+               torch/distributed/elastic/rendezvous/utils.py: _matches_machine_hostname
+               https://github.com/pytorch/pytorch/issues/150533
+               https://github.com/aws-samples/aws-do-eks/issues/69
+               https://www.debian.org/doc/manuals/debian-reference/ch05.en.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast import addresses
+from holdfast.facts import MachineFacts, Resolution, Unread, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD106", slug="hostname-misresolves")
+
+
+@FAULT.foresee
+def own_name_is_reachable(facts: MachineFacts) -> Finding:
+    own = known(facts.own_name)
+    if not own.addresses:
+        return FAULT.skipped(f"{own.name} does not resolve at all: see dns-failure")
+    interfaces = known(facts.interfaces)
+    evidence = [Evidence(quote=f"{own.name} is {', '.join(own.addresses)}", source="getaddrinfo")]
+    taken = next((ip for ip in own.addresses if addresses.carrier(interfaces, ip)), None)
+    if taken is None:
+        speak = FAULT.warning if facts.plan.multi_node else FAULT.note
+        return speak(
+            f"no interface here has the address of {own.name}",
+            reason="an old entry in /etc/hosts or DNS, or an address translated on the way: Gloo "
+            "then falls back to 127.0.0.1, which only serves ranks on this machine",
+            evidence=evidence,
+            fix=_advice(facts),
+        )
+    if addresses.is_loopback(taken):
+        return _loopback(facts, own, taken, evidence)
+    if facts.plan.multi_node and addresses.is_ipv6(taken) and not _ipv6_leads_out(facts, taken):
+        return FAULT.warning(
+            f"{own.name} is an IPv6 address first, and IPv6 leads nowhere here",
+            reason="there is no IPv6 route beyond this link, and Gloo takes the first address",
+            evidence=evidence,
+            fix=_advice(facts),
+        )
+    return FAULT.ok(f"{own.name} is {taken}, an address of this machine")
+
+
+@FAULT.foresee
+def published_name_is_no_localhost(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    if not facts.plan.multi_node or facts.plan.rdzv_backend != "c10d":
+        return ()  # only c10d publishes this name, and one node may call itself localhost
+    name = known(facts.own_fqdn)
+    if name.partition(".")[0] not in ("localhost", "ip6-localhost"):
+        return FAULT.ok(f"torchrun publishes this machine as {name}")
+    return FAULT.error(
+        f"this machine's full name is {name}",
+        reason="if it becomes rank 0, torchrun tells all other nodes to call this name, and each "
+        "would call itself",
+        evidence=[Evidence(quote=name, source="socket.getfqdn()")],
+        fix=_advice(facts),
+    )
+
+
+def _loopback(facts: MachineFacts, own: Resolution, taken: str, seen: list[Evidence]) -> Finding:
+    summary = f"own name {own.name} is the loopback address {taken}"
+    interface = facts.plan.environment.get("GLOO_SOCKET_IFNAME", "")
+    if not facts.plan.multi_node:
+        return FAULT.note(
+            summary,
+            reason="harmless on one node; with several, Gloo would bind loopback without a word",
+            evidence=seen,
+        )
+    if interface and facts.plan.rdzv_backend != "c10d":
+        return FAULT.note(
+            summary,
+            reason=f"GLOO_SOCKET_IFNAME={interface} keeps Gloo off it",
+            evidence=seen,
+        )
+    if interface:
+        return FAULT.warning(
+            summary,
+            reason=f"GLOO_SOCKET_IFNAME={interface} keeps Gloo off it, but torchrun's c10d still "
+            "decides by it who hosts the store",
+            evidence=seen,
+            fix=_advice(facts),
+        )
+    return FAULT.error(
+        summary,
+        reason="Gloo listens there without a warning, and other nodes cannot come to a loopback; "
+        "torchrun's c10d decides by it who hosts the store",
+        evidence=seen,
+        fix=_advice(facts),
+    )
+
+
+def _ipv6_leads_out(facts: MachineFacts, ip: str) -> bool:
+    if addresses.is_link_local(ip):
+        return False
+    routes = facts.routes
+    return isinstance(routes, Unread) or addresses.has_ipv6_route(routes)
+
+
+def _advice(facts: MachineFacts) -> str:
+    interface, ip = addresses.outward(facts) or ("INTERFACE", "ADDRESS")
+    return (
+        f"put `{ip} {facts.host}` into /etc/hosts in place of the wrong line, or "
+        f"`export GLOO_SOCKET_IFNAME={interface}` and `torchrun --local-addr {ip} …`"
+    )

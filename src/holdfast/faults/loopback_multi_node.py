@@ -1,0 +1,69 @@
+"""Loopback is chosen for a job that spans machines.
+
+What you see   Several machines: the ranks hang at the first collective, or NCCL says `Connection
+               refused` for 127.0.0.1; NCCL before 2.24 says `Software caused connection abort`.
+               One machine: nothing, it works.
+Why            NCCL_SOCKET_IFNAME=lo or GLOO_SOCKET_IFNAME=lo makes each rank announce 127.0.0.1 as
+               its address. A rank on another machine that connects there finds itself, not its
+               peer. Guides for one machine hand the setting on as 'required'; it never is: on one
+               machine NCCL uses NVLink, PCI or shared memory and picks an interface by itself.
+How to be sure NCCL_DEBUG=INFO prints `Bootstrap: Using lo:127.0.0.1`.
+Fix            `unset NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME`, or name the interface that reaches the
+               other machines: `ip route get ADDRESS_OF_ANOTHER_NODE` shows it.
+Sources        NVIDIA/nccl docs/userguide/source/env.rst (NCCL_SOCKET_IFNAME), src/misc/socket.cc
+               https://github.com/NVIDIA/nccl/issues/1515
+               pytorch/gloo gloo/transport/tcp/device.cc
+"""
+
+from __future__ import annotations
+
+from holdfast import nic_filter
+from holdfast.facts import MachineFacts, Setting, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD508", slug="loopback-multi-node")
+
+
+@FAULT.foresee
+def loopback_is_named(facts: MachineFacts) -> Finding | list[Finding]:
+    known(facts.settings)
+    named = [s for s in map(facts.setting, (nic_filter.NCCL, nic_filter.GLOO)) if s]
+    if not named:
+        return FAULT.does_not_apply("no interface is named by NCCL_SOCKET_IFNAME or GLOO_…")
+    loopback = [s for s in named if _names_loopback(s)]
+    if not loopback:
+        return FAULT.ok(", ".join(f"{s.name}={s.value} does not name lo" for s in named))
+    return [_finding(setting, facts) for setting in loopback]
+
+
+def _names_loopback(setting: Setting) -> bool:
+    """Is lo asked for by name? (That `^docker0` lets it in is for nic-filter-syntax to say.)"""
+    if nic_filter.is_ignored(setting.value):
+        return False
+    if setting.name == nic_filter.GLOO:
+        return "lo" in nic_filter.read_gloo(setting.value)
+    chosen = nic_filter.read_nccl(setting.value)
+    return bool(chosen.names) and not chosen.exclude and chosen.admits("lo")
+
+
+def _finding(setting: Setting, facts: MachineFacts) -> Finding:
+    program = "NCCL" if setting.name == nic_filter.NCCL else "Gloo"
+    evidence = [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+    if not facts.plan.multi_node:
+        return FAULT.note(
+            f"{setting.name}={setting.value} is not needed on one machine",
+            reason=f"{program} finds its interface by itself; the setting breaks the job as soon "
+            "as a second machine joins",
+            evidence=evidence,
+            fix=f"`unset {setting.name}`",
+        )
+    only = setting.value.lstrip("=") == "lo"
+    speak = FAULT.error if only else FAULT.warning
+    return speak(
+        f"{setting.name}={setting.value} chooses loopback for a job of up to "
+        f"{facts.plan.max_nodes} machines",
+        reason=f"{program} announces 127.0.0.1, which on another machine is that machine itself"
+        + ("" if only else "; whether it takes lo or another of the names depends on their order"),
+        evidence=evidence,
+        fix=f"`unset {setting.name}`, or name the interface that `ip route get` shows for a peer",
+    )

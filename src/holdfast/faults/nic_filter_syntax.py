@@ -1,0 +1,112 @@
+"""The interface filter does not mean what it seems to say.
+
+What you see   NCCL: `no socket interface found` although the interface is there, or a job on
+               several machines that hangs at its first collective because NCCL chose lo. Gloo:
+               `Unable to find address for: ^docker0`. Or nothing at all: the value is ignored.
+Why            NCCL_SOCKET_IFNAME takes `^` (not) and `=` (exact) once, in front of the whole list:
+               in `=eth0,=eth1` the second name is literally `=eth1`. Blanks are part of the name.
+               A value of one character is ignored by NCCL and by torch's Gloo alike. `^docker0`
+               excludes nothing else, so lo is in, usually first. GLOO_SOCKET_IFNAME knows neither
+               `^` nor `=`: only exact names with commas between. In an nccl.conf nothing is
+               trimmed: `NCCL_SOCKET_IFNAME = eth0` sets a variable whose name ends in a blank.
+How to be sure NCCL_DEBUG=INFO prints `NCCL_SOCKET_IFNAME set to …` and `NET/Socket : Using …`, the
+               interface it took. holdfast reads the value by NCCL's and Gloo's own rules.
+Fix            Name the interface: `NCCL_SOCKET_IFNAME==eth0` or `=eth0,eth1`, and the same names
+               without any sign for Gloo. If you must exclude, exclude lo as well: `^docker,lo`.
+Sources        NVIDIA/nccl src/os/linux.cc, src/misc/utils.cc (parseStringList), src/misc/param.cc
+               https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
+               https://github.com/horovod/horovod/issues/700
+               https://github.com/aws-samples/aws-do-eks/issues/51
+               pytorch/gloo gloo/transport/tcp/device.cc
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast import nic_filter
+from holdfast.facts import MachineFacts, Setting, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD203", slug="nic-filter-syntax")
+
+
+@FAULT.foresee
+def filter_is_misread(facts: MachineFacts) -> Finding | list[Finding]:
+    settings = [
+        s for s in known(facts.settings) if s.name.strip() in (nic_filter.NCCL, nic_filter.GLOO)
+    ]
+    if not settings:
+        return FAULT.does_not_apply("no interface is named by NCCL_SOCKET_IFNAME or GLOO_…")
+    problems = [problem for setting in settings for problem in _problems(setting, facts)]
+    return problems or FAULT.ok(", ".join(f"{s.name}={s.value} is well formed" for s in settings))
+
+
+def _problems(setting: Setting, facts: MachineFacts) -> Iterator[Finding]:
+    evidence = [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+    if setting.name != setting.name.strip():
+        yield FAULT.warning(
+            f"a blank belongs to the name of {setting.name.strip()!r}, so nobody reads it",
+            reason=f"nccl.conf is not trimmed: the variable set there is {setting.name!r}",
+            evidence=evidence,
+            fix=f"write `{setting.name.strip()}={setting.value.strip()}` without blanks "
+            f"at {setting.origin}",
+        )
+    elif nic_filter.is_ignored(setting.value):
+        if setting.value:
+            yield FAULT.warning(
+                f"{setting.name}={setting.value} is ignored: one character is no name to it",
+                reason="the interface is then chosen as if the variable were not set",
+                evidence=evidence,
+                fix=f"write the whole name, or `unset {setting.name}`",
+            )
+    elif setting.name == nic_filter.GLOO:
+        yield from _gloo_problems(setting, evidence)
+    else:
+        yield from _nccl_problems(setting, evidence, facts)
+
+
+def _gloo_problems(setting: Setting, evidence: list[Evidence]) -> Iterator[Finding]:
+    names = nic_filter.read_gloo(setting.value)
+    wrong = [name for name in names if name[:1] in "^=" or not nic_filter.is_possible_name(name)]
+    if not wrong:
+        return
+    signs = any(name[:1] in ("^", "=") for name in wrong)
+    yield FAULT.error(
+        f"{setting.name}={setting.value}: Gloo takes {wrong[0]!r} for the name of an interface",
+        reason=("`^` and `=` are NCCL's; Gloo knows " if signs else "Gloo knows ")
+        + "only exact names with commas between, no blanks; init_process_group will raise",
+        evidence=evidence,
+        fix=f"`export {setting.name}=NAME[,NAME]` with names that `ip -br addr` shows",
+    )
+
+
+def _nccl_problems(
+    setting: Setting, evidence: list[Evidence], facts: MachineFacts
+) -> Iterator[Finding]:
+    understood = nic_filter.read_nccl(setting.value)
+    wrong = [
+        name
+        for name in understood.names
+        if name[0] in "^=" or not nic_filter.is_possible_name(name)
+    ]
+    if wrong:
+        sign = "^" * understood.exclude + "=" * understood.exact
+        repaired = sign + ",".join(name.strip().lstrip("^=") for name in understood.names)
+        yield FAULT.warning(
+            f"{setting.name}={setting.value}: {wrong[0]!r} can match no interface",
+            reason="`^` and `=` count once, in front of the whole list, and blanks are kept; "
+            "the other names in the list still work",
+            evidence=evidence,
+            fix=f"`export {setting.name}='{repaired}'`",
+        )
+    if understood.exclude and understood.admits("lo") and facts.plan.multi_node:
+        listed = ",".join(name for name in understood.names if name not in wrong)
+        yield FAULT.warning(
+            f"{setting.name}={setting.value} lets the loopback interface in",
+            reason="a filter of your own switches NCCL's ranking off; lo usually comes first, and "
+            "the other machines cannot reach it: the job then hangs at its first collective",
+            evidence=evidence,
+            fix=f"name the interface (`{setting.name}==eth0`), or exclude lo too: "
+            f"`^{'=' * understood.exact}{listed},lo`",
+        )

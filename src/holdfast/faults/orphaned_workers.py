@@ -1,0 +1,68 @@
+"""Ranks live on without their launcher.
+
+What you see   After a job 'ended', its processes still use CPU and GPU memory; the next launch
+               meets a taken port, full GPUs, or slow machines.
+Why            A launcher that is killed by SIGKILL, by the OOM killer, or with its terminal does
+               not take its ranks along: the kernel gives them to pid 1 (or another reaper), where
+               they wait in a collective that nobody will complete.
+How to be sure `ps -o pid,ppid,etime,cmd -p PID`: the parent is 1. Their environment
+               (`/proc/PID/environ`) still names the run: TORCHELASTIC_RUN_ID, RANK.
+Fix            End them by pid: `kill PID`, after some seconds `kill -9 PID`. To prevent it, run the
+               job inside something that ends with it: a systemd scope, a Slurm step, a container.
+Sources        https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
+               https://man7.org/linux/man-pages/man2/wait.2.html: who adopts orphans
+               torch/distributed/elastic/multiprocessing/api.py: children end on the agent's signals
+"""
+
+from __future__ import annotations
+
+from holdfast import wording
+from holdfast.facts import MachineFacts, Orphan, PortFacts, Process, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD707", slug="orphaned-workers")
+
+
+@FAULT.foresee
+def no_rank_without_launcher(facts: MachineFacts) -> Finding:
+    orphans = known(facts.leftovers).orphans
+    if not orphans:
+        return FAULT.ok("no training process without its launcher")
+    pids = " ".join(str(orphan.process.pid) for orphan in orphans)
+    count = "1 rank lives" if len(orphans) == 1 else f"{len(orphans)} ranks live"
+    evidence = [_describe(orphan) for orphan in orphans]
+    blocking = holding_the_port(facts) if isinstance(facts.port, PortFacts) else []
+    if blocking:
+        speak = FAULT.error if facts.plan.port_named else FAULT.warning
+        holders = wording.numbers(orphan.process.pid for orphan in blocking)
+        return speak(
+            f"{count} on without a launcher, and pid {holders} holds port {facts.plan.port}",
+            reason="they wait for a job that is over; the store of this one cannot listen",
+            evidence=evidence,
+            fix=f"if they are yours: `kill {pids}`",
+        )
+    return FAULT.warning(
+        f"{count} on without a launcher",
+        reason="they hold CPU, GPU memory and ports, and wait for a job that is over",
+        evidence=evidence,
+        fix=f"if they are yours: `kill {pids}`",
+    )
+
+
+def holding_the_port(facts: MachineFacts) -> list[Orphan]:
+    """The orphans that listen on this job's port."""
+    if facts.plan.port == 0:
+        return []
+    listeners = known(facts.port).listeners
+    holders = {c.owner.pid for c in listeners if isinstance(c.owner, Process)}
+    return [orphan for orphan in known(facts.leftovers).orphans if orphan.process.pid in holders]
+
+
+def _describe(orphan: Orphan) -> Evidence:
+    rank = "" if orphan.rank is None else f"rank {orphan.rank} "
+    run = f"of run {orphan.run_id}" if orphan.run_id else "of an unnamed run"
+    return Evidence(
+        quote=f"{rank}{run}: {wording.process(orphan.process)}; {orphan.sign}",
+        source=f"/proc/{orphan.process.pid}/environ",
+        rank=orphan.rank,
+    )

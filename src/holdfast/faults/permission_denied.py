@@ -1,0 +1,94 @@
+"""This user may not listen on the master port.
+
+What you see   `DistNetworkError: The server socket has failed to listen … EACCES` or
+               `Permission denied` from bind, at once and every time.
+Why            Ports below net.ipv4.ip_unprivileged_port_start (1024 by default) need
+               CAP_NET_BIND_SERVICE. Above it, a security module says no: SELinux keeps confined
+               services and containers to ports their policy names, and leaves an AVC line in the
+               audit log for each denial. Jobs started from a login shell are seldom confined.
+How to be sure `cat /proc/sys/net/ipv4/ip_unprivileged_port_start`; `getenforce`; and, as root,
+               `ausearch -m AVC -ts recent`. No AVC line, no SELinux denial.
+Fix            A port from 1024 up. For SELinux a rule: `ausearch -m AVC -ts recent | audit2why`
+               says which one is missing, `semanage port -a -t TYPE -p tcp PORT` adds a port to a
+               type. Switching SELinux off is no fix: it opens the machine to hide one line.
+Sources        https://docs.kernel.org/networking/ip-sysctl.html: ip_unprivileged_port_start
+               https://man7.org/linux/man-pages/man8/semanage-port.8.html
+               https://man7.org/linux/man-pages/man8/ausearch.8.html
+"""
+
+from __future__ import annotations
+
+from holdfast import rendezvous
+from holdfast.facts import MachineFacts, PortFacts, Unread, known
+from holdfast.faults.port_in_use import describe_tries
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD110", slug="permission-denied")
+
+REFUSALS = ("EACCES", "EPERM")
+
+
+@FAULT.foresee
+def port_is_permitted(facts: MachineFacts) -> Finding:
+    plan = facts.plan
+    if plan.port == 0:
+        return FAULT.does_not_apply("the launcher picks the port itself")
+    port = known(facts.port)
+    refused = [bind for bind in port.binds if bind.error in REFUSALS]
+    if not refused or any(not bind.error for bind in port.binds):
+        return FAULT.ok(f"nothing forbids this user to bind port {port.port}")
+    ranges = facts.port_ranges
+    if not isinstance(ranges, Unread) and port.port < ranges.first_unprivileged:
+        return FAULT.error(
+            f"port {port.port} is privileged, and this user may not bind it",
+            reason=f"ports below {ranges.first_unprivileged} need CAP_NET_BIND_SERVICE",
+            evidence=[describe_tries(port)],
+            fix=rendezvous.choose_another_port(plan, ranges),
+        )
+    return _denied_above(facts, port)
+
+
+@FAULT.foresee
+def selinux_denied_nothing(facts: MachineFacts) -> Finding:
+    security = known(facts.security)
+    if security.selinux != "enforcing":
+        return FAULT.ok(f"SELinux is {security.selinux}: it denies nothing")
+    denials = known(security.denials)
+    if not denials:
+        return FAULT.ok("SELinux is enforcing, and has denied nothing to Python or a container")
+    return FAULT.note(
+        "SELinux denied something to Python or a container lately",
+        reason="it may have been another program's attempt; if this job stops with 'Permission "
+        "denied', this is why",
+        evidence=_avc(denials),
+        fix="see which rule is missing: `sudo ausearch -m AVC -ts recent | audit2why`",
+    )
+
+
+def _denied_above(facts: MachineFacts, port: PortFacts) -> Finding:
+    security = facts.security
+    if isinstance(security, Unread) or security.selinux != "enforcing":
+        return FAULT.error(
+            f"this user may not bind port {port.port}",
+            reason="the port is not privileged and no enforcing SELinux was seen: most likely a "
+            "sandbox, seccomp or BPF rule of the container or service it runs in",
+            evidence=[describe_tries(port)],
+            fix=f"{rendezvous.choose_another_port(facts.plan, facts.port_ranges)}, or ask for it "
+            "where the sandbox is configured",
+        )
+    denials = security.denials
+    if isinstance(denials, Unread):
+        proof = f"the audit log, which would prove it, could not be read ({denials.why})"
+    else:
+        proof = "the audit log shows denials" if denials else "though the audit log shows none"
+    return FAULT.error(
+        f"this user may not bind port {port.port}: probably SELinux",
+        reason=f"the port is not privileged and SELinux is enforcing; {proof}",
+        evidence=[describe_tries(port), *_avc(() if isinstance(denials, Unread) else denials)],
+        fix="see which rule is missing: `sudo ausearch -m AVC -ts recent | audit2why`, and have it "
+        "added; keep SELinux on",
+    )
+
+
+def _avc(lines: tuple[str, ...]) -> list[Evidence]:
+    return [Evidence(quote=line, source="/var/log/audit/audit.log") for line in lines[-3:]]

@@ -1,0 +1,120 @@
+"""The master port lies where the kernel takes ports for outgoing connections.
+
+What you see   `EADDRINUSE` now and then, on some launches only, although no program listens on
+               the port; a minute later the same command works.
+Why            The kernel gives every outgoing connection a source port from ip_local_port_range
+               (32768-60999 by default). If it took yours, the store cannot bind it while the
+               connection lives, nor for the 60 s of TIME_WAIT after this side closed it, even
+               with SO_REUSEADDR. TIME_WAIT left by the store itself is another matter: its
+               sockets had SO_REUSEADDR, and a new store listens there at once.
+How to be sure `ss -tano 'sport = :PORT'` shows the connection, or `timer:(timewait,41sec,0)`.
+               holdfast tries the bind itself: TIME_WAIT beside a bind that works is harmless,
+               and it says so.
+Fix            Take a port below the range (20000-32767 on most machines), or reserve yours with
+               net.ipv4.ip_local_reserved_ports. Waiting helps once: TIME_WAIT is fixed at 60 s.
+               net.ipv4.tcp_fin_timeout does not shorten it (it limits FIN_WAIT_2), and
+               net.ipv4.tcp_tw_reuse concerns outgoing connections, never a bind.
+Sources        https://docs.kernel.org/networking/ip-sysctl.html
+               torvalds/linux include/net/tcp.h: TCP_TIMEWAIT_LEN
+               torch/csrc/distributed/c10d/socket.cpp: SO_REUSEADDR before bind
+               https://github.com/NVIDIA/enroot/issues/243
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from holdfast import rendezvous, wording
+from holdfast.facts import Connection, MachineFacts, PortFacts, Process, known
+from holdfast.faults.port_in_use import describe_tries
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD102", slug="port-ephemeral")
+
+
+@FAULT.foresee
+def kernel_may_take_the_port(facts: MachineFacts) -> Finding:
+    plan = facts.plan
+    if plan.port == 0:
+        return FAULT.does_not_apply("the launcher picks the port itself")
+    ranges = known(facts.port_ranges)
+    span = f"{ranges.ephemeral_low}-{ranges.ephemeral_high}"
+    if not rendezvous.is_ephemeral(ranges, plan.port):
+        return FAULT.ok(f"no outgoing connection is given port {plan.port} (range {span})")
+    advice = rendezvous.choose_another_port(plan, ranges)
+    reserve = rendezvous.reserve(plan, ranges)
+    return FAULT.warning(
+        f"port {plan.port} may be taken by any outgoing connection",
+        reason=f"it lies in the ephemeral range {span} and is not reserved: the launch fails "
+        "whenever the kernel happened to give it away",
+        evidence=[Evidence(quote=span, source="/proc/sys/net/ipv4/ip_local_port_range")],
+        fix=advice if reserve in advice else f"{advice}, or reserve this one: {reserve}",
+    )
+
+
+@FAULT.foresee
+def outgoing_connection_blocks_the_port(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    if facts.plan.port == 0:
+        return ()  # said above
+    port = known(facts.port)
+    if port.listeners:
+        return FAULT.ok(f"port {port.port} has a listener: port-in-use judges it")
+    refused = [bind for bind in port.binds if bind.error == "EADDRINUSE"]
+    if refused and all(bind.error for bind in port.binds):
+        return _blocked(facts, port)
+    if refused:
+        return FAULT.note(
+            f"port {port.port} can be bound on one address family only",
+            reason="a connection holds it on the other; the store falls back to the free one",
+            evidence=[_describe(held) for held in port.others] or [describe_tries(port)],
+        )
+    waiting = sum(held.state == "TIME_WAIT" for held in port.others)
+    if waiting:
+        return FAULT.ok(
+            f"port {port.port} binds; its {waiting} TIME_WAIT entries are of the server's side "
+            "and harmless"
+        )
+    return FAULT.ok(f"no connection stands in the way on port {port.port}")
+
+
+def _blocked(facts: MachineFacts, port: PortFacts) -> Finding:
+    speak = FAULT.error if facts.plan.port_named else FAULT.warning
+    choose = rendezvous.choose_another_port(facts.plan, facts.port_ranges)
+    alive = [held for held in port.others if held.state != "TIME_WAIT"]
+    seconds = math.ceil(max((held.seconds_left or 0.0 for held in port.others), default=0.0))
+    evidence = [_describe(held) for held in port.others] or [describe_tries(port)]
+    if alive:
+        return speak(
+            f"port {port.port} is held by an outgoing connection",
+            reason="no program listens there, yet the bind fails: it is a source port in use, "
+            "and will stay blocked up to 60 s after it closes",
+            evidence=evidence,
+            fix=choose,
+        )
+    if port.others:
+        return speak(
+            f"port {port.port} is blocked by TIME_WAIT for another {seconds} s",
+            reason="an outgoing connection that used it as source port was closed here; the bind "
+            "fails even with SO_REUSEADDR, and no sysctl shortens it",
+            evidence=evidence,
+            fix=f"wait {seconds} s, or {choose}",
+        )
+    return speak(
+        f"port {port.port} cannot be bound, though no socket on it is listed",
+        reason="most likely a program has bound it without listening: the kernel's socket table "
+        "does not list such sockets",
+        evidence=evidence,
+        fix=f"{choose}, or look for the holder: `sudo lsof -nP -iTCP:{port.port}`",
+    )
+
+
+def _describe(held: Connection) -> Evidence:
+    quote = f"{held.local} -> {held.peer} {held.state}"
+    if held.seconds_left is not None:
+        quote += f", {math.ceil(held.seconds_left)} s left"
+    if isinstance(held.owner, Process):
+        quote += f", {wording.process(held.owner)}"
+    elif held.owner:
+        quote += f", user {held.user or 'unknown'}, pid not visible ({held.owner.why})"
+    return Evidence(quote=quote, source="/proc/net/tcp")

@@ -1,0 +1,119 @@
+"""Too few processes or threads may be started.
+
+What you see   `OpenBLAS blas_thread_init: pthread_create failed`,
+               `RuntimeError: can't start new thread`,
+               `BlockingIOError: [Errno 11] Resource temporarily unavailable` or
+               `fork: retry: Resource temporarily unavailable`, at import or when the loaders
+               start.
+Why            Linux counts threads as processes. Three limits apply: RLIMIT_NPROC (all threads of
+               the user on the machine; root and CAP_SYS_RESOURCE are exempt), pids.max of the
+               cgroup (containers, Slurm, systemd), and kernel.threads-max or pid_max. Each rank
+               brings a pool of threads as large as the machine has cores (OpenMP, MKL, OpenBLAS),
+               besides those of CUDA, NCCL and autograd, and its loader workers.
+How to be sure `ulimit -u`, `cat /sys/fs/cgroup/pids.max` and pids.current. holdfast's estimate: 64
+               threads and a pool of OMP_NUM_THREADS, or else one for each core, a rank; it calls
+               it an error when not even 16 a rank are left.
+Fix            Fewer threads: OMP_NUM_THREADS=1 (torchrun sets it by itself when there are several
+               ranks; OpenBLAS obeys it too), fewer loader workers. More room: `ulimit -u` up to
+               the hard limit, `--pids-limit=-1` for a container, TasksMax= for a systemd unit.
+Sources        https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_NPROC)
+               https://docs.kernel.org/admin-guide/cgroup-v2.html (pids.max)
+               https://docs.docker.com/reference/cli/docker/container/run/ (--pids-limit)
+"""
+
+from __future__ import annotations
+
+from holdfast.facts import Limits, MachineFacts, ProcessRoom, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD404", slug="process-limit")
+
+BARELY_A_RANK = 16
+"""a bare Gloo rank runs 6 threads (measured, torch 2.13, 2 OpenMP threads); CUDA adds some"""
+THREADS_A_RANK = 64
+"""CUDA, NCCL, autograd, and loader workers with their helpers; pools of threads come on top"""
+
+
+@FAULT.foresee
+def user_may_start_few(facts: MachineFacts) -> Finding:
+    return _by_user(facts, known(facts.limits), "this shell")
+
+
+@FAULT.foresee
+def launcher_may_start_few(facts: MachineFacts) -> Finding | list[Finding]:
+    if facts.launcher_limits is None:
+        return []
+    limits = known(facts.launcher_limits)
+    return _by_user(facts, limits, f"the launcher (pid {limits.pid})")
+
+
+def _by_user(facts: MachineFacts, limits: Limits, whose: str) -> Finding:
+    soft, hard, room = limits.nproc.soft, limits.nproc.hard, known(facts.process_room)
+    if soft is None or limits.sys_resource:
+        return FAULT.ok(f"{whose} may start any number of processes")
+    raised = hard is None or hard > soft
+    return _judge(
+        facts,
+        left=soft - room.user_threads,
+        limit=f"{whose} has ulimit -u {soft}, and this user runs {room.user_threads} threads",
+        source=f"/proc/{limits.pid}/limits",
+        more=f"`ulimit -u {hard or 'unlimited'}`" if raised else "ask for a higher `ulimit -u`",
+    )
+
+
+@FAULT.foresee
+def cgroup_or_kernel_allows_few(facts: MachineFacts) -> Finding:
+    room = known(facts.process_room)
+    left, limit, source, more = min(_walls(room))
+    return _judge(facts, left=left, limit=limit, source=source, more=more)
+
+
+def _walls(room: ProcessRoom) -> list[tuple[int, str, str, str]]:
+    """Every limit that is not the user's own: what is left, in words, from where, the cure."""
+    walls = [
+        (
+            ceiling - room.user_threads,
+            f"{name} is {ceiling}, and this user runs {room.user_threads} threads",
+            f"/proc/sys/{name.replace('.', '/')}",
+            f"an administrator can raise it: `sysctl -w {name}=N`",
+        )
+        for name, ceiling in (
+            ("kernel.threads-max", room.threads_max),
+            ("kernel.pid_max", room.pid_max),
+        )
+    ]
+    if room.pids_max is not None:
+        used = room.pids_current or 0
+        walls.append(
+            (
+                room.pids_max - used,
+                f"the cgroup allows {room.pids_max} processes and threads, {used} are there",
+                "pids.max",
+                "raise pids.max (a container: `--pids-limit=-1`; a systemd unit: TasksMax=)",
+            )
+        )
+    return walls
+
+
+def _judge(facts: MachineFacts, *, left: int, limit: str, source: str, more: str) -> Finding:
+    nproc, pool = facts.plan.nproc, _pool(facts)
+    wanted = nproc * (THREADS_A_RANK + pool)
+    if left >= wanted:
+        return FAULT.ok(f"{left} more threads may be started, about {wanted} are wanted")
+    short = left < nproc * BARELY_A_RANK
+    speak = FAULT.error if short else FAULT.warning
+    return speak(
+        f"only {max(left, 0)} more processes or threads may be started",
+        reason=(
+            "not enough for the ranks themselves" if short else "ranks may fail to start threads"
+        )
+        + f"; estimate: {THREADS_A_RANK} and a pool of {pool}, for each of {nproc} ranks: {wanted}",
+        evidence=[Evidence(quote=limit, source=source)],
+        fix=f"{more}; or need fewer: `export OMP_NUM_THREADS=1`, fewer loader workers",
+    )
+
+
+def _pool(facts: MachineFacts) -> int:
+    """The size of OpenMP's and OpenBLAS' pools: what the user says, else one a core."""
+    named = facts.plan.environment.get("OMP_NUM_THREADS", "")
+    return int(named) if named.isdecimal() else known(facts.load).cpus_usable

@@ -1,0 +1,155 @@
+"""Ranks are numbered or placed wrongly.
+
+What you see   `ValueError: environment variable RANK expected, but not set`, a store that waits
+               for ranks that do not exist (`1/2 clients joined`), two ranks with one number, or
+               `Duplicate GPU detected`.
+Why            Every process needs its own RANK in 0..WORLD_SIZE-1, one WORLD_SIZE for all, one
+               master, and a device of its own. torchrun sets all of that for its ranks, whatever
+               the shell says; `python train.py` takes what the shell says. Values exported by
+               hand, or left by an earlier try, therefore work in one way of starting only.
+How to be sure `env | grep -E 'RANK|WORLD_SIZE|MASTER'` in the very shell or job step that starts
+               the job; `holdfast check --smoke` shows rank, device and master of each process.
+Fix            Leave the numbering to the launcher: `unset RANK WORLD_SIZE LOCAL_RANK
+               LOCAL_WORLD_SIZE`, then torchrun. In the script bind the device by LOCAL_RANK:
+               `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`.
+Sources        https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
+               torch/distributed/rendezvous.py: env:// and its variables
+               NVIDIA/nccl src/init.cc: Duplicate GPU detected
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from holdfast import wording
+from holdfast.facts import MachineFacts, Plan, Smoke, SmokeRank, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD113", slug="rank-assignment")
+
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
+PAIRS = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+UNSET = "let the launcher number the ranks: `unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE`"
+
+
+@FAULT.foresee
+def environment_numbers_ranks_well(facts: MachineFacts) -> Finding:
+    texts = {n: facts.plan.environment[n] for n in NAMES if n in facts.plan.environment}
+    if not texts:
+        return FAULT.does_not_apply("no rank is set in the environment: the launcher numbers them")
+    evidence = [Evidence(quote=f"{n}={value}", source="environment") for n, value in texts.items()]
+    impossible = _impossible(texts)
+    if impossible:
+        return FAULT.error(
+            impossible,
+            reason="init_process_group by env:// cannot start with this; torchrun would overrule "
+            "it for its ranks",
+            evidence=evidence,
+            fix=UNSET,
+        )
+    doubtful = _doubtful(facts.plan, {n: int(value) for n, value in texts.items()})
+    if doubtful:
+        return FAULT.warning(
+            doubtful,
+            reason="ranks that are not started will be waited for, and those too many are refused",
+            evidence=evidence,
+            fix=UNSET,
+        )
+    return _consistent(facts.plan, texts, evidence)
+
+
+@FAULT.foresee
+def smoke_ranks_are_distinct(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    if facts.smoke is None:
+        return ()  # not asked for
+    smoke = known(facts.smoke)
+    wrong = _misplaced(smoke)
+    if not wrong:
+        return FAULT.ok(f"{smoke.world} ranks, numbered and placed one by one, one master")
+    return FAULT.error(
+        wrong,
+        reason="seen in the smoke test, whose ranks ran with this job's own settings",
+        evidence=[_describe(smoke, rank) for rank in smoke.ranks],
+        fix="bind the device by LOCAL_RANK and leave RANK, WORLD_SIZE and MASTER_ADDR to the "
+        "launcher",
+    )
+
+
+def _impossible(texts: Mapping[str, str]) -> str:
+    """What no job can start with, in words; '' when there is nothing of the kind."""
+    for name, text in texts.items():
+        if not (text.isascii() and text.isdigit()):
+            return f"{name}={text!r} is not a whole number"
+    for rank, size in PAIRS:
+        if rank in texts and size in texts and int(texts[rank]) >= int(texts[size]):
+            return f"{rank}={texts[rank]} is not below {size}={texts[size]}"
+    return ""
+
+
+def _doubtful(plan: Plan, values: Mapping[str, int]) -> str:
+    """What fits no job of the size we were told; '' when nothing does so.
+
+    Kubeflow sets WORLD_SIZE to the number of nodes for torchrun's sake, so WORLD_SIZE is judged
+    only beside LOCAL_WORLD_SIZE, which only a launcher of ranks sets.
+    """
+    if "RANK" in values and "WORLD_SIZE" not in values:
+        return "RANK is set, but WORLD_SIZE is not"
+    if plan.multi_node and values.get("NODE_RANK", 0) >= plan.max_nodes:
+        return f"NODE_RANK={values['NODE_RANK']} does not exist among {plan.max_nodes} nodes"
+    world, local = values.get("WORLD_SIZE"), values.get("LOCAL_WORLD_SIZE")
+    fixed = plan.multi_node and plan.min_nodes == plan.max_nodes
+    if world and local and fixed and world != local * plan.max_nodes:
+        return f"WORLD_SIZE={world} is not {plan.max_nodes} nodes of LOCAL_WORLD_SIZE={local}"
+    if world and local and world < local:
+        return f"WORLD_SIZE={world} is below LOCAL_WORLD_SIZE={local}"
+    return ""
+
+
+def _consistent(plan: Plan, texts: Mapping[str, str], evidence: list[Evidence]) -> Finding:
+    started_by = [
+        n
+        for n in ("TORCHELASTIC_RUN_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+        if n in plan.environment
+    ]
+    said = ", ".join(f"{n}={value}" for n, value in texts.items())
+    if started_by or "RANK" not in texts:
+        return FAULT.ok(f"{said} fit together")
+    return FAULT.note(
+        f"this shell says RANK={texts['RANK']} of {texts['WORLD_SIZE']}",
+        reason="`python train.py` started here would be this one rank and wait for the others; "
+        "torchrun overrules it for its ranks",
+        evidence=evidence,
+        fix=f"if it is a leftover, {UNSET}",
+    )
+
+
+def _misplaced(smoke: Smoke) -> str:
+    numbers = Counter(rank.rank for rank in smoke.ranks)
+    twice = sorted(number for number, count in numbers.items() if count > 1)
+    if twice:
+        return f"rank {wording.numbers(twice)} exists more than once"
+    missing = sorted(set(range(smoke.world)) - set(numbers))
+    if missing:
+        return f"of {smoke.world} ranks, rank {wording.numbers(missing)} is missing"
+    strange = sorted(set(numbers) - set(range(smoke.world)))
+    if strange:
+        return f"rank {wording.numbers(strange)} does not exist among {smoke.world}"
+    devices = Counter(rank.device for rank in smoke.ranks if rank.device.startswith("cuda"))
+    for device, count in devices.items():
+        if count > 1:
+            sharing = wording.numbers(r.rank for r in smoke.ranks if r.device == device)
+            return f"ranks {sharing} share the device {device}"
+    masters = {rank.master for rank in smoke.ranks if rank.master}
+    if len(masters) > 1:
+        return f"ranks do not agree on the master: {', '.join(sorted(masters))}"
+    return ""
+
+
+def _describe(smoke: Smoke, rank: SmokeRank) -> Evidence:
+    where = f"device {rank.device or 'unknown'} master {rank.master or 'unknown'}"
+    return Evidence(
+        quote=f"[rank {rank.rank}/{smoke.world}] pid {rank.pid} {where}",
+        source="smoke test",
+        rank=rank.rank,
+    )

@@ -1,0 +1,71 @@
+"""The file of a file:// rendezvous is left over from an earlier run.
+
+What you see   `Gloo connectFullMesh failed … Connect timeout`, a hang in init_process_group, or
+               ranks that 'join' and talk to addresses where nobody lives any more.
+Why            `init_method='file://…'` keeps the store's keys in a plain file. A run that ends
+               well removes it; one that was killed leaves it, and the next run reads the dead
+               ranks' addresses out of it.
+How to be sure `ls -l FILE`: it exists and is not empty before the job starts. `fuser FILE` is no
+               proof that nobody uses it: torch opens it for moments only.
+Fix            Remove the file before each launch, or give each run a new name
+               (`file:///shared/rdzv-$SLURM_JOB_ID`). Better: env:// under torchrun.
+Sources        https://docs.pytorch.org/docs/stable/distributed.html#shared-file-system-initialization
+               torch/csrc/distributed/c10d/FileStore.cpp
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from holdfast import wording
+from holdfast.facts import MachineFacts, RendezvousFile, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD111", slug="stale-rendezvous-file")
+
+FRESH = 60
+"""seconds; a file written to so lately may belong to a job that is just starting"""
+
+
+@FAULT.foresee
+def rendezvous_file_is_new(facts: MachineFacts) -> Sequence[Finding]:
+    files = known(facts.rendezvous_files)
+    if not files:
+        return [FAULT.does_not_apply("no file:// rendezvous is named in the environment")]
+    return [_judge(file) for file in files]
+
+
+def _judge(file: RendezvousFile) -> Finding:
+    if not file.exists:
+        return FAULT.ok(f"{file.path} does not exist yet")
+    if not file.size:
+        return FAULT.ok(f"{file.path} is empty")
+    seen = Evidence(
+        quote=f"{file.path}: {wording.size(file.size)}, written {wording.span(file.age)} ago",
+        source=file.variable,
+    )
+    if file.held_by:
+        return FAULT.note(
+            f"rendezvous file {file.path} is in use",
+            reason=f"pid {wording.numbers(file.held_by)} has it open: a job is meeting there, and "
+            "another must not",
+            evidence=[seen],
+            fix=f"give this run a file of its own: `export {file.variable}=file://…`",
+        )
+    remove = f"`rm {shlex.quote(file.path)}` before the launch"
+    if file.age < FRESH:
+        return FAULT.warning(
+            f"rendezvous file {file.path} is not empty",
+            reason="it was written moments ago: either a job is using it (torch opens it for "
+            "moments only), or one has just died",
+            evidence=[seen],
+            fix=f"if no job uses it: {remove}",
+        )
+    return FAULT.error(
+        f"rendezvous file {file.path} is left over from an earlier run",
+        reason="the next run would read the old ranks' addresses out of it; nobody has it open, "
+        "though a running job would show so for moments only",
+        evidence=[seen],
+        fix=f"make sure that no job of yours uses it, then {remove}",
+    )

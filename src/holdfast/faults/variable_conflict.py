@@ -1,0 +1,114 @@
+"""Two variables contradict each other; one of them loses.
+
+What you see   A setting without effect: jobs hang although async error handling was asked for, or
+               NCCL takes another interface than the one named. At worst NCCL does not start:
+               `Failed to initialize any NET plugin`.
+Why            Settings come from several guides, each with its own set.
+               TORCH_NCCL_BLOCKING_WAIT wins over TORCH_NCCL_ASYNC_ERROR_HANDLING: torch logs that
+               both should not be on, and switches async handling off; with it go the watchdog and
+               the flight recorder's dump on a timeout. A new spelling wins over the old one.
+               NCCL_COMM_ID makes NCCL's bootstrap look for an interface in that subnet and ignore
+               NCCL_SOCKET_IFNAME. NCCL_P2P_DISABLE=1 makes NCCL_P2P_LEVEL moot. NCCL_IB_DISABLE=1
+               forbids the very network that NCCL_NET=IB demands.
+               (The same variable in the environment and in an nccl.conf is no conflict: the
+               environment wins, by design.)
+How to be sure `env | grep -E 'NCCL|TORCH'`; TORCH_CPP_LOG_LEVEL=INFO shows torch's choice at the
+               start, NCCL_DEBUG=INFO what NCCL read.
+Fix            Keep the one you mean. For async handling and blocking wait: unset both; async
+               handling is on by default.
+Sources        pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (constructor)
+               https://github.com/pytorch/pytorch/pull/47926
+               torch 2.13.0: torch/csrc/distributed/c10d/Utils.hpp
+               NVIDIA/nccl src/bootstrap.cc, src/graph/paths.cc, src/plugin/net.cc (2.30.7)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast import nic_filter, variables
+from holdfast.facts import MachineFacts, Setting, known
+from holdfast.model import Evidence, Fault, Finding
+from holdfast.variables.values import nccl_int, torch_bool, torch_int, torch_setting
+
+FAULT = Fault(code="HOLD503", slug="variable-conflict")
+
+BLOCKING = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
+ASYNC = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")
+
+
+@FAULT.foresee
+def settings_contradict(facts: MachineFacts) -> Finding | list[Finding]:
+    known(facts.settings)
+    checks = (_waits(facts), _spellings(facts), _root_and_interface(facts), _p2p(facts), _ib(facts))
+    findings = [finding for check in checks for finding in check]
+    return findings or FAULT.ok("no two variables contradict each other")
+
+
+def _seen(*settings: Setting) -> list[Evidence]:
+    return [Evidence(quote=f"{s.name}={s.value}", source=s.origin) for s in settings]
+
+
+def _waits(facts: MachineFacts) -> Iterator[Finding]:
+    blocking, handling = torch_setting(facts, *BLOCKING), torch_setting(facts, *ASYNC)
+    if not (blocking and handling):
+        return
+    if torch_bool(blocking.value) and torch_int(handling.value):
+        yield FAULT.warning(
+            f"{blocking.name} wins: async error handling is off although "
+            f"{handling.name}={handling.value}",
+            reason="torch allows only one of the two; blocking wait also means no watchdog and "
+            "no flight-recorder dump on a timeout",
+            evidence=_seen(blocking, handling),
+            fix=f"`unset {blocking.name} {handling.name}`: async handling is on by default",
+        )
+
+
+def _spellings(facts: MachineFacts) -> Iterator[Finding]:
+    """Both names of one torch setting, with different values."""
+    for old in known(facts.settings):
+        row = variables.lookup(old.name)
+        if row is None or row.reader != "PyTorch" or not row.instead:
+            continue
+        new = torch_setting(facts, row.instead)
+        if new and old.origin == "environment" and new.value != old.value:
+            yield FAULT.warning(
+                f"{new.name}={new.value} wins over {old.name}={old.value}",
+                reason="they are two spellings of one setting; torch prefers the new one (2.2 on)",
+                evidence=_seen(new, old),
+                fix=f"`unset {old.name}`",
+            )
+
+
+def _root_and_interface(facts: MachineFacts) -> Iterator[Finding]:
+    root, interface = facts.setting("NCCL_COMM_ID"), facts.setting(nic_filter.NCCL)
+    if root and interface and root.value and not nic_filter.is_ignored(interface.value):
+        yield FAULT.note(
+            f"NCCL's bootstrap goes by NCCL_COMM_ID={root.value} and ignores {interface.name}",
+            reason="it takes an interface in the subnet of that address, or fails; the data "
+            f"connections still follow {interface.name}",
+            evidence=_seen(root, interface),
+            fix="`unset NCCL_COMM_ID`: torch hands NCCL its address through the store",
+        )
+
+
+def _p2p(facts: MachineFacts) -> Iterator[Finding]:
+    disable, level = facts.setting("NCCL_P2P_DISABLE"), facts.setting("NCCL_P2P_LEVEL")
+    if disable and level and nccl_int(disable.value) == 1 and level.value not in ("LOC", "0"):
+        yield FAULT.note(
+            f"NCCL_P2P_DISABLE=1 wins: NCCL_P2P_LEVEL={level.value} has no effect",
+            reason="NCCL looks at the level only where direct access is not disabled",
+            evidence=_seen(disable, level),
+            fix="`unset NCCL_P2P_DISABLE` or `unset NCCL_P2P_LEVEL`, whichever you do not mean",
+        )
+
+
+def _ib(facts: MachineFacts) -> Iterator[Finding]:
+    disable, network = facts.setting("NCCL_IB_DISABLE"), facts.setting("NCCL_NET")
+    if disable and network and nccl_int(disable.value) and network.value.lower() == "ib":
+        yield FAULT.error(
+            f"NCCL_NET={network.value} demands RDMA, NCCL_IB_DISABLE={disable.value} forbids it",
+            reason="neither wins: NCCL will not start (`Failed to initialize any NET plugin`)",
+            evidence=_seen(network, disable),
+            fix="`unset NCCL_IB_DISABLE`; or, to use sockets, `export NCCL_NET=Socket`",
+        )

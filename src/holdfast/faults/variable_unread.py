@@ -1,0 +1,130 @@
+"""A variable is set that no program reads.
+
+What you see   Nothing at all: the setting you rely on has no effect, and the fault it should cure
+               stays. No program complains about a variable it does not know.
+Why            Names are copied from guides, forum answers and old scripts. Some never existed
+               (NCCL_REUSE_SOCKET_ADDR, ACCELERATE_DISABLE_NCCL, NCCL_TIMEOUT), some are slips
+               (NCCL_DISABLE_P2P for NCCL_P2P_DISABLE), some came or went with a version. In an
+               nccl.conf blanks count: `NCCL_DEBUG = INFO` sets a name that ends in a blank.
+How to be sure A program can only read a name it contains:
+               `strings -a libnccl.so.2 | grep -x NCCL_NAME`. holdfast searches the installed
+               libraries and packages this way, and says what it searched; where they are not
+               installed it goes by a table of names read from the programs' sources. Your own
+               script may still read any name it likes; holdfast cannot see that here.
+Fix            Correct the name, or `unset` it. The finding says what does the job instead.
+Sources        NVIDIA/nccl: docs/userguide/source/env.rst, src/misc/param.cc and all tags to 2.30.7
+               torch 2.13.0: ProcessGroupNCCL.hpp, FlightRecorder.hpp, torch/distributed
+               huggingface/accelerate: all release tags, src/accelerate/utils/dataclasses.py
+               https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
+"""
+
+from __future__ import annotations
+
+from holdfast import nic_filter, variables
+from holdfast.facts import MachineFacts, Setting, Unread, VariableSearch, known
+from holdfast.model import Evidence, Fault, Finding
+from holdfast.variables import Variable
+
+FAULT = Fault(code="HOLD501", slug="variable-unread")
+
+NOTHING_SEARCHED = VariableSearch(searched=(), prefixes=(), found={})
+UNLESS = "unless your own script reads it, it has no effect"
+
+
+@FAULT.foresee
+def variable_has_no_reader(facts: MachineFacts) -> Finding | list[Finding]:
+    judged = [s for s in known(facts.settings) if variables.prefix_of(s.name.strip())]
+    if not judged:
+        return FAULT.ok("no variable of NCCL, PyTorch, torchrun or a framework is set")
+    search = facts.variable_search
+    if isinstance(search, Unread):
+        search = NOTHING_SEARCHED
+    findings = [f for f in (_judge(setting, search) for setting in judged) if f]
+    return findings or FAULT.ok(f"each of the {len(judged)} variables set has a reader")
+
+
+def _judge(setting: Setting, search: VariableSearch) -> Finding | None:
+    name = setting.name
+    if name != name.strip():
+        return _blank(setting)
+    if search.found.get(name):
+        return None
+    row = variables.lookup(name)
+    if row is None:
+        return _unknown(setting, search)
+    if not row.is_read:
+        return _known_myth(setting, row, search)
+    return _missing_here(setting, row, search) if _provable(name, search) else None
+
+
+def _provable(name: str, search: VariableSearch) -> bool:
+    return name in search.found and variables.prefix_of(name) in search.prefixes
+
+
+def _searched(search: VariableSearch) -> str:
+    return f"searched {', '.join(search.searched)}"
+
+
+def _evidence(setting: Setting) -> list[Evidence]:
+    return [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+
+
+def _blank(setting: Setting) -> Finding | None:
+    name = setting.name.strip()
+    if name in (nic_filter.NCCL, nic_filter.GLOO):
+        return None  # nic-filter-syntax says so, with what it means for the interface
+    return FAULT.warning(
+        f"a blank belongs to the name of {setting.name!r}, so nobody reads it",
+        reason="nccl.conf lines are not trimmed: blanks around `=` become part of name and value",
+        evidence=_evidence(setting),
+        fix=f"write `{name}={setting.value.strip()}` without blanks at {setting.origin}",
+    )
+
+
+def _unknown(setting: Setting, search: VariableSearch) -> Finding:
+    name = setting.name
+    meant = variables.nearest(name)
+    suggestion = f"did you mean {meant}? " if meant else ""
+    if _provable(name, search):
+        return FAULT.warning(
+            f"{name} is read by no program installed here",
+            reason=f"none holds the name: {_searched(search)}; {UNLESS}",
+            evidence=_evidence(setting),
+            fix=f"{suggestion}otherwise `unset {name}`" if meant else f"`unset {name}`",
+        )
+    version = variables.READ_FROM[variables.prefix_of(name)]
+    return FAULT.note(
+        f"{name} is not among the variables we know",
+        reason=f"not in the table read from {version}; its reader is not installed here to "
+        "prove it, and another version or a plugin may know it",
+        evidence=_evidence(setting),
+        fix=f"{suggestion}check the spelling in the documentation of the program you mean",
+    )
+
+
+def _known_myth(setting: Setting, row: Variable, search: VariableSearch) -> Finding:
+    name = setting.name
+    proof = f" and {_searched(search)}" if _provable(name, search) else ""
+    return FAULT.warning(
+        f"{name} is read by no program",
+        reason=f"{row.source}{proof}; {UNLESS}",
+        evidence=_evidence(setting),
+        fix=f"`unset {name}`; {row.effect}",
+    )
+
+
+def _missing_here(setting: Setting, row: Variable, search: VariableSearch) -> Finding | None:
+    """The table knows a reader, the installed programs do not hold the name."""
+    composed = row.name.endswith("*")  # no program holds the whole name as one string
+    elsewhere = row.reader in ("NCCL plugins and tests", "build tools")
+    if composed or elsewhere or row.until:  # what was removed is variable-deprecated's to say
+        return None
+    since = f" since {row.since}" if row.since else ""
+    version = variables.READ_FROM[variables.prefix_of(setting.name)]
+    return FAULT.note(
+        f"{setting.name} is not read by the version installed here",
+        reason=f"{row.reader} reads it{since} (table of {version}), but none here holds the name: "
+        f"{_searched(search)}",
+        evidence=_evidence(setting),
+        fix=f"nothing, if another program needs it; otherwise `unset {setting.name}`",
+    )

@@ -1,0 +1,116 @@
+"""The master address leads to the wrong place.
+
+What you see   Ranks wait for the store until it times out, each node alone (`1/2 clients
+               joined`), or every node forms a small job of its own.
+Why            All ranks call MASTER_ADDR, also from other machines. 127.0.0.1 is a different
+               machine on each of them. An address on Docker's or libvirt's bridge (172.17.x.x by
+               default) exists on its own host only. An address that belongs to no interface of
+               rank 0's machine leads its ranks away from their own store. A link-local IPv6
+               address means nothing without the name of the interface.
+How to be sure `getent ahosts $MASTER_ADDR` on every node must give one and the same address, and
+               `ip -br address` on node rank 0 must list it.
+Fix            Use the address of node rank 0 on the network that all nodes share:
+               `hostname -I` there lists the candidates.
+Sources        https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
+               https://docs.docker.com/engine/network/drivers/bridge/
+               torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py
+"""
+
+from __future__ import annotations
+
+from holdfast import addresses, rendezvous
+from holdfast.facts import Container, Interface, MachineFacts, Plan, known
+from holdfast.model import Evidence, Fault, Finding
+
+FAULT = Fault(code="HOLD105", slug="wrong-master-address")
+
+
+@FAULT.foresee
+def address_leads_to_the_master(facts: MachineFacts) -> Finding:
+    plan = facts.plan
+    host, origin = rendezvous.master_host(plan)
+    if not host:
+        return FAULT.does_not_apply("no master address was named")
+    meant = rendezvous.addresses_of(facts, host)
+    evidence = [Evidence(quote=f"{host} is {', '.join(meant)}", source=origin)]
+    if plan.multi_node and addresses.is_loopback(meant[0]):
+        return FAULT.error(
+            f"master address {host} is each machine's own loopback",
+            reason=f"{meant[0]} never leaves a machine, and the job has up to "
+            f"{plan.max_nodes}: every node would wait for itself",
+            evidence=evidence,
+            fix=_use_instead(facts),
+        )
+    if addresses.is_link_local(meant[0]) and "%" not in meant[0]:
+        return FAULT.warning(
+            f"master address {host} is link-local and names no interface",
+            reason="the kernel cannot know by which interface to send; connects fail with EINVAL",
+            evidence=evidence,
+            fix=f"append the interface (`{meant[0]}%eth0`), or better: {_use_instead(facts)}",
+        )
+    return _on_this_machine(facts, host, meant, evidence)
+
+
+def _on_this_machine(
+    facts: MachineFacts, host: str, meant: tuple[str, ...], evidence: list[Evidence]
+) -> Finding:
+    interfaces = known(facts.interfaces)
+    bridge = _private_bridge(interfaces, meant[0])
+    if facts.plan.multi_node and bridge:
+        return FAULT.error(
+            f"master address {host} lies on the bridge {bridge.name}",
+            reason=f"{bridge.name} is private to this machine (containers or virtual machines): "
+            "other nodes cannot reach it",
+            evidence=evidence,
+            fix=_use_instead(facts),
+        )
+    ours = any(addresses.carrier(interfaces, ip) for ip in meant)
+    plan = facts.plan
+    first = plan.node_rank == 0 and plan.rdzv_backend != "c10d"  # c10d ignores the node's rank
+    must_be_ours = first or not plan.multi_node
+    if must_be_ours and not ours:
+        return _not_ours(facts, host, evidence)
+    place = "this machine" if ours else "another machine"
+    return FAULT.ok(f"master address {host} is {place} ({meant[0]})")
+
+
+def _not_ours(facts: MachineFacts, host: str, evidence: list[Evidence]) -> Finding:
+    """A service address or a published port may lead back to us: then it is only a suspicion."""
+    container = facts.container
+    relayed = not isinstance(container, Container) or container.network != "host"
+    who = "node rank 0" if facts.plan.multi_node else "the only node"
+    speak = FAULT.warning if relayed else FAULT.error
+    doubt = " (unless a service address or published port leads back here)" if relayed else ""
+    return speak(
+        f"no interface here has the master address {host}",
+        reason=f"this is {who}, where the store will listen; ranks would look for it "
+        f"elsewhere{doubt}",
+        evidence=evidence,
+        fix=_use_instead(facts),
+    )
+
+
+def _private_bridge(interfaces: tuple[Interface, ...], ip: str) -> Interface | None:
+    interface = addresses.carrier(interfaces, ip) or addresses.neighbour_on(interfaces, ip)
+    return interface if interface and addresses.is_private_bridge(interface) else None
+
+
+def _use_instead(facts: MachineFacts) -> str:
+    plan = facts.plan
+    if not plan.multi_node:
+        return "on one node use `torchrun --standalone …`, or `export MASTER_ADDR=127.0.0.1`"
+    way_out = addresses.outward(facts)
+    if plan.node_rank != 0 or way_out is None:
+        mine = f" (this machine's is {way_out[1]})" if way_out else ""
+        return f"on every node: {_say(plan, 'ADDRESS')}, node rank 0's on the shared network{mine}"
+    return f"on every node: {_say(plan, way_out[1])} ({way_out[0]} of this machine)"
+
+
+def _say(plan: Plan, ip: str) -> str:
+    """The setting in the words of whoever made the present one."""
+    if plan.rdzv_endpoint:
+        port = rendezvous.split_endpoint(plan.rdzv_endpoint)[1] or rendezvous.C10D_PORT
+        return f"`--rdzv-endpoint {ip}:{port}`"
+    if plan.master_origin in ("MASTER_ADDR", "PET_MASTER_ADDR"):
+        return f"`export {plan.master_origin}={ip}`"
+    return f"`--master-addr {ip}`"

@@ -1,0 +1,199 @@
+"""What the cgroup of this process allows: CPU, memory and processes.
+
+A cgroup is bound by its own limits and by those of every ancestor, so each question is asked
+all the way up, as far as the tree is visible from here (a container rarely sees above itself).
+A file that does not exist means that no limit is set at that level: the kernel makes
+`memory.max` and its like only where the controller is switched on, and never at the root.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from holdfast.facts import Cgroup, Plan
+from holdfast.machine.cgroup_tree import UNIFIED, Place, find
+
+NO_LIMIT_V1 = 1 << 60
+"""v1 says 'unlimited' with the largest multiple of a page below 2^63"""
+
+
+class Use(NamedTuple):
+    """How much of something a cgroup may have (None: no limit), and has."""
+
+    limit: int | None
+    used: int | None
+
+    @property
+    def room(self) -> int | None:
+        return None if self.limit is None else self.limit - (self.used or 0)
+
+
+def read_cgroup(_plan: Plan, root: str = "/") -> Cgroup:
+    cpu, memory = find("cpu", root), find("memory", root)
+    place = memory or cpu
+    if place is None:
+        raise LookupError("this process belongs to no cgroup")
+    quota, throttled = _cpu(cpu)
+    use = memory_use(root)
+    return Cgroup(
+        version=place.version,
+        path=place.path,
+        cpu_quota=quota,
+        throttled_share=throttled,
+        memory_limit=use.limit,
+        memory_used=use.used,
+        oom_kills=_oom_kills(memory),
+        memory_pressure=_pressure("memory", root),
+        cpu_pressure=_pressure("cpu", root),
+    )
+
+
+def memory_use(root: str = "/") -> Use:
+    """Memory at the level that will be full first; our own use where nothing is limited."""
+    place = find("memory", root)
+    if place is None:
+        return Use(None, None)
+    measure = _memory_v1 if place.version == 1 else _memory_v2
+    return _fullest(measure(folder) for folder in place.folders)
+
+
+def process_use(root: str = "/") -> Use:
+    """Processes and threads at the level that will be full first."""
+    place = find("pids", root)
+    if place is None:
+        return Use(None, None)
+    return _fullest(
+        Use(number(_read(folder, "pids.max")), number(_read(folder, "pids.current")))
+        for folder in place.folders
+    )
+
+
+def _fullest(levels: Iterable[Use]) -> Use:
+    """The level with the least room left; our own where none is limited."""
+    own, *_ = every = list(levels)
+    return min(
+        (use for use in every if use.room is not None), key=lambda use: use.room or 0, default=own
+    )
+
+
+# --- one level ---------------------------------------------------------------------------------
+
+
+def _cpu(place: Place | None) -> tuple[float | None, float | None]:
+    """The smallest quota in cores, and the share of periods in which it ran out."""
+    if place is None:
+        return None, None
+    ask = _quota_v1 if place.version == 1 else _quota_v2
+    levels = [(quota, folder) for folder in place.folders if (quota := ask(folder)) is not None]
+    if not levels:
+        return None, None
+    quota, folder = min(levels)
+    counts = table(_read(folder, "cpu.stat"))
+    periods = counts.get("nr_periods", 0)
+    return quota, counts.get("nr_throttled", 0) / periods if periods else 0.0
+
+
+def _quota_v1(folder: str) -> float | None:
+    quota = number(_read(folder, "cpu.cfs_quota_us"))
+    period = number(_read(folder, "cpu.cfs_period_us"))
+    return quota / period if quota and period and quota > 0 else None
+
+
+def _quota_v2(folder: str) -> float | None:
+    words = [*_read(folder, "cpu.max").split(), "", ""]
+    quota, period = number(words[0]), number(words[1])
+    return quota / period if quota and period else None
+
+
+def _memory_v1(folder: str) -> Use:
+    stat = table(_read(folder, "memory.stat"))
+    # The second tells of ancestors that are not mounted here, too.
+    limits = (number(_read(folder, "memory.limit_in_bytes")), stat.get("hierarchical_memory_limit"))
+    limit = min((value for value in limits if value is not None), default=NO_LIMIT_V1)
+    cache = stat.get("total_active_file", 0) + stat.get("total_inactive_file", 0)
+    used = number(_read(folder, "memory.usage_in_bytes"))
+    return Use(limit if limit < NO_LIMIT_V1 else None, _without(used, cache))
+
+
+def _memory_v2(folder: str) -> Use:
+    stat = table(_read(folder, "memory.stat"))
+    cache = stat.get("active_file", 0) + stat.get("inactive_file", 0)
+    used = number(_read(folder, "memory.current"))
+    return Use(number(_read(folder, "memory.max")), _without(used, cache))
+
+
+def _without(used: int | None, cache: int) -> int | None:
+    """Use without the page cache: the kernel drops cached file pages before it kills anyone.
+
+    Files in /dev/shm stay counted: they live among the anonymous pages.
+    """
+    return None if used is None else max(0, used - cache)
+
+
+def _oom_kills(memory: Place | None) -> int | None:
+    """The kernel counts a kill in the victim's own cgroup, whichever ancestor ran out."""
+    if memory is None:
+        return None
+    file = "memory.oom_control" if memory.version == 1 else "memory.events"
+    return table(_read(memory.folders[0], file)).get("oom_kill")
+
+
+def _pressure(what: str, root: str) -> float | None:
+    """Of our own cgroup where there is v2, else of the whole machine.
+
+    In this order, because a neighbour held back by its own quota shows as pressure on the
+    whole machine without costing us anything.
+    """
+    try:
+        unified = find(UNIFIED, root)
+    except LookupError:
+        unified = None
+    own = _read(unified.folders[0], f"{what}.pressure") if unified else ""
+    return some_avg60(own or _read(os.path.join(root, "proc/pressure"), what))
+
+
+# --- reading and parsing -----------------------------------------------------------------------
+
+
+def _read(folder: str, name: str) -> str:
+    """The text of a file, '' where the kernel has no such answer; other errors are raised."""
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError as problem:
+        # EOPNOTSUPP: pressure is compiled in, but switched off at boot.
+        if problem.errno in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
+            return ""
+        raise
+
+
+def number(text: str) -> int | None:
+    """'1048576' as a number; None for 'max' and for nothing."""
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def table(text: str) -> dict[str, int]:
+    """'name number' on each line."""
+    pairs = (line.split() for line in text.splitlines())
+    found = {pair[0]: number(pair[1]) for pair in pairs if len(pair) == 2}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def some_avg60(text: str) -> float | None:
+    """Per cent of the last minute in which some task waited: 'some avg10=… avg60=2.87 …'."""
+    for line in text.splitlines():
+        kind, *fields = line.split() or [""]
+        for field in fields if kind == "some" else ():
+            name, _, value = field.partition("=")
+            if name == "avg60":
+                try:
+                    return float(value)
+                except ValueError:
+                    return None
+    return None

@@ -1,0 +1,72 @@
+"""Who holds a file open or mapped, found in one walk over /proc."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+# The kernel gives its first namespaces fixed numbers (include/linux/proc_ns.h).
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"
+_FIRST_IPC_NAMESPACE = "ipc:[4026531839]"
+
+
+class Holders(NamedTuple):
+    pids: dict[str, tuple[int, ...]]
+    """for every path asked about"""
+    all_visible: bool
+    """False when some process that may hold them could not be looked into"""
+
+
+def holders(paths: Collection[str], *, mapped: bool = False) -> Holders:
+    """The processes that have these files open, and mapped too where asked.
+
+    Mappings matter for shared memory, whose descriptor is usually closed after mmap; reading
+    them costs far more than reading descriptors. A folder is held when a file in it is.
+    """
+    real = {path: os.path.realpath(path) for path in paths}
+    pids: dict[str, list[int]] = {path: [] for path in paths}
+    all_visible = not _outsiders_share_memory()
+    for pid in _pids() if real else ():
+        try:
+            held = set(_open_paths(pid))
+            maps = _maps(pid) if mapped else ""
+        except PermissionError:
+            all_visible = False
+            continue
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended while we looked
+        for path, target in real.items():
+            inside = target + "/"
+            if any(p == target or p.startswith(inside) for p in held) or f" {target}\n" in maps:
+                pids[path].append(pid)
+    return Holders({path: tuple(found) for path, found in pids.items()}, all_visible)
+
+
+def _pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _open_paths(pid: int) -> Iterator[str]:
+    """The links' own text: following them could hang on a dead file server."""
+    folder = f"/proc/{pid}/fd"
+    for name in os.listdir(folder):
+        try:
+            target = os.readlink(f"{folder}/{name}")
+        except FileNotFoundError:
+            continue  # closed while we looked
+        if target.startswith("/"):
+            yield target
+
+
+def _maps(pid: int) -> str:
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def _outsiders_share_memory() -> bool:
+    """A container with the host's IPC namespace sees the host's /dev/shm, not its processes."""
+    return (
+        os.readlink("/proc/self/ns/pid") != _FIRST_PID_NAMESPACE
+        and os.readlink("/proc/self/ns/ipc") == _FIRST_IPC_NAMESPACE
+    )

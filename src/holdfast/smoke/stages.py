@@ -1,0 +1,85 @@
+"""The nouns of the smoke test: its stages, what ranks report, and the sums they must get."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+STAGES = ("start", "store", "gloo", "nccl")
+"""in this order, after 'loopback', which needs no ranks: each stands on the one before"""
+
+LADDER = (1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20)
+"""bytes of the all_reduce, from what fits one packet to what fills a gradient bucket"""
+
+REPEATS = 3
+"""timed calls for each rung, after one that is not timed (the first one connects)"""
+
+PATIENCE = 15
+"""seconds torch itself may wait inside a stage: a failure must show quickly"""
+
+PERIOD = 251
+"""a prime, so that a chunk put in the wrong place does not match by accident"""
+
+MAX_WORLD = 256
+"""the largest sum, 251 · 256·257/2 + 256·4, still has an exact float32 (below 2**24)"""
+
+WORDS_KEPT = 1500
+"""characters of an error's text; torch appends pages of C++ frames"""
+
+
+class Record(NamedTuple):
+    """One thing that happened to one rank. The rank reports it, or the conductor saw it.
+
+    By the rank:      'done' (a stage), 'listening' (rank 0's store), 'rung', 'skipped', 'error'
+    By the conductor: 'started', 'exit' (by itself), 'late' (not done when we stopped waiting)
+    """
+
+    rank: int
+    kind: str
+    stage: str
+    pid: int = 0
+    device: str = ""
+    master: str = ""
+    nccl: str = ""
+    """NCCL's version, '' without NCCL"""
+    size: int = 0
+    seconds: float = 0.0
+    correct: bool = True
+    text: str = ""
+    code: int = 0
+    """exit code, as subprocess gives it: negative for a signal"""
+
+
+def encode(record: Record) -> bytes:
+    """One line of JSON."""
+    return json.dumps(record._asdict()).encode() + b"\n"
+
+
+def decode(line: bytes) -> Record | None:
+    """The record of a line; None for anything else (a foreign program wrote to our pipe)."""
+    try:
+        fields: dict[str, Any] = json.loads(line)
+        record = Record(**fields)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    # bool is an int to Python, not to us: True as a rank or a size would be nonsense.
+    kinds = {name: type(value) for name, value in _EXAMPLE._asdict().items()}
+    good = all(type(getattr(record, name)) is kind for name, kind in kinds.items())
+    return record if good else None
+
+
+_EXAMPLE = Record(rank=0, kind="", stage="")
+
+
+def contribution(rank: int, position: int, round_number: int) -> int:
+    """What a rank puts at a position: differs by rank, by position and by round.
+
+    So a rank left out or counted twice, a misplaced chunk and the result of an earlier
+    round all give another sum.
+    """
+    return (rank + 1) * (position % PERIOD + 1) + round_number
+
+
+def total(world: int, position: int, round_number: int) -> int:
+    """What the all_reduce must give there, exactly."""
+    return world * (world + 1) // 2 * (position % PERIOD + 1) + world * round_number

@@ -1,0 +1,41 @@
+"""The JSON documents of the verbs, all with `"schema": "holdfast/1"`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.facts import Smoke, Unread
+from holdfast.model import Finding, Page
+
+SCHEMA = "holdfast/1"
+
+
+def check(
+    findings: Sequence[Finding],
+    counts: dict[str, int],
+    seconds: float,
+    smoke: Smoke | Unread | None,
+) -> str:
+    """What `holdfast check --json` prints."""
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "command": "check",
+        "findings": findings,
+        "counts": counts,
+        "seconds": round(seconds, 3),
+    }
+    if smoke is not None:
+        document["smoke"] = smoke
+    return _dump(document)
+
+
+def explain(pages: Sequence[Page]) -> str:
+    """What `holdfast explain WORD --json` prints."""
+    return _dump({"schema": SCHEMA, "command": "explain", "pages": pages})
+
+
+def _dump(document: dict[str, Any]) -> str:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()

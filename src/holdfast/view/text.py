@@ -1,0 +1,155 @@
+"""Findings and pages for a person: reads well without colour and in a pipe."""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+from holdfast import wording
+from holdfast.facts import MachineFacts, Smoke, Software
+from holdfast.model import Evidence, Finding, Page, Status
+
+COLOURS = {
+    Status.ERROR: "\033[1;31m",
+    Status.WARNING: "\033[1;33m",
+    Status.NOTE: "\033[1;36m",
+    Status.SKIPPED: "\033[2m",
+    Status.OK: "\033[32m",
+}
+PLAIN = "\033[0m"
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """By the common conventions: a terminal that is not dumb, and NO_COLOR not set."""
+    return (
+        stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
+    )
+
+
+def harmless(text: str) -> str:
+    """Foreign text (command lines, log lines) must not drive the terminal nor fake a line."""
+    one_line = " ".join(text.replace("\t", " ").splitlines())
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "�", one_line)
+
+
+def banner(facts: MachineFacts) -> str:
+    """One line: what was looked at."""
+    parts = []
+    if isinstance(facts.software, Software):
+        build = facts.software.torch_cuda and f"CUDA {facts.software.torch_cuda}"
+        parts += [
+            f"Python {facts.software.python}",
+            f"torch {facts.software.torch} ({build or 'CPU build'})"
+            if facts.software.torch
+            else "no torch for this Python",
+        ]
+    plan = facts.plan
+    nodes = f"{plan.min_nodes}" + (f":{plan.max_nodes}" if plan.max_nodes > plan.min_nodes else "")
+    parts += [
+        f"{plan.nproc} rank{'s' if plan.nproc > 1 else ''}"
+        + (f" on each of {nodes} machines" if plan.multi_node else ""),
+        f"port {plan.port}" if plan.port else "port chosen by the launcher",
+    ]
+    return f"{harmless(facts.host)}: {', '.join(parts)}"
+
+
+def finding(item: Finding, *, colour: bool) -> str:
+    """A paragraph: what was seen, the evidence, what it means, what to do."""
+    head = f"{item.status.value}[{item.code}]"
+    if colour:
+        head = f"{COLOURS[item.status]}{head}{PLAIN}"
+    if item.status is Status.SKIPPED:
+        gap = item.reason if item.applies else f"does not apply: {item.reason}"
+        return f"{head} {item.slug}: {harmless(gap)}"
+    lines = [f"{head} {item.slug}: {harmless(item.summary)}"]
+    lines += [f"  --> {_place(evidence, item)}" for evidence in item.evidence]
+    if item.reason:
+        lines.append(f"  = {harmless(item.reason)}")
+    if item.fix:
+        lines.append(f"help: {harmless(item.fix)}")
+    return "\n".join(lines)
+
+
+def _place(evidence: Evidence, item: Finding) -> str:
+    where = evidence.source + (f":{evidence.line}" if evidence.line else "")
+    quote = harmless(evidence.quote)
+    host = harmless(evidence.host or item.host)
+    return f"{host}: {quote}" + (f" ({harmless(where)})" if where else "")
+
+
+def report(findings: Sequence[Finding], *, verbose: bool, colour: bool) -> str:
+    """The worst first; passed and not applicable ones only when asked for."""
+    order = [Status.ERROR, Status.WARNING, Status.NOTE, Status.SKIPPED, Status.OK]
+    blocks = []
+    for status in order:
+        chosen = [f for f in findings if f.status is status and (verbose or _speaks_for_itself(f))]
+        paragraphs = [finding(item, colour=colour) for item in chosen]
+        short = status in (Status.SKIPPED, Status.OK)
+        blocks += ["\n".join(paragraphs)] if short and paragraphs else paragraphs
+    return "\n\n".join(blocks)
+
+
+def _speaks_for_itself(item: Finding) -> bool:
+    return item.status is not Status.OK and item.applies
+
+
+def count(findings: Iterable[Finding]) -> dict[str, int]:
+    """How many findings stand where; `skipped` counts only what we could not look at."""
+    counts = dict.fromkeys(("ok", "note", "warning", "error", "skipped", "not_applicable"), 0)
+    for item in findings:
+        counts[item.status.value if item.applies else "not_applicable"] += 1
+    return counts
+
+
+def summary(counts: dict[str, int], seconds: float) -> str:
+    """The last line: '31 passed, 1 error, 1 skipped in 0.4s'."""
+    parts = [f"{counts['ok']} passed"]
+    parts += [
+        f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}"
+        for name in ("error", "warning", "note")
+        if counts[name]
+    ]
+    if counts["skipped"]:
+        parts.append(f"{counts['skipped']} skipped")
+    if counts["not_applicable"]:
+        parts.append(f"{counts['not_applicable']} not applicable")
+    return f"{', '.join(parts)} in {seconds:.1f}s"
+
+
+def page(item: Page) -> str:
+    """The whole story of one fault."""
+    sections = [
+        ("What you see", item.see),
+        ("Why it happens", item.why),
+        ("How to be sure", item.sure),
+        ("Fix", item.fix),
+        ("Sources", "\n".join(item.sources)),
+    ]
+    title = f"{item.code} {item.slug}: {item.title}"
+    body = "\n\n".join(f"{name}\n{textwrap.indent(text, '  ')}" for name, text in sections)
+    return f"{title}\n\n{body}"
+
+
+def page_list(pages: Iterable[Page]) -> str:
+    """One line each."""
+    return "\n".join(f"{item.code}  {item.slug:<24}  {item.title}" for item in pages)
+
+
+def smoke_table(facts: MachineFacts) -> str:
+    """The smoke test's stages and ladder; rank lines were narrated as they came."""
+    if not isinstance(facts.smoke, Smoke):
+        return ""
+    lines = [f"smoke test, {facts.smoke.world} ranks"]
+    for stage in facts.smoke.stages:
+        line = f"  {stage.name:<9} {stage.status:<8} {stage.seconds:6.2f} s"
+        lines.append(f"{line}  {harmless(stage.reason)}".rstrip())
+        rungs = [rung for rung in facts.smoke.ladder if rung.stage == stage.name]
+        lines += [
+            f"    all_reduce {wording.size(rung.size):>8}  {rung.seconds * 1e3:9.2f} ms  "
+            f"{rung.bandwidth / 1e9:7.3f} GB/s  {'sum right' if rung.correct else 'SUM WRONG'}"
+            for rung in rungs
+        ]
+    return "\n".join(lines)

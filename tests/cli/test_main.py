@@ -1,0 +1,110 @@
+"""The command line: exit codes, one-sentence errors, JSON, completion."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from holdfast import __version__, catalogue
+from tests.cli.holdfast_command import HOLDFAST, free_port, listener, run
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout == f"holdfast {__version__}\n"
+    done = run("--help")
+    assert done.returncode == 0
+    assert "check" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["check", "--port", "99999"], "error: --port: 99999 is not a port (0 to 65535)"),
+        (["check", "--nnodes", "4:2"], "needs 1 <= MIN <= MAX"),
+        (["check", "--only", "prot"], "error: no fault is called 'prot'"),
+        (["explain"], "error: explain what?"),
+        (["explain", "xyzzy"], "error: no fault's page mentions 'xyzzy'"),
+        (["explain", "/proc/self/maps"], "explains faults by name, not wreckage"),
+        (["check", "--port", "many"], "invalid int value: 'many'"),
+        (["chekc"], "invalid choice: 'chekc'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments: list[str], sentence: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_exit_code_follows_fail_on() -> None:
+    port = free_port()
+    with listener(port):
+        arguments = ("check", "--port", str(port), "--only", "port-in-use")
+        assert run(*arguments).returncode == 1
+        assert run(*arguments, "--fail-on", "error").returncode == 1
+        assert run(*arguments, "--fail-on", "never").returncode == 0
+    assert run(*arguments).returncode == 0
+
+
+def test_data_on_stdout_narration_on_stderr() -> None:
+    port = free_port()
+    with listener(port):
+        done = run("check", "--port", str(port), "--only", "port-in-use")
+    assert f"error[HOLD101] port-in-use: port {port} is taken" in done.stdout
+    assert done.stdout.rstrip().splitlines()[-1].startswith("0 passed, 1 error in ")
+    assert done.stderr == "hint: `holdfast explain HOLD101` tells the whole story\n"
+    assert "\033" not in done.stdout
+
+
+def test_the_json_of_check_has_the_promised_shape() -> None:
+    document = json.loads(run("check", "--json").stdout)
+    assert set(document) == {"schema", "command", "findings", "counts", "seconds"}
+    assert len(document["findings"]) == sum(document["counts"].values())
+    assert {f["slug"] for f in document["findings"]} == {
+        entry.fault.slug for entry in catalogue.entries()
+    }
+    for finding in document["findings"]:
+        assert set(finding) == {
+            "code", "slug", "status", "summary", "evidence", "fix", "reason", "host", "applies",
+        }  # fmt: skip
+        assert finding["status"] in {"ok", "note", "warning", "error", "skipped"}
+        for evidence in finding["evidence"]:
+            assert set(evidence) == {"quote", "source", "line", "rank", "host"}
+
+
+def test_explain_shows_page_list_and_json() -> None:
+    assert run("explain", "HOLD101").stdout.startswith("HOLD101 port-in-use: ")
+    listed = run("explain", "--list").stdout.splitlines()
+    assert len(listed) == len(catalogue.entries())
+    (page,) = json.loads(run("explain", "port-in-use", "--json").stdout)["pages"]
+    assert page["faces"] == ["foresee"]
+    assert page["sources"]
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" | head -n 1', "sh", *HOLDFAST, "explain", "--list"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_names_every_verb_flag_and_fault(shell: str) -> None:
+    script = run("completion", shell).stdout
+    for word in ("check", "explain", "--nnodes", "port-in-use", "HOLD101"):
+        assert word in script
+
+
+def test_bash_accepts_the_completion_script() -> None:
+    bash = shutil.which("bash")
+    assert bash, "the project's own CI is a bash script"
+    script = run("completion", "bash").stdout + (
+        "\nCOMP_WORDS=(holdfast explain port-in); COMP_CWORD=2; _holdfast; echo ${COMPREPLY[@]}"
+    )
+    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["port-in-use"]

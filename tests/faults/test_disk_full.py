@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from holdfast.facts import CheckpointItem, Folder, MachineFacts, Unread
+from tests.faults.machines import GIB, a_folder, a_machine
+from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+
+
+def checkpoint(size: int, path: str = "/home/kim/ckpts/step-10.pt") -> CheckpointItem:
+    return CheckpointItem(path=path, kind="torch-file", size=size, age=60.0, problem="")
+
+
+def holding(folder: Folder, *checkpoints: CheckpointItem) -> MachineFacts:
+    return a_machine(folders=(folder,), checkpoints=checkpoints)
+
+
+test_foresee = foresee_table(
+    "disk-full",
+    speaks(
+        "error",
+        holding(a_folder(free=0, write_error="ENOSPC")),
+        saying=["nothing can be written to /home/kim/ckpts (checkpoints): no space", "du -xsh"],
+    ),
+    speaks(
+        "error",  # df shows room, the quota says no
+        holding(a_folder(write_error="EDQUOT")),
+        saying=["the quota is used up", "seen by writing", "500 GiB of 1e+03 GiB free"],
+    ),
+    speaks("error", holding(a_folder(inodes_free=0)), saying=["no inode is left", "inodes 0 of"]),
+    speaks("error", holding(a_folder(free=0)), saying=["no byte is left"]),
+    speaks(
+        "warning",
+        holding(a_folder(free=GIB // 2)),
+        saying=["only 512 MiB is free for /home/kim/ckpts", "100 million parameters"],
+    ),
+    speaks(
+        "warning",
+        a_machine(folders=(a_folder(purpose="logs", free=50 << 20),)),
+        saying=["logs of a long run"],
+    ),
+    speaks(
+        "warning",
+        holding(a_folder(free=90 * GIB), checkpoint(100 * GIB), checkpoint(GIB)),
+        saying=["may not fit into /home/kim/ckpts", "takes 100 GiB, and 90 GiB is free"],
+    ),
+    speaks(
+        "warning",  # 4 % free: once is not enough
+        holding(a_folder(free=40 * GIB), checkpoint(30 * GIB)),
+        saying=["may not fit"],
+    ),
+    silent(a_machine()),
+    silent(holding(a_folder(free=150 * GIB), checkpoint(100 * GIB))),
+    silent(holding(a_folder(free=40 * GIB), checkpoint(15 * GIB))),
+    silent(holding(a_folder(free=90 * GIB), checkpoint(100 * GIB, "/home/kim/ckpts-old/a.pt"))),
+    silent(holding(a_folder(inodes=0, inodes_free=0))),  # btrfs counts none
+    silent(holding(a_folder(size=0, free=0))),  # a network mount that does not tell
+    silent(a_machine(folders=(a_folder(purpose="logs", free=GIB // 2),))),
+    silent(holding(a_folder(write_error="EACCES"))),  # folder-unwritable has the words
+    not_applicable(
+        holding(a_folder(read_only=True, free=0, write_error="EROFS")), saying=["unwritable"]
+    ),
+    not_applicable(a_machine(folders=()), saying=["no checkpoint or log folder"]),
+    skips(a_machine(folders=Unread(why="NFS hangs")), saying=["NFS hangs"]),
+    skips(
+        a_machine(folders=(a_folder(),), checkpoints=Unread(why="too many files")),
+        saying=["too many files"],
+    ),
+)

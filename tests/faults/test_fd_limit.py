@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from holdfast.facts import Limit, Limits, Unread
+from tests.faults.machines import a_machine, a_plan, limits
+from tests.faults.table import foresee_table, silent, skips, speaks
+
+
+def files(soft: int | None, hard: int | None, pid: int = 100) -> Limits:
+    return limits(nofile=Limit(soft=soft, hard=hard), pid=pid)
+
+
+EIGHT_NODES = a_plan(nproc=8, min_nodes=8, max_nodes=8)
+
+test_foresee = foresee_table(
+    "fd-limit",
+    speaks(
+        "error",
+        a_machine(limits=files(64, 1048576)),
+        saying=[
+            "this shell may open only 64 files",
+            "estimate: 256 for a rank with its loaders and 16 for each of 4 ranks, 320 in all",
+            "soft 64, hard 1048576",
+            "`ulimit -n 65536` in the shell that starts the ranks",
+        ],
+        not_saying=["administrator", "ENOMEM"],
+    ),
+    speaks(
+        "error",
+        a_machine(limits=files(64, 128)),
+        saying=["`ulimit -n 128`", "all the hard limit allows", "nofile 131072"],
+    ),
+    speaks(
+        "error",
+        a_machine(limits=files(64, 64)),
+        saying=["the hard limit is no higher", "an administrator"],
+        not_saying=["`ulimit -n"],
+    ),
+    speaks(
+        "warning",
+        a_machine(limits=files(256, 4096)),
+        saying=["EMFILE", "`ulimit -n 4096`"],
+    ),
+    speaks(
+        "warning",  # the usual 1024 is enough for one machine, not for 64 ranks
+        a_machine(EIGHT_NODES, limits=files(1024, 524288)),
+        saying=["each of 64 ranks, 1280 in all"],
+    ),
+    speaks(
+        "warning",
+        a_machine(a_plan(nproc=8, max_nodes=1000), limits=files(65536, None)),
+        saying=["`ulimit -n 128256`"],
+    ),
+    speaks(
+        "error",
+        a_machine(launcher_limits=files(64, 4096, pid=77)),
+        saying=["the launcher (pid 77) may open only 64", "`prlimit --pid 77 --nofile=4096:`"],
+    ),
+    silent(a_machine()),
+    silent(a_machine(limits=files(None, None))),
+    silent(a_machine(a_plan(nproc=8), limits=files(1024, 524288))),
+    silent(a_machine(limits=files(320, 320))),
+    silent(a_machine(launcher_limits=files(1024, 4096, pid=77))),
+    skips(a_machine(limits=Unread(why="no /proc")), saying=["no /proc"]),
+    skips(a_machine(launcher_limits=Unread(why="pid 77 is gone")), saying=["pid 77 is gone"]),
+)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from holdfast.facts import Container, Limit, Limits, Unread
+from tests.faults.machines import GIB, a_machine, a_plan, limits, settings
+from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+
+TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
+CARDS = ("mlx5_0", "mlx5_1")
+
+
+def locked(soft: int, hard: int | None = None, **changes: object) -> Limits:
+    return limits(memlock=Limit(soft=soft, hard=hard), **changes)
+
+
+SMALL = locked(8 << 20, 8 << 20)
+
+test_foresee = foresee_table(
+    "ib-memlock",
+    speaks(
+        "error",
+        a_machine(TWO_NODES, rdma_devices=CARDS, limits=SMALL),
+        saying=["only 8 MiB", "mlx5_0, mlx5_1", "ibv_reg_mr", "/etc/security/limits.d/"],
+    ),
+    speaks(
+        "error",
+        a_machine(TWO_NODES, rdma_devices=CARDS, limits=locked(8 << 20)),
+        saying=["hard limit unlimited", "`ulimit -l unlimited`"],
+    ),
+    speaks(
+        "error",
+        a_machine(
+            TWO_NODES,
+            rdma_devices=CARDS,
+            limits=SMALL,
+            container=Container(
+                kind="docker", sign="/.dockerenv", rootless=False, network="host", ipc="host"
+            ),
+        ),
+        saying=["docker run --ulimit memlock=-1"],
+    ),
+    speaks(
+        "error",  # your own shell may lock anything, the launcher may not
+        a_machine(
+            TWO_NODES, rdma_devices=CARDS, launcher_limits=locked(64 << 10, 64 << 10, pid=77)
+        ),
+        saying=["in the launcher (pid 77)", "64 KiB"],
+    ),
+    speaks(
+        "note",
+        a_machine(rdma_devices=CARDS, limits=SMALL),
+        saying=["on one machine NCCL does not use RDMA"],
+    ),
+    speaks(
+        "note",
+        a_machine(TWO_NODES, rdma_devices=CARDS, limits=locked(64 * GIB)),
+        saying=["64 GiB", "should do"],
+    ),
+    silent(a_machine(TWO_NODES, rdma_devices=CARDS)),
+    silent(a_machine(TWO_NODES, rdma_devices=CARDS, limits=locked(8 << 20, ipc_lock=True))),
+    silent(a_machine(TWO_NODES, rdma_devices=CARDS, launcher_limits=limits(pid=77))),
+    not_applicable(a_machine(TWO_NODES, limits=SMALL), saying=["no RDMA device"]),
+    not_applicable(
+        a_machine(
+            TWO_NODES, rdma_devices=CARDS, limits=SMALL, settings=settings(NCCL_IB_DISABLE="1")
+        ),
+        saying=["NCCL_IB_DISABLE=1"],
+    ),
+    skips(
+        a_machine(TWO_NODES, rdma_devices=CARDS, limits=Unread(why="no /proc")), saying=["/proc"]
+    ),
+    skips(a_machine(TWO_NODES, rdma_devices=Unread(why="no /sys")), saying=["no /sys"]),
+    skips(
+        a_machine(TWO_NODES, rdma_devices=CARDS, launcher_limits=Unread(why="pid 77 is gone")),
+        saying=["pid 77 is gone"],
+    ),
+)

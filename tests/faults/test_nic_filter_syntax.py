@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from holdfast.facts import MachineFacts, Setting, Unread
+from tests.faults.machines import a_machine, a_plan, settings
+from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+
+TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
+
+
+def nccl(value: str) -> MachineFacts:
+    return a_machine(TWO_NODES, settings=settings(NCCL_SOCKET_IFNAME=value))
+
+
+def gloo(value: str) -> MachineFacts:
+    return a_machine(settings=settings(GLOO_SOCKET_IFNAME=value))
+
+
+test_foresee = foresee_table(
+    "nic-filter-syntax",
+    speaks(
+        "warning",
+        nccl("=eth0,=eth1"),
+        saying=["'=eth1' can match no interface", "`export NCCL_SOCKET_IFNAME='=eth0,eth1'`"],
+    ),
+    speaks("warning", nccl("eth0, eth1"), saying=["' eth1' can match", "'eth0,eth1'"]),
+    speaks("warning", nccl("=^eth0"), saying=["'^eth0' can match"]),
+    speaks(
+        "warning",
+        nccl("^docker0"),
+        saying=["lets the loopback interface in", "hangs", "`^docker0,lo`"],
+    ),
+    speaks("warning", nccl("^=docker0"), saying=["lets the loopback", "`^=docker0,lo`"]),
+    speaks(
+        "warning",  # the second `^` makes a name of it, so lo is not excluded
+        nccl("^docker0,^lo"),
+        saying=["'^lo' can match no", "'^docker0,lo'", "lets the loopback interface in"],
+    ),
+    speaks("warning", nccl("e"), saying=["NCCL_SOCKET_IFNAME=e is ignored"]),
+    speaks("warning", gloo("e"), saying=["GLOO_SOCKET_IFNAME=e is ignored"]),
+    speaks(
+        "warning",
+        a_machine(
+            settings=(
+                Setting(name="NCCL_SOCKET_IFNAME ", value=" eth0", origin="/etc/nccl.conf:3"),
+            )
+        ),
+        saying=["nobody reads it", "`NCCL_SOCKET_IFNAME=eth0` without blanks at /etc/nccl.conf:3"],
+    ),
+    speaks(
+        "error",
+        gloo("^docker0"),
+        saying=["Gloo takes '^docker0' for the name", "`^` and `=` are NCCL's", "will raise"],
+    ),
+    speaks("error", gloo("=eth0"), saying=["'=eth0'"]),
+    speaks("error", gloo("eth0, eth1"), saying=["' eth1'"], not_saying=["are NCCL's"]),
+    speaks("error", gloo(",eth0"), saying=["''"], not_saying=["are NCCL's"]),
+    silent(nccl("eth0")),
+    silent(nccl("=eth0,eth1")),
+    silent(nccl("^docker,lo")),
+    silent(nccl("^l")),  # a prefix of lo excludes it too
+    silent(a_machine(settings=settings(NCCL_SOCKET_IFNAME="^docker0"))),  # one machine: lo is fine
+    silent(gloo("eth0,eth1,")),
+    silent(gloo("")),
+    not_applicable(a_machine(), saying=["no interface is named"]),
+    skips(a_machine(settings=Unread(why="no answer")), saying=["no answer"]),
+)

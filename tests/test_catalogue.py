@@ -1,0 +1,111 @@
+"""The catalogue refuses what is unfinished: no page, no source, no tests for a face."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import holdfast.faults
+from holdfast import catalogue
+from holdfast.errors import UsageError
+from holdfast.model import FACES, Evidence, Fault, Status
+from tests.faults.machines import a_machine, a_plan, an_unreadable_machine
+
+ENTRIES = catalogue.entries()
+SLUGS = [entry.fault.slug for entry in ENTRIES]
+
+
+def test_every_file_is_found() -> None:
+    files = {module.name for module in pkgutil.iter_modules(holdfast.faults.__path__)}
+    assert {slug.replace("-", "_") for slug in SLUGS} == files
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=SLUGS)
+def test_has_faces_tests_and_sources(entry: catalogue.Entry) -> None:
+    assert entry.fault.faces, "a fault without a face does nothing"
+    assert entry.fault.code[4] in catalogue.FAMILIES
+    assert any(re.search(r"https?://|\w+/\w+", source) for source in entry.page.sources)
+    tests = importlib.import_module(f"tests.faults.test_{entry.fault.slug.replace('-', '_')}")
+    for face in entry.fault.faces:
+        table = getattr(tests, f"test_{face}", None)
+        assert table, f"{tests.__name__} has no test_{face} table"
+        assert any(case.speaks for case in table.cases), "no case where it must speak"
+        assert any(case.expected == "silent" for case in table.cases), "none where it is silent"
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=SLUGS)
+def test_silent_on_a_healthy_machine(entry: catalogue.Entry) -> None:
+    for plan in (a_plan(), a_plan(nproc=8, min_nodes=2, max_nodes=2, port_origin="MASTER_PORT")):
+        concerns = [f for f in entry.fault.look_at(a_machine(plan)) if f.status.concern]
+        assert concerns == []
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=SLUGS)
+def test_never_says_ok_about_what_it_could_not_read(entry: catalogue.Entry) -> None:
+    plan = a_plan(min_nodes=2, max_nodes=2, master_addr="node-b", checkpoint_folders=("/c",))
+    for finding in entry.fault.look_at(an_unreadable_machine(plan)):
+        assert finding.status is Status.SKIPPED, finding
+        assert finding.reason
+        assert "bug in holdfast" not in finding.reason, finding
+
+
+def test_a_code_or_slug_is_checked_at_birth() -> None:
+    with pytest.raises(ValueError, match="three digits"):
+        Fault(code="HF101", slug="fine")
+    with pytest.raises(ValueError, match="words-with-dashes"):
+        Fault(code="HOLD101", slug="Not_Fine")
+
+
+def test_a_page_without_a_section_is_refused() -> None:
+    fault = Fault(code="HOLD199", slug="made-up")
+    with pytest.raises(ValueError, match="lacks: Why, How to be sure, Fix, Sources"):
+        catalogue.page_of(fault, "Title.\n\nWhat you see   something\n")
+
+
+def test_a_check_that_breaks_is_skipped_and_says_so() -> None:
+    fault = Fault(code="HOLD199", slug="made-up")
+
+    @fault.foresee
+    def broken(_facts: object) -> list[object]:  # type: ignore[type-var]
+        raise ZeroDivisionError("oops")
+
+    (finding,) = fault.look_at(a_machine())
+    assert finding.status is Status.SKIPPED
+    assert "bug in holdfast: ZeroDivisionError: oops" in finding.reason
+
+
+def test_an_exact_name_gives_one_page_and_a_word_the_nearest() -> None:
+    assert [p.slug for p in catalogue.search("HOLD101")] == ["port-in-use"]
+    assert [p.slug for p in catalogue.search("port-in-use")] == ["port-in-use"]
+    assert catalogue.search("port")[0].slug.startswith("port-")
+    assert catalogue.search("shm")[0].slug == "shm-too-small"
+    assert catalogue.search("no such words at all") == []
+
+
+def test_choose_by_code_slug_and_family() -> None:
+    assert [f.slug for f in catalogue.choose(["port-in-use"], [])] == ["port-in-use"]
+    family = catalogue.choose(["1"], ["HOLD101"])
+    assert {f.code[4] for f in family} == {"1"}
+    assert "port-in-use" not in [f.slug for f in family]
+    with pytest.raises(UsageError, match="no fault is called 'prot-in-use'"):
+        catalogue.choose(["prot-in-use"], [])
+
+
+@given(st.text(max_size=40))
+def test_search_takes_any_words(words: str) -> None:
+    pages = catalogue.search(words)
+    assert len({page.code for page in pages}) == len(pages)
+
+
+def test_faces_have_distinct_letters() -> None:
+    assert len(set(FACES.values())) == len(FACES)
+
+
+def test_evidence_is_frozen() -> None:
+    with pytest.raises(AttributeError):
+        Evidence(quote="seen").quote = "changed"  # type: ignore[misc]

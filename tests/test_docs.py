@@ -1,0 +1,24 @@
+"""The documentation says what the code says, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tools import write_docs
+
+ROOT = Path(__file__).parent.parent
+MARKDOWN = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def test_the_fault_pages_are_up_to_date() -> None:
+    written = {path.name: path.read_text() for path in write_docs.FOLDER.glob("*.md")}
+    assert written == write_docs.everything(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text())
+    assert [t for t in targets if not (page.parent / t).exists()] == []

@@ -1,0 +1,1 @@
+"""What maintainers run: docs from the code, and the long proofs."""
