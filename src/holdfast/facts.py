@@ -119,7 +119,7 @@ class ShmSegment(Fact, frozen=True):
     mapped_by: tuple[int, ...]
     """pids that hold it open or mapped, as far as visible"""
     all_visible: bool
-    """False when other users' processes could not be inspected"""
+    """False when a process that may hold it could not be inspected"""
 
 
 class StuckProcess(Fact, frozen=True):

@@ -108,7 +108,8 @@ class Fault:
                     f"{type(bug).__name__}: {bug}"
                 )
             found.extend([answer] if isinstance(answer, Finding) else answer)
-        return [msgspec.structs.replace(f, host=facts.host) for f in found]
+        # Two faces that miss the same fact would say the same thing twice.
+        return [msgspec.structs.replace(f, host=facts.host) for f in dict.fromkeys(found)]
 
     # --- building findings: the words come from the fault's file, the identity from here -------
 

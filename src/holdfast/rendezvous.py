@@ -24,7 +24,7 @@ def split_endpoint(endpoint: str) -> tuple[str, int | None]:
 def master_host(plan: Plan) -> tuple[str, str]:
     """The host every rank will call, and who named it; ('', '') when nobody did."""
     if plan.rdzv_endpoint:  # torchrun ignores the master address beside an endpoint
-        return split_endpoint(plan.rdzv_endpoint)[0], "--rdzv-endpoint"
+        return split_endpoint(plan.rdzv_endpoint)[0], "rendezvous endpoint"
     return plan.master_addr, plan.master_origin
 
 
@@ -58,9 +58,10 @@ def other_port(plan: Plan, ranges: PortRanges | Unread) -> int | None:
     """
     if isinstance(ranges, Unread):
         return 29600 if plan.port != 29600 else 29700
+    # near the usual ports, yet neither 29500 nor 29400, which other jobs take by default
     candidates: tuple[int, ...] = (
-        *range(29600, 20000, -100),
-        *range(19900, 1024, -100),
+        *range(29600, 32768, 100),
+        *range(29300, 1024, -100),
         *range(61100, 65500, 100),
     )
     for port in candidates:

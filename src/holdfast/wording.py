@@ -20,9 +20,14 @@ def size(count: float) -> str:
     """Bytes in binary units: '64 MiB', '1.5 GiB'."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
-            return f"{count:.3g} {unit}" if unit != "bytes" else f"{int(count)} bytes"
+            return f"{_short(count)} {unit}"
         count /= 1024
-    return f"{count:.3g} TiB"
+    return f"{_short(count)} TiB"
+
+
+def _short(count: float) -> str:
+    """Three digits are enough: '1.5', '64', '1023'."""
+    return f"{count:.0f}" if abs(count) >= 100 else f"{count:.3g}"
 
 
 def process(who: Process) -> str:

@@ -23,7 +23,7 @@ test_foresee = foresee_table(
     speaks(
         "error",  # df shows room, the quota says no
         holding(a_folder(write_error="EDQUOT")),
-        saying=["the quota is used up", "seen by writing", "500 GiB of 1e+03 GiB free"],
+        saying=["the quota is used up", "seen by writing", "ext4: 500 GiB of"],
     ),
     speaks("error", holding(a_folder(inodes_free=0)), saying=["no inode is left", "inodes 0 of"]),
     speaks("error", holding(a_folder(free=0)), saying=["no byte is left"]),

@@ -32,7 +32,7 @@ test_foresee = foresee_table(
     speaks(
         "error",
         a_machine(limits=files(64, 64)),
-        saying=["the hard limit is no higher", "an administrator"],
+        saying=["the hard limit is no higher", "a new shell", "administrator"],
         not_saying=["`ulimit -n"],
     ),
     speaks(

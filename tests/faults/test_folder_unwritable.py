@@ -33,7 +33,7 @@ test_foresee = foresee_table(
     speaks(
         "error",
         folder(is_directory=False, write_error="ENOTDIR"),
-        saying=["a file stands where a folder should be", "move /home/kim/ckpts away"],
+        saying=["a file stands where a folder should be", "/home/kim/ckpts is a file"],
     ),
     speaks("error", folder(write_error="ESTALE"), saying=["NFS server"]),
     speaks("error", folder(write_error="EIO"), saying=["I/O error", "dmesg"]),

@@ -37,7 +37,7 @@ test_foresee = foresee_table(
     speaks(
         "error",  # not even one batch: no GPU is needed for that
         a_machine(shm=shm(8 * MIB), accelerators=()),
-        saying=["8 MiB free of 8 MiB", "`mount -o remount,size=8G /dev/shm`"],
+        saying=["8 MiB free of 8 MiB", "SIGBUS", "`mount -o remount,size=8G /dev/shm`"],
     ),
     speaks("error", a_machine(shm=shm(64 * GIB, free=MIB)), saying=["1 MiB free", "leftovers"]),
     speaks(

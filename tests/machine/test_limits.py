@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from holdfast.facts import Limit, Limits, ProcessRoom, Unread
 from holdfast.machine import limits
+from holdfast.machine.container import is_whole_user_map
 from tests.faults.machines import a_plan
 from tests.machine.trees import a_cgroup, elsewhere, join, needs_root
 
@@ -77,6 +79,8 @@ def test_an_ordinary_user_is_bound_and_root_is_not() -> None:
 
     bound = elsewhere(as_user, Limits)
     assert (bound.ipc_lock, bound.sys_resource) == (False, False)
+    here = Path("/proc/self/uid_map").read_text()
+    assert limits.read_limits(a_plan()).sys_resource == is_whole_user_map(here)
 
 
 @pytest.mark.lab

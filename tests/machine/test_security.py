@@ -183,3 +183,22 @@ def test_any_answer_of_nft_is_taken_calmly(answer: bytes) -> None:
 @given(st.text(), st.floats(allow_nan=False))
 def test_any_audit_log_is_taken_calmly(text: str, now: float) -> None:
     assert len(security.recent_denials(text, now=now)) <= security.SHOWN
+
+
+@pytest.mark.parametrize(
+    ("modules", "builtin", "absent"),
+    [
+        ("overlay 1 0 - Live 0x0\n", "kernel/fs/ext4/ext4.ko\n", True),
+        ("nf_tables 372736 0 - Live 0x0\n", "", False),
+        ("overlay 1 0 - Live 0x0\n", "kernel/net/netfilter/nf_tables.ko\n", False),
+        ("", "", False),  # a kernel without modules
+    ],
+)
+def test_asking_must_not_load_a_module(
+    tmp_path: Path, modules: str, builtin: str, absent: bool
+) -> None:
+    release = os.uname().release
+    root = plant(
+        tmp_path, {"proc/modules": modules, f"lib/modules/{release}/modules.builtin": builtin}
+    )
+    assert security.nf_tables_is_absent(root) is absent

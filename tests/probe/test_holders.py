@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from holdfast.probe.holders import holders
-from tests.machine.children import NOBODY, needs_root, run_python, running
+from tests.probe.sockets import BECOME_NOBODY, needs_root, process_that_prints, run_python
 
 HOLD_OPEN = "import sys; f = open(sys.argv[1]); print('ready', flush=True); sys.stdin.read()"
 HOLD_MAPPED = """
@@ -25,26 +24,25 @@ def test_an_open_file_and_its_folder_are_held(tmp_path: Path) -> None:
     other = tmp_path / "a file too"
     for path in (file, other):
         path.write_text("x")
-    with running(HOLD_OPEN, str(file)) as (child, _):
+    with process_that_prints(HOLD_OPEN, str(file)) as (pid, _):
         found = holders([str(file), str(other), str(tmp_path)])
-    assert found.pids == {str(file): (child.pid,), str(other): (), str(tmp_path): (child.pid,)}
+    assert found.pids == {str(file): (pid,), str(other): (), str(tmp_path): (pid,)}
 
 
 def test_a_mapped_file_is_held_though_its_descriptor_is_closed(tmp_path: Path) -> None:
     file = tmp_path / "nccl-abc"
     file.write_bytes(b"x" * 4096)
-    with running(HOLD_MAPPED, str(file)) as (child, _):
-        assert child.pid in holders([str(file)], mapped=True).pids[str(file)]
+    with process_that_prints(HOLD_MAPPED, str(file)) as (pid, _):
+        assert pid in holders([str(file)], mapped=True).pids[str(file)]
 
 
 @pytest.mark.lab
-def test_processes_of_others_that_cannot_be_seen_are_admitted(tmp_path: Path) -> None:
+def test_the_users_of_hidden_processes_are_told() -> None:
+    """Nobody may look into root's processes, nor into its own when they hide themselves."""
     needs_root()
-    script = f"""
-import os
-os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
-from holdfast.probe.holders import holders
-print(holders(["/tmp"]).all_visible)
-"""
-    assert run_python(script).strip() == "False"
-    assert holders([str(tmp_path)]).all_visible == (os.geteuid() == 0)
+    code = "import ctypes, sys\nfrom holdfast.probe.holders import holders\n" + BECOME_NOBODY
+    hide = "ctypes.CDLL(None).prctl(4, int(sys.argv[1]), 0, 0, 0)\n"  # PR_SET_DUMPABLE
+    look = "print(*sorted(holders(['/tmp']).hidden))"
+    # Dropping privileges already took away the right to be looked into: '1' gives it back.
+    assert run_python(code + hide + look, "1").split() == ["0"]
+    assert run_python(code + hide + look, "0").split() == ["0", "65534"]

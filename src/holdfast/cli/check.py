@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def plan_from(arguments: argparse.Namespace) -> Plan:
-    from holdfast.machine.devices import read_accelerators
+    from holdfast.machine.devices import accelerator_nodes
     from holdfast.machine.plan import Flags, make_plan
 
     flags = Flags(
@@ -89,7 +89,7 @@ def plan_from(arguments: argparse.Namespace) -> Plan:
         checkpoint_folders=tuple(arguments.ckpt),
         launcher_pid=arguments.launcher_pid,
     )
-    return make_plan(flags, os.environ, accelerators=len(read_accelerators()))
+    return make_plan(flags, os.environ, accelerators=len(accelerator_nodes()))
 
 
 def smoke(facts: MachineFacts, *, named: bool) -> MachineFacts:

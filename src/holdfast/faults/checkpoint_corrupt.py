@@ -25,6 +25,9 @@ from holdfast.model import Evidence, Fault, Finding
 
 FAULT = Fault(code="HOLD802", slug="checkpoint-corrupt")
 
+SETTLED = 60.0
+"""seconds: what was written more recently may be a save under way"""
+
 
 @FAULT.foresee
 def checkpoint_is_damaged(facts: MachineFacts) -> Finding | list[Finding]:
@@ -38,17 +41,33 @@ def checkpoint_is_damaged(facts: MachineFacts) -> Finding | list[Finding]:
     if not damaged:
         return FAULT.ok(f"the frame of the newest {len(complete)} checkpoint(s) is whole")
     whole = [item for item in complete if not item.problem]
-    return [_newest(i, whole) if i.age == newest else _older(i) for i in damaged]
+    return [_finding(item, whole, newest=item.age == newest) for item in damaged]
 
 
 def _unfinished(item: CheckpointItem) -> bool:
     """What never was a checkpoint yet is checkpoint-incomplete's."""
-    return item.kind == "temporary" or (item.kind == "dcp-folder" and ".metadata" in item.problem)
+    return item.kind == "temporary" or item.problem.startswith("incomplete")
 
 
 def _evidence(item: CheckpointItem) -> list[Evidence]:
     size, age = wording.size(item.size), wording.span(item.age)
     return [Evidence(quote=f"{item.path}: {item.problem} ({size}, {age} old)", source=item.path)]
+
+
+def _finding(item: CheckpointItem, whole: list[CheckpointItem], *, newest: bool) -> Finding:
+    if item.problem.startswith("cannot be read"):  # not ours to call damaged
+        return _unreadable(item, newest=newest)
+    return _newest(item, whole) if newest else _older(item)
+
+
+def _unreadable(item: CheckpointItem, *, newest: bool) -> Finding:
+    speak, which = (FAULT.warning, "the newest") if newest else (FAULT.note, "an older")
+    return speak(
+        f"{which} checkpoint could not be looked into: {item.path}",
+        reason=f"{item.problem}; a resume as this user will meet the same",
+        evidence=_evidence(item),
+        fix=f"see who may read it: `ls -ld {item.path}`",
+    )
 
 
 def _older(item: CheckpointItem) -> Finding:
@@ -67,9 +86,12 @@ def _newest(item: CheckpointItem, whole: list[CheckpointItem]) -> Finding:
         if good
         else "no whole checkpoint is left in the folder; look for a copy elsewhere"
     )
-    return FAULT.error(
+    saving = item.age < SETTLED
+    doubt = ", unless a save is under way there now" if saving else ""
+    speak = FAULT.warning if saving else FAULT.error
+    return speak(
         f"the newest checkpoint is damaged: {item.path}",
-        reason=f"{item.problem}; a resume from this file will fail",
+        reason=f"{item.problem}; a resume from this file will fail{doubt}",
         evidence=_evidence(item),
         fix=previous,
     )

@@ -24,20 +24,19 @@ from holdfast.model import Evidence, Fault, Finding
 
 FAULT = Fault(code="HOLD803", slug="checkpoint-incomplete")
 
+SETTLED = 60.0
+"""seconds: what was written more recently may be a save under way"""
+
 
 @FAULT.foresee
 def save_was_cut_short(facts: MachineFacts) -> Finding | list[Finding]:
     if not facts.plan.checkpoint_folders:
         return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
     items = known(facts.checkpoints)
-    folders = [item for item in items if _lacks_metadata(item)]
+    folders = [item for item in items if item.problem.startswith("incomplete")]
     leftovers = [item for item in items if item.kind == "temporary"]
     findings = [_folder(item, items) for item in folders] + [_temporary(t) for t in leftovers]
     return findings or FAULT.ok("no unfinished save in " + ", ".join(facts.plan.checkpoint_folders))
-
-
-def _lacks_metadata(item: CheckpointItem) -> bool:
-    return item.kind == "dcp-folder" and ".metadata" in item.problem
 
 
 def _evidence(item: CheckpointItem) -> list[Evidence]:
@@ -57,9 +56,12 @@ def _folder(item: CheckpointItem, items: tuple[CheckpointItem, ...]) -> Finding:
             evidence=_evidence(item),
             fix=f"`rm -r {item.path}` when nobody needs it",
         )
-    return FAULT.error(
+    saving = item.age < SETTLED
+    doubt = "; it may be a save under way, written a moment ago" if saving else ""
+    speak = FAULT.warning if saving else FAULT.error
+    return speak(
         f"the newest sharded checkpoint was never finished: {item.path}",
-        reason=f"{item.problem}, so it cannot be loaded; if a save is under way there, wait for it",
+        reason=f"{item.problem}, so it cannot be loaded{doubt}",
         evidence=_evidence(item),
         fix=f"{resume}; remove the rest with `rm -r {item.path}`",
     )

@@ -125,5 +125,5 @@ def _scheduler(facts: MachineFacts) -> Iterator[Finding]:
             reason=f"a hang would end without a word about its cause: NCCL groups wait "
             f"{wording.span(GROUP_DEFAULT)}, others longer, unless the script gives a timeout",
             evidence=_seen(start, end),
-            fix="for a short test give init_process_group a shorter timeout, else ask Slurm for more",
+            fix="ask for more time, or give init_process_group a shorter timeout",
         )

@@ -110,7 +110,8 @@ def others_are_busy(facts: MachineFacts) -> Finding:
             ],
             fix="wait for them, or stop those that are yours; else start fewer ranks here",
         )
-    if load.cpus_online - load.load1 < nproc:
+    half_taken = load.load1 > load.cpus_online / 2  # a little load is nobody's fault
+    if half_taken and load.cpus_online - load.load1 < nproc:
         return FAULT.note(
             f"the load of the last minute was {load.load1:.1f} on {load.cpus_online} cores",
             reason="no process was seen at work that would explain it: it may be over, or be "

@@ -30,8 +30,8 @@ from holdfast.model import Evidence, Fault, Finding
 
 FAULT = Fault(code="HOLD401", slug="fd-limit")
 
-# A bare Gloo rank of four opens 12 and one loader with 4 workers about 30 (measured, torch 2.13);
-# CUDA opens dozens of device files more, and every tensor from a worker one while it lives.
+# A bare Gloo rank of four opens 12; a loader with 4 workers had 128 open while the program kept
+# 50 batches of two tensors, and failed under `ulimit -n 64` (torch 2.13). CUDA adds dozens.
 BARELY = 128
 RANK_WITH_LOADERS = 256
 EACH_PEER = 16
@@ -84,7 +84,9 @@ def _advice(limits: Limits, wanted: int, *, launcher: bool) -> str:
     goal = max(GENEROUS, wanted)
     reachable = goal if hard is None else min(hard, goal)
     if reachable == soft:
-        return f"the hard limit is no higher; an administrator can raise it: {MORE}"
+        return (
+            f"the hard limit is no higher: a new shell may have more, else an administrator: {MORE}"
+        )
     # The new limit reaches only what is started after it.
     command = (
         f"`prlimit --pid {limits.pid} --nofile={reachable}:` before it starts ranks"

@@ -51,7 +51,7 @@ MEANING = {
     ),
     "ENOTDIR": (
         "a file stands where a folder should be",
-        "move {place} away, or choose another name",
+        "{place} is a file: choose another name for the folder",
     ),
     "ESTALE": (
         "its NFS server no longer knows it",

@@ -42,7 +42,7 @@ def another_store_answers(facts: MachineFacts) -> Finding:
         return FAULT.ok(f"the store on port {port.port} belongs to the launcher you named")
     evidence = [describe(listener) for listener in port.listeners]
     if store.keys is not None:
-        evidence.append(Evidence(quote=f"the store holds {store.keys} keys", source="TCPStore"))
+        evidence.append(Evidence(quote=f"number of keys it holds: {store.keys}", source="store"))
     if "TORCHELASTIC_RUN_ID" in plan.environment:
         return FAULT.note(
             f"a torch store answers on port {port.port}",

@@ -42,7 +42,7 @@ def nodes_can_meet(facts: MachineFacts) -> Finding:
         return _static_endpoint_without_port(plan)
     if not plan.multi_node and not plan.rdzv_endpoint:
         return FAULT.does_not_apply("one node, and no rendezvous endpoint named")
-    return FAULT.ok("static rendezvous with a fixed number of nodes")
+    return FAULT.does_not_apply("a fixed number of nodes and the static rendezvous: all is said")
 
 
 def _range_with_static(plan: Plan) -> Finding:
@@ -64,7 +64,7 @@ def _static_endpoint_without_port(plan: Plan) -> Finding:
     return FAULT.error(
         f"endpoint {plan.rdzv_endpoint} names no port",
         reason="the static rendezvous refuses it: 'Port is absent in endpoint'",
-        evidence=[Evidence(quote=plan.rdzv_endpoint, source="--rdzv-endpoint")],
+        evidence=[Evidence(quote=plan.rdzv_endpoint, source="rendezvous endpoint")],
         fix=f"`--rdzv-endpoint {plan.rdzv_endpoint}:29500`",
     )
 
@@ -94,7 +94,7 @@ def _c10d(facts: MachineFacts) -> Finding:
         return FAULT.note(
             f"endpoint {plan.rdzv_endpoint} names no port",
             reason=f"c10d takes {rendezvous.C10D_PORT} then; other launchers mean 29500",
-            evidence=[Evidence(quote=plan.rdzv_endpoint, source="--rdzv-endpoint")],
+            evidence=[Evidence(quote=plan.rdzv_endpoint, source="rendezvous endpoint")],
             fix=f"say it: `--rdzv-endpoint {plan.rdzv_endpoint}:{rendezvous.C10D_PORT}`",
         )
     return FAULT.ok(f"c10d endpoint {host} is clear about who hosts the store")
@@ -111,7 +111,7 @@ def _host_does_not_know_itself(facts: MachineFacts, host: str) -> Finding:
         f"({means}) and does not find it: no node hosts, all fail after minutes",
         evidence=[
             Evidence(quote=f"{own.name}: {means}", source="getaddrinfo"),
-            Evidence(quote=facts.plan.rdzv_endpoint, source="--rdzv-endpoint"),
+            Evidence(quote=facts.plan.rdzv_endpoint, source="rendezvous endpoint"),
         ],
         fix=f"here: `torchrun --rdzv-conf is_host=1 --local-addr {mine} …`; on the other nodes "
         "`--local-addr` with their own address",

@@ -8,8 +8,9 @@ Why            Containers get 64 MiB by default. Loader workers hand every batch
                NCCL puts the buffers of GPUs that cannot reach each other directly there, 9.2 MiB
                for each connection and channel (4 MiB Simple, 4.7 LL128, 0.5 LL). A page that
                cannot be had is noticed only when it is touched, and then by SIGBUS. From NCCL 2.24
-               with driver 12.6 or newer NCCL uses cuMem host memory instead, where NUMA support
-               works (Docker blocks it unless `--cap-add SYS_NICE`); loaders still use /dev/shm.
+               with CUDA driver 12.6 or newer NCCL uses cuMem host memory instead, where NUMA
+               support works (Docker blocks it unless `--cap-add SYS_NICE`); loaders still use
+               /dev/shm.
 How to be sure `df -h /dev/shm` inside the container while the job runs. holdfast also allocates
                some of it for real. Its estimate: four such connections a rank with GPUs (37 MiB),
                and 128 MiB a rank with loaders to be comfortable; jobs without loader workers need
@@ -61,13 +62,13 @@ def not_enough_room(facts: MachineFacts) -> Finding:
     return speak(
         f"{SHM} has {wording.size(shm.free)} free of {wording.size(shm.size)}, "
         f"little for {nproc} rank{'s' if nproc > 1 else ''}",
-        reason=_estimate(nproc, with_gpus=with_gpus),
+        reason=_estimate(shm.free, nproc, with_gpus=with_gpus),
         evidence=_evidence(shm),
         fix=_advice(facts),
     )
 
 
-def _estimate(nproc: int, *, with_gpus: bool) -> str:
+def _estimate(free: int, nproc: int, *, with_gpus: bool) -> str:
     batch = (
         f"one batch of 32 images takes {wording.size(ONE_BATCH)} of it and each loader worker "
         f"prepares two; {wording.size(COMFORT_A_RANK * nproc)} would be comfortable"
@@ -77,6 +78,8 @@ def _estimate(nproc: int, *, with_gpus: bool) -> str:
             f"estimate: NCCL takes about {wording.size(NCCL_A_RANK)} a rank where GPUs lack direct "
             f"access to each other (none from 2.24 on where cuMem works), and {batch}"
         )
+    if free < ONE_BATCH:
+        return f"loader workers will die of a bus error (SIGBUS): {batch}"
     return f"without loader workers nothing may break; with them, {batch}"
 
 

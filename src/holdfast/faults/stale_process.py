@@ -68,7 +68,7 @@ def no_segment_is_left_over(facts: MachineFacts) -> Finding:
     share = "" if isinstance(room, Unread) else f" of {wording.size(room.size)}"
     speak = FAULT.warning if much else FAULT.note
     return speak(
-        f"{len(dead)} dead shared-memory segments take {wording.size(total)}{share} in /dev/shm",
+        f"{wording.size(total)}{share} in /dev/shm is taken by dead segments ({len(dead)})",
         reason="no process has them open or mapped: a killed run left them"
         + ("; the next one may find too little room" if much else ""),
         evidence=[_describe(segment) for segment in dead[:SHOWN]],

@@ -13,6 +13,10 @@ def read_rdma_devices(_plan: Plan, root: str = "/") -> tuple[str, ...]:
 
 
 def read_accelerators(_plan: Plan, root: str = "/") -> tuple[str, ...]:
+    return accelerator_nodes(root)
+
+
+def accelerator_nodes(root: str = "/") -> tuple[str, ...]:
     """NVIDIA's numbered device nodes, and AMD's one node for all GPUs."""
     return tuple(f"/dev/{name}" for name in _names(os.path.join(root, "dev"), r"nvidia\d+|kfd"))
 

@@ -73,7 +73,7 @@ def _error_of_stat(path: str) -> str:
 
 def _filesystem(handle: int) -> str:
     """By mount id, which also tells mounts apart that lie on top of each other."""
-    with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as file:
+    with open(f"/proc/self/fdinfo/{handle}", encoding="utf-8") as file:
         fields = dict(line.split(":", 1) for line in file)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
         return filesystem_of(fields["mnt_id"].strip(), file.read())

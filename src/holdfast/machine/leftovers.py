@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import stat
 import time
 from collections.abc import Iterator
 
@@ -15,6 +16,9 @@ from holdfast.probe.process_table import Row, process_table, row_of
 
 # NCCL, torch, CUDA, Intel OpenMP, and Python's multiprocessing name theirs so.
 SEGMENTS = ("nccl-*", "torch_*", "cuda.shm.*", "__KMP_*", "sem.mp-*", "psm_*")
+# The kernel gives its first namespaces fixed numbers (include/linux/proc_ns.h).
+FIRST_PID_NAMESPACE = "pid:[4026531836]"
+FIRST_IPC_NAMESPACE = "ipc:[4026531839]"
 BETWEEN_LOOKS = 0.05
 """seconds; a healthy disk or network call is over by then"""
 
@@ -41,14 +45,33 @@ def _segments(folder: str) -> Iterator[ShmSegment]:
     if not mine:
         return
     held = holders(mine, mapped=True)
+    sees_outside = _sees_memory_of_processes_outside()
     for path, seen in mine.items():
         yield ShmSegment(
             path=path,
             size=seen.st_size,
             age=max(0.0, time.time() - seen.st_mtime),
             mapped_by=held.pids[path],
-            all_visible=held.all_visible,
+            all_visible=not (sees_outside or _may_hold(seen, held.hidden)),
         )
+
+
+def _may_hold(seen: os.stat_result, hidden: frozenset[int]) -> bool:
+    """Whether a user among the hidden ones may open this file.
+
+    Root always may, but its daemons have no business with the memory of a user's job; and on
+    every machine some of them are hidden, so that counting them would leave nothing certain.
+    """
+    private = stat.S_IMODE(seen.st_mode) & 0o077 == 0
+    return seen.st_uid in hidden or (not private and bool(hidden - {0}))
+
+
+def _sees_memory_of_processes_outside() -> bool:
+    """A container with the host's IPC namespace has the host's /dev/shm, not its processes."""
+    return (
+        os.readlink("/proc/self/ns/pid") != FIRST_PID_NAMESPACE
+        and os.readlink("/proc/self/ns/ipc") == FIRST_IPC_NAMESPACE
+    )
 
 
 def _deep_sleep(row: Row) -> str:
@@ -78,7 +101,7 @@ def _still_asleep(sleeping: dict[int, str]) -> Iterator[StuckProcess]:
 def _wait_channel(pid: int) -> str:
     """'' where the kernel does not tell this user."""
     try:
-        with open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as file:
+        with open(f"/proc/{pid}/wchan", encoding="utf-8", errors="replace") as file:
             name = file.read()
     except OSError:
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
 import os
 import socket
@@ -15,7 +16,9 @@ from holdfast.facts import Address, Interface, Plan, Route
 SYS_CLASS_NET = "/sys/class/net"
 
 # include/uapi/linux/if.h, if_arp.h
-IFF_UP, IFF_LOOPBACK = 0x1, 0x8
+IFF_LOOPBACK = 0x8
+IFF_UP_AND_RUNNING = 0x1 | 0x40
+SIOCGIFFLAGS = 0x8913
 ARPHRD_ETHER = 1
 # include/uapi/linux/route.h, ipv6_route.h
 RTF_GATEWAY, RTF_REJECT = 0x2, 0x200
@@ -26,24 +29,32 @@ def read_interfaces(plan: Plan) -> tuple[Interface, ...]:  # noqa: ARG001 - hand
     addresses = _addresses()
     # if_nameindex asks the kernel about our own network namespace; /sys may be another one's.
     return tuple(
-        interface(f"{SYS_CLASS_NET}/{name}", index, addresses)
+        interface(f"{SYS_CLASS_NET}/{name}", index, addresses, running=_runs(name))
         for index, name in sorted(socket.if_nameindex())
     )
 
 
-def interface(folder: str, index: int, addresses: Mapping[str, tuple[Address, ...]]) -> Interface:
+def _runs(name: str) -> bool:
+    """Asked by ioctl, because lo has the same index in every namespace: there a foreign /sys
+    could not be told from our own. /sys leaves IFF_RUNNING out of its flags besides."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sH22x", name.encode(), 0)
+        (flags,) = struct.unpack_from("=H", fcntl.ioctl(any_socket, SIOCGIFFLAGS, request), 16)
+    return flags & IFF_UP_AND_RUNNING == IFF_UP_AND_RUNNING
+
+
+def interface(
+    folder: str, index: int, addresses: Mapping[str, tuple[Address, ...]], *, running: bool
+) -> Interface:
     """One interface from its folder in /sys/class/net."""
     name = os.path.basename(folder)
     if _number(f"{folder}/ifindex") != index:
         raise OSError(f"{folder} does not show this network namespace's {name}")
-    state = _text(f"{folder}/operstate")
-    up = bool(int(_text(f"{folder}/flags"), 16) & IFF_UP)
     speed = _number(f"{folder}/speed")
     return Interface(
         name=name,
-        state=state,
-        # /sys leaves IFF_RUNNING out of `flags`; this is how the kernel makes it (dev_get_flags).
-        running=up and state in ("up", "unknown"),
+        state=_text(f"{folder}/operstate"),
+        running=running,
         kind=_kind(folder),
         # virtio says -1, a link that is down refuses to be read
         speed=speed if speed and speed > 0 else None,

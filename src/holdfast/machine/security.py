@@ -86,7 +86,7 @@ class Firewall(NamedTuple):
 
 def _firewall(root: str) -> Firewall:
     legacy = _legacy_tables(root)
-    nft = _nftables()
+    nft = Firewall("", 0) if nf_tables_is_absent(root) else _nftables()
     seen = [
         *(["firewalld active"] if _firewalld_runs(root) else []),
         *(["ufw enabled"] if _ufw_enabled(root) else []),
@@ -99,6 +99,17 @@ def _firewall(root: str) -> Firewall:
     if not seen:
         seen = [f"could not be read: {rules.why}" if isinstance(rules, Unread) else "none seen"]
     return Firewall("; ".join(seen), rules)
+
+
+def nf_tables_is_absent(root: str) -> bool:
+    """The kernel part is neither loaded nor built in: there can be no rules.
+
+    Then nft must not be asked, because asking alone would load the module.
+    """
+    loaded = _read(root, "proc/modules")
+    builtin = _read(root, f"lib/modules/{os.uname().release}/modules.builtin")
+    # No list of modules at all is a kernel without modules: whatever it has is built in.
+    return bool(loaded) and "nf_tables " not in loaded and "/nf_tables.ko" not in builtin
 
 
 def _nftables() -> Firewall:

@@ -6,16 +6,12 @@ import os
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-# The kernel gives its first namespaces fixed numbers (include/linux/proc_ns.h).
-_FIRST_PID_NAMESPACE = "pid:[4026531836]"
-_FIRST_IPC_NAMESPACE = "ipc:[4026531839]"
-
 
 class Holders(NamedTuple):
     pids: dict[str, tuple[int, ...]]
     """for every path asked about"""
-    all_visible: bool
-    """False when some process that may hold them could not be looked into"""
+    hidden: frozenset[int]
+    """users of the processes that could not be looked into, pid 1 apart"""
 
 
 def holders(paths: Collection[str], *, mapped: bool = False) -> Holders:
@@ -26,13 +22,13 @@ def holders(paths: Collection[str], *, mapped: bool = False) -> Holders:
     """
     real = {path: os.path.realpath(path) for path in paths}
     pids: dict[str, list[int]] = {path: [] for path in paths}
-    all_visible = not _outsiders_share_memory()
+    hidden: set[int] = set()
     for pid in _pids() if real else ():
         try:
             held = set(_open_paths(pid))
             maps = _maps(pid) if mapped else ""
         except PermissionError:
-            all_visible = False
+            hidden.update(_user(pid) if pid != 1 else ())
             continue
         except (FileNotFoundError, ProcessLookupError):
             continue  # it ended while we looked
@@ -40,7 +36,7 @@ def holders(paths: Collection[str], *, mapped: bool = False) -> Holders:
             inside = target + "/"
             if any(p == target or p.startswith(inside) for p in held) or f" {target}\n" in maps:
                 pids[path].append(pid)
-    return Holders({path: tuple(found) for path, found in pids.items()}, all_visible)
+    return Holders({path: tuple(found) for path, found in pids.items()}, frozenset(hidden))
 
 
 def _pids() -> Iterator[int]:
@@ -64,9 +60,10 @@ def _maps(pid: int) -> str:
         return file.read()
 
 
-def _outsiders_share_memory() -> bool:
-    """A container with the host's IPC namespace sees the host's /dev/shm, not its processes."""
-    return (
-        os.readlink("/proc/self/ns/pid") != _FIRST_PID_NAMESPACE
-        and os.readlink("/proc/self/ns/ipc") == _FIRST_IPC_NAMESPACE
-    )
+def _user(pid: int) -> list[int]:
+    """Not by the owner of /proc/PID: that is root for a process that hides itself."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            return [int(line.split()[1]) for line in file if line.startswith("Uid:")]
+    except (FileNotFoundError, ProcessLookupError):
+        return []

@@ -87,7 +87,8 @@ OTHER_WORDS: tuple[tuple[str, Cause], ...] = (
 )
 """sentences that say more than the errno in them; looked for first"""
 
-_NUMBERED = re.compile(r"\[Errno (\d+)\]|errno: (\d+)|code: -(\d+)|error (\d+)\b|\((\d+)\)$")
+_NUMBERED = re.compile(r"\[Errno (\d+)\]|errno: (\d+)|code: -(\d+)")
+"""as Python, c10d and libuv print it"""
 
 
 def translate(text: str, *, nccl: str = "") -> Cause | None:

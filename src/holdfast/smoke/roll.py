@@ -1,0 +1,87 @@
+"""What the records tell of each rank: how far it came, and how it failed. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.smoke.stages import STAGES, Record
+
+CONSEQUENCE = re.compile(
+    r"closed by peer|reset by peer|Broken pipe|wait timeout after|clients joined"
+    r"|Timed out waiting|Operation timed out|Watchdog caught|failed to recv|Failed to recv"
+    r"|remote process exited|Call to recv",
+    re.IGNORECASE,
+)
+"""what torch, Gloo and NCCL say on a rank that waited in vain for another"""
+
+
+class Standing(NamedTuple):
+    """Where one rank stands."""
+
+    rank: int
+    reached: int
+    """how many stages it finished or rightly left out, without a gap"""
+    pid: int
+    device: str
+    master: str
+    nccl: str
+    error: str
+    """its own report"""
+    printed: str
+    """the end of what it printed, when it is gone"""
+    exit_code: int | None
+    state: str
+    """the kernel's letter when we stopped waiting for it, '' otherwise"""
+
+    @property
+    def words(self) -> str:
+        return self.error or self.printed
+
+    @property
+    def waited_in_vain(self) -> bool:
+        return bool(CONSEQUENCE.search(self.words))
+
+    @property
+    def failed_by_itself(self) -> bool:
+        """It raised, died or was stopped, and not because another rank was missing."""
+        broke = bool(self.error) or self.exit_code is not None or self.state in ("T", "t")
+        return broke and not self.waited_in_vain
+
+
+def standing(rank: int, records: Sequence[Record]) -> Standing:
+    mine = [record for record in records if record.rank == rank]
+    passed = {record.stage for record in mine if record.kind in ("done", "skipped")}
+    reached = next((i for i, stage in enumerate(STAGES) if stage not in passed), len(STAGES))
+    hello = next((r for r in mine if (r.kind, r.stage) == ("done", STAGES[0])), None)
+    born = next((r for r in mine if r.kind == "started"), None)
+    error = next((r for r in mine if r.kind == "error"), None)
+    end = next((r for r in mine if r.kind == "exit"), None)
+    late = next((r for r in mine if r.kind == "late"), None)
+    return Standing(
+        rank=rank,
+        reached=reached,
+        pid=hello.pid if hello else born.pid if born else 0,
+        device=hello.device if hello else "",
+        master=hello.master if hello else "",
+        nccl=hello.nccl if hello else "",
+        error=error.text or "an error without words" if error else "",
+        printed=end.text if end else "",
+        exit_code=end.code if end else None,
+        state=late.text if late else "",
+    )
+
+
+def culprits(stage: str, standings: Sequence[Standing]) -> list[Standing]:
+    """The ranks behind the failure of a stage, out of those that did not finish it.
+
+    A rank that broke by itself comes first; else one that is silent (the others wait for
+    it); only when all of them waited in vain is there nobody else to name.
+    """
+    behind = [who for who in standings if who.reached <= STAGES.index(stage)]
+    least = min((who.reached for who in behind), default=0)
+    behind = [who for who in behind if who.reached == least]
+    broke = [who for who in behind if who.failed_by_itself]
+    silent = [who for who in behind if not who.waited_in_vain]
+    return broke or silent or behind

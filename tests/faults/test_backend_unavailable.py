@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.facts import MachineFacts, Unread
+from tests.faults.machines import a_machine, a_plan
+from tests.faults.table import foresee_table, silent, skips, speaks
+
+HEALTHY = a_machine()
+
+
+def software(plan: Any = None, **changes: Any) -> MachineFacts:
+    keep = {"accelerators": changes.pop("accelerators", HEALTHY.accelerators)}
+    return a_machine(plan, software=msgspec.structs.replace(HEALTHY.software, **changes), **keep)
+
+
+CPU_BUILD: dict[str, Any] = {"torch": "2.13.0+cpu", "torch_cuda": ""}
+
+test_foresee = foresee_table(
+    "backend-unavailable",
+    speaks(
+        "warning",
+        software(**CPU_BUILD),
+        saying=["4 GPUs are here", "2.13.0+cpu is a CPU build", "/dev/nvidia3", "get-started"],
+    ),
+    speaks(
+        "warning",
+        software(**CPU_BUILD, accelerators=("/dev/nvidia0",)),
+        saying=["1 GPU is here"],
+    ),
+    speaks(
+        "note",
+        software(a_plan(environment={"CUDA_VISIBLE_DEVICES": ""}), **CPU_BUILD),
+        saying=["hidden", "meant for the CPU"],
+    ),
+    speaks("note", software(accelerators=()), saying=["no GPU is visible here", "'gloo' works"]),
+    speaks("warning", software(gloo=""), saying=["built without Gloo"]),
+    speaks(
+        "note",
+        software(torch="", torch_cuda="", gloo=""),
+        saying=["torch is not installed", "/usr/bin/python3", "python -m holdfast check"],
+        not_saying=["without Gloo"],
+    ),
+    silent(a_machine()),
+    silent(software(**CPU_BUILD, accelerators=())),
+    silent(software(torch="2.13.0+rocm7.0", torch_cuda="", accelerators=("/dev/kfd",))),
+    skips(a_machine(software=Unread(why="slow disk")), saying=["slow disk"]),
+    skips(a_machine(accelerators=Unread(why="no /dev")), saying=["no /dev"]),
+)

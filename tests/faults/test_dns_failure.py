@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from holdfast.facts import Container, Resolution, Unread
+from tests.faults.machines import a_machine, a_plan
+from tests.faults.table import foresee_table, silent, skips, speaks
+
+UNKNOWN = "Name or service not known"
+PLAN = a_plan(max_nodes=2, master_addr="node-x", master_origin="MASTER_ADDR")
+POD = Container(kind="kubernetes", sign="", rootless=None, network="own", ipc="own")
+
+
+def no_answer(name: str, error: str = UNKNOWN) -> Resolution:
+    return Resolution(name=name, addresses=(), error=error, seconds=0.01)
+
+
+def answer(name: str, seconds: float = 0.001) -> Resolution:
+    return Resolution(name=name, addresses=("10.0.0.9",), error="", seconds=seconds)
+
+
+test_foresee = foresee_table(
+    "dns-failure",
+    speaks(
+        "error",
+        a_machine(PLAN, master_name=no_answer("node-x")),
+        saying=["node-x does not resolve", UNKNOWN, "in vain", "getent ahosts node-x"],
+    ),
+    speaks(
+        "warning",
+        a_machine(PLAN, master_name=no_answer("node-x", "Temporary failure in name resolution")),
+        saying=["may still appear"],
+    ),
+    speaks(
+        "warning",  # the name of a pod comes with the pod
+        a_machine(PLAN, master_name=no_answer("node-x"), container=POD),
+        saying=["may still appear"],
+    ),
+    speaks(
+        "error",
+        a_machine(a_plan(max_nodes=2), own_name=no_answer("node-a")),
+        saying=["own name node-a", "`10.0.0.5 node-a` to /etc/hosts", "socket.gaierror"],
+    ),
+    speaks("note", a_machine(own_name=no_answer("node-a")), saying=["right for one node"]),
+    speaks(
+        "note",
+        a_machine(PLAN, master_name=answer("node-x", seconds=0.7)),
+        saying=["node-x takes 0.7 s to resolve"],
+    ),
+    silent(a_machine()),
+    silent(a_machine(PLAN, master_name=answer("node-x", seconds=0.2))),
+    skips(a_machine(PLAN, master_name=Unread(why="no answer")), saying=["no answer"]),
+    skips(a_machine(own_name=Unread(why="no answer")), saying=["no answer"]),
+)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from holdfast.facts import KernelEvent, Leftovers, StuckProcess, Unread
+from tests.faults.machines import a_machine, a_process
+from tests.faults.table import foresee_table, silent, skips, speaks
+
+
+def stuck(command: str, channel: str) -> Leftovers:
+    process = a_process(pid=31, command=command)
+    found = (StuckProcess(process=process, wait_channel=channel),)
+    return Leftovers(orphans=(), segments=(), stuck=found)
+
+
+def stall(text: str, seconds_ago: float | None) -> tuple[KernelEvent, ...]:
+    return (KernelEvent(kind="stall", text=text, seconds_ago=seconds_ago),)
+
+
+HUNG = "INFO: task python:4711 blocked for more than 120 seconds."
+OOM = KernelEvent(kind="oom", text="Out of memory: Killed process 5", seconds_ago=60.0)
+
+test_foresee = foresee_table(
+    "driver-hang",
+    speaks(
+        "warning",
+        a_machine(leftovers=stuck("nvidia-smi", "os_acquire_rwlock_read [nvidia]")),
+        saying=["pid 31 waits inside the GPU driver", "if it lasts", "ps -o pid,stat", "-p 31"],
+    ),
+    speaks("warning", a_machine(leftovers=stuck("x", "uvm_va_space_mm_wait")), saying=["uvm_va"]),
+    speaks("warning", a_machine(leftovers=stuck("x", "_nv042817rm")), saying=["_nv042817rm"]),
+    speaks(
+        "note",
+        a_machine(leftovers=stuck("/usr/bin/python3.11 train.py", "rpc_wait_bit_killable")),
+        saying=["uninterruptible sleep", "proves nothing", "rpc_wait_bit_killable"],
+    ),
+    speaks("note", a_machine(leftovers=stuck("torchrun x.py", "")), saying=["waits in unknown"]),
+    speaks(
+        "warning",
+        a_machine(kernel_log=stall(HUNG, 600.0)),
+        saying=["a stall", HUNG, "10 minutes ago", "within the last hour", "dmesg"],
+    ),
+    speaks("note", a_machine(kernel_log=stall(HUNG, 7200.0)), saying=["not within the last hour"]),
+    speaks("note", a_machine(kernel_log=stall(HUNG, None)), saying=["as far as known"]),
+    speaks(
+        "warning",
+        a_machine(kernel_log=(*stall(HUNG, 7200.0), *stall("soft lockup on CPU 3", 5.0))),
+        saying=["2 stalls", "soft lockup on CPU 3"],
+        not_saying=["blocked for more than 120"],
+    ),
+    silent(a_machine()),
+    # storage is no GPU driver, and a foreign process in D state is none of this job's business
+    silent(a_machine(leftovers=stuck("dd if=/dev/zero", "nvme_submit_sync_cmd"))),
+    silent(a_machine(leftovers=stuck("kworker/3:1", "worker_thread"))),
+    silent(a_machine(kernel_log=(OOM,))),
+    skips(a_machine(leftovers=Unread(why="no /proc")), saying=["no /proc"]),
+    skips(a_machine(kernel_log=Unread(why="dmesg_restrict")), saying=["dmesg_restrict"]),
+)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.facts import Address, MachineFacts, Resolution, Route, Unread
+from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
+from tests.faults.table import foresee_table, silent, skips, speaks
+
+TWO = a_plan(min_nodes=2, max_nodes=2)
+C10D = a_plan(min_nodes=2, max_nodes=2, rdzv_backend="c10d", rdzv_endpoint="10.0.0.5:29400")
+DUAL = (
+    a_loopback(),
+    an_interface(
+        addresses=(
+            Address(ip="10.0.0.5", prefix=24),
+            Address(ip="2001:db8::5", prefix=64),
+            Address(ip="fe80::5%eth0", prefix=64),
+        )
+    ),
+)
+LINK_ONLY = (
+    Route(interface="eth0", destination="10.0.0.0/24", gateway="", metric=100),
+    Route(interface="eth0", destination="fe80::/64", gateway="", metric=256),
+    Route(interface="eth0", destination="2001:db8::5/128", gateway="", metric=0),
+    Route(interface="eth0", destination="ff00::/8", gateway="", metric=256),
+)
+ON_LINK = (*LINK_ONLY, Route(interface="eth0", destination="2001:db8::/64", gateway="", metric=1))
+
+
+def named(*found: str, plan: Any = TWO, **changes: Any) -> MachineFacts:
+    error = "" if found else "Name or service not known"
+    name = Resolution(name="node-a", addresses=found, error=error, seconds=0.001)
+    return a_machine(plan, own_name=name, **changes)
+
+
+def with_gloo(backend: str) -> Any:
+    return a_plan(max_nodes=2, rdzv_backend=backend, environment={"GLOO_SOCKET_IFNAME": "eth0"})
+
+
+test_foresee = foresee_table(
+    "hostname-misresolves",
+    speaks(
+        "error",
+        named("127.0.1.1"),
+        saying=[
+            "own name node-a is the loopback address 127.0.1.1",
+            "`10.0.0.5 node-a` into /etc/hosts",
+            "export GLOO_SOCKET_IFNAME=eth0",
+            "--local-addr 10.0.0.5",
+        ],
+    ),
+    speaks("error", named("::1", "10.0.0.5"), saying=["::1"]),
+    speaks("note", named("127.0.1.1", plan=a_plan()), saying=["harmless on one node"]),
+    speaks("note", named("127.0.1.1", plan=with_gloo("")), saying=["keeps Gloo off it"]),
+    speaks("warning", named("127.0.1.1", plan=with_gloo("c10d")), saying=["who hosts the store"]),
+    speaks(
+        "warning",
+        named("192.168.9.9"),
+        saying=["no interface here has the address of node-a", "192.168.9.9"],
+    ),
+    speaks("note", named("192.168.9.9", plan=a_plan()), saying=["no interface here"]),
+    speaks(
+        "warning",
+        named("2001:db8::5", "10.0.0.5", interfaces=DUAL, routes=LINK_ONLY),
+        saying=["IPv6 address first", "leads nowhere"],
+    ),
+    speaks(
+        "warning",
+        named("fe80::5%eth0", "10.0.0.5", interfaces=DUAL, routes=ON_LINK),
+        saying=["IPv6 address first"],
+    ),
+    speaks(
+        "error",
+        a_machine(C10D, own_fqdn="localhost.localdomain"),
+        saying=["full name is localhost.localdomain", "--local-addr 10.0.0.5"],
+    ),
+    silent(a_machine(TWO)),
+    silent(a_machine(C10D)),
+    # Gloo takes the first usable address, so a loopback behind it does no harm
+    silent(named("10.0.0.5", "127.0.1.1")),
+    silent(named("2001:db8::5", interfaces=DUAL, routes=ON_LINK)),
+    # whoever cannot see routes does not blame them
+    silent(named("2001:db8::5", interfaces=DUAL, routes=Unread(why="no /proc/net"))),
+    # only c10d publishes the full name
+    silent(a_machine(TWO, own_fqdn="localhost")),
+    skips(named(), saying=["see dns-failure"]),
+    skips(a_machine(TWO, own_name=Unread(why="no answer within 0.8 s")), saying=["0.8 s"]),
+    skips(a_machine(C10D, own_fqdn=Unread(why="no answer")), saying=["no answer"]),
+)

@@ -1,0 +1,41 @@
+from holdfast.facts import Unread
+from tests.faults.machines import a_machine, a_plan, settings
+from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+
+TWO = a_plan(min_nodes=2, max_nodes=2)
+
+test_foresee = foresee_table(
+    "loopback-multi-node",
+    speaks(
+        "error",
+        a_machine(TWO, settings=settings(NCCL_SOCKET_IFNAME="lo")),
+        saying=["chooses loopback for a job of up to 2 machines", "127.0.0.1", "ip route get"],
+    ),
+    speaks(
+        "error",
+        a_machine(TWO, settings=settings(NCCL_SOCKET_IFNAME="=lo", GLOO_SOCKET_IFNAME="lo")),
+        saying=["NCCL announces", "Gloo announces"],
+    ),
+    speaks(
+        "error",  # elastic: one machine is enough, but two may come
+        a_machine(a_plan(min_nodes=1, max_nodes=4), settings=settings(GLOO_SOCKET_IFNAME="lo")),
+        saying=["up to 4 machines"],
+    ),
+    speaks(
+        "warning",
+        a_machine(TWO, settings=settings(NCCL_SOCKET_IFNAME="eth,lo")),
+        saying=["depends on their order"],
+    ),
+    speaks(
+        "note",
+        a_machine(settings=settings(NCCL_SOCKET_IFNAME="lo")),
+        saying=["not needed on one machine"],
+    ),
+    silent(a_machine(TWO, settings=settings(NCCL_SOCKET_IFNAME="eth0"))),
+    silent(a_machine(TWO, settings=settings(NCCL_SOCKET_IFNAME="^lo,docker"))),
+    silent(a_machine(TWO, settings=settings(NCCL_SOCKET_IFNAME="=lowpan0"))),
+    silent(a_machine(TWO, settings=settings(NCCL_SOCKET_IFNAME="l"))),  # ignored by NCCL
+    silent(a_machine(TWO, settings=settings(GLOO_SOCKET_IFNAME="lowpan0"))),
+    not_applicable(a_machine(TWO), saying=["no interface is named"]),
+    skips(a_machine(TWO, settings=Unread(why="not permitted")), saying=["not permitted"]),
+)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from holdfast.facts import Bind, Security, Unread
+from tests.faults.machines import a_machine, a_plan, a_port
+from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+
+REFUSED = (Bind(family="IPv6", error="EACCES"), Bind(family="IPv4", error="EACCES"))
+AVC = 'avc:  denied  { name_bind } for pid=7 comm="python3" src=29500'
+
+
+def selinux(state: str, denials: tuple[str, ...] | Unread = ()) -> Security:
+    return Security(selinux=state, denials=denials, firewall="none seen", rules=0)
+
+
+test_foresee = foresee_table(
+    "permission-denied",
+    speaks(
+        "error",
+        a_machine(a_plan(port=80, port_origin="--port"), port=a_port(port=80, binds=REFUSED)),
+        saying=["port 80 is privileged", "below 1024", "--master-port 29600"],
+        not_saying=["sudo", "SELinux"],
+    ),
+    speaks(
+        "error",
+        a_machine(port=a_port(binds=REFUSED), security=selinux("enforcing", (AVC,))),
+        saying=["probably SELinux", "name_bind", "audit2why", "keep SELinux on"],
+        not_saying=["setenforce"],
+    ),
+    speaks(
+        "error",
+        a_machine(
+            port=a_port(binds=REFUSED), security=selinux("enforcing", Unread(why="not permitted"))
+        ),
+        saying=["could not be read (not permitted)"],
+    ),
+    speaks(
+        "error",
+        a_machine(port=a_port(binds=REFUSED), security=selinux("enforcing")),
+        saying=["though the audit log shows none"],
+    ),
+    speaks(
+        "error",
+        a_machine(port=a_port(binds=REFUSED), security=selinux("permissive", (AVC,))),
+        saying=["seccomp"],
+        not_saying=["audit2why"],
+    ),
+    speaks(
+        "error",
+        a_machine(port=a_port(binds=REFUSED), port_ranges=Unread(why="no /proc")),
+        saying=["may not bind port 29500"],
+    ),
+    speaks("note", a_machine(security=selinux("enforcing", (AVC,))), saying=["lately", "comm="]),
+    silent(a_machine()),
+    silent(a_machine(security=selinux("enforcing"))),
+    silent(a_machine(security=selinux("permissive", (AVC,)))),
+    # taken is not forbidden, and one family is enough
+    silent(a_machine(port=a_port(binds=(Bind(family="IPv4", error="EADDRINUSE"),)))),
+    silent(a_machine(port=a_port(binds=(REFUSED[0], Bind(family="IPv4", error=""))))),
+    # a site may allow low ports to everybody
+    silent(a_machine(a_plan(port=80), port=a_port(port=80))),
+    skips(a_machine(port=Unread(why="no answer")), saying=["no answer"]),
+    skips(
+        a_machine(security=selinux("enforcing", Unread(why="audit log closed"))),
+        saying=["audit log closed"],
+    ),
+    not_applicable(a_machine(a_plan(port=0)), saying=["picks the port itself"]),
+)

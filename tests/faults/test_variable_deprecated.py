@@ -1,0 +1,72 @@
+from typing import Any
+
+import msgspec
+
+from holdfast.facts import MachineFacts, NcclLibrary, Software, Unread
+from tests.faults.machines import a_machine, settings
+from tests.faults.table import foresee_table, silent, skips, speaks
+
+
+def with_torch(version: str, *, nccl: str = "2.29.7", **variables: str) -> MachineFacts:
+    healthy = a_machine().software
+    assert isinstance(healthy, Software)
+    library = NcclLibrary(path="/venv/libnccl.so.2", version=nccl, origin="python package")
+    changes: dict[str, Any] = {"torch": version, "nccl": (library,) if nccl else ()}
+    software = msgspec.structs.replace(healthy, **changes)
+    return a_machine(settings=settings(**variables), software=software)
+
+
+test_foresee = foresee_table(
+    "variable-deprecated",
+    speaks(
+        "warning",
+        with_torch("2.13.0", NCCL_ASYNC_ERROR_HANDLING="1"),
+        saying=[
+            "no effect under torchrun",
+            "`unset NCCL_ASYNC_ERROR_HANDLING; export TORCH_NCCL_ASYNC_ERROR_HANDLING=1`",
+        ],
+    ),
+    speaks(
+        "note",
+        with_torch("2.2.0+cu121", NCCL_BLOCKING_WAIT="1"),
+        saying=["old name of TORCH_NCCL_BLOCKING_WAIT", "torch 2.2.0+cu121 still reads it"],
+        not_saying=["torchrun"],
+    ),
+    speaks(
+        "warning",
+        with_torch("2.1.2", TORCH_NCCL_DESYNC_DEBUG="1"),
+        saying=["ignored by torch 2.1.2", "export NCCL_DESYNC_DEBUG=1"],
+    ),
+    speaks(
+        "warning",
+        with_torch("2.13.0", NCCL_TREE_THRESHOLD="0"),
+        saying=["no longer read by NCCL 2.29.7", "2.4", "use NCCL_ALGO"],
+    ),
+    speaks(
+        "note",
+        with_torch("2.13.0", nccl="", NCCL_TREE_THRESHOLD="0"),
+        saying=["up to 2.4 only", "not known here"],
+    ),
+    speaks(
+        "note",
+        with_torch("2.13.0", NCCL_MAX_NCHANNELS="8"),
+        saying=["deprecated in favour of NCCL_MAX_CTAS", "still reads it"],
+    ),
+    speaks(
+        "note",
+        with_torch("2.13.0", TORCH_NCCL_TRACE_BUFFER_SIZE="2000"),
+        saying=["old name of TORCH_FR_BUFFER_SIZE"],
+    ),
+    silent(a_machine()),
+    silent(with_torch("2.1.2", NCCL_BLOCKING_WAIT="1")),
+    silent(with_torch("2.13.0", TORCH_NCCL_ASYNC_ERROR_HANDLING="1")),
+    silent(with_torch("2.8.0", TORCH_NCCL_TRACE_BUFFER_SIZE="2000")),  # may not know the new name
+    silent(with_torch("2.13.0", nccl="2.19.4", NCCL_WORK_FIFO_DEPTH="4")),  # it still reads it
+    silent(with_torch("", NCCL_BLOCKING_WAIT="1")),
+    silent(a_machine(settings=settings(NCCL_DEBUG="INFO"), software=Unread(why="hung"))),
+    skips(
+        a_machine(settings=settings(NCCL_BLOCKING_WAIT="1"), software=Unread(why="pip hung")),
+        saying=["pip hung"],
+    ),
+    skips(a_machine(settings=Unread(why="not permitted")), saying=["not permitted"]),
+)

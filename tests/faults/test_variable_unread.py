@@ -1,0 +1,104 @@
+from holdfast.catalogue import by_slug
+from holdfast.facts import Setting, Unread, VariableSearch
+from tests.faults.machines import a_machine, settings
+from tests.faults.table import foresee_table, silent, skips, speaks
+
+NCCL = "libnccl.so.2 (NCCL 2.29.7)"
+
+
+def searched(*prefixes: str, **found: tuple[str, ...]) -> VariableSearch:
+    return VariableSearch(
+        searched=(NCCL, "libtorch_cuda.so (torch 2.13.0)"), prefixes=prefixes, found=found
+    )
+
+
+def conf(name: str, value: str) -> tuple[Setting, ...]:
+    return (Setting(name=name, value=value, origin="/etc/nccl.conf:3"),)
+
+
+test_foresee = foresee_table(
+    "variable-unread",
+    speaks(
+        "warning",
+        a_machine(settings=settings(NCCL_REUSE_SOCKET_ADDR="0")),
+        saying=["NCCL_REUSE_SOCKET_ADDR is read by no program", "fresh anyway", "`unset"],
+    ),
+    speaks(
+        "warning",  # the table's word, and the proof beside it
+        a_machine(
+            settings=settings(NCCL_TIMEOUT="1800"),
+            variable_search=searched("NCCL_", NCCL_TIMEOUT=()),
+        ),
+        saying=["searched libnccl.so.2 (NCCL 2.29.7)", "init_process_group(timeout=…)"],
+    ),
+    speaks(
+        "warning",
+        a_machine(
+            settings=settings(NCCL_SOKCET_IFNAME="eth0"),
+            variable_search=searched("NCCL_", NCCL_SOKCET_IFNAME=()),
+        ),
+        saying=["no program installed here", "did you mean NCCL_SOCKET_IFNAME?", "your own script"],
+    ),
+    speaks(
+        "note",  # nothing to prove it with
+        a_machine(settings=settings(TORCH_NCCL_HARTBEAT_TIMEOUT_SEC="60")),
+        saying=["table read from torch 2.13.0", "did you mean TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC?"],
+    ),
+    speaks(
+        "note",  # a newer name than the installed library
+        a_machine(
+            settings=settings(NCCL_SOCKET_MAGIC="7"),
+            variable_search=searched("NCCL_", NCCL_SOCKET_MAGIC=()),
+        ),
+        saying=["not read by the version installed here", "since 2.30.7", NCCL],
+    ),
+    speaks(
+        "note",
+        a_machine(settings=settings(PET_NPROC="4"), variable_search=Unread(why="no answer")),
+        saying=["PET_NPROC is not among the variables we know"],
+    ),
+    speaks(
+        "warning",
+        a_machine(settings=conf("NCCL_DEBUG ", " INFO")),
+        saying=["a blank belongs to the name of 'NCCL_DEBUG '", "`NCCL_DEBUG=INFO`"],
+    ),
+    silent(a_machine()),
+    silent(a_machine(settings=settings(NCCL_DEBUG="INFO", TORCH_NCCL_TRACE_BUFFER_SIZE="2000"))),
+    silent(  # unknown to the table, but an installed program holds the name
+        a_machine(
+            settings=settings(NCCL_VENDOR_KNOB="1"),
+            variable_search=searched("NCCL_", NCCL_VENDOR_KNOB=("libnccl.so.2",)),
+        )
+    ),
+    silent(  # the table calls it a myth, an installed program reads it all the same
+        a_machine(
+            settings=settings(NCCL_TIMEOUT="5"),
+            variable_search=searched("NCCL_", NCCL_TIMEOUT=("deepspeed 0.19.6",)),
+        )
+    ),
+    silent(  # left by container images, plugins, and composed at run time
+        a_machine(
+            settings=settings(
+                NCCL_VERSION="2.29.7",
+                NCCL_FASTRAK_NUM_FLOWS="2",
+                ACCELERATE_FP8_MARGIN="0",
+            ),
+            variable_search=searched(
+                "NCCL_",
+                "ACCELERATE_",
+                NCCL_VERSION=(),
+                NCCL_FASTRAK_NUM_FLOWS=(),
+                ACCELERATE_FP8_MARGIN=(),
+            ),
+        )
+    ),
+    silent(a_machine(settings=settings(OMP_NUM_THREADS="4", MASTER_PORT="29500", RANK="0"))),
+    silent(a_machine(settings=conf("NCCL_SOCKET_IFNAME ", " eth0"))),  # nic-filter-syntax's
+    skips(a_machine(settings=Unread(why="no answer within 0.8 s")), saying=["no answer"]),
+)
+
+
+def test_each_variable_has_its_own_finding() -> None:
+    machine = a_machine(settings=settings(NCCL_TIMEOUT="1", NCCL_DEBUG="WARN", GLOO_IFNAME="lo"))
+    findings = by_slug("variable-unread").look_at(machine)
+    assert [finding.summary.split()[0] for finding in findings] == ["NCCL_TIMEOUT", "GLOO_IFNAME"]

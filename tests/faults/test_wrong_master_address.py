@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.facts import Container, Plan, Resolution, Unread
+from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
+from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+
+
+def plan(addr: str, **changes: Any) -> Plan:
+    named = {"max_nodes": 2, "min_nodes": 2, "master_addr": addr, "master_origin": "MASTER_ADDR"}
+    return a_plan(**(named | changes))
+
+
+def means(name: str, *found: str) -> Resolution:
+    error = "" if found else "Name or service not known"
+    return Resolution(name=name, addresses=found, error=error, seconds=0.001)
+
+
+WITH_DOCKER = (
+    a_loopback(),
+    an_interface(),
+    an_interface("docker0", "172.17.0.1", kind="bridge", state="down", running=False),
+)
+POD = Container(kind="kubernetes", sign="", rootless=None, network="own", ipc="own")
+
+test_foresee = foresee_table(
+    "wrong-master-address",
+    speaks(
+        "error",
+        a_machine(plan("127.0.0.1", node_rank=0)),
+        saying=["own loopback", "`export MASTER_ADDR=10.0.0.5` (eth0 of this machine)"],
+    ),
+    speaks(
+        "error",
+        a_machine(plan("localhost", master_origin="--master-addr", node_rank=1)),
+        saying=["localhost", "`--master-addr ADDRESS`", "this machine's is 10.0.0.5"],
+    ),
+    speaks(
+        "error",  # a name that is loopback here
+        a_machine(plan("node-a"), master_name=means("node-a", "127.0.1.1")),
+        saying=["node-a is 127.0.1.1"],
+    ),
+    speaks("error", a_machine(plan("0.0.0.0")), saying=["every node would wait for itself"]),
+    speaks(
+        "error",
+        a_machine(plan("", rdzv_backend="c10d", rdzv_endpoint="localhost:29400")),
+        saying=["`--rdzv-endpoint ADDRESS:29400`"],
+    ),
+    speaks(
+        "error",
+        a_machine(plan("10.0.0.77", node_rank=0)),
+        saying=["no interface here has the master address 10.0.0.77", "node rank 0"],
+        not_saying=["service address"],
+    ),
+    speaks(
+        "error",
+        a_machine(plan("10.0.0.77", max_nodes=1, min_nodes=1)),
+        saying=["the only node", "--standalone"],
+    ),
+    speaks(
+        "warning",  # a service address may lead back to this pod
+        a_machine(plan("10.96.0.7", node_rank=0), container=POD),
+        saying=["service address"],
+    ),
+    speaks(
+        "warning",
+        a_machine(plan("10.0.0.77", node_rank=0), container=Unread(why="no /proc/1")),
+        saying=["no interface here"],
+    ),
+    speaks(
+        "error",
+        a_machine(plan("172.17.0.1", node_rank=0), interfaces=WITH_DOCKER),
+        saying=["lies on the bridge docker0", "cannot reach it"],
+    ),
+    speaks(
+        "error",  # a container's address: behind this machine's own bridge
+        a_machine(plan("172.17.0.2", node_rank=1), interfaces=WITH_DOCKER),
+        saying=["docker0"],
+    ),
+    speaks(
+        "warning",
+        a_machine(plan("fe80::1", node_rank=1)),
+        saying=["link-local", "fe80::1%eth0"],
+    ),
+    silent(a_machine(plan("10.0.0.5", node_rank=0))),
+    silent(a_machine(plan("127.0.0.1", max_nodes=1, min_nodes=1))),
+    silent(a_machine(plan("10.0.0.77", node_rank=1))),
+    silent(a_machine(plan("fe80::1%eth0", node_rank=1))),
+    # the hypervisor's own bridge with the network card in it
+    silent(
+        a_machine(
+            plan("10.0.0.5", node_rank=0),
+            interfaces=(a_loopback(), an_interface("br0", kind="bridge")),
+        )
+    ),
+    # c10d ignores the node's rank: another machine may host
+    silent(
+        a_machine(plan("", node_rank=0, rdzv_backend="c10d", rdzv_endpoint="10.0.0.9:29400")),
+    ),
+    # docker's bridge is no harm on one node
+    silent(
+        a_machine(plan("172.17.0.1", max_nodes=1, min_nodes=1), interfaces=WITH_DOCKER),
+    ),
+    skips(
+        a_machine(plan("node-x"), master_name=means("node-x")),
+        saying=["node-x does not resolve: Name or service not known"],
+    ),
+    skips(
+        a_machine(plan("", rdzv_endpoint="node-x:29400", rdzv_backend="c10d")),
+        saying=["node-x was not resolved"],
+    ),
+    skips(a_machine(plan("10.0.0.9"), interfaces=Unread(why="no /sys")), saying=["no /sys"]),
+    not_applicable(a_machine(), saying=["no master address was named"]),
+)
