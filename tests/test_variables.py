@@ -19,8 +19,8 @@ from holdfast.variables import values
 from holdfast.variables.table import rows
 
 ROWS = list(variables.everything().values())
-WORD = re.compile(rb"[A-Z](?:ORCH|CCL|LOO)[A-Z0-9_]+")
-"""TORCH…, NCCL…, GLOO…: quick to find in a large library, filtered afterwards"""
+WORDS = [re.compile(stem + rb"[A-Z0-9_]+") for stem in (b"TORCH", b"NCCL_", b"GLOO_")]
+"""each begins with fixed letters, which `re` finds quickly in a large library"""
 READS = re.compile(rb"(?:environ|getenv|get_env)\W{1,6}(?:get\W{1,4})?[\"']([A-Z0-9_]+)[\"']")
 
 
@@ -32,9 +32,25 @@ def torch_folder() -> Path:
     return Path(spec.origin).parent
 
 
-def names_in(path: Path, pattern: re.Pattern[bytes]) -> set[str]:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return {match.decode() for match in pattern.findall(content)}
+def content_of(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def words_in(path: Path) -> set[str]:
+    """Words that may name a variable; not after a digit, which is a C++ symbol: 24TORCH_…E."""
+    with content_of(path) as content:
+        return {
+            match[0].decode()
+            for pattern in WORDS
+            for match in pattern.finditer(content)
+            if not content[max(match.start() - 1, 0) : match.start()].isdigit()
+        }
+
+
+def names_read_in(path: Path) -> set[str]:
+    with content_of(path) as content:
+        return {match.decode() for match in READS.findall(content)}
 
 
 def test_each_row_is_complete() -> None:
@@ -109,7 +125,7 @@ def test_import_is_light() -> None:
 def library_words(torch_folder: Path) -> set[str]:
     """Read once: libtorch_cpu.so has hundreds of megabytes."""
     names = ("libtorch_cpu.so", "libtorch_python.so", "libc10.so")
-    return set().union(*(names_in(torch_folder / "lib" / name, WORD) for name in names))
+    return set().union(*(words_in(torch_folder / "lib" / name) for name in names))
 
 
 def test_the_names_in_the_libraries_of_torch_are_known(library_words: set[str]) -> None:
@@ -124,7 +140,7 @@ def test_every_variable_that_torch_distributed_reads_is_known(torch_folder: Path
     read: set[str] = set()
     for file in (torch_folder / "distributed").rglob("*.py"):
         if file.stat().st_size:
-            read |= {name for name in names_in(file, READS) if variables.prefix_of(name)}
+            read |= {name for name in names_read_in(file) if variables.prefix_of(name)}
     assert "TORCH_DIST_INIT_BARRIER" in read
     assert [name for name in read if variables.lookup(name) is None] == []
 
@@ -135,7 +151,7 @@ def test_every_row_of_torch_is_in_the_installed_torch(
     """Of a CPU build: NCCLUtils.cpp is not compiled into it, and Gloo's TLS is optional."""
     texts = [*torch_folder.glob("distributed/**/*.py")]
     texts += (torch_folder / "include/torch/csrc/distributed/c10d").glob("*.hpp")
-    held = library_words.union(*(names_in(text, WORD) for text in texts if text.stat().st_size))
+    held = library_words.union(*(words_in(text) for text in texts if text.stat().st_size))
     claimed = {
         row.name
         for row in ROWS

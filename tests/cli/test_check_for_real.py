@@ -176,17 +176,22 @@ def test_orphans_of_a_killed_launcher_are_named(tmp_path: Path) -> None:
 def test_torch_is_never_imported() -> None:
     """With torch forbidden in parent and readers alike, nothing changes."""
     program = (
-        "import sys; sys.modules['torch'] = None\n"
+        "import builtins, sys\n"
+        "importing = builtins.__import__\n"
+        "def guarded(name, *rest, **more):\n"
+        "    if name.partition('.')[0] == 'torch': raise ImportError('torch was imported')\n"
+        "    return importing(name, *rest, **more)\n"
+        "builtins.__import__ = guarded\n"
         "from holdfast.cli.main import main\n"
         "main(['check', '--verbose', '--fail-on', 'never'])\n"
         "main(['explain', 'port-in-use'])\n"
-        "assert sys.modules['torch'] is None"
+        "assert 'torch' not in sys.modules"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "import of torch halted" not in done.stdout
+    assert "torch was imported" not in done.stdout
     assert "torch 2." in done.stdout.splitlines()[0], "its version is read all the same"
 
 

@@ -63,6 +63,7 @@ test_foresee = foresee_table(
     silent(with_torch("2.8.0", TORCH_NCCL_TRACE_BUFFER_SIZE="2000")),  # may not know the new name
     silent(with_torch("2.13.0", nccl="2.19.4", NCCL_WORK_FIFO_DEPTH="4")),  # it still reads it
     silent(with_torch("", NCCL_BLOCKING_WAIT="1")),
+    silent(with_torch("2.13.0", NCCL_BLOCKING_WAIT="0", TORCH_NCCL_BLOCKING_WAIT="1")),
     silent(a_machine(settings=settings(NCCL_DEBUG="INFO"), software=Unread(why="hung"))),
     skips(
         a_machine(settings=settings(NCCL_BLOCKING_WAIT="1"), software=Unread(why="pip hung")),

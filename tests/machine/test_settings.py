@@ -6,6 +6,7 @@ import os
 import pwd
 from pathlib import Path
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +73,11 @@ def test_a_mistyped_name_from_a_file_is_kept_as_it_is(tmp_path: Path) -> None:
 def test_an_empty_value_in_the_environment_counts_as_set(tmp_path: Path) -> None:
     plant(tmp_path, etc="NCCL_DEBUG=INFO\n")
     assert in_force(tmp_path, NCCL_DEBUG="")["NCCL_DEBUG"].value == ""
+
+
+def test_bytes_that_are_no_text_still_travel(tmp_path: Path) -> None:
+    found = in_force(tmp_path, NCCL_DEBUG_FILE="/tmp/\udcff.log")["NCCL_DEBUG_FILE"]
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Setting) == found
 
 
 def test_only_relevant_variables_are_given_and_no_secret(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -67,11 +68,9 @@ def test_a_hostile_file_never_crashes(
         content[at] = value
     library = tmp_path_factory.getbasetemp() / "hostile.so"
     library.write_bytes(content[:cut])
-    try:
+    with contextlib.suppress(ValueError):  # refused, which is an answer
         assert find_words(str(library), ["NCCL_DEBUG"]) <= {"NCCL_DEBUG"}
         assert all(t.startswith("NCCL version") for t in find_texts(str(library), "NCCL version"))
-    except ValueError as refused:
-        assert str(refused)
 
 
 def test_torchs_own_library_of_400_mb_is_searched_in_a_moment() -> None:

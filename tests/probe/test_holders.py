@@ -18,6 +18,15 @@ print('ready', flush=True)
 sys.stdin.read()
 """
 
+LOOK_AT_A_CHILD = """
+PR_SET_DUMPABLE = 4  # whoever gives up privileges is hidden until it says otherwise
+ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, int(sys.argv[1] == "open"), 0, 0, 0)
+child = os.fork() or signal.pause()
+print(*sorted(holders(['/tmp']).hidden))
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+"""
+
 
 def test_an_open_file_and_its_folder_are_held(tmp_path: Path) -> None:
     file = tmp_path / "a file"
@@ -40,9 +49,6 @@ def test_a_mapped_file_is_held_though_its_descriptor_is_closed(tmp_path: Path) -
 def test_the_users_of_hidden_processes_are_told() -> None:
     """Nobody may look into root's processes, nor into its own when they hide themselves."""
     needs_root()
-    code = "import ctypes, sys\nfrom holdfast.probe.holders import holders\n" + BECOME_NOBODY
-    hide = "ctypes.CDLL(None).prctl(4, int(sys.argv[1]), 0, 0, 0)\n"  # PR_SET_DUMPABLE
-    look = "print(*sorted(holders(['/tmp']).hidden))"
-    # Dropping privileges already took away the right to be looked into: '1' gives it back.
-    assert run_python(code + hide + look, "1").split() == ["0"]
-    assert run_python(code + hide + look, "0").split() == ["0", "65534"]
+    code = "import ctypes, signal, sys\nfrom holdfast.probe.holders import holders\n"
+    assert run_python(code + BECOME_NOBODY + LOOK_AT_A_CHILD, "open").split() == ["0"]
+    assert run_python(code + BECOME_NOBODY + LOOK_AT_A_CHILD, "hidden").split() == ["0", "65534"]

@@ -47,7 +47,9 @@ def variable_has_a_newer_name(facts: MachineFacts) -> Finding | list[Finding]:
     if not candidates:
         return FAULT.ok("no variable with a newer name is set")
     software = known(facts.software)
-    findings = [f for s, r in candidates if (f := _judge(s, r, software))]
+    # With the new name set as well the old one is moot; variable-conflict speaks if they differ.
+    both = {s.name for s, r in candidates if r.reader == "PyTorch" and facts.setting(r.instead)}
+    findings = [f for s, r in candidates if s.name not in both and (f := _judge(s, r, software))]
     names = ", ".join(s.name for s, _ in candidates)
     return findings or FAULT.ok(f"spelt as the installed versions want it: {names}")
 

@@ -62,7 +62,8 @@ def read_checkpoints(plan: Plan) -> tuple[CheckpointItem, ...]:
         if problem is not None:
             items.append(
                 CheckpointItem(
-                    path=candidate.path,
+                    # A file name need not be text; what is reported must be.
+                    path=os.fsencode(candidate.path).decode(errors="replace"),
                     kind=candidate.kind,
                     size=candidate.size,
                     age=age,

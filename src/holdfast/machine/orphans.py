@@ -35,6 +35,8 @@ class Marked(NamedTuple):
     mark: str
     run_id: str
     rank: int | None
+    master: str
+    """address and port of its store: two jobs on one machine never share them"""
 
 
 def find_orphans(table: Mapping[int, Row]) -> tuple[Orphan, ...]:
@@ -62,7 +64,8 @@ def _marked(row: Row) -> Marked | None:
         return None
     rank = environment.get("RANK", "")
     number = int(rank) if rank.isascii() and rank.isdigit() else None
-    return Marked(row, mark, environment.get(STRONG, ""), number)
+    master = ":".join(environment.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
+    return Marked(row, mark, environment.get(STRONG, ""), number, master)
 
 
 def _environment(pid: int) -> dict[str, str]:
@@ -111,12 +114,8 @@ def _command(pid: int) -> str:
 
 
 def _is_daemon_of_a_living_rank(candidate: Marked, cared_for: list[Marked]) -> bool:
-    """A rank may start a service that detaches itself; it is younger than that rank."""
-    return any(
-        (m.mark, m.run_id, m.rank) == (candidate.mark, candidate.run_id, candidate.rank)
-        and m.row.started <= candidate.row.started
-        for m in cared_for
-    )
+    """A rank may start a service that detaches itself: it has all its marks, and is younger."""
+    return any(m[1:] == candidate[1:] and m.row.started <= candidate.row.started for m in cared_for)
 
 
 def _orphan(found: Marked, table: Mapping[int, Row]) -> Orphan | None:

@@ -55,13 +55,19 @@ LONGEST_NAME = LONGEST_VALUE = 1023
 def read_settings(plan: Plan, root: str = "/") -> tuple[Setting, ...]:
     """Each variable once, with the value that wins: NCCL sets from a file only what is unset."""
     in_force = {
-        name: Setting(name=name, value=value, origin="environment")
+        name: Setting(name=name, value=_text(value), origin="environment")
         for name, value in plan.environment.items()
+        if name == _text(name)
     }
     for path in _files(plan, root):
         for setting in _read_file(path):
             in_force.setdefault(setting.name, setting)
     return tuple(_without_secret(s) for s in in_force.values() if is_relevant(s.name))
+
+
+def _text(value: str) -> str:
+    """The environment may hold any bytes; what is reported must be text."""
+    return os.fsencode(value).decode(errors="replace")
 
 
 def is_relevant(name: str) -> bool:

@@ -53,9 +53,7 @@ class Crew:
             self._news.append(Record(rank=rank, kind="error", stage="start", text=str(refusal)))
             return
         self.members.append(member)
-        self._news.append(
-            Record(rank=rank, kind="started", stage="start", pid=member.process.pid)
-        )
+        self._news.append(Record(rank=rank, kind="started", stage="start", pid=member.process.pid))
         for pipe, what in ((member.reports, "reported"), (member.output.fileno(), "printed")):
             os.set_blocking(pipe, False)
             self._waiting.register(pipe, selectors.EVENT_READ, (member, what))
@@ -72,7 +70,8 @@ class Crew:
         """What happened since the last call; waits a tick at most."""
         if self._waiting.get_map():
             for key, _ in self._waiting.select(TICK):
-                self._read(*key.data, key.fd)
+                member, what = key.data
+                self._read(member, what, key.fd)
         else:
             time.sleep(TICK)
         for member in self.members:

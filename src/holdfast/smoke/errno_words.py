@@ -73,7 +73,7 @@ OTHER_WORDS: tuple[tuple[str, Cause], ...] = (
     ),
     (
         r"(/dev/shm|shared memory)[^\n]*No space left|No space left[^\n]*/dev/shm",
-        Cause("/dev/shm is too small", "shm-too-small"),
+        Cause("shared memory (/dev/shm) is too small", "shm-too-small"),
     ),
     (
         r"Unable to find address for|no socket interface found",
@@ -98,9 +98,11 @@ def translate(text: str, *, nccl: str = "") -> Cause | None:
             return cause
     number = errno_in(text)
     if number == errno.ECONNABORTED:
-        return ABORTED_BEFORE_2_24 if _older_than_2_24(nccl) else ABORTED
-    cause = ERRNOS.get(number) if number is not None else None
-    return cause and Cause(f"{cause.words} ({errno.errorcode[number or 0]})", cause.slug)
+        return ABORTED_BEFORE_2_24 if _may_be_older_than_2_24(nccl) else ABORTED
+    if number is None:
+        return None
+    words, slug = ERRNOS[number]
+    return Cause(f"{words} ({errno.errorcode[number]})", slug)
 
 
 def errno_in(text: str) -> int | None:
@@ -123,6 +125,6 @@ def _first_mention(text: str, number: int) -> int | None:
     return match.start() if match else None
 
 
-def _older_than_2_24(version: str) -> bool:
+def _may_be_older_than_2_24(version: str) -> bool:
     numbers = [int(part) for part in re.findall(r"\d+", version)[:2]]
-    return len(numbers) == 2 and numbers < [2, 24]
+    return numbers < [2, 24]

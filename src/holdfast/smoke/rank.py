@@ -81,7 +81,7 @@ class Rank:
             "pid": os.getpid(),
             "device": self.device,
             "master": f"{self.address}:{self.port}",
-            "nccl": "" if self.why_no_nccl else ".".join(map(str, torch.cuda.nccl.version())),
+            "nccl": "" if self.why_no_nccl else _nccl_version(torch),
         }
 
     def store(self) -> dict[str, Any]:
@@ -90,6 +90,7 @@ class Rank:
         So nobody joins a stranger's store while rank 0 finds its port taken.
         """
         if self.rank == 0:
+            self._try_the_way()
             self.tcp_store = self._open_store(listen=True)
             self.tcp_store.set(self.token, b"1")
             self.report("listening")
@@ -103,17 +104,34 @@ class Rank:
         self.tcp_store.wait(everybody, self.patience)
         return {}
 
+    def _try_the_way(self) -> None:
+        """A plain listener on the store's port, and a plain connection to it by the master's
+        name: what rank 0's own store does, and reports only as 'timed out', after 15-30 s."""
+        dual = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if dual else socket.AF_INET
+        try:
+            server = socket.create_server(("", self.port), family=family, dualstack_ipv6=dual)
+        except OSError:
+            return  # the store will meet the same, and say so itself
+        with server:
+            self._connect_plainly()
+
     def _connect_plainly(self) -> None:
         """torch hides why a connection fails ('timed out' for a refused one, and for a name
         that does not resolve); the kernel tells a plain socket."""
         try:
             socket.create_connection((self.address, self.port), timeout=CONNECT_SECONDS).close()
-        except TimeoutError as silence:
-            raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from silence
+        except OSError as problem:
+            words = problem.strerror or os.strerror(errno.ETIMEDOUT)
+            raise OSError(
+                problem.errno or errno.ETIMEDOUT,
+                f"connecting to {self.address}:{self.port}: {words}",
+            ) from problem
 
-    def _open_store(self, *, listen: bool) -> torch.distributed.TCPStore:
+    def _open_store(self, *, listen: bool) -> Any:
+        distributed: Any = self.torch.distributed  # which does not declare its C++ names
         # wait_for_workers would add keys to whatever store answers, a foreign job's included.
-        return self.torch.distributed.TCPStore(
+        return distributed.TCPStore(
             self.address, self.port, None, listen, self.patience, wait_for_workers=False
         )
 
@@ -207,6 +225,10 @@ def _why_no_nccl(torch: Any, world: int) -> str:
     if count < world and not _shares_gpus():
         return f"{count} GPUs are visible for {world} ranks, and NCCL wants one for each"
     return ""
+
+
+def _nccl_version(torch: Any) -> str:
+    return ".".join(map(str, torch.cuda.nccl.version()))
 
 
 def _own_gpu(torch: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ class Standing(NamedTuple):
 
     rank: int
     reached: int
-    """how many stages it finished or rightly left out, without a gap"""
+    """how many stages it finished, without a gap"""
     pid: int
     device: str
     master: str
@@ -32,27 +33,39 @@ class Standing(NamedTuple):
     printed: str
     """the end of what it printed, when it is gone"""
     exit_code: int | None
+    late: bool
+    """it was told to begin, and had neither finished nor failed when we stopped waiting"""
     state: str
-    """the kernel's letter when we stopped waiting for it, '' otherwise"""
-
-    @property
-    def words(self) -> str:
-        return self.error or self.printed
+    """the kernel's letter at that moment: 'S', 'T', 'D'…; '' otherwise"""
 
     @property
     def waited_in_vain(self) -> bool:
-        return bool(CONSEQUENCE.search(self.words))
+        if self.error:
+            return bool(CONSEQUENCE.search(self.error))
+        # NCCL's watchdog and Gloo's checks abort a rank that is a victim; a rank that was
+        # killed, crashed or left with code 0 has no such excuse.
+        aborted = self.exit_code == -signal.SIGABRT
+        return aborted and bool(CONSEQUENCE.search(self.printed))
+
+    @property
+    def stopped(self) -> bool:
+        return self.state in ("T", "t")
 
     @property
     def failed_by_itself(self) -> bool:
         """It raised, died or was stopped, and not because another rank was missing."""
-        broke = bool(self.error) or self.exit_code is not None or self.state in ("T", "t")
+        broke = bool(self.error) or self.exit_code is not None or self.stopped
         return broke and not self.waited_in_vain
+
+    @property
+    def finished(self) -> str:
+        """The last stage it finished, '' for none."""
+        return STAGES[self.reached - 1] if self.reached else ""
 
 
 def standing(rank: int, records: Sequence[Record]) -> Standing:
     mine = [record for record in records if record.rank == rank]
-    passed = {record.stage for record in mine if record.kind in ("done", "skipped")}
+    passed = {record.stage for record in mine if record.kind == "done"}
     reached = next((i for i, stage in enumerate(STAGES) if stage not in passed), len(STAGES))
     hello = next((r for r in mine if (r.kind, r.stage) == ("done", STAGES[0])), None)
     born = next((r for r in mine if r.kind == "started"), None)
@@ -69,6 +82,7 @@ def standing(rank: int, records: Sequence[Record]) -> Standing:
         error=error.text or "an error without words" if error else "",
         printed=end.text if end else "",
         exit_code=end.code if end else None,
+        late=late is not None,
         state=late.text if late else "",
     )
 
@@ -84,4 +98,5 @@ def culprits(stage: str, standings: Sequence[Standing]) -> list[Standing]:
     behind = [who for who in behind if who.reached == least]
     broke = [who for who in behind if who.failed_by_itself]
     silent = [who for who in behind if not who.waited_in_vain]
-    return broke or silent or behind
+    overdue = [who for who in silent if who.late]
+    return broke or overdue or silent or behind

@@ -31,7 +31,9 @@ class Record(NamedTuple):
     """One thing that happened to one rank. The rank reports it, or the conductor saw it.
 
     By the rank:      'done' (a stage), 'listening' (rank 0's store), 'rung', 'skipped', 'error'
-    By the conductor: 'started', 'exit' (by itself), 'late' (not done when we stopped waiting)
+    By the conductor: 'started', 'exit' (by itself), 'late' (told to begin, and not done when we
+                      stopped waiting; the text is the kernel's letter for its state), and
+                      'closed' (a stage is over for all; its rank is -1)
     """
 
     rank: int
