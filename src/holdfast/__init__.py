@@ -2,7 +2,7 @@
 
 The map of this tree, in the order data flows through it:
 
-    facts.py      what can be known of one machine: frozen nouns, no I/O
+    facts/        what can be known of one machine: frozen nouns, no I/O
     model.py      what we say about it: Evidence, Finding, Fault, Page
     wording.py    how we say durations, sizes, processes
     nic_filter.py how NCCL and Gloo read the names of interfaces they are given
