@@ -8,6 +8,7 @@ that does not come is known by name.
 from __future__ import annotations
 
 import importlib.util
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -18,7 +19,7 @@ from holdfast.smoke import endpoint, narrate
 from holdfast.smoke.crew import Crew
 from holdfast.smoke.judge import judge
 from holdfast.smoke.roll import standing
-from holdfast.smoke.stages import MAX_WORLD, STAGES, Record
+from holdfast.smoke.stages import MAX_WORLD, STAGES, Record, deadline
 
 Say = Callable[[str], None]
 
@@ -36,9 +37,10 @@ LEAVE_SECONDS = 5.0
 def run(
     plan: Plan, *, loopback: tuple[Reach, ...] | Unread, say: Say, seconds: float = 60.0
 ) -> Smoke:
-    """Start `plan.nproc` ranks here and see how far they get; no stage longer than `seconds`."""
+    """Start `plan.nproc` ranks here and see how far they get; no stage longer than
+    `seconds` without progress."""
     _refuse_the_impossible(plan)
-    smoke = judge(plan.nproc, [], loopback=loopback, deadline=seconds)
+    smoke = judge(plan.nproc, [], loopback=loopback, seconds=seconds)
     say(narrate.stage_line(smoke, "loopback"))
     if smoke.stages[0].status == "failed":
         return smoke
@@ -48,12 +50,12 @@ def run(
         conductor = _Conductor(crew, plan.nproc, say, seconds)
         for stage in STAGES:
             conductor.play(stage)
-            smoke = judge(plan.nproc, conductor.records, loopback=loopback, deadline=seconds)
+            smoke = judge(plan.nproc, conductor.records, loopback=loopback, seconds=seconds)
             say(narrate.stage_line(smoke, stage))
             if any(one.status == "failed" for one in smoke.stages if one.name == stage):
                 return smoke
         conductor.part()
-    return judge(plan.nproc, conductor.records, loopback=loopback, deadline=seconds)
+    return judge(plan.nproc, conductor.records, loopback=loopback, seconds=seconds)
 
 
 def _refuse_the_impossible(plan: Plan) -> None:
@@ -138,9 +140,11 @@ class _Conductor:
 
     def _wait(self, stage: str, awaited: frozenset[int], kinds: set[str]) -> bool:
         """Until every awaited rank has said one of these; False when that will not happen."""
-        now = time.monotonic()
-        end = now + self.seconds
-        look = now + LOOK_EVERY
+        patience = deadline(stage, self.seconds)
+        silent_until = time.monotonic() + patience
+        grace_until = math.inf
+        look = time.monotonic() + LOOK_EVERY
+        known: set[int] = set()
         stopped: set[int] = set()
         while True:
             news = self._hear()
@@ -149,8 +153,13 @@ class _Conductor:
             if not missing:
                 return True
             now = time.monotonic()
-            end = min([end, *(now + self._grace(r.rank) for r in news if _is_trouble(r))])
-            if now >= end or not missing - self._troubled():
+            if any(record.kind == "rung" for record in news):
+                silent_until = now + patience
+            # A rank that failed after it finished this stage is the next stage's matter.
+            troubled = self._troubled() & missing
+            grace_until = min([grace_until, *(now + self._grace(r) for r in troubled - known)])
+            known |= troubled
+            if now >= min(silent_until, grace_until) or troubled == missing:
                 return False
             if now >= look:
                 look = now + LOOK_EVERY
@@ -164,7 +173,7 @@ class _Conductor:
         return GRACE_OF_VICTIMS if victim else GRACE
 
     def _troubled(self) -> set[int]:
-        return {record.rank for record in self.records if _is_trouble(record)}
+        return {record.rank for record in self.records if record.kind in ("error", "exit")}
 
     def _stopped(self) -> set[int]:
         return {member.rank for member in self.crew.members if member.state() in ("T", "t")}
@@ -179,7 +188,3 @@ class _Conductor:
             for member in self.crew.members
             if member.stage == stage and member.rank not in spoken
         )
-
-
-def _is_trouble(record: Record) -> bool:
-    return record.kind in ("error", "exit")

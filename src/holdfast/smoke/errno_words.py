@@ -26,9 +26,10 @@ ERRNOS: dict[int, Cause] = {
         "permission-denied",
     ),
     errno.EPERM: Cause("not permitted: a sandbox or a firewall rule forbids it", ""),
+    # In the smoke test a rank always listens there, so it is not 'nobody is up yet'.
     errno.ECONNREFUSED: Cause(
-        "the address answered that nobody listens there, or a firewall rule rejects it",
-        "master-not-listening",
+        "refused: a firewall rule rejects it, or the address leads to where nobody listens",
+        "peer-unreachable",
     ),
     errno.ETIMEDOUT: Cause(
         "nothing came back: packets are dropped (a firewall rule) or lead nowhere",

@@ -9,7 +9,7 @@ from holdfast import wording
 from holdfast.facts import Reach, Smoke, SmokeRank, SmokeRung, SmokeStage, Unread
 from holdfast.smoke.errno_words import Cause, translate
 from holdfast.smoke.roll import Standing, culprits, standing
-from holdfast.smoke.stages import STAGES, Record
+from holdfast.smoke.stages import STAGES, Record, deadline
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 
@@ -19,7 +19,7 @@ def judge(
     records: Sequence[Record],
     *,
     loopback: tuple[Reach, ...] | Unread,
-    deadline: float,
+    seconds: float,
 ) -> Smoke:
     """All of it. A stage after one that failed is 'skipped': nothing was learnt about it."""
     roll = [standing(rank, records) for rank in range(world)]
@@ -29,7 +29,7 @@ def judge(
         if failed:
             stages.append(_stage(name, "skipped", f"not reached: stage '{failed}' failed"))
         else:
-            stages.append(judge_stage(name, roll, records, deadline=deadline))
+            stages.append(judge_stage(name, roll, records, patience=seconds))
     return Smoke(
         world=world,
         ranks=tuple(_rank(who) for who in roll),
@@ -56,22 +56,22 @@ def judge_loopback(loopback: tuple[Reach, ...] | Unread) -> SmokeStage:
 
 
 def judge_stage(
-    name: str, roll: Sequence[Standing], records: Sequence[Record], *, deadline: float
+    name: str, roll: Sequence[Standing], records: Sequence[Record], *, patience: float
 ) -> SmokeStage:
     here = [record for record in records if record.stage == name]
     seconds = next((record.seconds for record in here if record.kind == "closed"), 0.0)
-    left_out = [record for record in here if record.kind == "skipped"]
-    if left_out and {record.rank for record in left_out} >= {who.rank for who in roll}:
-        return _stage(name, "skipped", left_out[0].text, seconds=seconds)
-    if left_out:
-        who = _ranks(record.rank for record in left_out)
-        reason = f"{who} could not take part while the others did: {left_out[0].text}"
+    behind = [who for who in roll if who.reached <= STAGES.index(name)]
+    left_out = {record.rank: record.text for record in here if record.kind == "skipped"}
+    if set(left_out) == {who.rank for who in roll}:
+        return _stage(name, "skipped", left_out[0], seconds=seconds)
+    if left_out and not any(who.failed_by_itself for who in behind):
+        reason = f"{_ranks(left_out)} could not take part: {next(iter(left_out.values()))}"
         return _stage(name, "failed", reason, "rank-assignment", seconds)
     wrong = [record for record in here if record.kind == "rung" and not record.correct]
     if wrong:
         return _stage(name, "failed", _wrong_sum(wrong), "", seconds)
-    if any(who.reached <= STAGES.index(name) for who in roll):
-        return _stage(name, "failed", *_why(name, roll, deadline), seconds)
+    if behind:
+        return _stage(name, "failed", *_why(name, roll, patience), seconds)
     if name == STAGES[0] and (muddle := _muddle(roll)):
         return _stage(name, "failed", muddle, "rank-assignment", seconds)
     return _stage(name, "ok", seconds=seconds)
@@ -83,15 +83,17 @@ def _stage(
     return SmokeStage(name=name, status=status, seconds=seconds, reason=reason, cause=cause)
 
 
-def _why(name: str, roll: Sequence[Standing], deadline: float) -> Cause:
+def _why(name: str, roll: Sequence[Standing], seconds: float) -> Cause:
     """The reason and the slug of a stage that not every rank finished."""
     guilty = culprits(name, roll)
     first = guilty[0]
     who = _name(guilty)
     others = [one.rank for one in roll if one not in guilty]
-    waited = f"; {_ranks(others)} only waited" if others else ""
+    waited = (
+        f"; {_ranks(others)} {'is' if len(others) == 1 else 'are'} not to blame" if others else ""
+    )
     if first.error:
-        return _said(name, who, first)
+        return _said(who, first)
     if first.exit_code is not None:
         return Cause(f"{who} {_ended(first)}{waited}", _slug_of_exit(first.exit_code))
     if first.stopped:
@@ -100,21 +102,25 @@ def _why(name: str, roll: Sequence[Standing], deadline: float) -> Cause:
     if not first.pid:
         return Cause(f"{who} never started{waited}", "ranks-missing")
     stuck = " (state D: in an uninterruptible system call)" if first.state == "D" else ""
+    return _was_silent(name, f"{who}{stuck}", waited, seconds)
+
+
+def _was_silent(name: str, who: str, waited: str, seconds: float) -> Cause:
+    patience = deadline(name, seconds)
     # When nobody gets through, nobody in particular is missing.
-    slug = "ranks-missing" if others else ""
-    doing = "did not finish importing torch" if name == STAGES[0] else f"did not get past '{name}'"
-    return Cause(f"{who} {doing} within {deadline:g} s{stuck}{waited}", slug)
+    slug = "ranks-missing" if waited else ""
+    if name == STAGES[0]:
+        return Cause(f"{who} did not import torch within {patience:g} s{waited}", slug)
+    guess = "" if waited else "; often a firewall drops the connections between ranks"
+    return Cause(f"{who} got no further in '{name}' for {patience:g} s{waited}{guess}", slug)
 
 
-def _said(name: str, who: str, first: Standing) -> Cause:
+def _said(who: str, first: Standing) -> Cause:
     cause = translate(first.error, nccl=first.nccl)
-    quote = first.error.strip().splitlines()[0]
+    quote = first.error.splitlines()[0]
     if cause is None:
         return Cause(f"{who} said: {quote}", "")
-    slug = cause.slug
-    if slug == "master-not-listening" and name != "store":
-        slug = "peer-unreachable"  # the store stands: it is a peer that refused
-    return Cause(f"{who}: {cause.words}; it said: {quote}", slug)
+    return Cause(f"{who}: {cause.words}; it said: {quote}", cause.slug)
 
 
 def _ended(who: Standing) -> str:

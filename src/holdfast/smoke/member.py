@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import IO
 
+from holdfast.probe.process import redact
 from holdfast.smoke.stages import WORDS_KEPT, Record
 
 PR_SET_PDEATHSIG = 1
@@ -82,7 +83,7 @@ class Member:
             stage=self.stage,
             pid=self.process.pid,
             code=self.process.returncode or 0,
-            text="\n".join(kept)[-WORDS_KEPT:],
+            text=redact("\n".join(kept)[-WORDS_KEPT:]),
         )
 
     def kill(self) -> None:

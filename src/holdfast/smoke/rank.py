@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.smoke.stages import (
     LADDER,
+    NCCL_PATIENCE,
     PATIENCE,
     PERIOD,
     REPEATS,
@@ -47,7 +48,6 @@ class Rank:
         self.address = os.environ["MASTER_ADDR"]
         self.port = int(os.environ["MASTER_PORT"])
         self.token = os.environ["HOLDFAST_SMOKE_TOKEN"]
-        self.patience = timedelta(seconds=PATIENCE)
 
     def report(self, kind: str, **details: Any) -> None:
         record = Record(rank=self.rank, kind=kind, stage=self.stage, **details)
@@ -101,7 +101,7 @@ class Rank:
                 raise RuntimeError(f"holdfast: another job's store at {self.address}:{self.port}")
         self.tcp_store.set(f"{self.token}/{self.rank}", b"1")
         everybody = [f"{self.token}/{rank}" for rank in range(self.world)]
-        self.tcp_store.wait(everybody, self.patience)
+        self.tcp_store.wait(everybody, timedelta(seconds=PATIENCE))
         return {}
 
     def _try_the_way(self) -> None:
@@ -132,11 +132,16 @@ class Rank:
         distributed: Any = self.torch.distributed  # which does not declare its C++ names
         # wait_for_workers would add keys to whatever store answers, a foreign job's included.
         return distributed.TCPStore(
-            self.address, self.port, None, listen, self.patience, wait_for_workers=False
+            self.address,
+            self.port,
+            None,
+            listen,
+            timedelta(seconds=PATIENCE),
+            wait_for_workers=False,
         )
 
     def gloo(self) -> dict[str, Any]:
-        self._form_group("gloo", device_id=None)
+        self._form_group("gloo", PATIENCE, device_id=None)
         self._climb(self.torch.device("cpu"))
         return {}
 
@@ -146,11 +151,11 @@ class Rank:
             return None
         device = self.torch.device(self.device.removesuffix(SHARED))
         self.torch.cuda.set_device(device)
-        self._form_group("nccl", device_id=device)
+        self._form_group("nccl", NCCL_PATIENCE, device_id=device)
         self._climb(device)
         return {}
 
-    def _form_group(self, backend: str, *, device_id: torch.device | None) -> None:
+    def _form_group(self, backend: str, seconds: int, *, device_id: torch.device | None) -> None:
         distributed = self.torch.distributed
         if distributed.is_initialized():
             distributed.destroy_process_group()
@@ -159,7 +164,7 @@ class Rank:
             store=distributed.PrefixStore(backend, self.tcp_store),
             rank=self.rank,
             world_size=self.world,
-            timeout=self.patience,
+            timeout=timedelta(seconds=seconds),
             device_id=device_id,
         )
 

@@ -23,7 +23,9 @@ class Standing(NamedTuple):
 
     rank: int
     reached: int
-    """how many stages it finished, without a gap"""
+    """how many stages it got through, without a gap"""
+    finished: str
+    """the last stage it did not leave out, '' for none"""
     pid: int
     device: str
     master: str
@@ -57,15 +59,11 @@ class Standing(NamedTuple):
         broke = bool(self.error) or self.exit_code is not None or self.stopped
         return broke and not self.waited_in_vain
 
-    @property
-    def finished(self) -> str:
-        """The last stage it finished, '' for none."""
-        return STAGES[self.reached - 1] if self.reached else ""
-
 
 def standing(rank: int, records: Sequence[Record]) -> Standing:
     mine = [record for record in records if record.rank == rank]
-    passed = {record.stage for record in mine if record.kind == "done"}
+    done = {record.stage for record in mine if record.kind == "done"}
+    passed = done | {record.stage for record in mine if record.kind == "skipped"}
     reached = next((i for i, stage in enumerate(STAGES) if stage not in passed), len(STAGES))
     hello = next((r for r in mine if (r.kind, r.stage) == ("done", STAGES[0])), None)
     born = next((r for r in mine if r.kind == "started"), None)
@@ -75,12 +73,13 @@ def standing(rank: int, records: Sequence[Record]) -> Standing:
     return Standing(
         rank=rank,
         reached=reached,
+        finished=next((s for s in reversed(STAGES[:reached]) if s in done), ""),
         pid=hello.pid if hello else born.pid if born else 0,
         device=hello.device if hello else "",
         master=hello.master if hello else "",
         nccl=hello.nccl if hello else "",
-        error=error.text or "an error without words" if error else "",
-        printed=end.text if end else "",
+        error=(error.text.strip() or "an error without words") if error else "",
+        printed=end.text.strip() if end else "",
         exit_code=end.code if end else None,
         late=late is not None,
         state=late.text if late else "",

@@ -17,6 +17,9 @@ REPEATS = 3
 PATIENCE = 15
 """seconds torch itself may wait inside a stage: a failure must show quickly"""
 
+NCCL_PATIENCE = 45
+"""the same for NCCL, whose first call brings up the driver on every GPU"""
+
 PERIOD = 251
 """a prime, so that a chunk put in the wrong place does not match by accident"""
 
@@ -50,6 +53,14 @@ class Record(NamedTuple):
     text: str = ""
     code: int = 0
     """exit code, as subprocess gives it: negative for a signal"""
+
+
+def deadline(stage: str, seconds: float) -> float:
+    """How long a stage may go without progress when the user allows `seconds`.
+
+    Importing torch and waking GPUs may be slow; what TCP does on one machine may not.
+    """
+    return min(seconds, 2.0 * PATIENCE) if stage in ("store", "gloo") else seconds
 
 
 def encode(record: Record) -> bytes:
