@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import holdfast.faults
 from holdfast import catalogue
 from holdfast.errors import UsageError
-from holdfast.model import FACES, Evidence, Fault, Status
+from holdfast.facts import MachineFacts
+from holdfast.model import FACES, Evidence, Fault, Finding, Status
 from tests.faults.machines import a_machine, a_plan, an_unreadable_machine
 
 ENTRIES = catalogue.entries()
@@ -71,7 +72,7 @@ def test_a_check_that_breaks_is_skipped_and_says_so() -> None:
     fault = Fault(code="HOLD199", slug="made-up")
 
     @fault.foresee
-    def broken(_facts: object) -> list[object]:  # type: ignore[type-var]
+    def broken(_facts: MachineFacts) -> Finding:
         raise ZeroDivisionError("oops")
 
     (finding,) = fault.look_at(a_machine())

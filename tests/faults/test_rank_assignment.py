@@ -1,33 +1,28 @@
 from __future__ import annotations
 
-from typing import Any
+import pytest
 
 from holdfast.catalogue import by_slug
-from holdfast.facts import MachineFacts, Smoke, SmokeRank, Unread
+from holdfast.facts import MachineFacts, Unread
 from holdfast.model import Status
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.smoke.smokes import WORLD, done, up_to, verdict
 
 
 def env(nodes: int = 1, **values: str) -> MachineFacts:
     return a_machine(a_plan(min_nodes=nodes, max_nodes=nodes, environment=values))
 
 
-def rank(number: int, **changes: Any) -> SmokeRank:
-    values: dict[str, Any] = {
-        "rank": number,
-        "pid": 100 + number,
-        "device": f"cuda:{number}",
-        "master": "127.0.0.1:29600",
-        "reached": "gloo",
-        "error": "",
-        "exit_code": 0,
-    }
-    return SmokeRank(**(values | changes))
-
-
-def smoked(*ranks: SmokeRank, world: int = 2) -> MachineFacts:
-    return a_machine(smoke=Smoke(world=world, ranks=ranks, stages=(), ladder=()))
+def smoked(*devices: str, last_master: str = "127.0.0.1:29500") -> MachineFacts:
+    """What the smoke test saw when its ranks came up on these devices."""
+    came = [done(rank, "start", device=device) for rank, device in enumerate(devices)]
+    came[-1] = came[-1]._replace(master=last_master)
+    return a_machine(
+        smoke=verdict(
+            [*came, *(r for r in up_to("gloo") if (r.kind, r.stage) != ("done", "start"))]
+        )
+    )
 
 
 test_foresee = foresee_table(
@@ -52,17 +47,14 @@ test_foresee = foresee_table(
     ),
     speaks(
         "error",
-        smoked(rank(0), rank(1, device="cuda:0")),
-        saying=["ranks 0-1 share the device cuda:0", "[rank 1/2] pid 101 device cuda:0"],
+        smoked("cuda:0", "cuda:0", "cuda:1", "cuda:2"),
+        saying=["ranks 0-1 share cuda:0", "[rank 1/4] pid 101 device cuda:0"],
     ),
     speaks(
         "error",
-        smoked(rank(0), rank(1, master="10.0.0.5:29600")),
-        saying=["do not agree on the master: 10.0.0.5:29600, 127.0.0.1:29600"],
+        smoked("cpu", "cpu", "cpu", "cpu", last_master="10.0.0.5:29600"),
+        saying=["do not agree on the master: 10.0.0.5:29600, 127.0.0.1:29500"],
     ),
-    speaks("error", smoked(rank(0), rank(0)), saying=["rank 0 exists more than once"]),
-    speaks("error", smoked(rank(0)), saying=["of 2 ranks, rank 1 is missing"]),
-    speaks("error", smoked(rank(0), rank(1), rank(2)), saying=["rank 2 does not exist among 2"]),
     silent(env(RANK="1", WORLD_SIZE="4", TORCHELASTIC_RUN_ID="r1")),
     silent(env(RANK="1", WORLD_SIZE="4", SLURM_PROCID="1")),
     silent(env(nodes=2, WORLD_SIZE="8", LOCAL_WORLD_SIZE="4", NODE_RANK="1")),
@@ -71,14 +63,12 @@ test_foresee = foresee_table(
     # a rank of a larger job, asked without --nnodes
     silent(env(WORLD_SIZE="8", LOCAL_WORLD_SIZE="4", NODE_RANK="1")),
     not_applicable(env(), saying=["no rank is set"]),
-    not_applicable(
-        smoked(rank(0, device="cpu"), rank(1, device="cpu", master="")), saying=["no rank is set"]
-    ),
     skips(a_machine(smoke=Unread(why="no torch")), saying=["no torch"]),
 )
 
 
-def test_ranks_on_one_cpu_are_no_fault() -> None:
-    machine = smoked(rank(0, device="cpu"), rank(1, device="cpu", master=""))
+@pytest.mark.parametrize("device", ["cpu", "cuda:0 (shared)"])
+def test_ranks_that_share_on_purpose_are_no_fault(device: str) -> None:
+    machine = smoked(*[device] * WORLD)
     statuses = [f.status for f in by_slug("rank-assignment").look_at(machine) if f.applies]
     assert statuses == [Status.OK]

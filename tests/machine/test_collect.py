@@ -24,8 +24,11 @@ def fake_readers(**changes: Reader) -> dict[str, Reader]:
     """Readers that answer with a healthy machine."""
     healthy = a_machine()
     names = set(get_type_hints(MachineFacts)) - {"plan", "host", "smoke"}
-    answers: dict[str, Reader] = {n: lambda _plan, n=n: getattr(healthy, n) for n in names}
-    return {**answers, **changes}
+
+    def reader(name: str) -> Reader:
+        return lambda _plan: getattr(healthy, name)
+
+    return {**{name: reader(name) for name in names}, **changes}
 
 
 def test_there_is_one_reader_per_fact() -> None:

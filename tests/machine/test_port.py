@@ -67,7 +67,6 @@ def test_a_listener_on_ipv6_loopback_only() -> None:
 
 
 def test_the_store_of_another_job() -> None:
-    pytest.importorskip("torch", reason="needs torch")
     with process_that_prints(STORE) as (pid, line):
         port, keys = map(int, line.split())
         facts = read_port(a_plan(port=port))

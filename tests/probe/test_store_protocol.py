@@ -53,7 +53,6 @@ def store(backend: str) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
 
 @pytest.mark.parametrize("backend", ["libuv", "poll"])
 def test_a_real_store_is_recognised_and_its_job_not_disturbed(backend: str) -> None:
-    pytest.importorskip("torch", reason="needs torch")
     with store(backend) as (process, port, keys):
         for _ in range(20):
             assert ask_store("127.0.0.1", port) == StoreAnswer(is_store=True, keys=keys)
@@ -66,7 +65,6 @@ def test_a_real_store_is_recognised_and_its_job_not_disturbed(backend: str) -> N
 
 
 def test_a_store_that_is_stopped_is_silent_not_foreign() -> None:
-    pytest.importorskip("torch", reason="needs torch")
     with store("libuv") as (process, port, _):
         os.kill(process.pid, signal.SIGSTOP)
         answer = ask_store("127.0.0.1", port)

@@ -98,8 +98,9 @@ def smoke(facts: MachineFacts, *, named: bool) -> MachineFacts:
 
     from holdfast.smoke import conduct
 
-    ranks = facts.plan.nproc if named or facts.plan.nproc > 1 else 4
-    plan = msgspec.structs.replace(facts.plan, nproc=ranks)
+    plan = facts.plan
+    if not named and plan.nproc == 1 and facts.accelerators == ():
+        plan = msgspec.structs.replace(plan, nproc=4)  # one rank alone would prove nothing
     seen = conduct.run(plan, say=_narrate, loopback=facts.loopback)
     return msgspec.structs.replace(facts, smoke=seen)
 

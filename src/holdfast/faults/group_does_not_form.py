@@ -40,11 +40,13 @@ PAGES = frozenset(
         "permission-denied",
         "port-in-use",
         "process-limit",
-        "rank-assignment",
         "shm-too-small",
     }
 )
 """causes with a page of their own, which says what to do"""
+
+OWN_FINDINGS = ("ranks-missing", "rank-assignment")
+"""causes that speak for themselves about the same smoke test"""
 
 FIREWALL = "look for the rule that stops it: `nft list ruleset` or `iptables -S` (as root)"
 FIXES = {
@@ -62,8 +64,8 @@ def the_smoke_test_failed(facts: MachineFacts) -> Finding:
     failed = next((stage for stage in smoke.stages if stage.status == "failed"), None)
     if failed is None:
         return FAULT.ok(_success(smoke))
-    if failed.cause == "ranks-missing":
-        return FAULT.skipped("a rank of the smoke test was missing: see ranks-missing")
+    if failed.cause in OWN_FINDINGS:
+        return FAULT.skipped(f"the smoke test failed at '{failed.name}': see {failed.cause}")
     return FAULT.error(
         f"{smoke.world} ranks on this machine fail at stage '{failed.name}'",
         reason=failed.reason,

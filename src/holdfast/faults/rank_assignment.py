@@ -19,10 +19,8 @@ Sources        https://docs.pytorch.org/docs/stable/elastic/run.html#environment
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from holdfast import wording
 from holdfast.facts import MachineFacts, Plan, Smoke, SmokeRank, known
 from holdfast.model import Evidence, Fault, Finding
 
@@ -64,11 +62,11 @@ def smoke_ranks_are_distinct(facts: MachineFacts) -> Finding | Sequence[Finding]
     if facts.smoke is None:
         return ()  # not asked for
     smoke = known(facts.smoke)
-    wrong = _misplaced(smoke)
-    if not wrong:
-        return FAULT.ok(f"{smoke.world} ranks, numbered and placed one by one, one master")
+    muddled = next((stage for stage in smoke.stages if stage.cause == FAULT.slug), None)
+    if muddled is None:
+        return FAULT.ok(f"{smoke.world} ranks, each in its own place, one master")
     return FAULT.error(
-        wrong,
+        muddled.reason,
         reason="seen in the smoke test, whose ranks ran with this job's own settings",
         evidence=[_describe(smoke, rank) for rank in smoke.ranks],
         fix="bind the device by LOCAL_RANK and leave RANK, WORLD_SIZE and MASTER_ADDR to the "
@@ -122,28 +120,6 @@ def _consistent(plan: Plan, texts: Mapping[str, str], evidence: list[Evidence]) 
         evidence=evidence,
         fix=f"if it is a leftover, {UNSET}",
     )
-
-
-def _misplaced(smoke: Smoke) -> str:
-    numbers = Counter(rank.rank for rank in smoke.ranks)
-    twice = sorted(number for number, count in numbers.items() if count > 1)
-    if twice:
-        return f"rank {wording.numbers(twice)} exists more than once"
-    missing = sorted(set(range(smoke.world)) - set(numbers))
-    if missing:
-        return f"of {smoke.world} ranks, rank {wording.numbers(missing)} is missing"
-    strange = sorted(set(numbers) - set(range(smoke.world)))
-    if strange:
-        return f"rank {wording.numbers(strange)} does not exist among {smoke.world}"
-    devices = Counter(rank.device for rank in smoke.ranks if rank.device.startswith("cuda"))
-    for device, count in devices.items():
-        if count > 1:
-            sharing = wording.numbers(r.rank for r in smoke.ranks if r.device == device)
-            return f"ranks {sharing} share the device {device}"
-    masters = {rank.master for rank in smoke.ranks if rank.master}
-    if len(masters) > 1:
-        return f"ranks do not agree on the master: {', '.join(sorted(masters))}"
-    return ""
 
 
 def _describe(smoke: Smoke, rank: SmokeRank) -> Evidence:

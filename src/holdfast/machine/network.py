@@ -40,7 +40,7 @@ def _runs(name: str) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sH22x", name.encode(), 0)
         (flags,) = struct.unpack_from("=H", fcntl.ioctl(any_socket, SIOCGIFFLAGS, request), 16)
-    return flags & IFF_UP_AND_RUNNING == IFF_UP_AND_RUNNING
+    return int(flags) & IFF_UP_AND_RUNNING == IFF_UP_AND_RUNNING
 
 
 def interface(

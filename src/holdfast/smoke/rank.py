@@ -228,7 +228,7 @@ def _why_no_nccl(torch: Any, world: int) -> str:
     if not count:
         return "no GPU is visible to torch"
     if count < world and not _shares_gpus():
-        return f"{count} GPUs are visible for {world} ranks, and NCCL wants one for each"
+        return f"NCCL wants a GPU for each of {world} ranks, and torch sees {count}"
     return ""
 
 

@@ -1,0 +1,34 @@
+"""Only `smoke/rank.py` imports torch; everything else works where torch is missing or broken."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
+MAY_IMPORT_TORCH = {"smoke/rank.py"}
+
+
+def imported_packages(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}
+
+
+def test_torch_is_imported_in_one_file_only() -> None:
+    files = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if "torch" in imported_packages(path)
+    }
+    assert files == MAY_IMPORT_TORCH
+
+
+def test_the_rank_needs_nothing_but_torch_and_the_standard_library() -> None:
+    """It must start wherever torch does, msgspec or psutil or not."""
+    for name in ("smoke/rank.py", "smoke/stages.py", "smoke/__init__.py"):
+        assert imported_packages(SOURCE / name).isdisjoint({"msgspec", "psutil"})
