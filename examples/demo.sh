@@ -1,25 +1,24 @@
 #!/bin/sh
-# The main job on screen: what `holdfast check` sees here, a fault it names, and four ranks
-# that sum. Nothing on the machine is changed; the listener of part 2 ends with this script.
+# The main job on screen: what `holdfast check` sees here, two faults it names, and four ranks
+# that sum. Nothing on the machine is changed; the program of part 2 ends with this script.
 holdfast=${1:-holdfast}
 python=$(dirname "$holdfast")/python
 
-say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
+say() {
+    if [ -t 1 ]; then printf '\n\033[1m# %s\033[0m\n' "$*"; else printf '\n# %s\n' "$*"; fi
+}
 
-say "1. What on this machine would break a training job?   (holdfast check)"
+say "1. What on this machine would break a training job?"
 "$holdfast" check
 
-say "2. Break something on purpose: a program takes the master port, a setting nobody reads"
-ready=$(mktemp -u)
-mkfifo "$ready"
-"$python" -c 'import socket, sys
-s = socket.create_server(("127.0.0.1", 29612))
-open(sys.argv[1], "w").write("listening\n")
-import signal; signal.pause()' "$ready" &
+say "2. Broken on purpose: a program sits on the master port, and a setting that nobody reads"
+line=$(mktemp -u)
+mkfifo "$line"
+"$python" "$(dirname "$0")/squatter.py" > "$line" &
 squatter=$!
-trap 'kill $squatter 2>/dev/null; rm -f "$ready"' EXIT
-read -r _ < "$ready"
-NCCL_REUSE_SOCKET_ADDR=0 "$holdfast" check --port 29612 --only port-in-use --only variable-unread
+trap 'kill $squatter 2>/dev/null; rm -f "$line"' EXIT
+read -r port < "$line"
+NCCL_REUSE_SOCKET_ADDR=0 "$holdfast" check --port "$port" --only port-in-use,variable-unread
 
-say "3. Do four ranks really find each other and sum right?   (holdfast check --smoke)"
-"$holdfast" check --smoke --port 29611 --only port-in-use,ranks-missing,group-does-not-form
+say "3. Do four ranks find each other, and is what they sum right?"
+"$holdfast" check --smoke --port 0 --only ranks-missing,group-does-not-form

@@ -183,7 +183,7 @@ def test_torch_is_never_imported() -> None:
         "    return importing(name, *rest, **more)\n"
         "builtins.__import__ = guarded\n"
         "from holdfast.cli.main import main\n"
-        "main(['check', '--verbose', '--fail-on', 'never'])\n"
+        "main(['check', '--verbose', '--fail-on', 'never', '--deadline', '30'])\n"
         "main(['explain', 'port-in-use'])\n"
         "assert 'torch' not in sys.modules"
     )

@@ -29,6 +29,7 @@ def test_version_and_help() -> None:
         (["explain", "xyzzy"], "error: no fault's page mentions 'xyzzy'"),
         (["explain", "/proc/self/maps"], "explains faults by name, not wreckage"),
         (["check", "--port", "many"], "invalid int value: 'many'"),
+        (["check", "--deadline", "0"], "--deadline: '0' is not a time between 0 and 3600 s"),
         (["chekc"], "invalid choice: 'chekc'"),
     ],
 )

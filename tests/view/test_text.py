@@ -92,7 +92,7 @@ def test_the_banner_says_what_was_looked_at() -> None:
     line = text.banner(a_machine(a_plan(nproc=8, min_nodes=2, max_nodes=4)))
     assert line == (
         "node-a: Python 3.11.7, torch 2.13.0 (CUDA 13.0), "
-        "8 ranks on each of 2:4 machines, port 29500"
+        "2 to 4 machines with 8 ranks each, port 29500"
     )
 
 

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from holdfast.model import Finding
 
 SUMMARY = "look at this machine: what will break a training job, and how to fix it"
+DEADLINE = 0.8
+"""seconds: all readers run at once, and an ordinary `check` must be done within one"""
+TOO_SLOW = "no answer within"
+"""how probe/deadline.py begins its reason"""
 FAIL_ON = {"error": 3, "warning": 2, "note": 1, "never": 4}
 
 
@@ -36,6 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     look.add_argument(
         "--smoke", action="store_true", help="start a few ranks and let them sum (needs torch)"
     )
+    look.add_argument(
+        "--deadline",
+        type=_seconds,
+        default=DEADLINE,
+        metavar="SECONDS",
+        help=f"how long a fact may take to read before it is skipped (default: {DEADLINE})",
+    )
     out = parser.add_argument_group("what to print")
     out.add_argument("--json", action="store_true", help="one JSON document on stdout")
     out.add_argument(
@@ -49,6 +60,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time between 0 and 3600 s")
+    return seconds
+
+
 def run(arguments: argparse.Namespace) -> int:
     from holdfast import catalogue
     from holdfast.machine.collect import collect
@@ -58,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     plan = plan_from(arguments)
     faults = catalogue.choose(_names(arguments.only), _names(arguments.skip))
-    facts = collect(plan, READERS)
+    facts = collect(plan, READERS, seconds=arguments.deadline)
     if arguments.smoke:
         facts = smoke(facts, named=arguments.nproc_per_node is not None)
     findings = catalogue.foresee(facts, faults)
@@ -115,6 +136,8 @@ def _names(given: list[str]) -> list[str]:
 
 
 def _hint(findings: list[Finding]) -> None:
+    if any(f.reason.startswith(TOO_SLOW) for f in findings):
+        print("hint: give what did not answer longer with `--deadline 10`", file=sys.stderr)
     worst = max(findings, key=lambda f: f.status.concern, default=None)
     if worst and worst.status.concern > 1:
         print(f"hint: `holdfast explain {worst.code}` tells the whole story", file=sys.stderr)

@@ -31,6 +31,9 @@ THROTTLED = 0.10
 PRESSURE = 25.0
 """per cent of the last minute in which some task waited for a core (PSI some avg60)"""
 
+LASTING = 60.0
+"""seconds; a busy process that is younger may be over in a moment"""
+
 
 @FAULT.foresee
 def fewer_cores_than_ranks(facts: MachineFacts) -> Finding:
@@ -76,7 +79,9 @@ def quota_is_short(facts: MachineFacts) -> Finding:
     ]
     if not reasons:
         return FAULT.ok(f"no quota in the way ({_seen(cgroup)})")
-    return FAULT.warning(
+    # Pressure alone may be the echo of a build that has just ended.
+    lasting = (cgroup.cpu_quota or nproc) < nproc or (cgroup.throttled_share or 0) > THROTTLED
+    return (FAULT.warning if lasting else FAULT.note)(
         f"this cgroup gets too little processor time: {_seen(cgroup)}",
         reason="; ".join(reasons),
         evidence=[Evidence(quote=_seen(cgroup), source=f"cgroup {cgroup.path}")],
@@ -100,10 +105,18 @@ def others_are_busy(facts: MachineFacts) -> Finding:
         return FAULT.ok(f"{len(load.busy)} busy processes besides")  # the cores are the news
     left = load.cpus_usable - len(load.busy)
     if left < nproc:
-        return FAULT.warning(
-            f"{len(load.busy)} other busy processes leave {max(left, 0)} of {load.cpus_usable} "
-            f"cores for {nproc} ranks",
-            reason="each used more than half a core while we looked; ranks will have to wait",
+        lasting = [p for p in load.busy if p.age >= LASTING]
+        stay = load.cpus_usable - len(lasting) < nproc
+        many = (
+            "1 other busy process leaves"
+            if len(load.busy) == 1
+            else (f"{len(load.busy)} other busy processes leave")
+        )
+        return (FAULT.warning if stay else FAULT.note)(
+            f"{many} {max(left, 0)} of {load.cpus_usable} cores for {nproc} ranks",
+            reason="each used more than half a core while we looked; ranks will have to wait"
+            if stay
+            else "some have only just started, and may be over when the job starts",
             evidence=[
                 Evidence(quote=wording.process(p), source=f"/proc/{p.pid}/stat")
                 for p in load.busy[:5]

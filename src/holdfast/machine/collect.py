@@ -14,14 +14,9 @@ from holdfast.probe import deadline
 Reader = Callable[[Plan], object]
 """One reader answers one field of MachineFacts; it may raise, and it may hang."""
 
-DEADLINE = 0.8
-"""seconds for all readers together: `check` must be done within one second"""
 
-
-def collect(
-    plan: Plan, readers: Mapping[str, Reader], *, seconds: float = DEADLINE
-) -> MachineFacts:
-    """Run every reader in its own process; what did not answer in time is `Unread`."""
+def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> MachineFacts:
+    """Run every reader in its own process; what did not answer within `seconds` is `Unread`."""
     hints = get_type_hints(MachineFacts)
 
     def question(reader: Reader) -> deadline.Question:

@@ -47,12 +47,13 @@ def banner(facts: MachineFacts) -> str:
             else "no torch for this Python",
         ]
     plan = facts.plan
-    nodes = f"{plan.min_nodes}" + (f":{plan.max_nodes}" if plan.max_nodes > plan.min_nodes else "")
-    parts += [
-        f"{plan.nproc} rank{'s' if plan.nproc > 1 else ''}"
-        + (f" on each of {nodes} machines" if plan.multi_node else ""),
-        f"port {plan.port}" if plan.port else "port chosen by the launcher",
-    ]
+    if plan.multi_node:
+        elastic = plan.max_nodes > plan.min_nodes
+        nodes = f"{plan.min_nodes} to {plan.max_nodes}" if elastic else f"{plan.max_nodes}"
+        parts.append(f"{nodes} machines with {plan.nproc} ranks each")
+    elif plan.nproc > 1:
+        parts.append(f"{plan.nproc} ranks")
+    parts.append(f"port {plan.port}" if plan.port else "port chosen by the launcher")
     return f"{harmless(facts.host)}: {', '.join(parts)}"
 
 
