@@ -148,7 +148,7 @@ def test_every_variable_that_torch_distributed_reads_is_known(torch_folder: Path
 def test_every_row_of_torch_is_in_the_installed_torch(
     torch_folder: Path, library_words: set[str]
 ) -> None:
-    """Of a CPU build: NCCLUtils.cpp is not compiled into it, and Gloo's TLS is optional."""
+    """Of a CPU build: cuda/nccl.cpp is not compiled into it, and Gloo's TLS is optional."""
     texts = [*torch_folder.glob("distributed/**/*.py")]
     texts += (torch_folder / "include/torch/csrc/distributed/c10d").glob("*.hpp")
     held = library_words.union(*(words_in(text) for text in texts if text.stat().st_size))
@@ -158,7 +158,7 @@ def test_every_row_of_torch_is_in_the_installed_torch(
         if row.reader in ("PyTorch", "Gloo in PyTorch", "torchrun")
         and not row.name.endswith("*")
         and not row.name.startswith("PET_")
-        and "NCCLUtils.cpp" not in row.source
+        and "cuda/nccl.cpp" not in row.source
     }
     assert len(claimed) > 50
     # A linker may keep NCCL_BLOCKING_WAIT only as the tail of TORCH_NCCL_BLOCKING_WAIT.

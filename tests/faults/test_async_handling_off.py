@@ -7,7 +7,7 @@ test_foresee = foresee_table(
     speaks(
         "warning",
         a_machine(settings=settings(TORCH_NCCL_ASYNC_ERROR_HANDLING="0")),
-        saying=["hangs until someone ends the job", "`unset TORCH_NCCL_ASYNC_ERROR_HANDLING`"],
+        saying=["hangs on after its timeout", "`unset TORCH_NCCL_ASYNC_ERROR_HANDLING`"],
     ),
     speaks(
         "warning",

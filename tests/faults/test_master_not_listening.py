@@ -26,7 +26,7 @@ test_foresee = foresee_table(
     speaks(
         "warning",
         a_machine(PLAN, master_reach=reach("EHOSTUNREACH")),
-        saying=["EHOSTUNREACH", "does not retry", "ip route get 10.0.0.9"],
+        saying=["EHOSTUNREACH", "in vain", "ip route get 10.0.0.9"],
     ),
     speaks("warning", a_machine(PLAN, master_reach=reach("ENETUNREACH")), saying=["no route"]),
     speaks("warning", a_machine(PLAN, master_reach=reach("EPERM")), saying=["itself forbids"]),

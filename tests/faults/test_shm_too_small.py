@@ -43,7 +43,7 @@ test_foresee = foresee_table(
     speaks(
         "error",
         a_machine(shm=shm(64 * GIB, error="ENOSPC")),
-        saying=["1 MiB of shared memory could not be had: ENOSPC", "posix_fallocate"],
+        saying=["1 MiB of shared memory could not be had: ENOSPC", "No space left"],
     ),
     speaks(
         "warning",  # Gloo does not use it; loaders would

@@ -47,6 +47,8 @@ from holdfast.smoke.errno_words import ERRNOS, errno_in, translate
             "/dev/shm",
         ),
         ("ncclInvalidUsage: Duplicate GPU detected : rank 0 and rank 1", "duplicate-gpu", "GPU"),
+        ("Multiple Ranks are using the same GPU/Partition. Set NCCL_MULT", "duplicate-gpu", "GPU"),
+        ("Multiple ranks detected using the same GPU on this node", "duplicate-gpu", "GPU"),
         (
             "timed out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]:1",
             "peer-unreachable",

@@ -8,6 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from holdfast.cli import streams
+
 if TYPE_CHECKING:
     from holdfast.facts import MachineFacts, Plan
     from holdfast.model import Finding
@@ -86,13 +88,14 @@ def run(arguments: argparse.Namespace) -> int:
     seconds = time.monotonic() - began
     counts = text.count(findings)
     if arguments.json:
-        print(document.check(findings, counts, seconds, facts.smoke))
+        streams.answer(
+            document.check(findings, counts, seconds, facts.smoke), encoding=document.ENCODING
+        )
     else:
         colour = text.wants_colour(sys.stdout)
         body = text.report(findings, verbose=arguments.verbose, colour=colour)
         parts = [text.banner(facts), text.smoke_table(facts), body, text.summary(counts, seconds)]
-        print("\n\n".join(part for part in parts if part))
-        sys.stdout.flush()
+        streams.answer("\n\n".join(part for part in parts if part))
         _hint(findings)
     worst = max((f.status.concern for f in findings), default=0)
     return int(worst >= FAIL_ON[arguments.fail_on])
@@ -127,7 +130,7 @@ def smoke(facts: MachineFacts, *, named: bool) -> MachineFacts:
 
 
 def _narrate(line: str) -> None:
-    print(f"holdfast> {line}", file=sys.stderr, flush=True)
+    streams.remark(f"holdfast> {line}")
 
 
 def _names(given: list[str]) -> list[str]:
@@ -137,7 +140,7 @@ def _names(given: list[str]) -> list[str]:
 
 def _hint(findings: list[Finding]) -> None:
     if any(f.reason.startswith(TOO_SLOW) for f in findings):
-        print("hint: give what did not answer longer with `--deadline 10`", file=sys.stderr)
+        streams.remark("hint: give what did not answer longer with `--deadline 10`")
     worst = max(findings, key=lambda f: f.status.concern, default=None)
     if worst and worst.status.concern > 1:
-        print(f"hint: `holdfast explain {worst.code}` tells the whole story", file=sys.stderr)
+        streams.remark(f"hint: `holdfast explain {worst.code}` tells the whole story")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from holdfast.cli import streams
+
 SUMMARY = "print the completion script of a shell: source it from your start-up file"
 
 BASH = """_holdfast() {{
@@ -32,14 +34,14 @@ def run(arguments: argparse.Namespace) -> int:
             f"complete -c holdfast -n '__fish_seen_subcommand_from {verb}' -a '{' '.join(choices)}'"
             for verb, choices in words.items()
         ]
-        print("\n".join(lines))
+        streams.answer("\n".join(lines))
         return 0
     cases = "\n".join(
         f'            {verb}) choices="{" ".join(choices)}" ;;' for verb, choices in words.items()
     )
     if arguments.shell == "zsh":
-        print("autoload -U +X bashcompinit && bashcompinit")
-    print(BASH.format(verbs=" ".join(words), cases=cases))
+        streams.answer("autoload -U +X bashcompinit && bashcompinit")
+    streams.answer(BASH.format(verbs=" ".join(words), cases=cases))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from holdfast.cli import streams
 from holdfast.errors import CannotWorkError, UsageError
 
 SUMMARY = "tell the story of a fault: what you see, why, how to be sure, the fix"
@@ -38,9 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
             hint="holdfast explain --list shows every fault",
         )
     if arguments.json:
-        print(document.explain(pages))
+        streams.answer(document.explain(pages), encoding=document.ENCODING)
     elif len(pages) == 1 and not arguments.list:
-        print(text.page(pages[0]))
+        streams.answer(text.page(pages[0]))
     else:
-        print(text.page_list(pages))
+        streams.answer(text.page_list(pages))
     return 0

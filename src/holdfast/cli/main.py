@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast import __version__
-from holdfast.cli import check, completion, explain
+from holdfast.cli import check, completion, explain, streams
 from holdfast.errors import HoldfastError
 
 
@@ -40,19 +39,19 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = build_parser().parse_args(argv)
+    streams.prepare()
     try:
+        arguments = build_parser().parse_args(argv)
         return VERBS[arguments.verb].run(arguments)
     except HoldfastError as problem:
-        print(f"error: {problem.sentence}", file=sys.stderr)
+        streams.remark(f"error: {problem.sentence}")
         if problem.hint:
-            print(f"hint: {problem.hint}", file=sys.stderr)
+            streams.remark(f"hint: {problem.hint}")
         return 2
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        streams.remark("interrupted")
         return 130
     except BrokenPipeError:
-        # The reader of our output went away (`| head`); that is no error of ours. Point stdout
-        # elsewhere so that the interpreter's own flush at exit does not complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output went away (`| head`); that is no error of ours.
+        streams.silence(sys.stdout)
         return 0

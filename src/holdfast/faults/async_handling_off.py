@@ -1,14 +1,18 @@
 """Nobody watches for failed collectives: a dead peer hangs the job.
 
-What you see   One rank dies or loses its link; the others sit in their collective for hours, until
-               the scheduler ends the job. No timeout, no error, no flight-recorder dump.
-Why            TORCH_NCCL_ASYNC_ERROR_HANDLING=0 tells torch to do nothing when NCCL reports an
-               error or a collective exceeds its timeout. With TORCH_NCCL_BLOCKING_WAIT=1 the wait
-               itself times out; without it nothing does. The default (3) ends the process.
+What you see   One rank dies or loses its link; the others sit in their collective long after its
+               timeout, at worst until the scheduler ends the job. The log may name the timeout,
+               but nothing follows from it.
+Why            TORCH_NCCL_ASYNC_ERROR_HANDLING=0 tells torch not to act when NCCL reports an error
+               or a collective exceeds its timeout. With TORCH_NCCL_BLOCKING_WAIT=1 the wait itself
+               times out; without it only the heartbeat monitor of recent versions is left, which
+               ends the process minutes later (TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC), if it is on. The
+               default (3) ends the process at once.
 How to be sure `env | grep ASYNC_ERROR_HANDLING` in a rank. torchrun hands your value on.
 Fix            `unset TORCH_NCCL_ASYNC_ERROR_HANDLING`. If you turned it off because ranks were
                ended during long saves or first steps, give init_process_group a longer timeout.
 Sources        torch 2.13.0: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp (ErrorHandlingMode)
+               pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (Watchdog)
                https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
                https://github.com/pytorch/pytorch/pull/110723
 """
@@ -45,8 +49,9 @@ def failures_are_not_handled(facts: MachineFacts) -> Finding:
             fix=f"`unset {OLD}`",
         )
     return FAULT.warning(
-        f"{NEW}=0: a failed NCCL collective hangs until someone ends the job",
-        reason="torch neither reports NCCL's errors nor ends a collective at its timeout",
+        f"{NEW}=0: a failed NCCL collective hangs on after its timeout",
+        reason="torch does not act on NCCL's errors, nor when a collective exceeds its timeout; at "
+        "best its heartbeat monitor ends the process minutes later",
         evidence=evidence,
         fix=f"`unset {NEW}` (the default, 3, ends the process); for long pauses give "
         "init_process_group(timeout=…) instead",

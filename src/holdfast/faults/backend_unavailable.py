@@ -36,14 +36,15 @@ def gloo_is_there(facts: MachineFacts) -> Finding:
             evidence=[Evidence(quote=f"Python {software.python}", source=software.executable)],
             fix="run `python -m holdfast check` with the Python that will train",
         )
-    if not software.gloo:
+    gloo = known(software.gloo)
+    if not gloo:
         return FAULT.warning(
             f"torch {software.torch} was built without Gloo",
             reason="collectives on CPU tensors, and the smoke test's second stage, cannot work",
             evidence=[_build(software)],
             fix="install a stock wheel: https://pytorch.org/get-started/locally/",
         )
-    return FAULT.ok(f"Gloo is there: {software.gloo}")
+    return FAULT.ok(f"Gloo is there: {gloo}")
 
 
 @FAULT.foresee

@@ -1,8 +1,9 @@
 """A checkpoint is damaged.
 
 What you see   At resume: `PytorchStreamReader failed reading zip archive: failed finding central
-               directory`, `unexpected EOF`, `HeaderTooLarge` or `MetadataIncompleteBuffer` from
-               safetensors; or the job starts again from step 0 because the script caught the error.
+               directory`, `not a ZIP archive`, `unexpected EOF` (the old format) or `EOFError` (an
+               empty file); `Error while deserializing header: …` from safetensors; or the job
+               starts again from step 0 because the script caught the error.
 Why            The process died, the disk filled up or the node went away while the file was
                written; or it was copied while it still grew. torch.save straight onto the final
                name replaces the last good copy with half a new one.

@@ -1,8 +1,8 @@
 """A save was cut short: part of a checkpoint is left behind.
 
 What you see   Files like `step_1200.pt.tmp` that nobody writes any more, or a folder of `.distcp`
-               shards without `.metadata`. Loading such a folder fails:
-               `FileNotFoundError: … .metadata`.
+               shards without `.metadata`. Loading such a folder fails: `CheckpointException`, and
+               in it `FileNotFoundError: [Errno 2] No such file or directory: '….metadata'`.
 Why            The job ended while saving: killed, out of time, out of space. A sharded save writes
                its `.metadata` last, when every rank is done, so a folder without it was never
                finished. A temporary file that was never renamed is the same, and is what a careful

@@ -1,7 +1,8 @@
 """The disk for checkpoints or logs is full.
 
-What you see   `OSError: [Errno 28] No space left on device` or `[Errno 122] Disk quota exceeded`,
-               in torch.save often as `PytorchStreamWriter failed writing file data`. The save dies
+What you see   `OSError: [Errno 28] No space left on device` or `[Errno 122] Disk quota exceeded`.
+               torch.save hides it: `RuntimeError: [enforce fail at inline_container.cc…] unexpected
+               pos 576 vs 534`, or `PytorchStreamWriter failed … file write failed`. The save dies
                half way, sometimes on top of the only good checkpoint; the job follows.
 Why            No bytes left, no inodes left (many small files), or the quota of the user or
                project is used up while df still shows room. A new checkpoint is written beside the

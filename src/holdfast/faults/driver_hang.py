@@ -15,7 +15,7 @@ Fix            Storage: see whether the server answers (`timeout 5 stat -f PATH`
 Sources        https://docs.kernel.org/admin-guide/lockup-watchdogs.html
                https://docs.kernel.org/admin-guide/sysctl/kernel.html: hung_task_timeout_secs
                https://man7.org/linux/man-pages/man5/proc_pid_wchan.5.html
-               leptonai/gpud docs/COMPONENTS.md: D state and kernel stalls
+               leptonai/gpud components/cpu/kmsg_matcher.go: the kernel's words for it
 """
 
 from __future__ import annotations

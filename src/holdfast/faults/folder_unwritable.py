@@ -1,9 +1,10 @@
 """The folder for checkpoints or logs cannot be written.
 
-What you see   The job trains for hours and dies at its first save:
-               `OSError: [Errno 30] Read-only file system`,
-               `PermissionError: [Errno 13] Permission denied`, or `NotADirectoryError`. Or
-               `RuntimeError: Parent directory … does not exist` from torch.save.
+What you see   The job trains for hours and dies at its first save. torch.save: `open file failed
+               with strerror: Read-only file system` (or `Permission denied`), or `RuntimeError:
+               Parent directory … does not exist`, also when a file stands in its place. Other
+               writers: `OSError: [Errno 30] Read-only file system`, `PermissionError: [Errno 13]`,
+               `NotADirectoryError`.
 Why            The mount is read-only (by intent, or because the kernel found damage and remounted
                it); the folder belongs to somebody else, or root is mapped to nobody (NFS
                root_squash, user namespaces); a file stands where the folder should be; a stale NFS
@@ -53,6 +54,10 @@ MEANING = {
         "a file stands where a folder should be",
         "{place} is a file: choose another name for the folder",
     ),
+    "EEXIST": (
+        "a link that leads nowhere stands in its way",
+        "`ls -ld {path}`; make what the link points to, or mount it, or remove the link",
+    ),
     "ESTALE": (
         "its NFS server no longer knows it",
         "have the share mounted anew; `findmnt -T {place}` shows which",
@@ -95,7 +100,7 @@ def _judge(folder: Folder) -> Finding:
                 source=folder.looked_at,
             )
         ],
-        fix=fix.format(place=folder.looked_at),
+        fix=fix.format(place=folder.looked_at, path=folder.path),
     )
 
 

@@ -1,8 +1,8 @@
 """This machine's own name leads to the wrong address.
 
-What you see   Gloo: `Connection refused` from 127.0.0.1 or 127.0.1.1 on some nodes, or
-               `Connect timeout` while every machine answers pings. torchrun with c10d: all nodes
-               wait for a store that none of them hosts.
+What you see   Gloo: `timed out connecting: … Connection refused, remote=[127.0.1.1]:…` on some
+               nodes, or `Connect timeout`, while every machine answers pings. torchrun with c10d:
+               all nodes wait for a store that none of them hosts.
 Why            Gloo listens on the first usable address of the machine's own name. Debian and
                Ubuntu write `127.0.1.1 name` into /etc/hosts; that address is usable, so Gloo
                tells the other nodes to come to a loopback, without a warning. torchrun's c10d
@@ -15,7 +15,7 @@ Fix            Give the name its real address in /etc/hosts or DNS, for example
                and `torchrun --local-addr 10.0.0.5` for torchrun.
 Sources        pytorch/gloo gloo/transport/tcp/device.cc
                torch/distributed/elastic/rendezvous/utils.py: _matches_machine_hostname
-               https://github.com/pytorch/pytorch/issues/150533
+               https://github.com/pytorch/pytorch/issues/150532
                https://github.com/aws-samples/aws-do-eks/issues/69
                https://www.debian.org/doc/manuals/debian-reference/ch05.en.html
 """

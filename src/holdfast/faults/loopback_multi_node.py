@@ -7,7 +7,8 @@ Why            NCCL_SOCKET_IFNAME=lo or GLOO_SOCKET_IFNAME=lo makes each rank an
                its address. A rank on another machine that connects there finds itself, not its
                peer. Guides for one machine hand the setting on as 'required'; it never is: on one
                machine NCCL uses NVLink, PCI or shared memory and picks an interface by itself.
-How to be sure NCCL_DEBUG=INFO prints `Bootstrap: Using lo:127.0.0.1`.
+How to be sure NCCL_DEBUG=INFO prints `Bootstrap: Using lo:127.0.0.1<0>` (`Bootstrap : Using` up to
+               NCCL 2.23).
 Fix            `unset NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME`, or name the interface that reaches the
                other machines: `ip route get ADDRESS_OF_ANOTHER_NODE` shows it.
 Sources        NVIDIA/nccl docs/userguide/source/env.rst (NCCL_SOCKET_IFNAME), src/misc/socket.cc

@@ -7,13 +7,13 @@ Why            Three different things look alike. Refused: the machine is there 
                listens: not up yet, already dead, or the wrong port. Silence: packets are dropped
                by a firewall, or the address is not the master's. Unreachable: no route, or a
                firewall that rejects. A late master is no fault: clients retry for the store's
-               timeout (300 s for a plain TCPStore, 600 s under torchrun's static rendezvous).
-               Unreachable is not retried.
+               timeout (300 s for a plain TCPStore, 600 s under torchrun's static rendezvous), torch
+               2.13 in all three cases.
 How to be sure Start node rank 0 first, run `ss -ltn 'sport = :29500'` there, and `holdfast check`
                here again: now a refusal means the wrong host or port, silence the path.
 Fix            Start rank 0's node; use the same address and port on every node; open the port,
                and the ephemeral ports that NCCL and Gloo use, between the machines of the job.
-Sources        torch/csrc/distributed/c10d/socket.cpp: which errors are retried
+Sources        torch/csrc/distributed/c10d/TCPStore.cpp and socket.cpp: what is retried
                torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py: 600 s
                torvalds/linux net/ipv4/icmp.c: what a rejected connection reports
 """
@@ -27,7 +27,7 @@ FAULT = Fault(code="HOLD104", slug="master-not-listening")
 
 NO_WAY = {
     "EHOSTUNREACH": "no machine has this address on the last hop, or a firewall rejects: "
-    "torch does not retry this error",
+    "unless that changes, torch tries until the store's timeout, in vain",
     "ENETUNREACH": "this machine has no route to that network",
     "EACCES": "this machine itself forbids the connection (firewall or security module)",
     "EPERM": "this machine itself forbids the connection (firewall or security module)",

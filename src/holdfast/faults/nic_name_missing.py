@@ -1,9 +1,10 @@
 """The named network interface is not on this machine.
 
-What you see   NCCL: `Bootstrap : no socket interface found`, then `ncclSystemError` or
-               `ncclInternalError` on every rank. Gloo: `Unable to find address for: eth0` from
-               init_process_group. Often on one machine of several only, while the others wait for
-               it until their timeout.
+What you see   NCCL: `Bootstrap : no socket interface found`, then `ncclInternalError`, from 2.28 on
+               `ncclInvalidUsage`, on every rank; 2.27 may only complain of an address with a
+               strange family. Gloo: `Unable to find address for: eth0` from init_process_group.
+               Often on one machine of several only, while the others wait for it until their
+               timeout.
 Why            NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name interfaces. NCCL takes each name as a
                prefix (`=eth0` is exact, `^eth0` excludes) and gives up when nothing is left: there
                is no fallback. Gloo wants exact names, and every one of them must have an address.

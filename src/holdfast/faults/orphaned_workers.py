@@ -4,12 +4,14 @@ What you see   After a job 'ended', its processes still use CPU and GPU memory; 
                meets a taken port, full GPUs, or slow machines.
 Why            A launcher that is killed by SIGKILL, by the OOM killer, or with its terminal does
                not take its ranks along: the kernel gives them to pid 1 (or another reaper), where
-               they wait in a collective that nobody will complete.
+               they wait in a collective that nobody will complete. torch.multiprocessing.spawn asks
+               the kernel for a signal when the parent dies; torchrun, for scripts, does not.
 How to be sure `ps -o pid,ppid,etime,cmd -p PID`: the parent is 1. Their environment
                (`/proc/PID/environ`) still names the run: TORCHELASTIC_RUN_ID, RANK.
 Fix            End them by pid: `kill PID`, after some seconds `kill -9 PID`. To prevent it, run the
                job inside something that ends with it: a systemd scope, a Slurm step, a container.
-Sources        https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
+Sources        torch/multiprocessing/spawn.py: PR_SET_PDEATHSIG
+               https://man7.org/linux/man-pages/man2/prctl.2.html
                https://man7.org/linux/man-pages/man2/wait.2.html: who adopts orphans
                torch/distributed/elastic/multiprocessing/api.py: children end on the agent's signals
 """

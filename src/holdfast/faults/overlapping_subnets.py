@@ -17,6 +17,7 @@ Fix            Give every interface a subnet of its own, or set up source-based 
                ask the IP routes.
 Sources        https://github.com/NVIDIA/nccl/issues/1580
                https://github.com/NVIDIA/nccl/issues/1269
+               https://github.com/NVIDIA/nccl/pull/1782 (only the listening side is bound)
                https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_announce)
 """
 

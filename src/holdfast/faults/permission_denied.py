@@ -1,7 +1,7 @@
 """This user may not listen on the master port.
 
-What you see   `DistNetworkError: The server socket has failed to listen … EACCES` or
-               `Permission denied` from bind, at once and every time.
+What you see   `DistNetworkError: The server socket has failed to bind. port: 80, … name: EACCES,
+               message: permission denied`, at once and every time.
 Why            Ports below net.ipv4.ip_unprivileged_port_start (1024 by default) need
                CAP_NET_BIND_SERVICE. Above it, a security module says no: SELinux keeps confined
                services and containers to ports their policy names, and leaves an AVC line in the

@@ -1,8 +1,8 @@
 """Ranks are numbered or placed wrongly.
 
-What you see   `ValueError: environment variable RANK expected, but not set`, a store that waits
+What you see   `ValueError: … environment variable RANK expected, but not set`, a store that waits
                for ranks that do not exist (`1/2 clients joined`), two ranks with one number, or
-               `Duplicate GPU detected`.
+               NCCL's `Duplicate GPU detected` (from 2.30 on `Multiple ranks … using the same GPU`).
 Why            Every process needs its own RANK in 0..WORLD_SIZE-1, one WORLD_SIZE for all, one
                master, and a device of its own. torchrun sets all of that for its ranks, whatever
                the shell says; `python train.py` takes what the shell says. Values exported by
@@ -14,7 +14,7 @@ Fix            Leave the numbering to the launcher: `unset RANK WORLD_SIZE LOCAL
                `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`.
 Sources        https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
                torch/distributed/rendezvous.py: env:// and its variables
-               NVIDIA/nccl src/init.cc: Duplicate GPU detected
+               NVIDIA/nccl src/init.cc at v2.29.7-1 and v2.30.7-1: two ranks on one GPU
 """
 
 from __future__ import annotations

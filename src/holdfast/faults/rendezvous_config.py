@@ -17,7 +17,7 @@ Fix            For a range: `--rdzv-backend c10d --rdzv-endpoint HOST:29400 --rd
 Sources        torch/distributed/run.py: default static, ports
                torch/distributed/elastic/rendezvous/utils.py: _matches_machine_hostname
                torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py: world is max_nodes
-               https://github.com/pytorch/pytorch/issues/67742
+               https://github.com/pytorch/pytorch/issues/73656
 """
 
 from __future__ import annotations

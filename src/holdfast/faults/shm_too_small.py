@@ -1,16 +1,17 @@
 """Shared memory (/dev/shm) is too small.
 
-What you see   `DataLoader worker (pid …) is killed by signal: Bus error`, with a hint at shared
-               memory; exit code -7 (SIGBUS); NCCL's
-               `failed to extend /dev/shm/nccl-… to 9637892 bytes` or `posix_fallocate failed`.
+What you see   `unable to allocate shared memory(shm) for file </torch_…>: No space left on device`;
+               from torch before that check (late 2025) `DataLoader worker (pid …) is killed by
+               signal: Bus error`, exit code -7 (SIGBUS). NCCL's `failed to extend
+               /dev/shm/nccl-… to 9637892 bytes`, in old versions `Call to posix_fallocate failed`.
 Why            Containers get 64 MiB by default. Loader workers hand every batch over in /dev/shm
                (32 images of 224x224 as float32 are 18 MiB, and each worker prepares two ahead).
                NCCL puts the buffers of GPUs that cannot reach each other directly there, 9.2 MiB
-               for each connection and channel (4 MiB Simple, 4.7 LL128, 0.5 LL). A page that
-               cannot be had is noticed only when it is touched, and then by SIGBUS. From NCCL 2.24
-               with CUDA driver 12.6 or newer NCCL uses cuMem host memory instead, where NUMA
-               support works (Docker blocks it unless `--cap-add SYS_NICE`); loaders still use
-               /dev/shm.
+               for each connection and channel (4 MiB Simple, 4.7 LL128, 0.5 LL). Unless it was
+               reserved, a page that cannot be had is noticed only when it is touched, and then by
+               SIGBUS. From NCCL 2.24 with CUDA driver 12.6 or newer NCCL uses cuMem host memory
+               instead, where NUMA support works (Docker blocks it unless `--cap-add SYS_NICE`);
+               loaders still use /dev/shm.
 How to be sure `df -h /dev/shm` inside the container while the job runs. holdfast also allocates
                some of it for real. Its estimate: four such connections a rank with GPUs (37 MiB),
                and 128 MiB a rank with loaders to be comfortable; jobs without loader workers need
@@ -23,6 +24,7 @@ Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi
                moby/moby daemon/config/config.go: 64 MiB by default
                https://github.com/NVIDIA/nccl/issues/290
                https://github.com/pytorch/pytorch/issues/5040
+               https://github.com/pytorch/pytorch/pull/161910 (an error instead of SIGBUS)
 """
 
 from __future__ import annotations
@@ -48,9 +50,11 @@ def not_enough_room(facts: MachineFacts) -> Finding:
     shm, nproc = known(facts.shm), facts.plan.nproc
     if shm.error:
         return FAULT.error(
-            f"{wording.size(shm.tried)} of shared memory could not be had: {shm.error}",
+            f"there is no {SHM}"
+            if shm.error == "ENOENT"
+            else f"{wording.size(shm.tried)} of shared memory could not be had: {shm.error}",
             reason="a real allocation in /dev/shm failed just now; loader workers and NCCL will "
-            "meet the same, as a bus error or as 'posix_fallocate failed'",
+            "meet the same, as 'No space left on device' or as a bus error",
             evidence=_evidence(shm),
             fix=_advice(facts),
         )
@@ -79,7 +83,7 @@ def _estimate(free: int, nproc: int, *, with_gpus: bool) -> str:
             f"access to each other (none from 2.24 on where cuMem works), and {batch}"
         )
     if free < ONE_BATCH:
-        return f"loader workers will die of a bus error (SIGBUS): {batch}"
+        return f"loader workers will fail, in older torch by a bus error (SIGBUS): {batch}"
     return f"without loader workers nothing may break; with them, {batch}"
 
 

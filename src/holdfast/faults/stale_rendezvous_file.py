@@ -1,7 +1,8 @@
 """The file of a file:// rendezvous is left over from an earlier run.
 
-What you see   `Gloo connectFullMesh failed … Connect timeout`, a hang in init_process_group, or
-               ranks that 'join' and talk to addresses where nobody lives any more.
+What you see   `Gloo connectFullMesh failed with … timed out connecting: SO_ERROR: Connection
+               refused`, a hang in init_process_group, or ranks that 'join' and talk to addresses
+               where nobody lives any more.
 Why            `init_method='file://…'` keeps the store's keys in a plain file. A run that ends
                well removes it; one that was killed leaves it, and the next run reads the dead
                ranks' addresses out of it.

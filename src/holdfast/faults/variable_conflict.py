@@ -2,11 +2,12 @@
 
 What you see   A setting without effect: jobs hang although async error handling was asked for, or
                NCCL takes another interface than the one named. At worst NCCL does not start:
-               `Failed to initialize any NET plugin`.
+               `Failed to initialize any NET plugin`, in older ones `Error: network IB not found`.
 Why            Settings come from several guides, each with its own set.
-               TORCH_NCCL_BLOCKING_WAIT wins over TORCH_NCCL_ASYNC_ERROR_HANDLING: torch logs that
-               both should not be on, and switches async handling off; with it go the watchdog and
-               the flight recorder's dump on a timeout. A new spelling wins over the old one.
+               TORCH_NCCL_BLOCKING_WAIT wins over TORCH_NCCL_ASYNC_ERROR_HANDLING: older torch logs
+               that both should not be enabled, recent ones `NO watchdog thread is created`. Without
+               the watchdog nothing handles errors asynchronously, and no timeout makes the flight
+               recorder dump. A new spelling wins over the old one.
                NCCL_COMM_ID makes NCCL's bootstrap look for an interface in that subnet and ignore
                NCCL_SOCKET_IFNAME. NCCL_P2P_DISABLE=1 makes NCCL_P2P_LEVEL moot. NCCL_IB_DISABLE=1
                forbids the very network that NCCL_NET=IB demands.

@@ -11,8 +11,8 @@ How to be sure `NCCL_DEBUG=VERSION python train.py` prints the one in use at the
 Fix            One version for all: drop LD_PRELOAD and old LD_LIBRARY_PATH entries, and upgrade
                the wheel's copy by its package (`pip install -U nvidia-nccl-cu13`, the number of
                your CUDA), never by copying files. Same image on every node.
-Sources        https://github.com/pytorch/pytorch/issues/149546
-               https://github.com/pytorch/pytorch/issues/155052
+Sources        https://github.com/pytorch/pytorch/issues/112285
+               https://github.com/pytorch/pytorch/issues/116977
                https://man7.org/linux/man-pages/man8/ld.so.8.html
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug
 """

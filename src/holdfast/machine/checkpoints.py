@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from holdfast.facts import CheckpointItem, Plan
+from holdfast.machine.folders import absolute
 from holdfast.probe import checkpoint_structure
 from holdfast.probe.holders import holders
 from holdfast.wording import span
@@ -43,7 +44,7 @@ class _Candidate(NamedTuple):
 def read_checkpoints(plan: Plan) -> tuple[CheckpointItem, ...]:
     found: set[_Candidate] = set()
     for named in plan.checkpoint_folders:
-        folder = os.path.abspath(os.path.expanduser(named))
+        folder = absolute(named)
         if os.path.isdir(folder):
             found.update(_candidates(folder))
     newest = sorted(found, reverse=True)[:MOST_ITEMS]

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.facts import MachineFacts, Plan, Unread
 from holdfast.probe import deadline
+from holdfast.wording import legible
 
 Reader = Callable[[Plan], object]
 """One reader answers one field of MachineFacts; it may raise, and it may hang."""
@@ -20,7 +21,7 @@ def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> Mac
     hints = get_type_hints(MachineFacts)
 
     def question(reader: Reader) -> deadline.Question:
-        return lambda: msgspec.msgpack.encode(reader(plan))
+        return lambda: _encode(reader(plan))
 
     raw = deadline.ask({name: question(r) for name, r in readers.items()}, seconds=seconds)
     answers: dict[str, Any] = {
@@ -28,6 +29,13 @@ def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> Mac
         for name, answer in raw.items()
     }
     return MachineFacts(plan=plan, host=socket.gethostname(), smoke=None, **answers)
+
+
+def _encode(answer: object) -> bytes:
+    try:
+        return msgspec.msgpack.encode(answer)
+    except UnicodeEncodeError:  # a path or a name in it is not text
+        return msgspec.msgpack.encode(legible(msgspec.to_builtins(answer)))
 
 
 def _decode(answer: bytes, kind: Any) -> object:

@@ -21,8 +21,15 @@ def read_folders(plan: Plan) -> tuple[Folder, ...]:
     return tuple(_read(path, purpose) for path, purpose in wanted)
 
 
+def absolute(named: str) -> str:
+    try:
+        return os.path.abspath(os.path.expanduser(named))
+    except FileNotFoundError as problem:
+        raise OSError(f"{named}: the current folder does not exist any more") from problem
+
+
 def _read(named: str, purpose: str) -> Folder:
-    path = os.path.abspath(os.path.expanduser(named))
+    path = absolute(named)
     looked_at, obstacle = _nearest(path)
     handle = os.open(looked_at, os.O_PATH | os.O_CLOEXEC)
     try:
@@ -54,11 +61,16 @@ def _read(named: str, purpose: str) -> Folder:
 
 
 def _nearest(path: str) -> tuple[str, str]:
-    """The folder or its nearest existing parent, and what else than absence was in the way."""
+    """The folder or its nearest existing parent, and what else than absence was in the way.
+
+    Through a link to nothing no folder can be made: mkdir(2) says EEXIST.
+    """
     obstacle = ""
     while error := _error_of_stat(path):
         if error != "ENOENT":
             obstacle = error
+        elif os.path.islink(path):
+            obstacle = "EEXIST"
         path = os.path.dirname(path)
     return path, obstacle
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 import stat
@@ -37,7 +38,8 @@ def read_leftovers(plan: Plan, shm: str = "/dev/shm") -> Leftovers:  # noqa: ARG
 def _segments(folder: str) -> Iterator[ShmSegment]:
     """Segments of this user; those of others are not this user's to remove."""
     found = {}
-    with os.scandir(folder) as entries:
+    # Some containers have no such folder; then nothing is left in it.
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if any(fnmatch.fnmatchcase(entry.name, pattern) for pattern in SEGMENTS):
                 found[entry.path] = entry.stat(follow_symlinks=False)

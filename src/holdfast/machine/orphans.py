@@ -86,7 +86,11 @@ def _is_adopted(row: Row, table: Mapping[int, Row]) -> bool:
     one that came from a dead launcher is in the session of that launcher, or in its own.
     """
     parent = table.get(row.parent)
-    if parent is None or not (parent.pid == 1 or parent.name in REAPERS):
+    if parent is None:
+        # Where /proc hides the processes of others (hidepid), pid 1 is missing: it belongs to
+        # another user, so it did not start a rank of this one.
+        return row.parent == 1
+    if not (parent.pid == 1 or parent.name in REAPERS):
         return False
     return row.session != parent.session and not _is_launcher(parent)
 
@@ -122,10 +126,11 @@ def _orphan(found: Marked, table: Mapping[int, Row]) -> Orphan | None:
     process = describe(found.row.pid)
     if isinstance(process, Unread):
         return None  # it ended while we looked
-    parent = table[found.row.parent]
+    parent = table.get(found.row.parent)
+    name = parent.name if parent else "hidden from this user"
     return Orphan(
         process=process,
         rank=found.rank,
         run_id=found.run_id,
-        sign=f"{found.mark} is set and its parent is pid {parent.pid} ({parent.name})",
+        sign=f"{found.mark} is set and its parent is pid {found.row.parent} ({name})",
     )

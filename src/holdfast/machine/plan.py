@@ -38,6 +38,8 @@ def make_plan(flags: Flags, environment: Mapping[str, str], *, accelerators: int
     )
     if not 0 <= port <= 65535:
         raise UsageError(f"{port_origin}: {port} is not a port (0 to 65535)")
+    if "" in flags.checkpoint_folders:
+        raise UsageError("--ckpt names no folder", hint="is the variable after --ckpt set?")
     master, master_origin = _first(
         ("--master-addr", flags.master_addr),
         ("MASTER_ADDR", environment.get("MASTER_ADDR") or None),
@@ -75,9 +77,14 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name, "").strip()
     if not text:
         return None
-    if not text.isascii() or not text.isdigit():
-        raise UsageError(f"{name}={text!r} in the environment is not a number")
+    if not _is_whole(text):
+        raise UsageError(f"{name}={text[:40]!r} in the environment is not a number")
     return int(text)
+
+
+def _is_whole(text: str) -> bool:
+    """Plain digits, and no more of them than any count of ranks, nodes or ports has."""
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def _nproc(flags: Flags, environment: Mapping[str, str], accelerators: int) -> int:
@@ -88,7 +95,7 @@ def _nproc(flags: Flags, environment: Mapping[str, str], accelerators: int) -> i
     named = flags.nproc_per_node
     if named is None:
         text = environment.get("PET_NPROC_PER_NODE", "")
-        named = int(text) if text.isascii() and text.isdigit() else None
+        named = int(text) if _is_whole(text) else None
     if named is None:
         named = _number(environment, "LOCAL_WORLD_SIZE")
     if named is not None and named < 1:
@@ -99,8 +106,8 @@ def _nproc(flags: Flags, environment: Mapping[str, str], accelerators: int) -> i
 def _node_range(text: str, origin: str) -> tuple[int, int]:
     """'2' or torchrun's elastic '2:4'."""
     low, colon, high = text.partition(":")
-    if not low.isdigit() or (colon and not high.isdigit()):
-        raise UsageError(f"{origin} {text!r} is neither a number nor a range such as 2:4")
+    if not _is_whole(low) or (colon and not _is_whole(high)):
+        raise UsageError(f"{origin} {text[:40]!r} is neither a number nor a range such as 2:4")
     least, most = int(low), int(high or low)
     if not 1 <= least <= most:
         raise UsageError(f"{origin} {text!r}: needs 1 <= MIN <= MAX")

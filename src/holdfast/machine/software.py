@@ -10,7 +10,7 @@ import re
 import sys
 from typing import NamedTuple
 
-from holdfast.facts import Plan, Software
+from holdfast.facts import Plan, Software, Unread
 from holdfast.machine.nccl_libraries import nccl_libraries
 from holdfast.probe import elf_strings
 
@@ -74,11 +74,11 @@ def package_version(name: str) -> str:
         return ""
 
 
-def _gloo(torch: Torch) -> str:
+def _gloo(torch: Torch) -> str | Unread:
     """torch's Python binding names the class only in a build with Gloo."""
     binding = os.path.join(torch.folder, "lib", "libtorch_python.so")
     try:
         has_gloo = elf_strings.find_words(binding, ["ProcessGroupGloo"])
-    except (OSError, ValueError):
-        return ""
+    except (OSError, ValueError) as problem:
+        return Unread(why=f"could not look into {binding}: {problem}")
     return f"built into torch {torch.version}" if has_gloo else ""

@@ -7,12 +7,13 @@ ending, while a stuck child is simply left behind.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, NoReturn
 
 from holdfast.facts import Unread
@@ -34,9 +35,13 @@ def ask(questions: Mapping[str, Question], *, seconds: float) -> dict[str, bytes
     sys.stderr.flush()
     answers: dict[str, bytes | Unread] = {}
     with selectors.DefaultSelector() as waiting:
-        for name, question in questions.items():
-            child = _start(name, question, seconds)
-            waiting.register(child.pipe, selectors.EVENT_READ, child)
+        with _interrupts_held_back():
+            for name, question in questions.items():
+                child = _start(name, question, seconds)
+                if isinstance(child, Unread):
+                    answers[name] = child
+                else:
+                    waiting.register(child.pipe, selectors.EVENT_READ, child)
         end = time.monotonic() + seconds
         while waiting.get_map() and (left := end - time.monotonic()) > 0:
             for key, _ in waiting.select(left):
@@ -51,9 +56,28 @@ def ask(questions: Mapping[str, Question], *, seconds: float) -> dict[str, bytes
     return answers
 
 
-def _start(name: str, question: Question, seconds: float) -> _Child:
-    read_end, write_end = os.pipe()
-    pid = os.fork()
+@contextlib.contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Python swallows a Ctrl-C that arrives while its own hooks around fork() run."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start(name: str, question: Question, seconds: float) -> _Child | Unread:
+    """The limits that we look for may strike us as well: EMFILE, EAGAIN, ENOMEM."""
+    try:
+        read_end, write_end = os.pipe()
+    except OSError as refusal:
+        return Unread(why=f"could not start its reader: {_words(refusal)}")
+    try:
+        pid = os.fork()
+    except OSError as refusal:
+        os.close(read_end)
+        os.close(write_end)
+        return Unread(why=f"could not start its reader: {_words(refusal)}")
     if pid == 0:
         os.close(read_end)
         _answer(question, write_end, seconds)
@@ -64,17 +88,26 @@ def _start(name: str, question: Question, seconds: float) -> _Child:
 def _answer(question: Question, pipe: int, seconds: float) -> NoReturn:
     """In the child: answer and leave without running the parent's exit handlers."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds + 1)  # should the parent be killed meanwhile
     try:
         payload = b"+" + question()
     except BaseException as problem:  # noqa: BLE001 - whatever it was, the parent must hear of it
-        payload = b"-" + f"{type(problem).__name__}: {problem}".encode(errors="replace")
+        payload = b"-" + _words(problem).encode(errors="replace")
     try:
         with open(pipe, "wb") as out:
             out.write(payload)
     finally:
         os._exit(0)
+
+
+def _words(problem: BaseException) -> str:
+    """The kernel's words for its refusals; anything else is our own mistake: by its name."""
+    if isinstance(problem, OSError):
+        where = f": {problem.filename}" if problem.filename else ""
+        return f"{problem.strerror}{where}" if problem.strerror else str(problem)
+    return f"{type(problem).__name__}: {problem}"
 
 
 def _conclude(child: _Child) -> bytes | Unread:

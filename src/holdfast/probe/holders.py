@@ -6,12 +6,16 @@ import os
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+UNKNOWN = -1
+"""no user has this number"""
+
 
 class Holders(NamedTuple):
     pids: dict[str, tuple[int, ...]]
     """for every path asked about"""
     hidden: frozenset[int]
-    """users of the processes that could not be looked into, pid 1 apart"""
+    """users of the processes that could not be looked into, pid 1 apart; UNKNOWN for those of
+    whom not even that can be seen"""
 
 
 def holders(paths: Collection[str], *, mapped: bool = False) -> Holders:
@@ -23,7 +27,10 @@ def holders(paths: Collection[str], *, mapped: bool = False) -> Holders:
     real = {path: os.path.realpath(path) for path in paths}
     pids: dict[str, list[int]] = {path: [] for path in paths}
     hidden: set[int] = set()
-    for pid in _pids() if real else ():
+    visible = _pids()
+    if 1 not in visible:  # /proc mounted with hidepid=2: only our own are listed
+        hidden.add(UNKNOWN)
+    for pid in visible if real else ():
         try:
             held = set(_open_paths(pid))
             maps = _maps(pid) if mapped else ""
@@ -39,8 +46,8 @@ def holders(paths: Collection[str], *, mapped: bool = False) -> Holders:
     return Holders({path: tuple(found) for path, found in pids.items()}, frozenset(hidden))
 
 
-def _pids() -> Iterator[int]:
-    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _open_paths(pid: int) -> Iterator[str]:
@@ -65,5 +72,7 @@ def _user(pid: int) -> list[int]:
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             return [int(line.split()[1]) for line in file if line.startswith("Uid:")]
+    except PermissionError:  # hidepid=1
+        return [UNKNOWN]
     except (FileNotFoundError, ProcessLookupError):
         return []

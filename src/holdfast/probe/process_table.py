@@ -27,11 +27,11 @@ def process_table() -> dict[int, Row]:
 
 
 def row_of(pid: int) -> Row | None:
-    """None when the process is gone."""
+    """None when the process is gone, or hidden from this user (/proc mounted with hidepid)."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return parse(file.read())
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
 
 

@@ -114,8 +114,9 @@ def owners_of(inodes: Collection[int]) -> dict[int, Process | Unread]:
     """
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     pids: dict[int, int] = {}
-    denied = False
-    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):
+    visible = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
+    denied = 1 not in visible  # /proc mounted with hidepid=2: only our own are listed
+    for pid in visible:
         if len(pids) == len(wanted):
             break
         try:

@@ -80,7 +80,10 @@ OTHER_WORDS: tuple[tuple[str, Cause], ...] = (
         r"Unable to find address for|no socket interface found",
         Cause("the interface filter (…_SOCKET_IFNAME) matches no interface", "nic-name-missing"),
     ),
-    (r"Duplicate GPU detected", Cause("two ranks use one GPU", "duplicate-gpu")),
+    (
+        r"Duplicate GPU detected|Multiple ranks .*using the same GPU",  # NCCL to 2.29, from 2.30
+        Cause("two ranks use one GPU", "duplicate-gpu"),
+    ),
     (
         r"Failed to init uv loop",
         Cause("the store could open no more files (ulimit -n)", "fd-limit"),

@@ -56,8 +56,8 @@ DS_SDMA_ALLGATHER | | | 0 | copy-engine all-gather
 """
 
 HOROVOD = """
-[horovod/horovod horovod/common/common.h, utils/env_parser.cc, gloo/gloo_context.cc]
-HOROVOD_ADASUM_MPI_CHUNK_SIZE | | | | chunk of Adasum over MPI
+[horovod/horovod 0.28.1 horovod/common: common.h, operations.cc, utils, gloo; horovod/runner]
+HOROVOD_ADASUM_MPI_CHUNK_SIZE | | | 1073741824 | bytes per chunk of Adasum over MPI
 HOROVOD_AUTOTUNE | | | 0 | tune fusion and cycle time while training
 HOROVOD_AUTOTUNE_* | | | | how it tunes, and where it logs
 HOROVOD_BATCH_D2D_MEMCOPIES | | | 1 | copy fused tensors in one kernel

@@ -11,7 +11,7 @@ TORCH_NCCL_BLOCKING_WAIT | 2.2 | | 0 | wait() blocks the CPU; no watchdog, no as
 TORCH_NCCL_DESYNC_DEBUG | 2.2 | | 0 | on timeout, report which ranks are behind
 TORCH_NCCL_ENABLE_TIMING | 2.2 | | 0 | record the start of every collective too
 TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK | 2.2 | | 0 | register allocations with NCCL
-TORCH_NCCL_AVOID_RECORD_STREAMS | 2.2 | | 1 | hold tensors instead of recording streams
+TORCH_NCCL_AVOID_RECORD_STREAMS | 2.1 | | | has no effect any more: what it asked for is the default
 TORCH_NCCL_BCAST_UNIQUEID | | | 1 | share NCCL's id through the store
 TORCH_NCCL_COORD_CHECK_MILSEC | | | 1000 | how often the monitor asks whether another rank failed
 TORCH_NCCL_CUDA_EVENT_CACHE | | | 1 | reuse CUDA events
@@ -25,25 +25,25 @@ TORCH_NCCL_NAN_CHECK | | | 0 | look for NaN before each collective
 TORCH_NCCL_PROPAGATE_ERROR | | | 0 | tell other ranks of a failure through the store
 TORCH_NCCL_RANKS_PER_ROOT | | | 128 | ranks per NCCL root at the start
 TORCH_NCCL_RETHROW_CUDA_ERRORS | | | 1 | CUDA errors in the watchdog end the process
-TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING | | | 0 | that warning
-TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC | 2.2 | | 15000 | time allowed for the dump before the end
-TORCH_NCCL_DEBUG_INFO_PIPE_FILE | 2.3 | | | a pipe that asks for a recorder dump
+TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING | | | 1 | that warning
+TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC | | | 15000 | time allowed for the dump before the end
+TORCH_NCCL_DEBUG_INFO_PIPE_FILE | | | | a pipe that asks for a recorder dump
 NCCL_ASYNC_ERROR_HANDLING | | use TORCH_NCCL_ASYNC_ERROR_HANDLING | | old spelling
 NCCL_BLOCKING_WAIT | | use TORCH_NCCL_BLOCKING_WAIT | | old spelling
 NCCL_DESYNC_DEBUG | | use TORCH_NCCL_DESYNC_DEBUG | | old spelling
 NCCL_ENABLE_TIMING | | use TORCH_NCCL_ENABLE_TIMING | | old spelling
 NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK || use TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK || old
-[torch/csrc/distributed/c10d/NCCLUtils.cpp]
-TORCH_NCCL_USE_COMM_NONBLOCKING | 2.2 | | 0 | NCCL communicators that do not block (experimental)
-TORCH_NCCL_NONBLOCKING_TIMEOUT | 2.2 | | | seconds to wait for those
+[pytorch/pytorch torch/csrc/cuda/nccl.cpp, torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp]
+TORCH_NCCL_USE_COMM_NONBLOCKING | | | 0 | NCCL communicators that do not block (experimental)
+TORCH_NCCL_NONBLOCKING_TIMEOUT | | | 1800 | seconds to wait for those
 [torch/csrc/distributed/c10d/FlightRecorder.hpp]
 TORCH_FR_BUFFER_SIZE | | | 2000 | entries of the flight recorder; 0 turns it off
 TORCH_FR_CPP_STACK | | | 0 | record C++ stacks too
 TORCH_FR_DUMP_TEMP_FILE | | | | where dumps go; the rank is added
 TORCH_FR_DUMP_DYNAMIC_FILE_NAME | | | 0 | a new file name for every dump
 TORCH_NCCL_TRACE_BUFFER_SIZE | 2.2 | use TORCH_FR_BUFFER_SIZE | | older name, still read
-TORCH_NCCL_TRACE_CPP_STACK | 2.3 | use TORCH_FR_CPP_STACK | | older name, still read
-TORCH_NCCL_DEBUG_INFO_TEMP_FILE | 2.2 | use TORCH_FR_DUMP_TEMP_FILE | | older name, still read
+TORCH_NCCL_TRACE_CPP_STACK | | use TORCH_FR_CPP_STACK | | older name, still read
+TORCH_NCCL_DEBUG_INFO_TEMP_FILE | | use TORCH_FR_DUMP_TEMP_FILE | | older name, still read
 TORCH_INCLUDE_STACK_TRACE | | | 1 | stacks in recorder dumps
 TORCH_INCLUDE_ONLY_ACTIVE | | | 0 | only unfinished collectives in recorder dumps
 [torch/distributed/distributed_c10d.py, device_mesh.py, config.py]
@@ -60,12 +60,12 @@ TORCH_SHOW_CPP_STACKTRACES | | | 0 | C++ stacks in Python errors
 GLOO = """
 [torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, GlooDeviceFactory.cpp; pytorch/gloo]
 GLOO_SOCKET_IFNAME | | | own address | interfaces for Gloo: exact names, no prefixes, no ^ or =
-GLOO_DEVICE_TRANSPORT | | | TCP | TCP, TCP_TLS or UV
+GLOO_DEVICE_TRANSPORT | | | TCP | TCP, or TCP_TLS in builds with OpenSSL (stock wheels have none)
 GLOO_DEVICE_TRANSPORT_TCP_TLS_* | | | | keys and certificates; only in builds with OpenSSL
 GLOO_DISABLE_CONNECTION_RETRIES | | | 0 | do not try a failed connect again
-GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER | | | | number connections by rank
-GLOO_ENABLE_STORE_V2_API | | | | faster exchange through the store
-GLOO_LOG_LEVEL | | | | level of Gloo's own logs
+GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER | | | 0 | number connections by rank
+GLOO_ENABLE_STORE_V2_API | | | 0 | faster exchange through the store
+GLOO_LOG_LEVEL | | | WARN | DEBUG, INFO, WARN or ERROR: level of Gloo's own logs
 TORCH_GLOO_LAZY_INIT | | | 0 | connect to peers at first use
 """
 

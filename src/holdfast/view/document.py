@@ -9,8 +9,11 @@ import msgspec
 
 from holdfast.facts import Smoke, Unread
 from holdfast.model import Finding, Page
+from holdfast.wording import legible
 
 SCHEMA = "holdfast/1"
+ENCODING = "utf-8"
+"""of JSON wherever it goes (RFC 8259), also where the terminal knows only ASCII"""
 
 
 def check(
@@ -38,4 +41,5 @@ def explain(pages: Sequence[Page]) -> str:
 
 
 def _dump(document: dict[str, Any]) -> str:
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    encoded = msgspec.json.encode(legible(msgspec.to_builtins(document)))
+    return msgspec.json.format(encoded, indent=2).decode()

@@ -20,6 +20,8 @@ COLOURS = {
     Status.OK: "\033[32m",
 }
 PLAIN = "\033[0m"
+LONGEST = 1000
+"""characters of a line; a variable may hold a whole file"""
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -32,7 +34,8 @@ def wants_colour(stream: TextIO) -> bool:
 def harmless(text: str) -> str:
     """Foreign text (command lines, log lines) must not drive the terminal nor fake a line."""
     one_line = " ".join(text.replace("\t", " ").splitlines())
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "�", one_line)
+    shown = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "�", one_line)
+    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
 def banner(facts: MachineFacts) -> str:
