@@ -36,6 +36,7 @@ def main() -> int:
         *(f"- {name}" for name in sorted(properties)),
         "",
     ]
+    FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{today}.md").write_text("\n".join(report))
     print("\n".join(report))
     if done.returncode:
