@@ -37,3 +37,12 @@ def test_numbers_can_be_read_back(values: set[int]) -> None:
 
 def test_numbers_are_compressed() -> None:
     assert wording.numbers([7, 0, 1, 2, 3, 4, 6]) == "0-4,6-7"
+
+
+@given(st.text(st.characters()), st.integers())
+def test_what_is_legible_can_be_encoded_and_stays_what_it_was(said: str, number: int) -> None:
+    assert wording.legible({said: [said, (number, None)]}) == {
+        wording.legible(said): [wording.legible(said), [number, None]]
+    }
+    assert len(wording.legible(said).encode().decode()) == len(said)
+    assert wording.legible("plain … text") == "plain … text"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Any
 
 from holdfast.facts import Process
 
@@ -44,3 +46,18 @@ def numbers(values: Iterable[int]) -> str:
         else:
             runs.append([value, value])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def legible(value: Any) -> Any:
+    """The same text, or plain data with texts in it, as any encoder takes it.
+
+    Names of files, variables and processes are bytes to the kernel. Python carries those that
+    are no UTF-8 as lone surrogates, which cannot be printed nor sent.
+    """
+    if isinstance(value, str):
+        return re.sub("[\ud800-\udfff]", "�", value)
+    if isinstance(value, dict):
+        return {legible(key): legible(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [legible(item) for item in value]
+    return value

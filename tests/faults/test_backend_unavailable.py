@@ -46,6 +46,7 @@ test_foresee = foresee_table(
     silent(a_machine()),
     silent(software(**CPU_BUILD, accelerators=())),
     silent(software(torch="2.13.0+rocm7.0", torch_cuda="", accelerators=("/dev/kfd",))),
+    skips(software(gloo=Unread(why="cannot be mapped")), saying=["cannot be mapped"]),
     skips(a_machine(software=Unread(why="slow disk")), saying=["slow disk"]),
     skips(a_machine(accelerators=Unread(why="no /dev")), saying=["no /dev"]),
 )

@@ -41,6 +41,11 @@ test_foresee = foresee_table(
         "error", folder(write_error="ENODEV"), saying=["the kernel says ENODEV", "findmnt -T /h"]
     ),
     speaks("error", folder(purpose="logs", write_error="EACCES"), saying=["first line of log"]),
+    speaks(
+        "error",
+        folder(exists=False, write_error="EEXIST"),
+        saying=["cannot be made", "a link that leads nowhere", "`ls -ld /"],
+    ),
     silent(a_machine()),
     silent(folder(write_error="ENOSPC")),  # disk-full has the words
     silent(folder(write_error="EDQUOT")),

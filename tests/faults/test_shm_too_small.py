@@ -63,6 +63,12 @@ test_foresee = foresee_table(
         a_machine(shm=shm(256 * MIB), container=inside("apptainer")),
         saying=["the host's /dev/shm"],
     ),
+    speaks(
+        "error",
+        a_machine(shm=Shm(size=0, free=0, tried=0, error="ENOENT")),
+        saying=["there is no /dev/shm"],
+        not_saying=["0 bytes of shared"],
+    ),
     silent(a_machine()),
     silent(a_machine(a_plan(nproc=8), shm=shm(GIB))),  # what NCCL's guide suggests
     silent(a_machine(ONE_RANK, shm=shm(128 * MIB))),

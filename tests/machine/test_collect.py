@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 from typing import get_type_hints
 
+import msgspec
 import pytest
 
 from holdfast import catalogue
-from holdfast.facts import MachineFacts, Plan, Shm, Unread
+from holdfast.facts import MachineFacts, Plan, Shm, Unread, known
 from holdfast.machine.collect import Reader, collect
 from holdfast.machine.readers import READERS
 from holdfast.model import Status
@@ -66,3 +67,10 @@ def test_each_real_reader_answers_here(name: str) -> None:
         assert name in {"kernel_log", "clock", "security", "cgroup", "own_name"}, answer
     if name == "shm":
         assert isinstance(answer, Shm)
+
+
+def test_names_that_are_no_text_do_not_cost_the_answer() -> None:
+    folder = known(a_machine().folders)[0]
+    odd = msgspec.structs.replace(folder, path="/data/caf\udce9")
+    facts = collect(a_plan(), fake_readers(folders=lambda _plan: (odd,)), seconds=10)
+    assert facts.folders == (msgspec.structs.replace(folder, path="/data/caf�"),)

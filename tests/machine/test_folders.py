@@ -138,3 +138,34 @@ def test_a_mount_is_found_by_its_id() -> None:
     )
     assert filesystem_of("30", table) == "nfs4"
     assert filesystem_of("2", table) == ""
+
+
+def test_a_link_that_leads_nowhere_is_no_place_for_a_folder(tmp_path: Path) -> None:
+    link = tmp_path / "ckpts"
+    link.symlink_to(tmp_path / "gone")
+    for named in (link, link / "run1"):
+        with pytest.raises(FileExistsError):
+            named.mkdir(parents=True)
+        (folder,) = read_folders(a_plan(checkpoint_folders=(str(named),), log_folder=""))
+        assert (folder.write_error, folder.looked_at) == ("EEXIST", str(tmp_path))
+
+
+FROM_A_REMOVED_FOLDER = """
+import os, sys
+from holdfast.machine.folders import read_folders
+from tests.faults.machines import a_plan
+plan = a_plan(checkpoint_folders=(), log_folder="runs")
+os.chdir(sys.argv[1])
+os.rmdir(sys.argv[1])
+try:
+    read_folders(plan)
+except OSError as problem:
+    print(problem)
+"""
+
+
+def test_a_current_folder_that_was_removed_is_told(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    said = run_python(FROM_A_REMOVED_FOLDER, str(here))
+    assert said == "runs: the current folder does not exist any more\n"

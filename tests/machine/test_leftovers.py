@@ -71,6 +71,7 @@ def test_hidden_processes_leave_a_doubt_when_their_user_may_open_the_file(
 
 def test_without_segments_there_is_nothing_to_say(tmp_path: Path) -> None:
     assert look(tmp_path).segments == ()
+    assert look(tmp_path / "none").segments == (), "some containers have no /dev/shm"
 
 
 def test_a_process_in_uninterruptible_sleep_is_named(tmp_path: Path) -> None:

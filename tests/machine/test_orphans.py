@@ -167,3 +167,40 @@ def test_ranks_of_a_killed_torchrun_are_found(tmp_path: Path) -> None:
         for rank in ranks:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(rank, signal.SIGKILL)
+
+
+AMONG_HIDDEN_PROCESSES = """
+import os, signal, subprocess, sys
+from holdfast.machine.orphans import find_orphans
+from holdfast.probe.holders import holders
+from holdfast.probe.process_table import process_table
+subprocess.run(["mount", "-t", "proc", "-o", f"hidepid={sys.argv[1]}", "proc", "/proc"], check=True)
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+told, tell = os.pipe()
+launcher = os.fork()
+if launcher == 0:
+    marks = {"TORCHELASTIC_RUN_ID": "run7", "RANK": "2", "PATH": os.environ["PATH"]}
+    rank = subprocess.Popen(["sleep", "60"], env=marks, start_new_session=True)
+    os.write(tell, str(rank.pid).encode())
+    os._exit(0)
+os.waitpid(launcher, 0)
+rank = int(os.read(told, 100))
+print(*(o.sign for o in find_orphans(process_table()) if o.process.pid == rank))
+print(*holders(["/tmp"]).hidden)
+os.kill(rank, signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("hidepid", ["1", "2"])
+def test_where_proc_hides_the_processes_of_others(hidepid: str) -> None:
+    """An ordinary user then sees its own only: not even pid 1, which adopts its orphans."""
+    needs_root()
+    needs("unshare")
+    # The shell stays pid 1, with another process of root; both end with the namespace.
+    setup = 'sleep 60 & "$@"'
+    inside = ("unshare", "--pid", "--fork", "--mount", "sh", "-c", f"{setup}; exit $?", "sh")
+    sign, hidden = run_python(AMONG_HIDDEN_PROCESSES, hidepid, inside=inside).splitlines()
+    assert sign == ("TORCHELASTIC_RUN_ID is set and its parent is pid 1 (hidden from this user)")
+    assert hidden == "-1", "somebody may hold the file, nobody can tell who"

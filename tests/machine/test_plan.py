@@ -48,6 +48,10 @@ def test_unnamed_a_rank_per_gpu_is_expected() -> None:
 @pytest.mark.parametrize(
     ("flags", "environment", "sentence"),
     [
+        ({"nnodes": "²"}, {}, "neither a number nor a range"),
+        ({"nnodes": "9" * 5000}, {}, "neither a number nor a range"),
+        ({}, {"MASTER_PORT": "9" * 5000}, "is not a number"),
+        ({"checkpoint_folders": ("",)}, {}, "--ckpt names no folder"),
         ({"port": 70000}, {}, "--port: 70000 is not a port"),
         ({"port": -1}, {}, "not a port"),
         ({}, {"MASTER_PORT": "auto"}, "MASTER_PORT='auto' in the environment is not a number"),
@@ -69,7 +73,10 @@ NAMES = ["MASTER_PORT", "MASTER_ADDR", "PET_NNODES", "PET_NPROC_PER_NODE", "NODE
          "LOCAL_WORLD_SIZE", "PET_MASTER_PORT"]  # fmt: skip
 
 
-@given(st.dictionaries(st.sampled_from(NAMES), st.text(max_size=12)))
+VALUES = st.text(max_size=12) | st.text("0123456789²٣:", max_size=12)
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), VALUES))
 def test_any_environment_gives_a_plan_or_a_sentence(environment: dict[str, str]) -> None:
     plan = None
     with contextlib.suppress(UsageError):

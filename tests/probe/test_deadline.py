@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.facts import Unread
 from holdfast.probe import deadline
+from tests.probe.sockets import needs_root, run_python
 
 
 def block() -> bytes:
@@ -24,6 +25,11 @@ def die() -> bytes:
 
 def complain() -> bytes:
     raise PermissionError("the file is not yours")
+
+
+def look_for_a_file() -> bytes:
+    with open("/no/such/file", "rb") as file:
+        return file.read()
 
 
 def leave_quietly() -> bytes:
@@ -49,7 +55,9 @@ def test_one_that_hangs_costs_its_deadline_and_the_rest_is_there() -> None:
 @pytest.mark.parametrize(
     ("question", "why"),
     [
-        (complain, "PermissionError: the file is not yours"),
+        (complain, "the file is not yours"),
+        (look_for_a_file, "No such file or directory: /no/such/file"),
+        (lambda: os.environb[b"NONE"], "KeyError: b'NONE'"),
         (die, "its reader died (SIGKILL) without an answer"),
         (leave_quietly, "its reader died (exit code 3) without an answer"),
     ],
@@ -64,3 +72,44 @@ def test_no_child_and_no_descriptor_is_left_behind() -> None:
     assert set(os.listdir("/proc/self/fd")) == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+CTRL_C_WHILE_FORKING = """
+import os, signal
+from holdfast.probe import deadline
+os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGINT))
+try:
+    deadline.ask({"q": lambda: b"x"}, seconds=5)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_is_not_lost_while_children_are_started() -> None:
+    """Python prints and forgets what is raised inside its hooks around fork()."""
+    assert run_python(CTRL_C_WHILE_FORKING) == "interrupted\n"
+
+
+ASK_FIVE = """
+answers = deadline.ask({name: lambda: b"x" for name in "abcde"}, seconds=5)
+print(*sorted({getattr(answer, "why", "fine") for answer in answers.values()}), sep="|")
+"""
+FEW_FILES = """
+import os, resource
+from holdfast.probe import deadline
+resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 3,) * 2)
+"""
+NO_PROCESSES = """
+import os, resource
+from holdfast.probe import deadline
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+os.setuid(65534)
+"""
+
+
+def test_a_limit_that_strikes_us_too_is_told() -> None:
+    said = run_python(FEW_FILES + ASK_FIVE)
+    assert said == "could not start its reader: Too many open files|fine\n"
+    needs_root()  # the kernel does not count the processes of root
+    said = run_python(NO_PROCESSES + ASK_FIVE)
+    assert said == "could not start its reader: Resource temporarily unavailable\n"

@@ -15,6 +15,7 @@ def test_our_own_row() -> None:
     assert row.parent == os.getppid()
     assert row.session == os.getsid(0)
     assert not row.is_kernel
+    assert row.threads == len(os.listdir("/proc/self/task"))
 
 
 def test_a_process_that_is_gone_has_no_row() -> None:
@@ -25,4 +26,4 @@ def test_a_process_that_is_gone_has_no_row() -> None:
 def test_any_name_is_read_back(name: str) -> None:
     row = parse(f"7 ({name}) S 1 7 5 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 99 0 0")
     assert (row.pid, row.name, row.state, row.parent, row.session) == (7, name, "S", 1, 5)
-    assert row.started == 99
+    assert (row.threads, row.started) == (1, 99)

@@ -79,12 +79,19 @@ def test_a_pipe_gets_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not text.wants_colour(Terminal())
 
 
-@given(st.text())
+def test_a_value_as_long_as_a_file_is_cut() -> None:
+    shown = text.finding(FAULT.note("x" * 100_000, reason="long"), colour=False)
+    assert "x…\n" in shown
+    assert len(shown) < 1100
+
+
+@given(st.text(st.characters()))
 def test_nothing_quoted_can_drive_the_terminal(quote: str) -> None:
     shown = text.finding(
         FAULT.error(quote, reason=quote, fix=quote, evidence=[Evidence(quote=quote)]), colour=False
     )
     assert len(shown.splitlines()) == (4 if quote else 2)
+    assert shown.encode()
     assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in shown.replace("\n", ""))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.facts.base import Fact
+from holdfast.facts.base import Fact, Unread
 
 
 class NcclLibrary(Fact, frozen=True):
@@ -20,7 +20,7 @@ class Software(Fact, frozen=True):
     """'' when not installed for this interpreter"""
     torch_cuda: str
     """the CUDA version torch was built for, '' for a CPU build"""
-    gloo: str
+    gloo: str | Unread
     """'built into torch 2.13.0', or '' """
     nccl: tuple[NcclLibrary, ...]
     """in the order the loader would take them"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from holdfast.facts import Limit, Limits, Plan, ProcessRoom, Unread
 from holdfast.machine import cgroup
 from holdfast.machine.container import is_whole_user_map
+from holdfast.probe.process_table import row_of
 
 CAP_IPC_LOCK, CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 14, 21, 24  # linux/capability.h
 
@@ -104,13 +106,11 @@ def _threads_of(uid: int) -> int:
     """
     total = 0
     for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
-        try:
-            if entry.stat().st_uid == uid:
-                total += int(parse_status(_read(f"{entry.path}/status"))["Threads"])
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it ended while we looked
+        # One that ends while we look counts no more.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if entry.name.isdigit() and entry.stat().st_uid == uid:
+                row = row_of(int(entry.name))
+                total += row.threads if row else 0
     return total
 
 

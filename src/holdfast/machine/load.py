@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from holdfast.facts import HostLoad, Plan, Process
 from holdfast.probe.process import describe
+from holdfast.probe.process_table import stat_of
 
 WINDOW = 0.15
 """seconds: fifteen ticks of the kernel's process clock, enough to see half a core"""
@@ -89,11 +90,8 @@ def _samples() -> dict[int, Sample]:
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
-        try:
-            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                found[int(name)] = parse_stat(file.read(), time.monotonic())
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue  # ended, or hidden from this user
+        if text := stat_of(int(name)):  # else it ended, or is hidden from this user
+            found[int(name)] = parse_stat(text, time.monotonic())
     return found
 
 

@@ -59,8 +59,9 @@ def run(
 
 
 def _refuse_the_impossible(plan: Plan) -> None:
-    # Finding a top-level package does not import it.
-    if importlib.util.find_spec("torch") is None:
+    # Finding a top-level package does not import it. A mere folder named torch has no origin.
+    torch = importlib.util.find_spec("torch")
+    if torch is None or not torch.origin:
         raise CannotWorkError(
             "the smoke test needs torch, and this Python has none",
             hint="install holdfast into the environment of your job, or leave --smoke out",

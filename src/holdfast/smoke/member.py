@@ -18,6 +18,14 @@ PR_SET_PDEATHSIG = 1
 """linux/prctl.h"""
 
 
+BEGIN = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "from holdfast.smoke.rank import main; sys.exit(main())"
+)
+"""Not `-m`, which would also import from the current folder: a `random.py` or a checkout of
+torch there is of no concern to a job started by `torchrun elsewhere/train.py`."""
+
+
 class Member:
     """A started rank. Whoever makes one must `kill` and `close` it."""
 
@@ -33,7 +41,7 @@ class Member:
         self.reports, theirs = os.pipe()
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "holdfast.smoke.rank", str(theirs)],
+                [sys.executable, "-c", BEGIN, str(theirs)],
                 env=dict(environment),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -1,7 +1,7 @@
-"""One rank of the smoke test: `python -m holdfast.smoke.rank PIPE`.
+"""One rank of the smoke test, started by `member.py` with the number of a pipe.
 
 The only file of holdfast that imports torch; beside it, only the standard library and
-`stages`, so that it starts wherever torch does. It reports every stage on PIPE, waits on
+`stages`, so that it starts wherever torch does. It reports every stage on that pipe, waits on
 stdin for the word to begin the next one, and stops at the first error, in its own words.
 """
 
@@ -257,7 +257,3 @@ def main() -> int:
     if code == 0:
         rank.leave()
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

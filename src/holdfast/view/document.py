@@ -40,6 +40,11 @@ def explain(pages: Sequence[Page]) -> str:
     return _dump({"schema": SCHEMA, "command": "explain", "pages": pages})
 
 
+def plain(command: str, **fields: Any) -> str:
+    """What a verb prints whose answer needs no arranging."""
+    return _dump({"schema": SCHEMA, "command": command, **fields})
+
+
 def _dump(document: dict[str, Any]) -> str:
     encoded = msgspec.json.encode(legible(msgspec.to_builtins(document)))
     return msgspec.json.format(encoded, indent=2).decode()
