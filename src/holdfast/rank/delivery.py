@@ -1,0 +1,55 @@
+"""How the hook gets into a rank without an edit of its script (the launcher's side).
+
+A folder at the head of PYTHONPATH holds a sitecustomize, which Python imports before the
+script; a few variables tell it where to write. Both are taken back inside the rank, so that
+what the rank starts inherits nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+PAGE = "HOLDFAST_PAGE"
+WORDS = "HOLDFAST_WORDS"
+SOCKET = "HOLDFAST_SOCKET"
+LAUNCHER = "HOLDFAST_LAUNCHER"
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+SITE = os.path.join(_HERE, "site")
+SHIM = os.path.join(_HERE, "shim.py")
+
+
+def environment(
+    base: Mapping[str, str], *, page: str, words: str, socket: str, launcher_pid: int
+) -> dict[str, str]:
+    """A rank's environment: `base`, and what the hook needs unless HOLDFAST=off."""
+    made = dict(base)
+    if is_off(base):
+        return made
+    before = base.get("PYTHONPATH")
+    made["PYTHONPATH"] = f"{SITE}{os.pathsep}{before}" if before else SITE
+    made[PAGE] = page
+    made[WORDS] = words
+    made[SOCKET] = socket
+    made[LAUNCHER] = str(launcher_pid)
+    return made
+
+
+def command(argv: list[str]) -> list[str]:
+    """The same command, started so that it dies with this process.
+
+    Isolated mode: the shim must work whatever PYTHONPATH, PYTHONSTARTUP or a module of the
+    same name beside it say.
+    """
+    return [sys.executable, "-I", "-S", SHIM, str(os.getpid()), *argv]
+
+
+def crash_file(words: str) -> str:
+    """Where faulthandler writes the stacks of a rank that crashes; empty when it did not."""
+    return f"{words}.crash"
+
+
+def is_off(environment: Mapping[str, str]) -> bool:
+    return environment.get("HOLDFAST", "").strip().lower() == "off"

@@ -1,0 +1,54 @@
+"""The hook: started by sitecustomize in the rank's own process, before its script."""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import os
+
+from holdfast import beat_page
+from holdfast.rank import beat_thread, kernel, own, torch_import
+from holdfast.rank.delivery import crash_file
+from holdfast.rank.last_words import Scribe
+from holdfast.rank.torch_hooks import install
+from holdfast.rank.worker_server import WorkerServer
+
+
+def start(*, page: str, words: str, socket: str, launcher: str) -> None:
+    """Without a page nobody could see anything: that fails as a whole. The rest is each for
+    itself: a folder that cannot be written must not cost the steps."""
+    own.adopt(beat_page.Page(beat_page.attach(page)))
+    server = WorkerServer(socket)
+    for part in (
+        lambda: kernel.let_trace(int(launcher)),
+        lambda: keep_crashes(crash_file(words)),
+        lambda: atexit.register(_end, os.getpid(), Scribe(words), server),
+        lambda: torch_import.expect(begins=beat_thread.start, done=lambda t: install(t, server)),
+    ):
+        try:
+            part()
+        except Exception as problem:  # noqa: BLE001, PERF203
+            own.complain(problem)
+
+
+def keep_crashes(path: str) -> None:
+    """Stacks of a crash go to a file of ours: stderr is the script's, and so is its choice."""
+    if faulthandler.is_enabled():
+        return
+    # Kept open for good: faulthandler writes to the descriptor when all else is broken.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    faulthandler.enable(file=descriptor)
+
+
+def _end(pid: int, scribe: Scribe, server: WorkerServer) -> None:
+    """Registered first, so called last, when the script's own functions have run."""
+    if os.getpid() != pid:
+        return
+    try:
+        scribe.note_unheard()
+        if own.page is not None:
+            own.page.phase("exit")  # from here on a silent beat means nothing
+        server.stop()
+        beat_thread.stop()
+    except Exception as problem:  # noqa: BLE001
+        own.complain(problem)

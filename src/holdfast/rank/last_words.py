@@ -1,0 +1,135 @@
+"""The exception that ends a rank, written down before its process comes apart.
+
+Survivors of a dead peer raise within milliseconds and may well be gone first: only the words
+and their time tell the cause from the consequences.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import sysconfig
+import threading
+import time
+from types import FrameType, TracebackType
+
+LONGEST_TEXT = 4096
+
+_LIBRARIES = tuple(
+    os.path.join(path, "")
+    for path in {
+        os.path.dirname(os.__file__),
+        *(sysconfig.get_paths().get(name, "") for name in ("purelib", "platlib", "stdlib")),
+        os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+    }
+    if path
+)
+
+
+class Scribe:
+    """Installs itself before the hook that prints the traceback; never instead of it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # of an earlier attempt
+        self.pid = os.getpid()
+        self.wrote = False
+        self._print = sys.excepthook
+        sys.excepthook = self.hook
+
+    def hook(
+        self, kind: type[BaseException], value: BaseException, trace: TracebackType | None
+    ) -> None:
+        if not _script_goes_on():
+            self.note(kind, value, trace)
+        self._print(kind, value, trace)
+
+    def note(
+        self, kind: type[BaseException], value: BaseException, trace: TracebackType | None
+    ) -> None:
+        if self.wrote or os.getpid() != self.pid:  # a forked child has its own parent to tell
+            return
+        self.wrote = True
+        with contextlib.suppress(Exception):  # the traceback itself matters more
+            write(self.path, kind, value, trace)
+            keep_recorder(recorder_file(self.path))
+
+    def note_unheard(self) -> None:
+        """At exit: a script with its own excepthook left Python's copy of what it raised."""
+        value = getattr(sys, "last_value", None)
+        if isinstance(value, BaseException) and not self.wrote:
+            self.note(type(value), value, value.__traceback__)
+
+
+def _script_goes_on() -> bool:
+    """Somebody called the hook by hand to print what was caught, in a thread or in the script:
+    that ends nothing. When Python calls it for an exception that nobody caught, the script's
+    own frames are gone."""
+    if threading.get_ident() != threading.main_thread().ident:
+        return True
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001
+    while frame is not None:
+        if frame.f_code.co_name == "<module>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def write(
+    path: str, kind: type[BaseException], value: BaseException, trace: TracebackType | None
+) -> None:
+    """The fields of `signals.LastWords`; whole or not at all, for a reader may come any moment.
+
+    As it was said, secrets and all: it is for the reader to redact.
+    """
+    words = {
+        "kind": kind.__name__,
+        "text": _text(value)[:LONGEST_TEXT],
+        "where": _where(value, trace),
+        "at": time.monotonic(),
+    }
+    part = f"{path}.part"
+    with open(part, "w", encoding="utf-8", errors="replace") as file:
+        json.dump(words, file)
+    os.rename(part, path)
+
+
+def recorder_file(words: str) -> str:
+    return f"{words}.recorder.json"
+
+
+def keep_recorder(path: str) -> None:
+    """The flight recorder of a rank that goes: its server goes with it, and who disagrees in a
+    collective can only be told from both sides."""
+    dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)
+    if dump is None:
+        return
+    document = dump()
+    part = f"{path}.part"
+    with open(part, "wb") as file:
+        file.write(document if isinstance(document, bytes) else str(document).encode())
+    os.rename(part, path)
+
+
+def _text(value: BaseException) -> str:
+    try:
+        return str(value)
+    except Exception as problem:  # noqa: BLE001 - an exception may fail to describe itself
+        return f"<its text cannot be had: {type(problem).__name__}>"
+
+
+def _where(value: BaseException, trace: TracebackType | None) -> str:
+    """'train.py:88 in forward': the innermost frame of the user's own code."""
+    if isinstance(value, SyntaxError) and value.filename:
+        return f"{os.path.basename(value.filename)}:{value.lineno or 0}"
+    own, innermost = "", ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        innermost = f"{os.path.basename(code.co_filename)}:{trace.tb_lineno} in {code.co_name}"
+        if not code.co_filename.startswith((*_LIBRARIES, "<frozen ")):
+            own = innermost
+        trace = trace.tb_next
+    return own or innermost

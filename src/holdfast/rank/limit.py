@@ -1,0 +1,104 @@
+"""`holdfast.limit`: a time limit on a section, kept from outside this process.
+
+The section may sit in C with the GIL held, or be stopped: nothing inside it could keep its own
+limit. So the limit is written on this process's page, and the launcher acts when it has passed:
+stacks first, then the signal. Without a launcher a small process of our own does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from holdfast import beat_page
+from holdfast.errors import UsageError
+from holdfast.rank import kernel, own
+from holdfast.rank.delivery import is_off
+
+_WATCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "limit_watcher.py")
+
+_lock = threading.Lock()
+_active: list[tuple[float, str]] = []
+_watcher: subprocess.Popen[bytes] | None = None
+
+
+def _start_anew() -> None:
+    """In a forked child: the limits, and whoever keeps them, are its parent's."""
+    global _lock, _watcher  # noqa: PLW0603
+    _lock = threading.Lock()
+    _watcher = None
+    _active.clear()
+
+
+os.register_at_fork(after_in_child=_start_anew)
+
+
+@contextlib.contextmanager
+def limit(name: str, seconds: float) -> Iterator[None]:
+    """End this process, with its stacks shown, if the section takes longer than `seconds`."""
+    if not seconds > 0:
+        raise UsageError(f"limit {name!r}: {seconds} seconds is no time at all")
+    mine = (time.monotonic() + seconds, name)
+    with _lock:
+        _someone_must_watch()
+        _active.append(mine)
+        _publish()
+    try:
+        yield
+    finally:
+        with _lock:
+            if mine in _active:  # else this is a child, forked inside the section
+                _active.remove(mine)
+            _publish()
+
+
+def _publish() -> None:
+    """Of several limits, the one that runs out first is the one to keep."""
+    if own.page is not None:
+        until, name = min(_active, default=(0.0, ""))
+        own.page.limit(name, until)
+
+
+def _someone_must_watch() -> None:
+    watched = own.page is not None if _watcher is None else _watcher.poll() is None
+    if watched or is_off(os.environ):
+        return
+    try:
+        _start_watcher()
+    except Exception as problem:  # noqa: BLE001 - a limit that cannot be kept must not end a job
+        own.complain(problem)
+
+
+def _start_watcher() -> None:
+    global _watcher  # noqa: PLW0603 - one process has one watcher
+    # Where py-spy is missing, or may not look: the signal itself then prints every thread.
+    if not faulthandler.is_enabled():
+        faulthandler.enable()
+    fd, buffer = beat_page.create()
+    try:
+        name = f"rank {os.environ['RANK']}" if "RANK" in os.environ else "this process"
+        _watcher = subprocess.Popen(
+            [sys.executable, "-I", _WATCHER, str(os.getpid()), str(fd), name],
+            pass_fds=[fd],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the script
+        )
+    finally:
+        os.close(fd)
+    atexit.register(_dismiss, _watcher, os.getpid())
+    kernel.let_trace(_watcher.pid)
+    own.adopt(beat_page.Page(buffer))
+
+
+def _dismiss(watcher: subprocess.Popen[bytes], pid: int) -> None:
+    if os.getpid() == pid:
+        watcher.kill()
+        watcher.wait()

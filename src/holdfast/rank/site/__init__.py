@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH; a package only so that it is installed with the others."""

@@ -1,0 +1,66 @@
+"""Python imports this before the script of a rank; it leaves no trace but the hook.
+
+First our folder and our variables go, so that whatever this process starts inherits nothing.
+Then the sitecustomize that this folder hid is run, as Python would have run it. Then the hook
+is started, if this is the rank itself and not a process that it started.
+"""
+
+import os
+import sys
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec, spec_from_file_location
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.dirname(os.path.dirname(HERE))
+
+
+def _take_back() -> "dict[str, str]":
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]
+    rest = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part != HERE]
+    if rest:
+        os.environ["PYTHONPATH"] = os.pathsep.join(rest)
+    else:
+        os.environ.pop("PYTHONPATH", None)
+    names = ("PAGE", "WORDS", "SOCKET", "LAUNCHER", "RANK_PID")
+    return {name: os.environ.pop(f"HOLDFAST_{name}", "") for name in names}
+
+
+def _run_the_hidden_one() -> None:
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is None or spec.loader is None:
+        return
+    module = module_from_spec(spec)
+    sys.modules["sitecustomize"] = module  # the script finds its own, not this one
+    spec.loader.exec_module(module)
+
+
+def _start_hook(said: "dict[str, str]") -> None:
+    """Import our own package by its place: the rank's Python may not have it on its path."""
+    if said["RANK_PID"] != str(os.getpid()) or not said["PAGE"]:
+        return
+    if "holdfast" not in sys.modules:
+        spec = spec_from_file_location(
+            "holdfast", os.path.join(PACKAGE, "__init__.py"), submodule_search_locations=[PACKAGE]
+        )
+        if spec is None or spec.loader is None:
+            raise ImportError(f"no package at {PACKAGE}")
+        sys.modules["holdfast"] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["holdfast"])
+    import_module("holdfast.rank.hook").start(
+        page=said["PAGE"], words=said["WORDS"], socket=said["SOCKET"], launcher=said["LAUNCHER"]
+    )
+
+
+_said = _take_back()
+try:
+    _run_the_hidden_one()
+finally:
+    try:
+        _start_hook(_said)
+    except Exception as _problem:  # noqa: BLE001 - nothing of ours may break a script
+        os.write(
+            2,
+            f"holdfast: cannot watch this rank from inside, training goes on without it: "
+            f"{type(_problem).__name__}: {_problem}\n".encode(),
+        )

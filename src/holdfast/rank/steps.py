@@ -1,0 +1,47 @@
+"""What counts as a step, and how long one usually takes.
+
+A round ends when an optimizer comes round again: with one optimizer that is every call; with
+one per parameter (optimizer-in-backward), with a wrapper around an inner one, or with several
+that take turns, it is once for all of them. An optimizer that is replaced by another is no
+trouble: the new one comes round as well.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+
+WINDOW = 31
+
+
+class Steps:
+    def __init__(self) -> None:
+        self.count = 0
+        self.at = 0
+        """when the last step ended, nanoseconds"""
+        self.usual = 0
+        """the median of the last durations, nanoseconds; 0 before the second step"""
+        self._seen: set[int] = set()
+        self._recent: deque[int] = deque()
+        self._sorted: list[int] = []
+
+    def called(self, optimizer: int, now: int) -> bool:
+        """An optimizer, known by its id, did its work: was that a step?"""
+        if self.count and optimizer not in self._seen:
+            self._seen.add(optimizer)
+            return False
+        self._seen.clear()
+        self._seen.add(optimizer)
+        if self.count:
+            self._learn(now - self.at)
+        self.count += 1
+        self.at = now
+        return True
+
+    def _learn(self, duration: int) -> None:
+        if len(self._recent) == WINDOW:
+            oldest = self._recent.popleft()
+            del self._sorted[bisect.bisect_left(self._sorted, oldest)]
+        self._recent.append(duration)
+        bisect.insort(self._sorted, duration)
+        self.usual = self._sorted[len(self._sorted) // 2]

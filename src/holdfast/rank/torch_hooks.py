@@ -1,0 +1,104 @@
+"""What the rank's own torch tells, once the script has imported it: steps, and the group."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.rank import own
+from holdfast.rank.worker_server import WorkerServer
+
+_ENTRIES = "2000"
+"""what torch itself records by default since 2.13"""
+
+
+def install(torch: Any, server: WorkerServer) -> None:
+    """Each part for itself: torch changes, and one part that fails must not cost the others."""
+    if own.page is not None:
+        own.page.torch_imported()
+    parts: list[Callable[[], None]] = [_count_steps]
+    if torch.distributed.is_available():
+        parts += [
+            lambda: _keep_a_flight_recorder(torch),
+            lambda: _follow_the_group(torch, server),
+        ]
+    for part in parts:
+        try:
+            part()
+        except Exception as problem:  # noqa: BLE001, PERF203
+            own.complain(problem)
+
+
+def _count_steps() -> None:
+    # torch imports this module itself, and then deletes its name from torch.optim.
+    optimizer: Any = sys.modules["torch.optim.optimizer"]
+    optimizer.register_optimizer_step_post_hook(after_optimizer_step)
+
+
+def after_optimizer_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    page = own.page
+    if page is None:
+        return
+    try:
+        own.optimizer_seen = True
+        steps = own.steps
+        if steps.called(id(optimizer), time.monotonic_ns()):
+            page.step(steps.count, steps.at, steps.usual)
+    except Exception as problem:  # noqa: BLE001
+        own.complain(problem)
+
+
+# What `torch.compiler.disable` sets, without the second that importing the compiler takes.
+after_optimizer_step._torchdynamo_disable = True  # type: ignore[attr-defined] # noqa: SLF001
+
+
+def _keep_a_flight_recorder(torch: Any) -> None:
+    """On, unless the user said something about it; it reads its size at the first collective.
+
+    torch 2.9 renamed the variable and warns about the old name.
+    """
+    if {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"} & os.environ.keys():
+        return
+    major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+    new = (major, minor) >= (2, 9)
+    os.environ["TORCH_FR_BUFFER_SIZE" if new else "TORCH_NCCL_TRACE_BUFFER_SIZE"] = _ENTRIES
+
+
+def _follow_the_group(torch: Any, server: WorkerServer) -> None:
+    """Every way to make or end the default group passes through this private setter.
+
+    Wrapping it, and not init_process_group, keeps us out of the user's tracebacks.
+    """
+    c10d = torch.distributed.distributed_c10d
+    set_default: Callable[[Any], None] = c10d._update_default_pg  # noqa: SLF001
+
+    @functools.wraps(set_default)
+    def set_and_tell(group: Any) -> None:
+        set_default(group)
+        try:
+            _note_group(group)
+            if group is not None:
+                server.start(torch)
+        except Exception as problem:  # noqa: BLE001
+            own.complain(problem)
+
+    c10d._update_default_pg = set_and_tell  # noqa: SLF001
+
+
+def _note_group(group: Any) -> None:
+    if own.page is not None:
+        own.page.group(ready=group is not None, timeout=group_timeout(group))
+
+
+def group_timeout(group: Any) -> float:
+    """The shortest timeout of the group's backends, seconds; 0 when they do not tell."""
+    found = []
+    for device in getattr(group, "_device_types", ()):
+        timeout = getattr(group._get_backend(device).options, "_timeout", None)  # noqa: SLF001
+        if timeout is not None:
+            found.append(timeout.total_seconds())
+    return min(found, default=0.0)

@@ -1,0 +1,60 @@
+"""What counts as a step."""
+
+from __future__ import annotations
+
+import statistics
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.rank.steps import WINDOW, Steps
+
+
+def counted(calls: list[int]) -> int:
+    steps = Steps()
+    for at, optimizer in enumerate(calls):
+        steps.called(optimizer, at)
+    return steps.count
+
+
+@given(st.integers(1, 50))
+def test_one_optimizer_is_every_call(times: int) -> None:
+    assert counted([1] * times) == times
+
+
+@given(st.integers(1, 20), st.integers(1, 20))
+def test_several_that_take_turns_are_one_step_a_round(optimizers: int, rounds: int) -> None:
+    assert counted(list(range(optimizers)) * rounds) == rounds
+
+
+@given(st.lists(st.permutations(range(5)), min_size=1, max_size=8))
+def test_the_order_inside_a_round_does_not_matter(rounds: list[list[int]]) -> None:
+    """Backward may run its hooks in another order each time."""
+    assert counted([optimizer for one in rounds for optimizer in one]) == len(rounds)
+
+
+def test_one_that_trains_more_often_sets_the_pace() -> None:
+    discriminator, generator = 1, 2
+    assert counted([discriminator] * 5 + [generator] + [discriminator] * 5) == 10
+
+
+def test_an_optimizer_that_is_replaced_does_not_stop_the_count() -> None:
+    assert counted([1, 1, 1, 2, 2, 2]) == 5
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=100))
+def test_the_usual_duration_is_the_median_of_the_last(durations: list[int]) -> None:
+    steps = Steps()
+    now = 0
+    steps.called(1, now)
+    for duration in durations:
+        now += duration
+        steps.called(1, now)
+    assert steps.usual == statistics.median_high(durations[-WINDOW:])
+    assert steps.at == now
+
+
+def test_before_the_second_step_nothing_is_usual() -> None:
+    steps = Steps()
+    assert steps.called(1, 5)
+    assert steps.usual == 0

@@ -1,0 +1,89 @@
+"""Run the launcher with a watcher that does what the test says.
+
+    launch_with.py FOLDER PLAN ARGUMENTS-OF-RUN…
+
+PLAN is a comma-separated list of steps, one for each time a rank fails: 'restart', 'stop',
+or 'break' (the watcher itself raises).
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+
+from holdfast.errors import HoldfastError
+from holdfast.job.agent import Step
+from holdfast.job.ending import exit_code
+from holdfast.job.flags import parse
+from holdfast.job.launch import describe, start
+from holdfast.paths import RunPaths
+
+
+class Obedient:
+    """Notes every call in FOLDER/calls.jsonl, and follows the plan."""
+
+    def __init__(self, folder: str, plan: list[str]) -> None:
+        self.notes = os.path.join(folder, "calls.jsonl")
+        self.plan = plan
+        self.pids: dict[int, int] = {}
+        self.failed: dict[int, int] = {}
+
+    def note(self, what: str, **details: object) -> None:
+        with open(self.notes, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"what": what, **details}) + "\n")
+
+    def ranks_started(self, attempt: int, pids: Mapping[int, int]) -> None:
+        self.pids, self.failed = dict(pids), {}
+        self.note("started", attempt=attempt, pids=list(pids.values()))
+
+    def look(self) -> Step:
+        codes = {rank: exit_code(pid) for rank, pid in self.pids.items()}
+        failed = {rank: code for rank, code in codes.items() if code}
+        if not failed:
+            return Step.GO_ON
+        if not self.failed:  # 'taking evidence': the living must still live at the next look
+            self.failed = failed
+            return Step.HOLD
+        living = [rank for rank, code in codes.items() if code is None]
+        step = self.plan.pop(0) if self.plan else "stop"
+        self.note(step, failed=self.failed, living=living)
+        if step == "break":
+            raise ValueError("no plan for this")
+        return Step(step)
+
+    def culprits(self) -> frozenset[int]:
+        return frozenset(self.failed)
+
+    def told_to_stop(self, sign: signal.Signals) -> None:
+        self.note("told", signal=sign.name)
+
+    def ranks_stopped(self) -> None:
+        self.note("stopped")
+
+    def exit_code(self) -> int:
+        code = next(iter(self.failed.values()), 0)
+        return 128 - code if code < 0 else code
+
+
+def dress(local_rank: int, env: dict[str, str]) -> dict[str, str]:
+    return {**env, "DRESSED": f"rank {local_rank}"}
+
+
+def main() -> int:
+    folder, plan, *arguments = sys.argv[1:]
+    try:
+        flags = parse(arguments)
+        paths = RunPaths(folder, "run")
+        if flags.dry_run:
+            print(describe(flags, paths=paths, dress=dress))
+            return 0
+        watcher = Obedient(folder, plan.split(",") if plan else [])
+        return start(flags, watcher=watcher, paths=paths, dress=dress)
+    except HoldfastError as problem:
+        print(f"error: {problem.sentence}\nhint: {problem.hint}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
