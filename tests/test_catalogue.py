@@ -15,7 +15,9 @@ from holdfast import catalogue
 from holdfast.errors import UsageError
 from holdfast.facts import MachineFacts
 from holdfast.model import FACES, Evidence, Fault, Finding, Status
+from holdfast.signals import Scene
 from tests.faults.machines import a_machine, a_plan, an_unreadable_machine
+from tests.job.scenes import a_scene, nothing_known
 
 ENTRIES = catalogue.entries()
 SLUGS = [entry.fault.slug for entry in ENTRIES]
@@ -53,6 +55,14 @@ def test_never_says_ok_about_what_it_could_not_read(entry: catalogue.Entry) -> N
         assert finding.status is Status.SKIPPED, finding
         assert finding.reason
         assert "bug in holdfast" not in finding.reason, finding
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=SLUGS)
+@pytest.mark.parametrize(
+    "scene", [a_scene(), a_scene(()), nothing_known()], ids=["healthy", "empty", "unknown"]
+)
+def test_a_notice_needs_something_seen(entry: catalogue.Entry, scene: Scene) -> None:
+    assert [face(scene) for face in entry.fault.perceptions if face(scene) is not None] == []
 
 
 def test_a_code_or_slug_is_checked_at_birth() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from holdfast.facts import CouldNotLook, MachineFacts
+from holdfast.signals import Scene
 
 
 class Status(enum.Enum):
@@ -57,7 +58,27 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """False when the question does not arise here ('one machine', 'no container')"""
 
 
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds whom up, and whether that is certain enough to act on."""
+
+    code: str
+    slug: str
+    ranks: tuple[int, ...]
+    """culprits only"""
+    victims: tuple[int, ...] = ()
+    """ranks that wait for them or fell with them"""
+    reason: str
+    """the sentence that log, screen, journal and test all show"""
+    certain: bool
+    """True acts at once; False is a notice, and patience decides"""
+    fatal: bool = False
+    """no restart can help (the job was told to stop, the same fault comes back)"""
+    fix: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+
 Foresight = Callable[[MachineFacts], Finding | Sequence[Finding]]
+Perception = Callable[[Scene], Verdict | None]
 
 FACES = {
     "foresee": "C",  # check: facts -> finding
@@ -84,15 +105,22 @@ class Fault:
         self.code = code
         self.slug = slug
         self.foresights: list[Foresight] = []
+        self.perceptions: list[Perception] = []
 
     def foresee(self, face: Foresight) -> Foresight:
         """Register a pure function from the facts of a machine to findings."""
         self.foresights.append(face)
         return face
 
+    def notice(self, face: Perception) -> Perception:
+        """Register a pure function from the scene of a running job to a verdict, or None."""
+        self.perceptions.append(face)
+        return face
+
     @property
     def faces(self) -> frozenset[str]:
-        return frozenset({"foresee"} if self.foresights else ())
+        made = {"foresee": self.foresights, "notice": self.perceptions}
+        return frozenset(name for name, functions in made.items() if functions)
 
     def look_at(self, facts: MachineFacts) -> list[Finding]:
         """Every finding of this fault on this machine; never empty, never raises."""
@@ -110,6 +138,30 @@ class Fault:
             found.extend([answer] if isinstance(answer, Finding) else answer)
         # Two faces that miss the same fact would say the same thing twice.
         return [msgspec.structs.replace(f, host=facts.host) for f in dict.fromkeys(found)]
+
+    def verdict(
+        self,
+        reason: str,
+        *,
+        ranks: Iterable[int],
+        certain: bool,
+        victims: Iterable[int] = (),
+        fatal: bool = False,
+        fix: str = "",
+        evidence: Iterable[Evidence] = (),
+    ) -> Verdict:
+        """This is what holds the job up."""
+        return Verdict(
+            code=self.code,
+            slug=self.slug,
+            ranks=tuple(sorted(set(ranks))),
+            victims=tuple(sorted(set(victims))),
+            reason=reason,
+            certain=certain,
+            fatal=fatal,
+            fix=fix,
+            evidence=tuple(evidence),
+        )
 
     # --- building findings: the words come from the fault's file, the identity from here -------
 

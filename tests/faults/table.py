@@ -8,6 +8,14 @@ Each fault has `tests/faults/test_<slug>.py` with one table per face it claims:
         silent(a_machine()),
     )
 
+and, for what `holdfast run` sees of a running job,
+
+    test_notice = notice_table(
+        "rank-killed",
+        notices(a_scene(…), ranks=[2], certain=True, saying=["killed by SIGKILL"]),
+        overlooks(a_scene()),
+    )
+
 `tests/test_catalogue.py` refuses a fault whose table lacks a case where it must speak, or
 one where it must stay silent.
 """
@@ -21,7 +29,8 @@ import pytest
 
 from holdfast.catalogue import by_slug
 from holdfast.facts import MachineFacts
-from holdfast.model import Finding, Status
+from holdfast.model import Finding, Status, Verdict
+from holdfast.signals import Scene
 
 
 class Case(NamedTuple):
@@ -89,3 +98,77 @@ def foresee_table(slug: str, *cases: Case) -> Callable[[Case], None]:
 
     test_foresee.cases = cases  # type: ignore[attr-defined]
     return test_foresee
+
+
+class Sight(NamedTuple):
+    """One case of a notice face."""
+
+    expected: str
+    """'certain', 'notice' or 'silent'"""
+    scene: Scene
+    ranks: tuple[int, ...] = ()
+    victims: tuple[int, ...] | None = None
+    fatal: bool = False
+    saying: tuple[str, ...] = ()
+    not_saying: tuple[str, ...] = ()
+
+    @property
+    def speaks(self) -> bool:
+        return self.expected != "silent"
+
+
+def notices(
+    scene: Scene,
+    *,
+    ranks: Sequence[int],
+    certain: bool,
+    saying: Sequence[str],
+    victims: Sequence[int] | None = None,
+    fatal: bool = False,
+    not_saying: Sequence[str] = (),
+) -> Sight:
+    """The fault must be seen, on exactly these ranks, and its sentence contain these words."""
+    assert saying, "say which words the user must see"
+    return Sight(
+        "certain" if certain else "notice",
+        scene,
+        tuple(ranks),
+        None if victims is None else tuple(victims),
+        fatal,
+        tuple(saying),
+        tuple(not_saying),
+    )
+
+
+def overlooks(scene: Scene) -> Sight:
+    """The fault must say nothing."""
+    return Sight("silent", scene)
+
+
+def told(verdict: Verdict) -> str:
+    quotes = " ".join(evidence.quote for evidence in verdict.evidence)
+    return f"{verdict.reason} | {verdict.fix} | {quotes}"
+
+
+def notice_table(slug: str, *cases: Sight) -> Callable[[Sight], None]:
+    @pytest.mark.parametrize("case", cases, ids=lambda case: case.expected)
+    def test_notice(case: Sight) -> None:
+        heard = [v for face in by_slug(slug).perceptions if (v := face(case.scene)) is not None]
+        if case.expected == "silent":
+            assert heard == []
+            return
+        assert len(heard) == 1, f"expected one verdict, got {heard}"
+        verdict = heard[0]
+        assert verdict.slug == slug
+        assert verdict.ranks == case.ranks, verdict
+        assert verdict.certain == (case.expected == "certain"), verdict
+        assert verdict.fatal == case.fatal
+        if case.victims is not None:
+            assert verdict.victims == case.victims, verdict
+        text = told(verdict)
+        assert [word for word in case.saying if word not in text] == [], text
+        assert [word for word in case.not_saying if word in text] == [], text
+        assert verdict.evidence, "say what was seen"
+
+    test_notice.cases = cases  # type: ignore[attr-defined]
+    return test_notice

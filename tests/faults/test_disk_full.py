@@ -2,7 +2,17 @@ from __future__ import annotations
 
 from holdfast.facts import CheckpointItem, Folder, MachineFacts, Unread
 from tests.faults.machines import GIB, a_folder, a_machine
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    notice_table,
+    notices,
+    overlooks,
+    silent,
+    skips,
+    speaks,
+)
+from tests.job.scenes import a_rank, a_scene, ended, lost_its_peer, words
 
 
 def checkpoint(size: int, path: str = "/home/kim/ckpts/step-10.pt") -> CheckpointItem:
@@ -64,4 +74,28 @@ test_foresee = foresee_table(
         a_machine(folders=(a_folder(),), checkpoints=Unread(why="too many files")),
         saying=["too many files"],
     ),
+)
+
+NO_SPACE = words("OSError", "[Errno 28] No space left on device: 'ckpt/last.pt'")
+MASKED = words(
+    "RuntimeError", "[enforce fail at inline_container.cc:664] . unexpected pos 576 vs 534"
+)
+
+test_notice = notice_table(
+    "disk-full",
+    notices(
+        a_scene([ended(0, 1, said=NO_SPACE), lost_its_peer(1)]),
+        ranks=[0],
+        victims=[1],
+        certain=True,
+        saying=["rank 0 (pid 4000) found no room on the disk", "ckpt/last.pt", "df -h"],
+    ),
+    notices(
+        a_scene([ended(0, 1, said=MASKED), a_rank(1)]),
+        ranks=[0],
+        certain=True,
+        saying=["could not write a file, mostly a full disk"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene([a_rank(0, words=words("OSError", "[Errno 13] Permission denied"))])),
 )

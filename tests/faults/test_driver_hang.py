@@ -2,7 +2,16 @@ from __future__ import annotations
 
 from holdfast.facts import KernelEvent, Leftovers, StuckProcess, Unread
 from tests.faults.machines import a_machine, a_process
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    notice_table,
+    notices,
+    overlooks,
+    silent,
+    skips,
+    speaks,
+)
+from tests.job.scenes import NOW, a_scene, an_activity, held_up
 
 
 def stuck(command: str, channel: str) -> Leftovers:
@@ -53,4 +62,28 @@ test_foresee = foresee_table(
     silent(a_machine(kernel_log=(OOM,))),
     skips(a_machine(leftovers=Unread(why="no /proc")), saying=["no /proc"]),
     skips(a_machine(kernel_log=Unread(why="dmesg_restrict")), saying=["dmesg_restrict"]),
+)
+
+IN_NFS = an_activity(state="D", wait_channel="rpc_wait_bit_killable")
+IN_GPU = an_activity(state="D", wait_channel="os_acquire_rwlock_read [nvidia]")
+
+test_notice = notice_table(
+    "driver-hang",
+    notices(
+        held_up({1: {"activity": IN_NFS, "state_since": NOW - 12}}, seconds=13.0),
+        ranks=[1],
+        victims=[0, 2, 3],
+        certain=False,
+        saying=["inside the kernel (state D, in rpc_wait_bit_killable) for 12.0 s", "-p 4001"],
+        not_saying=["GPU"],
+    ),
+    notices(
+        held_up({1: {"activity": IN_GPU, "state_since": NOW - 12}}, seconds=13.0),
+        ranks=[1],
+        certain=False,
+        saying=["of the GPU driver"],
+    ),
+    overlooks(a_scene()),
+    overlooks(held_up({1: {"activity": IN_NFS, "state_since": NOW - 4}})),
+    overlooks(held_up({1: {}}, seconds=13.0)),
 )

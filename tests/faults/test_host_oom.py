@@ -8,7 +8,16 @@ from holdfast.catalogue import by_slug
 from holdfast.facts import Cgroup, HostLoad, KernelEvent, Unread
 from holdfast.model import Status
 from tests.faults.machines import GIB, a_machine, a_plan
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    notice_table,
+    notices,
+    overlooks,
+    silent,
+    skips,
+    speaks,
+)
+from tests.job.scenes import a_rank, a_scene, ended, lost_its_peer
 
 HEALTHY = a_machine()
 
@@ -89,3 +98,28 @@ def test_an_unreadable_log_does_not_hide_what_the_cgroup_counted() -> None:
     )
     seen = {finding.status for finding in by_slug("host-oom").look_at(machine)}
     assert seen == {Status.SKIPPED, Status.WARNING, Status.OK}
+
+
+KILLED = [lost_its_peer(0), ended(1, -9)]
+LINE = "Memory cgroup out of memory: Killed process 4001 (python) total-vm:9kB"
+
+test_notice = notice_table(
+    "host-oom",
+    notices(
+        a_scene(KILLED, oom_kills=1),
+        ranks=[1],
+        victims=[0],
+        certain=True,
+        saying=["rank 1 (pid 4001) was killed by the kernel for lack of memory", "oom_kill 1"],
+    ),
+    notices(
+        a_scene(KILLED, oom_kills=-1, kernel_events=(LINE,)),
+        ranks=[1],
+        certain=True,
+        saying=[LINE],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene(KILLED)),
+    overlooks(a_scene(KILLED, kernel_events=(LINE.replace("4001", "14001"),))),
+    overlooks(a_scene([a_rank(0), ended(1, -11)], oom_kills=1)),
+)

@@ -1,6 +1,21 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
 from holdfast.facts import Reach, Unread
+from holdfast.signals import Scene
 from tests.faults.machines import a_machine
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    notice_table,
+    notices,
+    overlooks,
+    silent,
+    skips,
+    speaks,
+)
+from tests.job.scenes import IN_SLEEP, NOW, TORCH, a_beat, a_rank, a_scene, a_stack
 from tests.smoke.smokes import a_smoke, error, exit_of, late, started, up_to, verdict
 
 DROPPED = (Reach(address="127.0.0.1", port=1, error="ETIMEDOUT", seconds=0.5),)
@@ -26,4 +41,44 @@ test_foresee = foresee_table(
     skips(a_machine(smoke=verdict([], loopback=DROPPED)), saying=["ended at stage 'loopback'"]),
     skips(a_machine(smoke=Unread(why="torch is broken")), saying=["torch is broken"]),
     not_applicable(a_machine(), saying=["not asked for: add --smoke"]),
+)
+
+EARLY = a_beat(group_ready=False, steps=0, step_at=0.0, usual_step=0.0, group_timeout=0.0)
+JOINING = a_stack(
+    ("_new_process_group_helper", f"{TORCH}/distributed/distributed_c10d.py", 2000),
+    ("init_process_group", f"{TORCH}/distributed/distributed_c10d.py", 1700),
+    ("main", "/home/me/train.py", 9),
+)
+THERE = {"beat": EARLY, "stack": JOINING}
+LATE = {"beat": EARLY, "stack": IN_SLEEP}
+UNHEARD = {"beat": None}
+
+
+def starting(*ranks: Mapping[str, object], seconds: float = 12.0) -> Scene:
+    views = [a_rank(n, **changes) for n, changes in enumerate(ranks)]
+    return a_scene(views, started_at=NOW - seconds, evidence_at=NOW)
+
+
+test_notice = notice_table(
+    "ranks-missing",
+    notices(
+        starting(THERE, THERE, LATE, THERE),
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=False,
+        saying=["3 of 4 ranks have come after 12.0 s; rank 2 (pid 4002) has not", "at data.py:88"],
+    ),
+    notices(
+        starting({"beat": EARLY}, UNHEARD),
+        ranks=[1],
+        victims=[0],
+        certain=False,
+        saying=["1 of 2 ranks", "1 of 2 ranks announced themselves"],
+    ),
+    overlooks(a_scene()),
+    overlooks(starting(THERE, LATE, seconds=5.0)),
+    overlooks(starting(THERE, THERE)),
+    overlooks(starting(UNHEARD, UNHEARD)),  # no hook: HOLDFAST=off
+    overlooks(starting({"beat": EARLY}, {"beat": EARLY})),
+    overlooks(starting({**THERE, "beat": a_beat(group_ready=True)}, UNHEARD)),
 )

@@ -19,9 +19,12 @@ Sources        https://man7.org/linux/man-pages/man2/write.2.html (ENOSPC, EDQUO
 
 from __future__ import annotations
 
-from holdfast import wording
+import re
+
+from holdfast import endings, scene_words, wording
 from holdfast.facts import CheckpointItem, Folder, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD407", slug="disk-full")
 
@@ -130,4 +133,37 @@ def _evidence(folder: Folder) -> Evidence:
         quote=f"{folder.filesystem}: {wording.size(folder.free)} of {wording.size(folder.size)} "
         f"free{inodes}{tried}",
         source=folder.looked_at,
+    )
+
+
+# --- while a job runs --------------------------------------------------------------------------
+
+NO_ROOM = re.compile(r"\[Errno (28|122)\]|No space left on device|Disk quota exceeded")
+MASKED = re.compile(r"inline_container\.cc.*unexpected pos|PytorchStreamWriter failed")
+"""how torch.save shows a write that failed, whatever the reason"""
+
+
+@FAULT.notice
+def it_could_not_write_first(scene: Scene) -> Verdict | None:
+    told = [
+        e
+        for e in endings.cause(scene)
+        if e.view.words and (NO_ROOM.search(e.view.words.text) or MASKED.search(e.view.words.text))
+    ]
+    if not told:
+        return None
+    ranks = [e.rank for e in told]
+    victims = endings.fallen(scene, ranks)
+    words = told[0].view.words
+    assert words is not None
+    sure = NO_ROOM.search(words.text)
+    what = "found no room on the disk" if sure else "could not write a file, mostly a full disk"
+    return FAULT.verdict(
+        f"{scene_words.who(scene, ranks)} {what}{scene_words.at_step(told[0].view)}: "
+        f"{scene_words.quoted(words)}{scene_words.fell_with(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix="`df -h; df -i; quota -s` shows which is full: remove old checkpoints there",
+        evidence=[scene_words.how_it_ended(e) for e in told],
     )

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import re
 
-from holdfast import wording
+from holdfast import hold_up, scene_words, wording
 from holdfast.facts import KernelEvent, MachineFacts, StuckProcess, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD708", slug="driver-hang")
 
@@ -34,6 +35,8 @@ GPU_DRIVER = re.compile(r"nvidia|\b_?nv_|\b_nv\d|\buvm_|\brm_|amdgpu|\bkfd_", re
 TRAINING = re.compile(r"\b(python[\d.]*|torchrun|deepspeed|accelerate|nvidia-smi|mpirun)\b")
 
 RECENT = 3600
+LONG = 10.0
+"""seconds in state D before it is worth a word; a save to a slow disk takes as long"""
 
 
 @FAULT.foresee
@@ -91,3 +94,36 @@ def _describe(stuck: StuckProcess) -> Evidence:
 def _quote(event: KernelEvent) -> Evidence:
     ago = "" if event.seconds_ago is None else f" ({wording.span(event.seconds_ago)} ago)"
     return Evidence(quote=f"{event.text}{ago}", source="kernel log")
+
+
+@FAULT.notice
+def it_waits_inside_the_kernel(scene: Scene) -> Verdict | None:
+    """Always a notice: a long save to slow storage looks the same."""
+    held = hold_up.find(scene)
+    if held is None:
+        return None
+    stuck = [
+        view
+        for view in map(scene.rank, held.roots)
+        if view.activity and view.activity.state == "D" and scene.now - view.state_since >= LONG
+    ]
+    if not stuck:
+        return None
+    view = stuck[0]
+    channel = (view.activity.wait_channel if view.activity else "") or "unknown"
+    gpu = " of the GPU driver" if GPU_DRIVER.search(channel) else ""
+    return FAULT.verdict(
+        f"{scene_words.who(scene, [v.rank for v in stuck])} has been inside the kernel (state D, "
+        f"in {channel}{gpu}) for {scene_words.seconds(scene.now - view.state_since)}, called "
+        f"{hold_up.place(view)}; {held.waiting()}",
+        ranks=[v.rank for v in stuck],
+        victims=held.victims,
+        certain=False,
+        fix=f"look again: `ps -o pid,stat,wchan:32,cmd -p {view.pid}`; storage: `timeout 5 stat -f "
+        "PATH`",
+        evidence=[
+            Evidence(
+                quote=f"state D in {channel}", source=f"/proc/{view.pid}/wchan", rank=view.rank
+            )
+        ],
+    )

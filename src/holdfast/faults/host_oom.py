@@ -22,9 +22,14 @@ Sources        https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.events
 
 from __future__ import annotations
 
-from holdfast import wording
+import re
+import signal
+
+from holdfast import endings, scene_words, wording
+from holdfast.endings import Ending
 from holdfast.facts import Cgroup, HostLoad, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD405", slug="host-oom")
 
@@ -152,3 +157,39 @@ def _cgroup_memory(cgroup: Cgroup) -> str:
     pressure = cgroup.memory_pressure
     waits = "" if pressure is None else f", {pressure:.0f} % of the last minute under pressure"
     return f"limit {wording.size(cgroup.memory_limit or 0)}, used {used}{waits}"
+
+
+# --- while a job runs --------------------------------------------------------------------------
+
+
+@FAULT.notice
+def the_kernel_killed_it_for_memory(scene: Scene) -> Verdict | None:
+    killed = [e for e in endings.cause(scene) if memory_evidence(scene, e)]
+    if not killed:
+        return None
+    ranks = [e.rank for e in killed]
+    victims = endings.fallen(scene, ranks)
+    return FAULT.verdict(
+        f"{scene_words.who(scene, ranks)} was killed by the kernel for lack of memory"
+        f"{scene_words.at_step(killed[0].view)}{scene_words.fell_with(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix="fewer loader workers or ranks, or a larger limit (docker --memory, Slurm --mem)",
+        evidence=[*map(scene_words.how_it_ended, killed), *memory_evidence(scene, killed[0])],
+    )
+
+
+def memory_evidence(scene: Scene, ending: Ending) -> list[Evidence]:
+    """What says that this SIGKILL was the kernel's, for lack of memory; empty when nothing does."""
+    if ending.signal != signal.SIGKILL:
+        return []
+    named = re.compile(rf"(?i)(oom|out of memory|killed process).*\b{ending.view.pid}\b")
+    found = [
+        Evidence(quote=line, source="kernel log")
+        for line in scene.kernel_events
+        if named.search(line)
+    ]
+    if scene.oom_kills > 0:
+        found.append(Evidence(quote=f"oom_kill {scene.oom_kills} since the start", source="cgroup"))
+    return found

@@ -20,10 +20,17 @@ Sources        pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp: waitFor
 
 from __future__ import annotations
 
+from holdfast import hold_up, scene_words
 from holdfast.facts import MachineFacts, Smoke, SmokeRank, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.signals import RankView, Scene, Stack
 
 FAULT = Fault(code="HOLD109", slug="ranks-missing")
+
+START = 10.0
+"""seconds: four ranks on two cores take that long to import torch"""
+JOINING = ("init_process_group", "_new_process_group_helper", "rendezvous", "_store_based_barrier")
+"""functions of torch.distributed in which a rank waits for the others to come"""
 
 
 @FAULT.foresee
@@ -58,4 +65,48 @@ def _standing(smoke: Smoke, rank: SmokeRank) -> Evidence:
         quote=f"[rank {rank.rank}/{smoke.world}]{pid} {came} and {how}",
         source="smoke test",
         rank=rank.rank,
+    )
+
+
+@FAULT.notice
+def some_have_not_come_yet(scene: Scene) -> Verdict | None:
+    """While the group forms: who is there, who is not. Nobody is to blame for being slow."""
+    living = [v for v in scene.ranks if v.death is None]
+    if scene.now - scene.started_at < START or any(_joined(v) for v in scene.ranks):
+        return None
+    waiting = [v for v in living if _waits_to_join(v)]
+    missing = [v for v in living if not _waits_to_join(v)]
+    announced = [v for v in scene.ranks if v.beat is not None]
+    if not missing or not waiting:
+        missing = [v for v in living if v.beat is None]
+        waiting = [v for v in living if v.beat is not None]
+        if not missing or not waiting:
+            return None
+    ranks = [v.rank for v in missing]
+    places = "; ".join(f"rank {v.rank} is {hold_up.place(v)}" for v in missing[:4])
+    return FAULT.verdict(
+        f"{len(scene.ranks) - len(missing)} of {len(scene.ranks)} ranks have come after "
+        f"{scene_words.seconds(scene.now - scene.started_at)}; {scene_words.who(scene, ranks)} "
+        f"{scene_words.one_or_many(ranks, 'has', 'have')} not: {places}",
+        ranks=ranks,
+        victims=[v.rank for v in waiting],
+        certain=False,
+        fix=f"look what keeps it: `py-spy dump --pid {missing[0].pid}`",
+        evidence=[
+            Evidence(
+                quote=f"{len(announced)} of {len(scene.ranks)} ranks announced themselves",
+                source="pages",
+            )
+        ],
+    )
+
+
+def _joined(view: RankView) -> bool:
+    return view.beat is not None and view.beat.group_ready
+
+
+def _waits_to_join(view: RankView) -> bool:
+    return isinstance(view.stack, Stack) and any(
+        "/torch/distributed/" in frame.file and frame.function.rpartition(".")[2] in JOINING
+        for frame in view.stack.frames
     )

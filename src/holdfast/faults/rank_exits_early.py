@@ -1,0 +1,84 @@
+"""A rank ended normally while the others still need it.
+
+What you see   `Connection closed by peer` or `Connection reset by peer` on the other ranks, or a
+               hang. The rank that left shows exit code 0 and no error, so every launcher blames a
+               neighbour.
+Why            It reached the end of the script, called sys.exit() or returned early: fewer batches
+               than the others, an early `return` under a condition, `if rank != 0: exit()`. The
+               others' next collective includes it.
+How to be sure Exit code 0, before anybody complained. holdfast speaks only when another rank waits
+               for it or lost its connection to it: ranks that may end earlier do so in peace.
+Fix            Let all ranks run the same number of steps (see uneven-inputs), and end with
+               `dist.barrier()` and `dist.destroy_process_group()` on all of them.
+Sources        torch/distributed/elastic/agent/server/api.py: exit code 0 is healthy
+               https://docs.pytorch.org/docs/stable/distributed.html#shutdown
+               https://github.com/pytorch/pytorch/issues/78531
+"""
+
+from __future__ import annotations
+
+from holdfast import consequences, endings, hold_up, scene_words
+from holdfast.collectives import waits
+from holdfast.model import Evidence, Fault, Verdict
+from holdfast.signals import RankView, Recorder, Scene
+
+FAULT = Fault(code="HOLD605", slug="rank-exits-early")
+
+
+@FAULT.notice
+def it_left_while_others_needed_it(scene: Scene) -> Verdict | None:
+    left = endings.left_well(scene)
+    if not left or endings.cause(scene):
+        return None
+    losers = _lost_a_peer(scene, left)
+    waiters = () if losers else _wait_for_the_gone(scene)
+    if not losers and not waiters:
+        return None
+    ranks = [view.rank for view in left]
+    victims = endings.fallen(scene, ranks)
+    how = (
+        f"then {scene_words.plain(losers)} lost the connection to it"
+        if losers
+        else f"and {scene_words.plain(waiters)} still {_verb(waiters)} for it"
+    )
+    return FAULT.verdict(
+        f"{scene_words.who(scene, ranks)} ended with exit code 0"
+        f"{scene_words.at_step(left[0])}, {how}",
+        ranks=ranks,
+        victims=victims,
+        certain=bool(losers) or all(w.sure for w in waits.analyse(scene).waits),
+        fix="let all ranks run the same number of steps and end together",
+        evidence=[
+            *(
+                Evidence(quote=f"rank {v.rank} (pid {v.pid}): exit code 0", rank=v.rank)
+                for v in left
+            ),
+            *(scene_words.how_it_ended(e) for e in endings.endings(scene)),
+        ],
+    )
+
+
+def _lost_a_peer(scene: Scene, left: tuple[RankView, ...]) -> tuple[int, ...]:
+    """Whose connection broke, or who ended without a word, after the first of them had gone."""
+    first = min(view.death.at for view in left if view.death)
+    return tuple(
+        e.rank
+        for e in endings.endings(scene)
+        # the sockets close a moment before the kernel tells of the death
+        if e.at >= first - 0.5
+        and (e.consequence == consequences.LOST_PEER or (e.mute and endings.had_peers(e.view)))
+    )
+
+
+def _wait_for_the_gone(scene: Scene) -> tuple[int, ...]:
+    """Every rank that is left waits in a collective of the whole job, and none of them is late."""
+    living = [v for v in scene.ranks if v.death is None]
+    if not living or not all(isinstance(v.recorder, Recorder) for v in living):
+        return ()
+    seen = waits.analyse(scene)
+    waiting = [w for w in seen.waits if w.gone and not w.absent and w.seconds >= hold_up.WAITS]
+    return tuple(w.rank for w in waiting) if len(waiting) == len(living) else ()
+
+
+def _verb(ranks: tuple[int, ...]) -> str:
+    return scene_words.one_or_many(ranks, "waits", "wait")

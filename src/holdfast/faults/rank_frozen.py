@@ -1,0 +1,68 @@
+"""A rank's process is stopped.
+
+What you see   Nothing: the job stands still. `ps` shows state T for one rank. After the timeout the
+               others abort. SIGTERM does not reach it, so the end takes 30 s longer than usual.
+Why            SIGSTOP or SIGTSTP was sent: by a person, a job-control shell, a batch system that
+               suspends jobs, a freezer or a debugger. A stopped process runs no instruction; its
+               sockets stay open, so nobody notices.
+How to be sure `ps -o pid,stat,cmd -p PID`: T. holdfast calls it frozen after 3 s in which it ran on
+               time itself: when the whole machine was suspended, all clocks start again. When all
+               ranks are stopped at once, somebody suspended the job on purpose: that is only said.
+Fix            `kill -CONT PID` if you know who stopped it and why; else holdfast kills it and
+               starts the group again.
+Sources        https://man7.org/linux/man-pages/man7/signal.7.html (SIGSTOP, SIGCONT)
+               https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html (state)
+"""
+
+from __future__ import annotations
+
+from holdfast import endings, scene_words
+from holdfast.model import Evidence, Fault, Verdict
+from holdfast.signals import RankView, Scene
+
+FAULT = Fault(code="HOLD607", slug="rank-frozen")
+
+LONG_ENOUGH = 3.0
+"""seconds in state T; a shell's job control or a tool that stops for a look is shorter"""
+
+
+@FAULT.notice
+def it_does_not_run_at_all(scene: Scene) -> Verdict | None:
+    living = [v for v in scene.ranks if v.activity is not None and v.death is None]
+    frozen = [v for v in living if _frozen(scene, v, "T")]
+    traced = [v for v in living if _frozen(scene, v, "t")]
+    if not frozen and not traced:
+        return None
+    ranks = [v.rank for v in frozen or traced]
+    victims = endings.fallen(scene, ranks)
+    since = min(v.state_since for v in frozen or traced)
+    if frozen:
+        what = f"stopped (state T) for {scene_words.seconds(scene.now - since)}"
+        wholly = len(frozen) == len(living) and len(living) > 1
+        what += ": all ranks are, so somebody suspended the whole job" if wholly else ""
+    else:
+        what = f"held by a debugger (state t) for {scene_words.seconds(scene.now - since)}"
+        wholly = True  # nobody kills what a person is looking at
+    waiting = f"; {scene_words.plain(victims)} can not go on without it" if victims else ""
+    return FAULT.verdict(
+        f"{scene_words.who(scene, ranks)} {scene_words.one_or_many(ranks, 'is', 'are')} {what}"
+        f"{waiting}",
+        ranks=ranks,
+        victims=victims,
+        certain=not wholly,
+        fix=f"`kill -CONT {' '.join(str(v.pid) for v in frozen or traced)}` lets it run on",
+        evidence=[_evidence(v) for v in frozen or traced],
+    )
+
+
+def _frozen(scene: Scene, view: RankView, letter: str) -> bool:
+    return (
+        view.activity is not None
+        and view.activity.state == letter
+        and scene.now - view.state_since >= LONG_ENOUGH
+    )
+
+
+def _evidence(view: RankView) -> Evidence:
+    state = view.activity.state if view.activity else "?"
+    return Evidence(quote=f"State: {state}", source=f"/proc/{view.pid}/status", rank=view.rank)

@@ -1,0 +1,52 @@
+"""The same failure comes back at the same step.
+
+What you see   The job restarts, runs to the same step and falls in the same way, until the
+               restarts are used up: hours of machine time for one bug.
+Why            A restart cures what comes from outside: a killed rank, a flaky link. It does not
+               cure a bug, a bad record in the data, or too little memory for a certain batch:
+               these wait at the same place.
+How to be sure holdfast compares how the attempts ended: the same fault on the same ranks after the
+               same number of steps, twice in a row. An attempt that got on for ten minutes counts
+               as progress: then it is chance, and the job goes on.
+Fix            Repair what the verdict of the last attempt names. `holdfast explain` on the run
+               folder shows both attempts.
+Sources        https://docs.pytorch.org/docs/stable/elastic/run.html (max-restarts counts all alike)
+               https://github.com/pytorch/pytorch/issues/60910
+               https://github.com/pytorch/pytorch/issues/108158
+               nvidia-resiliency-ext fault_tolerance: no-progress stop
+"""
+
+from __future__ import annotations
+
+from holdfast import scene_words
+from holdfast.model import Evidence, Fault, Verdict
+from holdfast.signals import Failure, Scene
+
+FAULT = Fault(code="HOLD906", slug="restart-loop")
+
+PROGRESS = 600.0
+"""seconds an attempt must have got on to count as progress"""
+
+
+@FAULT.notice
+def the_last_two_attempts_ended_alike(scene: Scene) -> Verdict | None:
+    if len(scene.failures) < 2:
+        return None
+    before, last = scene.failures[-2:]
+    if not alike(before, last):
+        return None
+    ranks = f" on {scene_words.plain(last.ranks)}" if last.ranks else ""
+    step = f"after step {last.step}" if last.step else "before the first step"
+    return FAULT.verdict(
+        f"{last.slug}{ranks} {step}, twice in a row: another restart would end the same way",
+        ranks=last.ranks,
+        certain=True,
+        fatal=True,
+        fix=f"`holdfast explain {last.slug}` tells what it is",
+        evidence=[Evidence(quote=f"{f.slug} {step}") for f in (before, last)],
+    )
+
+
+def alike(before: Failure, last: Failure) -> bool:
+    same = (before.slug, before.ranks, before.step) == (last.slug, last.ranks, last.step)
+    return same and last.lasted < PROGRESS

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import signal
+
+from holdfast.signals import Scene
+from tests.faults.table import notice_table, notices, overlooks
+from tests.job.scenes import (
+    ENFORCE,
+    NOW,
+    STEPS,
+    a_recorder,
+    a_scene,
+    changed,
+    ended,
+    entry,
+    held_up,
+    lost_its_peer,
+    waiting,
+    words,
+)
+
+LARGER = waiting(entry(STEPS + 1, shape="[[8]] Float", finished=False))
+A_BARRIER = waiting(entry(STEPS + 1, op="barrier", shape="", finished=False))
+ABORT = words("gloo::EnforceNotMet", ENFORCE, where="")
+
+
+def gloo_aborted(scene: Scene, rank: int) -> Scene:
+    death = ended(rank, -signal.SIGABRT).death
+    return changed(scene, rank, death=death, words=ABORT, recorder=None, stack=None)
+
+
+ODD = changed(held_up({}, seconds=1.0), 1, recorder=LARGER)
+PERIODIC = [
+    entry(n, shape="[[4]] Float" if n % 2 else "[[9]] Float") for n in range(STEPS - 9, STEPS + 1)
+]
+HERE = a_recorder(*PERIODIC, entry(STEPS + 1, finished=False))
+SKIPPED = a_recorder(*PERIODIC, entry(STEPS + 1, shape="[[9]] Float", finished=False))
+SCATTER = [
+    waiting(
+        entry(STEPS + 1, op="scatter", shape="[[3, 4]] Float" if r == 0 else "", finished=False)
+    )
+    for r in range(4)
+]
+
+test_notice = notice_table(
+    "collective-mismatch",
+    notices(
+        ODD,
+        ranks=[1],
+        victims=[0, 2, 3],
+        certain=True,
+        saying=[
+            "rank 1 (pid 4001) issued all_reduce [[8]] Float where the others have",
+            "all_reduce [[4]] Float in collective #101",
+            "ranks 0,2-3 can not go on",
+        ],
+    ),
+    notices(
+        changed(held_up({}), 3, recorder=A_BARRIER),
+        ranks=[3],
+        certain=True,
+        saying=["issued barrier where the others have all_reduce [[4]] Float"],
+    ),
+    notices(
+        changed(held_up({}, victim={"recorder": HERE}), 2, recorder=SKIPPED),
+        ranks=[2],
+        certain=True,
+        saying=["rank 2", "as if it skipped one"],
+    ),
+    # Gloo ended a rank that did nothing wrong
+    notices(gloo_aborted(ODD, 0), ranks=[1], victims=[0, 2, 3], certain=True, saying=["[[8]]"]),
+    # three ranks, one of them ended: it was sent too much, so it stood with the smaller
+    notices(
+        gloo_aborted(changed(held_up({}, ranks=3), 1, recorder=LARGER), 0),
+        ranks=[1],
+        certain=True,
+        saying=["issued all_reduce [[8]]"],
+    ),
+    # all who are left agree: the one that was sent too much is the odd one
+    notices(
+        gloo_aborted(held_up({}), 2),
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=True,
+        saying=["expected something smaller than all_reduce [[4]] Float"],
+    ),
+    # at two ranks, or two against two, nobody can tell
+    notices(
+        changed(held_up({}, ranks=2), 1, recorder=LARGER),
+        ranks=[0, 1],
+        certain=True,
+        saying=["undecided", "rank 0 all_reduce [[4]] Float", "rank 1 all_reduce [[8]] Float"],
+    ),
+    notices(
+        changed(ODD, 2, recorder=LARGER), ranks=[0, 1, 2, 3], certain=True, saying=["undecided"]
+    ),
+    # no recorder is left
+    notices(
+        a_scene([ended(0, -6, said=ABORT), lost_its_peer(1), lost_its_peer(2)]),
+        ranks=[],
+        victims=[0, 1, 2],
+        certain=True,
+        saying=["rank 0 got a collective of another size", "undecided"],
+    ),
+    overlooks(a_scene()),
+    overlooks(held_up({})),
+    overlooks(held_up({2: {}})),
+    # [2, 2] and [4] move the same, and a scatter may differ
+    overlooks(
+        changed(
+            held_up({}),
+            1,
+            recorder=waiting(entry(STEPS + 1, shape="[[2, 2]] Float", finished=False)),
+        )
+    ),
+    overlooks(held_up({r: {"recorder": SCATTER[r]} for r in range(4)})),
+    # long over, and all went on: it did no harm
+    overlooks(
+        changed(
+            held_up({}),
+            1,
+            recorder=a_recorder(
+                entry(STEPS, shape="[[8]] Float"), entry(STEPS + 1, finished=False)
+            ),
+        )
+    ),
+    overlooks(a_scene([lost_its_peer(0, at=NOW - 1), ended(1, -9, at=NOW - 1.1)])),
+)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import signal
+
+from tests.faults.table import notice_table, notices, overlooks
+from tests.job.scenes import NOW, a_rank, a_scene, ended, lost_its_peer
+
+KILLED = [lost_its_peer(0), a_rank(1), ended(2, -signal.SIGKILL), lost_its_peer(3)]
+
+test_notice = notice_table(
+    "rank-killed",
+    notices(
+        a_scene(KILLED),
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=True,
+        saying=[
+            "rank 2 (pid 4002) was killed by SIGKILL from outside after step 100",
+            "counts no kill for lack of memory",
+            "ranks 0-1,3 fell with it",
+        ],
+    ),
+    # the sockets close before the kernel tells of the death: its peers may speak first
+    notices(
+        a_scene([lost_its_peer(0, at=NOW - 2.0), ended(1, -signal.SIGKILL, at=NOW - 1.99)]),
+        ranks=[1],
+        certain=True,
+        saying=["killed by SIGKILL"],
+    ),
+    notices(
+        a_scene([a_rank(0), ended(1, -signal.SIGKILL)], oom_kills=-1),
+        ranks=[1],
+        certain=True,
+        saying=["whether memory ran out could not be read"],
+    ),
+    notices(
+        a_scene([a_rank(0), ended(1, -signal.SIGXCPU)]),
+        ranks=[1],
+        certain=True,
+        saying=["SIGXCPU"],
+        not_saying=["memory"],
+    ),
+    # a rank that ended well long ago is nobody's victim, nor its culprit
+    notices(
+        a_scene([ended(0, 0, at=NOW - 50), a_rank(1), ended(2, -signal.SIGKILL)]),
+        ranks=[2],
+        victims=[1],
+        certain=True,
+        saying=["killed"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene(KILLED, oom_kills=1)),  # host-oom has the words
+    overlooks(a_scene([a_rank(0), ended(1, -signal.SIGSEGV)])),
+    overlooks(a_scene([ended(0, 3, at=NOW - 3), ended(1, -signal.SIGTERM, at=NOW - 4)])),
+)

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from holdfast.signals import Failure
+from tests.faults.table import notice_table, notices, overlooks
+from tests.job.scenes import a_scene
+
+
+def failure(
+    slug: str = "python-exception", ranks: tuple[int, ...] = (2,), step: int = 20
+) -> Failure:
+    return Failure(slug=slug, ranks=ranks, step=step, lasted=12.0)
+
+
+LONG = Failure(slug="python-exception", ranks=(2,), step=20, lasted=700.0)
+
+test_notice = notice_table(
+    "restart-loop",
+    notices(
+        a_scene(failures=(failure(step=3), failure(), failure())),
+        ranks=[2],
+        certain=True,
+        fatal=True,
+        saying=["python-exception on rank 2 after step 20, twice in a row"],
+    ),
+    notices(
+        a_scene(failures=(failure(step=0), failure(step=0))),
+        ranks=[2],
+        certain=True,
+        fatal=True,
+        saying=["before the first step"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene(failures=(failure(),))),
+    overlooks(a_scene(failures=(failure(), failure(step=21)))),
+    overlooks(a_scene(failures=(failure(), failure(ranks=(1,))))),
+    overlooks(a_scene(failures=(failure(), failure(slug="rank-killed")))),
+    overlooks(a_scene(failures=(failure(), failure(step=9), failure()))),
+    overlooks(a_scene(failures=(LONG, LONG))),  # it got on in between
+)
