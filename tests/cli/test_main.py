@@ -66,7 +66,7 @@ def test_the_json_of_check_has_the_promised_shape() -> None:
     assert set(document) == {"schema", "command", "findings", "counts", "seconds"}
     assert len(document["findings"]) == sum(document["counts"].values())
     assert {f["slug"] for f in document["findings"]} == {
-        entry.fault.slug for entry in catalogue.entries()
+        entry.fault.slug for entry in catalogue.entries() if "foresee" in entry.fault.faces
     }
     for finding in document["findings"]:
         assert set(finding) == {

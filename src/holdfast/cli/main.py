@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast import __version__
-from holdfast.cli import check, completion, explain, streams
+from holdfast.cli import bundle, check, completion, explain, run, runs, stop, streams
 from holdfast.errors import HoldfastError
 
 
@@ -21,7 +21,15 @@ class Verb(Protocol):
     def run(self, arguments: argparse.Namespace) -> int: ...
 
 
-VERBS: dict[str, Verb] = {"check": check, "explain": explain, "completion": completion}
+VERBS: dict[str, Verb] = {
+    "check": check,
+    "run": run,
+    "runs": runs,
+    "stop": stop,
+    "bundle": bundle,
+    "explain": explain,
+    "completion": completion,
+}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -41,7 +49,10 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     streams.prepare()
     try:
-        arguments = build_parser().parse_args(argv)
+        words = list(sys.argv[1:] if argv is None else argv)
+        if words[:1] == ["run"]:  # what follows is torchrun's language, not ours
+            return run.launch(words[1:])
+        arguments = build_parser().parse_args(words)
         return VERBS[arguments.verb].run(arguments)
     except HoldfastError as problem:
         streams.remark(f"error: {problem.sentence}")

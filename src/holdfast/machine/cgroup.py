@@ -133,6 +133,11 @@ def _without(used: int | None, cache: int) -> int | None:
     return None if used is None else max(0, used - cache)
 
 
+def out_of_memory_kills(root: str = "/") -> int | None:
+    """In our own cgroup since it was made; None where the kernel does not count them."""
+    return _oom_kills(find("memory", root))
+
+
 def _oom_kills(memory: Place | None) -> int | None:
     """The kernel counts a kill in the victim's own cgroup, whichever ancestor ran out."""
     if memory is None:

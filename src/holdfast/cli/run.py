@@ -1,0 +1,179 @@
+"""`holdfast run …`: a drop-in for torchrun that notices, names, keeps the evidence, restarts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.cli import streams
+from holdfast.errors import CannotWorkError, UsageError
+
+if TYPE_CHECKING:
+    from holdfast.facts import MachineFacts
+    from holdfast.job.flags import RunFlags
+    from holdfast.job.journal import Journal
+    from holdfast.view.run_screen import Screen
+
+SUMMARY = "start a training as torchrun does; notice, name, keep the evidence, restart"
+FOUND = 1
+OWN_FAILURE = 125
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("arguments", nargs="*", help="torchrun's flags, the script, its arguments")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Only for `holdfast run` without anything behind it; see `launch`."""
+    return launch(arguments.arguments)
+
+
+def launch(argv: Sequence[str]) -> int:
+    """Everything after `run` belongs to torchrun's parser and ours, so argparse never sees it."""
+    from holdfast.job import flags as job_flags
+
+    flags = job_flags.parse(argv)
+    try:
+        return _launch(flags, argv)
+    except CannotWorkError as problem:
+        streams.remark(f"error: {problem.sentence}")
+        if problem.hint:
+            streams.remark(f"hint: {problem.hint}")
+        return OWN_FAILURE
+
+
+def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
+    from holdfast.job import folder, launch
+    from holdfast.job.journal import Journal
+    from holdfast.job.watch import Watch
+    from holdfast.paths import RunPaths
+    from holdfast.rank import delivery
+    from holdfast.signals import Policy
+    from holdfast.view.run_screen import Screen
+
+    screen = Screen(sys.stderr)
+    name = os.path.splitext(os.path.basename(flags.torchrun.training_script))[0] or "run"
+    if flags.dry_run:
+        paths = RunPaths(flags.runs, "ID")
+        streams.answer(launch.describe(flags, paths=paths, wrap=delivery.command))
+        return 0
+    world = _world(flags)
+    facts = _look_first(flags, world) if flags.check else None
+    if facts is not None and _refuses(facts):
+        return FOUND
+    made = folder.make(flags.runs, name, ["holdfast", "run", *argv], os.environ)
+    folder.prune(flags.runs, now=time.time())
+    if made.paths and facts is not None:
+        folder.save(made.paths.facts, _without_environment(facts))
+    journal = Journal(made.paths.journal if made.paths else None)
+    _raise_open_files(journal)
+    _begin(flags, journal, screen, made, world)
+    policy = Policy(patience=flags.patience, max_restarts=flags.max_restarts)
+    watch = Watch(
+        policy=policy,
+        journal=journal,
+        screen=screen,
+        paths=made.paths,
+        memory_kills=_memory_kills,
+    )
+    code = OWN_FAILURE
+    try:
+        code = launch.start(
+            flags,
+            watcher=watch,
+            paths=made.paths,
+            dress=watch.dress,
+            wrap=delivery.command,
+        )
+    finally:
+        watch.close()
+        _end(code, watch, journal, screen)
+    return code
+
+
+def _memory_kills() -> int | None:
+    from holdfast.machine.cgroup import out_of_memory_kills
+
+    return out_of_memory_kills()
+
+
+def _world(flags: RunFlags) -> int:
+    from holdfast.job.launch import nproc
+
+    try:
+        return nproc(flags)
+    except ValueError as problem:  # torchrun's own words: no number, no GPU…
+        raise UsageError(f"--nproc-per-node: {problem}") from problem
+
+
+def _look_first(flags: RunFlags, world: int) -> MachineFacts:
+    from holdfast.cli import check
+    from holdfast.machine.collect import collect
+    from holdfast.machine.plan import Flags, make_plan
+    from holdfast.machine.readers import READERS
+
+    plan = make_plan(Flags(port=flags.port, nproc_per_node=world), os.environ, accelerators=0)
+    return collect(plan, READERS, seconds=check.DEADLINE)
+
+
+def _without_environment(facts: MachineFacts) -> MachineFacts:
+    """The environment holds secrets; settings.json has it redacted."""
+    import msgspec
+
+    plan = msgspec.structs.replace(facts.plan, environment={})
+    return msgspec.structs.replace(facts, plan=plan)
+
+
+def _refuses(facts: MachineFacts) -> bool:
+    """The quick checks of this machine; an error stops the start, with the finding."""
+    from holdfast import catalogue
+    from holdfast.model import Status
+    from holdfast.view import text
+
+    findings = catalogue.foresee(facts, catalogue.choose([], []))
+    errors = [f for f in findings if f.status is Status.ERROR]
+    if not errors:
+        return False
+    colour = text.wants_colour(sys.stderr)
+    streams.remark("\n\n".join(text.finding(item, colour=colour) for item in errors))
+    streams.remark("hint: mend it, or start all the same with `holdfast run --no-check …`")
+    return True
+
+
+def _raise_open_files(journal: Journal) -> None:
+    """Soft to hard: many ranks and loaders need more than the 1024 a shell gives."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        journal.write("limit", name="nofile", soft=soft, raised_to=hard)
+
+
+def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: object, world: int) -> None:
+    from holdfast.job.folder import Made
+
+    assert isinstance(made, Made)
+    journal.write("launch", world=world, attempt=0, max_restarts=flags.max_restarts)
+    where = f", kept in {made.paths.folder}" if made.paths else ""
+    screen.say(f"{world} rank{'s' if world > 1 else ''}{where}")
+    for remark in (made.remark, *flags.remarks):
+        if remark:
+            screen.say(remark)
+
+
+def _end(code: int, watch: object, journal: Journal, screen: Screen) -> None:
+    from holdfast.job import report
+    from holdfast.job.watch import Watch
+
+    assert isinstance(watch, Watch)
+    journal.write(
+        "end", exit_code=code, attempt=watch.attempt, steps=watch.most_steps,
+        longest_pause=round(watch.longest_pause, 3),
+    )  # fmt: skip
+    screen.say(report.lines(report.summarise(journal.records())))
+    screen.close()
+    journal.close()

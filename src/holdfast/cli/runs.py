@@ -1,0 +1,58 @@
+"""`holdfast runs`: which runs live, which ended and how."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from holdfast.cli import streams
+
+if TYPE_CHECKING:
+    from holdfast.job.registry import Run
+
+SUMMARY = "list the runs of this folder: running, ended, lost"
+FOLDER = "runs"
+
+
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runs", default=FOLDER, metavar="DIR", help=f"where the runs are (default: ./{FOLDER})"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_folder(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from holdfast.job import registry
+    from holdfast.view import document
+
+    runs = registry.list_runs(arguments.runs)
+    if arguments.json:
+        streams.answer(document.plain("runs", runs=runs), encoding=document.ENCODING)
+    elif runs:
+        streams.answer("\n".join([HEAD, *(line(item, now=time.time()) for item in runs)]))
+    else:
+        streams.remark(f"there are no runs in {arguments.runs}")
+    return 0
+
+
+HEAD = f"{'RUN':<36}  {'STATE':<9}  {'STARTED':<14}  {'RANKS':>5}  {'STEPS':>8}  {'RESTARTS':>8}"
+
+
+def line(item: Run, *, now: float) -> str:
+    """One run; its last sentence under it, where it has one."""
+    from holdfast.job.registry import State
+    from holdfast.view.text import harmless
+    from holdfast.wording import span
+
+    state = item.state.value
+    if item.state is State.ENDED and item.exit_code:
+        state = f"exit {item.exit_code}"
+    began = f"{span(max(0.0, now - item.started))} ago"
+    figures = f"{item.world or '-':>5}  {item.steps or '-':>8}  {item.restarts:>8}"
+    row = f"{item.id:<36}  {state:<9}  {began:<14}  {figures}"
+    return f"{row}\n    {harmless(item.said)}" if item.said else row

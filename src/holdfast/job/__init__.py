@@ -1,0 +1,1 @@
+"""A JOB -> RANKS -> SIGNALS -> VERDICT -> ACTION: everything `holdfast run` does."""

@@ -1,0 +1,94 @@
+"""The name of every file we write into a run's folder. Pure: nothing is made or read here."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+LATEST = "latest"
+"""a link beside the runs to the newest of them"""
+MARKER = "holdfast-run.json"
+"""what makes a folder ours: it holds the run's id, so a renamed copy is the user's own"""
+_TOP = frozenset({MARKER, "journal.jsonl", "settings.json", "facts.json", "launcher.json"})
+_ATTEMPT = re.compile(r"attempt-(0|[1-9][0-9]*)")
+
+
+def is_ours(name: str) -> bool:
+    """Whether we write an entry of this name into a run's folder; all below it is then ours."""
+    return name in _TOP or _ATTEMPT.fullmatch(name) is not None
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """`root/run_id/…`; attempts count from 0, as TORCHELASTIC_RESTART_COUNT does."""
+
+    root: str
+    run_id: str
+
+    @property
+    def folder(self) -> str:
+        return os.path.join(self.root, self.run_id)
+
+    @property
+    def latest(self) -> str:
+        return os.path.join(self.root, LATEST)
+
+    @property
+    def marker(self) -> str:
+        return os.path.join(self.folder, MARKER)
+
+    @property
+    def journal(self) -> str:
+        return os.path.join(self.folder, "journal.jsonl")
+
+    @property
+    def settings(self) -> str:
+        return os.path.join(self.folder, "settings.json")
+
+    @property
+    def facts(self) -> str:
+        return os.path.join(self.folder, "facts.json")
+
+    @property
+    def launcher(self) -> str:
+        return os.path.join(self.folder, "launcher.json")
+
+    # --- one attempt ---------------------------------------------------------------------------
+
+    def attempt(self, attempt: int) -> str:
+        return os.path.join(self.folder, f"attempt-{attempt}")
+
+    def rank(self, attempt: int, rank: int) -> str:
+        return os.path.join(self.attempt(attempt), f"rank-{rank}")
+
+    def stdout(self, attempt: int, rank: int) -> str:
+        return os.path.join(self.rank(attempt, rank), "stdout.log")
+
+    def stderr(self, attempt: int, rank: int) -> str:
+        return os.path.join(self.rank(attempt, rank), "stderr.log")
+
+    def error(self, attempt: int, rank: int) -> str:
+        """torch's TORCHELASTIC_ERROR_FILE"""
+        return os.path.join(self.rank(attempt, rank), "error.json")
+
+    def last_words(self, attempt: int, rank: int) -> str:
+        return os.path.join(self.rank(attempt, rank), "last_words.json")
+
+    # --- what was seen when something went wrong -----------------------------------------------
+
+    def evidence(self, attempt: int, number: int) -> str:
+        return os.path.join(self.attempt(attempt), f"evidence-{number}")
+
+    def stack(self, attempt: int, number: int, rank: int) -> str:
+        return os.path.join(self.evidence(attempt, number), f"rank-{rank}.stack.json")
+
+    def recorder(self, attempt: int, number: int, rank: int) -> str:
+        return os.path.join(self.evidence(attempt, number), f"rank-{rank}.recorder.json")
+
+    def activity(self, attempt: int, number: int, rank: int) -> str:
+        return os.path.join(self.evidence(attempt, number), f"rank-{rank}.activity.json")
+
+    def missing(self, attempt: int, number: int) -> str:
+        """What could not be had, and why."""
+        return os.path.join(self.evidence(attempt, number), "missing.txt")

@@ -1,0 +1,192 @@
+"""A running job for a person: one calm status line, and a paragraph when something is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TextIO
+
+from holdfast.model import Verdict
+from holdfast.signals import RankView, Scene
+from holdfast.view.text import harmless
+from holdfast.wording import numbers
+
+PREFIX = "holdfast> "
+EVERY = 60.0
+"""seconds between two status lines where they cannot be rewritten in place"""
+PATIENCE = 1.0
+"""seconds a paragraph waits for a terminal that takes nothing (Ctrl-S, a full pipe)"""
+QUOTES = 4
+
+
+# --- what to say: pure ---------------------------------------------------------------------------
+
+
+def status(scene: Scene, *, restarts: int = 0) -> str:
+    """Where the job stands, in one line."""
+    world = len(scene.ranks)
+    living = [view for view in scene.ranks if view.death is None]
+    beats = [view.beat for view in living if view.beat]
+    ready = [view.rank for view in living if view.beat and view.beat.group_ready]
+    steps = max((beat.steps for beat in beats), default=0)
+    again = f", {restarts} restart{'s' if restarts != 1 else ''}" if restarts else ""
+    if not living:
+        return f"{_ranks(world)}, all ended{again}"
+    if steps:
+        usual = sorted(beat.usual_step for beat in beats)[len(beats) // 2]
+        pace = f", {_duration(usual)} a step" if usual else ""
+        alive = "" if len(living) == world else f", {len(living)} alive"
+        return f"{_ranks(world)}{alive}, step {steps}{pace}{_phases(living)}{again}"
+    if beats and 0 < len(ready) < world:
+        missing = numbers(view.rank for view in scene.ranks if view.rank not in ready)
+        return f"{len(ready)} of {_ranks(world)} in the group, missing {missing}{again}"
+    waited = _duration(scene.now - scene.started_at)
+    doing = "before the first step" if len(ready) == world else "starting"
+    return f"{_ranks(world)} {doing} for {waited}{_phases(living)}{again}"
+
+
+def judgement(verdict: Verdict, scene: Scene, *, action: str = "", evidence: str = "") -> list[str]:
+    """Who, where, why, what we do about it, and where the evidence lies."""
+    kind = "verdict" if verdict.certain or action else "notice"
+    told = [f"{kind}[{verdict.code}] {verdict.slug}: {verdict.reason}"]
+    if who := _who(verdict, scene):
+        told.append(f"  who       {who}")
+    told += [
+        f"  --> {_rank_of(quote.rank)}{quote.quote}" + (f" ({quote.source})" * bool(quote.source))
+        for quote in verdict.evidence[:QUOTES]
+    ]
+    if action or not verdict.certain:
+        told.append(f"  we        {action or 'watch on; nothing is done to the job'}")
+    if evidence:
+        told.append(f"  evidence  {evidence}")
+    if verdict.fix:
+        told.append(f"  help: {verdict.fix}")
+    return told
+
+
+def _who(verdict: Verdict, scene: Scene) -> str:
+    known = {view.rank: view for view in scene.ranks}
+    parts = [_place(known[rank]) for rank in verdict.ranks if rank in known][:QUOTES]
+    if len(verdict.ranks) > QUOTES:
+        parts = [f"ranks {numbers(verdict.ranks)}"]
+    who = ", ".join(parts)
+    if verdict.victims:
+        held = f"held up: rank{'s' * (len(verdict.victims) > 1)} {numbers(verdict.victims)}"
+        who = f"{who}; {held}" if who else held
+    return who
+
+
+def _place(view: RankView) -> str:
+    return f"rank {view.rank} (host {view.host}, pid {view.pid})"
+
+
+def _rank_of(rank: int | None) -> str:
+    return "" if rank is None else f"rank {rank}: "
+
+
+def _phases(living: Sequence[RankView]) -> str:
+    named = sorted({view.beat.phase for view in living if view.beat and view.beat.phase})
+    return f", in {' and '.join(named[:3])}" if named else ""
+
+
+def _ranks(count: int) -> str:
+    return f"{count} rank{'s' if count != 1 else ''}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+# --- saying it -----------------------------------------------------------------------------------
+
+
+class Screen:
+    """Writes whole lines to stderr; on a terminal the last one is the status, rewritten.
+
+    Nobody reading must not stop the watching: a stream that takes nothing is waited for a
+    moment at most, and one that broke stays silent. All of it is in the journal anyway.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._shown = ""
+        self._next_status = -1.0
+        self._unsaid = 0
+        self._in_place = stream.isatty() and os.environ.get("TERM", "") != "dumb"
+
+    def status(self, text: str) -> None:
+        """The one calm line: in place on a terminal, else at most one a minute."""
+        with self._lock:
+            line = PREFIX + harmless(text)
+            if not self._in_place:
+                if self._clock() >= self._next_status and self._write(f"{line}\n", patience=0):
+                    self._next_status = self._clock() + EVERY
+                return
+            line = line[: self._columns() - 1]  # a line that wraps cannot be rewritten
+            if line != self._shown and self._write(f"\r\033[K{line}", patience=0):
+                self._shown = line
+
+    def say(self, lines: str | Sequence[str]) -> None:
+        """A paragraph that stays, above the status line."""
+        with self.aside():
+            for line in [lines] if isinstance(lines, str) else lines:
+                if not self._write(f"{PREFIX}{harmless(line)}\n", patience=PATIENCE):
+                    self._unsaid += 1
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """The status line is out of the way while somebody else writes to the terminal."""
+        with self._lock:
+            if self._shown and self._write("\r\033[K", patience=PATIENCE):
+                self._shown = ""
+            yield
+
+    def close(self) -> None:
+        """Leaves the terminal with a clean line."""
+        with self.aside():
+            if self._unsaid:
+                lost, self._unsaid = self._unsaid, 0
+                self._write(f"{PREFIX}{lost} lines could not be shown; the journal has them\n",
+                            patience=PATIENCE)  # fmt: skip
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+    def _write(self, text: str, *, patience: float) -> bool:
+        """Whether it was taken; never raises, and never blocks for longer than `patience`."""
+        try:
+            number = self._stream.fileno()
+        except (OSError, ValueError):
+            number = -1  # closed, or no file at all
+        try:
+            if number < 0:
+                self._stream.write(text)
+            elif not _has_room(number, patience):
+                return False
+            else:
+                # Past the stream's own buffer: what a broken pipe refuses would stay in there,
+                # fail again at exit and change our exit code. One write() a line also keeps the
+                # lines of other writers whole.
+                errors = self._stream.errors or "replace"
+                os.write(number, text.encode(self._stream.encoding, errors))
+        except (OSError, ValueError):  # a closed terminal, a broken pipe
+            return False
+        return True
+
+
+def _has_room(number: int, seconds: float) -> bool:
+    """A pipe is ready when it has room for PIPE_BUF (4096) bytes: more than one line of ours."""
+    ready = select.poll()
+    ready.register(number, select.POLLOUT)
+    return any(events & select.POLLOUT for _, events in ready.poll(seconds * 1000))

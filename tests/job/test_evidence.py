@@ -1,0 +1,85 @@
+"""Evidence of real processes: taken, kept, and what could not be had is listed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.facts import Unread
+from holdfast.job import evidence
+from holdfast.paths import RunPaths
+from holdfast.probe import activity
+from holdfast.signals import Death, Stack
+from tests.cli.holdfast_command import wait_until
+from tests.job.watched import SLEEP, process, watched
+
+
+@pytest.fixture(autouse=True)
+def _a_loaded_test_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "SECONDS", 30.0)
+
+
+def test_the_living_are_asked_and_what_they_said_is_kept(tmp_path: Path) -> None:
+    paths = RunPaths(str(tmp_path), "run")
+    with (
+        process(SLEEP) as child,
+        process(SLEEP) as dead,
+        watched(tmp_path, child.pid, 0) as living,
+        watched(tmp_path, dead.pid, 1) as gone,
+    ):
+        gone.death = Death(code=-9, at=1.0)
+        living.feel(1.0, activity.read(child.pid))
+        folder = evidence.take([living, gone], paths, attempt=2, number=3)
+        assert folder == paths.evidence(2, 3)
+        assert isinstance(living.stack, Stack)
+        assert (gone.stack, gone.recorder) == (None, None)
+    assert sorted(os.listdir(folder)) == [
+        "missing.txt", "rank-0.activity.json", "rank-0.stack.json",
+    ]  # fmt: skip
+    stack = json.loads(Path(paths.stack(2, 3, 0)).read_text())
+    assert stack["frames"][0]["file"] == "<string>"
+    assert json.loads(Path(paths.activity(2, 3, 0)).read_text())["state"] == "S"
+    assert Path(paths.missing(2, 3)).read_text().startswith("rank-0.recorder.json: ")
+
+
+def test_a_stopped_rank_shows_its_stack_too(tmp_path: Path) -> None:
+    with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
+        os.kill(child.pid, signal.SIGSTOP)
+        wait_until(lambda: (now := activity.read(child.pid)) is not None and now.state == "T")
+        evidence.take([rank], None, attempt=0, number=0)
+        assert isinstance(rank.stack, Stack), rank.stack
+
+
+def test_without_a_folder_the_evidence_is_still_used(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
+        for paths in (None, RunPaths(str(tmp_path / "file"), "run")):
+            rank.stack = rank.recorder = None
+            assert evidence.take([rank], paths, attempt=0, number=0) == ""
+            assert isinstance(rank.stack, Stack)
+            assert isinstance(rank.recorder, Unread)
+
+
+def test_one_that_dies_meanwhile_is_listed_as_missing(tmp_path: Path) -> None:
+    paths = RunPaths(str(tmp_path), "run")
+    with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
+        child.kill()
+        child.wait()
+        folder = evidence.take([rank], paths, attempt=0, number=0)
+        assert isinstance(rank.stack, Unread)
+    lines = (Path(folder) / "missing.txt").read_text().splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "rank-0.stack.json", "rank-0.activity.json", "rank-0.recorder.json",
+    ]  # fmt: skip
+
+
+def test_nobody_left_is_no_error(tmp_path: Path) -> None:
+    began = time.monotonic()
+    folder = evidence.take([], RunPaths(str(tmp_path), "run"), attempt=0, number=0)
+    assert os.listdir(folder) == []
+    assert time.monotonic() - began < 10

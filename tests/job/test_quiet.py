@@ -1,0 +1,25 @@
+"""`holdfast run` leaves healthy jobs alone; the whole table: `python -m tools.quiet_table`."""
+
+from __future__ import annotations
+
+from tools.quiet_cases import CASES
+from tools.quiet_table import play
+
+
+def test_a_save_is_told_about_and_left_alone() -> None:
+    outcome = play(CASES["save"], scale=0.3)
+    assert not outcome.problems, outcome.screen
+    assert {tuple(notice["ranks"]) for notice in outcome.notices} == {(0,)}
+    assert all("save_checkpoint() at quiet_pauses.py" in n["reason"] for n in outcome.notices)
+
+
+def test_a_rank_that_leaves_when_nobody_needs_it_may_go() -> None:
+    outcome = play(CASES["leave-early"], scale=0.3)
+    assert not outcome.problems, outcome.screen
+    assert not outcome.notices
+
+
+def test_a_suspended_machine_is_no_frozen_rank() -> None:
+    """Longer than a rank alone would be given."""
+    outcome = play(CASES["suspended"], scale=0.25)
+    assert not outcome.problems, outcome.screen

@@ -1,0 +1,244 @@
+"""What a person sees of a running job, on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import os
+import pty
+import time
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.model import Evidence, Fault
+from holdfast.signals import Beat, Death, RankView, Scene
+from holdfast.view import run_screen
+from holdfast.view.run_screen import Screen, judgement, status
+from tests.probe.sockets import wait_for
+
+FAULT = Fault(code="HOLD606", slug="rank-stuck")
+
+
+def a_beat(**seen: Any) -> Beat:
+    fields: dict[str, Any] = {
+        "torch_imported": True, "group_ready": True, "steps": 1200, "step_at": 99.9,
+        "usual_step": 0.061, "beat_at": 99.95, "phase": "", "limit_name": "", "limit_until": 0.0,
+        "group_timeout": 1800.0,
+    }  # fmt: skip
+    return Beat(**{**fields, **seen})
+
+
+def a_rank(number: int, beat: Beat | None, death: Death | None = None) -> RankView:
+    return RankView(
+        rank=number, local_rank=number, pid=4700 + number, host="b", beat=beat, activity=None,
+        alive_at=99.9, state_since=90.0, death=death, words=None, stack=None, recorder=None,
+    )  # fmt: skip
+
+
+def a_scene(*ranks: RankView) -> Scene:
+    return Scene(
+        now=100.0, attempt=0, started_at=60.0, ranks=ranks, longest_pause=0.0, oom_kills=0,
+        kernel_events=(), told_to_stop="", evidence_at=0.0,
+    )  # fmt: skip
+
+
+HEALTHY = a_scene(*(a_rank(n, a_beat()) for n in range(4)))
+
+
+def test_the_status_is_one_calm_line() -> None:
+    assert status(HEALTHY) == "4 ranks, step 1200, 61 ms a step"
+    assert status(HEALTHY, restarts=1).endswith(", 1 restart")
+    saving = a_scene(a_rank(0, a_beat(phase="save")), a_rank(1, a_beat()))
+    assert status(saving) == "2 ranks, step 1200, 61 ms a step, in save"
+
+
+def test_before_the_first_step_it_says_who_is_missing() -> None:
+    early = a_beat(group_ready=False, steps=0, usual_step=0.0)
+    ready = a_beat(steps=0, usual_step=0.0)
+    none, some, all_in = (
+        a_scene(*(a_rank(n, ready if n in group else early) for n in range(4)))
+        for group in ((), (0, 2), range(4))
+    )
+    assert status(none) == "4 ranks starting for 40 s"
+    assert status(some) == "2 of 4 ranks in the group, missing 1,3"
+    assert status(all_in) == "4 ranks before the first step for 40 s"
+    assert status(a_scene(a_rank(0, None))) == "1 rank starting for 40 s"
+
+
+def test_the_dead_are_not_counted_as_alive() -> None:
+    dead = Death(code=-9, at=99.0)
+    scene = a_scene(a_rank(0, a_beat(), dead), a_rank(1, a_beat()))
+    assert status(scene) == "2 ranks, 1 alive, step 1200, 61 ms a step"
+    assert status(a_scene(a_rank(0, a_beat(), dead))) == "1 rank, all ended"
+    assert status(a_scene()) == "0 ranks, all ended"
+
+
+def test_a_paragraph_says_who_where_why_and_what_we_do() -> None:
+    verdict = FAULT.verdict(
+        "rank 2 stuck 4.1 s in read() at data.py:88; ranks 0-1,3 wait for it in all_reduce #1208",
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=False,
+        fix="look at data.py:88",
+        evidence=[Evidence(quote="read() at data.py:88", source="py-spy", rank=2)],
+    )
+    assert judgement(verdict, HEALTHY, evidence="runs/x/attempt-0/evidence-1") == [
+        f"notice[HOLD606] rank-stuck: {verdict.reason}",
+        "  who       rank 2 (host b, pid 4702); held up: ranks 0-1,3",
+        "  --> rank 2: read() at data.py:88 (py-spy)",
+        "  we        watch on; nothing is done to the job",
+        "  evidence  runs/x/attempt-0/evidence-1",
+        "  help: look at data.py:88",
+    ]
+    acted = judgement(verdict, HEALTHY, action="restart 1 of 3")
+    assert acted[0].startswith("verdict[HOLD606]")
+    assert "  we        restart 1 of 3" in acted
+
+
+def test_many_culprits_are_compressed() -> None:
+    scene = a_scene(*(a_rank(n, a_beat()) for n in range(64)))
+    told = judgement(FAULT.verdict("x", ranks=range(64), certain=True), scene)
+    assert told[1] == "  who       ranks 0-63"
+    nobody = judgement(FAULT.verdict("x", ranks=[], certain=True), scene)
+    assert nobody == ["verdict[HOLD606] rank-stuck: x"]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_pipe_gets_one_status_line_a_minute_and_every_paragraph() -> None:
+    stream, clock = io.StringIO(), Clock()
+    screen = Screen(stream, clock)
+    for tenth in range(1300):
+        clock.now = tenth / 10
+        screen.status(f"step {tenth}")
+    screen.say(["one", "two"])
+    screen.close()
+    assert stream.getvalue() == (
+        "holdfast> step 0\nholdfast> step 600\nholdfast> step 1200\nholdfast> one\nholdfast> two\n"
+    )
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, TextIO]]:
+    """The reading end of a real terminal, and the stream that writes to it."""
+    monkeypatch.setenv("TERM", "xterm")
+    near, far = pty.openpty()
+    os.set_blocking(near, False)
+    with open(far, "w", encoding="utf-8") as stream:
+        yield near, stream
+    os.close(near)
+
+
+class Terminal:
+    """What stands on the screen; the kernel passes it on piece by piece, a moment later."""
+
+    def __init__(self, near: int) -> None:
+        self.near = near
+        self.got = b""
+
+    def shows(self, wanted: str) -> None:
+        def drawn() -> bool:
+            with contextlib.suppress(BlockingIOError):
+                self.got += os.read(self.near, 65536)
+            return self.draw() == wanted
+
+        wait_for(drawn)
+
+    def draw(self) -> str:
+        rows = [""]
+        for piece in self.got.decode(errors="replace").replace("\r\n", "\n").split("\r"):
+            first, *rest = piece.removeprefix("\033[K").split("\n")
+            rows[-1] = first if piece.startswith("\033[K") else rows[-1] + first
+            rows += rest
+        return "\n".join(rows)
+
+
+def test_on_a_terminal_the_status_is_rewritten_below_what_stays(
+    terminal: tuple[int, TextIO],
+) -> None:
+    near, stream = terminal
+    screen, seen = Screen(stream), Terminal(near)
+    screen.status("a long line about step 1")
+    seen.shows("holdfast> a long line about step 1")
+    screen.status("step 2")
+    seen.shows("holdfast> step 2")
+    screen.say("something happened")
+    screen.status("step 3")
+    with screen.aside():
+        stream.write("rank 0 says hello\n")
+        stream.flush()
+    screen.status("step 3")
+    stays = "holdfast> something happened\nrank 0 says hello\n"
+    seen.shows(f"{stays}holdfast> step 3")
+    screen.close()
+    seen.shows(stays)
+
+
+def test_a_status_line_never_wraps(terminal: tuple[int, TextIO]) -> None:
+    near, stream = terminal
+    Screen(stream).status("x" * 500)
+    Terminal(near).shows("holdfast> " + "x" * 69)
+
+
+def test_the_same_status_is_not_written_again(terminal: tuple[int, TextIO]) -> None:
+    near, stream = terminal
+    screen, seen = Screen(stream), Terminal(near)
+    screen.status("step 1")
+    screen.status("step 1")
+    stream.write("!")
+    stream.flush()
+    seen.shows("holdfast> step 1!")
+    assert seen.got.count(b"step 1") == 1
+
+
+@given(st.text(st.characters()))
+def test_nothing_foreign_drives_the_terminal(foreign: str) -> None:
+    stream = io.StringIO()
+    Screen(stream).say([foreign])
+    told = stream.getvalue()
+    assert told.startswith("holdfast> ")
+    assert told.count("\n") == 1
+    assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in told[:-1])
+
+
+def test_nobody_reading_does_not_stop_the_watching(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_screen, "PATIENCE", 0.05)
+    near, far = os.pipe()
+    full = fcntl.fcntl(far, fcntl.F_GETPIPE_SZ)
+    assert os.write(far, b"x" * full) == full
+    with open(far, "w", encoding="utf-8") as stream:
+        screen = Screen(stream)
+        began = time.monotonic()
+        screen.status("step 1")
+        screen.say(["one", "two"])
+        assert time.monotonic() - began < 10, "a blocking write would last for ever"
+        assert os.read(near, full) == b"x" * full
+        screen.close()
+        assert os.read(near, 65536).decode() == (
+            "holdfast> 2 lines could not be shown; the journal has them\n"
+        )
+    os.close(near)
+
+
+def test_a_terminal_that_went_away_is_no_error() -> None:
+    near, far = os.pipe()
+    with open(far, "w", encoding="ascii", errors="replace") as stream:
+        screen = Screen(stream)
+        screen.say("caf\xe9")
+        assert os.read(near, 100) == b"holdfast> caf?\n"
+        os.close(near)
+        screen.status("x")
+        screen.say("x")
+        screen.close()
+    # Nothing was left in the stream's buffer: closing it did not fail.
+    screen.say("after it was closed")
