@@ -14,7 +14,7 @@ $(READY): pyproject.toml requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
-demo: $(READY)  ## look at this machine, then let four ranks sum
+demo: $(READY)  ## a training of four ranks, broken on purpose: noticed, named, restarted, resumed
 	@sh examples/demo.sh $(BIN)/holdfast
 
 test: $(READY) lint  ## what CI runs: lint, types, and every test with seeded samples
@@ -28,12 +28,16 @@ lint: $(READY)
 
 proof: $(READY)  ## the full counts; writes dated results into proof/
 	$(BIN)/python -m tools.prove
+	$(BIN)/python -m tools.fault_table
+	$(BIN)/python -m tools.quiet_table
 
 docs: $(READY)  ## one page per fault and the table of faces, from the code
 	$(BIN)/python -m tools.write_docs
 
 bench: $(READY)  ## side-by-side figures, printed as ratios
 	$(BIN)/python -m bench.startup
+	$(BIN)/python -m bench.overhead
+	$(BIN)/python -m bench.detect
 
 lab:  ## Debian packages that real-edge tests need; nothing is started or configured
 	@missing=$$(for p in $(LAB_PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null \

@@ -6,7 +6,11 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
-MAY_IMPORT_TORCH = {"smoke/rank.py"}
+MAY_IMPORT_TORCH = {
+    "smoke/rank.py",
+    "rank/init.py",
+    *(f"job/{name}.py" for name in ("agent", "flags", "launch", "logs", "rendezvous")),
+}
 
 
 def imported_packages(path: Path) -> set[str]:

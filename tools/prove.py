@@ -16,7 +16,7 @@ EXAMPLES = 5000
 
 
 def main() -> int:
-    environment = {**os.environ, "HOLDFAST_PROFILE": "proof"}
+    environment = {**os.environ, "PROPERTY_PROFILE": "proof"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
                "--hypothesis-show-statistics", "-m", "not lab"]  # fmt: skip
     began = time.monotonic()

@@ -16,6 +16,8 @@ from holdfast.machine.variable_search import read_variable_search, words_in_sour
 from tests.faults.machines import a_plan
 from tests.probe.elf_files import write_elf
 
+pytestmark = pytest.mark.usefixtures("torch_not_imported")
+
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -1,0 +1,159 @@
+"""What each fault of the table should come to, and a row of it, judged from a run's journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from holdfast.job import journal
+
+Record = dict[str, Any]
+DEATH_SEEN = 0.3
+NAMED = 5.0
+ACTED = 5.0
+
+
+@dataclass(frozen=True)
+class Expected:
+    slug: str
+    kind: str
+    """'death' and 'certain' are acted on at once, 'patience' when that is over, 'notice' never"""
+    steps: int = 40
+
+
+FAULTS = {
+    "kill": Expected("rank-killed", "death"),
+    "exception": Expected("python-exception", "death"),
+    "exit": Expected("rank-exits-early", "death"),
+    "segfault": Expected("native-crash", "death"),
+    "hog": Expected("host-oom", "death"),
+    "stop": Expected("rank-frozen", "certain"),
+    "sleep": Expected("rank-stuck", "patience"),
+    "busy": Expected("rank-stuck", "patience"),
+    "gil": Expected("gil-held", "patience"),
+    "size": Expected("collective-mismatch", "certain"),
+    "skip": Expected("collective-mismatch", "certain"),
+    "group": Expected("rank-conditional-code", "certain"),
+    "slow": Expected("slow-rank", "notice", steps=90),
+}
+
+
+@dataclass
+class Row:
+    fault: str
+    rank: int
+    slug: str = ""
+    seen: float | None = None
+    """seconds to the first sign: a death noticed, evidence taken, a sentence"""
+    named: float | None = None
+    acted: float | None = None
+    evidence: str = ""
+    exit_code: int | None = None
+    wrong: list[str] = field(default_factory=list)
+    skipped: str = ""
+
+    HEAD: ClassVar[str] = "| fault | rank | named | seen | notice | action | evidence | end | |"
+
+    def line(self) -> str:
+        if self.skipped:
+            return f"| {self.fault} | {self.rank} | | | | | | | skipped: {self.skipped} |"
+        times = " | ".join("" if t is None else f"{t:.2f}" for t in (self.seen, self.named,
+                                                                    self.acted))  # fmt: skip
+        verdict = "; ".join(self.wrong) or "right"
+        return (
+            f"| {self.fault} | {self.rank} | {self.slug} | {times} | {self.evidence} "
+            f"| {self.exit_code} | {verdict} |"
+        )
+
+
+def judge(fault: str, rank: int, folder: Path, *, ranks: int, patience: float) -> Row:
+    row = Row(fault=fault, rank=rank)
+    run = folder / "runs" / "latest"
+    records = journal.read(str(run / "journal.jsonl"))
+    moment = folder / "fault-time"
+    if not records or not moment.exists():
+        row.wrong.append("the fault never came")
+        return row
+    at = float(moment.read_text())
+    first = [record for record in records if record.get("attempt") == 0 and record["t"] >= at]
+    said = [record for record in records if record["kind"] in ("notice", "verdict")]
+    _times(row, first, at)
+    row.exit_code = next((r["exit_code"] for r in records if r["kind"] == "end"), None)
+    expected = FAULTS[fault]
+    row.wrong += _blame(row, expected, said)
+    row.wrong += _haste(row, expected, patience)
+    row.evidence = f"{_traces(run / 'attempt-0', rank, ranks)}/{ranks - 1}"
+    if row.evidence != f"{ranks - 1}/{ranks - 1}":
+        row.wrong.append("evidence is missing")
+    if row.exit_code != 0:
+        row.wrong.append("the job did not end well")
+    return row
+
+
+def _times(row: Row, records: list[Record], at: float) -> None:
+    def first(*kinds: str) -> float | None:
+        return next((r["t"] - at for r in records if r["kind"] in kinds), None)
+
+    row.seen = first("rank", "evidence", "notice", "verdict")
+    row.named = first("notice", "verdict")
+    row.acted = first("action")
+
+
+def _blame(row: Row, expected: Expected, said: list[Record]) -> list[str]:
+    final = said[-1] if said else {}
+    row.slug = str(final.get("slug", ""))
+    wrong = []
+    if row.slug != expected.slug:
+        wrong.append(f"should be {expected.slug}")
+    if final.get("ranks") != [row.rank]:
+        wrong.append(f"names {final.get('ranks')}")
+    for record in said:
+        innocent = [rank for rank in record["ranks"] if rank != row.rank]
+        if innocent or record["attempt"]:
+            wrong.append(f"{record['kind']} {record['slug']} blames {record['ranks']} in "
+                         f"attempt {record['attempt']}")  # fmt: skip
+    return wrong
+
+
+def _haste(row: Row, expected: Expected, patience: float) -> list[str]:
+    wrong = []
+    if expected.kind == "death" and (row.seen is None or row.seen > _death_seen(row)):
+        wrong.append(f"seen later than {_death_seen(row)} s")
+    if row.named is None or row.named > _named(row):
+        wrong.append(f"named later than {_named(row)} s")
+    if expected.kind == "notice":
+        return wrong + ["acted on"] * (row.acted is not None)
+    if row.acted is None:
+        return [*wrong, "not acted on"]
+    if expected.kind == "patience":
+        if not patience <= row.acted <= patience + NAMED:
+            wrong.append(f"acted on after {row.acted:.1f} s")
+    elif row.acted > ACTED + (row.fault == "hog") * HOG:
+        wrong.append(f"acted on later than {ACTED} s")
+    return wrong
+
+
+HOG = 10.0
+"""seconds a hog may take to fill its cgroup: it dies only then"""
+SLOW = 15.0
+"""seconds of slow steps before a pace is known to have changed: it is no hang"""
+
+
+def _death_seen(row: Row) -> float:
+    return DEATH_SEEN + (row.fault == "hog") * HOG
+
+
+def _named(row: Row) -> float:
+    return {"hog": NAMED + HOG, "slow": SLOW}.get(row.fault, NAMED)
+
+
+def _traces(attempt: Path, culprit: int, ranks: int) -> int:
+    """How many of the others left something: a stack, a recorder, or last words."""
+    return sum(
+        any(attempt.glob(f"evidence-*/rank-{rank}.stack.json"))
+        or any(attempt.glob(f"evidence-*/rank-{rank}.recorder.json"))
+        or (attempt / f"rank-{rank}" / "last_words.json").exists()
+        for rank in range(ranks)
+        if rank != culprit
+    )

@@ -1,0 +1,75 @@
+"""The cases of the quiet table: what runs, for how long, and who may rightly be named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    what: str
+    script: str
+    words: tuple[str, ...]
+    """arguments of the script; `{s}` is the time, scaled"""
+    seconds: float
+    ranks: int = 2
+    may_be_named: tuple[int, ...] = ()
+    """who really holds the others up at some time, so that a notice may say so"""
+    never: tuple[str, ...] = ("gil-held", "rank-frozen", "rank-exits-early")
+    """notices that would be untrue, whoever they name"""
+    meanwhile: str = ""
+
+    def arguments(self, scale: float) -> list[str]:
+        return [word.format(s=round(self.seconds * scale, 1)) for word in self.words]
+
+
+PAUSES, LOOPS, EDGES = "quiet_pauses.py", "quiet_loops.py", "quiet_edges.py"
+
+
+def _pause(name: str, what: str, seconds: float, *words: str, rank: int, ranks: int = 2) -> Case:
+    return Case(name, what, PAUSES, words, seconds, ranks, may_be_named=(rank,))
+
+
+def _loop(name: str, what: str, seconds: float, *, ranks: int = 2, named: tuple[int, ...] = ()
+) -> Case:  # fmt: skip
+    return Case(name, what, LOOPS, (name, "{s}"), seconds, ranks, may_be_named=named)
+
+
+def _edge(name: str, what: str, seconds: float, which: str, named: tuple[int, ...]) -> Case:
+    return Case(name, what, EDGES, (which, "{s}"), seconds, may_be_named=named)
+
+
+_TABLE = (
+    _pause("first-save", "the first save, 90 s on rank 0 while the others wait, written with "
+           "fsync to a slow disk", 90, "120", "save:0:60:{s}", rank=0, ranks=4),
+    _pause("download-in-the-middle", "120 s download on rank 1 after 60 steps, 1 kB/s", 120,
+           "120", "download:1:60:{s}", rank=1),
+    _pause("download-first", "120 s download on rank 1 before the first step, 1 kB/s", 120,
+           "60", "download:1:0:{s}", rank=1),
+    _loop("no-optimizer", "80 s of training without any torch optimizer: no step is seen", 80),
+    _pause("sleep", "rank 1 just sleeps for 40 s", 40, "120", "sleep:1:60:{s}", rank=1, ranks=4),
+    _edge("sleep-before-init", "rank 1 sleeps for 40 s before it joins", 40, "before", (1,)),
+    _pause("evaluation", "18 s evaluation every 25 steps on rank 0", 18, "80",
+           "evaluate:0:25:{s}", "evaluate:0:50:{s}", "evaluate:0:75:{s}", rank=0),
+    _pause("compile", "25 s of torch.compile on rank 0 before the first step", 25, "60",
+           "compile:0:0:{s}", rank=0),
+    _pause("save", "a 14 s save on rank 0 every 30 steps, written with fsync to a slow disk", 14,
+           "100", "save:0:30:{s}", "save:0:60:{s}", rank=0),
+    _loop("slow-first-epoch", "steps of 2 s while the caches fill, then of 20 ms", 30),
+    _loop("leave-early", "rank 1 ends with 0, rank 0 works on alone for 25 s", 25),
+    _loop("step-in-backward", "one optimizer per parameter, each run inside backward", 15),
+    _loop("scaler-skips", "GradScaler skips every step for 15 s", 25),
+    _loop("evaluate-together", "25 s without a step in which all ranks evaluate, with "
+          "collectives in two groups", 25, ranks=4),
+    _loop("subgroups", "two pipelines of different sizes meet every ten steps, all wait for rank 3",
+          20, ranks=4, named=(3,)),
+    _edge("teardown", "rank 1 takes 20 s in exit handlers and threads", 20, "teardown", (1,)),
+    _edge("imports", "15 s of computing before torch is imported", 15, "imports", ()),
+    Case("suspended", "launcher and ranks are stopped for 20 s", PAUSES, ("400",), 20,
+         meanwhile="suspend"),
+    Case("starved", "a neighbour takes all cores for 25 s", PAUSES, ("400",), 25, ranks=4,
+         may_be_named=(0, 1, 2, 3), meanwhile="starve"),
+)  # fmt: skip
+
+CASES = {case.name: case for case in _TABLE}
