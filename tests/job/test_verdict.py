@@ -259,7 +259,12 @@ def test_who_went_on_or_waits_is_never_blamed(scene: Scene) -> None:
 
 
 @given(scenes())
-def test_no_face_ever_raises(scene: Scene) -> None:
+def test_no_face_raises_or_names_a_rank_twice_or_one_that_is_not_there(scene: Scene) -> None:
+    known = {view.rank for view in scene.ranks}
     for entry_ in catalogue.entries():
         for face in entry_.fault.perceptions:
-            face(scene)
+            verdict = face(scene)
+            if verdict is not None:
+                assert verdict.slug == entry_.fault.slug
+                assert set(verdict.ranks) | set(verdict.victims) <= known
+                assert set(verdict.ranks).isdisjoint(verdict.victims)
