@@ -6,18 +6,14 @@ import contextlib
 import os
 import queue
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import psutil
 
-BIN = os.path.dirname(sys.executable)
 TRAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train.py")
-HOLDFAST = [f"{BIN}/holdfast", "run", "--no-check"]
-TORCHRUN = [f"{BIN}/torchrun"]
 LAST_ACTS = 20.0
 """seconds for a launcher to end"""
 
@@ -63,10 +59,12 @@ class Job:
 
 
 @contextlib.contextmanager
-def job(command: Sequence[str], *, folder: str) -> Iterator[Job]:
+def job(
+    command: Sequence[str], *, folder: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Job]:
     """Whatever happens, none of its processes is left: ranks have sessions of their own."""
     process = subprocess.Popen(
-        command, cwd=folder, text=True, errors="replace",
+        command, cwd=folder, env={**os.environ, **(environment or {})}, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:

@@ -1,6 +1,8 @@
 """What `holdfast run` costs: a step, the launcher's processor time, the start.
 
 Side by side in one session, medians, because timings on a shared machine are noisy.
+`accelerate` and `ft_launcher` take part where they are installed: on the PATH, or in --peers
+BIN_DIR.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
-from bench.jobs import HOLDFAST, TORCHRUN, TRAIN, job
+from bench.jobs import TRAIN, job
+from bench.launchers import LAUNCHERS, LEGEND, Launcher, missing, peers_folder
+from bench.launchers import command as start_of
 from holdfast import beat_page
 from holdfast.rank import delivery, own
 from holdfast.rank.torch_hooks import after_optimizer_step
@@ -73,40 +77,74 @@ def hook() -> None:
     )
 
 
-def launcher() -> None:
+def launchers(peers: str) -> None:
     """The share of a core that watching takes, once the ranks are at work."""
+    for name, launcher, command in installed(peers, ranks=RANKS):
+        try:
+            share = share_of_a_core([*command, TRAIN, "100000"], launcher.environment)
+        except RuntimeError as problem:
+            print(f"{name}, {RANKS} ranks: {problem}", file=sys.stderr)
+            continue
+        limit = ", limit 2 %" if name == "holdfast run" else ""
+        print(f"{f'{name}, {RANKS} ranks':<26} {share:8.2%}      of a core{limit}")
+
+
+def share_of_a_core(command: Sequence[str], environment: Mapping[str, str]) -> float:
     with tempfile.TemporaryDirectory() as folder, job(
-        [*HOLDFAST, f"--nproc-per-node={RANKS}", TRAIN, "100000"], folder=folder
+        command, folder=folder, environment=environment
     ) as running:  # fmt: skip
         running.wait_for("step 0", seconds=240)
-        process = psutil.Process(running.process.pid)
-        before, began = process.cpu_times(), time.monotonic()
+        watching = helpers(running.process.pid)
+        before, began = seconds_of(watching), time.monotonic()
         for _ in running.hear(until=began + WATCHED):
             pass
-        after, ended = process.cpu_times(), time.monotonic()
-    spent = after.user + after.system - before.user - before.system
-    print(
-        f"the launcher, {RANKS} ranks      {spent / (ended - began):8.2%}      of a core, limit 2 %"
-    )
+        return (seconds_of(watching) - before) / (time.monotonic() - began)
 
 
-def start(command: Sequence[str]) -> tuple[float, float]:
-    """Seconds to the first step, and to the end."""
+def helpers(pid: int) -> list[psutil.Process]:
+    """The launcher and those of its processes that are no part of the training."""
+    launcher = psutil.Process(pid)
+    family = [launcher, *launcher.children(recursive=True)]
+    return [process for process in family if "RANK" not in process.environ()]
+
+
+def seconds_of(processes: Sequence[psutil.Process]) -> float:
+    times = [process.cpu_times() for process in processes]
+    return float(sum(time.user + time.system for time in times))
+
+
+def installed(peers: str, *, ranks: int) -> list[tuple[str, Launcher, list[str]]]:
+    ways = [(name, way, start_of(way, ranks=ranks, peers=peers)) for name, way in LAUNCHERS.items()]
+    return [(name, launcher, command) for name, launcher, command in ways if command]
+
+
+def start(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float] | None:
+    """Seconds to the first step, and to the end; None for one that does not start here."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
-        with job([*command, "--nproc-per-node=2", TRAIN, "2"], folder=folder) as running:
-            first = running.wait_for("step 0")
-            running.process.wait(timeout=60)
+        with job([*command, TRAIN, "2"], folder=folder, environment=environment) as running:
+            try:
+                first = running.wait_for("step 0")
+                running.process.wait(timeout=60)
+            except (RuntimeError, subprocess.TimeoutExpired) as problem:
+                print(problem, file=sys.stderr)
+                return None
             return first.at - began, time.monotonic() - began
 
 
-def starts() -> None:
-    """In turns, so that a busy moment of the machine meets both."""
-    pairs = [(start(HOLDFAST), start([*TORCHRUN, "--standalone"])) for _ in range(STARTS)]
-    for index, name in enumerate(("to the first step", "to the end of 2 steps")):
-        ours = statistics.median(holdfast[index] for holdfast, _ in pairs)
-        bare = statistics.median(torchrun[index] for _, torchrun in pairs)
-        print(f"{name:<26} {ours:8.2f} s    {ours / bare:5.2f} x torchrun's {bare:.2f} s, 2 ranks")
+def starts(peers: str) -> None:
+    """In turns, so that a busy moment of the machine meets all."""
+    took: dict[str, list[tuple[float, float]]] = {}
+    for _ in range(STARTS):
+        for name, launcher, command in installed(peers, ranks=2):
+            if seconds := start(command, launcher.environment):
+                took.setdefault(name, []).append(seconds)
+    for index, what in enumerate(("to the first step", "to the end of 2 steps")):
+        print(f"{what}, 2 ranks")
+        bare = statistics.median(seconds[index] for seconds in took["torchrun"])
+        for name, pairs in took.items():
+            median = statistics.median(seconds[index] for seconds in pairs)
+            print(f"  {name:<24} {median:8.2f} s    {median / bare:5.2f} x torchrun's")
 
 
 def python_starts() -> None:
@@ -143,8 +181,15 @@ def median_starts(*ways: tuple[list[str], dict[str, str]]) -> list[float]:
 
 
 def main() -> int:
-    for part in (hook, python_starts, launcher, starts):
-        part()
+    peers = peers_folder()
+    hook()
+    python_starts()
+    launchers(peers)
+    starts(peers)
+    for name, launcher in LAUNCHERS.items():
+        if not start_of(launcher, ranks=1, peers=peers):
+            print(f"{name:<26} {missing(launcher)}")
+    print(LEGEND)
     return 0
 
 

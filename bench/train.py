@@ -1,12 +1,15 @@
 """An ordinary DDP script, 50 ms a step: train.py STEPS [FAULT RANK MARK]
 
 At step 20 that rank writes the time into the file MARK, and breaks.
+With NVRX_HEARTBEATS set it also does what NVIDIA's launcher asks of a script.
 """
 
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
+from importlib import import_module
 
 import torch
 import torch.distributed as dist
@@ -24,7 +27,10 @@ def main() -> None:
     rank = dist.get_rank()
     model = DistributedDataParallel(torch.nn.Linear(64, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    beat = heartbeat() if os.environ.get("NVRX_HEARTBEATS") else None
     for step in range(STEPS):
+        if beat:
+            beat()
         time.sleep(0.05)
         if rank == CULPRIT and step == 20:
             break_it()
@@ -35,6 +41,14 @@ def main() -> None:
         if rank == 0 and step in (0, STEPS - 1):
             print(f"step {step}", flush=True)
     dist.destroy_process_group()
+
+
+def heartbeat() -> Callable[[], None]:
+    # By name, since it is there only for its own launcher.
+    client = import_module("nvidia_resiliency_ext.fault_tolerance").RankMonitorClient()
+    client.init_workload_monitoring()
+    beat: Callable[[], None] = client.send_heartbeat
+    return beat
 
 
 def break_it() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.job.pump import LogFile, Pump, Stream, write_all
+from holdfast.job.log_file import LogFile
+from holdfast.job.pump import Pump, Stream, write_all
 from tests.cli.holdfast_command import wait_until
 from tests.job.launching import TARGETS, launch, log
 

@@ -14,7 +14,8 @@ from string import Template
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std, to_map
 
-from holdfast.job.pump import LogFile, Pump, Stream, Writer, complain, write_all
+from holdfast.job.log_file import LogFile
+from holdfast.job.pump import Pump, Stream, Writer, complain, write_all
 from holdfast.paths import RunPaths
 
 Environment = dict[str, str]
@@ -104,21 +105,24 @@ class Logs(LogsSpecs):
                 log = self._open_log(paths, rank, name) if paths else None
                 filtered = self._local_ranks_filter
                 hidden = bool(redirects[local_rank] & std and not tees[local_rank] & std)
+                shown = not (hidden and log) and (not filtered or local_rank in filtered)
                 stream = Stream(
                     f"rank {rank} ({name})",
                     screen=kind + 1,
-                    shown=not (hidden and log) and (not filtered or local_rank in filtered),
+                    shown=shown,
                     log=log,
                     prefix=self._prefix(env, local_rank) if tees[local_rank] & std else b"",
                     copies=copies[kind] if tees[local_rank] & std else None,
                 )
-                files[kind][local_rank] = self._connect(stream)
+                # As under torchrun, which gives a rank a file for what it hides or prefixes.
+                as_is = shown and not tees[local_rank] & std and os.isatty(kind + 1)
+                files[kind][local_rank] = self._connect(stream, kind + 1 if as_is else None)
         return LogsDest(stdouts=files[0], stderrs=files[1], error_files=errors)
 
-    def _connect(self, stream: Stream) -> str:
+    def _connect(self, stream: Stream, like: int | None) -> str:
         assert self._pump
         try:
-            return self._pump.open(stream)
+            return self._pump.open(stream, like=like)
         except OSError as problem:  # no descriptors left
             self._say_once(f"output goes to the screen only: {problem.strerror}")
             return INHERITED

@@ -1,12 +1,14 @@
 """Carries what the ranks print to the screen, unchanged, and into their log files.
 
-A pipe stands between a rank and its log. A rank that wrote into the file itself would get the
-error when the disk is full, and its next `print` would end the training.
+A pipe, or a terminal where we have one, stands between a rank and its log. A rank that wrote
+into the file itself would get the error when the disk is full, and its next `print` would end
+the training.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import select
@@ -16,11 +18,12 @@ import threading
 import time
 from collections.abc import Callable
 
+from holdfast.job import terminal
+from holdfast.job.log_file import LogFile
+
 PATIENCE_WITH_A_LINE = 0.05
 """seconds to wait for the end of a line, so that lines of several ranks do not mix"""
 LONGEST_LINE = 1 << 16
-LOG_LIMIT = 64 << 20
-"""a log that grows past this begins anew; the first part and the one before are kept"""
 PIPE_SIZE = 1 << 20
 """room for a burst, so that a rank does not wait for a slow terminal; 64 KiB is the default"""
 
@@ -33,36 +36,6 @@ def write_all(screen: int, text: bytes) -> None:
             text = text[os.write(screen, text) :]
         except BlockingIOError:  # noqa: PERF203 - somebody made our terminal non-blocking
             select.select([], [screen], [], 1.0)
-
-
-class LogFile:
-    """One log, appended to and never overwritten, of at most three times the limit."""
-
-    def __init__(self, path: str, *, limit: int = LOG_LIMIT) -> None:
-        self.path = path
-        self._limit = limit
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by its stream
-        self._size = self._file.tell()
-
-    def write(self, text: bytes) -> None:
-        if self._size >= self._limit:
-            self._turn_over()
-        self._size += len(text)
-        while text:
-            text = text[self._file.write(text) :]
-
-    def _turn_over(self) -> None:
-        """The start says how the job was set up, the end why it died; the middle goes."""
-        self._file.close()
-        base, ending = os.path.splitext(self.path)
-        first = f"{base}.first{ending}"
-        os.replace(self.path, f"{base}.previous{ending}" if os.path.exists(first) else first)
-        self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
-        self._size = 0
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._file.close()
 
 
 class Stream:
@@ -147,6 +120,7 @@ class Pump:
         self._write = write
         self._waiting = selectors.DefaultSelector()
         self._our_ends: list[int] = []
+        self._sizes = terminal.Sizes()
         self._bell, self._rope = os.pipe()
         os.set_blocking(self._bell, False)
         self._waiting.register(self._bell, selectors.EVENT_READ)
@@ -155,15 +129,27 @@ class Pump:
         self._thread = threading.Thread(target=self._run, name="holdfast-output", daemon=True)
         self._thread.start()
 
-    def open(self, stream: Stream) -> str:
-        """The path by which this process opens the rank's end; call `started` when it has."""
-        stream.source, end = os.pipe()
+    def open(self, stream: Stream, *, like: int | None = None) -> str:
+        """The path by which this process opens the rank's end; call `started` when it has.
+
+        `like`: the terminal that the rank is to believe it writes to.
+        """
+        stream.source, end = self._pair(like)
         os.set_blocking(stream.source, False)
-        with contextlib.suppress(OSError):  # this user's pipes may hold no more together
-            fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
         self._our_ends.append(end)
         self._waiting.register(stream.source, selectors.EVENT_READ, stream)
         return f"/proc/self/fd/{end}"
+
+    def _pair(self, like: int | None) -> tuple[int, int]:
+        if like is not None:
+            with contextlib.suppress(OSError):  # a container without /dev/pts, or all are taken
+                ours, end = terminal.open_pair(like)
+                self._sizes.follow(ours, like)
+                return ours, end
+        ours, end = os.pipe()
+        with contextlib.suppress(OSError):  # this user's pipes may hold no more together
+            fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+        return ours, end
 
     def started(self) -> None:
         """The ranks hold their ends now. Ours go, so that the last of theirs is the end."""
@@ -179,6 +165,7 @@ class Pump:
     def close(self) -> None:
         """What is in the pipes still comes out; a terminal that takes nothing is not awaited."""
         self.started()
+        self._sizes.close()
         self._closing = True
         os.write(self._rope, b"!")
         self._thread.join(timeout=2.0)
@@ -197,16 +184,20 @@ class Pump:
                 since = stream.held_since
                 if since is not None and now - since >= PATIENCE_WITH_A_LINE:
                     self._guarded(stream, lambda stream: stream.let_go(self._write))
-            if not streams:
+            if not streams and (closing or rung) and not self._more():
                 if closing:
                     break
-                if rung:
-                    self._answer()
+                self._answer()
         for stream in list(self._streams()):
             self._end(stream)
         self._waiting.close()
         os.close(self._bell)
         os.close(self._rope)
+
+    def _more(self) -> bool:
+        """Whether something came that no event told of: between the two ends of a terminal a
+        kernel thread carries the bytes, and only a read waits for it."""
+        return True in [self._guarded(stream, self._read) for stream in self._streams()]
 
     def _answer(self) -> None:
         """The bell was rung, and nothing is left to read."""
@@ -219,25 +210,33 @@ class Pump:
         keys = list(self._waiting.get_map().values())
         return [key.data for key in keys if key.data is not None]
 
-    def _guarded(self, stream: Stream, act: Callable[[Stream], None]) -> None:
+    def _guarded(self, stream: Stream, act: Callable[[Stream], bool | None]) -> bool:
         """Nobody else empties these pipes: whatever happens, the reading goes on."""
         try:
-            act(stream)
+            return bool(act(stream))
         except Exception as bug:  # noqa: BLE001
             complain(f"the output of {stream.name} is incomplete: {type(bug).__name__}: {bug}")
+            return False
 
-    def _read(self, stream: Stream) -> None:
+    def _read(self, stream: Stream) -> bool:
+        """Whether there was something to read."""
         try:
             text = os.read(stream.source, 1 << 16)
         except BlockingIOError:
-            return
+            return False
+        except OSError as problem:
+            if problem.errno != errno.EIO:
+                raise
+            text = b""  # so says a terminal when nobody holds its other end any more
         if text:
             stream.take(text, self._write)
         else:
             self._end(stream)
+        return bool(text)
 
     def _end(self, stream: Stream) -> None:
         self._waiting.unregister(stream.source)
+        self._sizes.forget(stream.source)
         self._guarded(stream, lambda stream: stream.let_go(self._write))
         stream.close()
 
@@ -245,5 +244,6 @@ class Pump:
 def complain(sentence: str) -> None:
     """On stderr, in one piece; nobody to hear it is no reason to stop."""
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"holdfast: {sentence}\n")
+        fresh = "\r\033[K" if sys.stderr.isatty() else ""  # the status line may stand there
+        sys.stderr.write(f"{fresh}holdfast: {sentence}\n")
         sys.stderr.flush()

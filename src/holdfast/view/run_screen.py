@@ -21,6 +21,11 @@ EVERY = 60.0
 PATIENCE = 1.0
 """seconds a paragraph waits for a terminal that takes nothing (Ctrl-S, a full pipe)"""
 QUOTES = 4
+ERASE = "\r\033[K"
+"""to the start of the line, and all behind it away"""
+
+Writer = Callable[[int, bytes], None]
+"""puts bytes on the screen of that descriptor"""
 
 
 # --- what to say: pure ---------------------------------------------------------------------------
@@ -40,7 +45,8 @@ def status(scene: Scene, *, restarts: int = 0) -> str:
         usual = sorted(beat.usual_step for beat in beats)[len(beats) // 2]
         pace = f", {_duration(usual)} a step" if usual else ""
         alive = "" if len(living) == world else f", {len(living)} alive"
-        return f"{_ranks(world)}{alive}, step {steps}{pace}{_phases(living)}{again}"
+        step = scene.kept.base + steps  # of the job, over all attempts
+        return f"{_ranks(world)}{alive}, step {step}{pace}{_phases(living)}{again}"
     if beats and 0 < len(ready) < world:
         missing = numbers(view.rank for view in scene.ranks if view.rank not in ready)
         return f"{len(ready)} of {_ranks(world)} in the group, missing {missing}{again}"
@@ -118,6 +124,7 @@ class Screen:
         self._clock = clock
         self._lock = threading.RLock()
         self._shown = ""
+        self._line_is_free = True
         self._next_status = -1.0
         self._unsaid = 0
         self._in_place = stream.isatty() and os.environ.get("TERM", "") != "dumb"
@@ -131,12 +138,16 @@ class Screen:
                     self._next_status = self._clock() + EVERY
                 return
             line = line[: self._columns() - 1]  # a line that wraps cannot be rewritten
-            if line != self._shown and self._write(f"\r\033[K{line}", patience=0):
+            if not self._line_is_free or line == self._shown:
+                return
+            if self._write(f"{ERASE}{line}", patience=0):
                 self._shown = line
 
     def say(self, lines: str | Sequence[str]) -> None:
-        """A paragraph that stays, above the status line."""
+        """A paragraph that stays, above the status line and below a rank's unfinished one."""
         with self.aside():
+            if not self._line_is_free:
+                self._line_is_free = self._write("\n", patience=PATIENCE)
             for line in [lines] if isinstance(lines, str) else lines:
                 if not self._write(f"{PREFIX}{harmless(line)}\n", patience=PATIENCE):
                     self._unsaid += 1
@@ -145,9 +156,30 @@ class Screen:
     def aside(self) -> Iterator[None]:
         """The status line is out of the way while somebody else writes to the terminal."""
         with self._lock:
-            if self._shown and self._write("\r\033[K", patience=PATIENCE):
+            if self._shown and self._write(ERASE, patience=PATIENCE):
                 self._shown = ""
             yield
+
+    def beside(self, write: Writer) -> Writer:
+        """`write`, so that what ranks print and the status line do not destroy each other.
+
+        The status line goes before their first byte, and comes back after a newline: a progress
+        bar or a prompt keeps its line to itself. The lock is not held while they are written: a
+        terminal that takes nothing (Ctrl-S) holds up the ranks, as under torchrun, not us.
+        """
+
+        def write_beside(number: int, text: bytes) -> None:
+            if not (self._in_place and os.isatty(number)):
+                write(number, text)
+                return
+            with self._lock:
+                erase, self._shown = ERASE.encode() if self._shown else b"", ""
+                self._line_is_free = False
+            write(number, erase + text)
+            with self._lock:
+                self._line_is_free = text.endswith(b"\n")
+
+        return write_beside
 
     def close(self) -> None:
         """Leaves the terminal with a clean line."""
