@@ -78,6 +78,40 @@ def test_a_new_rank_clears_what_an_earlier_one_left() -> None:
     assert (beat.steps, beat.step_at, beat.phase, beat.limit_until) == (0, 0.0, "", 0.0)
 
 
+CLAIM = (
+    '{"rank": 1, "world_size": 4, "store": "a:1", "own_store": false, "agent_store": true, '
+    '"timeout": 600, "device": "", "given_rank": 2, "given_world_size": 4, "given_store": "b:2"}'
+)
+
+
+def test_a_claim_can_be_made_and_taken_back() -> None:
+    buffer = fresh()
+    page = Page(buffer)
+    page.announce(1)
+    page.claim(CLAIM, 12.5)
+    beat = read(buffer)
+    assert beat is not None
+    claim = beat.claim
+    assert claim is not None
+    assert (claim.at, claim.rank, claim.world_size, claim.store) == (12.5, 1, 4, "a:1")
+    assert (claim.timeout, claim.given_rank, claim.given_store) == (600.0, 2, "b:2")
+    page.claim("", 0)
+    beat = read(buffer)
+    assert beat is not None
+    assert beat.claim is None
+
+
+@pytest.mark.parametrize("text", [CLAIM[:40], "[]", "null", '{"rank": "one"}', CLAIM + "x" * 9999])
+def test_a_claim_that_is_not_whole_is_none(text: str) -> None:
+    buffer = fresh()
+    page = Page(buffer)
+    page.announce(1)
+    page.claim(text, 12.5)
+    beat = read(buffer)
+    assert beat is not None
+    assert beat.claim is None
+
+
 @given(st.text(), st.floats(min_value=0, max_value=1e9))
 def test_any_name_comes_back_whole_or_cut(name: str, until: float) -> None:
     buffer = fresh()

@@ -10,6 +10,8 @@ The writing side uses the standard library only: it runs inside any Python that 
            24  flags    32  steps     40  step_at   48  usual_step   56  beat_at
            64  group_timeout
           256  phase: a slot        1024  limit: a slot, its number is when the limit runs out
+         2048  claim: a slot, its number is when init_process_group was entered, its text the
+               other fields of `signals.Claim` as JSON
 """
 
 from __future__ import annotations
@@ -23,10 +25,12 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.signals import Beat
+    from holdfast.signals import Beat, Claim
 
 SIZE = 4096
 VERSION = 1
+WAITS_FOR = "waits for rank "
+"""a phase that says whom this rank waits for, where no collective shows it"""
 _MAGIC = int.from_bytes(b"HOLDFAST", "little")
 _TORCH, _GROUP = 1, 2  # flags
 
@@ -34,9 +38,10 @@ _TORCH, _GROUP = 1, 2  # flags
 _AT_MAGIC, _AT_VERSION, _AT_PID, _AT_FLAGS = 0, 1, 2, 3
 _AT_STEPS, _AT_STEP, _AT_USUAL, _AT_BEAT, _AT_TIMEOUT = 4, 5, 6, 7, 8
 
-_PHASE, _LIMIT = 256, 1024
+_PHASE, _LIMIT, _CLAIM = 256, 1024, 2048
 _SLOT = struct.Struct("<IIQ")  # checksum, length of the text, a number
 _LONGEST_TEXT = 400
+_LONGEST_CLAIM = 1600
 _TRIES = 50
 
 _NANO = 1e-9
@@ -105,8 +110,12 @@ class Page:
     def limit(self, name: str, until: float) -> None:
         self._put(_LIMIT, _nanoseconds(until), name)
 
-    def _put(self, slot: int, number: int, text: str) -> None:
-        body = text.encode("utf-8", "replace")[:_LONGEST_TEXT]
+    def claim(self, text: str, at: float) -> None:
+        """What this rank says it is, as JSON; ('', 0) takes it back."""
+        self._put(_CLAIM, _nanoseconds(at), text, longest=_LONGEST_CLAIM)
+
+    def _put(self, slot: int, number: int, text: str, *, longest: int = _LONGEST_TEXT) -> None:
+        body = text.encode("utf-8", "replace")[:longest]
         head = _SLOT.pack(_checksum(number, body), len(body), number)
         self._buffer[slot : slot + _SLOT.size + len(body)] = head + body
 
@@ -131,6 +140,7 @@ def read(buffer: mmap.mmap) -> Beat | None:
         limit_name=limit_name,
         limit_until=limit_until,
         group_timeout=said[_AT_TIMEOUT] * _NANO,
+        claim=_read_claim(buffer),
     )
 
 
@@ -140,14 +150,29 @@ def read_limit(buffer: mmap.mmap) -> tuple[str, float]:
     return name, until * _NANO
 
 
-def _get(buffer: mmap.mmap, slot: int) -> tuple[int, str]:
+def _read_claim(buffer: mmap.mmap) -> Claim | None:
+    import msgspec  # noqa: PLC0415 - a rank may lack it
+
+    from holdfast.signals import Claim  # noqa: PLC0415
+
+    at, text = _get(buffer, _CLAIM, longest=_LONGEST_CLAIM)
+    if not text:
+        return None
+    try:
+        said = msgspec.json.decode(text)
+        return msgspec.convert({**said, "at": at * _NANO}, Claim)
+    except (msgspec.MsgspecError, TypeError):
+        return None  # cut short: nothing is known, and nothing is said
+
+
+def _get(buffer: mmap.mmap, slot: int, *, longest: int = _LONGEST_TEXT) -> tuple[int, str]:
     """Number and text that belong together.
 
     The checksum tells a torn read, on processors that reorder stores too. A rank stopped in
     the middle of its write never finishes it: then nothing is known, and nothing is said.
     """
     for _ in range(_TRIES):
-        raw = buffer[slot : slot + _SLOT.size + _LONGEST_TEXT]
+        raw = buffer[slot : slot + _SLOT.size + longest]
         checksum, length, number = _SLOT.unpack_from(raw)
         body = raw[_SLOT.size : _SLOT.size + length]
         if len(body) == length and checksum == _checksum(number, body):

@@ -11,8 +11,12 @@ Why            Three different things look alike. Refused: the machine is there 
                2.13 in all three cases.
 How to be sure Start node rank 0 first, run `ss -ltn 'sport = :29500'` there, and `holdfast check`
                here again: now a refusal means the wrong host or port, silence the path.
-Fix            Start rank 0's node; use the same address and port on every node; open the port,
-               and the ephemeral ports that NCCL and Gloo use, between the machines of the job.
+               Under `holdfast run` and torchrun's c10d the launcher serves the store: a script
+               that sets MASTER_ADDR, MASTER_PORT or `init_method='tcp://…'` itself sends its
+               ranks where nobody will ever listen, rank 0 included.
+Fix            Leave the address to the launcher. Several nodes: start rank 0's node; use the same
+               address and port on every node; open the port, and the ephemeral ports that NCCL
+               and Gloo use, between the machines of the job.
 Sources        torch/csrc/distributed/c10d/TCPStore.cpp and socket.cpp: what is retried
                torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py: 600 s
                torvalds/linux net/ipv4/icmp.c: what a rejected connection reports
@@ -20,8 +24,14 @@ Sources        torch/csrc/distributed/c10d/TCPStore.cpp and socket.cpp: what is 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+from holdfast import endings, joining, scene_words
+from holdfast.endings import Ending
 from holdfast.facts import MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.signals import RankView, Scene
 
 FAULT = Fault(code="HOLD104", slug="master-not-listening")
 
@@ -32,6 +42,15 @@ NO_WAY = {
     "EACCES": "this machine itself forbids the connection (firewall or security module)",
     "EPERM": "this machine itself forbids the connection (firewall or security module)",
 }
+LONG_ENOUGH = 5.0
+"""seconds in which a store that is there has answered many times over"""
+IN_VAIN = re.compile(
+    r"The client socket has (?:timed out after .* while trying|failed) to connect to|"
+    r"[Cc]onnection refused|ECONNREFUSED"
+)
+LEAVE_IT = (
+    "leave the address to the launcher: no MASTER_ADDR, MASTER_PORT or init_method in the script"
+)
 
 
 @FAULT.foresee
@@ -65,4 +84,122 @@ def master_answers(facts: MachineFacts) -> Finding:
         reason=NO_WAY.get(reach.error, "the connection failed for a reason of its own"),
         evidence=evidence,
         fix=f"see which way packets take: `ip route get {reach.address}`",
+    )
+
+
+@FAULT.notice
+def they_call_where_nobody_listens(scene: Scene) -> Verdict | None:
+    """While they try. A late master is no fault, so this is never certain."""
+    calling = [v for v in scene.ranks if _calls_in_vain(scene, v)]
+    if not calling or endings.endings(scene):
+        return None
+    calling = [v for v in calling if _same_call(v, calling[0])]
+    why, ranks, fix = _explain(scene, calling)
+    if not ranks:
+        return None  # they call where they were told to: it is not theirs, nor seen whose
+    since = min(claim.at for v in calling if (claim := joining.claim_of(v)))
+    numbers = [v.rank for v in calling]
+    verb = scene_words.one_or_many(numbers, "has", "have")
+    return FAULT.verdict(
+        f"{scene_words.who(scene, numbers)} {verb} tried for "
+        f"{scene_words.seconds(scene.now - since)} to reach a store at {_store(calling[0])}: {why}",
+        ranks=ranks,
+        victims=set(numbers) - set(ranks),
+        certain=False,
+        fix=fix,
+        evidence=[_told(v) for v in calling],
+    )
+
+
+@FAULT.notice
+def they_called_in_vain(scene: Scene) -> Verdict | None:
+    """They gave up, and nobody ended before who would explain it."""
+    ended = endings.endings(scene)
+    gave_up = [e for e in ended if called_in_vain(e)]
+    if not gave_up or joining.frozen(scene):
+        return None
+    served = any(_is_there(v, gave_up[0].view) for v in scene.ranks)
+    if served or any(not called_in_vain(e) for e in endings.cause(scene)):
+        return None
+    trying = [v for v in scene.ranks if joining.waits_to_join(v) and _same_call(v, gave_up[0].view)]
+    why, ranks, fix = _explain(scene, [*(e.view for e in gave_up), *trying])
+    victims = endings.fallen(scene, ranks)
+    return FAULT.verdict(
+        f"{scene_words.plain(e.rank for e in gave_up)} found no store: {why}: "
+        f"{scene_words.how_it_ended(gave_up[0]).quote}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix=fix,
+        evidence=[scene_words.how_it_ended(e) for e in gave_up],
+    )
+
+
+def called_in_vain(ending: Ending) -> bool:
+    """torch's words of a store that did not answer. Python's own ConnectionRefusedError is about
+    something else: a tensor of a process that has ended, a service of the user's."""
+    view = ending.view
+    if view.words is None or joining.joined(view) or joining.claim_of(view) is None:
+        return False
+    return view.words.kind.endswith("DistNetworkError") and bool(IN_VAIN.search(view.words.text))
+
+
+def _calls_in_vain(scene: Scene, view: RankView) -> bool:
+    claim = joining.claim_of(view)
+    if claim is None or claim.serves or not joining.waits_to_join(view):
+        return False
+    if not joining.shown_connecting(view) or scene.now - claim.at < LONG_ENOUGH:
+        return False
+    return not any(_is_there(other, view) for other in scene.ranks)
+
+
+def _is_there(other: RankView, caller: RankView) -> bool:
+    """A rank of ours serves the store that this one calls, or did."""
+    claim = joining.claim_of(other)
+    return (
+        claim is not None
+        and claim.serves
+        and other.rank != caller.rank
+        and _same_call(other, caller)
+    )
+
+
+def _same_call(one: RankView, other: RankView) -> bool:
+    return joining.same_place(_store(one), _store(other))
+
+
+def _explain(scene: Scene, calling: Sequence[RankView]) -> tuple[str, list[int], str]:
+    """Why nobody is there, whose doing that is, and what to do."""
+    claims = [(v, claim) for v in calling if (claim := joining.claim_of(v)) is not None]
+    strayed = [v for v, c in claims if not joining.same_place(c.store, c.given_store)]
+    late = [v for v in joining.not_come(scene) if v.rank == 0 and v.death is None]
+    first = claims[0][1]
+    elsewhere = joining.host_of(first.store) != joining.host_of(first.given_store)
+    if late and not first.agent_store and not elsewhere:
+        place = f"`py-spy dump --pid {late[0].pid}` shows where it is"
+        return "it is not up yet: rank 0, which will serve it, has not come", [0], place
+    if not strayed:
+        return "nobody answers at the address that the launcher gave", [], LEAVE_IT
+    given = f"the launcher's store is at {first.given_store or 'no address'}"
+    if elsewhere:
+        why = f"that is another host than the one given: {given}"
+    elif first.agent_store:
+        why = f"no rank will ever serve one there: {given}, and the script names another"
+    else:
+        why = f"no rank of this job serves one there: {given}"
+    return why, [v.rank for v in strayed], LEAVE_IT
+
+
+def _store(view: RankView) -> str:
+    claim = joining.claim_of(view)
+    return claim.store if claim is not None else ""
+
+
+def _told(view: RankView) -> Evidence:
+    claim = joining.claim_of(view)
+    given = claim.given_store if claim else ""
+    return Evidence(
+        quote=f"rank {view.rank} calls {_store(view)}, was given {given}",
+        source="its page",
+        rank=view.rank,
     )

@@ -9,6 +9,9 @@ Why            Every process needs its own RANK in 0..WORLD_SIZE-1, one WORLD_SI
                hand, or left by an earlier try, therefore work in one way of starting only.
 How to be sure `env | grep -E 'RANK|WORLD_SIZE|MASTER'` in the very shell or job step that starts
                the job; `holdfast check --smoke` shows rank, device and master of each process.
+               `holdfast run` compares what each rank says at the entry of init_process_group
+               with what it was given. A script that numbers its ranks anew is fine as long as
+               every number below its world size is taken once.
 Fix            Leave the numbering to the launcher: `unset RANK WORLD_SIZE LOCAL_RANK
                LOCAL_WORLD_SIZE`, then torchrun. In the script bind the device by LOCAL_RANK:
                `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`.
@@ -21,8 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from holdfast import endings, joining, numbering, scene_words
 from holdfast.facts import MachineFacts, Plan, Smoke, SmokeRank, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.signals import RankView, Scene
 
 FAULT = Fault(code="HOLD113", slug="rank-assignment")
 
@@ -129,3 +134,47 @@ def _describe(smoke: Smoke, rank: SmokeRank) -> Evidence:
         source="smoke test",
         rank=rank.rank,
     )
+
+
+@FAULT.notice
+def what_ranks_say_they_are_does_not_fit(scene: Scene) -> Verdict | None:
+    muddle = numbering.find(scene)
+    if muddle is None or joining.frozen(scene) or not _explains_the_ends(scene):
+        return None
+    ranks = [view.rank for view in muddle.strayed]
+    victims = endings.fallen(scene, ranks)
+    ended = endings.endings(scene)
+    seen = all(joining.shown_joining(view) for view in muddle.strayed)
+    others = (
+        f"; {scene_words.plain(victims)} can not join without "
+        f"{scene_words.one_or_many(ranks, 'it', 'them')}"
+        if victims
+        else ""
+    )
+    return FAULT.verdict(
+        f"{numbering.sayings(muddle.strayed)}: {muddle.trouble}{others}",
+        ranks=ranks,
+        victims=victims,
+        certain=muddle.sure and (seen or bool(ended)),
+        fix="leave the numbers to the launcher: `init_process_group()` without rank= and "
+        "world_size=, and no RANK or WORLD_SIZE set in the script",
+        evidence=[
+            *(_stated(view) for view in muddle.members),
+            *(scene_words.how_it_ended(ending) for ending in ended),
+        ],
+    )
+
+
+def _explains_the_ends(scene: Scene) -> bool:
+    """Whoever ended did so on the way into the group, and by no signal."""
+    return all(
+        not e.signal and joining.claim_of(e.view) is not None and not joining.joined(e.view)
+        for e in endings.endings(scene)
+    )
+
+
+def _stated(view: RankView) -> Evidence:
+    claim = joining.claim_of(view)
+    said = f"says rank {claim.rank} of {claim.world_size} at {claim.store}" if claim else ""
+    given = f"was given {claim.given_rank} of {claim.given_world_size}" if claim else ""
+    return Evidence(quote=f"rank {view.rank} {said}, {given}", source="its page", rank=view.rank)

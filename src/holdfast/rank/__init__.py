@@ -7,10 +7,13 @@
     own.py           this process's page, and one place to complain
     torch_import.py  tells when torch is imported, and never imports it
     torch_hooks.py   steps from the optimizers, the group and its timeout
+    claim.py         what the rank says it is, told when it enters init_process_group
     steps.py         what counts as a step
     beat_thread.py   a thread whose silence means 'GIL held or stopped'
     worker_server.py torch's own server: the flight recorder, without the GIL
     last_words.py    the exception that ended the rank
+    events.py        what it has to tell: saves, resumes, its first step
+    first_step.py    did it begin anew? seen before the first step, for any script
     kernel.py        requests to the kernel that Python has no function for
     limit_watcher.py keeps the limits of a process that has no launcher
     init.py limit.py wait.py phase.py   the library: `holdfast.init` and so on

@@ -15,6 +15,9 @@ PAGE = "HOLDFAST_PAGE"
 WORDS = "HOLDFAST_WORDS"
 SOCKET = "HOLDFAST_SOCKET"
 LAUNCHER = "HOLDFAST_LAUNCHER"
+GRACE = "HOLDFAST_GRACE"
+"""seconds between the order to end and the kill; stays in the environment, it is no secret"""
+EVENTS = "HOLDFAST_EVENTS"
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 SITE = os.path.join(_HERE, "site")
@@ -22,7 +25,13 @@ SHIM = os.path.join(_HERE, "shim.py")
 
 
 def environment(
-    base: Mapping[str, str], *, page: str, words: str, socket: str, launcher_pid: int
+    base: Mapping[str, str],
+    *,
+    page: str,
+    words: str,
+    socket: str,
+    launcher_pid: int,
+    events: str = "",
 ) -> dict[str, str]:
     """A rank's environment: `base`, and what the hook needs unless HOLDFAST=off."""
     made = dict(base)
@@ -34,6 +43,7 @@ def environment(
     made[WORDS] = words
     made[SOCKET] = socket
     made[LAUNCHER] = str(launcher_pid)
+    made[EVENTS] = events
     return made
 
 

@@ -7,19 +7,22 @@ import faulthandler
 import os
 
 from holdfast import beat_page
-from holdfast.rank import beat_thread, kernel, own, torch_import
+from holdfast.rank import beat_thread, claim, kernel, own, torch_import
+from holdfast.rank import events as rank_events
 from holdfast.rank.delivery import crash_file
 from holdfast.rank.last_words import Scribe
 from holdfast.rank.torch_hooks import install
 from holdfast.rank.worker_server import WorkerServer
 
 
-def start(*, page: str, words: str, socket: str, launcher: str) -> None:
+def start(*, page: str, words: str, socket: str, launcher: str, events: str = "") -> None:
     """Without a page nobody could see anything: that fails as a whole. The rest is each for
     itself: a folder that cannot be written must not cost the steps."""
     own.adopt(beat_page.Page(beat_page.attach(page)))
+    claim.remember(os.environ)
     server = WorkerServer(socket)
     for part in (
+        lambda: rank_events.adopt(events),
         lambda: kernel.let_trace(int(launcher)),
         lambda: keep_crashes(crash_file(words)),
         lambda: atexit.register(_end, os.getpid(), Scribe(words), server),

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.rank import own
+from holdfast.rank import claim, own
+from holdfast.rank.first_step import FirstStep
 from holdfast.rank.worker_server import WorkerServer
 
 _ENTRIES = "2000"
@@ -20,10 +21,11 @@ def install(torch: Any, server: WorkerServer) -> None:
     """Each part for itself: torch changes, and one part that fails must not cost the others."""
     if own.page is not None:
         own.page.torch_imported()
-    parts: list[Callable[[], None]] = [_count_steps]
+    parts: list[Callable[[], None]] = [_count_steps, lambda: FirstStep(torch).expect()]
     if torch.distributed.is_available():
         parts += [
             lambda: _keep_a_flight_recorder(torch),
+            lambda: claim.follow(torch),
             lambda: _follow_the_group(torch, server),
         ]
     for part in parts:
@@ -92,6 +94,8 @@ def _follow_the_group(torch: Any, server: WorkerServer) -> None:
 def _note_group(group: Any) -> None:
     if own.page is not None:
         own.page.group(ready=group is not None, timeout=group_timeout(group))
+        if group is None:
+            own.page.claim("", 0)
 
 
 def group_timeout(group: Any) -> float:

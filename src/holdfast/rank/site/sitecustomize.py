@@ -22,7 +22,7 @@ def _take_back() -> "dict[str, str]":
         os.environ["PYTHONPATH"] = os.pathsep.join(rest)
     else:
         os.environ.pop("PYTHONPATH", None)
-    names = ("PAGE", "WORDS", "SOCKET", "LAUNCHER", "RANK_PID")
+    names = ("PAGE", "WORDS", "SOCKET", "LAUNCHER", "EVENTS", "RANK_PID")
     return {name: os.environ.pop(f"HOLDFAST_{name}", "") for name in names}
 
 
@@ -48,7 +48,11 @@ def _start_hook(said: "dict[str, str]") -> None:
         sys.modules["holdfast"] = module_from_spec(spec)
         spec.loader.exec_module(sys.modules["holdfast"])
     import_module("holdfast.rank.hook").start(
-        page=said["PAGE"], words=said["WORDS"], socket=said["SOCKET"], launcher=said["LAUNCHER"]
+        page=said["PAGE"],
+        words=said["WORDS"],
+        socket=said["SOCKET"],
+        launcher=said["LAUNCHER"],
+        events=said["EVENTS"],
     )
 
 

@@ -1,0 +1,99 @@
+"""Two ranks use one GPU.
+
+What you see   `ncclInvalidUsage … Duplicate GPU detected : rank 1 and rank 0 both on CUDA device
+               1b000`, from NCCL 2.30 on `Multiple Ranks are using the same GPU/Partition`, at the
+               first collective; the other ranks lose their connections.
+Why            Every rank needs a GPU of its own, and torch puts a process that chooses none on
+               the first it sees. Forgotten `set_device`, more ranks than GPUs, or a
+               CUDA_VISIBLE_DEVICES that names one GPU for all of them.
+How to be sure NCCL compares PCI bus ids among ranks of one host and names two ranks and the id:
+               `nvidia-smi --query-gpu=index,pci.bus_id --format=csv`. The numbers are those of
+               the communicator; in a subgroup they are not the ranks of the job.
+Fix            First of all in the script: `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`,
+               or `init_process_group(device_id=…)`; at most as many ranks as `nvidia-smi -L` shows.
+Sources        NVIDIA/nccl src/init.cc at v2.29.7-1 and v2.30.7-1: two ranks on one GPU
+               https://docs.pytorch.org/docs/stable/distributed.html
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast import endings, joining, scene_words
+from holdfast.endings import Ending
+from holdfast.model import Fault, Verdict
+from holdfast.signals import RankView, Scene
+
+FAULT = Fault(code="HOLD305", slug="duplicate-gpu")
+
+PAIR = re.compile(r"Duplicate GPU detected : rank (\d+) and rank (\d+) both on CUDA device (\w+)")
+TEXT = re.compile(r"Duplicate GPU detected|Multiple [Rr]anks .*using the same GPU")
+
+
+@FAULT.notice
+def nccl_refused_to_share_a_gpu(scene: Scene) -> Verdict | None:
+    """NCCL's word alone. That two pages name one GPU proves nothing: Gloo does not mind, and by
+    NCCL_HOSTID ranks share one on purpose."""
+    told = [e for e in endings.endings(scene) if _refused(e)]
+    if not told or any(not _refused(e) for e in endings.cause(scene)):
+        return None
+    ranks = {e.rank for e in told}
+    for ending in told:
+        ranks |= _pair(scene, ending.view) | _on_the_same(scene, ending.view)
+    victims = endings.fallen(scene, ranks)
+    return FAULT.verdict(
+        f"{scene_words.who(scene, sorted(ranks))} {_where(told, ranks)}, and NCCL refuses that"
+        f"{scene_words.fell_with(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix="give each rank its own: `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))` "
+        "before anything else; `nvidia-smi -L` shows how many there are",
+        evidence=[scene_words.how_it_ended(e) for e in told],
+    )
+
+
+def _refused(ending: Ending) -> bool:
+    return ending.view.words is not None and bool(TEXT.search(ending.view.words.text))
+
+
+def _pair(scene: Scene, speaker: RankView) -> set[int]:
+    """The two that NCCL names, if its numbers are those of the whole job: it names the speaker
+    first."""
+    named = PAIR.search(speaker.words.text) if speaker.words else None
+    if not named:
+        return set()
+    by_number = {_number(view): view.rank for view in scene.ranks}
+    first, second = int(named[1]), int(named[2])
+    if first != _number(speaker) or second not in by_number:
+        return set()
+    return {speaker.rank, by_number[second]}
+
+
+def _on_the_same(scene: Scene, speaker: RankView) -> set[int]:
+    claim = joining.claim_of(speaker)
+    if claim is None or not claim.device:
+        return set()
+    return {
+        view.rank
+        for view in scene.ranks
+        if (other := joining.claim_of(view)) is not None and other.device == claim.device
+    }
+
+
+def _number(view: RankView) -> int:
+    """What it is called in the default group."""
+    claim = joining.claim_of(view)
+    return claim.rank if claim is not None and claim.rank >= 0 else view.rank
+
+
+def _where(told: list[Ending], ranks: set[int]) -> str:
+    found = [PAIR.search(e.view.words.text) for e in told if e.view.words]
+    devices = sorted({match[3] for match in found if match})
+    alone = len(ranks) == 1
+    other = " with another rank" if alone else ""
+    if not devices:
+        return "uses the same GPU as another rank" if alone else "use the same GPU"
+    plural = "s" * (len(devices) > 1)
+    verb = "shares" if alone else "share"
+    return f"{verb} CUDA device{plural} {', '.join(devices)} (PCI bus id){other}"

@@ -1,0 +1,118 @@
+"""The time to join runs out.
+
+What you see   `Timed out after 601 seconds waiting for clients. 3/4 clients joined.`, `wait timeout
+               after 1800000ms, keys: …`, or torchrun's RendezvousTimeoutError: always on ranks
+               that did come.
+Why            Whoever enters init_process_group waits for the others until a timeout: the group's
+               own (600 s with NCCL, 1800 s with other backends), 300 s for a plain TCPStore, 600 s
+               for torchrun's rendezvous. A rank that still downloads, builds or reads, or that
+               never started, uses it up for all.
+How to be sure `holdfast run` says who came and who has not at half the timeout, with the place in
+               its code where each of the late ones is.
+Fix            Do long work before or after all ranks have joined, or give the join more time:
+               `init_process_group(timeout=timedelta(hours=1))` on every rank; with several nodes
+               `torchrun --rdzv-conf join_timeout=3600`.
+Sources        pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp: waitForWorkers
+               pytorch/pytorch torch/distributed/constants.py: default timeouts
+               torch/distributed/elastic/rendezvous/dynamic_rendezvous.py: join 600 s
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast import consequences, endings, hold_up, joining, scene_words
+from holdfast.endings import Ending
+from holdfast.faults.master_not_listening import called_in_vain
+from holdfast.model import Evidence, Fault, Verdict
+from holdfast.signals import RankView, Scene
+
+FAULT = Fault(code="HOLD905", slug="join-timeout")
+
+SPEAK_AT = 0.5
+"""of the timeout: before that it is `ranks-missing` that says who came"""
+CLIENTS = re.compile(r"Timed out after \d+ seconds waiting for clients")
+MORE_TIME = "give the join more time: `init_process_group(timeout=timedelta(hours=1))`, everywhere"
+
+
+@FAULT.notice
+def the_join_will_time_out(scene: Scene) -> Verdict | None:
+    """Half of the time is gone, and somebody is still not there."""
+    waiting = [v for v in scene.ranks if joining.waits_to_join(v)]
+    clocks = [
+        (claim.at + claim.timeout, claim)
+        for v in waiting
+        if (claim := joining.claim_of(v)) is not None and claim.timeout > 0
+    ]
+    if not clocks or endings.endings(scene):
+        return None
+    strikes, claim = min(clocks, key=lambda clock: clock[0])
+    waited = scene.now - claim.at
+    if waited <= SPEAK_AT * claim.timeout:
+        return None
+    missing = joining.not_come(scene)
+    ranks, there = [v.rank for v in missing], [v.rank for v in waiting]
+    left = scene_words.seconds(max(strikes - scene.now, 0.0))
+    return FAULT.verdict(
+        f"{scene_words.plain(there)} "
+        f"{scene_words.one_or_many(there, 'has', 'have')} waited in init_process_group for "
+        f"{scene_words.seconds(waited)}; {_absence(scene, missing)}; the timeout of "
+        f"{scene_words.seconds(claim.timeout)} strikes in about {left}",
+        ranks=ranks,
+        victims=there,
+        certain=False,
+        fix=f"`py-spy dump --pid {missing[0].pid}`; {MORE_TIME}" if missing else MORE_TIME,
+        evidence=[_came(v) for v in waiting] + [_at(v) for v in missing],
+    )
+
+
+@FAULT.notice
+def the_join_timed_out(scene: Scene) -> Verdict | None:
+    """It has struck: those who complain are those who came."""
+    struck = [e for e in endings.endings(scene) if _timed_out_joining(e)]
+    if not struck or endings.cause(scene) or joining.frozen(scene):
+        return None
+    if any(called_in_vain(e) for e in endings.endings(scene)):
+        return None  # the store itself did not answer
+    missing = joining.not_come(scene)
+    ranks = [v.rank for v in missing]
+    victims = endings.fallen(scene, ranks)
+    return FAULT.verdict(
+        f"{scene_words.plain(e.rank for e in struck)} gave up waiting for the others to join; "
+        f"{_absence(scene, missing)}: {scene_words.how_it_ended(struck[0]).quote}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix=f"look at what kept rank {ranks[0]}, or {MORE_TIME}" if missing else MORE_TIME,
+        evidence=[scene_words.how_it_ended(e) for e in struck] + [_at(v) for v in missing],
+    )
+
+
+def _timed_out_joining(ending: Ending) -> bool:
+    view = ending.view
+    if view.words is None or joining.joined(view):
+        return False
+    if CLIENTS.search(view.words.text):
+        return True
+    return ending.consequence == consequences.TIMED_OUT and joining.claim_of(view) is not None
+
+
+def _absence(scene: Scene, missing: tuple[RankView, ...]) -> str:
+    if not missing:
+        return "no rank of this machine is missing there"
+    ranks = [v.rank for v in missing]
+    places = "; ".join(f"rank {v.rank} {_doing(v)}" for v in missing[:4])
+    verb = scene_words.one_or_many(ranks, "has", "have")
+    return f"{scene_words.who(scene, ranks)} {verb} not come: {places}"
+
+
+def _doing(view: RankView) -> str:
+    return "ended with exit code 0" if view.death else f"is {hold_up.place(view)}"
+
+
+def _came(view: RankView) -> Evidence:
+    return Evidence(quote=f"rank {view.rank} is in init_process_group", source="its page")
+
+
+def _at(view: RankView) -> Evidence:
+    return Evidence(quote=f"rank {view.rank} {_doing(view)}", source="stack", rank=view.rank)

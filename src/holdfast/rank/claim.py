@@ -1,0 +1,127 @@
+"""What this rank says it is: number, world size and store, told before it waits for the others.
+
+When ranks disagree about these, init_process_group never returns; so they are written down at
+its entry. No frame of ours may stand in a traceback of the user's, so init_process_group itself
+is not wrapped: a small function that it calls first, and that returns at once, looks at the
+arguments of its caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.rank import own
+
+UNKNOWN = -1
+LONGEST = 300
+"""characters of an address: names have at most 253, files may have more"""
+
+_given: dict[str, Any] = {}
+
+
+def remember(environment: Mapping[str, str]) -> None:
+    """What the launcher gave us, before the script can change it."""
+    _given.update(
+        given_rank=_number(environment.get("RANK")),
+        given_world_size=_number(environment.get("WORLD_SIZE")),
+        given_store=_master(environment),
+    )
+
+
+def follow(torch: Any) -> None:
+    c10d = torch.distributed.distributed_c10d
+    name_group: Callable[..., str] = c10d._process_group_name  # noqa: SLF001
+
+    @functools.wraps(name_group)
+    def tell_and_name(*args: Any, **kwargs: Any) -> str:
+        try:
+            caller = sys._getframe(1)  # noqa: SLF001
+            if caller.f_code.co_name == "init_process_group":
+                _tell(torch, caller.f_locals)
+        except Exception as problem:  # noqa: BLE001
+            own.complain(problem)
+        return name_group(*args, **kwargs)
+
+    c10d._process_group_name = tell_and_name  # noqa: SLF001
+
+
+def _tell(torch: Any, arguments: Mapping[str, Any]) -> None:
+    # A fake group has a made-up world, and waits for nobody.
+    if own.page is None or str(arguments.get("backend")) == "fake":
+        return
+    timeout = arguments.get("timeout")
+    said = {
+        **claimed(arguments, os.environ),
+        "agent_store": os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        "timeout": timeout.total_seconds() if timeout is not None else 0.0,
+        "device": device(torch, arguments.get("device_id")),
+        **_given,
+    }
+    own.page.claim(json.dumps(said), time.monotonic())
+
+
+def claimed(arguments: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Rank, world size and store as init_process_group will find them."""
+    from urllib.parse import parse_qs, urlsplit  # noqa: PLC0415 - torch has imported it by now
+
+    rank, world = arguments["rank"], arguments["world_size"]
+    store = arguments.get("store")
+    if store is not None:
+        return _claim(rank, world, _address(store), own_store=True)
+    url = urlsplit(arguments.get("init_method") or "env://")
+    query = parse_qs(url.query)
+    by_environment = environment if url.scheme == "env" else {}
+    if rank == UNKNOWN:
+        rank = query.get("rank", [by_environment.get("RANK")])[0]
+    if world == UNKNOWN:
+        world = query.get("world_size", [by_environment.get("WORLD_SIZE")])[0]
+    if url.scheme == "env":
+        place = _master(environment)
+    elif url.scheme == "file":
+        place = f"{url.netloc}{url.path}"
+    else:
+        place = f"{url.hostname}:{url.port}"  # and no password, should there be one
+    return _claim(rank, world, place, own_store=False)
+
+
+def _claim(rank: Any, world: Any, store: str, *, own_store: bool) -> dict[str, Any]:
+    numbers = {"rank": _number(rank), "world_size": _number(world)}
+    return {**numbers, "store": store[:LONGEST], "own_store": own_store}
+
+
+def _number(value: object) -> int:
+    """torch itself refuses what is no number; that is for it to say."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else UNKNOWN
+
+
+def _master(environment: Mapping[str, str]) -> str:
+    host, port = environment.get("MASTER_ADDR"), environment.get("MASTER_PORT")
+    return f"{host}:{port}"[:LONGEST] if host and port else ""
+
+
+def _address(store: Any) -> str:
+    """Of the TCPStore below all prefixes; other stores have none."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    host, port = getattr(store, "host", None), getattr(store, "port", None)
+    return f"{host}:{port}" if host and port else ""
+
+
+def device(torch: Any, asked: Any) -> str:
+    """The GPU this rank is on, by an identity that CUDA_VISIBLE_DEVICES does not change; never
+    the first to touch CUDA, which takes memory and forbids a later fork."""
+    if not torch.cuda.is_initialized():
+        return ""
+    index = getattr(asked, "index", None)
+    with contextlib.suppress(Exception):  # a broken driver must not cost the rest of the claim
+        index = torch.cuda.current_device() if index is None else index
+        return str(getattr(torch.cuda.get_device_properties(index), "uuid", ""))
+    return ""

@@ -1,0 +1,49 @@
+"""What a rank has to tell the one who watches it: one JSON line an event, in a file.
+
+A file and not a socket: a rank that dies the next moment has still told, and nobody has to
+listen. Without a launcher of ours there is no file, and nothing is told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from holdfast.rank import own
+from holdfast.rank.delivery import EVENTS
+
+_file = ""
+
+
+def adopt(path: str) -> None:
+    """From now on this process tells here; what it starts does not, for the variable is gone."""
+    global _file  # noqa: PLW0603 - one process has one file
+    if not _file:
+        os.register_at_fork(after_in_child=forget)
+    _file = path
+
+
+def forget() -> None:
+    """A forked child must not speak for its rank."""
+    global _file  # noqa: PLW0603
+    _file = ""
+
+
+def tell(kind: str, **fields: Any) -> None:
+    """Append one line; what JSON cannot say is said as text. Never raises into a script."""
+    path = _file or os.environ.get(EVENTS, "")
+    if not path:
+        return
+    try:
+        event = {**fields, "kind": kind, "t": round(time.time(), 3)}
+        line = json.dumps(event, default=str) + "\n"
+        number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # One write: the kernel appends it in one piece, whoever else tells at the moment.
+            os.write(number, line.encode("utf-8", "replace"))
+        finally:
+            os.close(number)
+    except Exception as problem:  # noqa: BLE001
+        own.complain(problem)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from tests.faults.joiners import gave_up, joined, starting
+from tests.faults.table import notice_table, notices, overlooks
+from tests.job.scenes import NOW, a_rank, a_scene, ended, words
+
+NCCL = (
+    "NCCL error in: /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3690, invalid usage "
+    "(run with NCCL_DEBUG=WARN for details), NCCL version 2.28.9\nncclInvalidUsage: This usually "
+    "reflects invalid usage of NCCL library.\nLast error:\n"
+)
+PAIR = f"{NCCL}Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000"
+SAME = f"{NCCL}Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1"
+REMOTE = "NCCL error in: x.cpp:1, remote process exited or there was a network error"
+
+test_notice = notice_table(
+    "duplicate-gpu",
+    # one speaks, the other is named by it
+    notices(
+        starting(a_rank(0), a_rank(1, words=words("DistBackendError", PAIR)), a_rank(2)),
+        ranks=[0, 1],
+        victims=[2],
+        certain=True,
+        saying=["ranks 0-1 share CUDA device 1b000 (PCI bus id), and NCCL refuses that"],
+    ),
+    # the script numbers its ranks the other way round
+    notices(
+        starting(
+            joined(0, rank=2, world_size=3),
+            joined(1, rank=0, world_size=3),
+            gave_up(2, "DistBackendError", PAIR, rank=1, world_size=3),
+        ),
+        ranks=[1, 2],
+        victims=[0],
+        certain=True,
+        saying=["ranks 1-2 share"],
+    ),
+    # numbers of a subgroup are not ours: only the speaker is sure
+    notices(
+        starting(a_rank(0), a_rank(1), a_rank(3, words=words("DistBackendError", PAIR))),
+        ranks=[3],
+        certain=True,
+        saying=["rank 3 (pid 4003) shares CUDA device 1b000"],
+    ),
+    # NCCL 2.30 names nobody, the pages do
+    notices(
+        starting(
+            joined(0, device="GPU-a"),
+            gave_up(1, "DistBackendError", SAME, device="GPU-b"),
+            joined(2, device="GPU-b"),
+        ),
+        ranks=[1, 2],
+        victims=[0],
+        certain=True,
+        saying=["ranks 1-2 use the same GPU"],
+    ),
+    notices(
+        starting(
+            ended(0, 1, said=words("DistBackendError", REMOTE, at=NOW - 3)),
+            ended(1, 1, said=words("DistBackendError", SAME)),
+        ),
+        ranks=[1],
+        victims=[0],
+        certain=True,
+        saying=["rank 1 (pid 4001) uses the same GPU as another rank", "rank 0 fell with it"],
+    ),
+    overlooks(a_scene()),
+    # on purpose, by NCCL_HOSTID, or with Gloo
+    overlooks(starting(joined(0, device="GPU-a"), joined(1, device="GPU-a"))),
+    overlooks(
+        starting(
+            ended(0, 1, said=words("ValueError", "bad", at=NOW - 5)),
+            ended(1, 1, said=words("DistBackendError", PAIR)),
+        )
+    ),
+)
