@@ -30,6 +30,8 @@ proof: $(READY)  ## the full counts; writes dated results into proof/
 	$(BIN)/python -m tools.prove
 	$(BIN)/python -m tools.fault_table
 	$(BIN)/python -m tools.quiet_table
+	$(BIN)/python -m tools.kill_saves 1000 --out proof/kill-saves-$$(date -u +%F).md
+	$(BIN)/python -m tools.launches 200 --out proof
 
 docs: $(READY)  ## one page per fault and the table of faces, from the code
 	$(BIN)/python -m tools.write_docs

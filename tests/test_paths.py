@@ -21,6 +21,7 @@ def names(paths: RunPaths, attempt: int, number: int, rank: int) -> list[str]:
         paths.error(attempt, rank), paths.last_words(attempt, rank),
         paths.stack(attempt, number, rank), paths.recorder(attempt, number, rank),
         paths.activity(attempt, number, rank), paths.missing(attempt, number),
+        paths.kernel_log(attempt, number),
     ]  # fmt: skip
 
 
@@ -47,6 +48,13 @@ def test_the_layout_that_others_rely_on() -> None:
     assert PATHS.stderr(1, 12).endswith("/attempt-1/rank-12/stderr.log")
     assert PATHS.stack(0, 2, 3).endswith("/attempt-0/evidence-2/rank-3.stack.json")
     assert PATHS.latest == "runs/latest"
+
+
+@given(COUNT, COUNT)
+def test_a_folder_of_evidence_is_known_by_its_number(attempt: int, number: int) -> None:
+    assert PATHS.evidence_number(os.path.basename(PATHS.evidence(attempt, number))) == number
+    assert PATHS.evidence_number(f"evidence-{number}.bak") is None
+    assert PATHS.evidence_number(f"rank-{number}") is None
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,8 @@ _TABLE = (
          meanwhile="suspend"),
     Case("starved", "a neighbour takes all cores for 25 s", PAUSES, ("400",), 25, ranks=4,
          may_be_named=(0, 1, 2, 3), meanwhile="starve"),
+    Case("starved-at-work", "a neighbour takes all cores for 25 s from ranks that compute; none of "
+         "them may be called slow", LOOPS, ("compute", "{s}"), 25, meanwhile="starve"),
 )  # fmt: skip
 
 CASES = {case.name: case for case in _TABLE}

@@ -131,10 +131,13 @@ def _suspend(job: subprocess.Popen[str], folder: Path, seconds: float) -> None:
 
 
 def _starve(job: subprocess.Popen[str], folder: Path, seconds: float) -> None:
-    """A neighbour who takes all cores, several times over."""
+    """A neighbour who takes all cores, several times over. Each process has a session of its own:
+    where the kernel groups by session, as desktops do, they would else get one share together."""
     _ranks_once_they_train(job, folder)
+    time.sleep(seconds / 5)  # so that the job's own pace is known
     busy = [sys.executable, "-c", "while True: pass"]
-    neighbours = [subprocess.Popen(busy) for _ in range(4 * (os.cpu_count() or 1))]
+    many = range(4 * (os.cpu_count() or 1))
+    neighbours = [subprocess.Popen(busy, start_new_session=True) for _ in many]
     try:
         time.sleep(seconds)
     finally:

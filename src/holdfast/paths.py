@@ -12,6 +12,7 @@ MARKER = "holdfast-run.json"
 """what makes a folder ours: it holds the run's id, so a renamed copy is the user's own"""
 _TOP = frozenset({MARKER, "journal.jsonl", "settings.json", "facts.json", "launcher.json"})
 _ATTEMPT = re.compile(r"attempt-(0|[1-9][0-9]*)")
+_EVIDENCE = re.compile(r"evidence-(0|[1-9][0-9]*)")
 
 
 def is_ours(name: str) -> bool:
@@ -75,10 +76,20 @@ class RunPaths:
     def last_words(self, attempt: int, rank: int) -> str:
         return os.path.join(self.rank(attempt, rank), "last_words.json")
 
+    def events(self, attempt: int, rank: int) -> str:
+        """What the rank had to tell: saves, resumes (rank/events.py)."""
+        return os.path.join(self.rank(attempt, rank), "events.jsonl")
+
     # --- what was seen when something went wrong -----------------------------------------------
 
     def evidence(self, attempt: int, number: int) -> str:
         return os.path.join(self.attempt(attempt), f"evidence-{number}")
+
+    @staticmethod
+    def evidence_number(name: str) -> int | None:
+        """The number in such a folder's name; None for any other name."""
+        found = _EVIDENCE.fullmatch(name)
+        return int(found[1]) if found else None
 
     def stack(self, attempt: int, number: int, rank: int) -> str:
         return os.path.join(self.evidence(attempt, number), f"rank-{rank}.stack.json")
@@ -88,6 +99,10 @@ class RunPaths:
 
     def activity(self, attempt: int, number: int, rank: int) -> str:
         return os.path.join(self.evidence(attempt, number), f"rank-{rank}.activity.json")
+
+    def kernel_log(self, attempt: int, number: int) -> str:
+        """The kernel's lines about our ranks."""
+        return os.path.join(self.evidence(attempt, number), "kernel.log")
 
     def missing(self, attempt: int, number: int) -> str:
         """What could not be had, and why."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from holdfast import wording
 from holdfast.endings import Ending
+from holdfast.facts import Unread
 from holdfast.model import Evidence
-from holdfast.signals import LastWords, RankView, Scene
+from holdfast.signals import LastWords, Outlived, RankView, Scene
 
 LONGEST = 200
 """characters of an exception that fit into a sentence; the whole of it is in the run folder"""
+MOST = 4
+"""processes named one by one"""
 
 
 def who(scene: Scene, ranks: Iterable[int]) -> str:
@@ -72,3 +76,25 @@ def how_it_ended(ending: Ending) -> Evidence:
 def fell_with(ranks: Iterable[int]) -> str:
     listed = tuple(ranks)
     return f"; {plain(listed)} fell with it" if listed else ""
+
+
+def kernel_lines(scene: Scene, named: re.Pattern[str]) -> list[Evidence]:
+    """What the kernel log says of it, as far as it was read."""
+    lines = () if isinstance(scene.kernel_events, Unread) else scene.kernel_events
+    return [Evidence(quote=line, source="kernel log") for line in lines if named.search(line)]
+
+
+def unread_kernel_log(scene: Scene) -> list[Evidence]:
+    """A log that nobody could read is not a clean one."""
+    gap = scene.kernel_events
+    return [Evidence(quote=gap.why)] if isinstance(gap, Unread) else []
+
+
+def children(processes: Sequence[Outlived]) -> str:
+    """'rank 2's child python (pid 4711)'; many are counted."""
+    told = [
+        f"{'a rank' if p.rank is None else f'rank {p.rank}'}'s child {p.name} (pid {p.pid})"
+        for p in processes[:MOST]
+    ]
+    more = len(processes) - len(told)
+    return ", ".join(told) + (f" and {more} more" if more else "")

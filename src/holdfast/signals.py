@@ -9,6 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.facts import Unread
+from holdfast.kept import Account
+from holdfast.surroundings import CpuLook, Processor, Scheduler
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -16,6 +18,32 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 # --- what a rank says of itself (its page in shared memory) ------------------------------------
+
+
+class Claim(Signal, frozen=True):
+    """What a rank said it was when it entered init_process_group (`at`), and what it was given."""
+
+    at: float
+    rank: int
+    """-1 for this and the other numbers where there is none"""
+    world_size: int
+    store: str
+    """'127.0.0.1:29500', a file, or '' when its store does not tell"""
+    own_store: bool
+    """the script made the store itself: by prefixes one address may serve several groups"""
+    agent_store: bool
+    """the launcher serves the store, so that no rank will, not even number 0"""
+    timeout: float
+    device: str
+    """the identity of the GPU it was on; '' and a timeout of 0 s when unknown"""
+    given_rank: int
+    given_world_size: int
+    given_store: str
+
+    @property
+    def serves(self) -> bool:
+        """It starts the store at that address, for the others to call."""
+        return self.rank == 0 and not self.agent_store and not self.own_store
 
 
 class Beat(Signal, frozen=True):
@@ -39,6 +67,8 @@ class Beat(Signal, frozen=True):
     """the innermost `holdfast.limit` and when it runs out; 0 for none"""
     group_timeout: float
     """seconds; 0 when unknown"""
+    claim: Claim | None = None
+    """None before its first init_process_group, and when its group has been destroyed"""
 
 
 # --- what the kernel says ----------------------------------------------------------------------
@@ -65,6 +95,8 @@ class Activity(Signal, frozen=True):
     faults: int
     """major page faults"""
     wait_channel: str
+    queued: float = 0.0
+    """seconds in which its threads were ready to run and got no core, quota stops included"""
 
 
 # --- what evidence shows -----------------------------------------------------------------------
@@ -122,9 +154,8 @@ class Recorder(Signal, frozen=True):
     """group -> sequence number of the last collective entered"""
     finished: dict[str, int]
     """group -> sequence number of the last collective finished"""
-
-
-# --- one rank, and all of them -----------------------------------------------------------------
+    members: dict[str, tuple[int, ...]] = {}
+    """group -> its ranks, where the recorder tells: NCCL's does, Gloo's does not"""
 
 
 class RankView(Signal, frozen=True):
@@ -147,6 +178,8 @@ class RankView(Signal, frozen=True):
     stack: Stack | Unread | None
     """None when no evidence was taken yet"""
     recorder: Recorder | Unread | None
+    looks: tuple[CpuLook, ...] = ()
+    """at its processor time, about one a second, oldest first"""
 
 
 class Failure(Signal, frozen=True):
@@ -155,9 +188,19 @@ class Failure(Signal, frozen=True):
     slug: str
     ranks: tuple[int, ...]
     step: int
-    """the most steps any of its ranks had taken; 0 may mean 'steps unknown'"""
+    """where it stood: as far as can be told, steps before a resume included; 0 may be 'unknown'"""
     lasted: float
     """seconds it got on: from its start to its last step, or to its end where steps are unknown"""
+
+
+class Outlived(Signal, frozen=True):
+    """A process that a rank started and that lived on without it."""
+
+    rank: int | None
+    """None when it cannot be told whose child it was"""
+    pid: int
+    name: str
+    """the kernel's short name"""
 
 
 class Scene(Signal, frozen=True):
@@ -172,8 +215,8 @@ class Scene(Signal, frozen=True):
     """the longest time without a step that this job came back from, in any attempt"""
     oom_kills: int
     """out-of-memory kills counted in our cgroup since this attempt started; -1 unknown"""
-    kernel_events: tuple[str, ...]
-    """lines of the kernel log since this attempt started that name one of our pids"""
+    kernel_events: tuple[str, ...] | Unread
+    """lines about our pids since this attempt started; looked for when somebody died or stalls"""
     told_to_stop: str
     """'SIGTERM', 'SIGINT', 'SIGHUP' when the launcher itself was told; ''"""
     evidence_at: float
@@ -182,6 +225,16 @@ class Scene(Signal, frozen=True):
     """the same moment by the clock of the recorders: wall seconds; 0 when unknown"""
     failures: tuple[Failure, ...] = ()
     """how the earlier attempts of this run ended, oldest first"""
+    outlived: tuple[Outlived, ...] = ()
+    """what had to be ended after its rank; known only once all ranks of an attempt are gone"""
+    best_step: float = 0.0
+    """the shortest that `usual_step` of the slowest rank has been in this attempt; 0 unknown"""
+    processor: Processor | Unread | None = None
+    """None while no rank has been short of processor time"""
+    scheduler: Scheduler | None = None
+    """None when nothing in the environment tells of one"""
+    kept: Account = Account()
+    """what the ranks told of checkpoints and resumes, in all attempts"""
 
     def rank(self, number: int) -> RankView:
         return next(view for view in self.ranks if view.rank == number)

@@ -6,7 +6,17 @@ import msgspec
 
 from holdfast.facts import Cgroup, HostLoad, Unread
 from tests.faults.machines import a_machine, a_plan, a_process
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    notice_table,
+    notices,
+    overlooks,
+    silent,
+    skips,
+    speaks,
+)
+from tests.job.scenes import NOW, a_scene, changed, ended, held_up
+from tests.job.starving import a_processor, looks, slower, starved
 
 HEALTHY = a_machine()
 
@@ -70,4 +80,79 @@ test_foresee = foresee_table(
     silent(a_machine(cgroup=cgroup(cpu_pressure=None), plan=a_plan(nproc=64))),
     skips(a_machine(load=Unread(why="no stat")), saying=["no stat"]),
     skips(a_machine(cgroup=Unread(why="no cgroup")), saying=["no cgroup"]),
+)
+
+
+ALL = dict.fromkeys(range(4), 0.31)
+STUCK = held_up({2: {}})
+"""rank 2 has not come for 6 s"""
+
+test_notice = notice_table(
+    "cpu-contention",
+    notices(
+        slower(ALL),
+        ranks=[],
+        victims=[],
+        certain=False,
+        saying=[
+            "the ranks got 31 % of the processor time they asked for in the last 5.0 s: 2 cores, ",
+            "4 ranks that ask for 4.0, and pid 812 (ffmpeg) uses 1.8 cores; no rank is to blame",
+            "6.2 s on a core, 13.8 s ready without one",
+            "`ffmpeg -i talk.mkv`",
+            "pressure 71 %",
+        ],
+    ),
+    # one rank alone, on the neighbour's core: the others wait for it, and it is not slow
+    notices(
+        starved(STUCK, {2: 0.05}),
+        ranks=[],
+        certain=False,
+        saying=["rank 2 got 5 % of the processor time it asked for", "no rank is to blame"],
+    ),
+    notices(
+        slower(ALL, processor=a_processor(quota=2.0, throttled=0.83)),
+        ranks=[],
+        certain=False,
+        saying=["the quota of 2 ran out in 83 % of its periods", "raise the quota"],
+        not_saying=["ffmpeg) uses"],
+    ),
+    notices(
+        slower(ALL, processor=a_processor(neighbours=(), pressure=None)),
+        ranks=[],
+        certain=False,
+        saying=["2 cores, 4 ranks that ask for 4.0; no rank", "OMP_NUM_THREADS"],
+    ),
+    notices(
+        slower(ALL, processor=a_processor(strangers=9, taken=1.94)),
+        ranks=[],
+        certain=False,
+        saying=["9 other processes use 1.9 cores (pid 812 (ffmpeg) uses 1.8 cores)"],
+    ),
+    # a container does not see who shares its machine
+    notices(
+        slower(ALL, processor=a_processor(cores=8, neighbours=())),
+        ranks=[],
+        certain=False,
+        saying=["8 cores, 4 ranks, and nobody else is seen at work from here"],
+    ),
+    notices(
+        slower(ALL, processor=Unread(why="/proc is not mounted")),
+        ranks=[],
+        certain=False,
+        saying=["who took it could not be seen", "/proc is not mounted"],
+    ),
+    overlooks(slower(dict.fromkeys(range(4), 0.9))),  # they got what they wanted
+    overlooks(slower(ALL, step=0.06)),  # starved as ever, but no slower than it was
+    overlooks(slower(ALL, best_step=0.0)),  # its pace is not known yet
+    overlooks(slower(ALL, step=1.0)),  # twenty times slower: not by this alone
+    overlooks(slower({0: 0.31, 1: 1.0, 2: 1.0, 3: 1.0})),  # most had all they wanted
+    overlooks(slower(ALL, processor=None)),  # the machine was not asked yet
+    overlooks(STUCK),
+    overlooks(starved(STUCK, {0: 0.1, 1: 0.1, 3: 0.1})),  # those who wait, not the one waited for
+    overlooks(starved(STUCK, {2: 0.5})),  # 3 s on a core, for steps of 50 ms: it does not step
+    overlooks(changed(starved(STUCK, {}), 2, looks=looks(0.1, asked=0.2))),  # it asks for little
+    overlooks(changed(starved(STUCK, {}), 2, looks=looks(0.1, seconds=0))),  # one look is none
+    # the timeout is the news
+    overlooks(starved(held_up({2: {}}, seconds=950.0), {2: 0.0}, started_at=NOW - 999)),
+    overlooks(a_scene([*slower(ALL).ranks[:3], ended(3, -9)], best_step=0.05)),
 )

@@ -66,6 +66,9 @@ test_foresee = foresee_table(
 
 IN_NFS = an_activity(state="D", wait_channel="rpc_wait_bit_killable")
 IN_GPU = an_activity(state="D", wait_channel="os_acquire_rwlock_read [nvidia]")
+HUNG_RANK = "INFO: task python:4001 blocked for more than 122 seconds."
+HUNG_OTHER = "INFO: task python:4003 blocked for more than 122 seconds."
+XID = "NVRM: Xid (PCI:0000:3b:00): 119, pid=4001, name=python, Timeout after 6s of waiting"
 
 test_notice = notice_table(
     "driver-hang",
@@ -82,6 +85,27 @@ test_notice = notice_table(
         ranks=[1],
         certain=False,
         saying=["of the GPU driver"],
+    ),
+    notices(
+        held_up(
+            {1: {"activity": IN_GPU, "state_since": NOW - 130}},
+            seconds=131.0,
+            kernel_events=(HUNG_RANK, HUNG_OTHER, XID),
+        ),
+        ranks=[1],
+        certain=False,
+        saying=[HUNG_RANK, XID],
+        not_saying=[HUNG_OTHER],
+    ),
+    notices(
+        held_up(
+            {1: {"activity": IN_GPU, "state_since": NOW - 12}},
+            seconds=13.0,
+            kernel_events=Unread(why="kernel log not readable: no"),
+        ),
+        ranks=[1],
+        certain=False,
+        saying=["kernel log not readable: no"],
     ),
     overlooks(a_scene()),
     overlooks(held_up({1: {"activity": IN_NFS, "state_since": NOW - 4}})),

@@ -102,6 +102,7 @@ def test_an_unreadable_log_does_not_hide_what_the_cgroup_counted() -> None:
 
 KILLED = [lost_its_peer(0), ended(1, -9)]
 LINE = "Memory cgroup out of memory: Killed process 4001 (python) total-vm:9kB"
+UNREAD = Unread(why="kernel log not readable: not by this user (dmesg_restrict)")
 
 test_notice = notice_table(
     "host-oom",
@@ -118,6 +119,16 @@ test_notice = notice_table(
         certain=True,
         saying=[LINE],
     ),
+    notices(
+        a_scene(KILLED, oom_kills=1, kernel_events=UNREAD),
+        ranks=[1],
+        certain=True,
+        saying=["oom_kill 1", "kernel log not readable"],
+    ),
+    # an unreadable log proves nothing
+    overlooks(a_scene(KILLED, oom_kills=-1, kernel_events=UNREAD)),
+    # its thread's or its child's end is not its own
+    overlooks(a_scene(KILLED, kernel_events=(f"{LINE.replace('4001', '77')} (of pid 4001)",))),
     overlooks(a_scene()),
     overlooks(a_scene(KILLED)),
     overlooks(a_scene(KILLED, kernel_events=(LINE.replace("4001", "14001"),))),

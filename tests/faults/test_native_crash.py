@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import signal
 
+from holdfast.facts import Unread
 from holdfast.signals import LastWords, RankView
 from tests.faults.table import notice_table, notices, overlooks
 from tests.job.scenes import (
@@ -35,6 +36,8 @@ ABORTED_IN_A_MISMATCH = changed(
     recorder=None,
 )
 SEGFAULT_LINE = "python[4001]: segfault at 0 ip 00007f in libfoo.so[7f]"
+IN_A_THREAD = "pt_autograd_0[4077]: segfault at 8 ip 0 in libbar.so (a thread of pid 4001)"
+OF_ANOTHER = "python[4002]: segfault at 0 ip 0"
 
 test_notice = notice_table(
     "native-crash",
@@ -44,6 +47,19 @@ test_notice = notice_table(
         victims=[0, 2],
         certain=True,
         saying=["rank 1 (pid 4001) crashed with SIGSEGV after step 100", SEGFAULT_LINE],
+    ),
+    notices(
+        a_scene(crash(-signal.SIGSEGV), kernel_events=(IN_A_THREAD, OF_ANOTHER)),
+        ranks=[1],
+        certain=True,
+        saying=[IN_A_THREAD],
+        not_saying=[OF_ANOTHER],
+    ),
+    notices(
+        a_scene(crash(-signal.SIGSEGV), kernel_events=Unread(why="kernel log not readable: no")),
+        ranks=[1],
+        certain=True,
+        saying=["kernel log not readable: no"],
     ),
     notices(
         a_scene(crash(-signal.SIGBUS)),

@@ -3,8 +3,18 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.facts import Bind, Leftovers, Orphan, Unread
+from holdfast.signals import Outlived
 from tests.faults.machines import a_connection, a_machine, a_plan, a_port, a_process
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    notice_table,
+    notices,
+    overlooks,
+    silent,
+    skips,
+    speaks,
+)
+from tests.job.scenes import a_scene
 
 TAKEN = (Bind(family="IPv6", error="EADDRINUSE"), Bind(family="IPv4", error="EADDRINUSE"))
 NAMED = a_plan(port_origin="--port")
@@ -68,4 +78,31 @@ test_foresee = foresee_table(
     # a listener that still has its launcher is no orphan
     silent(a_machine(NAMED, port=listening(12))),
     skips(a_machine(leftovers=Unread(why="no /proc")), saying=["no /proc"]),
+)
+
+HELPER = Outlived(rank=2, pid=4711, name="python")
+NAMELESS = Outlived(rank=None, pid=4712, name="sh")
+
+test_notice = notice_table(
+    "orphaned-workers",
+    notices(
+        a_scene(outlived=(HELPER,)),
+        ranks=[],
+        victims=[],
+        certain=False,
+        saying=["rank 2's child python (pid 4711) outlived it; ended"],
+    ),
+    notices(
+        a_scene(outlived=(HELPER, NAMELESS)),
+        ranks=[],
+        certain=False,
+        saying=["rank 2's child python (pid 4711), a rank's child sh (pid 4712) outlived their"],
+    ),
+    notices(
+        a_scene(outlived=tuple(Outlived(rank=0, pid=n, name="sh") for n in range(9))),
+        ranks=[],
+        certain=False,
+        saying=["and 5 more outlived their ranks"],
+    ),
+    overlooks(a_scene()),
 )

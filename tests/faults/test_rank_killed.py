@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import signal
 
+from holdfast.facts import Unread
 from tests.faults.table import notice_table, notices, overlooks
 from tests.job.scenes import NOW, a_rank, a_scene, ended, lost_its_peer
 
 KILLED = [lost_its_peer(0), a_rank(1), ended(2, -signal.SIGKILL), lost_its_peer(3)]
+
+UNREAD = Unread(why="kernel log not readable: not by this user (dmesg_restrict)")
 
 test_notice = notice_table(
     "rank-killed",
@@ -28,10 +31,16 @@ test_notice = notice_table(
         saying=["killed by SIGKILL"],
     ),
     notices(
-        a_scene([a_rank(0), ended(1, -signal.SIGKILL)], oom_kills=-1),
+        a_scene([a_rank(0), ended(1, -signal.SIGKILL)], oom_kills=-1, kernel_events=UNREAD),
         ranks=[1],
         certain=True,
         saying=["whether memory ran out could not be read"],
+    ),
+    notices(
+        a_scene([a_rank(0), ended(1, -signal.SIGKILL)], oom_kills=-1),
+        ranks=[1],
+        certain=True,
+        saying=["the kernel log tells of no kill for lack of memory"],
     ),
     notices(
         a_scene([a_rank(0), ended(1, -signal.SIGXCPU)]),

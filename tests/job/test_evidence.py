@@ -78,6 +78,33 @@ def test_one_that_dies_meanwhile_is_listed_as_missing(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_however_often_it_stalls_the_folders_are_few(tmp_path: Path) -> None:
+    """A job that is told about every minute for a week; another attempt's evidence stays."""
+    paths = RunPaths(str(tmp_path), "run")
+    evidence.take([], paths, attempt=0, number=9)
+    for number in range(1000):
+        evidence.take([], paths, attempt=1, number=number)
+    kept = {paths.evidence_number(name) for name in os.listdir(paths.attempt(1))}
+    assert kept == {0, 1, 2, 3, *range(984, 1000)}
+    assert os.listdir(paths.attempt(0)) == ["evidence-9"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "file", "text"),
+    [
+        (("python[1]: segfault", "b"), "kernel.log", "python[1]: segfault\nb\n"),
+        (Unread(why="kernel log not readable: no"), "missing.txt", "kernel.log: kernel log not"),
+    ],
+)
+def test_the_kernels_lines_are_kept_or_listed_as_missing(
+    tmp_path: Path, kernel: tuple[str, ...] | Unread, file: str, text: str
+) -> None:
+    paths = RunPaths(str(tmp_path), "run")
+    folder = evidence.take([], paths, attempt=0, number=0, kernel=kernel)
+    assert os.listdir(folder) == [file]
+    assert (Path(folder) / file).read_text().startswith(text)
+
+
 def test_nobody_left_is_no_error(tmp_path: Path) -> None:
     began = time.monotonic()
     folder = evidence.take([], RunPaths(str(tmp_path), "run"), attempt=0, number=0)

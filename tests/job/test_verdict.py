@@ -163,6 +163,11 @@ def test_a_face_that_breaks_does_not_hide_the_others(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(catalogue.by_slug("slow-rank"), "perceptions", [broken])
     assert faces
     assert said(STUCK) == ("rank-stuck", (2,), False)
+    assert verdicts.consider(STUCK).broken == (
+        verdicts.Broken("slow-rank", "broken", "ZeroDivisionError: "),
+    )
+    monkeypatch.undo()
+    assert verdicts.consider(STUCK).broken == ()
 
 
 # --- properties --------------------------------------------------------------------------------

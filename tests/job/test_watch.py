@@ -14,14 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import beat_page
+from holdfast import beat_page, catalogue
+from holdfast.job import habit
 from holdfast.job import watch as job_watch
-from holdfast.job.agent import Step
+from holdfast.job.ends import STOPPED_BY_VERDICT
 from holdfast.job.journal import Journal
 from holdfast.job.watch import Watch
+from holdfast.job.watcher import Step
+from holdfast.model import Verdict
 from holdfast.paths import RunPaths
 from holdfast.probe import activity
-from holdfast.signals import Policy
+from holdfast.signals import Outlived, Policy, Scene
 from holdfast.view.run_screen import Screen
 from tests.cli.holdfast_command import wait_until
 from tests.cli.jobs import DDP, job
@@ -65,7 +68,7 @@ class Watching:
         return seen[-1]
 
     def page(self, rank: int) -> beat_page.Page:
-        return beat_page.Page(self.watch.pages[rank][1])
+        return beat_page.Page(self.watch.lookout.pages[rank][1])
 
     def kinds(self, *without: str) -> list[str]:
         return [r["kind"] for r in self.journal.records() if r["kind"] not in without]
@@ -141,8 +144,8 @@ def test_after_a_late_look_all_clocks_start_again(tmp_path: Path) -> None:
     with watching(tmp_path) as made, process(SLEEP) as child:
         made.start(child.pid)
         made.watch.look()
-        rank = made.watch.ranks[0]
-        rank.alive_at = rank.state_since = made.watch.progress_at = 0.0
+        rank = made.watch.lookout.ranks[0]
+        rank.alive_at = rank.state_since = made.watch.lookout.progress_at = 0.0
         made.watch.last_look -= 20
         assert made.watch.look() is Step.GO_ON
         now = time.monotonic()
@@ -155,7 +158,7 @@ def test_a_frozen_rank_is_named_when_its_steps_stopped(tmp_path: Path) -> None:
         made.start(frozen.pid, other.pid)
         for rank in (0, 1):
             page = made.page(rank)
-            page.announce(made.watch.ranks[rank].pid)
+            page.announce(made.watch.lookout.ranks[rank].pid)
             page.step(50, at=time.monotonic_ns(), usual=50_000_000)
             page._words.release()
         os.kill(frozen.pid, signal.SIGSTOP)
@@ -165,7 +168,7 @@ def test_a_frozen_rank_is_named_when_its_steps_stopped(tmp_path: Path) -> None:
         assert time.monotonic() - began >= 3
         verdicts = [r for r in made.journal.records() if r["kind"] == "verdict"]
         assert [(v["slug"], v["ranks"]) for v in verdicts] == [("rank-frozen", [0])]
-        assert made.watch.exit_code() == job_watch.STOPPED_BY_VERDICT
+        assert made.watch.exit_code() == STOPPED_BY_VERDICT
 
 
 def test_told_to_stop_is_journalled(tmp_path: Path) -> None:
@@ -182,10 +185,65 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
     with watching(tmp_path) as made, process(SLEEP) as child:
         made.start(child.pid)
         made.watch.look()
-        sockets = made.watch.sockets
+        sockets = made.watch.lookout.sockets
         assert os.path.isdir(sockets)
     assert not os.path.exists(sockets)
     assert set(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_bug_of_our_own_is_said_once_and_the_job_is_watched_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_scene: Scene) -> Verdict | None:
+        raise KeyError("nobody")
+
+    monkeypatch.setattr(catalogue.by_slug("slow-rank"), "perceptions", [broken])
+    with watching(tmp_path) as made, process(SLEEP) as well, process(ENDINGS["code"][0]) as ill:
+        made.start(well.pid, ill.pid)
+        for _ in range(3):
+            made.watch._decide(made.watch._scene(time.monotonic()))
+        assert made.look_until(Step.RESTART) is Step.RESTART
+        (own,) = (r for r in made.journal.records() if r["kind"] == "own-fault")
+        assert (own["slug"], own["exception"]) == ("slow-rank", "KeyError: 'nobody'")
+        assert made.screen.getvalue().count("a bug of its own") == 1
+        assert made.kinds("rank")[-1] == "action"
+
+
+def test_what_outlived_its_rank_is_a_line_and_a_notice_that_blames_nobody(tmp_path: Path) -> None:
+    helper = Outlived(rank=1, pid=4711, name="sh")
+    with watching(tmp_path) as made, process(SLEEP) as rank:
+        made.start(rank.pid)
+        made.watch.outlived([helper], ended=True)
+        made.watch.outlived([helper], ended=False)
+        notice, left = made.journal.records()[-2:]
+        assert (notice["kind"], notice["slug"], notice["ranks"]) == (
+            "notice",
+            "orphaned-workers",
+            [],
+        )
+        assert (left["kind"], left["pids"]) == ("left", [4711])
+        said = [line.removeprefix("holdfast> rank 1's child sh (pid 4711) ")
+                for line in made.screen.getvalue().splitlines()]  # fmt: skip
+        end = "still runs, and is left alone: the job ended well"
+        assert said[-2:] == ["outlived it; ended", end]
+
+
+def test_a_crash_is_told_with_the_kernels_words_or_with_the_gap(tmp_path: Path) -> None:
+    crash = (
+        "import ctypes, signal\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+        "print('here', flush=True)\n"
+        "signal.sigwait([signal.SIGUSR1])\n"
+        "ctypes.string_at(0)\n"
+    )
+    with watching(tmp_path) as made, process(SLEEP) as well, process(crash) as ill:
+        made.start(well.pid, ill.pid)
+        assert made.watch.look() is Step.GO_ON
+        assert made.watch.lookout.kernel_events == ()
+        ill.send_signal(signal.SIGUSR1)
+        made.look_until(Step.RESTART)
+        screen = made.screen.getvalue()
+        assert f"[{ill.pid}]: segfault" in screen or "kernel log not readable" in screen
 
 
 def test_a_machine_that_slept_is_no_fault(tmp_path: Path) -> None:
@@ -210,14 +268,14 @@ def test_a_stall_of_hours_is_looked_at_ever_more_rarely(
     """Here an hour passes in a thousand ticks."""
     with watching(tmp_path) as made, process(SLEEP) as child:
         made.start(child.pid)
-        now = made.watch.started_at
+        now = made.watch.lookout.started_at
         taken: list[float] = []
-        monkeypatch.setattr(made.watch, "_take_evidence", lambda: taken.append(now))
+        monkeypatch.setattr(made.watch.lookout, "take_evidence", lambda: taken.append(now))
         for _ in range(1000):
             now += 3.6
-            made.watch.evidence_at = taken[-1] if taken else 0.0
+            made.watch.lookout.evidence_at = taken[-1] if taken else 0.0
             made.watch._with_evidence(made.watch._scene(now))
         gaps = [later - before for before, later in itertools.pairwise(taken)]
         assert gaps[0] == pytest.approx(3.6)
-        assert job_watch.LOOK_AT_LEAST <= gaps[-1] <= job_watch.LOOK_AT_LEAST + 3.6
+        assert habit.LOOK_AT_LEAST <= gaps[-1] <= habit.LOOK_AT_LEAST + 3.6
         assert len(taken) < 100

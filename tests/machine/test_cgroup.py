@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.facts import Cgroup
-from holdfast.machine import cgroup, cgroup_tree
+from holdfast.machine import cgroup
+from holdfast.probe import cgroup_files, cgroup_tree
 from tests.faults.machines import a_plan
 from tests.machine.trees import a_cgroup, elsewhere, join, plant
 
@@ -185,7 +186,7 @@ def test_a_real_memory_limit_counts_no_page_cache(tmp_path: Path) -> None:
         def writing_inside() -> tuple[Cgroup, int, int]:
             join(inner)
             (tmp_path / "data").write_bytes(bytes(64 * MIB))
-            counts = cgroup.table((inner / "memory.stat").read_text())
+            counts = cgroup_files.table((inner / "memory.stat").read_text())
             return cgroup.read_cgroup(a_plan()), counts["total_cache"], counts["total_shmem"]
 
         found, cache, shared = elsewhere(writing_inside, tuple[Cgroup, int, int])
@@ -205,9 +206,9 @@ def test_a_real_memory_limit_counts_no_page_cache(tmp_path: Path) -> None:
 
 @given(st.text())
 def test_parsers_never_raise(text: str) -> None:
-    cgroup.table(text)
-    cgroup.number(text)
-    cgroup.some_avg60(text)
+    cgroup_files.table(text)
+    cgroup_files.number(text)
+    cgroup_files.some(text, "avg60")
     cgroup_tree.memberships(text)
     cgroup_tree.mounts(text)
 

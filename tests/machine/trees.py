@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from holdfast.facts import Unread
-from holdfast.machine.cgroup_tree import find
 from holdfast.probe import deadline
+from holdfast.probe.cgroup_tree import find
 
 T = TypeVar("T")
 

@@ -10,14 +10,15 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from holdfast.errors import HoldfastError
-from holdfast.job.agent import Step
 from holdfast.job.ending import exit_code
 from holdfast.job.flags import parse
 from holdfast.job.launch import describe, start
+from holdfast.job.watcher import Step
 from holdfast.paths import RunPaths
+from holdfast.signals import Outlived
 
 
 class Obedient:
@@ -57,6 +58,9 @@ class Obedient:
 
     def told_to_stop(self, sign: signal.Signals) -> None:
         self.note("told", signal=sign.name)
+
+    def outlived(self, processes: Sequence[Outlived], *, ended: bool) -> None:
+        self.note("outlived", names=[(p.rank, p.name) for p in processes], ended=ended)
 
     def ranks_stopped(self) -> None:
         self.note("stopped")

@@ -141,7 +141,19 @@ def train_in_subgroups(end: float) -> None:
             dist.all_reduce(torch.ones(1))
 
 
+def compute(end: float) -> None:
+    """Each step takes 30 ms of processor time, however long it has to wait for that."""
+    model = DistributedDataParallel(a_model())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    while together(end + SECONDS / 2):
+        enough = time.thread_time() + 0.03
+        while time.thread_time() < enough:
+            torch.randn(64, 64) @ torch.randn(64, 64)
+        train(model, optimizer)
+
+
 LOOPS = {
+    "compute": compute,
     "evaluate-together": evaluate_together,
     "leave-early": leave_early,
     "no-optimizer": no_optimizer,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.facts import MachineFacts
     from holdfast.job.flags import RunFlags
     from holdfast.job.journal import Journal
+    from holdfast.job.leftovers import Ended
     from holdfast.view.run_screen import Screen
 
 SUMMARY = "start a training as torchrun does; notice, name, keep the evidence, restart"
@@ -48,8 +49,9 @@ def launch(argv: Sequence[str]) -> int:
 
 
 def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
-    from holdfast.job import folder, launch
+    from holdfast.job import folder, launch, leftovers
     from holdfast.job.journal import Journal
+    from holdfast.job.pump import write_all
     from holdfast.job.watch import Watch
     from holdfast.paths import RunPaths
     from holdfast.rank import delivery
@@ -63,6 +65,7 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
         streams.answer(launch.describe(flags, paths=paths, wrap=delivery.command))
         return 0
     world = _world(flags)
+    left = leftovers.end(flags.runs)  # first: what they hold would fail the checks
     facts = _look_first(flags, world) if flags.check else None
     if facts is not None and _refuses(facts):
         return FOUND
@@ -73,6 +76,7 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
     journal = Journal(made.paths.journal if made.paths else None)
     _raise_open_files(journal)
     _begin(flags, journal, screen, made, world)
+    _tell_of_leftovers(left, journal, screen)
     policy = Policy(patience=flags.patience, max_restarts=flags.max_restarts)
     watch = Watch(
         policy=policy,
@@ -89,6 +93,7 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
             paths=made.paths,
             dress=watch.dress,
             wrap=delivery.command,
+            write=screen.beside(write_all),
         )
     finally:
         watch.close()
@@ -165,14 +170,30 @@ def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: object, worl
             screen.say(remark)
 
 
+def _tell_of_leftovers(left: Ended, journal: Journal, screen: Screen) -> None:
+    from holdfast.scene_words import children
+
+    if left.gap:
+        screen.say(f"whether earlier runs left processes behind could not be seen: {left.gap}")
+    if not left.processes:
+        return
+    runs = " and ".join(left.runs)
+    told = f"{children(left.processes)} had been left by {runs}, whose launcher is gone; ended"
+    if left.stuck:
+        told += f", but pid {', '.join(map(str, left.stuck))} hangs inside the kernel"
+    pids = [process.pid for process in left.processes]
+    journal.write("leftovers", runs=left.runs, pids=pids, stuck=left.stuck, reason=told)
+    screen.say(told)
+
+
 def _end(code: int, watch: object, journal: Journal, screen: Screen) -> None:
     from holdfast.job import report
     from holdfast.job.watch import Watch
 
     assert isinstance(watch, Watch)
     journal.write(
-        "end", exit_code=code, attempt=watch.attempt, steps=watch.most_steps,
-        longest_pause=round(watch.longest_pause, 3),
+        "end", exit_code=code, attempt=watch.lookout.attempt, steps=watch.lookout.most_steps,
+        longest_pause=round(watch.lookout.longest_pause, 3),
     )  # fmt: skip
     screen.say(report.lines(report.summarise(journal.records())))
     screen.close()

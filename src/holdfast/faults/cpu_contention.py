@@ -10,19 +10,26 @@ Why            Each rank needs a core of its own to launch kernels or compute, a
                for every core do it to each other.
 How to be sure nr_throttled in the cgroup's cpu.stat, `nproc`, `uptime`, `top`, cpu.pressure. One
                look at the load says little about the hours to come, so load alone is only a note.
+               While a job runs, the second number of /proc/PID/task/TID/schedstat: nanoseconds in
+               which a thread was ready and got no core. holdfast says so when it explains the
+               delay, before it calls any rank slow.
 Fix            Raise the quota or ask for more cores (`--cpus`, limits.cpu, --cpus-per-task), start
                fewer ranks, stop what else runs; OMP_NUM_THREADS times the ranks should not exceed
                the cores (torchrun sets it to 1 when there are several ranks).
 Sources        https://docs.kernel.org/scheduler/sched-bwc.html (throttling)
                https://docs.kernel.org/accounting/psi.html (pressure)
+               https://docs.kernel.org/scheduler/sched-stats.html (schedstat)
                https://github.com/pytorch/pytorch/issues/172315
 """
 
 from __future__ import annotations
 
-from holdfast import wording
+from holdfast import scene_words, starvation, wording
 from holdfast.facts import Cgroup, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.signals import Scene
+from holdfast.starvation import Share
+from holdfast.surroundings import Processor
 
 FAULT = Fault(code="HOLD410", slug="cpu-contention")
 
@@ -132,3 +139,88 @@ def others_are_busy(facts: MachineFacts) -> Finding:
             evidence=[Evidence(quote=f"{load.load1:.2f}", source="/proc/loadavg")],
         )
     return FAULT.ok(f"load {load.load1:.1f} on {load.cpus_online} cores, {len(load.busy)} busy")
+
+
+# --- while a job runs --------------------------------------------------------------------------
+
+
+@FAULT.notice
+def ranks_wait_for_a_core(scene: Scene) -> Verdict | None:
+    """Never certain and nobody's guilt: whoever got no core came late through no fault of his."""
+    short = starvation.find(scene)
+    if short is None or scene.processor is None:  # at the next look the machine will be asked
+        return None
+    machine = scene.processor
+    everybody = len(short.ranks) == sum(view.death is None for view in scene.ranks)
+    who = "the ranks" if everybody and len(short.ranks) > 1 else scene_words.plain(short.ranks)
+    them = "it" if len(short.ranks) == 1 else "they"
+    if isinstance(machine, Processor):
+        where, fix, more = (
+            _where_it_went(scene, short, machine),
+            _way_out(machine),
+            _numbers(machine),
+        )
+    else:
+        where, fix = "who took it could not be seen", "`top` shows who uses the processors"
+        more = [Evidence(quote=machine.why)]
+    return FAULT.verdict(
+        f"{who} got {short.got * 100:.0f} % of the processor time {them} asked for in the last "
+        f"{scene_words.seconds(short.seconds)}: {where}; no rank is to blame",
+        ranks=(),
+        certain=False,
+        fix=fix,
+        evidence=[_waited(short), *more],
+    )
+
+
+def _where_it_went(scene: Scene, short: Share, machine: Processor) -> str:
+    """'2 cores, 4 ranks, and pid 812 (ffmpeg) uses 1.8 cores'"""
+    ranks = sum(view.death is None for view in scene.ranks)
+    wanted = f" that ask for {short.asked:.1f}" if short.asked > machine.cores else ""
+    taken = _takers(machine) or ("" if wanted else "nobody else is seen at work from here")
+    ours = f"{_many(machine.cores, 'core')}, {_many(ranks, 'rank')}{wanted}"
+    return f"{ours}, and {taken}" if taken else ours
+
+
+def _takers(machine: Processor) -> str:
+    if machine.quota is not None and (machine.throttled or 0) > THROTTLED:
+        share = (machine.throttled or 0) * 100
+        return f"the quota of {machine.quota:g} ran out in {share:.0f} % of its periods"
+    if not machine.neighbours:
+        return ""
+    first = machine.neighbours[0]
+    busiest = f"pid {first.pid} ({first.name}) uses {first.cores:.1f} cores"
+    if machine.strangers == 1:
+        return busiest
+    return f"{machine.strangers} other processes use {machine.taken:.1f} cores ({busiest})"
+
+
+def _many(count: float, what: str) -> str:
+    return f"{count:g} {what}{'' if count == 1 else 's'}"
+
+
+def _way_out(machine: Processor) -> str:
+    if (machine.throttled or 0) > THROTTLED:
+        return "raise the quota (docker `--cpus`, Kubernetes limits.cpu), or start fewer ranks here"
+    if machine.neighbours:
+        return "stop what is yours of it, or wait until it is over; else start fewer ranks here"
+    return "start fewer ranks or threads (OMP_NUM_THREADS) here, or ask for more cores"
+
+
+def _waited(short: Share) -> Evidence:
+    return Evidence(
+        quote=f"{scene_words.plain(short.ranks)}: {short.ran:.1f} s on a core, {short.queued:.1f} "
+        f"s ready without one, in {short.seconds:.1f} s",
+        source="/proc/PID/task/*/schedstat",
+    )
+
+
+def _numbers(machine: Processor) -> list[Evidence]:
+    pressure = "" if machine.pressure is None else f", pressure {machine.pressure:.0f} %"
+    return [
+        *(
+            Evidence(quote=f"pid {n.pid} `{n.command}`: {n.cores:.1f} cores", source="/proc")
+            for n in machine.neighbours
+        ),
+        Evidence(quote=f"load {machine.load:.1f}{pressure}", source="/proc"),
+    ]

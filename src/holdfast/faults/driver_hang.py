@@ -124,6 +124,16 @@ def it_waits_inside_the_kernel(scene: Scene) -> Verdict | None:
         evidence=[
             Evidence(
                 quote=f"state D in {channel}", source=f"/proc/{view.pid}/wchan", rank=view.rank
-            )
+            ),
+            *_kernel_lines(scene, [v.pid for v in stuck]),
         ],
     )
+
+
+def _kernel_lines(scene: Scene, pids: list[int]) -> list[Evidence]:
+    """The kernel's own complaint, after two minutes; or the GPU driver's."""
+    numbers = "|".join(map(str, pids))
+    hung = rf":({numbers}) blocked for more than|blocked for .*\(a thread of pid ({numbers})\)"
+    xid = rf"Xid .*\bpid='?({numbers})\b|Xid .*\(a thread of pid ({numbers})\)"
+    named = re.compile(f"{hung}|{xid}")
+    return scene_words.kernel_lines(scene, named)[-3:] or scene_words.unread_kernel_log(scene)

@@ -176,7 +176,11 @@ def the_kernel_killed_it_for_memory(scene: Scene) -> Verdict | None:
         victims=victims,
         certain=True,
         fix="fewer loader workers or ranks, or a larger limit (docker --memory, Slurm --mem)",
-        evidence=[*map(scene_words.how_it_ended, killed), *memory_evidence(scene, killed[0])],
+        evidence=[
+            *map(scene_words.how_it_ended, killed),
+            *memory_evidence(scene, killed[0]),
+            *scene_words.unread_kernel_log(scene),
+        ],
     )
 
 
@@ -184,12 +188,8 @@ def memory_evidence(scene: Scene, ending: Ending) -> list[Evidence]:
     """What says that this SIGKILL was the kernel's, for lack of memory; empty when nothing does."""
     if ending.signal != signal.SIGKILL:
         return []
-    named = re.compile(rf"(?i)(oom|out of memory|killed process).*\b{ending.view.pid}\b")
-    found = [
-        Evidence(quote=line, source="kernel log")
-        for line in scene.kernel_events
-        if named.search(line)
-    ]
+    named = re.compile(rf"Killed process {ending.view.pid}\b")
+    found = scene_words.kernel_lines(scene, named)
     if scene.oom_kills > 0:
         found.append(Evidence(quote=f"oom_kill {scene.oom_kills} since the start", source="cgroup"))
     return found

@@ -22,6 +22,7 @@ Sources        https://man7.org/linux/man-pages/man7/signal.7.html
 
 from __future__ import annotations
 
+import re
 import signal
 
 from holdfast import endings, scene_words
@@ -71,6 +72,7 @@ def _meaning(ending: Ending) -> str:
 
 
 def _kernel_lines(scene: Scene, crashed: list[Ending]) -> list[Evidence]:
-    pids = {str(e.view.pid) for e in crashed}
-    lines = [line for line in scene.kernel_events if any(f"[{p}]" in line for p in pids)]
-    return [Evidence(quote=line, source="kernel log") for line in lines[-3:]]
+    """It names the library; the number in brackets may be a thread's."""
+    pids = "|".join(str(e.view.pid) for e in crashed)
+    named = re.compile(rf"\[({pids})\]|\(a thread of pid ({pids})\)")
+    return scene_words.kernel_lines(scene, named)[-3:] or scene_words.unread_kernel_log(scene)

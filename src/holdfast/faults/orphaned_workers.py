@@ -10,6 +10,8 @@ How to be sure `ps -o pid,ppid,etime,cmd -p PID`: the parent is 1. Their environ
                (`/proc/PID/environ`) still names the run: TORCHELASTIC_RUN_ID, RANK.
 Fix            End them by pid: `kill PID`, after some seconds `kill -9 PID`. To prevent it, run the
                job inside something that ends with it: a systemd scope, a Slurm step, a container.
+               `holdfast run` asks the kernel to end its ranks with it, ends what they had detached
+               when an attempt fails, and ends the leftovers of an earlier run of its own.
 Sources        torch/multiprocessing/spawn.py: PR_SET_PDEATHSIG
                https://man7.org/linux/man-pages/man2/prctl.2.html
                https://man7.org/linux/man-pages/man2/wait.2.html: who adopts orphans
@@ -18,9 +20,10 @@ Sources        torch/multiprocessing/spawn.py: PR_SET_PDEATHSIG
 
 from __future__ import annotations
 
-from holdfast import wording
+from holdfast import scene_words, wording
 from holdfast.facts import MachineFacts, Orphan, PortFacts, Process, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD707", slug="orphaned-workers")
 
@@ -67,4 +70,25 @@ def _describe(orphan: Orphan) -> Evidence:
         quote=f"{rank}{run}: {wording.process(orphan.process)}; {orphan.sign}",
         source=f"/proc/{orphan.process.pid}/environ",
         rank=orphan.rank,
+    )
+
+
+# --- while a job runs --------------------------------------------------------------------------
+
+
+@FAULT.notice
+def they_outlived_their_rank(scene: Scene) -> Verdict | None:
+    """No rank is guilty: having helpers in sessions of their own is common, and they were ended."""
+    if not scene.outlived:
+        return None
+    its = scene_words.one_or_many([p.pid for p in scene.outlived], "it", "their ranks")
+    return FAULT.verdict(
+        f"{scene_words.children(scene.outlived)} outlived {its}; ended",
+        ranks=[],
+        certain=False,
+        fix="nothing has to be done here; a rank that ends its helpers itself loses no time",
+        evidence=[
+            Evidence(quote=f"{p.name} (pid {p.pid}) lived when its rank had gone", rank=p.rank)
+            for p in scene.outlived[: scene_words.MOST]
+        ],
     )

@@ -25,6 +25,7 @@ import signal
 
 from holdfast import endings, scene_words
 from holdfast.endings import Ending
+from holdfast.facts import Unread
 from holdfast.faults import host_oom
 from holdfast.model import Fault, Verdict
 from holdfast.signals import Scene
@@ -60,6 +61,8 @@ def _from_outside(ending: Ending) -> bool:
 def _memory(scene: Scene, ending: Ending) -> str:
     if ending.signal != signal.SIGKILL:
         return ""
-    if scene.oom_kills < 0 and not scene.kernel_events:
+    if scene.oom_kills >= 0:
+        return "; the cgroup counts no kill for lack of memory"
+    if isinstance(scene.kernel_events, Unread):
         return "; whether memory ran out could not be read"
-    return "; the cgroup counts no kill for lack of memory"
+    return "; the kernel log tells of no kill for lack of memory"

@@ -7,12 +7,11 @@ Checked against torch 2.13; 2.8 and later have the same three methods.
 
 from __future__ import annotations
 
-import enum
 import inspect
 import signal
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from torch.distributed.elastic.agent.server.api import (
     RunResult,
@@ -27,45 +26,17 @@ from holdfast import wording
 from holdfast.errors import CannotWorkError
 from holdfast.job import ending
 from holdfast.job.logs import Logs
+from holdfast.job.orphans import Family, Member
 from holdfast.job.pump import complain
+from holdfast.job.watcher import Step, Watcher
 
 T = TypeVar("T")
 GRACE = 5.0
 """seconds between asking a rank to end and killing it"""
 LAST_WORD = 10.0
 """seconds a watcher has for its verdict when no rank is left"""
-
-
-class Step(enum.Enum):
-    """What a watcher wants done."""
-
-    GO_ON = "go on"
-    HOLD = "hold"
-    """something was seen, evidence is being taken: change nothing"""
-    RESTART = "restart"
-    STOP = "stop"
-
-
-class Watcher(Protocol):
-    """Who decides. All calls come from the agent's one thread; ranks are local ranks."""
-
-    def ranks_started(self, attempt: int, pids: Mapping[int, int]) -> None:
-        """A new attempt runs, counted from 0: local rank -> pid."""
-
-    def look(self) -> Step:
-        """Called every tick, 0.1 s; a job whose ranks all exited 0 is over at GO_ON."""
-
-    def culprits(self) -> frozenset[int]:
-        """Local ranks to kill at once when the others are asked to end."""
-
-    def told_to_stop(self, sign: signal.Signals) -> None:
-        """The launcher was told to end the job; the ranks are ended next."""
-
-    def ranks_stopped(self) -> None:
-        """All ranks of the attempt are gone, their output is on the screen."""
-
-    def exit_code(self) -> int:
-        """For a job that did not end well."""
+REAP_EVERY = 10.0
+"""seconds between two looks for orphans of ours that have ended"""
 
 
 def accepted(function: Callable[..., Any], **wanted: Any) -> dict[str, Any]:
@@ -82,6 +53,7 @@ class Agent(LocalElasticAgent):
         logs: Logs,
         watcher: Watcher,
         orders: ending.Orders,
+        family: Family,
         grace: float = GRACE,
         **torchs_own: Any,
     ) -> None:
@@ -91,11 +63,13 @@ class Agent(LocalElasticAgent):
         self._logs = logs
         self._watcher = watcher
         self._orders = orders
+        self._family = family
         self._grace = grace
         self._pids: dict[int, int] = {}
         self._dead_since: float | None = None
         self._blind = False
         self._unkillable: list[int] = []
+        self._reaped_at = 0.0
 
     # --- start ---------------------------------------------------------------------------------
 
@@ -151,6 +125,7 @@ class Agent(LocalElasticAgent):
 
     def _monitor_workers(self, worker_group: WorkerGroup, **_: Any) -> RunResult:
         self._obey()
+        self._reap()
         step = self._ask(self._watcher.look, None)
         codes = {rank: self._exit_code(rank, pid) for rank, pid in self._pids.items()}
         if step is None:
@@ -163,11 +138,26 @@ class Agent(LocalElasticAgent):
             self._remaining_restarts = 0
             return RunResult(state=WorkerState.FAILED)
         if step is Step.GO_ON and all(code == 0 for code in codes.values()):
-            self._pids = {}  # what they left running is theirs, as under torchrun
+            self._leave_alone()
             result: RunResult = super()._monitor_workers(worker_group)
             return result
         # The stock poll is not asked before: it reaps, and it ends the living for one failure.
         return RunResult(state=WorkerState.HEALTHY)
+
+    def _reap(self) -> None:
+        """A script may start daemons for days; each leaves a zombie with us, its new parent."""
+        if time.monotonic() - self._reaped_at >= REAP_EVERY:
+            self._reaped_at = time.monotonic()
+            self._family.reap(self._pids.values())
+
+    def _leave_alone(self) -> None:
+        """What ranks that ended well left running is theirs, as under torchrun: a TensorBoard
+        started on purpose is to be looked at afterwards. After a failure it would meet its own
+        successor, which the new attempt starts, on its port: there nothing is left."""
+        pids, self._pids = self._pids, {}
+        left = self._family.after_a_good_end({pid: rank for rank, pid in pids.items()})
+        if left:
+            self._ask(lambda: self._watcher.outlived(left, ended=False), None)
 
     def _exit_code(self, rank: int, pid: int) -> int | None:
         try:
@@ -202,6 +192,8 @@ class Agent(LocalElasticAgent):
         if self._pids:
             pids, self._pids = self._pids, {}
             guilty = self._ask(self._watcher.culprits, frozenset[int]())
+            ranks = {pid: rank for rank, pid in pids.items()}
+            seen = self._family.members(ranks)
             self._unkillable = ending.end(
                 pids.values(),
                 at_once=[pid for rank, pid in pids.items() if rank in guilty],
@@ -209,11 +201,19 @@ class Agent(LocalElasticAgent):
                 grace=self._grace,
                 hurry=lambda: self._orders.hurry,
             )
+            self._end_what_is_left(ranks, seen)
             self._close_our_ends()
             self._logs.settle()
             self._ask(self._watcher.ranks_stopped, None)
         # torch reaps them and stops its own helpers; nobody is left to be signalled.
         super()._shutdown(**accepted(super()._shutdown, death_sig=death_sig, timeout=1))
+
+    def _end_what_is_left(self, ranks: Mapping[int, int], seen: Sequence[Member]) -> None:
+        """Before the logs settle: an orphan holds the rank's output open."""
+        ended, left = self._family.end(ranks, seen, hurry=lambda: self._orders.hurry)
+        self._unkillable += left
+        if ended:
+            self._ask(lambda: self._watcher.outlived(ended, ended=True), None)
 
     def _close_our_ends(self) -> None:
         for handler in self._handlers().values():

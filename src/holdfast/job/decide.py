@@ -157,7 +157,8 @@ def failure_of(scene: Scene, verdict: Verdict | None) -> Failure:
     return Failure(
         slug=verdict.slug if verdict else "",
         ranks=verdict.ranks if verdict else (),
-        step=steps,
+        # After a resume the same fault comes sooner in the attempt, at the same step of the job.
+        step=steps and scene.kept.base + steps,
         lasted=until - scene.started_at,
     )
 

@@ -47,7 +47,7 @@ def end(
         if (row := row_of(leader)) and row.state in ("T", "t"):
             _to_group(leader, signal.SIGCONT)
     deadline = time.monotonic() + grace
-    while not all(_is_gone(row_of(leader)) for leader in polite):
+    while not all(is_gone(row_of(leader)) for leader in polite):
         if time.monotonic() >= deadline or hurry():
             break
         time.sleep(LOOK_AGAIN)
@@ -63,7 +63,7 @@ def _kill_sessions(leaders: Collection[int]) -> list[int]:
     if not leaders:
         return []
     rows = process_table().values()
-    living = [row.pid for row in rows if row.session in leaders and not _is_gone(row)]
+    living = [row.pid for row in rows if row.session in leaders and not is_gone(row)]
     for pid in living:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -75,7 +75,7 @@ def _to_group(leader: int, sign: int) -> None:
         os.killpg(leader, sign)
 
 
-def _is_gone(row: Row | None) -> bool:
+def is_gone(row: Row | None) -> bool:
     """A process whose main thread has ended shows as a zombie while its other threads, and the
     files and ports it has open, are still there."""
     return row is None or row.state == "X" or (row.state == "Z" and row.threads <= 1)

@@ -1,4 +1,8 @@
-"""Take the stacks, recorders and counters of every living rank, and keep them."""
+"""Take the stacks, recorders and counters of every living rank, and keep them.
+
+Each sentence that was said has a folder `evidence-N`; looks that led to no sentence overwrite one
+another. An attempt keeps the first 4 and the newest 16 of them.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,20 @@ from holdfast.signals import Recorder
 
 SECONDS = 2.0
 """for all of it: a job that dies must not wait for our curiosity"""
+KEEP_FIRST = 4
+"""folders of an attempt's first sentences, which show how it began"""
+KEEP_NEWEST = 16
+"""and of its last ones; those between go, so that an attempt has 20 at most"""
 
 
-def take(ranks: Sequence[Watched], paths: RunPaths | None, *, attempt: int, number: int) -> str:
+def take(
+    ranks: Sequence[Watched],
+    paths: RunPaths | None,
+    *,
+    attempt: int,
+    number: int,
+    kernel: tuple[str, ...] | Unread = (),
+) -> str:
     """Stacks and recorders of the living, into the ranks and into the run's folder.
 
     Returns the folder, or '' when there is none. What could not be had is listed there.
@@ -33,7 +48,7 @@ def take(ranks: Sequence[Watched], paths: RunPaths | None, *, attempt: int, numb
     for rank in living:
         rank.stack = stacks.get(rank.pid)
         rank.recorder = _parsed(raw[rank.rank])
-    return _keep(living, raw, paths, attempt=attempt, number=number) if paths else ""
+    return _keep(living, raw, kernel, paths, attempt=attempt, number=number) if paths else ""
 
 
 def _parsed(answer: bytes | Unread) -> Recorder | Unread:
@@ -48,33 +63,47 @@ def _parsed(answer: bytes | Unread) -> Recorder | Unread:
 def _keep(
     living: Sequence[Watched],
     raw: dict[int, bytes | Unread],
+    kernel: tuple[str, ...] | Unread,
     paths: RunPaths,
     *,
     attempt: int,
     number: int,
 ) -> str:
     """Never raises: evidence that cannot be written is still used for the verdict."""
-    missing = []
+    pieces: dict[str, object] = {}
+    for rank in living:
+        pieces[paths.stack(attempt, number, rank.rank)] = rank.stack
+        pieces[paths.activity(attempt, number, rank.rank)] = rank.activity
+        pieces[paths.recorder(attempt, number, rank.rank)] = raw[rank.rank]
+    if kernel:
+        lines = kernel if isinstance(kernel, Unread) else "".join(f"{k}\n" for k in kernel).encode()
+        pieces[paths.kernel_log(attempt, number)] = lines
+    folder = paths.evidence(attempt, number)
     try:
-        folder = paths.evidence(attempt, number)
         shutil.rmtree(folder, ignore_errors=True)  # of an earlier look that led to nothing
         os.makedirs(folder)
-        for rank in living:
-            pieces = {
-                paths.stack(attempt, number, rank.rank): rank.stack,
-                paths.activity(attempt, number, rank.rank): rank.activity,
-                paths.recorder(attempt, number, rank.rank): raw[rank.rank],
-            }
-            for path, piece in pieces.items():
-                if piece is None or isinstance(piece, Unread):
-                    why = piece.why if piece else "not seen yet"
-                    missing.append(f"{os.path.basename(path)}: {why}\n")
-                    continue
-                with open(path, "wb") as file:
-                    file.write(piece if isinstance(piece, bytes) else msgspec.json.encode(piece))
+        _thin_out(paths, attempt=attempt, newest=number)
+        missing = [gap for path, piece in pieces.items() if (gap := _write(path, piece))]
         if missing:
             with open(paths.missing(attempt, number), "w", encoding="utf-8") as file:
                 file.writelines(missing)
     except OSError:
         return ""
-    return paths.evidence(attempt, number)
+    return folder
+
+
+def _write(path: str, piece: object) -> str:
+    """'' or the line that says why it is not there."""
+    if piece is None or isinstance(piece, Unread):
+        return f"{os.path.basename(path)}: {piece.why if piece else 'not seen yet'}\n"
+    with open(path, "wb") as file:
+        file.write(piece if isinstance(piece, bytes) else msgspec.json.encode(piece))
+    return ""
+
+
+def _thin_out(paths: RunPaths, *, attempt: int, newest: int) -> None:
+    """A job that stalls and goes on for days is told about again and again."""
+    numbers = [paths.evidence_number(name) for name in os.listdir(paths.attempt(attempt))]
+    for number in numbers:
+        if number is not None and KEEP_FIRST <= number <= newest - KEEP_NEWEST:
+            shutil.rmtree(paths.evidence(attempt, number), ignore_errors=True)

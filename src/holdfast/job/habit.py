@@ -22,6 +22,15 @@ LONG = 60.0
 keep a core busy"""
 SLOWER = 2.0
 """times the pace it once had"""
+LOOK_AGAIN = 2.0
+"""seconds between two looks at a stall that goes on, at first"""
+LOOK_AT_LEAST = 60.0
+"""seconds between them in the end"""
+
+
+def pause_between_looks(held_up: float) -> float:
+    """It may go on for days, as a job without an optimizer does: looks grow rarer."""
+    return min(max(LOOK_AGAIN, held_up / 10), LOOK_AT_LEAST)
 
 
 def last_progress(scene: Scene, *, clocks_since: float = 0.0) -> float:

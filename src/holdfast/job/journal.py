@@ -10,7 +10,11 @@ notice    judgement(verdict, hosts), idle (seconds since the last step): named, 
 evidence  folder, ranks, missing
 verdict   as a notice, but an action follows
 action    action ('restart', 'stop'), idle, reason
-resume    waited, reason: steps go on, after a notice or in a new attempt
+resume    rank, step, path, world_size, saved_world, accepted; after a restart reached, repeated
+saved, save-failed, set-aside, first-step, cadence   as a rank told them (rank/events.py)
+own-fault slug, face, exception: a face of ours raised, and was passed over
+left      pids, reason: what ranks that ended well left running
+leftovers runs, pids, stuck, reason: of earlier runs without a launcher, ended before the start
 end       exit_code, reason, longest_pause, group_timeout
 """
 

@@ -18,14 +18,17 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.launcher.api import LaunchConfig  # noqa: TC002
 
 from holdfast.errors import UsageError
-from holdfast.job.agent import GRACE, Agent, Watcher, accepted
+from holdfast.job.agent import GRACE, Agent, accepted
 from holdfast.job.ending import Orders
 from holdfast.job.flags import RunFlags
 from holdfast.job.logs import Dress, Logs
+from holdfast.job.orphans import Family
 from holdfast.job.pump import Writer, write_all
 from holdfast.job.rendezvous import BACKEND, OneMachine
+from holdfast.job.watcher import Watcher
 from holdfast.paths import RunPaths
 from holdfast.probe.process import redact
+from holdfast.rank import delivery
 
 Wrap = Callable[[list[str]], list[str]]
 TICK = 0.1
@@ -71,14 +74,17 @@ def start(
             virtual_local_rank=getattr(config, "virtual_local_rank", False),
         )
     )
-    grace = getattr(flags.torchrun, "shutdown_timeout", None)  # not before torch 2.12
-    with Orders(_signals(flags.torchrun)) as orders:
+    asked = getattr(flags.torchrun, "shutdown_timeout", None)  # not before torch 2.12
+    grace = GRACE if asked is None else asked
+    os.environ[delivery.GRACE] = f"{grace:g}"
+    with Orders(_signals(flags.torchrun)) as orders, Family(config.run_id) as family:
         agent = Agent(
             spec=spec,
             logs=logs,
             watcher=watcher,
             orders=orders,
-            grace=GRACE if grace is None else grace,
+            family=family,
+            grace=grace,
             start_method=config.start_method,
         )
         try:

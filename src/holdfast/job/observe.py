@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
 import signal
+from collections import deque
 from dataclasses import dataclass, field
 
 import msgspec
@@ -15,11 +17,14 @@ from holdfast.collectives import recorder
 from holdfast.facts import Unread
 from holdfast.rank import last_words
 from holdfast.signals import Activity, Beat, Death, LastWords, RankView, Recorder, Stack
+from holdfast.surroundings import CpuLook
 
 TAIL = 64 * 1024
 """bytes of a rank's stderr in which its last words are looked for"""
 IDLE_CPU = 0.02
 """seconds of processor time a second that a waiting process burns anyway: timers, epoll loops"""
+LOOKS = 60
+"""at a rank's processor time that are kept: a minute, one a second"""
 
 
 @dataclass
@@ -49,6 +54,9 @@ class Watched:
     extended: float = 0.0
     """that limit was in force when the machine slept, and gets `extra` seconds"""
     extra: float = 0.0
+    looks: deque[CpuLook] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    threads: tuple[int, ...] = ()
+    """as last seen: the kernel log names the thread that crashed, and a dead one is not listed"""
 
     def __post_init__(self) -> None:
         self.alive_at = self.state_since = self.started_at
@@ -73,6 +81,11 @@ class Watched:
         if before is None or moved(before, activity, now - self.looked_at):
             self.alive_at = now
         self.activity, self.looked_at = activity, now
+        self.looks.append(CpuLook(at=now, ran=activity.cpu, queued=activity.queued))
+
+    def remember_threads(self) -> None:
+        with contextlib.suppress(OSError):  # it is about to go: what was seen before stays
+            self.threads = tuple(map(int, os.listdir(f"/proc/{self.pid}/task"))) or self.threads
 
     def rest(self, now: float, *, late: float = 0.0) -> None:
         """The machine slept: all clocks start again, and a limit then in force gets that time."""
@@ -95,6 +108,7 @@ class Watched:
             words=self._words(),
             stack=self.stack,
             recorder=self._recorder(),
+            looks=tuple(self.looks),
         )
 
     def _words(self) -> LastWords | None:

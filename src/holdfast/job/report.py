@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from holdfast.job import resumes
 from holdfast.wording import numbers, span
 
 Record = dict[str, Any]
@@ -35,6 +36,8 @@ class Report(NamedTuple):
     """of the end itself"""
     causes: tuple[Record, ...]
     """the verdicts, oldest first; the last is the root cause of the end"""
+    kept: tuple[str, ...] = ()
+    """sentences about saves, and steps done twice"""
 
 
 def summarise(records: Sequence[Record]) -> Report:
@@ -52,6 +55,7 @@ def summarise(records: Sequence[Record]) -> Report:
         exit_code=_whole(end, "exit_code") if "exit_code" in end else None,
         reason=str(end.get("reason", "")),
         causes=tuple(record for record in records if record["kind"] == "verdict"),
+        kept=tuple(resumes.lines(records)),
     )
 
 
@@ -100,6 +104,7 @@ def lines(report: Report) -> list[str]:
     if report.lost:
         told.append(f"{_precise(report.lost)} lost between the last step before a restart and "
                     "the first after it")  # fmt: skip
+    told += report.kept
     if report.suggested_timeout:
         told.append(_timeout(report))
     causes = report.causes[-CAUSES_SHOWN:]

@@ -8,13 +8,13 @@ A file that does not exist means that no limit is set at that level: the kernel 
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.facts import Cgroup, Plan
-from holdfast.machine.cgroup_tree import UNIFIED, Place, find
+from holdfast.probe.cgroup_files import number, quota, read, some, table
+from holdfast.probe.cgroup_tree import UNIFIED, Place, find
 
 NO_LIMIT_V1 = 1 << 60
 """v1 says 'unlimited' with the largest multiple of a page below 2^63"""
@@ -66,7 +66,7 @@ def process_use(root: str = "/") -> Use:
     if place is None:
         return Use(None, None)
     return _fullest(
-        Use(number(_read(folder, "pids.max")), number(_read(folder, "pids.current")))
+        Use(number(read(folder, "pids.max")), number(read(folder, "pids.current")))
         for folder in place.folders
     )
 
@@ -84,45 +84,29 @@ def _fullest(levels: Iterable[Use]) -> Use:
 
 def _cpu(place: Place | None) -> tuple[float | None, float | None]:
     """The smallest quota in cores, and the share of periods in which it ran out."""
-    if place is None:
+    level = quota(place) if place else None
+    if level is None:
         return None, None
-    ask = _quota_v1 if place.version == 1 else _quota_v2
-    levels = [(quota, folder) for folder in place.folders if (quota := ask(folder)) is not None]
-    if not levels:
-        return None, None
-    quota, folder = min(levels)
-    counts = table(_read(folder, "cpu.stat"))
+    counts = table(read(level.folder, "cpu.stat"))
     periods = counts.get("nr_periods", 0)
-    return quota, counts.get("nr_throttled", 0) / periods if periods else 0.0
-
-
-def _quota_v1(folder: str) -> float | None:
-    quota = number(_read(folder, "cpu.cfs_quota_us"))
-    period = number(_read(folder, "cpu.cfs_period_us"))
-    return quota / period if quota and period and quota > 0 else None
-
-
-def _quota_v2(folder: str) -> float | None:
-    words = [*_read(folder, "cpu.max").split(), "", ""]
-    quota, period = number(words[0]), number(words[1])
-    return quota / period if quota and period else None
+    return level.cores, counts.get("nr_throttled", 0) / periods if periods else 0.0
 
 
 def _memory_v1(folder: str) -> Use:
-    stat = table(_read(folder, "memory.stat"))
+    stat = table(read(folder, "memory.stat"))
     # The second tells of ancestors that are not mounted here, too.
-    limits = (number(_read(folder, "memory.limit_in_bytes")), stat.get("hierarchical_memory_limit"))
+    limits = (number(read(folder, "memory.limit_in_bytes")), stat.get("hierarchical_memory_limit"))
     limit = min((value for value in limits if value is not None), default=NO_LIMIT_V1)
     cache = stat.get("total_active_file", 0) + stat.get("total_inactive_file", 0)
-    used = number(_read(folder, "memory.usage_in_bytes"))
+    used = number(read(folder, "memory.usage_in_bytes"))
     return Use(limit if limit < NO_LIMIT_V1 else None, _without(used, cache))
 
 
 def _memory_v2(folder: str) -> Use:
-    stat = table(_read(folder, "memory.stat"))
+    stat = table(read(folder, "memory.stat"))
     cache = stat.get("active_file", 0) + stat.get("inactive_file", 0)
-    used = number(_read(folder, "memory.current"))
-    return Use(number(_read(folder, "memory.max")), _without(used, cache))
+    used = number(read(folder, "memory.current"))
+    return Use(number(read(folder, "memory.max")), _without(used, cache))
 
 
 def _without(used: int | None, cache: int) -> int | None:
@@ -143,7 +127,7 @@ def _oom_kills(memory: Place | None) -> int | None:
     if memory is None:
         return None
     file = "memory.oom_control" if memory.version == 1 else "memory.events"
-    return table(_read(memory.folders[0], file)).get("oom_kill")
+    return table(read(memory.folders[0], file)).get("oom_kill")
 
 
 def _pressure(what: str, root: str) -> float | None:
@@ -156,49 +140,5 @@ def _pressure(what: str, root: str) -> float | None:
         unified = find(UNIFIED, root)
     except LookupError:
         unified = None
-    own = _read(unified.folders[0], f"{what}.pressure") if unified else ""
-    return some_avg60(own or _read(os.path.join(root, "proc/pressure"), what))
-
-
-# --- reading and parsing -----------------------------------------------------------------------
-
-
-def _read(folder: str, name: str) -> str:
-    """The text of a file, '' where the kernel has no such answer; other errors are raised."""
-    try:
-        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError as problem:
-        # EOPNOTSUPP: pressure is compiled in, but switched off at boot.
-        if problem.errno in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
-            return ""
-        raise
-
-
-def number(text: str) -> int | None:
-    """'1048576' as a number; None for 'max' and for nothing."""
-    try:
-        return int(text)
-    except ValueError:
-        return None
-
-
-def table(text: str) -> dict[str, int]:
-    """'name number' on each line."""
-    pairs = (line.split() for line in text.splitlines())
-    found = {pair[0]: number(pair[1]) for pair in pairs if len(pair) == 2}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def some_avg60(text: str) -> float | None:
-    """Per cent of the last minute in which some task waited: 'some avg10=… avg60=2.87 …'."""
-    for line in text.splitlines():
-        kind, *fields = line.split() or [""]
-        for field in fields if kind == "some" else ():
-            name, _, value = field.partition("=")
-            if name == "avg60":
-                try:
-                    return float(value)
-                except ValueError:
-                    return None
-    return None
+    own = read(unified.folders[0], f"{what}.pressure") if unified else ""
+    return some(own or read(os.path.join(root, "proc/pressure"), what), "avg60")

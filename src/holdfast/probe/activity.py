@@ -58,7 +58,7 @@ def _read(pid: int, moved: dict[str, int]) -> Activity | None:
     try:
         after_name = _file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         family = [pid, *descendants(pid)]
-        cpu = _cpu_of_threads(pid) + sum(map(_cpu, family[1:]))
+        ran, queued = _cpu_of_threads(pid)
     except (FileNotFoundError, ProcessLookupError):
         return None
     state = after_name[0].decode()
@@ -66,11 +66,12 @@ def _read(pid: int, moved: dict[str, int]) -> Activity | None:
         return None
     return Activity(
         state=state,
-        cpu=cpu,
+        cpu=ran + sum(map(_cpu, family[1:])),
         io=sum(map(_io, family)),
         socket=sum(moved.get(inode, 0) for inode in _inodes(family)) if moved else 0,
         faults=sum(map(_major_faults, family)),
         wait_channel=_wait_channel(pid),
+        queued=queued + sum(map(_queued, family[1:])),
     )
 
 
@@ -98,16 +99,27 @@ def _cpu(pid: int) -> float:
         return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _cpu_of_threads(pid: int) -> float:
-    """Seconds of all threads that do more than keep time; exactly still while they all wait."""
-    spent, known = 0, False
+def _cpu_of_threads(pid: int) -> tuple[float, float]:
+    """Seconds on a core, and ready but without one, of all threads that do more than keep time.
+
+    Both stand in one line of schedstat (the kernel's Documentation/scheduler/sched-stats.rst),
+    and both are exactly still while the threads wait for something else. Time in which a quota
+    holds a ready thread back counts as waiting for a core (seen on Linux 6.18).
+    """
+    spent, queued, known = 0, 0, False
     for thread in os.listdir(f"/proc/{pid}/task"):
         folder = f"/proc/{pid}/task/{thread}"
         if _or_empty(f"{folder}/comm").rstrip() not in TIMEKEEPERS:
             running = _or_empty(f"{folder}/schedstat").split()
-            spent += int(running[0]) if running else 0
-            known = known or bool(running)
-    return spent / 1e9 if known else _cpu(pid)
+            if len(running) > 1:
+                spent, queued, known = spent + int(running[0]), queued + int(running[1]), True
+    return (spent / 1e9 if known else _cpu(pid)), queued / 1e9
+
+
+def _queued(pid: int) -> float:
+    """Of a child's main thread, which is the one that works in a loader's worker."""
+    waited = _or_empty(f"/proc/{pid}/schedstat").split()
+    return int(waited[1]) / 1e9 if len(waited) > 1 else 0.0
 
 
 def _io(pid: int) -> int:
