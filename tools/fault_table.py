@@ -1,10 +1,13 @@
 """The fault table for real: four CPU ranks, one fault each time, judged from the run's journal.
 
-    python -m tools.fault_table [--faults kill stop …] [--ranks 2 0] [--keep DIR]
+    python -m tools.fault_table [--only kill 'fsdp2 sleep' …] [--ranks 2 0] [--keep DIR]
 
-Prints the table; the whole of it also goes to proof/fault-table-DATE.md. Exits 1 when a row is
-wrong. It takes about ten minutes on a machine that has nothing else to do; on a busy one the
-times are the neighbours'.
+Prints the table; the whole of it also goes to proof/fault-table-DATE.md. The rows for FSDP2 and
+for tensor × data parallel come on request: `--only fsdp2`, `--only tp×dp`, or one by its whole
+name. Exits 1 when a row is wrong.
+
+The table takes about ten minutes on a machine that has nothing else to do; on a busy one the times
+are the neighbours'.
 """
 
 from __future__ import annotations
@@ -22,12 +25,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.memory_limit import CannotLimitError, memory_limit
-from tools.fault_rows import FAULTS, Row, judge
+from tools.fault_rows import EVERY, FAULTS, PARALLEL, Row, judge
 
 ROOT = Path(__file__).parent.parent
-SCRIPT = ROOT / "tests" / "targets" / "ddp.py"
+TARGETS = ROOT / "tests" / "targets"
 RANKS = 4
 PATIENCE = 8
+JOBS = sorted({row.split()[0] for row in PARALLEL})
 CULPRITS = [2, 0]
 """a middle rank, and the one that torchrun and Gloo treat differently"""
 ROOM = 2 << 30
@@ -44,16 +48,16 @@ INTRODUCTION = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="the fault table, for real")
-    parser.add_argument("--faults", nargs="+", choices=list(FAULTS), default=list(FAULTS))
+    parser.add_argument("--only", "--faults", nargs="+", metavar="ROW", choices=[*EVERY, *JOBS])
     parser.add_argument("--ranks", nargs="+", type=int, default=CULPRITS, help="the culprits")
     parser.add_argument("--keep", metavar="DIR", help="keep the runs there")
     asked = parser.parse_args()
     rows = []
     with contextlib.ExitStack() as stack:
         keep = asked.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="faults-"))
-        for fault in asked.faults:
+        for fault in chosen(asked.only):
             for rank in asked.ranks:
-                row = try_one(fault, rank, Path(keep) / f"{fault}-{rank}")
+                row = try_one(fault, rank, Path(keep) / f"{fault.replace(' ', '-')}-{rank}")
                 rows.append(row)
                 print(row.line(), flush=True)
     report = table(rows)
@@ -63,6 +67,10 @@ def main() -> int:
         folder.mkdir(exist_ok=True)
         (folder / f"fault-table-{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}.md").write_text(report)
     return any(row.wrong for row in rows)
+
+
+def chosen(asked: Sequence[str] | None) -> list[str]:
+    return [row for row in EVERY if row in (asked or FAULTS) or row.split()[0] in (asked or ())]
 
 
 def try_one(fault: str, rank: int, folder: Path) -> Row:
@@ -79,9 +87,11 @@ def try_one(fault: str, rank: int, folder: Path) -> Row:
 
 
 def _run(fault: str, rank: int, folder: Path, **options: object) -> None:
+    row = EVERY[fault]
     command = [
         sys.executable, "-m", "holdfast", "run", "--no-check", "--patience", str(PATIENCE),
-        "--nproc-per-node", str(RANKS), str(SCRIPT), str(FAULTS[fault].steps), fault, str(rank),
+        "--nproc-per-node", str(RANKS),
+        str(TARGETS / row.script), str(row.steps), fault.rpartition(" ")[2], str(rank),
     ]  # fmt: skip
     environment = {**os.environ, "DDP_FAULT_TIME_FILE": str(folder / "fault-time")}
     before = options.get("before_exec")

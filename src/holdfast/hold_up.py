@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast import scene_words
 from holdfast.collectives import waits
-from holdfast.collectives.waits import Wait
+from holdfast.collectives.positions import Wait
 from holdfast.model import Evidence
 from holdfast.signals import RankView, Scene
 
@@ -15,6 +15,8 @@ LONG_ENOUGH = 2.0
 WAITS = 1.0
 """seconds that somebody must have waited in one and the same collective: a job may go on without
 steps (an evaluation, an update of its own), and then somebody waits at any moment, but briefly"""
+PLACES = 2
+"""collectives named in a sentence: a large mesh may wait in dozens"""
 SILENT = 2.0
 COARSE = 1.3
 """seconds by which a sign of life may seem younger than it is: counters are read once a second"""
@@ -32,10 +34,29 @@ class HoldUp(msgspec.Struct, frozen=True, kw_only=True):
     """of that wait; 0 when unknown"""
 
     def waiting(self) -> str:
-        """'ranks 1-3 wait in all_reduce #1208'"""
-        verb = scene_words.one_or_many(self.victims, "waits", "wait")
-        where = f" in {self.wait.title}" if self.wait and self.wait.title else ""
-        return f"{scene_words.plain(self.victims)} {verb} for it{where}"
+        """'ranks 1-3 wait for it in all_reduce #1208', or, in several groups,
+        'rank 0 waits for it in all_gather #182 of group 1, rank 3 in …, rank 1 behind them'"""
+        places = self._places()
+        first = next(iter(places.values()), self.victims)
+        behind = [r for r in self.victims if not any(r in ranks for ranks in places.values())]
+        words = [
+            f"{scene_words.plain(ranks)}{_wait_for_it(ranks) if ranks is first else ''} in {title}"
+            for title, ranks in places.items()
+        ] or [f"{scene_words.plain(first)}{_wait_for_it(first)}"]
+        if places and behind:
+            words.append(f"{scene_words.plain(behind)} behind {_them(self.victims, behind)}")
+        return ", ".join(words)
+
+    def _places(self) -> dict[str, tuple[int, ...]]:
+        """Where those are who wait for a root itself: most groups of a large job do not."""
+        waiting = [w for w in waits.analyse(self.scene).waits if w.rank in self.victims]
+        direct = [w for w in waiting if set(w.absent) & set(self.roots)] or waiting
+        places: dict[str, tuple[int, ...]] = {}
+        for wait in direct:
+            if wait.title:
+                places[wait.title] = (*places.get(wait.title, ()), wait.rank)
+        largest = sorted(places, key=lambda title: -len(places[title]))[:PLACES]
+        return {title: ranks for title, ranks in places.items() if title in largest}
 
     def sentence(self) -> str:
         """'rank 0 (pid 1) has been in save() at ckpt.py:40 for 6.0 s, at work; ranks 1-3 wait…'"""
@@ -87,6 +108,14 @@ def find(scene: Scene) -> HoldUp | None:
         seconds=min(waited + scene.now - (scene.evidence_at or scene.now), lasted),
         timeout=_timeout(scene, wait, seen.victims),
     )
+
+
+def _wait_for_it(ranks: tuple[int, ...]) -> str:
+    return f" {scene_words.one_or_many(ranks, 'waits', 'wait')} for it"
+
+
+def _them(victims: tuple[int, ...], behind: list[int]) -> str:
+    return "it" if len(victims) == len(behind) + 1 else "them"
 
 
 def place(view: RankView) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from holdfast.collectives.groups import is_default
 from holdfast.collectives.mismatch import find_mismatch
-from holdfast.collectives.waits import analyse, is_default, where_is
+from holdfast.collectives.waits import analyse, where_is
 from holdfast.facts import Unread
 from holdfast.signals import Recorder, Scene
 from tests.job.scenes import (

@@ -9,11 +9,13 @@ COARSE = 2.0
 evidence of a busy machine takes another"""
 
 
-def age(scene: Scene, view: RankView, position: tuple[str, int]) -> float:
+def age(
+    scene: Scene, view: RankView, recorder: Recorder | None, position: tuple[str, int]
+) -> float:
     """Since it entered that (group, sequence), by its recorder: waiting NCCL ranks keep a core
     busy, so silence would never count for them. Where only its stack shows the wait, since it
     fell silent, and no longer than since it last began any collective."""
-    recorded = view.recorder.collectives if isinstance(view.recorder, Recorder) else ()
+    recorded = recorder.collectives if recorder else ()
     silent = max(0.0, (scene.evidence_at or scene.now) - view.alive_at - COARSE)
     begun = [c.created for c in recorded if c.created]
     if not scene.evidence_wall or not begun:

@@ -1,20 +1,26 @@
 """Who comes last to the collectives, again and again, from the times in the ranks' recorders.
 
 The times are the host's clock on one machine; for NCCL they show when the host asked.
+
+Where ranks meet in several groups, lateness is handed on: who waits for a slow one in one group
+comes late to the next. So nobody is charged with more than the time since its own last wait.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from holdfast.signals import Recorder, Scene
+from holdfast.collectives import groups
+from holdfast.collectives.groups import Recorders
+from holdfast.signals import Scene
 
 WINDOW = 64
-"""collectives looked at"""
+"""collectives looked at in each group"""
 ENOUGH = 8
 NEGLIGIBLE = 0.005
 """seconds of lag that any scheduler makes"""
@@ -25,63 +31,86 @@ BREAK = 10.0
 class Late(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     group: str
+    """in which it kept the others waiting most"""
     last: int
     """how often it came last by more than a scheduler's whim"""
     seen: int
+    """of how many collectives in all its groups"""
     lag: float
     """seconds, the median of those"""
     share: float
     """of the time the others spent waiting for it"""
 
 
+class _Round(msgspec.Struct, frozen=True, kw_only=True):
+    group: str
+    arrivals: dict[int, float]
+
+    @property
+    def over(self) -> float:
+        return max(self.arrivals.values())
+
+
 def latecomer(scene: Scene) -> Late | None:
-    """The one rank that is late in the group the job talks through most."""
-    recorders = {v.rank: v.recorder for v in scene.ranks if isinstance(v.recorder, Recorder)}
+    """The one rank for which the others wait, in whichever groups they meet it."""
+    recorders = groups.of(scene)
     if len(recorders) < 2 or len(recorders) < len(scene.ranks):
         return None
-    shared = set.intersection(*(set(r.entered) for r in recorders.values()))
-    rounds = max((_rounds(recorders, group) for group in sorted(shared)), key=len, default=[])
-    if len(rounds) < ENOUGH:
-        return None
-    group = rounds[0][0]
-    late: dict[int, list[float]] = {}
-    for _, arrivals in rounds:
-        last_at = max(arrivals.values())
-        last = [r for r, at in arrivals.items() if at == last_at]
-        if len(last) > 1:
-            continue
-        rank = last[0]
-        lag = last_at - statistics.median(at for r, at in arrivals.items() if r != rank)
-        if lag > NEGLIGIBLE:
-            late.setdefault(rank, []).append(lag)
+    rounds = _rounds(recorders)
+    late: dict[int, list[tuple[str, float]]] = {}
+    for rank, group, lag in _lags(rounds):
+        late.setdefault(rank, []).append((group, lag))
     if not late:
         return None
-    worst = max(late, key=lambda rank: sum(late[rank]))
-    lags = late[worst]
-    total = sum(sum(values) for values in late.values())
-    if len(lags) < ENOUGH // 2 or sum(lags) < 0.8 * total:
-        return None  # they take turns: no one is slow
+    sums = {rank: sum(lag for _, lag in found) for rank, found in late.items()}
+    worst = max(late, key=lambda rank: sums[rank])
+    lags = [lag for _, lag in late[worst]]
+    own = [r for r in rounds if worst in r.arrivals]
+    if len(own) < ENOUGH or len(lags) < ENOUGH // 2 or sums[worst] < 0.8 * sum(sums.values()):
+        return None  # too soon to say, or they take turns: no one is slow
     return Late(
         rank=worst,
-        group=group,
+        group=statistics.mode(group for group, _ in late[worst]),
         last=len(lags),
-        seen=len(rounds),
+        seen=len(own),
         lag=statistics.median(lags),
-        share=min(1.0, sum(lags) / max(_time_spent(rounds), 1e-9)),
+        share=min(1.0, sums[worst] / max(_time_spent(own), 1e-9)),
     )
 
 
-def _rounds(recorders: dict[int, Recorder], group: str) -> list[tuple[str, dict[int, float]]]:
-    """The last collectives of the group that every rank has entered, oldest first."""
-    times: dict[int, dict[int, float]] = {}
+def _rounds(recorders: Recorders) -> list[_Round]:
+    """The last collectives of each group that all its members have entered, oldest first."""
+    times: dict[str, dict[int, dict[int, float]]] = {}
     for rank, recorder in recorders.items():
-        for collective in recorder.collectives:
-            if collective.group == group and collective.created:
-                times.setdefault(collective.sequence, {})[rank] = collective.created
-    complete = [times[n] for n in sorted(times) if len(times[n]) == len(recorders)]
-    return [(group, arrivals) for arrivals in complete[-WINDOW:]]
+        for c in recorder.collectives:
+            if c.created:
+                times.setdefault(c.group, {}).setdefault(c.sequence, {})[rank] = c.created
+    found = []
+    for group, positions in times.items():
+        members = [rank for rank in recorders if groups.belongs(rank, group, recorders)]
+        whole = [positions[n] for n in sorted(positions) if len(positions[n]) == len(members) > 1]
+        found += [_Round(group=group, arrivals=arrivals) for arrivals in whole[-WINDOW:]]
+    return sorted(found, key=lambda r: r.over)
 
 
-def _time_spent(rounds: Iterable[tuple[str, dict[int, float]]]) -> float:
-    ends = [max(arrivals.values()) for _, arrivals in rounds]
-    return sum(b - a for a, b in itertools.pairwise(ends) if b - a < BREAK)
+def _lags(rounds: Sequence[_Round]) -> Iterator[tuple[int, str, float]]:
+    """Who came last, to which group, and by how much of its own doing."""
+    released: dict[int, list[float]] = {}
+    for r in rounds:  # by their end, so each list is sorted
+        for rank in r.arrivals:
+            released.setdefault(rank, []).append(r.over)
+    for r in rounds:
+        last = [rank for rank, at in r.arrivals.items() if at == r.over]
+        if len(last) > 1:
+            continue
+        others = [at for rank, at in r.arrivals.items() if rank != last[0]]
+        waits_over = released[last[0]]
+        before = bisect.bisect_left(waits_over, r.over)
+        busy = r.over - waits_over[before - 1] if before else r.over
+        lag = min(r.over - statistics.median(others), busy)
+        if lag > NEGLIGIBLE:
+            yield last[0], r.group, lag
+
+
+def _time_spent(rounds: Sequence[_Round]) -> float:
+    return sum(b.over - a.over for a, b in itertools.pairwise(rounds) if b.over - a.over < BREAK)

@@ -8,6 +8,7 @@ itself retired a moment after its collective has returned to the script.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -30,8 +31,15 @@ class _Entry(msgspec.Struct):
     timeout_ms: int | None = None
 
 
+class _Group(msgspec.Struct):
+    name: str = ""
+    ranks: str = ""
+    """'[0, 1]'; Gloo leaves both empty"""
+
+
 class _Document(msgspec.Struct):
     entries: list[_Entry] | None = None
+    pg_config: dict[str, _Group] | None = None
 
 
 def parse(document: bytes) -> Recorder:
@@ -49,7 +57,17 @@ def parse(document: bytes) -> Recorder:
     several = isinstance(read, list)
     documents = read if isinstance(read, list) else [read]
     entries = [entry for part in documents for entry in part.entries or ()]
-    return _recorder(_collective(entry, qualify=several) for entry in entries if not entry.is_p2p)
+    listed = (_collective(entry, qualify=several) for entry in entries if not entry.is_p2p)
+    return _recorder(listed, members=_members(documents[0]) if documents else {})
+
+
+def _members(document: _Document) -> dict[str, tuple[int, ...]]:
+    """Of NCCL's groups, whose document comes first."""
+    return {
+        group.name: ranks
+        for group in (document.pg_config or {}).values()
+        if (ranks := tuple(int(number) for number in re.findall(r"\d{1,9}", group.ranks)))
+    }
 
 
 def _collective(entry: _Entry, *, qualify: bool) -> Collective:
@@ -78,7 +96,9 @@ def _shape(entry: _Entry) -> str:
     return f"{entry.input_sizes} {types}".strip() if entry.input_sizes else ""
 
 
-def _recorder(collectives: Iterable[Collective]) -> Recorder:
+def _recorder(
+    collectives: Iterable[Collective], *, members: dict[str, tuple[int, ...]]
+) -> Recorder:
     listed = sorted(collectives, key=lambda collective: collective.created)
     # Of operations issued as one (coalesced), only the entry of the whole is ever completed.
     over = {(c.group, c.sequence) for c in listed if c.finished}
@@ -97,4 +117,5 @@ def _recorder(collectives: Iterable[Collective]) -> Recorder:
         ),
         entered=entered,
         finished=finished,
+        members=members,
     )

@@ -22,12 +22,14 @@ _WRAPPER = re.compile(
 """functions that only call the one the user named"""
 
 COLLECTIVES = re.compile(
-    r"(?:all_(?:gather|reduce)(?:_coalesced)?|all_gather_into_tensor|all_to_all(?:_single)?"
-    r"|(?:monitored_)?barrier|batch_isend_irecv|i?(?:send|recv)|reduce(?:_scatter(?:_tensor)?)?"
+    r"(?:all_(?:gather|reduce)(?:_coalesced)?|all_gather_(?:into_tensor|single|tensor)"
+    r"|all_to_all(?:_single)?"
+    r"|(?:monitored_)?barrier|batch_isend_irecv|i?(?:send|recv)|reduce(?:_scatter(?:_(?:tensor|single))?)?"
     r"|broadcast|gather|scatter|(?:all_gather|gather|scatter|broadcast|send|recv)_object(?:_list)?"
-    r"|wait_tensor)"
+    r"|wait_tensor|foreach_(?:all_gather|reduce)(?:_copy_out)?|wait_for_unshard)"
 )
-"""functions of torch.distributed that wait for other ranks, sends and receives among them"""
+"""functions of torch.distributed that wait for other ranks, sends and receives among them; the
+last ones are FSDP2's, whose Work.wait() leaves no frame of its own"""
 
 _SLEEPING = ("nanosleep",)
 """in the kernel's name of what a thread waits for: hrtimer_nanosleep, do_nanosleep…"""

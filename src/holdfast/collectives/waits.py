@@ -5,54 +5,28 @@ member that never entered it; followed across groups, that leads to the ranks th
 nobody: the roots. Recorders are read one after the other, milliseconds apart, so in a job that
 runs the picture may be slightly torn: what it says counts only while nothing moves.
 
-Which ranks belong to a group is not told by the recorder of Gloo (its pg_config is empty): the
-default group has all, any other those that were ever seen in it.
+Which ranks belong to a group: see groups.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import msgspec
 
 from holdfast import endings
-from holdfast.collectives import stacks
+from holdfast.beat_page import WAITS_FOR
+from holdfast.collectives import groups, stacks
 from holdfast.collectives.age import age
-from holdfast.collectives.mismatch import Mismatch, find_mismatch
+from holdfast.collectives.groups import Recorders
+from holdfast.collectives.kinds import Mismatch
+from holdfast.collectives.mismatch import find_mismatch
+from holdfast.collectives.positions import Wait, open_collectives
 from holdfast.consequences import TIMED_OUT
 from holdfast.signals import RankView, Recorder, Scene, Stack
 
 ELSEWHERE = frozenset({"sleep", "save", "load", "download", "data loading", "compile"})
 """what a rank is busy with when it certainly does not sit in a collective"""
-
-
-class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank inside one collective that is not over."""
-
-    rank: int
-    group: str
-    """'' when only its stack shows that it waits"""
-    sequence: int
-    op: str
-    absent: tuple[int, ...]
-    """living members that never entered it"""
-    gone: tuple[int, ...]
-    """members that have ended"""
-    alone: bool
-    """in a group in which no other rank was ever seen: whom it waits for is not known"""
-    timeout: float
-    """seconds, 0 when unknown"""
-    sure: bool
-    """its stack shows it inside the collective; DDP's show as backward()"""
-    seconds: float = 0.0
-    """for how long it had surely waited when the evidence was taken"""
-
-    @property
-    def title(self) -> str:
-        if not self.group:
-            return self.op or "a collective"
-        place = f"#{self.sequence}" + ("" if is_default(self.group) else f" of group {self.group}")
-        return f"{self.op or 'collective'} {place}"
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,11 +41,6 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, rank: int) -> Wait | None:
         return next((wait for wait in self.waits if wait.rank == rank), None)
-
-
-def is_default(group: str) -> bool:
-    """'0', or '0 (gloo)' where a job has two backends."""
-    return group.partition(" ")[0] == "0"
 
 
 _latest: list[tuple[Scene, Waits]] = []
@@ -89,13 +58,15 @@ def _analyse(scene: Scene) -> Waits:
     if moved_on(scene):
         return Waits()
     living = {v.rank: v for v in scene.ranks if v.death is None and v.words is None}
-    recorders = {r: v.recorder for r, v in living.items() if isinstance(v.recorder, Recorder)}
+    recorders = {r: recorder for r, recorder in groups.of(scene).items() if r in living}
     ended = tuple(v.rank for v in scene.ranks if v.rank not in living)
     waits = {
-        rank: msgspec.structs.replace(wait, seconds=age(scene, view, (wait.group, wait.sequence)))
+        rank: msgspec.structs.replace(
+            wait, seconds=age(scene, view, recorders.get(rank), wait.place)
+        )
         for rank, view in living.items()
-        if (wait := _wait(view, recorders, ended)) is not None
-    }
+        if (wait := _wait(view, recorders, ended, living.keys() - recorders.keys())) is not None
+    } | {rank: wait for rank, view in living.items() if (wait := _told_wait(scene, view))}
     roots = _roots(waits, living, timed_out=_timed_out(scene))
     victims = _led_to(roots, waits, living)
     if roots and not waits:
@@ -119,15 +90,17 @@ def moved_on(scene: Scene) -> bool:
     return any(v.beat is not None and v.beat.step_at > scene.evidence_at for v in scene.ranks)
 
 
-def _wait(view: RankView, recorders: Mapping[int, Recorder], ended: tuple[int, ...]) -> Wait | None:
+def _wait(
+    view: RankView, recorders: Recorders, ended: tuple[int, ...], unread: Set[int]
+) -> Wait | None:
     shown = _shown_waiting(view)
     if shown is False:
         return None
     # One that all have entered is in flight: only the stack makes it a wait.
     found = [
         w
-        for w in _open_collectives(view.rank, recorders, ended)
-        if w.absent or w.gone or shown is True
+        for w in open_collectives(view.rank, recorders, ended, unread)
+        if w.absent or w.gone or w.unread or shown is True
     ]
     if found:
         # The one somebody is missing from holds it up; any other is merely in flight.
@@ -143,10 +116,26 @@ def _wait(view: RankView, recorders: Mapping[int, Recorder], ended: tuple[int, .
             absent=(),
             gone=(),
             alone=False,
+            unread=bool(unread),
             timeout=0.0,
             sure=True,
         )
     return None
+
+
+def _told_wait(scene: Scene, view: RankView) -> Wait | None:
+    """A wait that the rank itself tells of: for another one's word in the store, which neither a
+    recorder nor a stack shows. It asks again and again, so it never falls silent."""
+    beat = view.beat
+    if beat is None or not beat.phase.startswith(WAITS_FOR):
+        return None
+    whom = beat.phase.removeprefix(WAITS_FOR)
+    return Wait(
+        rank=view.rank,
+        op="the store",
+        absent=(int(whom),) if whom.isdigit() else (),
+        seconds=max(0.0, (scene.evidence_at or scene.now) - max(beat.step_at, scene.started_at)),
+    )
 
 
 def _shown_waiting(view: RankView) -> bool | None:
@@ -162,43 +151,6 @@ def _shown_waiting(view: RankView) -> bool | None:
     if stacks.activity_of(view.stack, wait_channel=channel) in ELSEWHERE:
         return False
     return None
-
-
-def _open_collectives(
-    rank: int, recorders: Mapping[int, Recorder], ended: tuple[int, ...]
-) -> list[Wait]:
-    own = recorders.get(rank)
-    found = []
-    for group, entered in (own.entered if own else {}).items():
-        assert own is not None
-        sequence = own.finished.get(group, 0) + 1
-        if sequence > entered:
-            continue
-        entry = next(
-            (c for c in own.collectives if c.group == group and c.sequence == sequence), None
-        )
-        absent = tuple(
-            other
-            for other, recorder in sorted(recorders.items())
-            if other != rank
-            and (is_default(group) or group in recorder.entered)
-            and recorder.entered.get(group, 0) < sequence
-        )
-        found.append(
-            Wait(
-                rank=rank,
-                group=group,
-                sequence=sequence,
-                op=entry.op if entry else "",
-                absent=absent,
-                gone=ended if is_default(group) else (),
-                alone=not is_default(group)
-                and not any(group in r.entered for o, r in recorders.items() if o != rank),
-                timeout=entry.timeout if entry else 0.0,
-                sure=False,
-            )
-        )
-    return found
 
 
 def _timed_out(scene: Scene) -> bool:

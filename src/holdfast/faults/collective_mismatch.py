@@ -22,8 +22,8 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#debugging-t
 from __future__ import annotations
 
 from holdfast import consequences, endings, scene_words
-from holdfast.collectives import progress, waits
-from holdfast.collectives.mismatch import Mismatch
+from holdfast.collectives import groups, progress, waits
+from holdfast.collectives.kinds import Mismatch
 from holdfast.model import Evidence, Fault, Verdict
 from holdfast.signals import Scene
 
@@ -37,7 +37,7 @@ def they_disagree_at_one_position(scene: Scene) -> Verdict | None:
     found = waits.analyse(scene).mismatch
     if found is None or progress.left_the_loop(scene, found):
         return None
-    where = "" if waits.is_default(found.group) else f" of group {found.group}"
+    where = "" if groups.is_default(found.group) else f" of group {found.group}"
     place = f"collective #{found.sequence}{where}"
     if found.undecided:
         sides = ", ".join(f"rank {rank} {kind}" for rank, kind in found.kinds.items())

@@ -18,8 +18,8 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#groups
 from __future__ import annotations
 
 from holdfast import hold_up, scene_words
-from holdfast.collectives import waits
-from holdfast.collectives.waits import Wait
+from holdfast.collectives import groups, siblings, waits
+from holdfast.collectives.positions import Wait
 from holdfast.model import Evidence, Fault, Verdict
 from holdfast.signals import Scene
 
@@ -34,20 +34,20 @@ def they_wait_for_each_other(scene: Scene) -> Verdict | None:
     sides: dict[tuple[str, int], list[Wait]] = {}
     for wait in seen.waits:
         sides.setdefault((wait.group, wait.sequence), []).append(wait)
-    sizes = sorted((len(side) for side in sides.values()), reverse=True)
-    undecided = len(sizes) > 1 and sizes[0] == sizes[1]
-    most = max(sides.values(), key=len)
-    odd = [w.rank for side in sides.values() if undecided or side is not most for w in side]
+    strange = _strange(scene, sides)
+    odd = [w.rank for side in strange or sides.values() for w in side]
     rest = [rank for rank in seen.deadlock if rank not in odd]
-    if undecided:
+    if not strange:
         where = "; ".join(_waits(side) for side in sides.values())
         reason = (
             f"the ranks wait for each other in different groups: {where}; undecided who is wrong"
         )
     else:
         place = hold_up.place(scene.rank(odd[0]))
-        own = "; ".join(_waits(side) for side in sides.values() if side is not most)
-        reason = f"{own} ({place}), where nobody else comes; {_waits(most)} for it"
+        own = "; ".join(_waits(side) for side in strange)
+        others = [side for side in sides.values() if side not in strange]
+        where = _waits(others[0]) if len(others) == 1 else f"{scene_words.plain(rest)} wait"
+        reason = f"{own} ({place}), where nobody else comes; {where} for it"
     return FAULT.verdict(
         reason,
         ranks=odd,
@@ -58,6 +58,23 @@ def they_wait_for_each_other(scene: Scene) -> Verdict | None:
             Evidence(quote=w.title, source="flight recorder", rank=w.rank) for w in seen.waits
         ],
     )
+
+
+def _strange(scene: Scene, sides: dict[tuple[str, int], list[Wait]]) -> list[list[Wait]]:
+    """The sides to blame; none when it is undecided.
+
+    In a mesh every rank may wait somewhere else. Those are where the program has brought them
+    whose place others share, in their own group or at the same position of one beside it.
+    """
+    recorders = groups.of(scene)
+    voices = {
+        place: len(side) + len(siblings.votes(*place, recorders)) for place, side in sides.items()
+    }
+    lonely = [side for place, side in sides.items() if voices[place] == 1]
+    if lonely and len(lonely) < len(sides):
+        return lonely
+    most = [place for place in sides if voices[place] == max(voices.values())]
+    return [side for place, side in sides.items() if place != most[0]] if len(most) == 1 else []
 
 
 def _waits(side: list[Wait]) -> str:

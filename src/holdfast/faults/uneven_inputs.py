@@ -32,9 +32,10 @@ def it_left_the_loop_before_the_others(scene: Scene) -> Verdict | None:
         return None
     victims = endings.fallen(scene, found.odd)
     ahead = scene.rank(found.odd[0])
+    part = progress.part(scene, found.right)
     return FAULT.verdict(
         f"{scene_words.who(scene, found.odd)} is past the loop, {hold_up.place(ahead)}, while "
-        f"{scene_words.plain(found.right)} {_is(found.right)} still in backward: it had fewer "
+        f"{scene_words.plain(found.right)} {_is(found.right)} still in {part}: it had fewer "
         f"batches, or only it runs that code (collective #{found.sequence})",
         ranks=found.odd,
         victims=victims,

@@ -1,0 +1,58 @@
+"""`holdfast run` where ranks meet in several groups, in sharded ones, or in none.
+
+All rows are `python -m tools.fault_table --only fsdp2 tp×dp`; here is a sample of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.jobs import TARGETS, Job, ran, script
+
+
+def blamed(done: Job) -> list[tuple[str, str, list[int]]]:
+    """These scripts keep no checkpoint, and are told so after a restart."""
+    return [told for told in done.said() if told[1] != "restart-from-zero"]
+
+
+def test_a_wrong_size_in_one_of_four_groups_is_blamed_on_the_one_that_issued_it(
+    tmp_path: Path,
+) -> None:
+    """Two ranks of a pair disagree, and Gloo aborts one: only the pair beside it can tell who."""
+    done = ran(tmp_path, "--nproc-per-node", "4", str(TARGETS / "tp_dp.py"), "22", "size", "2")
+    assert done.process.returncode == 0, done.err
+    assert blamed(done) == [("verdict", "collective-mismatch", [2])], done.err
+    assert done.records("verdict")[0]["victims"] == [0, 1, 3]
+    assert done.actions() == ["restart"]
+
+
+def test_a_rank_that_sleeps_between_two_shards_is_named(tmp_path: Path) -> None:
+    target = str(TARGETS / "fsdp2.py")
+    done = ran(tmp_path, "--nproc-per-node", "2", "--patience", "3", target, "22", "sleep", "1")
+    assert done.process.returncode == 0, done.err
+    assert blamed(done) == [("notice", "rank-stuck", [1]), ("verdict", "rank-stuck", [1])]
+    reason = done.records("verdict")[0]["reason"]
+    assert "breakage.py" in reason
+    assert "rank 0 waits for it in all_gather #" in reason
+
+
+def test_an_exit_code_is_nobodys_consequence_where_there_is_no_group(tmp_path: Path) -> None:
+    """Rank 0 is done; what rank 1 then ends with is its own."""
+    text = (
+        "import os, pathlib, sys, time\n"
+        f"note = pathlib.Path({str(tmp_path / 'left')!r})\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    note.write_text(f'{os.getpid()} ')\n"
+        "    sys.exit(0)\n"
+        "def lives():\n"
+        "    pid = note.read_text() if note.exists() else ''\n"
+        "    stat = pathlib.Path(f'/proc/{pid.strip()}/stat')\n"
+        "    return not pid or (stat.exists() and ') Z ' not in stat.read_text())\n"
+        "while lives(): time.sleep(0.01)\n"
+        "sys.exit(7)\n"
+    )
+    done = ran(tmp_path, "--nproc-per-node", "2", "--max-restarts", "0", script(tmp_path, text))
+    assert done.process.returncode == 7, done.err
+    assert done.said() == [("verdict", "python-exception", [1])]
+    ends = [(r["rank"], r["code"]) for r in done.records("rank") if r["what"] == "exited"]
+    assert ends == [(0, 0), (1, 7)]
