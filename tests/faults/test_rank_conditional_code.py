@@ -7,14 +7,19 @@ from tests.job.scenes import (
     NOW,
     PAST,
     STEPS,
+    TORCH,
     WALL,
     a_recorder,
+    a_stack,
     changed,
     entry,
     held_up,
 )
 
 OTHER = entry(1, group="5", op="barrier", shape="", finished=False)
+IN_RECV = a_stack(
+    ("recv", f"{TORCH}/distributed/distributed_c10d.py", 2500), ("train", "/home/me/train.py", 50)
+)
 ALONE = a_recorder(*PAST, OTHER)
 KNOWN = (entry(1, group="5"), entry(2, group="5", op="barrier", shape="", finished=False))
 IN_KNOWN = a_recorder(*PAST, *KNOWN)
@@ -46,6 +51,17 @@ test_notice = notice_table(
         certain=True,
         saying=["undecided", "rank 0 waits in all_reduce #101", "rank 1 waits in barrier #1"],
     ),
+    # NCCL makes the second group's connections only now: no recorder knows of that collective,
+    # and its own threads keep a core busy meanwhile
+    notices(
+        held_up({2: {"stack": IN_BARRIER, "alive_at": NOW}}),
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=False,
+        saying=["rank 2 waits in barrier (in barrier() at train.py:44)", "where nobody else comes"],
+    ),
+    # a message that Gloo never records may have come just now
+    overlooks(held_up({2: {"stack": IN_RECV, "alive_at": NOW}})),
     # it may be that it only started it, and saves meanwhile: without its stack nothing is sure
     overlooks(changed(CROSSED, 2, stack=IN_SAVE, alive_at=NOW)),
     overlooks(changed(CROSSED, 2, stack=None)),

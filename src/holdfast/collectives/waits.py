@@ -10,6 +10,7 @@ Which ranks belong to a group: see groups.py.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Set
 
 import msgspec
@@ -27,6 +28,7 @@ from holdfast.signals import RankView, Recorder, Scene, Stack
 
 ELSEWHERE = frozenset({"sleep", "save", "load", "download", "data loading", "compile"})
 """what a rank is busy with when it certainly does not sit in a collective"""
+POINT_TO_POINT = re.compile("send|recv")
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +63,7 @@ def _analyse(scene: Scene) -> Waits:
     recorders = {r: recorder for r, recorder in groups.of(scene).items() if r in living}
     ended = tuple(v.rank for v in scene.ranks if v.rank not in living)
     waits = {
-        rank: msgspec.structs.replace(
-            wait, seconds=age(scene, view, recorders.get(rank), wait.place)
-        )
+        rank: msgspec.structs.replace(wait, seconds=age(scene, view, recorders.get(rank), wait))
         for rank, view in living.items()
         if (wait := _wait(view, recorders, ended, living.keys() - recorders.keys())) is not None
     } | {rank: wait for rank, view in living.items() if (wait := _told_wait(scene, view))}
@@ -107,17 +107,15 @@ def _wait(
         chosen = max(found, key=lambda w: (bool(w.absent), bool(w.gone)))
         return msgspec.structs.replace(chosen, sure=shown is True)
     if shown and isinstance(view.stack, Stack) and stacks.in_collective(view.stack):
+        # In none that anybody recorded: NCCL makes a group's connections in its first collective,
+        # and there a rank hangs, unrecorded, until the others come. A message from one rank to
+        # another is never recorded by Gloo, so there it means nothing.
         op = stacks.collective_of(view.stack)
         return Wait(
             rank=view.rank,
-            group="",
-            sequence=0,
             op=op,
-            absent=(),
-            gone=(),
-            alone=False,
+            alone=not unread and not POINT_TO_POINT.search(op),
             unread=bool(unread),
-            timeout=0.0,
             sure=True,
         )
     return None

@@ -52,10 +52,11 @@ def they_wait_for_each_other(scene: Scene) -> Verdict | None:
         reason,
         ranks=odd,
         victims=rest,
-        certain=all(wait.sure for wait in seen.waits),
+        # What no recorder knows of may have begun just now.
+        certain=all(wait.sure and wait.group for wait in seen.waits),
         fix="let every member of the group call that collective, outside of `if rank == …`",
         evidence=[
-            Evidence(quote=w.title, source="flight recorder", rank=w.rank) for w in seen.waits
+            Evidence(quote=w.title, source=_source(w), rank=w.rank) for w in seen.waits
         ],
     )
 
@@ -75,6 +76,10 @@ def _strange(scene: Scene, sides: dict[tuple[str, int], list[Wait]]) -> list[lis
         return lonely
     most = [place for place in sides if voices[place] == max(voices.values())]
     return [side for place, side in sides.items() if place != most[0]] if len(most) == 1 else []
+
+
+def _source(wait: Wait) -> str:
+    return "flight recorder" if wait.group else "stack"
 
 
 def _waits(side: list[Wait]) -> str:
