@@ -28,17 +28,16 @@ LONG_ENOUGH = 3.0
 
 @FAULT.notice
 def it_does_not_run_at_all(scene: Scene) -> Verdict | None:
-    living = [v for v in scene.ranks if v.activity is not None and v.death is None]
-    frozen = [v for v in living if _frozen(scene, v, "T")]
-    traced = [v for v in living if _frozen(scene, v, "t")]
-    if not frozen and not traced:
+    still = frozen(scene)
+    if not still:
         return None
-    ranks = [v.rank for v in frozen or traced]
+    ranks = [v.rank for v in still]
     victims = endings.fallen(scene, ranks)
-    since = min(v.state_since for v in frozen or traced)
-    if frozen:
+    since = min(v.state_since for v in still)
+    if still[0].activity and still[0].activity.state == "T":
+        living = [v for v in scene.ranks if v.activity is not None and v.death is None]
         what = f"stopped (state T) for {scene_words.seconds(scene.now - since)}"
-        wholly = len(frozen) == len(living) and len(living) > 1
+        wholly = len(still) == len(living) and len(living) > 1
         what += ": all ranks are, so somebody suspended the whole job" if wholly else ""
     else:
         what = f"held by a debugger (state t) for {scene_words.seconds(scene.now - since)}"
@@ -50,17 +49,25 @@ def it_does_not_run_at_all(scene: Scene) -> Verdict | None:
         ranks=ranks,
         victims=victims,
         certain=not wholly,
-        fix=f"`kill -CONT {' '.join(str(v.pid) for v in frozen or traced)}` lets it run on",
-        evidence=[_evidence(v) for v in frozen or traced],
+        fix=f"`kill -CONT {' '.join(str(v.pid) for v in still)}` lets it run on",
+        evidence=[_evidence(v) for v in still],
     )
 
 
-def _frozen(scene: Scene, view: RankView, letter: str) -> bool:
-    return (
-        view.activity is not None
-        and view.activity.state == letter
-        and scene.now - view.state_since >= LONG_ENOUGH
-    )
+def frozen(scene: Scene) -> list[RankView]:
+    """Those stopped for long enough; where there are none, those that a debugger holds."""
+    return _still(scene, "T") or _still(scene, "t")
+
+
+def _still(scene: Scene, letter: str) -> list[RankView]:
+    return [
+        v
+        for v in scene.ranks
+        if v.activity is not None
+        and v.death is None
+        and v.activity.state == letter
+        and scene.now - v.state_since >= LONG_ENOUGH
+    ]
 
 
 def _evidence(view: RankView) -> Evidence:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from holdfast import endings
-from holdfast.faults import limit_exceeded
+from holdfast.faults import limit_exceeded, rank_frozen
 from holdfast.job import decide, ends, habit, overrun, verdict
 from holdfast.job.journal import Journal
 from holdfast.job.lookout import Lookout, MemoryKills
@@ -144,10 +144,18 @@ class Watch:
         self.settle_until = 0.0
         if self.overrun or limit_exceeded.exceeded(scene):
             return self._keep_limits(scene)
-        if habit.stalled(scene, clocks_since=self.history.clocks_since) or self._is_slow(scene):
+        if self._is_worth_a_look(scene):
             return self._with_evidence(scene)
         self.held_up_since = 0.0
         return Step.GO_ON
+
+    def _is_worth_a_look(self, scene: Scene) -> bool:
+        # The others' processors run seconds ahead of their GPUs: a stop is seen before a stall.
+        return (
+            habit.stalled(scene, clocks_since=self.history.clocks_since)
+            or bool(rank_frozen.frozen(scene))
+            or self._is_slow(scene)
+        )
 
     def _is_slow(self, scene: Scene) -> bool:
         usual = habit.usual_step(scene)
