@@ -10,11 +10,13 @@ and digest; the manifest is written last, and the folder gets its name by one re
         rank-0.json            the rest of rank 0's state, as a typed tree (checkpoint/tree.py)
         rank-1.safetensors …   what only rank 1 knows: its generators, its place in the data
       .tmp-step-000001300-1f0c9a/   being written, or left by a death; never chosen
+      step-000001300.2/        step 1300 reached again, after a restart from an older one
       damaged/step-000001100/  set aside, with why.txt
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 import msgspec
@@ -24,8 +26,13 @@ MANIFEST = "manifest.json"
 DAMAGED = "damaged"
 WHY = "why.txt"
 
-_NAME = re.compile(r"step-([0-9]{9,})")
-_TEMPORARY = re.compile(r"\.tmp-step-([0-9]{9,})-([0-9a-f]+)")
+_NAME = re.compile(r"step-([0-9]{9,18})(?:\.([1-9][0-9]{0,8}))?")
+_TEMPORARY = re.compile(r"\.tmp-step-([0-9]{9,18})(?:\.[0-9]+)?-([0-9a-f]+)")
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# The manifest's last line holds the digest of all its other bytes: a flipped bit in a size or a
+# step would still be good JSON. It is taken with zeros in the digest's own place.
+_SEAL = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\n\Z')
+_NO_SEAL = b'"sha256": "' + b"0" * 64 + b'"\n}\n'
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,20 +78,29 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """id of the holdfast run, or ''"""
     stall: float = 0.0
     seconds: float = 0.0
+    sha256: str = "0" * 64
+    """of the manifest itself; filled in by `encode`, proven by `decode`. Stays the last field"""
 
 
-def folder_name(step: int) -> str:
-    return f"step-{step:09d}"
+def folder_name(step: int, again: int = 1) -> str:
+    """`again` counts how often this step was reached: a committed folder is never written over."""
+    return f"step-{step:09d}" + (f".{again}" if again > 1 else "")
 
 
 def temporary_name(step: int, token: str) -> str:
     return f".tmp-{folder_name(step)}-{token}"
 
 
+def order_of(name: str) -> tuple[int, int] | None:
+    """(step, how often it was reached) of a committed folder, newest highest; else None."""
+    found = _NAME.fullmatch(name)
+    return (int(found[1]), int(found[2] or 1)) if found else None
+
+
 def step_of(name: str) -> int | None:
     """The step of a committed checkpoint's folder; None for any other name."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found else None
+    order = order_of(name)
+    return order[0] if order else None
 
 
 def step_of_temporary(name: str) -> int | None:
@@ -92,10 +108,30 @@ def step_of_temporary(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def is_file_name(name: str) -> bool:
+    """A plain name: nothing that a manifest made by others could lead out of the folder with."""
+    return _FILE.fullmatch(name) is not None
+
+
 def encode(manifest: Manifest) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    unsealed = msgspec.structs.replace(manifest, sha256="0" * 64)
+    text = msgspec.json.format(msgspec.json.encode(unsealed), indent=1) + b"\n"
+    assert text.endswith(_NO_SEAL), "sha256 is the last field"
+    return text[: -len(_NO_SEAL)] + _NO_SEAL.replace(b"0" * 64, _digest(text))
 
 
 def decode(text: bytes) -> Manifest:
-    """Raises msgspec.DecodeError (also for a wrong type) on anything but a manifest."""
-    return msgspec.json.decode(text, type=Manifest)
+    """Raises msgspec.DecodeError (also for a wrong type) on anything but a whole manifest."""
+    seal = _SEAL.search(text)
+    if not seal:
+        raise msgspec.DecodeError("it does not end as a manifest does")
+    if _digest(text[: seal.start()] + _NO_SEAL) != seal[1]:
+        raise msgspec.DecodeError("its bytes do not match its own sha256")
+    try:
+        return msgspec.json.decode(text, type=Manifest)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from error
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).hexdigest().encode()

@@ -1,0 +1,184 @@
+"""stage -> fsync -> manifest -> fsync -> rename -> fsync: a checkpoint exists whole or not at all.
+
+The order is everything here, and each line of `commit` has its reason. All ranks write into one
+temporary folder; every rank but 0 then leaves a Part there, which says what it wrote. Rank 0 waits
+for the Parts, writes the manifest and gives the folder its name by one rename.
+
+For the writer process, and for a rank that has to write by itself:
+
+    make_root(DISK, root)                            # where something is put there before a save
+    part = write_part(DISK, place, rank, sources, stall=…, watch=watch)
+    hand_over(DISK, place, part)                     # every rank but 0, or on failure:
+    leave_failure(DISK, place, rank, names, failed)
+    path, manifest = commit(DISK, place, part, save, watch)  # rank 0, or on failure: abandon(…)
+    problem = retain(DISK, root, keep=3, keep_every=None, newest=path, token=place.token)
+
+`sweep(DISK, root)` removes what earlier saves left behind; only the holder of the lock may.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from holdfast.checkpoint.digest import Digest
+from holdfast.checkpoint.files import Files
+from holdfast.checkpoint.messages import Save
+from holdfast.checkpoint.parts import (
+    Place,
+    SaveError,
+    Watch,
+    check_sizes,
+    gather,
+    hand_over,
+    leave_failure,
+    part_name,
+    write_whole,
+)
+from holdfast.checkpoint.retention import remove_tree, retain, sweep
+from holdfast.manifest import (
+    MANIFEST,
+    SCHEMA,
+    FileEntry,
+    Manifest,
+    Part,
+    encode,
+    folder_name,
+    order_of,
+)
+
+__all__ = [
+    "Place",
+    "SaveError",
+    "Source",
+    "Watch",
+    "abandon",
+    "commit",
+    "hand_over",
+    "leave_failure",
+    "make_root",
+    "retain",
+    "sweep",
+    "write_part",
+]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_T = TypeVar("_T")
+
+
+class Source(Protocol):
+    """One file to write."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    def chunks(self) -> Iterator[memoryview]: ...
+
+
+def make_root(files: Files, root: str) -> None:
+    """With every missing parent, each name safe on the disk: os.makedirs leaves that open."""
+    parent = os.path.dirname(root)
+    if files.exists(root):
+        return
+    if parent != root:
+        make_root(files, parent)
+    if files.make_folder(root):
+        try:
+            files.fsync_folder(parent)
+        except OSError:  # the next save would find it there, and not know that it is not safe
+            files.remove_folder(root)
+            raise
+
+
+def write_part(
+    files: Files, place: Place, rank: int, sources: Iterable[Source], *, stall: float, watch: Watch
+) -> Part:
+    """This rank's files, on the disk when it returns."""
+    began = watch.clock()
+    sources = list(sources)
+
+    def write_all() -> tuple[FileEntry, ...]:
+        make_root(files, place.root)
+        files.make_folder(place.temporary)
+        written = tuple(_write_file(files, place, source, watch) for source in sources)
+        files.fsync_folder(place.temporary)
+        return written
+
+    entries = _with_room(files, place, write_all)
+    return Part(rank=rank, files=entries, stall=stall, seconds=watch.clock() - began)
+
+
+def commit(files: Files, place: Place, own: Part, save: Save, watch: Watch) -> tuple[str, Manifest]:
+    """Rank 0, after `write_part`: (path, manifest) once nothing can undo it any more."""
+    began = watch.clock() - own.seconds
+    parts = gather(files, place, own, save, watch)
+    check_sizes(files, place, parts)
+    manifest = Manifest(
+        schema=SCHEMA,
+        step=save.step,
+        world_size=save.world_size,
+        saved_at=watch.wall(),
+        files=tuple(entry for part in parts for entry in part.files),
+        stall=max(part.stall for part in parts),
+        seconds=watch.clock() - began,
+        **msgspec.structs.asdict(save.about),
+    )
+    target = os.path.join(place.temporary, MANIFEST)
+    _with_room(files, place, lambda: write_whole(files, target, encode(manifest)))
+    for part in parts[1:]:
+        files.remove(os.path.join(place.temporary, part_name(part.rank)))
+    # The names inside must be safe before the folder's own name says that they are there.
+    files.fsync_folder(place.temporary)
+    watch.go_on()  # after this line the save is a fact
+    path = os.path.join(place.root, _free_name(files, place))
+    files.rename(place.temporary, path)
+    files.fsync_folder(place.root)
+    return path, manifest
+
+
+def abandon(files: Files, place: Place) -> None:
+    """Rank 0 gives up: by a rename first, so that the other ranks see it at their next chunk."""
+    dead = f"{place.temporary}dead"
+    with contextlib.suppress(OSError):
+        files.rename(place.temporary, dead)
+    for path in (dead, place.temporary):
+        with contextlib.suppress(OSError):
+            remove_tree(files, path)
+
+
+def _with_room(files: Files, place: Place, write: Callable[[], _T]) -> _T:
+    """On a full disk, what dead saves left behind goes first; then one more try."""
+    try:
+        return write()
+    except OSError as error:
+        if error.errno not in _FULL or not sweep(files, place.root, spare=place.token):
+            raise
+    return write()
+
+
+def _write_file(files: Files, place: Place, source: Source, watch: Watch) -> FileEntry:
+    file = files.create(os.path.join(place.temporary, source.name))
+    try:
+        with Digest(beside=source.size > 1 << 20) as digest:
+            for chunk in source.chunks():
+                watch.go_on()
+                digest.update(chunk)
+                file.write(chunk)
+            file.fsync()
+            sha256 = digest.hexdigest()
+    finally:
+        file.close()
+    return FileEntry(name=source.name, size=source.size, sha256=sha256)
+
+
+def _free_name(files: Files, place: Place) -> str:
+    """A committed folder is never replaced: between two renames there would be none."""
+    orders = (order_of(name) for name in files.listdir(place.root))
+    taken = [order[1] for order in orders if order and order[0] == place.step]
+    return folder_name(place.step, max(taken, default=0) + 1)

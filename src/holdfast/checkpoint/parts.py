@@ -1,0 +1,156 @@
+"""How the ranks of one save hear of each other: small notes in the temporary folder.
+
+Files and not the job's store: the one who waits is the writer of rank 0, a process without torch,
+and that a file of rank 5 can be seen from rank 0 is just what has to be known before a commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from holdfast.checkpoint.files import Files, read
+from holdfast.checkpoint.messages import Failed, Save
+from holdfast.manifest import Part, temporary_name
+from holdfast.wording import numbers
+
+
+class SaveError(Exception):
+    """The save cannot go on, for a reason that is no failed system call of our own."""
+
+    def __init__(self, what: str, where: str, number: int = 0) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.number = number
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where one save is written."""
+
+    root: str
+    step: int
+    token: str
+
+    @property
+    def temporary(self) -> str:
+        return os.path.join(self.root, temporary_name(self.step, self.token))
+
+
+def _nobody_minds() -> None:
+    pass
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """The world outside: the clock, and whether anybody still wants this save."""
+
+    go_on: Callable[[], None] = _nobody_minds
+    """called between chunks and while waiting; raises SaveError when it is to be given up"""
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+
+def part_name(rank: int) -> str:
+    return f"rank-{rank}.part.json"
+
+
+def hand_over(files: Files, place: Place, part: Part) -> None:
+    """Tell rank 0. Only to be seen whole, not to survive: a crash ends this save anyway."""
+    _write_note(files, place, part_name(part.rank), msgspec.json.encode(part))
+
+
+def leave_failure(
+    files: Files, place: Place, rank: int, names: Iterable[str], failed: Failed
+) -> None:
+    """Make room again, and spare rank 0 the waiting. Best effort: patience would tell it too."""
+    for name in (*names, f"{part_name(rank)}.new"):
+        with contextlib.suppress(OSError):
+            files.remove(os.path.join(place.temporary, name))
+    with contextlib.suppress(OSError):
+        _write_note(files, place, _failure_name(rank), msgspec.json.encode(failed))
+
+
+def gather(files: Files, place: Place, own: Part, save: Save, watch: Watch) -> list[Part]:
+    """The Parts of all ranks, own first; patience counts from the last sign of any of them."""
+    parts = {own.rank: own}
+    missing = set(range(save.world_size)) - {own.rank}
+    signs: dict[str, int] = {}
+    heard = watch.clock()
+    pause = 0.01
+    while True:
+        names = set(files.listdir(place.temporary))
+        for rank in sorted(missing):
+            if part := _part_of(files, place, rank, names):
+                parts[rank] = part
+        missing -= set(parts)
+        if not missing:
+            return [own, *(parts[rank] for rank in sorted(parts) if rank != own.rank)]
+        watch.go_on()
+        if (now := _signs(files, place, names)) != signs:
+            signs, heard = now, watch.clock()
+        elif watch.clock() - heard > save.patience:
+            raise _never_came(place, missing)
+        watch.sleep(pause)
+        pause = min(pause * 1.5, 0.25)
+
+
+def check_sizes(files: Files, place: Place, parts: Iterable[Part]) -> None:
+    """What rank 0 sees of each file, beside what its rank wrote."""
+    for part in parts:
+        for entry in part.files:
+            path = os.path.join(place.temporary, entry.name)
+            seen = files.size(path)
+            if seen != entry.size:
+                what = f"rank {part.rank} wrote {entry.size} bytes, rank 0 sees {seen}"
+                raise SaveError(what, path)
+
+
+def write_whole(files: Files, path: str, text: bytes) -> None:
+    file = files.create(path)
+    try:
+        file.write(memoryview(text))
+        file.fsync()
+    finally:
+        file.close()
+
+
+def _failure_name(rank: int) -> str:
+    return f"rank-{rank}.failed.json"
+
+
+def _part_of(files: Files, place: Place, rank: int, names: set[str]) -> Part | None:
+    if _failure_name(rank) in names:
+        text = read(files, os.path.join(place.temporary, _failure_name(rank)))
+        failed = msgspec.json.decode(text, type=Failed)
+        raise SaveError(f"rank {rank}: {failed.what}", failed.where, failed.errno)
+    if part_name(rank) not in names:
+        return None
+    text = read(files, os.path.join(place.temporary, part_name(rank)))
+    return msgspec.json.decode(text, type=Part)
+
+
+def _signs(files: Files, place: Place, names: Iterable[str]) -> dict[str, int]:
+    """Changes while anybody still writes."""
+    sizes = {}
+    for name in names:
+        with contextlib.suppress(OSError):  # a note that got its name meanwhile
+            sizes[name] = files.size(os.path.join(place.temporary, name))
+    return sizes
+
+
+def _never_came(place: Place, missing: Iterable[int]) -> SaveError:
+    ranks = sorted(missing)
+    word = "the parts of ranks" if len(ranks) > 1 else "the part of rank"
+    what = f"{word} {numbers(ranks)} never came: is {place.root} on a disk all machines share?"
+    return SaveError(what, place.root)
+
+
+def _write_note(files: Files, place: Place, name: str, text: bytes) -> None:
+    path = os.path.join(place.temporary, name)
+    write_whole(files, f"{path}.new", text)
+    files.rename(f"{path}.new", path)

@@ -1,0 +1,179 @@
+"""The process that writes what a rank has staged. No torch: it starts in the blink of an eye.
+
+Requests come on stdin, answers go to stdout, one JSON line each (messages.py); writing.py is the
+rank's end. It lives as long as its rank: when stdin closes, or the rank is gone while a child of
+it still holds the pipe, an unfinished save is given up at the next chunk and its files are removed.
+
+It asks for its parent instead of taking a parent-death signal: that signal comes when the *thread*
+that started it ends. SIGTERM and SIGINT are for the rank, which may just have asked for a last
+save: the terminal and some schedulers send them to the whole group.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from holdfast.checkpoint import commit
+from holdfast.checkpoint.commit import Place, SaveError, Watch
+from holdfast.checkpoint.files import CHUNK, DISK
+from holdfast.checkpoint.messages import (
+    Answer,
+    Committed,
+    Failed,
+    Piece,
+    Request,
+    Save,
+    Written,
+)
+
+_POLL = 1.0
+_NICE = 5
+
+
+class Parent:
+    """The rank at the other end of stdin."""
+
+    def __init__(self) -> None:
+        self._pid = os.getppid()
+        self._poll = select.poll()
+        self._poll.register(0, 0)  # POLLHUP is always told
+        self._text = b""
+
+    def gone(self) -> bool:
+        return os.getppid() != self._pid or bool(self._poll.poll(0))
+
+    def requests(self) -> Iterator[Request]:
+        while True:
+            line, newline, rest = self._text.partition(b"\n")
+            if newline:
+                self._text = rest
+                yield msgspec.json.decode(line, type=Request)
+            elif select.select([0], [], [], _POLL)[0]:
+                if not (more := os.read(0, 1 << 20)):
+                    return
+                self._text += more
+            elif os.getppid() != self._pid:
+                return
+
+    def answer(self, answer: Answer) -> None:
+        text = memoryview(msgspec.json.encode(answer) + b"\n")
+        while text:
+            text = text[os.write(1, text) :]
+
+
+class Mapping:
+    """Views of the inherited buffers. Mapped once and kept: page tables of GBs take a while."""
+
+    def __init__(self) -> None:
+        self._maps: dict[int, mmap.mmap] = {}
+
+    def view(self, fd: int, offset: int, size: int) -> memoryview:
+        there = os.fstat(fd).st_size
+        if offset + size > there:  # reading on would be a SIGBUS
+            raise SaveError(f"the buffer ends at {there}, asked for {offset}+{size}", "memory")
+        known = self._maps.get(fd)
+        if known is None or offset + size > len(known):
+            known = self._maps[fd] = mmap.mmap(fd, there, prot=mmap.PROT_READ)
+        return memoryview(known)[offset : offset + size]
+
+
+class PieceSource:
+    """A Piece as commit.py wants it."""
+
+    def __init__(self, piece: Piece, mapping: Mapping) -> None:
+        self.name = piece.name
+        self._view = (
+            memoryview(piece.text.encode())
+            if piece.fd < 0
+            else mapping.view(piece.fd, piece.offset, piece.size)
+        )
+        self.size = len(self._view)
+
+    def chunks(self) -> Iterator[memoryview]:
+        for start in range(0, self.size, CHUNK):
+            yield self._view[start : start + CHUNK]
+
+
+def carry_out(save: Save, mapping: Mapping, parent: Parent) -> Answer:
+    """One save of one rank; whatever goes wrong becomes the answer."""
+    place = Place(save.folder, save.step, save.token)
+    names = [piece.name for piece in save.pieces]
+    try:
+        return _save(save, place, mapping, _watch(save, place, parent))
+    except Exception as error:  # noqa: BLE001 - training goes on, whatever happened here
+        failed = _failure(save, error)
+    if save.rank == 0 or parent.gone():  # without any one rank there is no checkpoint
+        commit.abandon(DISK, place)
+    else:
+        commit.leave_failure(DISK, place, save.rank, names, failed)
+    return Answer(failed=failed)
+
+
+def _save(save: Save, place: Place, mapping: Mapping, watch: Watch) -> Answer:
+    sources = [PieceSource(piece, mapping) for piece in save.pieces]
+    part = commit.write_part(DISK, place, save.rank, sources, stall=save.stall, watch=watch)
+    if save.rank != 0:
+        commit.hand_over(DISK, place, part)
+        return Answer(written=Written(step=save.step, files=part.files, seconds=part.seconds))
+    path, manifest = commit.commit(DISK, place, part, save, watch)
+    problem = commit.retain(
+        DISK,
+        save.folder,
+        keep=save.keep,
+        keep_every=save.keep_every,
+        newest=path,
+        token=save.token,
+    )
+    committed = Committed(
+        step=save.step,
+        path=path,
+        bytes=sum(entry.size for entry in manifest.files),
+        stall=manifest.stall,
+        seconds=manifest.seconds,
+        not_removed=problem,
+    )
+    return Answer(committed=committed)
+
+
+def _watch(save: Save, place: Place, parent: Parent) -> Watch:
+    def go_on() -> None:
+        if parent.gone():
+            raise SaveError(f"rank {save.rank} is gone", place.temporary)
+        if save.rank != 0 and not DISK.exists(place.temporary):
+            raise SaveError("rank 0 has given this save up", place.temporary)
+
+    return Watch(go_on=go_on)
+
+
+def _failure(save: Save, error: Exception) -> Failed:
+    if isinstance(error, SaveError):
+        return Failed(step=save.step, errno=error.number, what=error.what, where=error.where)
+    if isinstance(error, OSError):
+        what, where = error.strerror or str(error), str(error.filename or save.folder)
+        return Failed(step=save.step, errno=error.errno or 0, what=what, where=where)
+    what = f"{type(error).__name__}: {error}"
+    return Failed(step=save.step, errno=0, what=what, where=save.folder)
+
+
+def main() -> int:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(_NICE)  # training comes first where cores are short
+    parent, mapping = Parent(), Mapping()
+    try:
+        for request in parent.requests():
+            parent.answer(carry_out(request.save, mapping, parent))
+    except BrokenPipeError:  # nobody is left to hear it
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
