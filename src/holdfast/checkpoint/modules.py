@@ -1,0 +1,175 @@
+"""Modules and optimizers: their state under names that no wrapper changes, and back again.
+
+DistributedDataParallel adds 'module.' to every name and torch.compile '_orig_mod.'. Both are
+dropped when saving and put back when loading, so a run may resume with either, or without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from holdfast.checkpoint.tensors import dtype_name
+from holdfast.errors import UsageError
+
+_WRAPPERS = {
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "OptimizedModule": "_orig_mod",
+}
+_REFUSED = {
+    "FullyShardedDataParallel": "FSDP1 is not supported: use torch.distributed.fsdp.fully_shard",
+    "ZeroRedundancyOptimizer": "it keeps a part of the state on each rank: use fully_shard",
+}
+
+
+def refuse_unknown(name: str, thing: object) -> None:
+    """What looks complete on rank 0 but is not."""
+    parts = thing.modules() if isinstance(thing, nn.Module) else [thing]
+    for part in parts:
+        for kind in type(part).__mro__:
+            if kind.__name__ in _REFUSED:
+                raise UsageError(f"State({name}=…) holds a {kind.__name__}: "
+                                 f"{_REFUSED[kind.__name__]}")  # fmt: skip
+
+
+def is_sharded(thing: object) -> bool:
+    """Does each rank hold only a part of it?"""
+    library = sys.modules.get("torch.distributed.tensor")  # else nobody can have made one
+    if library is None or not isinstance(thing, nn.Module):
+        return False
+    own = [*thing.parameters(), *thing.buffers()]
+    return any(isinstance(tensor, library.DTensor) for tensor in own)
+
+
+# --- modules -----------------------------------------------------------------------------------
+
+
+def unwrap(module: nn.Module) -> nn.Module:
+    """The user's own module."""
+    while (inside := _WRAPPERS.get(type(module).__name__)) is not None:
+        module = getattr(module, inside)
+    return module
+
+
+def module_state(module: nn.Module) -> OrderedDict[str, Any]:
+    module = unwrap(module)
+    state, added = module.state_dict(), _added(module)
+    plain: OrderedDict[str, Any] = OrderedDict(
+        (_without(name, added), value) for name, value in state.items()
+    )
+    metadata = getattr(state, "_metadata", {})
+    plain._metadata = {  # type: ignore[attr-defined]  # noqa: SLF001 - torch reads it there
+        _without(name, added): value for name, value in metadata.items()
+    }
+    return plain
+
+
+def load_module(module: nn.Module, saved: Mapping[str, Any]) -> None:
+    """Strict; the values are copied to where the module's tensors lie."""
+    module = unwrap(module)
+    names, added = list(module.state_dict()), _added(module)
+    left = dict(saved)
+    state: OrderedDict[str, Any] = OrderedDict(
+        (name, left.pop(_without(name, added))) for name in names if _without(name, added) in left
+    )
+    state.update(left)  # torch names them as unexpected
+    metadata = getattr(saved, "_metadata", {})
+    paths = [name for name, _ in module.named_modules()]
+    state._metadata = {  # type: ignore[attr-defined]  # noqa: SLF001
+        path: metadata[_without(path, added)] for path in paths if _without(path, added) in metadata
+    }
+    module.load_state_dict(state, strict=True)
+
+
+def parameter_names(module: nn.Module) -> dict[str, nn.Parameter]:
+    """As in `module_state`; tied ones are there under each of their names."""
+    module = unwrap(module)
+    added = _added(module)
+    named = module.named_parameters(remove_duplicate=False)
+    return {_without(name, added): parameter for name, parameter in named}
+
+
+def _added(module: nn.Module) -> frozenset[str]:
+    """Paths of modules inside wrappers: 'layer._orig_mod' for a layer compiled by itself."""
+    return frozenset(
+        f"{path}.{inside}" if path else inside
+        for path, part in module.named_modules()
+        if (inside := _WRAPPERS.get(type(part).__name__)) is not None
+    )
+
+
+def _without(name: str, added: frozenset[str]) -> str:
+    if not added:
+        return name
+    parts = name.split(".")
+    return ".".join(part for i, part in enumerate(parts) if ".".join(parts[: i + 1]) not in added)
+
+
+# --- optimizers --------------------------------------------------------------------------------
+
+
+def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """torch casts the state to its parameter's type: what was kept wider is put back."""
+    optimizer.load_state_dict(saved)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    numbers = [n for group in saved["param_groups"] for n in group["params"]]
+    for parameter, number in zip(parameters, numbers, strict=True):
+        for key, value in saved["state"].get(number, {}).items():
+            loaded = optimizer.state[parameter][key]
+            if isinstance(value, torch.Tensor) and loaded.dtype != value.dtype:
+                optimizer.state[parameter][key] = value.to(loaded.device)
+
+
+# --- what must be equal ------------------------------------------------------------------------
+
+
+def structure(name: str, thing: object) -> dict[str, str]:
+    """Of a module or an optimizer; nothing for anything else."""
+    if isinstance(thing, nn.Module):
+        state = module_state(thing)
+        tensors = {key: value for key, value in state.items() if isinstance(value, torch.Tensor)}
+        return {f"{name}.{key}": _described(value) for key, value in tensors.items()}
+    if isinstance(thing, Optimizer):
+        return _optimizer_structure(name, thing)
+    return {}
+
+
+def _optimizer_structure(name: str, optimizer: Optimizer) -> dict[str, str]:
+    """By its parameters: most optimizers make their own state in the first step only."""
+    found = {name: type(optimizer).__name__}
+    for number, group in enumerate(optimizer.param_groups):
+        found |= {
+            f"{name}.group {number}.{i}": _described(parameter)
+            for i, parameter in enumerate(group["params"])
+        }
+    return found
+
+
+def _described(tensor: torch.Tensor) -> str:
+    return f"{dtype_name(tensor.dtype)} {list(tensor.shape)}"
+
+
+def fingerprint(structure: Mapping[str, str]) -> str:
+    """Of names, shapes and types; their order is free."""
+    lines = "".join(f"{name}\t{what}\n" for name, what in sorted(structure.items()))
+    return hashlib.sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def first_differences(saved: Mapping[str, str], now: Mapping[str, str], most: int = 3) -> str:
+    """'model.fc.weight: float32 [4, 3] then, float32 [5, 3] now; …', or '' if they are equal."""
+    names: Iterable[str] = dict.fromkeys([*saved, *now])
+    differing = [name for name in names if saved.get(name) != now.get(name)]
+    said = [
+        f"{name}: {saved.get(name, 'absent')} then, {now.get(name, 'absent')} now"
+        for name in differing[:most]
+    ]
+    more = [f"{len(differing) - most} more"] if len(differing) > most else []
+    return "; ".join(said + more)

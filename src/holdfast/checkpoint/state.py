@@ -1,0 +1,218 @@
+"""`holdfast.State`: everything a run is made of.
+
+    state = holdfast.State(model=model, optimizer=opt, scheduler=sched, scaler=scaler,
+                           data=sampler, ema=ema, best=0.0, per_rank=("ema",))
+    state.step, state.epoch            plain numbers
+    state.extras["best"]               extras that are plain values live here
+
+What all ranks share (model, optimizer, scheduler, scaler, extras) is written by rank 0. What each
+rank knows for itself is written by each: its generators, its place in the data, the names in
+`per_rank`. For save.py and resume.py:
+
+    captured = state.capture(rank)              its tensors and its tree, at this moment
+    notes = state.restore(folder, rank, saved_world)
+    state.kind, state.data_scope, state.structure(), captured.structure, versions()
+
+A sharded model and its optimizer are left out here: sharded.py has them, and its own part of the
+tree goes in and out as `capture(rank, sharded=node)` and `saved_sharded(folder, rank)`.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import nn
+
+import holdfast
+from holdfast.checkpoint import generators, modules, objects, tree
+from holdfast.checkpoint.reading import RankFiles
+from holdfast.checkpoint.tensors import Gather, Named
+from holdfast.checkpoint.tree import Node, Path
+from holdfast.errors import HoldfastError, UsageError
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+SCHEMA = "holdfast/state/1"
+Scope = Literal["global", "per-rank", "unknown"]
+GENERATORS = "generators"
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One rank's state: values that will change are in `tensors` only, and not copied yet."""
+
+    text: bytes
+    tensors: list[Named]
+    structure: str
+    """fingerprint; '' on ranks that do not write the shared part"""
+
+
+class State:
+    def __init__(
+        self,
+        *,
+        model: nn.Module | None = None,
+        optimizer: Optimizer | None = None,
+        scheduler: Any = None,
+        scaler: Any = None,
+        data: Any = None,
+        per_rank: Iterable[str] = (),
+        **extras: Any,
+    ) -> None:
+        self.step, self.epoch = 0, 0
+        self.model, self.optimizer, self.data = model, optimizer, data
+        named = {"model": model, "optimizer": optimizer, "scheduler": scheduler,
+                 "scaler": scaler, "data": data}  # fmt: skip
+        given = {name: thing for name, thing in named.items() if thing is not None}
+        with_state = {name: thing for name, thing in extras.items() if objects.has_state(thing)}
+        self._things: dict[str, Any] = given | with_state
+        self.extras = {n: value for n, value in extras.items() if n not in with_state}
+        for name, thing in self._things.items():
+            objects.refuse_stateless(name, thing)
+            modules.refuse_unknown(name, thing)
+        # Now rather than at the first save, in an hour.
+        tree.encode(self.extras, Gather().encode, ("extras",))
+        self.kind = "sharded" if modules.is_sharded(model) else "plain"
+        self._per_rank = self._which_per_rank(per_rank)
+
+    def _which_per_rank(self, names: Iterable[str]) -> frozenset[str]:
+        asked = {names} if isinstance(names, str) else set(names)
+        possible = (self._things.keys() | self.extras.keys()) - {"model", "optimizer"}
+        if unknown := sorted(asked - possible):
+            raise UsageError(
+                f"per_rank: {', '.join(unknown)} cannot be saved per rank",
+                hint=f"what can: {', '.join(sorted(possible)) or 'nothing'}",
+            )
+        own = {n for n, thing in self._things.items() if generators.is_generator(thing)}
+        return frozenset(asked | own | ({"data"} & self._things.keys()))
+
+    @property
+    def data_scope(self) -> Scope:
+        """Does the place in the data hold for any number of ranks? Its owner says so."""
+        if self.data is None:
+            return "unknown"
+        return "global" if getattr(self.data, "data_scope", "") == "global" else "per-rank"
+
+    def structure(self) -> dict[str, str]:
+        """Names, shapes and types that must not differ between saving and resuming."""
+        found: dict[str, str] = {}
+        for name, thing in self._things.items():
+            found |= modules.structure(name, thing)
+        return found
+
+    # --- saving --------------------------------------------------------------------------------
+
+    def capture(self, rank: int, *, sharded: Node = None) -> Captured:
+        """Of this moment; the tensors must be copied before the next step changes them."""
+        gather, structure = Gather(), ""
+        document: dict[str, Node] = {"schema": SCHEMA, "step": self.step, "epoch": self.epoch}
+        if sharded is not None:
+            document["sharded"] = sharded
+        if rank == 0:
+            names = self._names() - self._per_rank
+            document["shared"] = self._encode(names, gather, ())
+            document["structure"] = self.structure()
+            structure = modules.fingerprint(document["structure"])
+        own = self._encode(self._per_rank, gather, ("own",))
+        own[GENERATORS] = tree.encode(generators.capture(), gather.encode, ("own", GENERATORS))
+        document["own"] = own
+        return Captured(tree.to_json(document), gather.tensors, structure)
+
+    def _names(self) -> frozenset[str]:
+        """Of all that is saved here; sharded.py has the model and optimizer if they are."""
+        elsewhere = {"model", "optimizer"} if self.kind == "sharded" else set()
+        return frozenset((self._things.keys() | self.extras.keys()) - elsewhere)
+
+    def _encode(self, names: frozenset[str], gather: Gather, path: Path) -> dict[str, Node]:
+        nodes = {}
+        for name in sorted(names):
+            is_thing = name in self._things
+            value = objects.state_of(self._things[name]) if is_thing else self.extras[name]
+            nodes[name] = tree.encode(value, gather.encode, (*path, name))
+        return nodes
+
+    # --- resuming ------------------------------------------------------------------------------
+
+    def restore(self, folder: str, rank: int, saved_world: int) -> list[str]:
+        """Everything that was saved; returns what could not be restored, in sentences.
+
+        All of it is read before anything is changed. Raises DamagedTreeError for files that are
+        not ours, UsageError where something does not take its saved state.
+        """
+        first = RankFiles(folder, 0)
+        mine = first if rank == 0 else RankFiles(folder, rank) if rank < saved_world else None
+        own_files = mine or first
+        # Rank 0's place serves a rank that is new if it holds for any number of ranks.
+        usable = self._per_rank if mine else {"data"} if self.data_scope == "global" else set()
+        values = self._decode(first, "shared", self._names() - self._per_rank)
+        values |= self._decode(own_files, "own", self._per_rank & usable)
+        random_state = own_files.value(own_files.part("own").get(GENERATORS))
+        step, epoch = first.part("step", int), first.part("epoch", int)
+        for name, value in values.items():
+            self._give(name, value)
+        self.step, self.epoch = step, epoch
+        # Last, because loading may draw numbers.
+        notes = self._restore_generators(random_state, rank, new=mine is None)
+        return notes + [
+            f"{name} is not in the checkpoint of rank {rank}: it starts anew"
+            for name in sorted(self._names() - values.keys())
+            if not generators.is_generator(self._things.get(name))
+        ]
+
+    def _decode(self, files: RankFiles, part: str, names: frozenset[str]) -> dict[str, Any]:
+        saved = files.part(part)
+        return {
+            # A module copies the values; others keep the tensors they are given.
+            name: files.value(
+                saved[name], keep_mapped=isinstance(self._things.get(name), nn.Module)
+            )
+            for name in sorted(names)
+            if name in saved
+        }
+
+    def _give(self, name: str, value: Any) -> None:
+        if name not in self._things:
+            self.extras[name] = value
+            return
+        try:
+            objects.load_state(self._things[name], value)
+        except HoldfastError:
+            raise
+        except Exception as refused:
+            raise UsageError(f"{name} did not take its saved state: {refused}") from refused
+
+    def _restore_generators(self, saved: Any, rank: int, *, new: bool) -> list[str]:
+        if not new:
+            return generators.restore(saved)
+        seed = generators.derive(saved, rank)
+        own = [thing for thing in self._things.values() if generators.is_generator(thing)]
+        for number, thing in enumerate(own):
+            generators.derive_one(thing, seed + number + 1)
+        return [f"rank {rank} is new: its random numbers are derived from rank 0's"]
+
+
+def saved_structure(folder: str) -> dict[str, str]:
+    """For the sentence that says what differs (modules.first_differences)."""
+    return dict(RankFiles(folder, 0).part("structure"))
+
+
+def saved_sharded(folder: str, rank: int) -> Node:
+    """What sharded.py gave to `capture`."""
+    return RankFiles(folder, rank).part("sharded", object)
+
+
+def versions() -> dict[str, str]:
+    found = {
+        "holdfast": holdfast.__version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda or "",
+    }
+    numpy = sys.modules.get("numpy")
+    return found | ({"numpy": numpy.__version__} if numpy else {})
