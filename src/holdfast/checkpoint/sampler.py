@@ -1,0 +1,249 @@
+"""`holdfast.Sampler`: an order that no world size changes, and a global batch that stays.
+
+    sampler = holdfast.Sampler(dataset, global_batch=256, micro_batch=8, seed=1)
+    loader = DataLoader(dataset, batch_sampler=sampler, num_workers=4)
+    state = holdfast.State(model=model, optimizer=optimizer, data=sampler)
+    …
+    for batch in sampler.follow(loader):
+        with sampler.sync(model):                 # gradients are exchanged at the last one only
+            loss = mean_loss(model(batch)) * sampler.weight
+            loss.backward()
+        if sampler.closes_batch:
+            optimizer.step(); optimizer.zero_grad(); ckpt.step()
+
+The samples of global batch b are at places b·G … b·G+G of the epoch's order (order.py), which hangs
+on seed and epoch alone; ranks only share each of them out (shares.py). So after a restart with any
+number of ranks every sample of the epoch is seen exactly once, in batches of the planned size.
+
+A loader with workers asks for batches long before they are trained on. The place that is saved is
+therefore counted where batches come out, in `follow`, and not where they are asked for (cursor.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+from holdfast.checkpoint import gradient_sync, order
+from holdfast.checkpoint.cursor import Cursor
+from holdfast.checkpoint.order import Order
+from holdfast.checkpoint.shares import Shares, refuse_unfit
+from holdfast.errors import UsageError
+
+Batch = TypeVar("Batch")
+
+
+class Sampler:
+    """A batch sampler for `DataLoader(dataset, batch_sampler=…)`.
+
+    `rank` and `world_size` are those of the ranks that share the data: give them where some ranks
+    read the same samples (tensor parallel); else they are those of the job.
+    """
+
+    data_scope = "global"
+    """the place holds for any number of ranks (State reads this)"""
+    accept_change = False
+    """set it before resuming, to begin the epoch anew where data, seed or global batch differ from
+    what was saved, instead of refusing"""
+
+    def __init__(
+        self,
+        dataset_or_length: Sized | int,
+        *,
+        global_batch: int,
+        micro_batch: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        self.seed, self.shuffle = seed, shuffle
+        rank, world_size = place_of(rank, world_size)
+        self.shares = Shares(
+            length=_length(dataset_or_length),
+            global_batch=global_batch,
+            micro_batch=micro_batch,
+            rank=rank,
+            world_size=world_size,
+            drop_last=drop_last,
+        )
+        refuse_unfit(self.shares)
+        self.epoch = 0
+        self.position = 0
+        """global batches of this epoch that were handed out whole"""
+        self.weight = 1.0
+        """factor for the mean loss of the micro-batch at hand (Shares.weight)"""
+        self.closes_batch = True
+        """the micro-batch at hand is the last one of its global batch: step the optimizer"""
+        self.following = False
+        """inside a loop over `follow`"""
+        self._lost = self._asked_by_follow = False
+
+    # --- what is asked for ---------------------------------------------------------------------
+
+    @property
+    def batches(self) -> int:
+        """Global batches in an epoch: the optimizer's steps."""
+        return self.shares.batches
+
+    def __len__(self) -> int:
+        """Micro-batches of this rank in a whole epoch, as `len(loader)` says it."""
+        last = self.batches - 1
+        return last * len(self.shares.cut(0)) + len(self.shares.cut(last))
+
+    def __iter__(self) -> Cursor:
+        """Samples of one micro-batch after the other, from the place reached so far on."""
+        self._lost = not self._asked_by_follow
+        return Cursor(self.shares, self._order, epoch=self.epoch, batch=self.position)
+
+    def _order(self, epoch: int) -> Order:
+        return Order(self.shares.length, seed=self.seed, epoch=epoch, shuffle=self.shuffle)
+
+    # --- what is trained on --------------------------------------------------------------------
+
+    def follow(self, loader: Iterable[Batch]) -> Iterator[Batch]:
+        """What the loader gives, to the end of the epoch; `weight` and the place go along.
+
+        At its end the next epoch begins. A loop that is left early goes on where it was.
+        """
+        if getattr(loader, "batch_sampler", self) is not self:
+            raise UsageError(
+                "sampler.follow(loader): that loader has another batch sampler",
+                hint="make it as DataLoader(dataset, batch_sampler=sampler)",
+            )
+        epoch, first = self.epoch, self.position
+        given = self._begin(loader)
+        try:
+            for batch in range(first, self.batches):
+                cut = self.shares.cut(batch)
+                for micro in cut:
+                    samples = _next(given, batch, self.batches)
+                    self._at(batch, micro, last=micro is cut[-1])
+                    yield samples
+                    if self.epoch != epoch:
+                        raise UsageError("the epoch was changed inside the loop over follow()")
+        finally:
+            self.following = False
+        _refuse_more(given)
+        self.epoch, self.position = epoch + 1, 0
+
+    def _begin(self, loader: Iterable[Batch]) -> Iterator[Batch]:
+        here = self.epoch, self.position
+        self._asked_by_follow = True
+        try:
+            given = _without_a_draw(loader) if self.position else iter(loader)
+        finally:
+            self._asked_by_follow = False
+        # A stateful loader has just loaded our state as it was when it asked ahead.
+        self.epoch, self.position = here
+        return given
+
+    def _at(self, batch: int, micro: range, *, last: bool) -> None:
+        self.following = True
+        self.weight = self.shares.weight(batch, micro)
+        self.closes_batch = last
+        # Before it is trained on: a save comes after the optimizer's step, in the loop's body.
+        self.position = batch + 1 if last else batch
+
+    def sync(self, model: Any) -> AbstractContextManager[None]:
+        """Around forward and backward: gradients are exchanged with the last micro-batch only."""
+        return gradient_sync.only_when(model, exchange=self.closes_batch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """At the beginning of that epoch; where it is the present one, the place is kept."""
+        if epoch != self.epoch:
+            self.epoch, self.position = epoch, 0
+
+    # --- the place, saved and found again ------------------------------------------------------
+
+    def state_dict(self) -> dict[str, int | bool]:
+        if self._lost:
+            raise UsageError(
+                "the place in the data is lost: the loader is not followed [data-position-lost]",
+                hint="write `for batch in sampler.follow(loader):`",
+            )
+        return {"epoch": self.epoch, "position": self.position, **self._identity()}
+
+    def load_state_dict(self, saved: dict[str, int | bool]) -> None:
+        differ = [
+            f"{name} was {saved.get(name)} and is {value}"
+            for name, value in self._identity().items()
+            if saved.get(name) != value
+        ]
+        if differ and not self.accept_change:
+            raise UsageError(
+                f"the place in the data is lost: {', '.join(differ)}; samples would be skipped "
+                "or seen twice [data-position-lost]",
+                hint="start with the same data, seed and global batch; or set "
+                "sampler.accept_change = True, and the epoch begins anew",
+            )
+        self.epoch = int(saved["epoch"])
+        self.position = 0 if differ else int(saved["position"])
+
+    def _identity(self) -> dict[str, int | bool]:
+        """What must be the same for a place to mean the same samples."""
+        return {
+            "length": self.shares.length,
+            "global_batch": self.shares.global_batch,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "order": order.VERSION,
+        }
+
+
+def _next(given: Iterator[Batch], batch: int, batches: int) -> Batch:
+    try:
+        return next(given)
+    except StopIteration:
+        raise UsageError(f"the loader ended in global batch {batch} of {batches}") from None
+
+
+def _refuse_more(given: Iterator[Any]) -> None:
+    """Asked to its end, a loader lets its workers go."""
+    for _ in given:
+        raise UsageError("the loader gives more batches than its sampler asked for")
+
+
+def _length(dataset_or_length: Sized | int) -> int:
+    try:
+        length = dataset_or_length if isinstance(dataset_or_length, int) else len(dataset_or_length)
+    except TypeError:
+        raise UsageError(
+            f"a {type(dataset_or_length).__name__} has no length: there is no order to keep",
+            hint="for an iterable dataset: torchdata's StatefulDataLoader and StatefulLoader",
+        ) from None
+    if length < 1:
+        raise UsageError(f"a data set of {length} samples gives nothing to train on")
+    return length
+
+
+def place_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """This rank among those that share the data: as given, else as the job has it."""
+    if (rank is None) != (world_size is None):
+        raise UsageError("give both rank and world_size, or neither of them")
+    if rank is None or world_size is None:
+        # Asked of torch only where somebody has imported it: this file works without.
+        group = sys.modules.get("torch.distributed")
+        if group and group.is_available() and group.is_initialized():
+            rank, world_size = group.get_rank(), group.get_world_size()
+        else:
+            rank = int(os.environ.get("RANK", "0"))
+            world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    if not 0 <= rank < world_size:
+        raise UsageError(f"rank {rank} is none of {world_size} ranks")
+    return rank, world_size
+
+
+def _without_a_draw(loader: Iterable[Batch]) -> Iterator[Batch]:
+    """A loader that begins draws a seed for its workers from torch's generator. In the middle of an
+    epoch that draw was made before the resume: a second one would shift all numbers after it."""
+    if (torch := sys.modules.get("torch")) is None:
+        return iter(loader)
+    before = torch.get_rng_state()
+    given = iter(loader)
+    torch.set_rng_state(before)
+    return given

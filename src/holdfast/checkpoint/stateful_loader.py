@@ -1,0 +1,98 @@
+"""`StatefulLoader`: the place in torchdata's StatefulDataLoader, kept for resume.
+
+    loader = StatefulLoader(StatefulDataLoader(dataset, batch_sampler=sampler, num_workers=4))
+    state = holdfast.State(model=model, optimizer=optimizer, data=loader)
+    for batch in loader: …
+
+That loader knows its place exactly, with the state of the dataset in every worker, but only for the
+ranks and workers that saved it. So: as many ranks as before, and its own state is used. Another
+number of ranks, and a `holdfast.Sampler` in it: the sampler's place, which holds for any number,
+is used; what a dataset keeps for itself begins anew. Without such a sampler (iterable datasets
+among them) the place is lost, and that is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.checkpoint.sampler import Sampler, place_of
+from holdfast.errors import UsageError
+
+
+class StatefulLoader:
+    accept_change = False
+    """set it before resuming, to begin the data anew where its place is lost, and not refuse"""
+
+    def __init__(
+        self, loader: Any, *, rank: int | None = None, world_size: int | None = None
+    ) -> None:
+        for method in ("state_dict", "load_state_dict"):
+            if not hasattr(loader, method):
+                raise UsageError(
+                    f"a {type(loader).__name__} does not know its place: it has no {method}()",
+                    hint="use torchdata.stateful_dataloader.StatefulDataLoader; a plain "
+                    "DataLoader needs no StatefulLoader: follow a holdfast.Sampler",
+                )
+        self.loader = loader
+        sampler = getattr(loader, "batch_sampler", None)
+        self.sampler = sampler if isinstance(sampler, Sampler) else None
+        if self.sampler is not None and rank is None:
+            rank, world_size = self.sampler.shares.rank, self.sampler.shares.world_size
+        self.rank, self.world_size = place_of(rank, world_size)
+
+    @property
+    def data_scope(self) -> str:
+        """State reads this: does the place hold for any number of ranks?"""
+        return "per-rank" if self.sampler is None else self.sampler.data_scope
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.loader) if self.sampler is None else self.sampler.follow(self.loader)
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def state_dict(self) -> dict[str, Any]:
+        saved: dict[str, Any] = {"rank": self.rank, "world_size": self.world_size}
+        if self.sampler is None:
+            return saved | {"loader": self.loader.state_dict()}
+        saved["sampler"] = self.sampler.state_dict()
+        # Outside the loop, and within a global batch, which is repeated as a whole, the loader's
+        # own place is not the one to go on from.
+        if self.sampler.following and self.sampler.closes_batch:
+            saved["loader"] = self.loader.state_dict()
+        return saved
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        mine = (saved.get("rank"), saved.get("world_size")) == (self.rank, self.world_size)
+        if self.sampler is not None and "sampler" in saved:
+            self.sampler.load_state_dict(saved["sampler"])
+            at_saved_place = self.sampler.position == saved["sampler"]["position"]
+            usable = mine and at_saved_place and self._fits(saved.get("loader"))
+        else:
+            usable = mine and self.sampler is None and self._fits(saved.get("loader"))
+            self._refuse_unless(usable, saved)
+        # An empty state makes it begin where its sampler says, or at the beginning.
+        self.loader.load_state_dict(saved["loader"] if usable else {})
+
+    def _fits(self, state: dict[str, Any] | None) -> bool:
+        """The loader's state is made of its workers' states."""
+        if state is None:
+            return False
+        snapshot = state.get("_snapshot")
+        main = snapshot.get("_main_snapshot", {}) if isinstance(snapshot, dict) else {}
+        workers = getattr(self.loader, "num_workers", 0)
+        return bool(main.get("_num_workers", 0) == workers)
+
+    def _refuse_unless(self, usable: bool, saved: dict[str, Any]) -> None:  # noqa: FBT001
+        if usable or self.accept_change:
+            return
+        what = f"it was saved by {saved.get('world_size')} ranks, and there are {self.world_size}"
+        if saved.get("world_size") == self.world_size:
+            what = "it was saved by another kind of loader, or one with another number of workers"
+        raise UsageError(
+            f"the place in the data is lost: {what}, and only a holdfast.Sampler's place would "
+            "hold then; samples would be skipped or seen twice [data-position-lost]",
+            hint="start with as many ranks and workers as before; or set loader.accept_change = "
+            "True, and the data begins anew",
+        )
