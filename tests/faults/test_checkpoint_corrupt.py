@@ -2,9 +2,21 @@ from typing import Any
 
 import msgspec
 
+from holdfast.catalogue import by_slug
 from holdfast.facts import CheckpointItem, Unread
+from holdfast.kept import Account, SetAside
 from tests.faults.machines import a_machine, a_plan
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    notice_table,
+    notices,
+    overlooks,
+    silent,
+    skips,
+    speaks,
+)
+from tests.job.scenes import a_scene
 
 NAMED = a_plan(checkpoint_folders=("/home/kim/ckpts",))
 TRUNCATED = "cut short: its zip directory is missing"
@@ -88,4 +100,44 @@ test_foresee = foresee_table(
     ),
     skips(a_machine(NAMED, checkpoints=Unread(why="the disk hangs")), saying=["the disk hangs"]),
     not_applicable(a_machine(), saying=["add --ckpt DIR"]),
+)
+
+
+def test_what_the_newest_says_of_itself_is_told_and_how_far_it_was_looked_at() -> None:
+    ours = item(
+        kind="holdfast", path="/c/step-000000040", age=90.0, step=40, world_size=4, config="1a2b"
+    )
+    (told,) = by_slug("checkpoint-corrupt").look_at(a_machine(NAMED, checkpoints=(ours, OLDER)))
+    assert (
+        "the newest is 1 minute old: step 40, 4 ranks, configuration 1a2b; sizes agree with its "
+        "manifest, digests are left to resume()"
+    ) in told.summary
+    (other,) = by_slug("checkpoint-corrupt").look_at(a_machine(NAMED, checkpoints=(OLDER,)))
+    assert other.summary.endswith("is whole; the newest is 1 hour old")
+
+
+ASIDE = SetAside(attempt=1, path="/c/damaged/step-000000040", why="rank-0.json: other bytes")
+
+test_notice = notice_table(
+    "checkpoint-corrupt",
+    notices(
+        a_scene(attempt=1, kept=Account(set_aside=(ASIDE,))),
+        ranks=[],
+        certain=False,
+        saying=["damaged and was not used: /c/damaged/step-000000040: rank-0.json: other bytes"],
+    ),
+    notices(
+        a_scene(attempt=1, kept=Account(set_aside=(ASIDE, ASIDE))),
+        ranks=[],
+        certain=False,
+        saying=[", and 1 more"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene(attempt=2, kept=Account(set_aside=(ASIDE,)))),
+    overlooks(
+        a_scene(
+            attempt=1,
+            kept=Account(set_aside=(msgspec.structs.replace(ASIDE, why="x is missing"),)),
+        )
+    ),
 )

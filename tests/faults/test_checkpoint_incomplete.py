@@ -1,9 +1,20 @@
 import msgspec
 
 from holdfast.facts import Unread
+from holdfast.kept import Account
 from tests.faults.machines import a_machine
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
-from tests.faults.test_checkpoint_corrupt import NAMED, OLDER, item
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    notice_table,
+    notices,
+    overlooks,
+    silent,
+    skips,
+    speaks,
+)
+from tests.faults.test_checkpoint_corrupt import ASIDE, NAMED, OLDER, item
+from tests.job.scenes import a_scene
 
 UNFINISHED = item(
     path="/home/kim/ckpts/step_1200",
@@ -50,4 +61,18 @@ test_foresee = foresee_table(
     ),  # checkpoint-corrupt's
     skips(a_machine(NAMED, checkpoints=Unread(why="the disk hangs")), saying=["the disk hangs"]),
     not_applicable(a_machine(), saying=["add --ckpt DIR"]),
+)
+
+TORN = msgspec.structs.replace(ASIDE, why="rank-1.safetensors is missing")
+
+test_notice = notice_table(
+    "checkpoint-incomplete",
+    notices(
+        a_scene(attempt=1, kept=Account(set_aside=(TORN,))),
+        ranks=[],
+        certain=False,
+        saying=["a part of a checkpoint is missing", "rank-1.safetensors is missing"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene(attempt=1, kept=Account(set_aside=(ASIDE,)))),
 )

@@ -57,6 +57,11 @@ test_foresee = foresee_table(
         holding(a_folder(free=40 * GIB), checkpoint(30 * GIB)),
         saying=["may not fit"],
     ),
+    speaks(
+        "warning",  # bytes enough, but a file needs a name as well
+        holding(a_folder(inodes_free=3), checkpoint(GIB)),
+        saying=["takes 4 inodes, and room for 3 files is free"],
+    ),
     silent(a_machine()),
     silent(holding(a_folder(free=150 * GIB), checkpoint(100 * GIB))),
     silent(holding(a_folder(free=40 * GIB), checkpoint(15 * GIB))),

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.facts import CheckpointItem
+from holdfast.facts import CheckpointItem, Unread
 from holdfast.machine.checkpoints import MOST_ITEMS, read_checkpoints
 from holdfast.machine.software import find_torch
 from tests.faults.machines import a_plan
@@ -47,7 +47,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def look(*folders: Path) -> dict[str, CheckpointItem]:
     plan = a_plan(checkpoint_folders=tuple(str(folder) for folder in folders))
-    return {os.path.basename(item.path): item for item in read_checkpoints(plan)}
+    found = read_checkpoints(plan)
+    assert not isinstance(found, Unread), found
+    return {os.path.basename(item.path): item for item in found}
 
 
 def test_whole_checkpoints_have_no_problem(saved: Path) -> None:
@@ -142,7 +144,7 @@ def test_only_the_newest_are_listed_two_levels_deep(tmp_path: Path) -> None:
 def test_a_name_that_is_no_text_still_travels(tmp_path: Path) -> None:
     with open(os.fsencode(tmp_path) + b"/\xff.pt", "wb"):
         pass
-    (item,) = read_checkpoints(a_plan(checkpoint_folders=(str(tmp_path),)))
+    (item,) = look(tmp_path).values()
     assert msgspec.json.decode(msgspec.json.encode(item), type=CheckpointItem) == item
 
 

@@ -29,6 +29,8 @@ class Plan(Fact, frozen=True):
     launcher_pid: int | None
     environment: dict[str, str]
     """the whole environment the job would inherit; never printed as it is"""
+    nproc_named: bool = False
+    """somebody said how many ranks; else it is a guess"""
 
     @property
     def multi_node(self) -> bool:

@@ -29,11 +29,24 @@ class CheckpointItem(Fact, frozen=True):
 
     path: str
     kind: str
-    """'torch-file', 'safetensors', 'dcp-folder' or 'temporary'"""
+    """'holdfast', 'torch-file', 'safetensors', 'dcp-folder' or 'temporary'"""
     size: int
     age: float
     problem: str
     """'' when its structure is whole, else what is wrong"""
+    step: int | None = None
+    """this and all below only where it says so itself: our own do, others tell nothing"""
+    world_size: int | None = None
+    saved_at: float | None = None
+    """wall seconds"""
+    seconds: float | None = None
+    """how long its writing took"""
+    config: str = ""
+    """a short digest of the configuration it was saved under; '' when it tells none"""
+    data: str = ""
+    """'global' when its place in the data holds for any world size, 'per-rank', 'unknown'"""
+    files: int = 1
+    """how many files it is made of"""
 
 
 class RendezvousFile(Fact, frozen=True):

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from holdfast import wording
 from holdfast.facts import CheckpointItem, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD802", slug="checkpoint-corrupt")
 
@@ -40,9 +41,25 @@ def checkpoint_is_damaged(facts: MachineFacts) -> Finding | list[Finding]:
     newest = min(item.age for item in complete)
     damaged = [item for item in complete if item.problem]
     if not damaged:
-        return FAULT.ok(f"the frame of the newest {len(complete)} checkpoint(s) is whole")
+        return FAULT.ok(
+            f"the frame of the newest {len(complete)} checkpoint(s) is whole"
+            f"{_of_the_newest(complete)}"
+        )
     whole = [item for item in complete if not item.problem]
     return [_finding(item, whole, newest=item.age == newest) for item in damaged]
+
+
+def _of_the_newest(complete: list[CheckpointItem]) -> str:
+    """What it says of itself, and how far that was looked at."""
+    item = min(complete, key=lambda item: item.age)
+    age = f"; the newest is {wording.span(item.age)} old"
+    if item.kind != "holdfast":
+        return age
+    config = f", configuration {item.config}" if item.config else ""
+    return (
+        f"{age}: step {item.step}, {item.world_size} ranks{config}; sizes agree with its "
+        "manifest, digests are left to resume()"
+    )
 
 
 def _unfinished(item: CheckpointItem) -> bool:
@@ -95,4 +112,28 @@ def _newest(item: CheckpointItem, whole: list[CheckpointItem]) -> Finding:
         reason=f"{item.problem}; a resume from this file will fail{doubt}",
         evidence=_evidence(item),
         fix=previous,
+    )
+
+
+# --- while a job runs --------------------------------------------------------------------------
+
+
+@FAULT.notice
+def it_was_set_aside(scene: Scene) -> Verdict | None:
+    """Nothing to act on: the resume that found it has gone on to the one before."""
+    damaged = [
+        aside
+        for aside in scene.kept.set_aside
+        if aside.attempt == scene.attempt and not aside.part_missing
+    ]
+    if not damaged:
+        return None
+    last = damaged[-1]
+    others = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+    return FAULT.verdict(
+        f"a checkpoint is damaged and was not used: {last.path}: {last.why}{others}",
+        ranks=(),
+        certain=False,
+        fix="bytes that change on a disk mean a failing disk or cable: see `dmesg`",
+        evidence=[Evidence(quote=aside.why, source=aside.path) for aside in damaged],
     )

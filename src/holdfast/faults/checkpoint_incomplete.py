@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from holdfast import wording
 from holdfast.facts import CheckpointItem, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD803", slug="checkpoint-incomplete")
 
@@ -74,4 +75,28 @@ def _temporary(item: CheckpointItem) -> Finding:
         "will choose this one unless a script picks files by age",
         evidence=_evidence(item),
         fix=f"`rm -r {item.path}` if no job is saving there now",
+    )
+
+
+# --- while a job runs --------------------------------------------------------------------------
+
+
+@FAULT.notice
+def a_part_was_missing(scene: Scene) -> Verdict | None:
+    """Nothing to act on: the resume that found it has gone on to the one before."""
+    torn = [
+        aside
+        for aside in scene.kept.set_aside
+        if aside.attempt == scene.attempt and aside.part_missing
+    ]
+    if not torn:
+        return None
+    last = torn[-1]
+    others = f", and {len(torn) - 1} more" if len(torn) > 1 else ""
+    return FAULT.verdict(
+        f"a part of a checkpoint is missing, so it was not used: {last.path}: {last.why}{others}",
+        ranks=(),
+        certain=False,
+        fix="a finished checkpoint has all its files: see who removes or copies files there",
+        evidence=[Evidence(quote=aside.why, source=aside.path) for aside in torn],
     )

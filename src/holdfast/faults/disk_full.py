@@ -81,14 +81,21 @@ def next_save_may_not_fit(facts: MachineFacts) -> list[Finding]:
     found = []
     for folder in folders:
         largest = _largest_below(folder, known(facts.checkpoints))
-        if largest is None or _fits(folder, largest.size):
+        if largest is None:
+            continue
+        takes, has = _need_and_room(folder, largest)
+        if not takes:
+            found.append(
+                FAULT.ok(
+                    f"the next checkpoint fits into {folder.path}: {wording.size(largest.size)}"
+                )
+            )
             continue
         found.append(
             FAULT.warning(
                 f"the next checkpoint may not fit into {folder.path}",
-                reason=f"the largest one there takes {wording.size(largest.size)}, and "
-                f"{wording.size(folder.free)} is free; the old one is still there while the new "
-                "one is written",
+                reason=f"the largest one there takes {takes}, and {has} is free; the old one is "
+                "still there while the new one is written",
                 evidence=[
                     _evidence(folder),
                     Evidence(quote=wording.size(largest.size), source=largest.path),
@@ -119,6 +126,17 @@ def _largest_below(
 ) -> CheckpointItem | None:
     there = [c for c in checkpoints if c.path.startswith(folder.path.rstrip("/") + "/")]
     return max(there, key=lambda c: c.size, default=None)
+
+
+def _need_and_room(folder: Folder, largest: CheckpointItem) -> tuple[str, str]:
+    """What it takes and what there is, in words; '' and '' when it fits."""
+    if not _fits(folder, largest.size):
+        return wording.size(largest.size), wording.size(folder.free)
+    # Its files, their folder, and what a save makes on its way: a part file for each rank.
+    inodes = 2 * largest.files + 2
+    if folder.inodes > 0 and folder.inodes_free < inodes:
+        return f"{inodes} inodes", f"room for {folder.inodes_free} files"
+    return "", ""
 
 
 def _fits(folder: Folder, size: int) -> bool:

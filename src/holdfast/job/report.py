@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.job import resumes
+from holdfast.job import report_saves
 from holdfast.wording import numbers, span
 
 Record = dict[str, Any]
@@ -55,7 +55,7 @@ def summarise(records: Sequence[Record]) -> Report:
         exit_code=_whole(end, "exit_code") if "exit_code" in end else None,
         reason=str(end.get("reason", "")),
         causes=tuple(record for record in records if record["kind"] == "verdict"),
-        kept=tuple(resumes.lines(records)),
+        kept=tuple(report_saves.lines(records)),
     )
 
 

@@ -8,14 +8,13 @@ began, is what is done twice.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from holdfast.faults import restart_from_zero
 from holdfast.kept import Account, FirstStep, Kept, Resumed, Saved, SetAside
-from holdfast.wording import span
 
 MOST_SAVES = 100
 """kept of a long run: enough to know their habit"""
@@ -23,16 +22,7 @@ MOST = 20
 """checkpoints set aside that are remembered"""
 
 Event = Mapping[str, Any]
-Record = dict[str, Any]
 K = TypeVar("K", bound=Kept)
-
-
-class Cadence(Kept, frozen=True):
-    """What `every="auto"` chose, and why; seconds."""
-
-    interval: float
-    stall: float
-    mtbf: float
 
 
 class Told(NamedTuple):
@@ -181,54 +171,3 @@ _TAKE = {
     "set-aside": _set_aside,
     "first-step": _first_step,
 }
-
-
-# --- at the end, from the journal's records ----------------------------------------------------
-
-
-def lines(records: Sequence[Record]) -> list[str]:
-    """Saves, and what each restart repeated, for the report."""
-    return [told for told in (_saves(records), *_restarts(records), _cadence(records)) if told]
-
-
-def _saves(records: Sequence[Record]) -> str:
-    saved = [r for r in records if r["kind"] == "saved" and isinstance(r.get("step"), int)]
-    failed = sum(r["kind"] == "save-failed" for r in records)
-    again = f", {failed} failed" if failed else ""
-    if not saved:
-        return f"no checkpoint was saved{again}" if failed else ""
-    stalls = [float(r["stall"]) for r in saved if isinstance(r.get("stall"), (int, float))]
-    cost = f"; the training stood still {_seconds(sum(stalls))} for them" if stalls else ""
-    many = f"{len(saved)} checkpoint{'s' * (len(saved) > 1)} saved{again}"
-    return f"{many}, the last at step {saved[-1]['step']} in {saved[-1].get('path', '?')}{cost}"
-
-
-def _restarts(records: Sequence[Record]) -> list[str]:
-    found = {
-        r.get("attempt"): r
-        for r in records
-        if r["kind"] in ("resume", "first-step") and isinstance(r.get("repeated"), int)
-    }
-    return [
-        f"restart {attempt}: {r['repeated']} of {r.get('reached', '?')} steps done again"
-        for attempt, r in found.items()
-    ]
-
-
-def _cadence(records: Sequence[Record]) -> str:
-    """What checkpoint-cadence noticed, else what `every="auto"` chose last."""
-    for record in reversed(records):
-        if record["kind"] == "notice" and record.get("slug") == "checkpoint-cadence":
-            return f"how often to save: {record.get('reason', '')} {record.get('fix', '')}".strip()
-    chosen = [_as(Cadence, r) for r in records if r["kind"] == "cadence"]
-    if not chosen or chosen[-1] is None:
-        return ""
-    last = chosen[-1]
-    return (
-        f'every="auto" came to a save every {_seconds(last.interval)}: one costs '
-        f"{last.stall:.3g} s, a failure is expected every {_seconds(last.mtbf)}"
-    )
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else span(seconds)

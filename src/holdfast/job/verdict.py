@@ -52,6 +52,11 @@ ORDER = (
     "slow-rank",
     # after the ranks have gone
     "orphaned-workers",
+    # heard of: told as news, never taken for what holds a job up
+    "restart-from-zero",
+    "checkpoint-corrupt",
+    "checkpoint-incomplete",
+    "checkpoint-cadence",
 )
 NEEDS_A_STALL = frozenset(
     {"rank-conditional-code", "gil-held", "driver-hang", "slow-rank-timeout", "ranks-missing"}

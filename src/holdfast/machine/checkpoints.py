@@ -9,8 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from holdfast.facts import CheckpointItem, Plan
-from holdfast.machine.folders import absolute
+import msgspec
+
+from holdfast.facts import CheckpointItem, Plan, Unread
+from holdfast.machine import own_checkpoints
+from holdfast.machine.folders import absolute, filesystem_at
+from holdfast.manifest import DAMAGED
 from holdfast.probe import checkpoint_structure
 from holdfast.probe.holders import holders
 from holdfast.wording import span
@@ -18,6 +22,7 @@ from holdfast.wording import span
 MOST_ITEMS = 20
 MOST_ENTRIES = 2000
 """names looked at; a folder with more is no folder of checkpoints"""
+OF_THE_KERNEL = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "devpts"})
 BUDGET = 0.4
 """seconds for looking into them, newest first"""
 OLD = 600.0
@@ -39,45 +44,87 @@ class _Candidate(NamedTuple):
     path: str
     kind: str
     size: int
+    files: int
 
 
-def read_checkpoints(plan: Plan) -> tuple[CheckpointItem, ...]:
+class _Cut(Exception):  # noqa: N818 - not an error: the look is over
+    """A folder holds more than is looked at."""
+
+
+def read_checkpoints(plan: Plan) -> tuple[CheckpointItem, ...] | Unread:
+    """What was found is true even when the look was cut short; that nothing was found is not."""
     found: set[_Candidate] = set()
+    unseen = ""
     for named in plan.checkpoint_folders:
         folder = absolute(named)
-        if os.path.isdir(folder):
-            found.update(_candidates(folder))
+        if not os.path.isdir(folder):
+            continue
+        try:
+            if (kind := filesystem_at(folder)) in OF_THE_KERNEL:
+                unseen = f"{folder} is a window into the kernel ({kind}), and no disk"
+                continue
+            for candidate in _candidates(folder):
+                found.add(candidate)
+        except _Cut:
+            unseen = f"{folder} holds over {MOST_ENTRIES} names: is it a folder of checkpoints?"
+        except OSError as problem:
+            unseen = f"{folder} cannot be listed: {problem.strerror}"
     newest = sorted(found, reverse=True)[:MOST_ITEMS]
-    temporaries = [c for c in newest if c.kind == "temporary"]
-    held = holders([c.path for c in temporaries]).pids
+    items, looked = _look_into_all(newest)
+    if looked < len(newest):
+        unseen = f"in {BUDGET:g} s only {looked} of {len(newest)} checkpoints could be looked into"
+    if unseen and not any(item.problem for item in items):
+        return Unread(why=unseen)
+    return items
+
+
+def _look_into_all(newest: list[_Candidate]) -> tuple[tuple[CheckpointItem, ...], int]:
+    """The items, and how many candidates there was time for."""
+    held = holders([c.path for c in newest if c.kind == "temporary"]).pids
     until = time.monotonic() + BUDGET
-    items = []
-    for candidate in newest:
+    items: list[CheckpointItem] = []
+    for number, candidate in enumerate(newest):
         if time.monotonic() > until:
-            break  # what we had no time for is not listed, rather than called whole
-        age = max(0.0, time.time() - candidate.written)
+            return tuple(items), number
+        item = _item(candidate, held=bool(held.get(candidate.path)))
+        if item is not None:
+            # A file name need not be text; what is reported must be.
+            path = os.fsencode(item.path).decode(errors="replace")
+            items.append(msgspec.structs.replace(item, path=path))
+    return tuple(items), len(newest)
+
+
+def _item(candidate: _Candidate, *, held: bool) -> CheckpointItem | None:
+    """None when it is part of a save under way, or a running job removed it in the meantime."""
+    age = max(0.0, time.time() - candidate.written)
+    item = CheckpointItem(
+        path=candidate.path,
+        kind=candidate.kind,
+        size=candidate.size,
+        age=age,
+        problem="",
+        files=candidate.files,
+    )
+    try:
         if candidate.kind == "temporary":
-            problem = _left_behind(age, held=bool(held[candidate.path])) or None
-        else:
-            problem = _look_into(candidate)
-        if problem is not None:
-            items.append(
-                CheckpointItem(
-                    # A file name need not be text; what is reported must be.
-                    path=os.fsencode(candidate.path).decode(errors="replace"),
-                    kind=candidate.kind,
-                    size=candidate.size,
-                    age=age,
-                    problem=problem,
-                )
-            )
-    return tuple(items)
+            problem = _left_behind(age, held=held)
+            return msgspec.structs.replace(item, problem=problem) if problem else None
+        if candidate.kind == "holdfast":
+            return own_checkpoints.item(candidate.path, written=candidate.written)
+        problem = _LOOK[candidate.kind](candidate.path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problem = f"cannot be read: {errno.errorcode.get(error.errno or 0, error.errno)}"
+    return msgspec.structs.replace(item, problem=problem)
 
 
 def _candidates(folder: str) -> Iterator[_Candidate]:
-    """The folder itself if it is one sharded checkpoint, else what lies up to two levels deep."""
-    if sharded := _as_dcp(folder):
-        yield sharded
+    """The folder itself if it is one checkpoint, else what lies up to two levels deep."""
+    with os.scandir(folder):
+        pass  # the user named it: that it cannot be listed is not 'nothing in it'
+    if whole := _as_checkpoint(folder):
+        yield whole
         return
     seen = 0
     waiting = [(folder, 1)]
@@ -86,17 +133,25 @@ def _candidates(folder: str) -> Iterator[_Candidate]:
         for entry in _entries(here):
             seen += 1
             if seen > MOST_ENTRIES:
-                return
+                raise _Cut
             is_folder = entry.is_dir(follow_symlinks=False)
             if _TEMPORARY.search(entry.name):
                 inner = _entries(entry.path) if is_folder else []
                 yield _candidate(entry.path, "temporary", [entry, *inner])
-            elif is_folder and (sharded := _as_dcp(entry.path)):
-                yield sharded
+            elif is_folder and entry.name == DAMAGED:
+                continue  # set aside by a resume, which said so
+            elif is_folder and (whole := _as_checkpoint(entry.path)):
+                yield whole
             elif is_folder and level < 2:
                 waiting.append((entry.path, level + 1))
             elif (kind := _kind_of_file(entry.name)) and entry.is_file():
                 yield _candidate(entry.path, kind, [entry])
+
+
+def _as_checkpoint(folder: str) -> _Candidate | None:
+    if own_checkpoints.is_ours(folder):
+        return _candidate(folder, "holdfast", _entries(folder))
+    return _as_dcp(folder)
 
 
 def _kind_of_file(name: str) -> str:
@@ -133,7 +188,7 @@ def _candidate(path: str, kind: str, parts: list[os.DirEntry[str]]) -> _Candidat
             continue
         written = max(written, seen.st_mtime)
         size += seen.st_size
-    return _Candidate(written, path, kind, size)
+    return _Candidate(written, path, kind, size, len(parts))
 
 
 def _left_behind(age: float, *, held: bool) -> str:
@@ -144,13 +199,3 @@ def _left_behind(age: float, *, held: bool) -> str:
         "although a process still holds it open" if held else "and no process here has it open"
     )
     return f"left behind by an unfinished save: last written {span(age)} ago, {by_whom}"
-
-
-def _look_into(candidate: _Candidate) -> str | None:
-    """None when a running job removed it in the meantime."""
-    try:
-        return _LOOK[candidate.kind](candidate.path)
-    except FileNotFoundError:
-        return None
-    except OSError as problem:
-        return f"cannot be read: {errno.errorcode.get(problem.errno or 0, problem.errno)}"

@@ -31,12 +31,8 @@ def absolute(named: str) -> str:
 def _read(named: str, purpose: str) -> Folder:
     path = absolute(named)
     looked_at, obstacle = _nearest(path)
-    handle = os.open(looked_at, os.O_PATH | os.O_CLOEXEC)
-    try:
-        room = os.fstatvfs(handle)
-        filesystem = _filesystem(handle)
-    finally:
-        os.close(handle)
+    room = os.statvfs(looked_at)
+    filesystem = filesystem_at(looked_at)
     is_directory = os.path.isdir(looked_at)
     read_only = bool(room.f_flag & os.ST_RDONLY)
     write_error = obstacle or (
@@ -83,10 +79,14 @@ def _error_of_stat(path: str) -> str:
     return ""
 
 
-def _filesystem(handle: int) -> str:
+def filesystem_at(path: str) -> str:
     """By mount id, which also tells mounts apart that lie on top of each other."""
-    with open(f"/proc/self/fdinfo/{handle}", encoding="utf-8") as file:
-        fields = dict(line.split(":", 1) for line in file)
+    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        with open(f"/proc/self/fdinfo/{handle}", encoding="utf-8") as file:
+            fields = dict(line.split(":", 1) for line in file)
+    finally:
+        os.close(handle)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
         return filesystem_of(fields["mnt_id"].strip(), file.read())
 

@@ -50,8 +50,10 @@ def make_plan(flags: Flags, environment: Mapping[str, str], *, accelerators: int
         ("--nnodes", flags.nnodes), ("PET_NNODES", environment.get("PET_NNODES")), ("", "1")
     )
     min_nodes, max_nodes = _node_range(nodes, nodes_origin)
+    named = _nproc(flags, environment)
     return Plan(
-        nproc=_nproc(flags, environment, accelerators),
+        # Unnamed, we expect a rank per GPU; without GPUs one, which is torchrun's default.
+        nproc=named or max(1, accelerators),
         min_nodes=min_nodes,
         max_nodes=max_nodes,
         port=port,
@@ -65,6 +67,7 @@ def make_plan(flags: Flags, environment: Mapping[str, str], *, accelerators: int
         log_folder="runs",
         launcher_pid=flags.launcher_pid,
         environment=dict(environment),
+        nproc_named=named is not None,
     )
 
 
@@ -87,11 +90,9 @@ def _is_whole(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
-def _nproc(flags: Flags, environment: Mapping[str, str], accelerators: int) -> int:
+def _nproc(flags: Flags, environment: Mapping[str, str]) -> int | None:
     """As torchrun: a number; 'gpu', 'auto' and 'cpu' count on the machine later, so we skip them.
-
-    Unnamed, we expect a rank per GPU; on a machine without GPUs one rank, torchrun's default.
-    """
+    None when nobody named one."""
     named = flags.nproc_per_node
     if named is None:
         text = environment.get("PET_NPROC_PER_NODE", "")
@@ -100,7 +101,7 @@ def _nproc(flags: Flags, environment: Mapping[str, str], accelerators: int) -> i
         named = _number(environment, "LOCAL_WORLD_SIZE")
     if named is not None and named < 1:
         raise UsageError(f"--nproc-per-node {named}: a job needs at least one rank")
-    return named or max(1, accelerators)
+    return named
 
 
 def _node_range(text: str, origin: str) -> tuple[int, int]:

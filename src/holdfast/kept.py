@@ -1,0 +1,88 @@
+"""What the ranks of a job have told of their checkpoints: frozen nouns, no I/O, no judgement.
+
+It comes from our library (`holdfast.Checkpoint`) and from the hook at a rank's first step, by
+way of the rank's events file (rank/events.py).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """The base; each belongs to one attempt of the run."""
+
+    attempt: int
+
+
+class Resumed(Kept, frozen=True):
+    """`resume()` returned: the script goes on from here."""
+
+    step: int
+    """0 when there was nothing to resume from"""
+    path: str
+    world_size: int
+    saved_world: int
+    """0 when unknown, or nothing was there"""
+    accepted: tuple[str, ...] = ()
+    """differences that the user accepted: 'config', 'world-size'"""
+    data: str = ""
+    """as the manifest says: 'global', 'per-rank', 'unknown'; '' when it was not told"""
+
+
+class SetAside(Kept, frozen=True):
+    """A checkpoint that did not verify, and was moved out of the way."""
+
+    path: str
+    why: str
+
+    @property
+    def part_missing(self) -> bool:
+        """A file is not there at all; else its bytes are others than they were."""
+        return self.why.rstrip().endswith("is missing")
+
+
+class Saved(Kept, frozen=True):
+    """A checkpoint that is safe on the disk."""
+
+    step: int
+    path: str
+    bytes: int
+    stall: float
+    """seconds the training stood still for it"""
+    seconds: float
+    """how long the writing took"""
+    at: float
+    """wall seconds"""
+
+
+class FirstStep(Kept, frozen=True):
+    """Rank 0 as it was just before the first step of an attempt, seen without our library."""
+
+    digest: str
+    """of a few values of its parameters; '' when they could not be read"""
+    optimizer_step: int | None
+    """how many steps the optimizer itself had counted; 0 when it had no state at all yet, None
+    when it has state and counts none, or cannot be read"""
+    loaded: bool
+    """torch.load or a load_state_dict had been called"""
+    other_ways: bool = False
+    """a library is there that can load without them"""
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it, over all attempts of a run, oldest first."""
+
+    resumed: tuple[Resumed, ...] = ()
+    """rank 0 speaks for all: at most one an attempt"""
+    saves: tuple[Saved, ...] = ()
+    """the newest ones"""
+    saves_failed: int = 0
+    """since the last one that succeeded"""
+    set_aside: tuple[SetAside, ...] = ()
+    first_steps: tuple[FirstStep, ...] = ()
+    """at most one an attempt"""
+    reached: int = 0
+    """the step that the attempts before this one had come to, as far as it can be told"""
+    base: int = 0
+    """the step at which this attempt began; its own steps are counted from there"""

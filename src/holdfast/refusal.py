@@ -1,0 +1,52 @@
+"""Ranks that refused to go on from a checkpoint, as their last words tell. Pure.
+
+Our library ends such a sentence with the faults it found: '… [config-changed, world-size-mismatch]'
+(checkpoint/compare.py, checkpoint/sampler.py).
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from holdfast import endings, scene_words
+from holdfast.model import Evidence
+from holdfast.signals import Scene
+
+KINDS = ("UsageError", "CannotWorkError")
+_SLUGS = re.compile(r"\s*\[([a-z][a-z-]*(?:, [a-z][a-z-]*)*)\]\s*$")
+LONGEST = 400
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    sentence: str
+    slugs: tuple[str, ...]
+    ranks: tuple[int, ...]
+    victims: tuple[int, ...]
+    evidence: tuple[Evidence, ...]
+
+
+def refused(scene: Scene, slug: str) -> Refusal | None:
+    """All ranks refuse alike, each for itself: there is no first one to blame."""
+    found = [
+        (ending, match)
+        for ending in endings.endings(scene)
+        if ending.view.words
+        and ending.view.words.kind in KINDS
+        and (match := _SLUGS.search(ending.view.words.text))
+        and slug in match[1].split(", ")
+    ]
+    if not found:
+        return None
+    first, match = found[0]
+    assert first.view.words
+    ranks = tuple(ending.rank for ending, _ in found)
+    sentence = " ".join(first.view.words.text[: match.start()].split())
+    return Refusal(
+        sentence=sentence if len(sentence) <= LONGEST else sentence[: LONGEST - 1] + "…",
+        slugs=tuple(match[1].split(", ")),
+        ranks=ranks,
+        victims=endings.fallen(scene, ranks),
+        evidence=(scene_words.how_it_ended(first),),
+    )

@@ -1,0 +1,51 @@
+"""A job is killed once: does `run` see whether the next attempt went on, or began again?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.jobs import TARGETS, Job, ran
+
+RESTARTED = str(TARGETS / "restarted.py")
+
+
+def killed_once(folder: Path, how: str) -> Job:
+    done = ran(folder, "--nproc-per-node", "2", "--max-restarts", "1", RESTARTED, how)
+    assert done.process.returncode == 0, done.err
+    assert done.actions() == ["restart"], done.err
+    return done
+
+
+def noticed(done: Job) -> list[str]:
+    return [slug for kind, slug, _ in done.said() if kind == "notice" and slug != "slow-rank"]
+
+
+def test_a_script_that_loads_nothing_began_again(tmp_path: Path) -> None:
+    done = killed_once(tmp_path, "not")
+    assert "restart-from-zero" in noticed(done), done.err
+    assert "the job restarted from step 0: its parameters are the very ones" in done.err
+    assert "17 steps are done again" in done.err
+    assert "restart 1: 17 of 17 steps done again" in done.err
+
+
+def test_a_script_with_code_of_its_own_goes_on(tmp_path: Path) -> None:
+    done = killed_once(tmp_path, "torch")
+    assert "restart-from-zero" not in noticed(done)
+    assert "its optimizer had counted 10 steps; the job had reached 17: 7 steps" in done.err
+    first, second = done.records("first-step")
+    assert (first["optimizer_step"], first["loaded"]) == (0, False)
+    assert (second["guess"], second["optimizer_step"], second["repeated"]) == ("resumed", 10, 7)
+
+
+def test_with_our_library_it_is_known_exactly(tmp_path: Path) -> None:
+    done = killed_once(tmp_path, "holdfast")
+    assert "restart-from-zero" not in noticed(done)
+    fresh, again = done.records("resume")
+    assert (fresh["step"], fresh["attempt"], fresh["path"]) == (0, 0, "")
+    assert again["step"] in (5, 10, 15)
+    assert (again["reached"], again["repeated"]) == (17, 17 - again["step"])
+    sentence = f"rank 0 resumed at step {again['step']} from {again['path']}; the job had reached"
+    assert sentence in done.err
+    saved = done.records("saved")
+    assert saved[-1]["step"] > again["step"]
+    assert f"the last at step {saved[-1]['step']} in" in done.err

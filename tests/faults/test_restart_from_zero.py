@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.faults.restart_from_zero import infer
+from holdfast.kept import Account, FirstStep, Resumed, Saved, SetAside
+from holdfast.signals import Scene
+from tests.faults.table import notice_table, notices, overlooks
+from tests.job.scenes import a_scene
+
+
+def first(attempt: int = 0, **changes: Any) -> FirstStep:
+    seen = FirstStep(attempt=attempt, digest="aaaa", optimizer_step=0, loaded=False)
+    return msgspec.structs.replace(seen, **changes)
+
+
+def resumed(step: int, attempt: int = 1, **changes: Any) -> Resumed:
+    path = "/ckpts/step-000000040" if step else ""
+    told = Resumed(
+        attempt=attempt, step=step, path=path, world_size=4, saved_world=4 if step else 0
+    )
+    return msgspec.structs.replace(told, **changes)
+
+
+SAVED = Saved(
+    attempt=0, step=40, path="/ckpts/step-000000040", bytes=9, stall=0.1, seconds=1.0, at=1.7e9
+)
+
+HOW_IT_BEGAN = [
+    # (the first attempt, this one) -> what, and whether we are sure
+    (first(), first(1), "zero", True),
+    (first(loaded=True), first(1, loaded=True), "zero", True),  # pretrained weights, twice
+    (first(optimizer_step=500), first(1, optimizer_step=500), "zero", True),  # as it began
+    (first(), first(1, digest="bbbb", optimizer_step=40, loaded=True), "resumed", True),
+    (first(), first(1, optimizer_step=40), "resumed", True),  # frozen values: Adam knows better
+    (first(optimizer_step=500), first(1, digest="bbbb", optimizer_step=540), "resumed", True),
+    (first(), first(1, digest="bbbb", optimizer_step=None), "resumed", True),  # momentum
+    (None, first(1, optimizer_step=40), "resumed", True),
+    (first(), first(1, digest="bbbb", loaded=True), "resumed", False),  # plain SGD
+    (first(loaded=True), first(1, digest="bbbb", loaded=True), "unknown", True),
+    (first(), first(1, digest="bbbb", other_ways=True), "unknown", True),
+    (first(digest=""), first(1, digest=""), "unknown", True),
+    (first(digest=""), first(1), "unknown", True),
+    (None, first(1), "unknown", True),
+    (first(), first(1, digest="bbbb"), "zero", False),  # drawn anew, without a seed
+]
+
+
+@pytest.mark.parametrize(("before", "now", "what", "sure"), HOW_IT_BEGAN)
+def test_how_an_attempt_began(
+    before: FirstStep | None, now: FirstStep, what: str, sure: bool
+) -> None:
+    guess = infer(before, now)
+    assert (guess.what, guess.sure) == (what, sure), guess
+
+
+def restarted(**account: Any) -> Scene:
+    """A second attempt, after one that had come to step 57."""
+    return a_scene(attempt=1, kept=Account(**{"reached": 57, **account}))
+
+
+test_notice = notice_table(
+    "restart-from-zero",
+    notices(
+        restarted(first_steps=(first(), first(1))),
+        ranks=[],
+        certain=False,
+        saying=["the job restarted from step 0", "the very ones", "57 steps are done again"],
+        not_saying=["likely"],
+    ),
+    notices(
+        restarted(first_steps=(first(), first(1, digest="bbbb"))),
+        ranks=[],
+        certain=False,
+        saying=["the job restarted from step 0", "nothing was loaded", "likely, not certain"],
+    ),
+    notices(
+        restarted(
+            first_steps=(first(optimizer_step=500), first(1, optimizer_step=500)),
+            reached=540,
+            base=500,
+        ),
+        ranks=[],
+        certain=False,
+        saying=["the job restarted from step 500", "40 steps are done again"],
+    ),
+    notices(  # our library: exactly, whatever the parameters look like
+        restarted(resumed=(resumed(0),), first_steps=(first(), first(1, digest="bbbb"))),
+        ranks=[],
+        certain=False,
+        saying=["nothing had been saved before the fault", 'every="auto"'],
+    ),
+    notices(
+        restarted(
+            resumed=(resumed(0),),
+            saves=(SAVED,),
+            set_aside=(SetAside(attempt=1, path="/ckpts/damaged/step-000000040", why="bits"),),
+        ),
+        ranks=[],
+        certain=False,
+        saying=["found nothing it could use, although step 40 had been saved", "bits"],
+    ),
+    notices(  # it saves, and never asks for what it saved
+        restarted(saves=(SAVED,), first_steps=(first(), first(1, digest="bbbb"))),
+        ranks=[],
+        certain=False,
+        saying=["without `resume()`", "/ckpts/step-000000040 lies there unused"],
+    ),
+    overlooks(a_scene()),
+    overlooks(restarted()),  # not at its first step yet
+    overlooks(restarted(resumed=(resumed(40),), base=40)),
+    overlooks(restarted(first_steps=(first(), first(1, optimizer_step=40)), base=40)),
+    overlooks(restarted(first_steps=(first(), first(1, digest="bbbb", other_ways=True)))),
+    overlooks(restarted(first_steps=(first(), first(1)), reached=0)),  # nothing was lost
+    overlooks(a_scene(attempt=0, kept=Account(first_steps=(first(),), reached=9))),
+)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.facts import CheckpointItem, MachineFacts, Unread
+from holdfast.kept import Account
+from tests.faults.machines import a_machine, a_plan
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    notice_table,
+    notices,
+    overlooks,
+    silent,
+    skips,
+    speaks,
+)
+from tests.faults.test_checkpoint_corrupt import item
+from tests.faults.test_restart_from_zero import resumed
+from tests.job.scenes import a_scene, ended, words
+
+
+def ours(**changes: Any) -> CheckpointItem:
+    told = {"kind": "holdfast", "step": 1200, "world_size": 8, "data": "per-rank"}
+    return item(path="/home/kim/ckpts/step-000001200", **{**told, **changes})
+
+
+def planned(*found: CheckpointItem, **plan: Any) -> MachineFacts:
+    wanted = {"checkpoint_folders": ("/home/kim/ckpts",), "nproc_named": True, "nproc": 4, **plan}
+    return a_machine(a_plan(**wanted), checkpoints=found)
+
+
+test_foresee = foresee_table(
+    "world-size-mismatch",
+    speaks(
+        "note",
+        planned(ours()),
+        saying=["saved by 8 ranks, 4 are planned", "resume()` will refuse", "step 1200"],
+    ),
+    speaks("note", planned(ours(), min_nodes=3, max_nodes=5), saying=["12 to 20 are planned"]),
+    silent(planned(ours(world_size=4))),
+    silent(planned(ours(), min_nodes=2, max_nodes=2)),
+    silent(planned(ours(), min_nodes=1, max_nodes=4)),
+    silent(planned(ours(data="global"))),
+    silent(planned(ours(age=900.0), ours(age=60.0, world_size=4))),  # the newest counts
+    not_applicable(planned(ours(), nproc_named=False), saying=["--nproc-per-node N"]),
+    not_applicable(planned(item()), saying=["tells how many ranks"]),
+    not_applicable(a_machine(), saying=["add --ckpt DIR"]),
+    skips(
+        a_machine(a_plan(checkpoint_folders=("/c",)), checkpoints=Unread(why="the disk hangs")),
+        saying=["the disk hangs"],
+    ),
+)
+
+REFUSED = words(
+    "UsageError",
+    "/ckpts/step-000001200 is not from this run: it was saved by 4 ranks, this job has 2, and "
+    "each rank's place in the data was saved for itself: samples would be skipped or seen twice "
+    "[world-size-mismatch]",
+)
+
+test_notice = notice_table(
+    "world-size-mismatch",
+    notices(
+        a_scene([ended(0, 1, said=REFUSED), ended(1, 1, said=REFUSED)]),
+        ranks=[0, 1],
+        victims=[],
+        certain=True,
+        fatal=True,
+        saying=["saved by 4 ranks, this job has 2", "HOLDFAST_ACCEPT=world-size"],
+        not_saying=["[world-size-mismatch] |"],
+    ),
+    notices(
+        a_scene(
+            attempt=1,
+            kept=Account(resumed=(resumed(40, saved_world=8, accepted=("world-size",)),)),
+        ),
+        ranks=[],
+        certain=False,
+        saying=["resumed with 4 ranks what 8 had saved", "learning rate"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene(attempt=1, kept=Account(resumed=(resumed(40, saved_world=8),)))),
+    overlooks(  # told of an earlier attempt
+        a_scene(attempt=2, kept=Account(resumed=(resumed(40, accepted=("world-size",)),)))
+    ),
+    overlooks(  # somebody else's words
+        a_scene([ended(0, 1, said=words("ValueError", "oh [world-size-mismatch]"))])
+    ),
+)
