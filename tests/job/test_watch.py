@@ -153,13 +153,17 @@ def test_after_a_late_look_all_clocks_start_again(tmp_path: Path) -> None:
             assert now - clock < 10
 
 
-def test_a_frozen_rank_is_named_when_its_steps_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others_go_on_for", [0.0, 60.0], ids=["stalled", "running ahead"])
+def test_a_frozen_rank_is_named_whether_or_not_the_others_still_step(
+    tmp_path: Path, others_go_on_for: float
+) -> None:
     with watching(tmp_path) as made, process(SLEEP) as frozen, process(SLEEP) as other:
         made.start(frozen.pid, other.pid)
         for rank in (0, 1):
             page = made.page(rank)
             page.announce(made.watch.lookout.ranks[rank].pid)
-            page.step(50, at=time.monotonic_ns(), usual=50_000_000)
+            ahead = int(others_go_on_for * 1e9) if rank else 0
+            page.step(50, at=time.monotonic_ns() + ahead, usual=50_000_000)
             page._words.release()
         os.kill(frozen.pid, signal.SIGSTOP)
         wait_until(lambda: (now := activity.read(frozen.pid)) is not None and now.state == "T")
