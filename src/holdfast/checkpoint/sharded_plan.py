@@ -1,0 +1,221 @@
+"""Which rank writes which piece: planned once by rank 0, and again when a rank's pieces change.
+
+    rank N: sharded/TOKEN/from/N  what it holds, if that is new  ->  rank 0
+    rank 0: sharded/TOKEN/to/N    what N is to write, if that is new
+
+The planning is DCP's. It goes through the board and not through a process group: a wait there is
+named on the rank's page, nothing is pickled, and the job's own groups stay out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import torch
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    MetadataIndex,
+    TensorProperties,
+)
+from torch.distributed.checkpoint.planner import (
+    SavePlan,
+    TensorWriteData,
+    WriteItem,
+    WriteItemType,
+)
+
+from holdfast.checkpoint.announce import Board
+from holdfast.checkpoint.messages import PATIENCE
+from holdfast.checkpoint.tensors import named_dtype
+from holdfast.errors import CannotWorkError, HoldfastError
+
+Shape = tuple[int, ...]
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True):
+    """A piece of a tensor that a rank holds, as JSON carries it."""
+
+    name: str
+    dtype: str
+    size: Shape
+    """of the whole tensor"""
+    offsets: Shape
+    sizes: Shape
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True):
+    """A piece of a tensor in the file of one rank."""
+
+    rank: int
+    offsets: Shape
+    sizes: Shape
+
+
+class Saved(msgspec.Struct, frozen=True, array_like=True):
+    """One tensor of the index: what it is, and where its pieces lie."""
+
+    dtype: str
+    size: Shape
+    parts: tuple[Part, ...]
+
+
+Index = dict[str, Saved]
+
+
+@dataclass(frozen=True)
+class Division:
+    taken: list[tuple[int, ...]]
+    """of each rank's items, in their order, those that it writes"""
+    index: Index
+
+
+def piece_name(name: str, size: Shape, offsets: Shape, sizes: Shape) -> str:
+    """In the file of tensors: 'model.fc.weight[16,0]', without the brackets if it is whole."""
+    return name if sizes == size else f"{name}[{','.join(map(str, offsets))}]"
+
+
+def divide(held: Sequence[Sequence[Item]]) -> Division:
+    """Every piece once, what several ranks hold spread over them. Pure."""
+    for name, found in _descriptions(held).items():
+        if len(found) > 1:
+            raise CannotWorkError(f"{name} differs between ranks: {' and '.join(sorted(found))}")
+    plans = [SavePlan([_write_item(item) for item in items]) for items in held]
+    planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    try:
+        divided, _ = planner.create_global_plan(plans)
+    except ValueError as problem:  # gaps or overlaps: a layout that it cannot describe
+        raise CannotWorkError(f"the shards of all ranks do not make whole tensors: {problem}",
+                              hint="sharded evenly, they would") from problem  # fmt: skip
+    taken: list[tuple[int, ...]] = []
+    index: Index = {}
+    for rank, (items, plan) in enumerate(zip(held, divided, strict=True)):
+        kept = {(one.index.fqn, tuple(one.index.offset or ())) for one in plan.items}
+        mine = tuple(i for i, item in enumerate(items) if (item.name, item.offsets) in kept)
+        taken.append(mine)
+        for item in (items[i] for i in mine):
+            saved = index.get(item.name) or Saved(item.dtype, item.size, ())
+            part = Part(rank, item.offsets, item.sizes)
+            index[item.name] = msgspec.structs.replace(saved, parts=(*saved.parts, part))
+    return Division(taken, index)
+
+
+def _descriptions(held: Sequence[Sequence[Item]]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for items in held:
+        for item in items:
+            found.setdefault(item.name, set()).add(f"{item.dtype} {list(item.size)}")
+    return found
+
+
+def _write_item(item: Item) -> WriteItem:
+    offsets, sizes = torch.Size(item.offsets), torch.Size(item.sizes)
+    return WriteItem(
+        index=MetadataIndex(item.name, offsets),
+        type=WriteItemType.SHARD,
+        tensor_data=TensorWriteData(
+            chunk=ChunkStorageMetadata(offsets=offsets, sizes=sizes),
+            properties=TensorProperties(dtype=named_dtype(item.dtype)),
+            size=torch.Size(item.size),
+        ),
+    )
+
+
+# --- all ranks agree ---------------------------------------------------------------------------
+
+
+class _Mine(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[Item, ...] | None = None
+    """None: those it has told before"""
+    division: int = 0
+    """the one that this rank knows"""
+    problem: str = ""
+
+
+class _Yours(msgspec.Struct, frozen=True, kw_only=True):
+    taken: tuple[int, ...] | None = None
+    """None: as before"""
+    division: int = 0
+    problem: str = ""
+    hint: str = ""
+
+
+class Agreement:
+    """One per Sharded: remembers the division for as long as no rank's items change."""
+
+    def __init__(self, board: Board, *, patience: float = PATIENCE) -> None:
+        self._board, self._patience = board, patience
+        self._told: tuple[Item, ...] | None = None
+        self._taken: tuple[int, ...] = ()
+        self._number = 0
+        # On rank 0:
+        self._held: list[tuple[Item, ...] | None] = [None] * board.world_size
+        self._division, self._latest = Division([], {}), 0
+        self.index_text = b""
+        """the whole index as JSON, on rank 0"""
+
+    def taken(self, token: str, items: tuple[Item, ...], problem: str = "") -> tuple[int, ...]:
+        """Which of its items this rank writes. All ranks call it, with the save's token.
+
+        A `problem` of one rank ends the save on all of them, with the same sentence.
+        """
+        new = None if items == self._told else items
+        mine = _Mine(items=new, division=self._number, problem=problem)
+        yours = self._lead(token, mine) if self._board.rank == 0 else self._follow(token, mine)
+        if yours.problem:
+            self._told = None
+            raise CannotWorkError(yours.problem, hint=yours.hint)
+        if yours.taken is not None:
+            self._taken, self._number = yours.taken, yours.division
+        self._told = items
+        return self._taken
+
+    def _follow(self, token: str, mine: _Mine) -> _Yours:
+        rank = self._board.rank
+        self._board.say(f"sharded/{token}/from/{rank}", mine)
+        name = f"sharded/{token}/to/{rank}"
+        # Twice: whether a rank came too late is for rank 0 to say, and for all the same.
+        yours = self._board.hear(name, _Yours, patience=2 * self._patience)
+        self._board.forget(name)
+        return yours
+
+    def _lead(self, token: str, mine: _Mine) -> _Yours:
+        try:
+            told = [mine, *self._hear_all(token)]
+            self._learn(told)
+            answers = [self._answer(rank, each) for rank, each in enumerate(told)]
+        except HoldfastError as problem:
+            yours = _Yours(problem=problem.sentence, hint=problem.hint)
+            answers = [yours] * self._board.world_size
+        for rank in range(1, self._board.world_size):
+            self._board.say(f"sharded/{token}/to/{rank}", answers[rank])
+        return answers[0]
+
+    def _hear_all(self, token: str) -> list[_Mine]:
+        found = []
+        for rank in range(1, self._board.world_size):
+            name = f"sharded/{token}/from/{rank}"
+            found.append(self._board.hear(name, _Mine, of=rank, patience=self._patience))
+            self._board.forget(name)
+        return found
+
+    def _learn(self, told: Sequence[_Mine]) -> None:
+        for rank, each in enumerate(told):
+            if each.problem:
+                raise CannotWorkError(f"rank {rank}: {each.problem}")
+            if each.items is not None and each.items != self._held[rank]:
+                self._held[rank] = each.items
+                self._division = Division([], {})
+        if not self._division.taken:
+            held = [items for items in self._held if items is not None]
+            assert len(held) == self._board.world_size, "a rank has never told its items"
+            self._division = divide(held)
+            self._latest += 1
+            self.index_text = msgspec.json.encode(self._division.index)
+
+    def _answer(self, rank: int, mine: _Mine) -> _Yours:
+        if mine.division == self._latest:
+            return _Yours()
+        return _Yours(taken=self._division.taken[rank], division=self._latest)

@@ -1,0 +1,110 @@
+"""Sharded state: FSDP2, tensor parallel, both; the same ranks again, and others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.checkpoint.reading import RankFiles, Tensors
+from tests.cli.holdfast_command import wait_until
+
+ROOT = Path(__file__).parent.parent.parent
+TARGET = ROOT / "tests" / "targets" / "sharded_states.py"
+Found = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sharded")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Found:
+    """What each of four ranks found: one launch for all tests here."""
+    for name in ("reshard", "meshes"):
+        (folder / name).mkdir()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    ranks = []
+    for rank in range(4):
+        with open(folder / f"out-{rank}", "w") as out, open(folder / f"err-{rank}", "w") as err:
+            command = [sys.executable, str(TARGET), str(folder), str(folder / "store"), str(rank)]
+            ranks.append(
+                subprocess.Popen(command, stdout=out, stderr=err, env=environment, cwd=ROOT)
+            )
+    try:
+        wait_until(lambda: _over([rank.poll() for rank in ranks]), seconds=170)
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+    said = [(folder / f"err-{rank}").read_text()[-2000:] for rank in range(4)]
+    assert [process.returncode for process in ranks] == [0] * 4, "\n".join(said)
+    return [json.loads((folder / f"out-{rank}").read_text()) for rank in range(4)]
+
+
+def _over(codes: list[int | None]) -> bool:
+    """All have ended, or one has failed, for which the others would wait."""
+    return None not in codes or any(codes)
+
+
+@pytest.mark.parametrize("mesh", ["same", "same both"])
+def test_the_same_ranks_go_on_bit_for_bit(found: Found, mesh: str) -> None:
+    results = [rank[mesh] for rank in found if rank[mesh]]
+    assert len(results) == {"same": 2, "same both": 4}[mesh]
+    good = {"losses": True, "statistics": True, "tied": True, "differ": []}
+    assert results == [good] * len(results)
+
+
+def test_other_numbers_of_ranks_get_the_same_whole_tensors(found: Found) -> None:
+    """4 -> 2 -> 3 -> 2 times 2 replicas; AdamW's state included; sides that nothing divides."""
+    assert [rank["reshard"]["differ"] for rank in found] == [[[]] * 3, [[]] * 3, [[]] * 2, [[]]]
+
+
+def test_tensor_parallel_becomes_fsdp_alone(found: Found) -> None:
+    assert [rank["meshes"]["differ"] for rank in found] == [[[]]] * 4
+
+
+def test_what_several_ranks_hold_is_written_once(found: Found) -> None:
+    """Two replicas take as many bytes as none."""
+    first = sum(rank["reshard"]["bytes"][0] for rank in found)
+    last = [rank["reshard"]["bytes"][-1] for rank in found]
+    assert sum(last) == first
+    assert min(last) > 0, "every rank writes some of it"
+
+
+def test_a_new_plan_is_made_for_changes_only(found: Found) -> None:
+    assert [rank["plans"]["numbers"] for rank in found] == [[1, 1, 2, 2, 3, 4]] * 4
+
+
+def test_what_one_rank_cannot_save_is_said_on_all(found: Found) -> None:
+    said = [rank["plans"]["said"] for rank in found]
+    assert said[1].startswith('UsageError: state["optimizer"]["blocks.0.norm.weight"]["odd"] is a')
+    assert {said[0], said[2], said[3]} == {
+        said[1].replace("UsageError:", "CannotWorkError: rank 1:")
+    }
+
+
+def test_a_checkpoint_of_sharded_state_is_taken_up_again(found: Found, folder: Path) -> None:
+    good = {"steps": [0, 4], "safe": [True, True], "losses": True, "differ": [], "kind": "sharded"}
+    results = [rank["checkpoint"] for rank in found]
+    assert [{**result, "names": []} for result in results] == [{**good, "names": []}] * 4
+    # Steps 4 and 6 at the end of each part, and one that rank 0 had announced before.
+    assert [len(result["names"]) for result in results] == [3] * 4
+    manifest = json.loads((folder / "checkpoint" / "step-000000006" / "manifest.json").read_text())
+    assert (manifest["kind"], manifest["world_size"]) == ("sharded", 4)
+
+
+def test_tied_weights_are_written_once_and_nothing_is_pickled(found: Found, folder: Path) -> None:
+    saved = folder / "checkpoint" / "step-000000006"
+    names = [name for path in saved.glob("*.safetensors") for name in Tensors(str(path)).names]
+    assert "model.enter.weight[2,0]" in names
+    assert not [name for name in names if name.startswith("model.leave.weight")]
+    index = RankFiles(str(saved), 0).part("sharded")["index"]
+    assert index["model.enter.bias"][:2] == ["float32", [6]]
+    assert {path.suffix for path in saved.iterdir()} == {".json", ".safetensors"}

@@ -1,0 +1,97 @@
+"""Pieces become whole tensors again, however they were cut; nothing missing is passed over."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.checkpoint.sharded_load import load
+from holdfast.checkpoint.sharded_plan import Index, Part, Saved, piece_name
+from holdfast.checkpoint.sharded_tree import Wanted
+from holdfast.checkpoint.staging import tensor_file, write_directly
+from holdfast.checkpoint.tensors import Named, dtype_name
+from holdfast.checkpoint.tree import DamagedTreeError
+from holdfast.errors import UsageError
+
+
+def save(folder: Path, whole: torch.Tensor, cuts: list[list[int]]) -> Index:
+    """Cut at these places of each side; one rank for each piece."""
+    sides = [
+        list(pairwise([0, *sorted(set(cut)), end]))
+        for cut, end in zip(cuts, whole.shape, strict=True)
+    ]
+    parts = []
+    for rank, ranges in enumerate(product(*sides)):
+        piece = whole
+        for axis, (start, end) in enumerate(ranges):
+            piece = piece.narrow(axis, start, end - start)
+        offsets, sizes = tuple(start for start, _ in ranges), tuple(piece.shape)
+        name = piece_name("w", tuple(whole.shape), offsets, sizes)
+        write_directly(str(folder / tensor_file(rank)), [Named(name, piece.contiguous())])
+        parts.append(Part(rank, offsets, sizes))
+    return {"w": Saved(dtype_name(whole.dtype), tuple(whole.shape), tuple(parts))}
+
+
+@st.composite
+def cut_tensors(draw: Any) -> tuple[torch.Tensor, list[list[int]]]:
+    shape = draw(st.lists(st.integers(1, 6), max_size=3))
+    dtype = draw(st.sampled_from([torch.float32, torch.bfloat16, torch.int64, torch.complex64]))
+    cuts = [draw(st.lists(st.integers(1, n - 1), max_size=2)) if n > 1 else [] for n in shape]
+    return torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype), cuts
+
+
+@given(cut_tensors())
+def test_however_it_was_cut_the_whole_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, cut: tuple[torch.Tensor, list[list[int]]]
+) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+    index = save(folder, *cut)
+    tied, other = (torch.full_like(cut[0], 99) for _ in range(2))
+    load(str(folder), index, {"one": Wanted("w", tied), "two": Wanted("w", other)})
+    assert torch.equal(tied, cut[0])
+    assert torch.equal(other, cut[0])
+
+
+WHOLE = torch.arange(12.0).reshape(4, 3)
+
+
+def damaged(index: Index, **changes: Any) -> Index:
+    saved = index["w"]
+    return {"w": Saved(changes.get("dtype", saved.dtype), changes.get("size", saved.size),
+                       changes.get("parts", saved.parts))}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"parts": (Part(0, (0, 0), (2, 3)),)}, DamagedTreeError, "does not hold all of w"),
+        ({"parts": ()}, DamagedTreeError, "does not hold all of w"),
+        ({"size": (5, 3)}, UsageError, "does not fit this model"),
+        ({"dtype": "float128"}, DamagedTreeError, "no dtype"),
+        (
+            {"parts": (Part(0, (0, 0), (3, 3)), Part(1, (3, 0), (1, 3)))},
+            DamagedTreeError,
+            "is not in its file|is not as large",
+        ),
+    ],
+)
+def test_nothing_is_touched_unless_all_of_it_is_there(
+    tmp_path: Path, changes: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    index = damaged(save(tmp_path, WHOLE, [[2], []]), **changes)
+    into = torch.full_like(WHOLE, 99)
+    with pytest.raises(error, match=words):
+        load(str(tmp_path), index, {"w": Wanted("w", into)})
+    if "parts" not in changes or len(changes["parts"]) < 2:
+        assert bool((into == 99).all())
+
+
+def test_a_name_that_was_never_saved_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DamagedTreeError, match="'v' is not in the index"):
+        load(str(tmp_path), save(tmp_path, WHOLE, [[], []]), {"w": Wanted("v", WHOLE.clone())})
