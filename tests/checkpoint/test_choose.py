@@ -1,0 +1,167 @@
+"""Damage of any kind on a real disk: seen, set aside with its reason, the one before is used."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast import manifest
+from holdfast.checkpoint import choose
+from holdfast.checkpoint.choose import UNREADABLE, Candidate
+from holdfast.checkpoint.files import DISK
+from holdfast.manifest import FileEntry
+from tests.checkpoint.saves import save_all
+
+FILES = ["manifest.json", *(f"rank-{r}.{end}" for r in (0, 1) for end in ("json", "safetensors"))]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Steps 10 and 20, both whole."""
+    root = tmp_path / "ckpts"
+    for step in (10, 20):
+        save_all(DISK, str(root), step)
+    return root
+
+
+def problem_of(candidate: Candidate) -> str:
+    if candidate.problem:
+        return candidate.problem
+    assert candidate.manifest
+    return choose.verify(candidate.path, candidate.manifest.files)
+
+
+def look(folder: Path) -> list[tuple[int, str]]:
+    return [(found.step, problem_of(found)) for found in choose.candidates(str(folder))]
+
+
+def test_newest_first(folder: Path) -> None:
+    (folder / "notes.txt").write_text("mine")
+    (folder / ".tmp-step-000000030-ab").mkdir()
+    assert look(folder) == [(20, ""), (10, "")]
+
+
+def test_no_folder_is_no_checkpoint_but_no_permission_is_an_error(tmp_path: Path) -> None:
+    assert choose.candidates(str(tmp_path / "none")) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        choose.candidates(str(tmp_path / "file"))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.sampled_from(FILES), data=st.data())
+def test_flips_and_cuts_anywhere(folder: Path, name: str, data: st.DataObject) -> None:
+    path = folder / "step-000000020" / name
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    if data.draw(st.booleans()):
+        del damaged[data.draw(st.integers(0, len(whole) - 1)) :]
+    else:
+        for bit in data.draw(st.sets(st.integers(0, len(whole) * 8 - 1), min_size=1, max_size=3)):
+            damaged[bit // 8] ^= 1 << bit % 8
+    try:
+        path.write_bytes(bytes(damaged))
+        (newest, problem), before = look(folder)
+        assert (newest, before) == (20, (10, ""))
+        assert name in problem
+    finally:
+        path.write_bytes(whole)
+
+
+def test_a_missing_a_renamed_and_a_foreign_file(folder: Path) -> None:
+    newest = folder / "step-000000020"
+    (newest / "notes.txt").write_text("the run with the good loss")
+    assert look(folder)[0] == (20, "")
+    (newest / "rank-2.json").write_text("{}")
+    assert look(folder)[0] == (20, "rank-2.json is not in the manifest")
+    (newest / "rank-1.json").rename(newest / "rank-2.json")
+    assert look(folder)[0] == (20, "rank-1.json is missing")
+    (newest / "manifest.json").unlink()
+    assert look(folder)[0] == (20, "manifest.json is missing")
+    shutil.rmtree(newest)
+    newest.write_text("a file")
+    assert look(folder) == [(20, "manifest.json is missing"), (10, "")]
+
+
+def test_a_folder_under_another_steps_name(folder: Path) -> None:
+    (folder / "step-000000020").rename(folder / "step-000000099")
+    assert look(folder)[0] == (99, "its folder says step 99, its manifest says step 20")
+
+
+def rewrite(folder: Path, **changes: object) -> None:
+    path = folder / "step-000000020" / "manifest.json"
+    changed = msgspec.structs.replace(manifest.decode(path.read_bytes()), **changes)
+    path.write_bytes(manifest.encode(changed))
+
+
+def test_a_manifest_that_leads_out_of_its_folder(folder: Path) -> None:
+    rewrite(folder, files=(FileEntry(name="../step-000000010/rank-0.json", size=1, sha256=""),))
+    assert "names a file '../step-000000010" in look(folder)[0][1]
+
+
+def test_a_later_format_is_left_alone(folder: Path) -> None:
+    rewrite(folder, schema="holdfast/checkpoint/9")
+    step, problem = look(folder)[0]
+    assert problem.startswith(UNREADABLE), "not damaged: of another version"
+    aside = choose.set_aside(str(folder / "step-000000020"), problem)
+    assert (step, aside.moved) == (20, False)
+    assert (folder / "step-000000020").is_dir()
+
+
+def test_set_aside_with_the_reason_and_twice(folder: Path) -> None:
+    first = choose.set_aside(str(folder / "step-000000020"), "rank-1.json is missing")
+    assert first.moved
+    assert Path(first.path) == folder / "damaged" / "step-000000020"
+    assert (Path(first.path) / "why.txt").read_text() == "rank-1.json is missing\n"
+    save_all(DISK, str(folder), 20)
+    second = choose.set_aside(str(folder / "step-000000020"), "again")
+    assert Path(second.path).name == "step-000000020.2"
+    assert look(folder) == [(10, "")]
+
+
+class Unmovable(type(DISK)):  # type: ignore[misc]
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def rename(self, old: str, new: str) -> None:
+        raise OSError(self.number, os.strerror(self.number), old)
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.EROFS, errno.EACCES])
+def test_what_cannot_be_moved_stays_and_is_still_not_chosen(folder: Path, number: int) -> None:
+    (folder / "step-000000020" / "rank-0.json").unlink()
+    aside = choose.set_aside(str(folder / "step-000000020"), "x", Unmovable(number))
+    assert not aside.moved
+    assert os.strerror(number) in aside.why_not
+    assert look(folder) == [(20, "rank-0.json is missing"), (10, "")]
+
+
+class Unreadable(type(DISK)):  # type: ignore[misc]
+    def chunks(self, path: str):  # type: ignore[no-untyped-def]
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+
+def test_a_disk_that_does_not_answer_is_not_called_damage(folder: Path) -> None:
+    found = choose.candidates(str(folder), Unreadable())
+    assert [one.problem for one in found] == [f"{UNREADABLE}manifest.json: Input/output error"] * 2
+
+
+@given(
+    sizes=st.lists(st.integers(0, 10**12), max_size=40),
+    world=st.integers(1, 9),
+)
+def test_every_file_is_verified_by_one_rank(sizes: list[int], world: int) -> None:
+    entries = [FileEntry(name=f"f{n}", size=size, sha256="") for n, size in enumerate(sizes)]
+    shares = [choose.share(entries, rank, world) for rank in range(world)]
+    assert sorted(entry.name for mine in shares for entry in mine) == sorted(
+        entry.name for entry in entries
+    )
+    loads = [sum(entry.size for entry in mine) for mine in shares]
+    assert max(loads) - min(loads) <= max(sizes, default=0) + len(sizes)

@@ -1,0 +1,88 @@
+"""Which differences matter, and what accepts them."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+import pytest
+
+from holdfast.checkpoint import compare
+from holdfast.checkpoint.compare import Running
+from holdfast.errors import UsageError
+from holdfast.manifest import SCHEMA, Manifest
+
+
+def saved(**changes: object) -> Manifest:
+    fields: dict[str, object] = {
+        "schema": SCHEMA, "step": 5, "epoch": 0, "world_size": 4, "kind": "plain",
+        "saved_at": 0.0, "files": (), "structure": "abc", "config": {"lr": "0.1"},
+        "versions": {}, "data": "unknown", "run": "",
+    }  # fmt: skip
+    return Manifest(**(fields | changes))  # type: ignore[arg-type]
+
+
+def running(**changes: object) -> Running:
+    fields: dict[str, object] = {
+        "structure": "abc", "config": {"lr": "0.1"}, "world_size": 4, "kind": "plain",
+    }  # fmt: skip
+    return Running(**(fields | changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "slugs", "choices"),
+    [
+        ({}, {}, [], []),
+        ({}, {"structure": "xyz"}, ["config-changed"], [""]),
+        ({}, {"kind": "sharded"}, ["config-changed"], [""]),
+        ({}, {"config": {"lr": "0.2"}}, ["config-changed"], ["config"]),
+        ({}, {"config": {}}, ["config-changed"], ["config"]),
+        ({}, {"world_size": 2}, ["world-size-mismatch"], ["world-size"]),
+        ({"data": "per-rank"}, {"world_size": 2}, ["world-size-mismatch"], ["world-size"]),
+        ({"data": "global"}, {"world_size": 2}, [], []),
+        ({}, {"config": {}, "world_size": 2}, ["config-changed", "world-size-mismatch"],
+         ["config", "world-size"]),
+    ],
+)  # fmt: skip
+def test_differences(
+    then: dict[str, object], now: dict[str, object], slugs: list[str], choices: list[str]
+) -> None:
+    found = compare.differences(saved(**then), running(**now))
+    assert [difference.slug for difference in found] == slugs
+    assert [difference.choice for difference in found] == choices
+    compare.refuse("p", [d for d in found if d.choice], set(choices))
+    if found:
+        with pytest.raises(UsageError, match=slugs[0]):
+            compare.refuse("p", found, ())
+    if "" in choices:
+        with pytest.raises(UsageError):
+            compare.refuse("p", found, compare.CHOICES)
+
+
+def test_many_keys_are_named_in_part() -> None:
+    many = {str(number): "x" for number in range(20)}
+    found = compare.differences(saved(config=many), running(config={}))
+    assert "and 14 more" in found[0].sentence
+
+
+def test_a_configuration_in_any_shape_becomes_flat_text() -> None:
+    @dataclass
+    class Config:
+        lr: float
+        name: str
+
+    assert compare.texts(Config(0.1, "a")) == {"lr": "0.1", "name": "a"}
+    assert compare.texts(argparse.Namespace(lr=0.1)) == {"lr": "0.1"}
+    assert compare.texts({"opt": {"lr": 0.1}, "n": 1}) == {"opt.lr": "0.1", "n": "1"}
+    assert compare.texts(None) == {}
+    sealed = compare.texts({"hf_token": "hush"})["hf_token"]
+    assert sealed.startswith("sha256:")
+    assert "hush" not in sealed
+
+
+def test_what_is_accepted_comes_from_the_script_and_the_environment() -> None:
+    said = compare.accepted({"config"}, {"HOLDFAST_ACCEPT": "world-size, "})
+    assert said == {"config", "world-size"}
+    assert compare.accepted("config", {}) == {"config"}
+    with pytest.raises(UsageError, match="everything"):
+        compare.accepted({"everything"}, {})

@@ -1,0 +1,98 @@
+"""Random numbers go on exactly where they were; a new rank gets its own, always the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from holdfast.checkpoint import generators, tree
+from holdfast.checkpoint.tensors import Fetch, Gather
+from holdfast.checkpoint.tree import DamagedTreeError
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    saved = generators.capture()
+    yield
+    generators.restore(saved)
+
+
+def through_the_file(value: Any) -> Any:
+    gather = Gather()
+    text = tree.to_json(tree.encode(value, gather.encode))
+    assert not gather.tensors  # one small file per rank
+    none: dict[str, torch.Tensor] = {}
+    return tree.decode(tree.from_json(text), Fetch(none.__getitem__).decode)
+
+
+def draw() -> list[float]:
+    """An odd number of normals: each library keeps the spare one of a pair."""
+    return [random.gauss(0, 1), random.random(), np.random.randn(), np.random.rand(),
+            *torch.randn(3).tolist(), *torch.rand(1).tolist()]  # fmt: skip
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_every_library_goes_on_where_it_was(before: int) -> None:
+    for _ in range(before):
+        draw()
+    saved = through_the_file(generators.capture())
+    expected = [draw() for _ in range(3)]
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    assert generators.restore(saved) == []
+    assert [draw() for _ in range(3)] == expected
+
+
+def test_a_new_rank_has_numbers_of_its_own_that_are_always_the_same() -> None:
+    saved = through_the_file(generators.capture())
+
+    def derived(rank: int) -> list[float]:
+        generators.derive(saved, rank)
+        return draw()
+
+    draws = [derived(rank) for rank in (4, 5, 4)]
+    assert draws[0] == draws[2]
+    assert not set(draws[0]) & set(draws[1])
+
+
+@pytest.mark.parametrize(
+    ("make", "draw_one"),
+    [
+        (lambda: torch.Generator().manual_seed(3), lambda g: torch.rand(3, generator=g).tolist()),
+        (lambda: random.Random(3), lambda g: [g.gauss(0, 1), g.random()]),
+        (lambda: np.random.default_rng(3), lambda g: g.normal(size=3).tolist()),
+    ],
+    ids=["torch", "python", "numpy"],
+)
+def test_generators_of_the_users_own(make: Any, draw_one: Any) -> None:
+    one, other = make(), make()
+    assert generators.is_generator(one)
+    draw_one(one)
+    generators.restore_one(other, through_the_file(generators.capture_one(one)))
+    assert draw_one(other) == draw_one(one)
+    generators.derive_one(one, 7)
+    generators.derive_one(other, 7)
+    assert draw_one(other) == draw_one(one)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"python": (3, (1, 2), None)}, {"torch": b"short"}, {"numpy": {"key": 1}}]
+)
+def test_damage_is_said(damage: dict[str, Any]) -> None:
+    with pytest.raises(DamagedTreeError):
+        generators.restore(generators.capture() | damage)
+
+
+def test_a_gpu_that_is_gone_is_said() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    saved = generators.capture() | {"cuda": {"current": 0, "devices": [b"0" * 16]}}
+    assert generators.restore(saved) == [
+        "the generators of the GPUs are not restored: this process sees no GPU"
+    ]

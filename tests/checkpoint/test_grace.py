@@ -1,0 +1,86 @@
+"""SIGTERM to real processes: answered, or ended where nothing answers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.checkpoint.grace import TORCHRUNS, Grace, grace_time
+
+TARGET = Path(__file__).parent.parent / "targets" / "told_to_end.py"
+
+
+def told(how: str, grace: float = 20.0) -> tuple[int, str, float]:
+    """Exit code, output, and seconds from the signal to the end."""
+    with subprocess.Popen(
+        [sys.executable, str(TARGET), how, str(grace)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            out, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    return process.returncode, out, time.monotonic() - began
+
+
+def test_a_process_that_steps_is_let_save_and_then_ends_by_the_signal() -> None:
+    code, out, _ = told("steps")
+    assert code == -signal.SIGTERM
+    assert out == "saved with True\n"
+
+
+def test_one_that_is_stuck_in_c_ends_long_before_its_grace_is_over() -> None:
+    code, out, seconds = told("stuck", grace=20.0)
+    assert code == -signal.SIGTERM
+    assert out == ""
+    assert seconds < 10
+
+
+def test_a_handler_of_the_script_gets_the_signal_after_the_save() -> None:
+    code, out, _ = told("handler")
+    assert code == 0
+    assert out.split("\n")[:3] == ["saved with True", "mine", "still here"]
+
+
+def test_a_forked_child_hears_the_signal_as_before_and_alone() -> None:
+    """Else a launcher that tells the group would end loader workers, and these their rank."""
+    grace = Grace(seconds=5.0, pace=lambda: 0.01)
+    assert grace.open()
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    try:
+        until = time.monotonic() + 10
+        while os.getpgid(child) == os.getpgid(0):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        os.kill(child, signal.SIGTERM)
+        assert os.waitpid(child, 0)[1] == signal.SIGTERM
+    finally:
+        assert not grace.close()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_the_time_left_counts_from_the_signal() -> None:
+    grace = Grace(seconds=10.0, pace=lambda: 0.01)
+    assert grace.left() == float("inf")
+    grace.hear()
+    assert 7.0 < grace.left() <= 8.0
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [({}, TORCHRUNS), ({"HOLDFAST_GRACE": "5"}, 5.0),
+                        ({"HOLDFAST_GRACE": "soon"}, TORCHRUNS)],
+)  # fmt: skip
+def test_grace_time(said: dict[str, str], meant: float) -> None:
+    assert grace_time(said) == meant

@@ -1,0 +1,170 @@
+"""Staging: the buffer holds the very bytes of the file; without memory it says so."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from holdfast.checkpoint.reading import Tensors
+from holdfast.checkpoint.staging import Buffer, NoRoomError, Staged, write_directly
+from holdfast.checkpoint.tensors import Named
+from tests.memory_limit import CannotLimitError, memory_limit
+
+
+@pytest.fixture
+def buffer() -> Iterator[Buffer]:
+    made = Buffer()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    """One thread and several copy in different ways."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+def some_tensors() -> list[Named]:
+    base = torch.arange(40, dtype=torch.float32).reshape(5, 8)
+    return [
+        Named("small", torch.tensor(7, dtype=torch.int8)),
+        Named("strided", base.t()),
+        Named("empty", torch.empty(0, 3)),
+        Named("half", torch.randn(3).to(torch.bfloat16)),
+        Named("conj", torch.randn(3, dtype=torch.complex64).conj()),
+        Named("double", torch.randn(1000, dtype=torch.float64)),
+        Named("flags", torch.tensor([True, False, True])),
+    ]
+
+
+def written(buffer: Buffer, staged: Staged, folder: Path) -> Path:
+    """As the writer does: each piece is a range of the descriptor."""
+    for piece in staged.pieces(0, buffer.fd):
+        (folder / piece.name).write_bytes(os.pread(piece.fd, piece.size, piece.offset))
+    return folder / "rank-0.safetensors"
+
+
+@pytest.mark.usefixtures("threads")
+def test_what_was_staged_is_read_again(buffer: Buffer, tmp_path: Path) -> None:
+    tensors = some_tensors()
+    staged = buffer.stage(tensors, b"the tree")
+    found = Tensors(str(written(buffer, staged, tmp_path)))
+    assert (tmp_path / "rank-0.json").read_bytes() == b"the tree"
+    assert sorted(found.names) == sorted(each.name for each in tensors)
+    for name, tensor in tensors:
+        again = found.read(name)
+        if tensor.dtype == torch.complex64:
+            again = again.view(torch.complex64)
+        assert torch.equal(again, tensor), name
+
+
+def test_a_second_save_has_the_new_values_in_the_same_memory(
+    buffer: Buffer, tmp_path: Path
+) -> None:
+    weight = torch.zeros(100)
+    buffer.stage([Named("weight", weight)])
+    capacity = buffer.capacity
+    weight += 1
+    staged = buffer.stage([Named("weight", weight)])
+    weight += 1  # after the stall the training may go on
+    assert Tensors(str(written(buffer, staged, tmp_path))).read("weight").tolist() == [1.0] * 100
+    assert buffer.capacity == capacity
+
+
+def test_the_buffer_grows_and_keeps_its_descriptor(buffer: Buffer, tmp_path: Path) -> None:
+    fd = buffer.fd
+    for count in (10, 1_000_000, 10):
+        tensor = torch.randn(count)
+        staged = buffer.stage([Named("t", tensor)], b"x")
+        assert torch.equal(Tensors(str(written(buffer, staged, tmp_path))).read("t"), tensor)
+    assert buffer.fd == fd
+    assert os.fstat(fd).st_size == buffer.capacity > 4_000_000
+
+
+def test_a_rank_without_tensors_has_one_file(buffer: Buffer) -> None:
+    assert [p.name for p in buffer.stage([], b"{}").pieces(3, buffer.fd)] == ["rank-3.json"]
+
+
+def test_reserving_takes_the_memory_at_once(buffer: Buffer) -> None:
+    buffer.reserve(5 << 20)
+    assert os.fstat(buffer.fd).st_blocks * 512 == buffer.capacity == 5 << 20
+
+
+def test_another_process_reads_it_through_the_descriptor(buffer: Buffer) -> None:
+    staged = buffer.stage(some_tensors(), b"the tree")
+    code = f"import os; print(os.pread({buffer.fd}, {staged.text_size}, {staged.text_at}))"
+    said = subprocess.run(
+        [sys.executable, "-c", code], pass_fds=[buffer.fd], capture_output=True, check=True
+    )
+    assert said.stdout == b"b'the tree'\n"
+
+
+@pytest.mark.parametrize(("peers", "room"), [(1, 1 << 20), (8, 20 << 20)])
+def test_too_little_memory_is_said_before_any_is_taken(peers: int, room: int) -> None:
+    buffer = Buffer(peers=peers, room=lambda: room)
+    with pytest.raises(NoRoomError, match="are free"):
+        buffer.stage([Named("t", torch.zeros(1 << 20))])
+    assert os.fstat(buffer.fd).st_blocks == 0
+    buffer.close()
+
+
+def test_a_refusal_of_the_kernel_leaves_the_buffer_as_it_was(
+    buffer: Buffer, tmp_path: Path
+) -> None:
+    """RLIMIT_FSIZE holds for a memfd, too: the kernel's own EFBIG."""
+    small = [Named("t", torch.arange(10))]
+    buffer.stage(small)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 20, limit[1]))
+    try:
+        with pytest.raises(NoRoomError, match="File too large"):
+            buffer.reserve(200 << 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert os.fstat(buffer.fd).st_size == buffer.capacity == 1 << 20
+    staged = buffer.stage(small)
+    assert Tensors(str(written(buffer, staged, tmp_path))).read("t").tolist() == list(range(10))
+
+
+@pytest.mark.lab
+def test_a_cgroup_without_room_refuses_instead_of_being_killed() -> None:
+    code = """
+        from holdfast.checkpoint.staging import Buffer, NoRoomError
+        try:
+            Buffer().reserve(900 << 20)
+        except NoRoomError as refused:
+            print(refused.sentence)
+    """
+    try:
+        with memory_limit(600 << 20) as enter:
+            said = subprocess.run(
+                [sys.executable, "-c", textwrap.dedent(code)],
+                preexec_fn=enter, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+    except CannotLimitError as why:
+        pytest.skip(str(why))
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith("a copy of the state takes 900 MiB")
+
+
+def test_written_directly_it_is_the_same_file(buffer: Buffer, tmp_path: Path) -> None:
+    tensors = some_tensors()
+    staged = buffer.stage(tensors)
+    through_memory = written(buffer, staged, tmp_path).read_bytes()
+    entry = write_directly(str(tmp_path / "direct.safetensors"), tensors)
+    assert (tmp_path / entry.name).read_bytes() == through_memory
+    assert (entry.size, entry.sha256) == (
+        len(through_memory), hashlib.sha256(through_memory).hexdigest(),
+    )  # fmt: skip

@@ -1,0 +1,177 @@
+"""When a save is due, by table and by property: all ranks obey the same steps."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.checkpoint import timing
+from holdfast.checkpoint.timing import Decider, Every, Word
+from holdfast.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("every", "meant"),
+    [
+        (100, Every(steps=100)),
+        ("30s", Every(seconds=30)),
+        (" 5m ", Every(seconds=300)),
+        ("2h", Every(seconds=7200)),
+        ("1.5h", Every(seconds=5400)),
+        ("auto", Every(auto=True)),
+    ],
+)
+def test_every_is_read_as_people_write_it(every: str | int, meant: Every) -> None:
+    assert timing.parse(every) == meant
+
+
+@pytest.mark.parametrize("every", [0, -5, True, "", "5", "5 days", "0s", "-1m", 2.5, None])
+def test_anything_else_is_refused_with_the_ways_to_write_it(every: object) -> None:
+    with pytest.raises(UsageError) as refused:
+        timing.parse(every)  # type: ignore[arg-type]
+    assert "every=" in refused.value.hint
+
+
+class Course:
+    """Rank 0 of a job whose steps take `pace` seconds and whose saves take `write`."""
+
+    def __init__(
+        self, every: str | int, *, pace: float, write: float = 0.0, start: int = 0
+    ) -> None:
+        self.decider = Decider(timing.parse(every), start=start, now=0.0)
+        self.word = timing.first_word(start)
+        self.pace, self.write, self.start = pace, write, start
+        self.busy_until = -1.0
+        self.saves: list[int] = []
+        self.points: list[int] = []
+        self.stopped_at = 0
+
+    def run(self, steps: int, wishes: dict[int, timing.Wish] | None = None) -> Course:
+        pending: timing.Wish = ""
+        for step in range(self.start + 1, self.start + steps + 1):
+            now = (step - self.start) * self.pace
+            pending = (wishes or {}).get(step, pending)
+            if step != self.word.step:
+                continue
+            self.points.append(step)
+            if self.word.save:
+                self.saves.append(step)
+                self.busy_until = now + self.write
+            if self.word.stop:
+                self.stopped_at = step
+                break
+            self.word = self.decider.decide(
+                self.word, now=now, busy=now < self.busy_until, wish=pending
+            )
+            pending = "" if self.word.save else pending
+        return self
+
+
+def test_every_hundred_steps_means_exactly_those() -> None:
+    assert Course(100, pace=0.01).run(450).saves == [100, 200, 300, 400]
+
+
+def test_a_resumed_job_keeps_the_multiples() -> None:
+    assert Course(100, pace=0.01, start=250).run(200).saves == [300, 400]
+
+
+def test_steps_faster_than_the_points_are_saved_all_the_same() -> None:
+    assert Course(10, pace=0.0001).run(50).saves == [10, 20, 30, 40, 50]
+
+
+def test_a_slow_disk_delays_the_next_save_and_skips_none_for_good() -> None:
+    course = Course(100, pace=0.01, write=1.5).run(600)
+    assert course.saves[0] == 100
+    assert all(later - sooner >= 150 for sooner, later in pairwise(course.saves))
+    assert course.saves[1] < 300
+
+
+def test_a_time_means_about_that_time() -> None:
+    saves = Course("30s", pace=0.1).run(1000).saves
+    assert len(saves) == 3
+    assert all(abs(later - sooner - 300) <= 6 for sooner, later in pairwise(saves))
+
+
+def test_points_come_about_twice_a_second() -> None:
+    points = Course("5m", pace=0.01).run(2000).points
+    gaps = [later - sooner for sooner, later in pairwise(points)]
+    assert max(gaps) == 50
+    assert len(points) < 60
+
+
+def test_a_short_interval_is_looked_at_more_often() -> None:
+    saves = Course("1s", pace=0.01).run(1000).saves
+    assert all(abs(later - sooner - 100) <= 10 for sooner, later in pairwise(saves))
+
+
+def test_long_steps_are_points_each() -> None:
+    assert Course("5m", pace=8.0).run(20).points == list(range(1, 21))
+
+
+def test_a_wish_is_granted_at_the_next_point() -> None:
+    course = Course("2h", pace=0.01).run(1000, {500: "save"})
+    assert len(course.saves) == 1
+    assert 500 < course.saves[0] <= 600
+
+
+def test_the_end_does_not_wait_for_the_disk() -> None:
+    course = Course(100, pace=0.01, write=1000.0).run(1000, {500: "stop"})
+    assert 500 < course.stopped_at <= 600
+    assert course.saves == [100, course.stopped_at]
+
+
+def test_after_a_pause_the_points_are_close_again() -> None:
+    decider = Decider(timing.parse("1h"), start=0, now=0.0)
+    word = timing.first_word(0)
+    now = 0.0
+    for _ in range(12):
+        now += 0.001 * 64
+        word = decider.decide(word, now=now, busy=False, wish="")
+    word = decider.decide(word, now=now + 3600, busy=False, wish="")
+    assert word.following - word.step == 1
+
+
+@given(
+    every=st.one_of(st.integers(1, 40), st.sampled_from(["1s", "3s", "10s", "auto"])),
+    start=st.integers(0, 10**6),
+    paces=st.lists(st.floats(1e-5, 5.0), min_size=1, max_size=60),
+    busy=st.lists(st.booleans(), min_size=1, max_size=60),
+    wishes=st.lists(st.sampled_from(["", "", "", "save"]), min_size=1, max_size=60),
+    lags=st.lists(st.integers(0, 5), min_size=2, max_size=4),
+)
+def test_all_ranks_save_at_the_same_steps_whatever_their_speeds(
+    every: str | int,
+    start: int,
+    paces: list[float],
+    busy: list[bool],
+    wishes: list[timing.Wish],
+    lags: list[int],
+) -> None:
+    words: dict[int, Word] = {1: timing.first_word(start)}
+    decider = Decider(timing.parse(every), start=start, now=0.0)
+    now, word, led = 0.0, words[1], []
+    steps = range(start + 1, start + 120)
+    for index, step in enumerate(steps):
+        now += paces[index % len(paces)]
+        if step == word.step:
+            led += [step] if word.save else []
+            word = decider.decide(
+                word,
+                now=now,
+                busy=busy[index % len(busy)],
+                wish=wishes[index % len(wishes)],
+            )
+            words[word.number] = word
+            # Published a point ahead: whoever is no further than rank 0 never waits.
+            assert word.step > step
+            assert word.following > word.step
+    for lag in lags:
+        followed, number = [], 1
+        for step in range(start + 1, start + 120 - lag):
+            if number in words and step == words[number].step:
+                followed += [step] if words[number].save else []
+                number += 1
+        assert followed == [step for step in led if step < start + 120 - lag]

@@ -1,0 +1,86 @@
+"""What is seen just before the first step: with real torch, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.machine.software import find_torch
+from holdfast.rank import delivery
+
+SCRIPT = """
+import json, sys
+import torch
+from holdfast.rank import own
+from holdfast.rank.first_step import FirstStep, digest, steps_counted
+
+own.page = object()
+
+def model(seed, wide=4):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(wide, 8), torch.nn.LayerNorm(8))
+
+def stepped(make, seed=0, steps=3):
+    net = model(seed)
+    optimizer = make(net.parameters())
+    for _ in range(steps):
+        net(torch.ones(2, 4)).square().sum().backward()
+        optimizer.step()
+    return net, optimizer
+
+seen = {}
+adam = lambda p: torch.optim.AdamW(p, lr=0.1)
+momentum = lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)
+fresh, again, other = (adam(model(seed).parameters()) for seed in (0, 0, 1))
+seen["same"] = digest(torch, fresh) == digest(torch, again) != digest(torch, other)
+net, worn = stepped(adam)
+seen["moved"] = digest(torch, fresh) != digest(torch, worn)
+seen["counted"] = [steps_counted(torch, o) for o in (fresh, worn, stepped(momentum)[1])]
+turned = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3).t())
+empty = torch.nn.Parameter(torch.empty(0, 3))
+scalar = torch.nn.Parameter(torch.tensor(1.5))
+odd = [digest(torch, torch.optim.SGD([p], lr=1)) for p in (turned, empty, scalar)]
+seen["odd"] = [bool(odd[0]), odd[1], bool(odd[2])]
+
+before = torch.load, torch.nn.Module.load_state_dict, torch.optim.Optimizer.load_state_dict
+FirstStep(torch).expect()
+target = model(1)
+target.load_state_dict(net.state_dict())
+optimizer = adam(target.parameters())
+optimizer.load_state_dict(worn.state_dict())
+for _ in range(3):
+    target(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+after = torch.load, torch.nn.Module.load_state_dict, torch.optim.Optimizer.load_state_dict
+seen["unwrapped"] = before == after
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.skipif(find_torch() is None, reason="needs torch")
+def test_what_a_first_step_shows(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={**os.environ, "RANK": "0", delivery.EVENTS: str(file)},
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "same": True,
+        "moved": True,
+        # no state yet, Adam's own count, and a momentum that counts nothing
+        "counted": [0, 3, None],
+        "odd": [True, "", True],
+        "unwrapped": True,
+    }
+    assert "holdfast:" not in done.stderr
+    (told,) = [json.loads(line) for line in file.read_text().splitlines()]
+    assert (told["kind"], told["optimizer_step"], told["loaded"]) == ("first-step", 3, True)
+    assert told["digest"]
+    assert told["other_ways"] is False
