@@ -20,8 +20,11 @@ The map of this tree, in the order data flows through it:
     signals.py    what can be seen of a running job: frozen nouns
     collectives/  who is in which collective, who waits for whom
     consequences.py, endings.py, hold_up.py, scene_words.py   a job's scene, in words
+    joining.py, numbering.py   ranks on their way into the group
     paths.py      the name of every file of a run
     job/          A JOB -> RANKS -> SIGNALS -> VERDICT -> ACTION: launch, watch, decide, journal
+    manifest.py   what a checkpoint says of itself
+    checkpoint/   A STEP -> PROOF -> RESUME: save, commit, verify, resume, the place in the data
     view/         draws the nouns as text and JSON
     cli/          one file per verb
 """
@@ -32,6 +35,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.checkpoint import cadence
+    from holdfast.checkpoint.sampler import Sampler
+    from holdfast.checkpoint.save import Checkpoint
+    from holdfast.checkpoint.state import State
     from holdfast.rank.init import Run, init
     from holdfast.rank.limit import limit
     from holdfast.rank.phase import beat, phase
@@ -39,16 +46,32 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["CollectiveTimeout", "Run", "beat", "init", "limit", "phase", "wait"]
+__all__ = [
+    "Checkpoint",
+    "CollectiveTimeout",
+    "Run",
+    "Sampler",
+    "State",
+    "beat",
+    "cadence",
+    "init",
+    "limit",
+    "phase",
+    "wait",
+]
 
 _HOME = {
-    "CollectiveTimeout": "wait",
-    "Run": "init",
-    "beat": "phase",
-    "init": "init",
-    "limit": "limit",
-    "phase": "phase",
-    "wait": "wait",
+    "Checkpoint": "checkpoint.save",
+    "CollectiveTimeout": "rank.wait",
+    "Run": "rank.init",
+    "Sampler": "checkpoint.sampler",
+    "State": "checkpoint.state",
+    "beat": "rank.phase",
+    "cadence": "checkpoint",
+    "init": "rank.init",
+    "limit": "rank.limit",
+    "phase": "rank.phase",
+    "wait": "rank.wait",
 }
 
 
@@ -58,7 +81,10 @@ if not TYPE_CHECKING:  # a type checker shall see the real names, and no others
         """The library's names, imported when used: `holdfast --help` has no need of them."""
         if name not in _HOME:
             raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-        return getattr(import_module(f"holdfast.rank.{_HOME[name]}"), name)
+        home = f"holdfast.{_HOME[name]}"
+        if name == "cadence":  # a module itself
+            return import_module(f"{home}.{name}")
+        return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

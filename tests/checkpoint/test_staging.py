@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import resource
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,13 +29,18 @@ def buffer() -> Iterator[Buffer]:
     made.close()
 
 
-@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])
-def threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    """One thread and several copy in different ways."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, str]]:
+    """What is asked of the kernel: place, size, and the thread that asks."""
+    found: list[tuple[int, int, str]] = []
+
+    def take(fd: int, at: int, size: int) -> None:
+        found.append((at, size, threading.current_thread().name))
+        fallocate(fd, at, size)
+
+    fallocate = os.posix_fallocate
+    monkeypatch.setattr(os, "posix_fallocate", take)
+    return found
 
 
 def some_tensors() -> list[Named]:
@@ -49,6 +56,17 @@ def some_tensors() -> list[Named]:
     ]
 
 
+@contextlib.contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """It holds for a memfd, too: the kernel's own EFBIG."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limit[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+
 def written(buffer: Buffer, staged: Staged, folder: Path) -> Path:
     """As the writer does: each piece is a range of the descriptor."""
     for piece in staged.pieces(0, buffer.fd):
@@ -56,9 +74,11 @@ def written(buffer: Buffer, staged: Staged, folder: Path) -> Path:
     return folder / "rank-0.safetensors"
 
 
-@pytest.mark.usefixtures("threads")
-def test_what_was_staged_is_read_again(buffer: Buffer, tmp_path: Path) -> None:
-    tensors = some_tensors()
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_what_was_staged_is_read_again(buffer: Buffer, tmp_path: Path, threads: int) -> None:
+    buffer.threads = threads
+    large = torch.arange(1_000_003, dtype=torch.float32)
+    tensors = [*some_tensors(), Named("large", large), Named("backwards", large.flip(0))]
     staged = buffer.stage(tensors, b"the tree")
     found = Tensors(str(written(buffer, staged, tmp_path)))
     assert (tmp_path / "rank-0.json").read_bytes() == b"the tree"
@@ -102,6 +122,67 @@ def test_reserving_takes_the_memory_at_once(buffer: Buffer) -> None:
     assert os.fstat(buffer.fd).st_blocks * 512 == buffer.capacity == 5 << 20
 
 
+def test_warming_does_not_hold_up_the_training(
+    buffer: Buffer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the kernel answers only after warm() has returned, which it must not wait for."""
+    fallocate, returned = os.posix_fallocate, threading.Event()
+
+    def slow(fd: int, at: int, size: int) -> None:
+        assert returned.wait(60)
+        fallocate(fd, at, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", slow)
+    buffer.warm([Named("t", torch.zeros(3 << 20))], 0)
+    assert os.fstat(buffer.fd).st_blocks == 0
+    returned.set()
+    buffer.settle()
+    assert os.fstat(buffer.fd).st_blocks * 512 == buffer.capacity > 12 << 20
+
+
+def test_a_save_waits_for_the_rest_and_takes_nothing_again(
+    buffer: Buffer, tmp_path: Path, taken: list[tuple[int, int, str]]
+) -> None:
+    tensor = torch.arange(8 << 20)
+    buffer.warm([Named("t", tensor)], 4)
+    staged = buffer.stage([Named("t", tensor)], b"tree and a little more")
+    assert torch.equal(Tensors(str(written(buffer, staged, tmp_path))).read("t"), tensor)
+    assert {name for _, _, name in taken} == {"holdfast-memory"}
+    ends = [at + size for at, size, _ in taken]
+    assert [at for at, _, _ in taken] == [0, *ends[:-1]]
+    assert ends[-1] == buffer.capacity
+    buffer.warm([Named("t", tensor)], 4)
+    assert len(taken) == len(ends), "there is enough already"
+
+
+def test_warming_for_more_leaves_what_is_being_written(buffer: Buffer, tmp_path: Path) -> None:
+    tensor = torch.arange(100_000)
+    staged = buffer.stage([Named("t", tensor)], b"x")
+    buffer.warm([Named("t", tensor), Named("more", torch.zeros(1 << 20))], 1)
+    buffer.settle()
+    assert buffer.capacity > 4 << 20
+    assert torch.equal(Tensors(str(written(buffer, staged, tmp_path))).read("t"), tensor)
+
+
+def test_closing_ends_the_warming(taken: list[tuple[int, int, str]]) -> None:
+    buffer = Buffer()
+    buffer.warm([Named("t", torch.zeros(1).expand(1 << 28))], 0)
+    buffer.close()
+    assert not any(each.name == "holdfast-memory" for each in threading.enumerate())
+    asked = len(taken)
+    assert asked < 256, "a whole GiB was taken first"
+
+
+def test_a_refusal_while_warming_is_the_next_save_s(buffer: Buffer) -> None:
+    tensors = [Named("t", torch.zeros(1).expand(50 << 20))]
+    with file_size_limit(100 << 20):
+        buffer.warm(tensors, 0)
+        buffer.settle()
+        assert os.fstat(buffer.fd).st_size == buffer.capacity == 0
+        with pytest.raises(NoRoomError, match="File too large"):
+            buffer.stage(tensors)
+
+
 def test_another_process_reads_it_through_the_descriptor(buffer: Buffer) -> None:
     staged = buffer.stage(some_tensors(), b"the tree")
     code = f"import os; print(os.pread({buffer.fd}, {staged.text_size}, {staged.text_at}))"
@@ -113,9 +194,11 @@ def test_another_process_reads_it_through_the_descriptor(buffer: Buffer) -> None
 
 @pytest.mark.parametrize(("peers", "room"), [(1, 1 << 20), (8, 20 << 20)])
 def test_too_little_memory_is_said_before_any_is_taken(peers: int, room: int) -> None:
-    buffer = Buffer(peers=peers, room=lambda: room)
+    buffer, tensors = Buffer(peers=peers, room=lambda: room), [Named("t", torch.zeros(1 << 20))]
     with pytest.raises(NoRoomError, match="are free"):
-        buffer.stage([Named("t", torch.zeros(1 << 20))])
+        buffer.stage(tensors)
+    with pytest.raises(NoRoomError, match="are free"):
+        buffer.warm(tensors, 0)
     assert os.fstat(buffer.fd).st_blocks == 0
     buffer.close()
 
@@ -123,16 +206,10 @@ def test_too_little_memory_is_said_before_any_is_taken(peers: int, room: int) ->
 def test_a_refusal_of_the_kernel_leaves_the_buffer_as_it_was(
     buffer: Buffer, tmp_path: Path
 ) -> None:
-    """RLIMIT_FSIZE holds for a memfd, too: the kernel's own EFBIG."""
     small = [Named("t", torch.arange(10))]
     buffer.stage(small)
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 20, limit[1]))
-    try:
-        with pytest.raises(NoRoomError, match="File too large"):
-            buffer.reserve(200 << 20)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    with file_size_limit(100 << 20), pytest.raises(NoRoomError, match="File too large"):
+        buffer.reserve(200 << 20)
     assert os.fstat(buffer.fd).st_size == buffer.capacity == 1 << 20
     staged = buffer.stage(small)
     assert Tensors(str(written(buffer, staged, tmp_path))).read("t").tolist() == list(range(10))

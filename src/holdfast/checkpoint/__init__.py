@@ -9,12 +9,18 @@
     commit.py     stage -> fsync -> manifest -> fsync -> rename -> fsync
     choose.py     which checkpoint counts, which is set aside, which may go
     timing.py     when a save is due; decided once, announced for a later step
+    announce.py   the board where rank 0 announces and the others call: the job's store
+    grace.py      SIGTERM: save and end, within the grace time
+    lock.py       one job writes into a folder
     save.py       `holdfast.Checkpoint`: ties them together
+    scribe.py     one rank's side of a save; pending.py the one in flight; outcome.py what is said
+    direct.py     a save without a copy, where memory is short
     resume.py     the newest that verifies, on every rank the same
     compare.py    is the resumed run the same run?
     sharded.py    FSDP2 and DTensor, through torch.distributed.checkpoint
+                  sharded_plan.py who writes what; sharded_tree.py names; sharded_load.py back
     sampler.py    `holdfast.Sampler`: an order that no world size changes
     cadence.py    how often to save: Young and Daly
 
-Only state, generators, staging, sharded, save and resume may import torch.
+Which files import torch: tests/test_torch_stays_out.py.
 """

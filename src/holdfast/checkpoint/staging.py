@@ -1,7 +1,7 @@
 """The only stall: tensors are copied into memory that the writer process shares.
 
     buffer = Buffer()                       before the writer starts: it inherits buffer.fd
-    buffer.reserve(size)                    optional: takes the memory before the first save
+    buffer.warm(tensors, len(text))         takes the memory, while the training goes on
     staged = buffer.stage(tensors, text)    the stall; reused from save to save
     staged.pieces(rank, buffer.fd)          what to tell the writer
     write_directly(path, tensors)           where NoRoomError says that there is no memory
@@ -13,10 +13,12 @@ not be staged into again.
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import hashlib
 import mmap
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from typing import Any
 
 import torch
 
+from holdfast.checkpoint import copying
 from holdfast.checkpoint.layout import Entry, Layout, lay_out
 from holdfast.checkpoint.messages import Piece
 from holdfast.checkpoint.room import MARGIN, memory_room
@@ -32,10 +35,12 @@ from holdfast.errors import CannotWorkError
 from holdfast.manifest import FileEntry
 from holdfast.wording import size as in_words
 
-_STEP = 64 << 20
+_STEP = 4 << 20
 """bytes taken at once: the kernel starts a piece again when a signal comes"""
 _GRAIN = 1 << 20
 """capacity grows in these, so that a tree of a few more bytes does not move the buffer"""
+_SPARE = 1 << 20
+"""bytes for what may be more at the first save than when its memory was taken"""
 
 
 class NoRoomError(CannotWorkError):
@@ -72,8 +77,11 @@ class Buffer:
     def __init__(self, *, peers: int = 1, room: Callable[[], int | None] = memory_room) -> None:
         self.fd = os.memfd_create("holdfast-state")
         self.capacity = 0
+        self.threads = copying.threads_for(peers)
         self._peers, self._room = peers, room
         self._map: mmap.mmap | None = None
+        self._warming: threading.Thread | None = None
+        self._closing = False
         self._pinned = 0
         self._entries: list[Entry] = []
         self._layout = lay_out([])
@@ -83,8 +91,8 @@ class Buffer:
         """Copies everything; returns when the tensors may change again."""
         began = time.monotonic()
         layout = self._lay_out(tensors, len(text))
-        self._pin(tensors)
-        _copy(self._views, tensors)
+        self._pin(_gpu(tensors))
+        copying.copy(self._views, tensors, threads=self.threads)
         size = layout.size if tensors else 0
         assert self._map is not None
         self._map[: len(layout.header)] = layout.header
@@ -92,28 +100,70 @@ class Buffer:
         self._map[at : at + len(text)] = text
         return Staged(size, at, len(text), time.monotonic() - began)
 
+    def warm(self, tensors: Sequence[Named], text: int) -> None:
+        """Takes what a save of these will need, in the background: cold memory costs a stall
+        of many copies. A save that comes earlier waits for the rest."""
+        size = _text_at(lay_out([named.entry() for named in tensors])) + text + _SPARE
+        if wanted := self._more_for(size):
+            self._warming = threading.Thread(
+                target=self._warm, args=(wanted, _gpu(tensors)), name="holdfast-memory", daemon=True
+            )
+            self._warming.start()
+
     def reserve(self, size: int) -> None:
-        """Takes the memory and touches it, so that a save finds it warm (5 times as fast)."""
-        if size <= self.capacity and self._map is not None:
-            return
-        wanted = max(self.capacity, -(-max(size, 1) // _GRAIN) * _GRAIN)
-        self._refuse_if_too_much(wanted - self.capacity)
-        self._let_go()
-        try:
-            for at in range(self.capacity, wanted, _STEP):
-                os.posix_fallocate(self.fd, at, min(_STEP, wanted - at))
-            self._map = mmap.mmap(self.fd, wanted, flags=mmap.MAP_SHARED | _POPULATE)
-        except OSError as problem:
-            os.ftruncate(self.fd, self.capacity)
-            why = os.strerror(problem.errno or 0)
-            raise NoRoomError(f"{in_words(wanted)} of shared memory: {why}") from problem
-        self.capacity = wanted
+        """Takes the memory here and now, or waits for the rest of it."""
+        if wanted := self._more_for(size):
+            self._take(wanted)
+
+    def settle(self) -> None:
+        """Waits for the memory that is being taken."""
+        if self._warming is not None:
+            self._warming.join()
+            self._warming = None
 
     def close(self) -> None:
+        self._closing = True
+        self.settle()
         self._let_go()
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+    def _more_for(self, size: int) -> int:
+        """The capacity it takes; 0 when there is enough."""
+        self.settle()
+        if size <= self.capacity and self._map is not None:
+            return 0
+        wanted = max(self.capacity, -(-max(size, 1) // _GRAIN) * _GRAIN)
+        self._refuse_if_too_much(wanted - self.capacity)
+        self._let_go()
+        return wanted
+
+    def _warm(self, wanted: int, gpu: torch.device | None) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the training's
+        with contextlib.suppress(NoRoomError):  # the save will meet it, too, and go another way
+            self._take(wanted)
+            self._pin(gpu)
+
+    def _take(self, wanted: int) -> None:
+        """Nothing here holds Python up for longer than a moment."""
+        try:
+            for at in range(self.capacity, wanted, _STEP):
+                if self._closing:
+                    return
+                os.posix_fallocate(self.fd, at, min(_STEP, wanted - at))
+            memory = mmap.mmap(self.fd, wanted)
+        except OSError as problem:
+            os.ftruncate(self.fd, self.capacity)
+            why = os.strerror(problem.errno or 0)
+            raise NoRoomError(f"{in_words(wanted)} of shared memory: {why}") from problem
+        # Now it is ours, but not in our page table. Nothing is changed: it may be being written.
+        whole = torch.frombuffer(memory, dtype=torch.uint8)
+        for at in range(0, wanted, _STEP):
+            if self._closing:
+                return
+            whole[at : at + _STEP : mmap.PAGESIZE].add_(0)
+        self._map, self.capacity = memory, wanted
 
     def _lay_out(self, tensors: Sequence[Named], text: int) -> Layout:
         """Names and shapes rarely change: then the views of last time are right."""
@@ -134,14 +184,14 @@ class Buffer:
                 f"a copy of the state takes {in_words(more)}{each}, {in_words(room)} are free"
             )
 
-    def _pin(self, tensors: Sequence[Named]) -> None:
+    def _pin(self, gpu: torch.device | None) -> None:
         """Copies from a GPU run at full speed, and side by side, into pinned memory only."""
-        if self._pinned or not any(each.tensor.is_cuda for each in tensors):
+        if self._pinned or gpu is None or self._map is None:
             return
-        assert self._map is not None
         address = torch.frombuffer(self._map, dtype=torch.uint8).data_ptr()
-        if not int(_cuda().cudaHostRegister(address, self.capacity, 0)):
-            self._pinned = address
+        with torch.cuda.device(gpu):  # a new thread would start a context on the first one
+            if not int(_cuda().cudaHostRegister(address, self.capacity, 0)):
+                self._pinned = address
 
     def _let_go(self) -> None:
         """Of the mapping; tensors that view it keep it until they go."""
@@ -159,7 +209,8 @@ def _cuda() -> Any:
     return torch.cuda.cudart()  # type: ignore[no-untyped-call]
 
 
-_POPULATE = getattr(mmap, "MAP_POPULATE", 0x8000)
+def _gpu(tensors: Sequence[Named]) -> torch.device | None:
+    return next((each.tensor.device for each in tensors if each.tensor.is_cuda), None)
 
 
 def _view(memory: mmap.mmap, named: Named, start: int) -> torch.Tensor | None:
@@ -168,31 +219,6 @@ def _view(memory: mmap.mmap, named: Named, start: int) -> torch.Tensor | None:
         return None
     flat = torch.frombuffer(memory, dtype=tensor.dtype, count=tensor.numel(), offset=start)
     return flat.reshape(tensor.shape)
-
-
-def _copy(views: Sequence[torch.Tensor | None], tensors: Sequence[Named]) -> None:
-    # With one thread the C library's copy is up to 1.7 times as fast for large tensors (stores
-    # that bypass the cache); with several, torch's, which uses them.
-    alone = torch.get_num_threads() == 1
-    devices = set()
-    for view, (_, tensor) in zip(views, tensors, strict=True):
-        if view is None:
-            continue
-        if alone and tensor.is_cpu and tensor.is_contiguous() and not _lazy(tensor):
-            ctypes.memmove(view.data_ptr(), tensor.data_ptr(), view.numel() * view.element_size())
-        else:
-            view.copy_(tensor, non_blocking=True)
-            devices.add(tensor.device)
-    for device in devices:
-        if device.type == "cuda":
-            torch.cuda.current_stream(device).synchronize()
-        elif device.type != "cpu":
-            torch.accelerator.synchronize(device)
-
-
-def _lazy(tensor: torch.Tensor) -> bool:
-    """Conjugated or negated on reading: its bytes are not its values."""
-    return tensor.is_conj() or tensor.is_neg()
 
 
 def write_directly(path: str, tensors: Sequence[Named]) -> FileEntry:

@@ -1,0 +1,147 @@
+"""Is what was saved the run that wants to go on? Pure.
+
+Another model or optimizer can never go on. Another configuration, or another number of ranks, may
+be meant: then somebody has to say so, and the sentence names the words to say it with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.manifest import Manifest
+
+Choice = Literal["", "config", "world-size"]
+CHOICES: tuple[str, ...] = ("config", "world-size")
+ACCEPT = "HOLDFAST_ACCEPT"
+_SECRET = re.compile(r"(?i)token|secret|password|passwd|credential|(?:api|access|private)_?key")
+LONGEST = 6
+"""differing keys that a sentence names"""
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """What the job is now, in the manifest's terms."""
+
+    structure: str
+    config: dict[str, str]
+    world_size: int
+    kind: str
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    slug: str
+    sentence: str
+    choice: Choice
+    """what accepts it; '' when nothing can"""
+
+
+def texts(config: object) -> dict[str, str]:
+    """A configuration as flat text: a mapping, a namespace or a dataclass; nested ones by dots."""
+    if config is None:
+        return {}
+    plain = config if isinstance(config, Mapping) else vars(config)
+    found: dict[str, str] = {}
+    for key, value in plain.items():
+        if isinstance(value, Mapping):
+            found |= {f"{key}.{inner}": text for inner, text in texts(value).items()}
+        else:
+            text = value if isinstance(value, str) else repr(value)
+            found[str(key)] = _sealed(text) if _SECRET.search(str(key)) else text
+    return found
+
+
+def _sealed(text: str) -> str:
+    """That it changed may be told, what it was may not."""
+    return f"sha256:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:12]}"
+
+
+def differences(saved: Manifest, running: Running) -> list[Difference]:
+    """Everything that differs and matters, the worst first."""
+    found = []
+    if saved.structure != running.structure or saved.kind != running.kind:
+        found.append(_structure(saved, running))
+    if keys := _differing(saved.config, running.config):
+        found.append(_config(keys, saved.config, running.config))
+    # A place in the data that holds for any number of ranks makes their number free.
+    if saved.world_size != running.world_size and saved.data != "global":
+        found.append(_world(saved, running))
+    return found
+
+
+def _structure(saved: Manifest, running: Running) -> Difference:
+    if saved.kind != running.kind:
+        what = f"it holds {saved.kind} state, this job has {running.kind} state"
+    else:
+        what = "names, shapes or types of its tensors differ from this job's model and optimizer"
+    return Difference(slug="config-changed", sentence=what, choice="")
+
+
+def _differing(saved: Mapping[str, str], running: Mapping[str, str]) -> list[str]:
+    return sorted(
+        key for key in saved.keys() | running.keys() if saved.get(key) != running.get(key)
+    )
+
+
+def _config(keys: list[str], saved: Mapping[str, str], running: Mapping[str, str]) -> Difference:
+    said = [f"{key}: {_value(saved, key)} then, {_value(running, key)} now" for key in keys]
+    more = f", and {len(said) - LONGEST} more" if len(said) > LONGEST else ""
+    return Difference(
+        slug="config-changed",
+        sentence=f"the configuration has changed ({'; '.join(said[:LONGEST])}{more})",
+        choice="config",
+    )
+
+
+def _value(config: Mapping[str, str], key: str) -> str:
+    return config.get(key, "not set")
+
+
+def _world(saved: Manifest, running: Running) -> Difference:
+    lost = (
+        "each rank's place in the data was saved for itself"
+        if saved.data == "per-rank"
+        else "the place in the data is unknown"
+    )
+    return Difference(
+        slug="world-size-mismatch",
+        sentence=f"it was saved by {saved.world_size} ranks, this job has {running.world_size}, "
+        f"and {lost}: samples would be skipped or seen twice",
+        choice="world-size",
+    )
+
+
+def accepted(said: Collection[str], environment: Mapping[str, str]) -> frozenset[str]:
+    """By the script, or by whoever starts it."""
+    if isinstance(said, str):
+        said = [said]
+    spoken = {word.strip() for word in environment.get(ACCEPT, "").split(",")} - {""}
+    words = spoken | set(said)
+    if unknown := sorted(words - set(CHOICES)):
+        raise UsageError(
+            f"accept: {', '.join(unknown)} is nothing that can be accepted",
+            hint=f"what can: {', '.join(CHOICES)}",
+        )
+    return frozenset(words)
+
+
+def refuse(path: str, found: Collection[Difference], accept: Collection[str]) -> None:
+    """Raise unless every difference was accepted."""
+    open_ones = [difference for difference in found if difference.choice not in accept]
+    if not open_ones:
+        return
+    needed = [difference.choice for difference in open_ones]
+    if "" in needed:
+        hint = "start with the model and optimizer it was saved from, or in an empty folder"
+    else:
+        hint = (
+            f"if that is meant: resume(accept={set(needed)!r}) or "
+            f"{ACCEPT}={','.join(needed)}; if not, start as before"
+        )
+    sentence = "; ".join(difference.sentence for difference in open_ones)
+    slugs = ", ".join(dict.fromkeys(difference.slug for difference in open_ones))
+    raise UsageError(f"{path} is not from this run: {sentence} [{slugs}]", hint=hint)

@@ -1,0 +1,196 @@
+"""The newest checkpoint that verifies, on every rank the same; then is it this run's; then load.
+
+Rank 0 looks and decides. The bytes are read by all, each a share of the files:
+
+    rank 0: try/K {path}   ->  every rank: seen/K/RANK {problem}   ->  rank 0: try/K+1 …
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast import manifest as manifests
+from holdfast.checkpoint import choose, commit, compare, modules
+from holdfast.checkpoint.announce import Board
+from holdfast.checkpoint.files import DISK, read
+from holdfast.checkpoint.lock import Lock
+from holdfast.checkpoint.say import say
+from holdfast.checkpoint.state import State, saved_structure
+from holdfast.errors import CannotWorkError, HoldfastError
+from holdfast.manifest import Manifest
+from holdfast.rank.events import tell
+from holdfast.rank.phase import phase
+
+if TYPE_CHECKING:
+    from holdfast.checkpoint.sharded import Sharded
+
+
+class _Try(msgspec.Struct, frozen=True, kw_only=True):
+    """What rank 0 wants looked at; with `final`, what it has chosen."""
+
+    path: str = ""
+    final: bool = False
+    refusal: str = ""
+    hint: str = ""
+
+
+class _Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rank found in its share of the files."""
+
+    problem: str = ""
+    absent: bool = False
+    """it does not see the checkpoint at all"""
+
+
+def resume(
+    board: Board,
+    folder: str,
+    state: State,
+    *,
+    config: dict[str, str],
+    accept: Collection[str],
+    lock: Lock,
+    sharded: Sharded | None = None,
+) -> int | None:
+    """Restore `state`; the step that is safe, None when nothing was there."""
+    with phase("resume"):
+        path = _lead(board, folder, lock) if board.rank == 0 else _follow(board)
+        if not path:
+            if board.rank == 0:
+                say(f"no checkpoint in {folder}: the run starts at step {state.step}")
+                _tell(state.step, "", board.world_size, None, ())
+            return None
+        saved = manifests.decode(read(DISK, os.path.join(path, manifests.MANIFEST)))
+        found = _compare(path, saved, state, config, board.world_size)
+        compare.refuse(path, found, accept)
+        if sharded is not None:  # first: the generators are restored last of all
+            sharded.restore(path, saved.world_size)
+        notes = state.restore(path, board.rank, saved.world_size)
+    for note in notes:
+        say(note)
+    if board.rank == 0:
+        taken = [difference.choice for difference in found]
+        also = f", accepted: {', '.join(taken)}" if taken else ""
+        say(f"resumed at step {state.step} from {path}{also}")
+        _tell(state.step, path, board.world_size, saved, taken)
+    return saved.step
+
+
+def take_folder(folder: str, lock: Lock) -> None:
+    """This job's from now on; what saves of ended jobs left behind is removed."""
+    if lock.held:
+        return
+    os.makedirs(folder, exist_ok=True)
+    lock.take()
+    if lock.unsupported:
+        say(f"{folder} cannot be locked ({lock.unsupported}): see that no other job writes there")
+    commit.sweep(DISK, folder)
+
+
+# --- which one ---------------------------------------------------------------------------------
+
+
+def _lead(board: Board, folder: str, lock: Lock) -> str:
+    number = 0
+    try:
+        take_folder(folder, lock)
+        for candidate in choose.candidates(folder):
+            problem = candidate.problem
+            if not problem:
+                board.say(f"try/{number}", _Try(path=candidate.path))
+                number += 1
+                problem = _ask_all(board, number - 1, candidate.path)
+            if not problem:
+                board.say(f"try/{number}", _Try(path=candidate.path, final=True))
+                return candidate.path
+            _set_aside(candidate.path, problem)
+    except (HoldfastError, OSError) as problem:
+        # The others wait for this word: they are to end with the same sentence.
+        hint = problem.hint if isinstance(problem, HoldfastError) else ""
+        board.say(f"try/{number}", _Try(final=True, refusal=str(problem), hint=hint))
+        if isinstance(problem, HoldfastError):
+            raise
+        raise CannotWorkError(f"{folder} cannot be used: {problem}") from problem
+    board.say(f"try/{number}", _Try(final=True))
+    return ""
+
+
+def _follow(board: Board) -> str:
+    number = 0
+    while True:
+        asked = board.hear(f"try/{number}", _Try)
+        if asked.refusal:
+            raise CannotWorkError(asked.refusal, hint=asked.hint)
+        if asked.final:
+            return asked.path
+        board.say(f"seen/{number}/{board.rank}", _look(board, asked.path))
+        number += 1
+
+
+def _look(board: Board, path: str) -> _Seen:
+    candidate = choose.inspect(path)
+    if not os.path.isdir(path):
+        return _Seen(absent=True)
+    if candidate.problem or candidate.manifest is None:
+        return _Seen(problem=candidate.problem)
+    share = choose.share(candidate.manifest.files, board.rank, board.world_size)
+    return _Seen(problem=choose.verify(path, share))
+
+
+def _ask_all(board: Board, number: int, path: str) -> str:
+    """The first problem that any rank has with it."""
+    own = _look(board, path)
+    others = [
+        board.hear(f"seen/{number}/{rank}", _Seen, of=rank) for rank in range(1, board.world_size)
+    ]
+    absent = [rank for rank, seen in enumerate(others, start=1) if seen.absent]
+    if absent:
+        raise CannotWorkError(
+            f"rank {absent[0]} does not see {path}, which rank 0 sees",
+            hint="the folder must lie on a disk that all machines share",
+        )
+    return next((seen.problem for seen in [own, *others] if seen.problem), "")
+
+
+def _set_aside(path: str, problem: str) -> None:
+    aside = choose.set_aside(path, problem)
+    where = f"set aside in {aside.path}" if aside.moved else f"left alone: {aside.why_not}"
+    say(f"{path} does not count: {problem}; {where}")
+    tell("set-aside", path=aside.path, why=problem)
+
+
+# --- is it this run's --------------------------------------------------------------------------
+
+
+def _compare(
+    path: str, saved: Manifest, state: State, config: dict[str, str], world_size: int
+) -> list[compare.Difference]:
+    structure = state.structure()
+    running = compare.Running(
+        structure=modules.fingerprint(structure),
+        config=config,
+        world_size=world_size,
+        kind=state.kind,
+    )
+    found = compare.differences(saved, running)
+    if saved.structure != running.structure and saved.kind == running.kind:
+        details = modules.first_differences(saved_structure(path), structure)
+        found[0] = msgspec.structs.replace(found[0], sentence=f"its tensors differ ({details})")
+    return found
+
+
+def _tell(
+    step: int, path: str, world_size: int, saved: Manifest | None, accepted: Collection[str]
+) -> None:
+    tell(
+        "resume",
+        step=step,
+        path=path,
+        world_size=world_size,
+        saved_world=saved.world_size if saved else 0,
+        accepted=list(accepted),
+    )

@@ -1,0 +1,245 @@
+"""`holdfast.Checkpoint`: when to save, by rank 0's word, and what the script calls.
+
+step() -> a point (timing.py)? -> rank 0's word (announce.py) -> save (scribe.py)
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Collection
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from holdfast.checkpoint import compare, group, resume, timing
+from holdfast.checkpoint.announce import Board, Call
+from holdfast.checkpoint.grace import Grace, grace_time
+from holdfast.checkpoint.lock import Lock
+from holdfast.checkpoint.outcome import Outcomes
+from holdfast.checkpoint.pending import Pending
+from holdfast.checkpoint.say import say
+from holdfast.checkpoint.scribe import Scribe, sharded_part
+from holdfast.checkpoint.state import State
+from holdfast.errors import CannotWorkError
+from holdfast.rank.phase import beat
+
+AFTER_A_FAULT = 1.5
+"""seconds for a write in flight when the script has failed: peers that are gone will not help"""
+SECOND = 0.5
+"""seconds by which ranks that were not told to end let the one that was go first, to be named"""
+
+
+class Checkpoint:
+    """Saves `state` into `folder`, and brings it back. Made on every rank, with the same values.
+
+    `every`: "auto", "5m", "30s", "2h", or a number of steps. `keep` the newest so many, and of
+    every `keep_every` steps the first one for good. `config`: what must not change unnoticed
+    between two starts of the run.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        state: State,
+        *,
+        every: str | int = "auto",
+        keep: int = 3,
+        keep_every: int | None = None,
+        config: Any = None,
+    ) -> None:
+        self.folder, self.state = os.path.abspath(os.fspath(folder)), state
+        self._every = timing.parse(every)
+        self._config = compare.texts(config)
+        self._rank, world_size = group.place()
+        self._board = Board(group.store(), rank=self._rank, world_size=world_size)
+        self._lock = Lock(self.folder)
+        self._sharded = sharded_part(state, self._board)
+        self._outcomes = Outcomes(self._every)
+        self._scribe = Scribe(
+            self.folder,
+            state,
+            rank=self._rank,
+            world_size=world_size,
+            config=self._config,
+            keep=keep,
+            keep_every=keep_every,
+            sharded=self._sharded,
+        )
+        self._pending = Pending(self._scribe, self._board, self._outcomes)
+        self._grace = Grace(seconds=grace_time(os.environ), pace=lambda: self._pace)
+        self._grace.open()
+        self._word: timing.Word | None = None
+        self._decider: timing.Decider | None = None
+        self._next = -1
+        self._last_point, self._pace = (0, 0.0), 0.0
+        self._wish: timing.Wish = ""
+        self._called = self._closed = False
+        self._pid = os.getpid()
+        atexit.register(self._at_exit)
+
+    # --- what the script calls -----------------------------------------------------------------
+
+    @property
+    def last_committed(self) -> int | None:
+        """The newest step known to be safe; ranks other than 0 learn it a little later."""
+        return self._pending.committed
+
+    def resume(self, accept: Collection[str] = ()) -> int:
+        """Load the newest checkpoint that verifies; the step to go on from, 0 when there is none.
+
+        A run that differs is refused, unless that is accepted: "config", "world-size".
+        """
+        self._pending.committed = resume.resume(
+            self._board,
+            self.folder,
+            self.state,
+            config=self._config,
+            accept=compare.accepted(accept, os.environ),
+            lock=self._lock,
+            sharded=self._sharded,
+        )
+        return self.state.step
+
+    def step(self) -> None:
+        """Once after every optimizer step: counts it, and saves when that is due."""
+        self.state.step = step = self.state.step + 1
+        beat()
+        if step >= self._next or self._grace.told:
+            self._look(step)
+
+    def save(self, *, now: bool = False) -> bool:
+        """Ask for a save at the next point, about half a second from now.
+
+        `now`: here, and wait until it is safe, as at the end of a training. All ranks must call
+        it, at the same step. True when it is safe.
+        """
+        if not now:
+            self._call("save")
+            return False
+        if self._rank == 0:
+            resume.take_folder(self.folder, self._lock)
+        return self._pending.save_now(self.state.step, lock=self._lock.fd)
+
+    def close(self) -> None:
+        """Wait until what was staged is safe. At the end of the process this happens by itself."""
+        self._close(None)
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: object, __: TracebackType | None
+    ) -> None:
+        self._close(None if kind is None else AFTER_A_FAULT)
+
+    # --- points --------------------------------------------------------------------------------
+
+    def _look(self, step: int) -> None:
+        if self._word is None:
+            self._begin(step - 1)
+        if self._grace.told and not self._called:
+            self._called = True
+            self._grace.answered()
+            self._call("stop")
+        if step >= self._next:
+            self._point(step)
+
+    def _begin(self, start: int) -> None:
+        now = time.monotonic()
+        self._word = timing.first_word(start)
+        self._next = start + 1
+        self._last_point = (start, now)
+        if self._rank == 0:
+            self._decider = timing.Decider(self._every, start=start, now=now)
+            resume.take_folder(self.folder, self._lock)
+
+    def _point(self, step: int) -> None:
+        word = self._word
+        assert word is not None
+        if self._rank != 0 and word.step != self._next:
+            word = self._word = self._board.read(word.number + 1)
+        if word.number == 2:  # by now the optimizer has made its state
+            self._scribe.prepare()
+        self._learn_pace(step)
+        if word.save:
+            self._pending.settle(left=self._grace.left)
+            if not self._pending.busy:  # else the time to end is over
+                self._scribe.save(step, word.token, lock=self._lock.fd)
+        self._pending.hear()
+        self._next = word.following
+        if self._decider is not None:
+            self._decide(self._decider, word)
+        elif word.committed >= 0:
+            self._pending.committed = word.committed
+        if word.stop:
+            self._stop(step)
+
+    def _decide(self, decider: timing.Decider, word: timing.Word) -> None:
+        """Rank 0: what happens at the next point."""
+        for call in self._board.calls():
+            self._want(call.kind)
+        decider.interval = self._outcomes.interval or decider.interval
+        busy = self._pending.busy
+        then = decider.decide(word, now=time.monotonic(), busy=busy, wish=self._wish)
+        if then.save:
+            self._wish = ""
+        safe = self._pending.committed
+        self._word = msgspec.structs.replace(
+            then,
+            token=secrets.token_hex(4) if then.save else "",
+            committed=-1 if safe is None else safe,
+        )
+        self._board.publish(self._word)
+
+    def _call(self, wish: timing.Wish) -> None:
+        if self._rank == 0:
+            self._want(wish)
+        elif wish:
+            self._board.call(Call(rank=self._rank, kind=wish))
+
+    def _want(self, wish: timing.Wish) -> None:
+        self._wish = "stop" if "stop" in (wish, self._wish) else wish
+
+    def _learn_pace(self, step: int) -> None:
+        before, then = self._last_point
+        self._last_point = (step, time.monotonic())
+        self._pace = (self._last_point[1] - then) / max(step - before, 1)
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def _stop(self, step: int) -> None:
+        """Told to end, and staged: when it is safe the signal does what it does without us."""
+        told = self._grace.told
+        self._grace.hear()
+        with contextlib.suppress(CannotWorkError):  # rank 0 is gone already
+            safe = self._pending.agree(step, self._grace.left())
+            if self._rank == 0:
+                say(f"SIGTERM: {'saved' if safe else 'NOT saved'} at step {step}, ending")
+        if not told:
+            time.sleep(SECOND)
+        self._grace.end()
+        # A handler of the script's own may let it go on, and be told again.
+        self._called = not self._grace.open()
+
+    def _at_exit(self) -> None:
+        if os.getpid() == self._pid:
+            self._close(AFTER_A_FAULT if hasattr(sys, "last_value") else None)
+
+    def _close(self, seconds: float | None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self._at_exit)
+        self._grace.answered()
+        self._pending.settle(seconds, left=self._grace.left)
+        self._scribe.close()
+        self._lock.release()
+        if self._grace.close():
+            os.kill(os.getpid(), signal.SIGTERM)
