@@ -30,6 +30,7 @@ proof: $(READY)  ## the full counts; writes dated results into proof/
 	$(BIN)/python -m tools.prove
 	$(BIN)/python -m tools.fault_table
 	$(BIN)/python -m tools.quiet_table
+	$(BIN)/python -m tools.bit_identical 50 --out proof/bit-identical-$$(date -u +%F).md
 	$(BIN)/python -m tools.kill_saves 1000 --out proof/kill-saves-$$(date -u +%F).md
 	$(BIN)/python -m tools.launches 200 --out proof
 
@@ -40,6 +41,7 @@ bench: $(READY)  ## side-by-side figures, printed as ratios
 	$(BIN)/python -m bench.startup
 	$(BIN)/python -m bench.overhead
 	$(BIN)/python -m bench.detect
+	$(BIN)/python -m bench.checkpoint
 
 lab:  ## Debian packages that real-edge tests need; nothing is started or configured
 	@missing=$$(for p in $(LAB_PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null \

@@ -1,59 +1,73 @@
-"""A small DDP training that knows nothing of holdfast. It resumes from its own checkpoint.
+"""A small DDP training that survives: `holdfast run --nproc-per-node 4 examples/train.py`.
 
-BREAK=1 breaks it twice on purpose: rank 2 is killed in the first attempt, rank 1 hangs in the
-second; the third ends well.
+The lines with an arrow are holdfast's. BREAK=1 breaks it twice on purpose: rank 2 is killed in the
+first attempt, rank 1 hangs in the second; the third ends as if nobody had disturbed it.
 """
 
+import hashlib
 import os
 import signal
 import time
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+import holdfast
 
 STEPS = 60
-CHECKPOINT = os.environ.get("CHECKPOINT", "demo.pt")
 
 
 def main() -> None:
     dist.init_process_group("gloo")
-    rank = dist.get_rank()
-    torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Linear(32, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    first = 0
-    if os.path.exists(CHECKPOINT):
-        saved = torch.load(CHECKPOINT, weights_only=True)
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        first = saved["step"]
-    if rank == 0:
-        print(f"training from step {first} to {STEPS}", flush=True)
-    for step in range(first, STEPS):
-        time.sleep(0.05)
-        break_on_purpose(rank, step)
-        loss = model(torch.randn(16, 32)).pow(2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if rank == 0 and (step + 1) % 10 == 0:
-            print(f"step {step + 1}: loss {loss.item():.4f}", flush=True)
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            torch.save({**state, "step": step + 1}, f"{CHECKPOINT}.part")
-            os.replace(f"{CHECKPOINT}.part", CHECKPOINT)
-    dist.barrier()
+    train(os.environ.get("CHECKPOINTS", "ckpts"))
     dist.destroy_process_group()
 
 
+def train(folder: str) -> None:
+    rank = dist.get_rank()
+    torch.manual_seed(rank)
+    net = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 1))
+    model = DistributedDataParallel(net)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    inputs = torch.randn(1920, 32, generator=torch.Generator().manual_seed(0))  # 30 global batches
+    dataset = TensorDataset(inputs, inputs[:, :4].sum(dim=1, keepdim=True).tanh())
+    sampler = holdfast.Sampler(
+        dataset, global_batch=64, micro_batch=16
+    )  # <- on any number of ranks
+    loader = DataLoader(dataset, batch_sampler=sampler)
+    state = holdfast.State(model=model, optimizer=optimizer, data=sampler)  # <- and random numbers
+    ckpt = holdfast.Checkpoint(folder, state, every=10)  # <- steps, or "5m", or "auto"
+    ckpt.resume()  # <- the newest that verifies; at step 0 if there is none
+    while state.step < STEPS:
+        for batch, targets in sampler.follow(loader):
+            break_on_purpose(rank, state.step)
+            with sampler.sync(model):
+                loss = nn.functional.mse_loss(model(batch), targets) * sampler.weight
+                loss.backward()
+            if sampler.closes_batch:
+                optimizer.step()
+                optimizer.zero_grad()
+                ckpt.step()  # <- counts the step, and saves when that is due
+                if rank == 0 and state.step % 10 == 0:  # nine digits tell every float apart
+                    print(f"step {state.step}: loss {loss.item():.9g}", flush=True)
+    ckpt.close()
+    if rank == 0:
+        weights = nn.utils.parameters_to_vector(net.parameters()).detach().numpy().tobytes()
+        digest = hashlib.sha256(weights).hexdigest()[:16]
+        print(f"done at step {state.step}: weights {digest}", flush=True)
+
+
 def break_on_purpose(rank: int, step: int) -> None:
-    attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    if not os.environ.get("BREAK"):
-        return
-    if (attempt, rank, step) == (0, 2, 24):
-        os.kill(os.getpid(), signal.SIGKILL)
-    if (attempt, rank, step) == (1, 1, 44):
-        time.sleep(3600)
+    if os.environ.get("BREAK"):
+        time.sleep(0.05)  # a pace at which you can follow
+        now = (os.environ.get("TORCHELASTIC_RESTART_COUNT"), rank, step)
+        if now == ("0", 2, 24):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if now == ("1", 1, 44):
+            time.sleep(3600)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,10 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 MAY_IMPORT_TORCH = {
     "smoke/rank.py",
     "rank/init.py",
-    *(
-        f"checkpoint/{name}.py"
-        for name in (
-            *("generators", "group", "modules", "objects", "reading", "staging", "state"),
-            *("tensors", "sharded", "sharded_load", "sharded_plan", "sharded_tree"),
-        )
-    ),
+    *(f"checkpoint/{name}.py" for name in ("copying", "ddp_buckets", "generators", "group")),
+    *(f"checkpoint/{name}.py" for name in ("modules", "objects", "reading", "staging", "state")),
+    *(f"checkpoint/sharded{name}.py" for name in ("", "_load", "_plan", "_tree")),
+    "checkpoint/tensors.py",
     *(f"job/{name}.py" for name in ("agent", "flags", "launch", "logs", "rendezvous")),
 }
 

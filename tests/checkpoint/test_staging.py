@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import resource
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +14,9 @@ import pytest
 import torch
 
 from holdfast.checkpoint.reading import Tensors
-from holdfast.checkpoint.staging import Buffer, NoRoomError, Staged, write_directly
+from holdfast.checkpoint.staging import Buffer, NoRoomError, write_directly
 from holdfast.checkpoint.tensors import Named
+from tests.checkpoint.buffers import file_size_limit, written
 from tests.memory_limit import CannotLimitError, memory_limit
 
 
@@ -27,20 +25,6 @@ def buffer() -> Iterator[Buffer]:
     made = Buffer()
     yield made
     made.close()
-
-
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, str]]:
-    """What is asked of the kernel: place, size, and the thread that asks."""
-    found: list[tuple[int, int, str]] = []
-
-    def take(fd: int, at: int, size: int) -> None:
-        found.append((at, size, threading.current_thread().name))
-        fallocate(fd, at, size)
-
-    fallocate = os.posix_fallocate
-    monkeypatch.setattr(os, "posix_fallocate", take)
-    return found
 
 
 def some_tensors() -> list[Named]:
@@ -54,24 +38,6 @@ def some_tensors() -> list[Named]:
         Named("double", torch.randn(1000, dtype=torch.float64)),
         Named("flags", torch.tensor([True, False, True])),
     ]
-
-
-@contextlib.contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """It holds for a memfd, too: the kernel's own EFBIG."""
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limit[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-
-
-def written(buffer: Buffer, staged: Staged, folder: Path) -> Path:
-    """As the writer does: each piece is a range of the descriptor."""
-    for piece in staged.pieces(0, buffer.fd):
-        (folder / piece.name).write_bytes(os.pread(piece.fd, piece.size, piece.offset))
-    return folder / "rank-0.safetensors"
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
@@ -120,67 +86,6 @@ def test_a_rank_without_tensors_has_one_file(buffer: Buffer) -> None:
 def test_reserving_takes_the_memory_at_once(buffer: Buffer) -> None:
     buffer.reserve(5 << 20)
     assert os.fstat(buffer.fd).st_blocks * 512 == buffer.capacity == 5 << 20
-
-
-def test_warming_does_not_hold_up_the_training(
-    buffer: Buffer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Here the kernel answers only after warm() has returned, which it must not wait for."""
-    fallocate, returned = os.posix_fallocate, threading.Event()
-
-    def slow(fd: int, at: int, size: int) -> None:
-        assert returned.wait(60)
-        fallocate(fd, at, size)
-
-    monkeypatch.setattr(os, "posix_fallocate", slow)
-    buffer.warm([Named("t", torch.zeros(3 << 20))], 0)
-    assert os.fstat(buffer.fd).st_blocks == 0
-    returned.set()
-    buffer.settle()
-    assert os.fstat(buffer.fd).st_blocks * 512 == buffer.capacity > 12 << 20
-
-
-def test_a_save_waits_for_the_rest_and_takes_nothing_again(
-    buffer: Buffer, tmp_path: Path, taken: list[tuple[int, int, str]]
-) -> None:
-    tensor = torch.arange(8 << 20)
-    buffer.warm([Named("t", tensor)], 4)
-    staged = buffer.stage([Named("t", tensor)], b"tree and a little more")
-    assert torch.equal(Tensors(str(written(buffer, staged, tmp_path))).read("t"), tensor)
-    assert {name for _, _, name in taken} == {"holdfast-memory"}
-    ends = [at + size for at, size, _ in taken]
-    assert [at for at, _, _ in taken] == [0, *ends[:-1]]
-    assert ends[-1] == buffer.capacity
-    buffer.warm([Named("t", tensor)], 4)
-    assert len(taken) == len(ends), "there is enough already"
-
-
-def test_warming_for_more_leaves_what_is_being_written(buffer: Buffer, tmp_path: Path) -> None:
-    tensor = torch.arange(100_000)
-    staged = buffer.stage([Named("t", tensor)], b"x")
-    buffer.warm([Named("t", tensor), Named("more", torch.zeros(1 << 20))], 1)
-    buffer.settle()
-    assert buffer.capacity > 4 << 20
-    assert torch.equal(Tensors(str(written(buffer, staged, tmp_path))).read("t"), tensor)
-
-
-def test_closing_ends_the_warming(taken: list[tuple[int, int, str]]) -> None:
-    buffer = Buffer()
-    buffer.warm([Named("t", torch.zeros(1).expand(1 << 28))], 0)
-    buffer.close()
-    assert not any(each.name == "holdfast-memory" for each in threading.enumerate())
-    asked = len(taken)
-    assert asked < 256, "a whole GiB was taken first"
-
-
-def test_a_refusal_while_warming_is_the_next_save_s(buffer: Buffer) -> None:
-    tensors = [Named("t", torch.zeros(1).expand(50 << 20))]
-    with file_size_limit(100 << 20):
-        buffer.warm(tensors, 0)
-        buffer.settle()
-        assert os.fstat(buffer.fd).st_size == buffer.capacity == 0
-        with pytest.raises(NoRoomError, match="File too large"):
-            buffer.stage(tensors)
 
 
 def test_another_process_reads_it_through_the_descriptor(buffer: Buffer) -> None:

@@ -2,8 +2,9 @@
 
     tree.py       any state dict <-> tensors and a typed tree of the rest
     state.py      `holdfast.State`: everything a run is made of
-    generators.py the random number generators of a rank
+                  generators.py of random numbers; ddp_buckets.py the order of DDP's sums
     staging.py    the only stall: tensors copied into memory shared with the writer
+                  copying.py by all cores
     writer.py     a process of its own that writes what was staged (no torch)
     files.py      the few file operations of the protocol, so that a test can stop after each
     commit.py     stage -> fsync -> manifest -> fsync -> rename -> fsync
@@ -20,6 +21,8 @@
     sharded.py    FSDP2 and DTensor, through torch.distributed.checkpoint
                   sharded_plan.py who writes what; sharded_tree.py names; sharded_load.py back
     sampler.py    `holdfast.Sampler`: an order that no world size changes
+                  order.py a permutation by key; shares.py who takes what; cursor.py the place;
+                  gradient_sync.py; stateful_loader.py for torchdata's loader
     cadence.py    how often to save: Young and Daly
 
 Which files import torch: tests/test_torch_stays_out.py.

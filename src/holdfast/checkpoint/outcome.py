@@ -64,7 +64,13 @@ class Outcomes:
             tell("cadence", interval=self.interval, stall=done.stall, mtbf=expected)
 
     def _failed(self, failed: Failed) -> None:
-        tell("save-failed", step=failed.step, why=failed.what, errno=failed.errno)
+        tell(
+            "save-failed",
+            step=failed.step,
+            why=failed.what,
+            errno=failed.errno,
+            where=failed.where,
+        )
         name = errno.errorcode.get(failed.errno, "")
         what = f"{failed.what} ({name})" if name else failed.what
         self._say_once(

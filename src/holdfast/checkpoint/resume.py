@@ -84,7 +84,7 @@ def take_folder(folder: str, lock: Lock) -> None:
     """This job's from now on; what saves of ended jobs left behind is removed."""
     if lock.held:
         return
-    os.makedirs(folder, exist_ok=True)
+    commit.make_root(DISK, folder)
     lock.take()
     if lock.unsupported:
         say(f"{folder} cannot be locked ({lock.unsupported}): see that no other job writes there")
@@ -192,5 +192,6 @@ def _tell(
         path=path,
         world_size=world_size,
         saved_world=saved.world_size if saved else 0,
+        data=saved.data if saved else "",
         accepted=list(accepted),
     )

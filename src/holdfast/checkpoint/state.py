@@ -29,7 +29,7 @@ import torch
 from torch import nn
 
 import holdfast
-from holdfast.checkpoint import generators, modules, objects, tree
+from holdfast.checkpoint import ddp_buckets, generators, modules, objects, tree
 from holdfast.checkpoint.reading import RankFiles
 from holdfast.checkpoint.tensors import Gather, Named
 from holdfast.checkpoint.tree import Node, Path
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 SCHEMA = "holdfast/state/1"
 Scope = Literal["global", "per-rank", "unknown"]
 GENERATORS = "generators"
+BUCKETS = "ddp_buckets"
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class State:
         # Now rather than at the first save, in an hour.
         tree.encode(self.extras, Gather().encode, ("extras",))
         self.kind = "sharded" if modules.is_sharded(model) else "plain"
+        self._buckets: ddp_buckets.Buckets = ()
         self._per_rank = self._which_per_rank(per_rank)
 
     def _which_per_rank(self, names: Iterable[str]) -> frozenset[str]:
@@ -118,6 +120,8 @@ class State:
             names = self._names() - self._per_rank
             document["shared"] = self._encode(names, gather, ())
             document["structure"] = self.structure()
+            self._buckets = ddp_buckets.of(self.model) or self._buckets
+            document[BUCKETS] = [list(bucket) for bucket in self._buckets]
             structure = modules.fingerprint(document["structure"])
         own = self._encode(self._per_rank, gather, ("own",))
         own[GENERATORS] = tree.encode(generators.capture(), gather.encode, ("own", GENERATORS))
@@ -154,9 +158,12 @@ class State:
         values |= self._decode(own_files, "own", self._per_rank & usable)
         random_state = own_files.value(own_files.part("own").get(GENERATORS))
         step, epoch = first.part("step", int), first.part("epoch", int)
+        buckets = first.part(BUCKETS, list)
         for name, value in values.items():
             self._give(name, value)
         self.step, self.epoch = step, epoch
+        if ddp_buckets.impose(self.model, buckets):
+            self._buckets = tuple(tuple(bucket) for bucket in buckets)
         # Last, because loading may draw numbers.
         notes = self._restore_generators(random_state, rank, new=mine is None)
         return notes + [
