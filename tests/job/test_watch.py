@@ -133,6 +133,8 @@ def test_a_rank_that_raised_is_heard_before_its_process_is_gone(tmp_path: Path) 
         began = time.monotonic()
         assert made.watch.look() is Step.HOLD
         assert made.kinds("rank") == ["evidence"]
+        heard = [r for r in made.journal.records() if r.get("what") == "raised"]
+        assert [r["rank"] for r in heard] == [0]
         assert made.look_until(Step.RESTART) is Step.RESTART
         assert time.monotonic() - began >= job_watch.UNWIND
         verdict = next(r for r in made.journal.records() if r["kind"] == "verdict")

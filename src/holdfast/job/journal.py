@@ -4,7 +4,7 @@ Each line has `t` (wall seconds) and `kind`; all but `launch` should have `attem
 (taken in that attempt), from which steps, restarts and time lost are counted:
 
 launch    run, command, world, host, max_restarts
-rank      rank, pid, host, what ('started', 'ready', 'exited'), code
+rank      rank, pid, host, what ('started', 'ready', 'raised', 'exited'), code
 progress  longest_pause, usual_step; written now and then, so that `holdfast runs` knows the step
 notice    judgement(verdict, hosts), idle (seconds since the last step): named, not acted on
 evidence  folder, ranks, missing

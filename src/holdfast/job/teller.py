@@ -17,7 +17,7 @@ from holdfast.job.resumes import Told
 from holdfast.job.verdict import Broken
 from holdfast.model import Verdict
 from holdfast.paths import RunPaths
-from holdfast.signals import Outlived, Scene
+from holdfast.signals import Outlived, RankView, Scene
 from holdfast.view import run_screen
 
 NOTE_EVERY = 60.0
@@ -47,7 +47,7 @@ class Teller:
         for rank in ranks:
             self.rank(attempt, rank, "started")
 
-    def rank(self, attempt: int, rank: Watched, what: str, **more: int) -> None:
+    def rank(self, attempt: int, rank: Watched | RankView, what: str, **more: int) -> None:
         self.journal.write("rank", attempt=attempt, rank=rank.rank, pid=rank.pid, what=what, **more)
 
     def progress(self, attempt: int, steps: int, now: float, ranks: Sequence[Watched]) -> None:

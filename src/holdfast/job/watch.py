@@ -166,6 +166,8 @@ class Watch:
     def _after_an_end(self, scene: Scene) -> Step:
         """Evidence first, then a moment for the others' last words, then the verdict."""
         if not self.settle_until:
+            for view in filter(ends.raised, scene.ranks):
+                self.teller.rank(scene.attempt, view, "raised")
             self._take_evidence()
             self.settle_until = scene.now + UNWIND
         if any(ends.failed(view) for view in scene.ranks):
