@@ -7,6 +7,7 @@ import ctypes
 import os
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -20,7 +21,9 @@ from holdfast.checkpoint.staging import Buffer
 from holdfast.checkpoint.state import State
 from holdfast.checkpoint.writing import WriterProcess
 
-MEMCPY, BLOCK = "memcpy, tensor by tensor", "memcpy, one block"
+MEMCPY = "memcpy, one block, 1 thread"
+SHARED = "memcpy, one block, our threads"
+EACH = "memcpy, each tensor, 1 thread"
 OURS, DD = "holdfast", "dd conv=fsync, same bytes"
 
 
@@ -34,8 +37,7 @@ Way = Callable[[str], Took]
 """saves into the new folder of that name"""
 
 
-def all_ways(state: State, stack: contextlib.ExitStack) -> dict[str, Way]:
-    buffer = stack.enter_context(contextlib.closing(Buffer()))
+def all_ways(state: State, buffer: Buffer, stack: contextlib.ExitStack) -> dict[str, Way]:
     writer = stack.enter_context(contextlib.closing(WriterProcess()))
     stager = stack.enter_context(contextlib.closing(reused_stager()))
     kind = AsyncCheckpointerType.PROCESS
@@ -56,26 +58,43 @@ WAYS = [
 ]  # fmt: skip
 
 
-def copies(state: State) -> dict[str, Way]:
+def copies(state: State, threads: int) -> dict[str, Way]:
     """The C library's own copy into memory that was touched before."""
     tensors = [named.tensor for named in state.capture(0).tensors]
-    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    size = sum(tensor.nbytes for tensor in tensors)
     target, block = (torch.ones(size, dtype=torch.uint8) for _ in range(2))
 
-    def each(_folder: str) -> Took:
-        began, at = time.monotonic(), target.data_ptr()
+    def each() -> None:
+        at = target.data_ptr()
         for tensor in tensors:
-            length = tensor.numel() * tensor.element_size()
-            ctypes.memmove(at, tensor.data_ptr(), length)
-            at += length
-        return Took(time.monotonic() - began, 0.0)
+            ctypes.memmove(at, tensor.data_ptr(), tensor.nbytes)
+            at += tensor.nbytes
 
-    def whole(_folder: str) -> Took:
-        began = time.monotonic()
+    def part(number: int) -> None:
+        begin, end = (size * edge // threads for edge in (number, number + 1))
+        ctypes.memmove(target.data_ptr() + begin, block.data_ptr() + begin, end - begin)
+
+    def shared() -> None:
+        helpers = [threading.Thread(target=part, args=(n,)) for n in range(1, threads)]
+        for helper in helpers:
+            helper.start()
+        part(0)
+        for helper in helpers:
+            helper.join()
+
+    def whole() -> None:
         ctypes.memmove(target.data_ptr(), block.data_ptr(), size)
+
+    return {MEMCPY: timed(whole), SHARED: timed(shared), EACH: timed(each)}
+
+
+def timed(copy: Callable[[], None]) -> Way:
+    def way(_folder: str) -> Took:
+        began = time.monotonic()
+        copy()
         return Took(time.monotonic() - began, 0.0)
 
-    return {MEMCPY: each, BLOCK: whole}
+    return way
 
 
 def ours(state: State, buffer: Buffer, writer: WriterProcess) -> Way:

@@ -1,9 +1,8 @@
-"""The copy is shared between threads: every byte once, each thread the same."""
+"""The copy is shared between threads: every byte once, small tensors by one thread."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
 import pytest
 import torch
@@ -11,26 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.checkpoint import copying
-from holdfast.checkpoint.copying import SMALL, Block, shares
+from holdfast.checkpoint.copying import SMALL, Block, pieces
 from holdfast.checkpoint.tensors import Named
 
 
 @given(st.lists(st.integers(SMALL, 40 * SMALL), max_size=12), st.integers(1, 9))
-def test_every_byte_is_in_one_share(sizes: list[int], count: int) -> None:
+def test_every_byte_is_in_one_piece(sizes: list[int], threads: int) -> None:
     starts = [sum(sizes[:number]) for number in range(len(sizes))]
     blocks = [
         Block(start, start + (1 << 40), size) for start, size in zip(starts, sizes, strict=True)
     ]
-    found = shares(blocks, count)
-    pieces = [piece for share in found for piece in share]
-    assert [piece.target for piece in pieces] == [
-        sum(piece.size for piece in pieces[:number]) for number in range(len(pieces))
+    found = pieces(blocks, threads)
+    assert [piece.size for piece in found] == sorted((p.size for p in found), reverse=True)
+    in_order = sorted(found)
+    assert [piece.target for piece in in_order] == [
+        sum(piece.size for piece in in_order[:number]) for number in range(len(in_order))
     ]
-    assert sum(piece.size for piece in pieces) == sum(sizes)
-    assert all(piece.source - piece.target == 1 << 40 for piece in pieces)
-    assert 1 <= len(found) <= count
-    work = [sum(piece.size for piece in share) for share in found]
-    assert max(work) <= max(SMALL, -(-sum(sizes) // count))
+    assert sum(piece.size for piece in found) == sum(sizes)
+    assert all(piece.source - piece.target == 1 << 40 for piece in found)
+    assert all(piece.size <= max(SMALL, sum(sizes) // threads) for piece in found)
 
 
 @pytest.mark.parametrize(
@@ -46,17 +44,18 @@ def test_every_byte_is_in_one_share(sizes: list[int], count: int) -> None:
 def test_only_large_plain_tensors_are_shared_between_threads(
     tensors: list[torch.Tensor], expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[int] = []
+    started: list[threading.Thread] = []
 
-    def noted(blocks: Sequence[Block]) -> None:
-        seen.append(threading.get_ident())
-        move(blocks)
+    def start(thread: threading.Thread) -> None:
+        started.append(thread)
+        begin(thread)
 
-    move = copying._move
-    monkeypatch.setattr(copying, "_move", noted)
+    begin = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", start)
     views = [torch.ones(tensor.shape) for tensor in tensors]
     copying.copy(views, [Named("t", tensor) for tensor in tensors], threads=3)
-    assert len(seen) == expected
+    assert 1 + len(started) == expected
+    assert not any(thread.is_alive() for thread in started)
     assert all(not view.any() for view in views)
 
 

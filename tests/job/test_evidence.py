@@ -51,8 +51,12 @@ def test_a_stopped_rank_shows_its_stack_too(tmp_path: Path) -> None:
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
         os.kill(child.pid, signal.SIGSTOP)
         wait_until(lambda: (now := activity.read(child.pid)) is not None and now.state == "T")
+        rank.feel(1.0, activity.read(child.pid))
         evidence.take([rank], None, attempt=0, number=0)
         assert isinstance(rank.stack, Stack), rank.stack
+        # not waited for: its recorder is a thread of the same process
+        assert isinstance(rank.recorder, Unread)
+        assert "is stopped" in rank.recorder.why
 
 
 def test_without_a_folder_the_evidence_is_still_used(tmp_path: Path) -> None:

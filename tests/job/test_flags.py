@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.distributed import run as torchrun
+
+from holdfast.job import flags
 
 TARGET = Path(__file__).parent.parent / "targets" / "parse_flags.py"
 OURS = {"patience", "no_check", "dry_run", "runs"}
@@ -184,3 +188,19 @@ def test_without_torch_one_sentence_says_so(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "torch cannot be imported by" in done.stdout
     assert "libcudart" in done.stdout
+
+
+def test_a_port_that_torch_fills_in_by_itself_counts_as_not_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before 2.13 it did: the second job on a machine would have found 29500 taken."""
+    made = torchrun.get_args_parser
+
+    def of_an_older_torch() -> argparse.ArgumentParser:
+        parser = made()
+        parser.set_defaults(master_port=29500)
+        return parser
+
+    monkeypatch.setattr(torchrun, "get_args_parser", of_an_older_torch)
+    assert flags.parse(["train.py"]).port == 0
+    assert flags.parse(["--master-port", "29600", "train.py"]).port == 29600

@@ -1,4 +1,4 @@
-"""The copy that training waits for: as many cores as we may use, each with an equal share.
+"""The copy that training waits for, by as many cores as we may use.
 
 One core copies tensors of a few MiB at about 0.6 of what it reaches with one large block: the C
 library's stores bypass the cache only above three quarters of it. Training stands still
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,6 +23,8 @@ MOST = 8
 """threads: memory gives no more to further ones"""
 SMALL = 256 << 10
 """bytes: below this, threads wait for each other's Python more than they copy"""
+TURNS = 4
+"""of each thread, at least; more would cut tensors that are copied faster as a whole"""
 
 
 class Block(NamedTuple):
@@ -77,36 +79,32 @@ def _lazy(tensor: torch.Tensor) -> bool:
 
 
 def _copy_blocks(blocks: Sequence[Block], threads: int) -> None:
-    mine, *others = shares([block for block in blocks if block.size >= SMALL], threads)
-    mine += [block for block in blocks if block.size < SMALL]
-    helpers = [threading.Thread(target=_move, args=(share,)) for share in others]
+    large = pieces([block for block in blocks if block.size >= SMALL], threads)
+    queue = iter(large)  # whoever is done takes the next: a core may be slowed down by others
+    helpers = [
+        threading.Thread(target=_move, args=(queue,)) for _ in range(min(threads, len(large)) - 1)
+    ]
     for helper in helpers:
         helper.start()
     try:
-        _move(mine)
+        _move(queue)
+        _move(block for block in blocks if block.size < SMALL)
     finally:  # also when a signal's handler raises: nobody may read tensors that are let go
         for helper in helpers:
             helper.join()
 
 
-def _move(blocks: Sequence[Block]) -> None:
+def _move(blocks: Iterable[Block]) -> None:
     for block in blocks:
         ctypes.memmove(*block)
 
 
-def shares(blocks: Sequence[Block], count: int) -> list[list[Block]]:
-    """At least one, at most `count`, of equal size but for rounding; blocks are cut for it."""
-    total = sum(block.size for block in blocks)
-    each = max(SMALL, -(-total // count))
-    found: list[list[Block]] = [[]]
-    room = each
-    for block in blocks:
-        done = 0
-        while done < block.size:
-            if not room:
-                found.append([])
-                room = each
-            size = min(room, block.size - done)
-            found[-1].append(Block(block.target + done, block.source + done, size))
-            done, room = done + size, room - size
-    return found
+def pieces(blocks: Sequence[Block], threads: int) -> list[Block]:
+    """The same bytes, largest first, and none so large that others would wait for it."""
+    most = max(SMALL, sum(block.size for block in blocks) // (threads * TURNS))
+    found = [
+        Block(block.target + at, block.source + at, min(most, block.size - at))
+        for block in blocks
+        for at in range(0, block.size, most)
+    ]
+    return sorted(found, key=lambda piece: piece.size, reverse=True)

@@ -42,13 +42,19 @@ def take(
     """
     living = [rank for rank in ranks if rank.death is None]
     with ThreadPoolExecutor(max_workers=max(1, len(living))) as pool:
-        answers = pool.map(lambda rank: recorder_query.ask(rank.socket, seconds=SECONDS), living)
+        answers = pool.map(_ask, living)
         stacks = pyspy.dump_many([rank.pid for rank in living], seconds=SECONDS)
         raw = dict(zip((rank.rank for rank in living), answers, strict=True))
     for rank in living:
         rank.stack = stacks.get(rank.pid)
         rank.recorder = _parsed(raw[rank.rank])
     return _keep(living, raw, kernel, paths, attempt=attempt, number=number) if paths else ""
+
+
+def _ask(rank: Watched) -> bytes | Unread:
+    if rank.activity is not None and rank.activity.state in ("T", "t"):
+        return Unread(why="the process is stopped, and with it the thread that would answer")
+    return recorder_query.ask(rank.socket, seconds=SECONDS)
 
 
 def _parsed(answer: bytes | Unread) -> Recorder | Unread:

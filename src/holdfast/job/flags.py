@@ -54,6 +54,10 @@ def build_parser() -> argparse.ArgumentParser:
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to list them
         if action.dest == "max_restarts" and "PET_MAX_RESTARTS" not in os.environ:
             action.default = RESTARTS
+        if action.dest == "master_port" and "PET_MASTER_PORT" not in os.environ:
+            # Before 2.13 torch fills in 29500 itself; not named, it is ours to choose, so that
+            # two jobs can be on one machine.
+            action.default = None
     _add_ours(parser.add_argument_group("holdfast's own"))
     return parser
 
