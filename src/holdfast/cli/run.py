@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.job.flags import RunFlags
     from holdfast.job.journal import Journal
     from holdfast.job.leftovers import Ended
+    from holdfast.paths import RunPaths
     from holdfast.view.run_screen import Screen
 
 SUMMARY = "start a training as torchrun does; notice, name, keep the evidence, restart"
@@ -51,11 +52,8 @@ def launch(argv: Sequence[str]) -> int:
 def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
     from holdfast.job import folder, launch, leftovers
     from holdfast.job.journal import Journal
-    from holdfast.job.pump import write_all
-    from holdfast.job.watch import Watch
     from holdfast.paths import RunPaths
     from holdfast.rank import delivery
-    from holdfast.signals import Policy
     from holdfast.view.run_screen import Screen
 
     screen = Screen(sys.stderr)
@@ -77,12 +75,22 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
     _raise_open_files(journal)
     _begin(flags, journal, screen, made, world)
     _tell_of_leftovers(left, journal, screen)
-    policy = Policy(patience=flags.patience, max_restarts=flags.max_restarts)
+    return _watched(flags, journal, screen, made.paths)
+
+
+def _watched(flags: RunFlags, journal: Journal, screen: Screen, paths: RunPaths | None) -> int:
+    """The job, from its first rank to the report."""
+    from holdfast.job import launch
+    from holdfast.job.pump import write_all
+    from holdfast.job.watch import Watch
+    from holdfast.rank import delivery
+    from holdfast.signals import Policy
+
     watch = Watch(
-        policy=policy,
+        policy=Policy(patience=flags.patience, max_restarts=flags.max_restarts),
         journal=journal,
         screen=screen,
-        paths=made.paths,
+        paths=paths,
         memory_kills=_memory_kills,
     )
     code = OWN_FAILURE
@@ -90,7 +98,7 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
         code = launch.start(
             flags,
             watcher=watch,
-            paths=made.paths,
+            paths=paths,
             dress=watch.dress,
             wrap=delivery.command,
             write=screen.beside(write_all),

@@ -55,9 +55,7 @@ def they_wait_for_each_other(scene: Scene) -> Verdict | None:
         # What no recorder knows of may have begun just now.
         certain=all(wait.sure and wait.group for wait in seen.waits),
         fix="let every member of the group call that collective, outside of `if rank == …`",
-        evidence=[
-            Evidence(quote=w.title, source=_source(w), rank=w.rank) for w in seen.waits
-        ],
+        evidence=[Evidence(quote=w.title, source=_source(w), rank=w.rank) for w in seen.waits],
     )
 
 

@@ -56,24 +56,8 @@ def start(
     `write` puts the ranks' bytes on the screen, from a thread of its own.
     """
     config, command, logs = _prepare(flags, paths=paths, dress=dress, write=write)
-    command = wrap(command)
     handler = OneMachine(run_id=config.run_id, port=flags.port)
-    spec = WorkerSpec(
-        **accepted(
-            WorkerSpec,
-            role=config.role,
-            local_world_size=config.nproc_per_node,
-            entrypoint=command[0],
-            args=tuple(command[1:]),
-            rdzv_handler=handler,
-            max_restarts=config.max_restarts,
-            monitor_interval=min(config.monitor_interval, TICK),
-            local_addr=config.local_addr,
-            event_log_handler=config.event_log_handler,
-            numa_options=config.numa_options,
-            virtual_local_rank=getattr(config, "virtual_local_rank", False),
-        )
-    )
+    spec = _spec(config, wrap(command), handler)
     asked = getattr(flags.torchrun, "shutdown_timeout", None)  # not before torch 2.12
     grace = GRACE if asked is None else asked
     os.environ[delivery.GRACE] = f"{grace:g}"
@@ -92,6 +76,25 @@ def start(
         finally:
             handler.shutdown()
             logs.close()
+
+
+def _spec(config: LaunchConfig, command: list[str], handler: OneMachine) -> WorkerSpec:
+    return WorkerSpec(
+        **accepted(
+            WorkerSpec,
+            role=config.role,
+            local_world_size=config.nproc_per_node,
+            entrypoint=command[0],
+            args=tuple(command[1:]),
+            rdzv_handler=handler,
+            max_restarts=config.max_restarts,
+            monitor_interval=min(config.monitor_interval, TICK),
+            local_addr=config.local_addr,
+            event_log_handler=config.event_log_handler,
+            numa_options=config.numa_options,
+            virtual_local_rank=getattr(config, "virtual_local_rank", False),
+        )
+    )
 
 
 def _run(agent: Agent, config: LaunchConfig) -> int:
