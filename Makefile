@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Debian packages that real-edge tests drive: firewall rules, namespaces, ssh, Slurm.
 LAB_PACKAGES := iproute2 nftables util-linux openssh-server slurm-wlm munge
 
-.PHONY: demo test proof lab lint docs bench clean
+.PHONY: demo test coverage proof lab lint docs bench clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
@@ -18,7 +18,10 @@ demo: $(READY)  ## a training of four ranks, broken on purpose: noticed, named, 
 	@sh examples/demo.sh $(BIN)/holdfast
 
 test: $(READY) lint  ## what CI runs: lint, types, and every test with seeded samples
-	$(BIN)/python -m pytest --cov --cov-report=term -q
+	$(BIN)/python -m pytest -q -n 3 --dist loadgroup -m "not long"
+
+coverage: $(READY)  ## the same in one process, measured: takes twice as long
+	$(BIN)/python -m pytest --cov --cov-report=term -q -m "not long"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -28,6 +31,7 @@ lint: $(READY)
 
 proof: $(READY)  ## the full counts; writes dated results into proof/
 	$(BIN)/python -m tools.prove
+	$(BIN)/python -m pytest -q -m long
 	$(BIN)/python -m tools.fault_table
 	$(BIN)/python -m tools.quiet_table
 	$(BIN)/python -m tools.bit_identical 50 --out proof/bit-identical-$$(date -u +%F).md

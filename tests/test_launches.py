@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from holdfast.job import leftovers
 from holdfast.job.orphans import Family
 from tests.cli.holdfast_command import free_port, listener, wait_until
@@ -17,6 +19,7 @@ from tools.leaks import Look, shm_entries, unheld
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.mark.long
 def test_three_launches_leave_nothing_behind(tmp_path: Path) -> None:
     """One ends well, in one a rank is killed, in one the launcher."""
     command = [sys.executable, "-m", "tools.launches", "3", "--kill-every", "3"]

@@ -17,6 +17,8 @@ from tests.cli.holdfast_command import wait_until
 ROOT = Path(__file__).parent.parent.parent
 TARGET = ROOT / "tests" / "targets" / "sharded_states.py"
 Found = list[dict[str, Any]]
+# one launch for all of them, so one worker
+pytestmark = pytest.mark.xdist_group("sharded")
 
 
 @pytest.fixture(scope="module")

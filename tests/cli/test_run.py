@@ -15,6 +15,8 @@ from tests.cli.jobs import DDP, TARGETS, job, ran, script
 from tests.job.launching import lives
 from tests.memory_limit import CannotLimitError, memory_limit
 
+FROM_ZERO: tuple[str, str, list[int]] = ("notice", "restart-from-zero", [])
+"""these scripts keep nothing, and are told so after a restart"""
 WAIT = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
 
 
@@ -36,7 +38,7 @@ def test_a_job_that_ends_well_says_little_and_leaves_nothing(tmp_path: Path) -> 
 def test_a_killed_rank_is_named_and_the_job_restarted(tmp_path: Path) -> None:
     done = ran(tmp_path, "--nproc-per-node", "3", str(DDP), "22", "kill", "1")
     assert done.process.returncode == 0, done.err
-    assert done.said() == [("verdict", "rank-killed", [1])]
+    assert done.said() == [("verdict", "rank-killed", [1]), FROM_ZERO]
     assert done.records("verdict")[0]["victims"] == [0, 2]
     assert done.actions() == ["restart"]
     assert len(done.pids()) == 6
@@ -52,7 +54,11 @@ def test_a_killed_rank_is_named_and_the_job_restarted(tmp_path: Path) -> None:
 def test_a_rank_that_sleeps_is_noticed_and_ended_when_patience_is_over(tmp_path: Path) -> None:
     done = ran(tmp_path, "--nproc-per-node", "2", "--patience", "3", str(DDP), "22", "sleep", "1")
     assert done.process.returncode == 0, done.err
-    assert done.said() == [("notice", "rank-stuck", [1]), ("verdict", "rank-stuck", [1])]
+    assert done.said() == [
+        ("notice", "rank-stuck", [1]),
+        ("verdict", "rank-stuck", [1]),
+        FROM_ZERO,
+    ]
     verdict = done.records("verdict")[0]
     assert verdict["victims"] == [0]
     assert "ddp.py" in verdict["reason"]
@@ -65,7 +71,7 @@ def test_a_rank_that_sleeps_is_noticed_and_ended_when_patience_is_over(tmp_path:
 def test_the_rank_with_another_size_is_the_culprit_not_the_one_that_aborts(tmp_path: Path) -> None:
     done = ran(tmp_path, "--nproc-per-node", "3", str(DDP), "22", "size", "1")
     assert done.process.returncode == 0, done.err
-    assert done.said() == [("verdict", "collective-mismatch", [1])]
+    assert done.said() == [("verdict", "collective-mismatch", [1]), FROM_ZERO]
     assert done.actions() == ["restart"]
 
 

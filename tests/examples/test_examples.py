@@ -32,6 +32,7 @@ def lines(job: Job, beginning: str) -> list[str]:
 
 # Epochs are of 16 and 30 steps, so that each death and each resume is in the middle of one. Which
 # checkpoint was the last to be safe is the disk's affair.
+@pytest.mark.long
 @pytest.mark.parametrize("example", ["hf_trainer.py", "lightning_trainer.py"])
 def test_a_trainer_goes_on_where_it_was(tmp_path: Path, example: str) -> None:
     if example == "hf_trainer.py" and find_spec("transformers") is None:

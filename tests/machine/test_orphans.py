@@ -45,6 +45,9 @@ if sys.argv[1] == "torch":
 marks = {"TORCHELASTIC_RUN_ID": "run7", "RANK": "0", "PATH": os.environ["PATH"]}
 own_session = sys.argv[2] == "own session"
 rank = subprocess.Popen(["sleep", "60"], env=marks, start_new_session=own_session)
+# The kernel closes the pipe that Popen waits for before it has laid the environment out.
+while b"run7" not in open(f"/proc/{rank.pid}/environ", "rb").read():
+    pass
 print(*(orphan.sign for orphan in find_orphans(process_table())), sep=chr(10))
 rank.kill()
 rank.wait()

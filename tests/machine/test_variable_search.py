@@ -95,14 +95,16 @@ def test_a_plugin_of_nccl_may_read_more(site: Path, tmp_path: Path) -> None:
 
 
 def test_accelerate_is_searched_where_it_is_installed(site: Path, tmp_path: Path) -> None:
-    assert search(tmp_path, ACCELERATE_FOO="1").prefixes == ()
     package = site / "accelerate" / "utils"
     package.mkdir(parents=True)
     (site / "accelerate" / "__init__.py").touch()
     (package / "launch.py").write_text("os.environ['ACCELERATE_USE_CPU']\n")
     importlib.invalidate_caches()
     found = search(tmp_path, ACCELERATE_USE_CPU="1", ACCELERATE_DISABLE_NCCL="1")
-    assert found.found == {"ACCELERATE_USE_CPU": ("accelerate",), "ACCELERATE_DISABLE_NCCL": ()}
+    # a real one may be installed behind it, and lend its version
+    (reader,) = found.found.pop("ACCELERATE_USE_CPU")
+    assert reader.split()[0] == "accelerate"
+    assert found.found == {"ACCELERATE_DISABLE_NCCL": ()}
     assert "ACCELERATE_" in found.prefixes
 
 

@@ -50,7 +50,7 @@ def ask(questions: Mapping[str, Question], *, seconds: float) -> dict[str, bytes
                     child.chunks.append(chunk)
                 else:
                     waiting.unregister(child.pipe)
-                    answers[child.name] = _conclude(child)
+                    answers[child.name] = _conclude(child, seconds)
         for key in list(waiting.get_map().values()):
             answers[key.data.name] = _abandon(key.data, seconds)
     return answers
@@ -110,7 +110,7 @@ def _words(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {problem}"
 
 
-def _conclude(child: _Child) -> bytes | Unread:
+def _conclude(child: _Child, seconds: float) -> bytes | Unread:
     os.close(child.pipe)
     _, status = os.waitpid(child.pid, 0)
     payload = b"".join(child.chunks)
@@ -119,6 +119,8 @@ def _conclude(child: _Child) -> bytes | Unread:
     if payload[:1] == b"-":
         return Unread(why=payload[1:].decode(errors="replace"))
     code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGALRM:  # its own alarm was quicker than we on a busy machine
+        return _no_answer(seconds)
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return Unread(why=f"its reader died ({how}) without an answer")
 
@@ -130,4 +132,8 @@ def _abandon(child: _Child, seconds: float) -> Unread:
     until = time.monotonic() + 0.05
     while os.waitpid(child.pid, os.WNOHANG) == (0, 0) and time.monotonic() < until:
         time.sleep(0.001)
+    return _no_answer(seconds)
+
+
+def _no_answer(seconds: float) -> Unread:
     return Unread(why=f"no answer within {seconds:g} s")
