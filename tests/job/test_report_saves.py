@@ -39,10 +39,18 @@ def test_a_run_without_checkpoints_says_nothing_of_them() -> None:
 
 
 def test_how_often_is_told_with_what_it_costs() -> None:
-    often = lines(saves(10, 12, 14, 16, stall=1.0))[-1]
+    often = lines([*saves(10, 12, 14, 16, stall=1.0), record("end", 100)])[-1]
     assert "saving every 2 s loses about" in often
     assert "a save holds the training up for 1 s" in often
     assert len(lines(saves(10, 300))) == 1, "two tell nothing about how often"
+    assert len(lines(saves(10, 12, 14, 16))) == 1, "nor does a run that is over so soon"
+
+
+def test_how_often_is_by_the_clock_of_the_rank_not_of_the_one_who_hears() -> None:
+    heard_at_once = [
+        {**one, "told_at": 100.0 * number} for number, one in enumerate(saves(500, 500.1, 500.2))
+    ]
+    assert "saving every 100 s" in lines([record("launch", 1), *heard_at_once])[-1]
 
 
 def test_the_time_of_a_restart_is_no_interval() -> None:

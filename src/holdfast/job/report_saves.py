@@ -14,6 +14,8 @@ Record = dict[str, Any]
 
 ENOUGH = 3
 """saves: fewer tell nothing about how often"""
+SHORT = 60.0
+"""seconds: nor does a run that was over so soon"""
 LONGEST = 1e6
 """seconds that anything here may take"""
 
@@ -50,21 +52,28 @@ def _restarts(records: Sequence[Record]) -> list[str]:
 def _cadence(records: Sequence[Record]) -> str:
     """The loss to be expected at this pace of saves, and a better one where it is far off."""
     saved = [r for r in records if r["kind"] == "saved"]
-    if len(saved) < ENOUGH:
+    uptime = records[-1]["t"] - records[0]["t"] if records else 0.0
+    if len(saved) < ENOUGH or uptime < SHORT:
         return ""
     # Between two attempts lies the restart: that is no interval.
     apart = [
-        later["t"] - earlier["t"]
+        _when(later) - _when(earlier)
         for earlier, later in pairwise(saved)
-        if earlier.get("attempt") == later.get("attempt") and later["t"] > earlier["t"]
+        if earlier.get("attempt") == later.get("attempt") and _when(later) > _when(earlier)
     ]
     stalls, writing = list(_numbers(saved, "stall")), list(_numbers(saved, "seconds"))
     if not apart or not stalls or not writing:
         return ""
     failures = sum(r["kind"] == "action" and r.get("action") == "restart" for r in records)
-    mtbf = lost_time.mtbf(uptime=records[-1]["t"] - records[0]["t"], failures=failures)
+    mtbf = lost_time.mtbf(uptime=uptime, failures=failures)
     advice = lost_time.advice(median(apart), median(stalls), mtbf, writing=median(writing))
     return advice.sentence
+
+
+def _when(record: Record) -> float:
+    """By the rank's own account: the launcher hears of several at once."""
+    told = record.get("told_at")
+    return float(told if isinstance(told, (int, float)) else record["t"])
 
 
 def _numbers(records: Sequence[Record], name: str) -> Iterator[float]:
