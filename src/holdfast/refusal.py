@@ -11,7 +11,7 @@ import re
 import msgspec
 
 from holdfast import endings, scene_words
-from holdfast.model import Evidence
+from holdfast.model import Evidence, Fault, Verdict
 from holdfast.signals import Scene
 
 KINDS = ("UsageError", "CannotWorkError")
@@ -49,4 +49,17 @@ def refused(scene: Scene, slug: str) -> Refusal | None:
         ranks=ranks,
         victims=endings.fallen(scene, ranks),
         evidence=(scene_words.how_it_ended(first),),
+    )
+
+
+def verdict(fault: Fault, found: Refusal, *, fix: str) -> Verdict:
+    """Fatal: the next attempt would find the same checkpoint."""
+    return fault.verdict(
+        found.sentence,
+        ranks=found.ranks,
+        victims=found.victims,
+        certain=True,
+        fatal=True,
+        fix=fix,
+        evidence=found.evidence,
     )

@@ -18,8 +18,8 @@ Sources        https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.ht
 
 from __future__ import annotations
 
+from holdfast import refusal
 from holdfast.model import Evidence, Fault, Verdict
-from holdfast.refusal import refused
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD807", slug="config-changed")
@@ -29,21 +29,16 @@ MAY_BE_ACCEPTED = "the configuration has changed"
 
 @FAULT.notice
 def they_refused_to_resume(scene: Scene) -> Verdict | None:
-    found = refused(scene, FAULT.slug)
+    found = refusal.refused(scene, FAULT.slug)
     if found is None:
         return None
     meant = MAY_BE_ACCEPTED in found.sentence
-    return FAULT.verdict(
-        found.sentence,
-        ranks=found.ranks,
-        victims=found.victims,
-        certain=True,
-        fatal=True,  # the next attempt would find the same checkpoint
-        fix="start as before; if the change is meant: HOLDFAST_ACCEPT=config"
+    fix = (
+        "start as before; if the change is meant: HOLDFAST_ACCEPT=config"
         if meant
-        else "start with the model and optimizer it was saved from, or in an empty folder",
-        evidence=found.evidence,
+        else "start with the model and optimizer it was saved from, or in an empty folder"
     )
+    return refusal.verdict(FAULT, found, fix=fix)
 
 
 @FAULT.notice

@@ -16,8 +16,8 @@ Sources        https://docs.pytorch.org/docs/stable/data.html (DistributedSample
 
 from __future__ import annotations
 
+from holdfast import refusal
 from holdfast.model import Evidence, Fault, Verdict
-from holdfast.refusal import refused
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD808", slug="data-position-lost")
@@ -25,17 +25,13 @@ FAULT = Fault(code="HOLD808", slug="data-position-lost")
 
 @FAULT.notice
 def they_refused_to_go_on(scene: Scene) -> Verdict | None:
-    found = refused(scene, FAULT.slug)
+    found = refusal.refused(scene, FAULT.slug)
     if found is None:
         return None
-    return FAULT.verdict(
-        found.sentence,
-        ranks=found.ranks,
-        victims=found.victims,
-        certain=True,
-        fatal=True,  # the next attempt would find the same checkpoint
+    return refusal.verdict(
+        FAULT,
+        found,
         fix="start with the data, seed and batch it was saved with, or in an empty folder",
-        evidence=found.evidence,
     )
 
 

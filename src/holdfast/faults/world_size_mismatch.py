@@ -20,10 +20,9 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.checkpoint.html 
 
 from __future__ import annotations
 
-from holdfast import wording
+from holdfast import refusal, wording
 from holdfast.facts import MachineFacts, known
 from holdfast.model import Evidence, Fault, Finding, Verdict
-from holdfast.refusal import refused
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD806", slug="world-size-mismatch")
@@ -70,18 +69,10 @@ def another_number_is_planned(facts: MachineFacts) -> Finding:
 
 @FAULT.notice
 def they_refused_to_resume(scene: Scene) -> Verdict | None:
-    found = refused(scene, FAULT.slug)
+    found = refusal.refused(scene, FAULT.slug)
     if found is None:
         return None
-    return FAULT.verdict(
-        found.sentence,
-        ranks=found.ranks,
-        victims=found.victims,
-        certain=True,
-        fatal=True,  # the next attempt would find the same checkpoint
-        fix=FIX,
-        evidence=found.evidence,
-    )
+    return refusal.verdict(FAULT, found, fix=FIX)
 
 
 @FAULT.notice
