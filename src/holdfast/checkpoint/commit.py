@@ -101,15 +101,19 @@ def write_part(
 ) -> Part:
     """This rank's files, on the disk when it returns."""
     began = watch.clock()
-    sources = list(sources)
 
-    def write_all() -> tuple[FileEntry, ...]:
+    def make_place() -> None:
         make_root(files, place.root)
         files.make_folder(place.temporary)
-        written = tuple(_write_file(files, place, source, watch) for source in sources)
+
+    def write_all() -> tuple[FileEntry, ...]:
+        written = tuple(_write_file(files, place, source, watch) for source in ready)
         files.fsync_folder(place.temporary)
         return written
 
+    _with_room(files, place, make_place)
+    # Only now, as this may fail: with the folder there, a failure can be told to rank 0.
+    ready = list(sources)
     entries = _with_room(files, place, write_all)
     return Part(rank=rank, files=entries, stall=stall, seconds=watch.clock() - began)
 

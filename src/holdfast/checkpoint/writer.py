@@ -117,7 +117,7 @@ def carry_out(save: Save, mapping: Mapping, parent: Parent) -> Answer:
 
 
 def _save(save: Save, place: Place, mapping: Mapping, watch: Watch) -> Answer:
-    sources = [PieceSource(piece, mapping) for piece in save.pieces]
+    sources = (PieceSource(piece, mapping) for piece in save.pieces)
     part = commit.write_part(DISK, place, save.rank, sources, stall=save.stall, watch=watch)
     if save.rank != 0:
         commit.hand_over(DISK, place, part)
