@@ -13,6 +13,8 @@ import holdfast.faults
 from holdfast.errors import UsageError
 from holdfast.facts import MachineFacts
 from holdfast.model import FACES, Fault, Finding, Page
+from holdfast.remains import shared
+from holdfast.remains.signature import Signature
 
 SECTIONS = {
     "What you see": "see",
@@ -110,6 +112,12 @@ def _is_named(fault: Fault, name: str) -> bool:
 def foresee(facts: MachineFacts, faults: Iterable[Fault]) -> list[Finding]:
     """Ask every fault about this machine."""
     return [finding for fault in faults for finding in fault.look_at(facts)]
+
+
+def signatures() -> tuple[Signature, ...]:
+    """Every wording that logs are searched for: the shared ones, and each fault's own."""
+    own = (signature for entry in entries() for signature in entry.fault.signatures)
+    return (*shared.ALL, *own)
 
 
 def search(words: str) -> list[Page]:

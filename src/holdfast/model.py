@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from holdfast.facts import CouldNotLook, MachineFacts
+from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.signature import Role, Signature
 from holdfast.signals import Scene
 
 
@@ -77,8 +79,43 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
 
 
+class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+    """Who or what did it; `what` names it where it is no rank: a setting, a link, a file."""
+
+    rank: int | None = None
+    host: str = ""
+    pid: int | None = None
+    what: str = ""
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fault makes of the wreckage of a job."""
+
+    code: str
+    slug: str
+    confidence: float
+    """0 to 1. Over 0.8 only where this text or these positions can hardly mean anything else."""
+    culprit: Culprit | None
+    """None when nobody can be named honestly"""
+    reason: str
+    """the sentence: what happened, to whom, and how that follows from what was seen"""
+    victims: tuple[int, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    fix: str = ""
+    next: str = ""
+    """the command to type now"""
+    ruled_out: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    order: int = 0
+    """of its first sighting: of two causes on one rank the earlier one leads"""
+
+
 Foresight = Callable[[MachineFacts], Finding | Sequence[Finding]]
 Perception = Callable[[Scene], Verdict | None]
+Recognition = Callable[[Wreckage], Diagnosis | None]
+
+SHOWN = 5
+"""quoted lines of evidence are enough; the count tells of the rest"""
 
 FACES = {
     "foresee": "C",  # check: facts -> finding
@@ -106,6 +143,8 @@ class Fault:
         self.slug = slug
         self.foresights: list[Foresight] = []
         self.perceptions: list[Perception] = []
+        self.recognitions: list[Recognition] = []
+        self.signatures: list[Signature] = []
 
     def foresee(self, face: Foresight) -> Foresight:
         """Register a pure function from the facts of a machine to findings."""
@@ -117,9 +156,39 @@ class Fault:
         self.perceptions.append(face)
         return face
 
+    def recognise(self, face: Recognition) -> Recognition:
+        """Register a pure function from the wreckage of a job to a diagnosis, or None."""
+        self.recognitions.append(face)
+        return face
+
+    def wording(
+        self,
+        name: str,
+        pattern: str,
+        *,
+        anchors: str | tuple[str, ...],
+        example: str,
+        role: Role = Role.ROOT,
+    ) -> Signature:
+        """Register a wording that logs are searched for; see remains/signature.py."""
+        signature = Signature(
+            name=f"{self.slug}: {name}",
+            pattern=pattern,
+            anchors=(anchors,) if isinstance(anchors, str) else anchors,
+            example=example,
+            role=role,
+            slug=self.slug,
+        )
+        self.signatures.append(signature)
+        return signature
+
     @property
     def faces(self) -> frozenset[str]:
-        made = {"foresee": self.foresights, "notice": self.perceptions}
+        made = {
+            "foresee": self.foresights,
+            "notice": self.perceptions,
+            "recognise": self.recognitions,
+        }
         return frozenset(name for name, functions in made.items() if functions)
 
     def look_at(self, facts: MachineFacts) -> list[Finding]:
@@ -161,6 +230,41 @@ class Fault:
             fatal=fatal,
             fix=fix,
             evidence=tuple(evidence),
+        )
+
+    def diagnosis(
+        self,
+        reason: str,
+        *,
+        confidence: float,
+        seen: Iterable[Sighting] = (),
+        culprit: Culprit | None = None,
+        victims: Iterable[int] = (),
+        fix: str,
+        next: str = "",
+        evidence: Iterable[Evidence] = (),
+        ruled_out: Iterable[str] = (),
+        unknown: Iterable[str] = (),
+    ) -> Diagnosis:
+        """This is what broke the job. Without a culprit the writer of the first line seen is it;
+        give `Culprit()` fields, or `what`, where that would blame a witness."""
+        lines = tuple(seen)
+        if culprit is None and lines:
+            line = lines[0].line
+            culprit = Culprit(rank=line.rank, host=line.host, pid=line.pid)
+        return Diagnosis(
+            code=self.code,
+            slug=self.slug,
+            confidence=round(min(max(confidence, 0.0), 1.0), 2),
+            culprit=culprit,
+            reason=reason,
+            victims=tuple(sorted(set(victims))),
+            evidence=(*evidence, *map(quote, lines))[:SHOWN],
+            fix=fix,
+            next=next,
+            ruled_out=tuple(ruled_out),
+            unknown=tuple(unknown),
+            order=min((one.order for one in lines), default=0),
         )
 
     # --- building findings: the words come from the fault's file, the identity from here -------
@@ -209,6 +313,19 @@ class Fault:
             fix=fix,
             evidence=tuple(evidence),
         )
+
+
+def quote(sighting: Sighting) -> Evidence:
+    """The line as evidence."""
+    line = sighting.line
+    more = f" (and {sighting.count - 1} more like it)" if sighting.count > 1 else ""
+    return Evidence(
+        quote=line.text + more,
+        source=line.source,
+        line=line.number,
+        rank=line.rank,
+        host=line.host or None,
+    )
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
