@@ -1,41 +1,76 @@
-"""`holdfast explain CODE|SLUG|WORD`: the page of a fault."""
+"""`holdfast explain PATH…`: what broke a job; `holdfast explain CODE|SLUG|WORD`: a fault's page."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 
 from holdfast.cli import streams
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import UsageError
 
-SUMMARY = "tell the story of a fault: what you see, why, how to be sure, the fix"
+SUMMARY = "tell what broke a job from its logs and dumps, or the story of a fault by its name"
+STDIN = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="CODE|SLUG|WORD", help="HOLD101, mtu, 'port'…")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="PATH|CODE|SLUG|WORD",
+        help="logs, dumps, folders, archives, - for stdin; or HOLD101, mtu, 'port'…",
+    )
     parser.add_argument("--list", action="store_true", help="every fault, one line each")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    words: list[str] = arguments.words
+    if arguments.list:
+        return _show_pages("", arguments)
+    if not words and not sys.stdin.isatty():
+        words = [STDIN]
+    if not words:
+        raise UsageError("explain what?", hint="holdfast explain LOG… or holdfast explain --list")
+    paths = [word for word in words if word == STDIN or os.path.lexists(word)]
+    if len(paths) == len(words):
+        return _explain(paths, arguments)
+    missing = [word for word in words if word not in paths]
+    if paths or any(os.sep in word for word in missing):
+        raise UsageError(f"there is no file or folder {missing[0]!r}")
+    return _show_pages(" ".join(words), arguments)
+
+
+def _explain(paths: list[str], arguments: argparse.Namespace) -> int:
+    from holdfast import catalogue
+    from holdfast.view import diagnosis, document
+    from holdfast.wreckage.diagnose import diagnose
+    from holdfast.wreckage.gather import gather
+
+    wreckage = gather(paths, stdin=sys.stdin.buffer)
+    report = diagnose(wreckage, (entry.fault for entry in catalogue.entries()))
+    draw = document.diagnoses if arguments.json else diagnosis.report
+    answer = draw(
+        report.diagnoses,
+        failed=report.failed,
+        anomalies=report.anomalies,
+        remarks=report.remarks,
+    )
+    streams.answer(answer, encoding=document.ENCODING if arguments.json else None)
+    return 1 if report.failed else 0
+
+
+def _show_pages(wanted: str, arguments: argparse.Namespace) -> int:
     from holdfast import catalogue
     from holdfast.view import document, text
 
-    wanted = " ".join(arguments.words)
-    if not wanted and not arguments.list:
-        raise UsageError("explain what?", hint="holdfast explain --list shows every fault")
     if arguments.list:
         pages = [entry.page for entry in catalogue.entries()]
     else:
         pages = catalogue.search(wanted)
-    if not pages and os.path.exists(wanted):
-        raise CannotWorkError(
-            f"{wanted} is a file or folder; this version explains faults by name, not wreckage",
-            hint="holdfast explain --list shows every fault it knows",
-        )
     if not pages:
         raise UsageError(
-            f"no fault's page mentions {wanted!r}",
+            f"no fault's page mentions {wanted!r}, and no file is called so",
             hint="holdfast explain --list shows every fault",
         )
     if arguments.json:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.facts import Smoke, Unread
-from holdfast.model import Finding, Page
+from holdfast.model import Diagnosis, Evidence, Finding, Page
 from holdfast.wording import legible
 
 SCHEMA = "holdfast/1"
@@ -38,6 +38,30 @@ def check(
 def explain(pages: Sequence[Page]) -> str:
     """What `holdfast explain WORD --json` prints."""
     return _dump({"schema": SCHEMA, "command": "explain", "pages": pages})
+
+
+def diagnoses(
+    found: Sequence[Diagnosis],
+    *,
+    failed: bool,
+    anomalies: Sequence[Evidence],
+    remarks: Sequence[str],
+) -> str:
+    """What `holdfast explain PATH --json` prints."""
+    listed = [
+        {name: value for name, value in msgspec.structs.asdict(one).items() if name != "order"}
+        for one in found
+    ]
+    return _dump(
+        {
+            "schema": SCHEMA,
+            "command": "explain",
+            "diagnoses": listed,
+            "failed": failed,
+            "anomalies": anomalies,
+            "remarks": remarks,
+        }
+    )
 
 
 def plain(command: str, **fields: Any) -> str:
