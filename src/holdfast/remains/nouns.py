@@ -127,6 +127,20 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """why it could not be read, or not all of it"""
 
 
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What `holdfast run` said while the job was alive, and could see what no folder keeps."""
+
+    code: str
+    slug: str
+    ranks: tuple[int, ...]
+    victims: tuple[int, ...] = ()
+    reason: str
+    fix: str = ""
+    verdict: bool
+    """it was acted on; otherwise a notice"""
+    line: Line
+
+
 class Wreckage(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[Source, ...] = ()
     sightings: tuple[Sighting, ...] = ()
@@ -140,8 +154,8 @@ class Wreckage(msgspec.Struct, frozen=True, kw_only=True):
     """environment variables that the logs show, e.g. NCCL_SOCKET_IFNAME"""
     versions: dict[str, str] = {}
     """'torch', 'nccl', 'cuda', 'driver', 'python' as the logs show them"""
-    verdicts: tuple[dict[str, str], ...] = ()
-    """of our own run folders: what `holdfast run` said then (slug, ranks, reason, attempt)"""
+    told: tuple[Told, ...] = ()
+    """of our own run folders, in the attempt that is explained; oldest first"""
 
     def seen(self, *signatures: Signature) -> tuple[Sighting, ...]:
         """Every sighting of any of these, in the order read."""

@@ -15,6 +15,7 @@ from holdfast.model import Diagnosis, Evidence, Fault, quote
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 from holdfast.wording import numbers
+from holdfast.wreckage import hearsay
 
 SURE = 0.8
 """over this we claim to know"""
@@ -39,7 +40,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def diagnose(wreckage: Wreckage, faults: Iterable[Fault]) -> Report:
     answers, bugs = _ask(wreckage, faults)
-    ordered = _in_order(answers)
+    ordered = _in_order(hearsay.weigh(wreckage, answers))
     failed = bool(ordered) or _went_wrong(wreckage)
     sure = bool(ordered) and ordered[0].confidence > SURE
     unread = [f"{s.name}: {s.problem}" for s in wreckage.sources if s.problem]

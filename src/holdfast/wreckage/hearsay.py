@@ -1,0 +1,82 @@
+"""What `holdfast run` said while the job lived, weighed against what its folder shows now. Pure.
+
+The run saw more than any folder keeps: processes, their states, their sockets, in what order they
+went. So its verdict leads. Only where it could do no better than a general name, while a log of
+the same rank holds a wording that belongs to one fault, that fault is the better name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.model import Culprit, Diagnosis, Evidence
+from holdfast.remains.nouns import Told, Wreckage
+
+ACTED_ON = 0.92
+NOTICED = 0.5
+SPECIFIC = 0.8
+"""a fault's own wording, found in a log, is surer than this"""
+GENERAL = frozenset({"python-exception", "rank-killed", "native-crash", "rank-stuck"})
+"""names for 'it ended' and 'it does not come', whatever the reason"""
+
+
+def weigh(wreckage: Wreckage, answers: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """The answers of the faults, and the run's own opinion among them."""
+    said = _last(wreckage.told)
+    if said is None:
+        return list(answers)
+    beside = next((one for one in answers if one.slug == said.slug), None)
+    opinion = _opinion(said, wreckage, beside)
+    # A notice was acted on by nobody: it takes its place among the others.
+    better = (
+        not said.verdict
+        or said.slug in GENERAL
+        and any(
+            one.confidence > SPECIFIC
+            and one.slug not in GENERAL
+            and (not one.culprit or one.culprit.rank is None or one.culprit.rank in said.ranks)
+            for one in answers
+        )
+    )
+    if better:
+        opinion = msgspec.structs.replace(opinion, confidence=NOTICED)
+    others = [
+        one if better else msgspec.structs.replace(one, confidence=min(one.confidence, NOTICED))
+        for one in answers
+        if one.slug != said.slug
+    ]
+    return [opinion, *others]
+
+
+def _last(told: Sequence[Told]) -> Told | None:
+    """The last verdict; without one the last notice, which nobody acted on."""
+    verdicts = [one for one in told if one.verdict]
+    return (verdicts or list(told))[-1] if told else None
+
+
+def _opinion(said: Told, wreckage: Wreckage, beside: Diagnosis | None) -> Diagnosis:
+    rank = said.ranks[0] if said.ranks else None
+    remains = wreckage.rank(rank) if rank is not None else None
+    line = said.line
+    own = Evidence(quote=line.text, source=line.source, line=line.number, rank=rank)
+    return Diagnosis(
+        code=said.code,
+        slug=said.slug,
+        confidence=ACTED_ON if said.verdict else NOTICED,
+        culprit=Culprit(
+            rank=rank,
+            host=remains.host if remains else "",
+            pid=remains.pid if remains else None,
+        )
+        if rank is not None
+        else None,
+        reason=said.reason,
+        victims=said.victims,
+        evidence=(own, *(beside.evidence if beside else ())),
+        fix=said.fix or (beside.fix if beside else ""),
+        next=beside.next if beside else "",
+        ruled_out=beside.ruled_out if beside else (),
+        unknown=beside.unknown if beside else (),
+    )
