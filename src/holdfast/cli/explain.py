@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from holdfast.cli import streams
+from holdfast.cli import runs, streams
 from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from holdfast.remains.nouns import Wreckage
 
 SUMMARY = "tell what broke a job from its logs and dumps, or the story of a fault by its name"
 STDIN = "-"
@@ -20,6 +24,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH|CODE|SLUG|WORD",
         help="logs, dumps, folders, archives, - for stdin; or HOLD101, mtu, 'port'…",
     )
+    parser.add_argument(
+        "--pid",
+        action="append",
+        type=int,
+        default=[],
+        metavar="PID",
+        help="a living rank, or the launcher of some: watched for a few seconds (repeatable)",
+    )
+    parser.add_argument(
+        "--run", metavar="RUN", help="a run of ours: its id, the beginning of it, or 'latest'"
+    )
+    runs.add_folder_only(parser)
     parser.add_argument("--list", action="store_true", help="every fault, one line each")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
@@ -28,6 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
     words: list[str] = arguments.words
     if arguments.list:
         return _show_pages("", arguments)
+    if arguments.pid:
+        return _explain_living(arguments.pid, arguments)
+    if arguments.run:
+        return _explain_run(arguments)
     if not words and not sys.stdin.isatty():
         words = [STDIN]
     if not words:
@@ -42,12 +62,37 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _explain(paths: list[str], arguments: argparse.Namespace) -> int:
+    from holdfast.wreckage.gather import gather
+
+    return _answer(gather(paths, stdin=sys.stdin.buffer), arguments)
+
+
+def _explain_run(arguments: argparse.Namespace) -> int:
+    """A run that lives is looked at; of one that has ended the folder tells."""
+    from holdfast.job import registry
+    from holdfast.wreckage import run_folder
+
+    chosen = registry.find(arguments.runs, arguments.run)
+    if chosen.state is not registry.State.RUNNING:
+        return _explain([chosen.folder], arguments)
+    pids = run_folder.read(chosen.folder).pids
+    return _explain_living([pids[rank] for rank in sorted(pids)], arguments)
+
+
+def _explain_living(pids: list[int], arguments: argparse.Namespace) -> int:
+    from holdfast.job import living, verdict
+    from holdfast.wreckage import from_scene
+
+    streams.remark(f"watching for {living.WATCHED:g} s; nothing is done to the processes")
+    scene = living.look(pids)
+    return _answer(from_scene.wreckage(scene, verdict.judge(scene)), arguments)
+
+
+def _answer(wreckage: Wreckage, arguments: argparse.Namespace) -> int:
     from holdfast import catalogue
     from holdfast.view import diagnosis, document
     from holdfast.wreckage.diagnose import diagnose
-    from holdfast.wreckage.gather import gather
 
-    wreckage = gather(paths, stdin=sys.stdin.buffer)
     report = diagnose(wreckage, (entry.fault for entry in catalogue.entries()))
     draw = document.diagnoses if arguments.json else diagnosis.report
     answer = draw(

@@ -15,10 +15,14 @@ SUMMARY = "list the runs of this folder: running, ended, lost"
 FOLDER = "runs"
 
 
-def add_folder(parser: argparse.ArgumentParser) -> None:
+def add_folder_only(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", default=FOLDER, metavar="DIR", help=f"where the runs are (default: ./{FOLDER})"
     )
+
+
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    add_folder_only(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

@@ -29,25 +29,22 @@ def weigh(wreckage: Wreckage, answers: Sequence[Diagnosis]) -> list[Diagnosis]:
         return list(answers)
     beside = next((one for one in answers if one.slug == said.slug), None)
     opinion = _opinion(said, wreckage, beside)
-    # A notice was acted on by nobody: it takes its place among the others.
-    better = (
-        not said.verdict
-        or said.slug in GENERAL
-        and any(
-            one.confidence > SPECIFIC
-            and one.slug not in GENERAL
-            and (not one.culprit or one.culprit.rank is None or one.culprit.rank in said.ranks)
-            for one in answers
-        )
-    )
-    if better:
-        opinion = msgspec.structs.replace(opinion, confidence=NOTICED)
-    others = [
-        one if better else msgspec.structs.replace(one, confidence=min(one.confidence, NOTICED))
-        for one in answers
-        if one.slug != said.slug
-    ]
-    return [opinion, *others]
+    if not said.verdict:  # acted on by nobody: it takes its place among the others
+        return [opinion, *(one for one in answers if one is not beside)]
+    leads = not (said.slug in GENERAL and any(_is_better(one, said) for one in answers))
+    opinion = opinion if leads else _capped(opinion)
+    return [opinion, *(_capped(one) if leads else one for one in answers if one is not beside)]
+
+
+def _is_better(answer: Diagnosis, said: Told) -> bool:
+    """A fault's own wording, in the log of the same rank."""
+    rank = answer.culprit.rank if answer.culprit else None
+    own = answer.confidence > SPECIFIC and answer.slug not in GENERAL
+    return own and (rank is None or rank in said.ranks)
+
+
+def _capped(answer: Diagnosis) -> Diagnosis:
+    return msgspec.structs.replace(answer, confidence=min(answer.confidence, NOTICED))
 
 
 def _last(told: Sequence[Told]) -> Told | None:
