@@ -7,7 +7,7 @@ behind a sure answer cannot be sure as well, unless both read the same line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -19,6 +19,8 @@ from holdfast.wreckage import hearsay
 
 SURE = 0.8
 """over this we claim to know"""
+LIKELY = 0.5
+"""under this the earliest signs of trouble are shown as well"""
 RUNNER_UP = 0.5
 """what is left for another answer beside a sure one"""
 FAINT = 0.1
@@ -33,7 +35,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
     """something went wrong, whether or not we know what"""
     anomalies: tuple[Evidence, ...] = ()
-    """the earliest signs of trouble, where no answer is sure"""
+    """the earliest signs of trouble, where no answer is likely"""
     remarks: tuple[str, ...] = ()
     """what could not be read, or went wrong in here"""
 
@@ -42,12 +44,12 @@ def diagnose(wreckage: Wreckage, faults: Iterable[Fault]) -> Report:
     answers, bugs = _ask(wreckage, faults)
     ordered = _in_order(hearsay.weigh(wreckage, answers))
     failed = bool(ordered) or _went_wrong(wreckage)
-    sure = bool(ordered) and ordered[0].confidence > SURE
+    likely = bool(ordered) and ordered[0].confidence >= LIKELY
     unread = [f"{s.name}: {s.problem}" for s in wreckage.sources if s.problem]
     return Report(
-        diagnoses=tuple(_with_fallout(wreckage, ordered)),
+        diagnoses=tuple(_located(wreckage, _with_fallout(wreckage, ordered))),
         failed=failed,
-        anomalies=() if sure or not failed else _earliest(wreckage),
+        anomalies=() if likely or not failed else _earliest(wreckage),
         remarks=(*unread, *bugs),
     )
 
@@ -76,13 +78,21 @@ def _in_order(answers: Sequence[Diagnosis]) -> list[Diagnosis]:
         return ordered[:SHOWN]
     sure = [d for d in ordered if d.confidence > SURE]
     first = min(sure, key=lambda d: (d.order, -d.confidence))
-    rest = [d if _same_line(d, first) else _humbled(d) for d in ordered if d is not first]
+    others = [d for d in ordered if d is not first and not _is_vaguer(d, first)]
+    rest = [d if _same_line(d, first) else _humbled(d) for d in others]
     return [first, *sorted(rest, key=lambda d: (-d.confidence, d.order, d.code))][:SHOWN]
 
 
 def _same_line(one: Diagnosis, other: Diagnosis) -> bool:
     places = {(e.source, e.line) for e in other.evidence if e.line}
     return any((e.source, e.line) in places for e in one.evidence)
+
+
+def _is_vaguer(one: Diagnosis, other: Diagnosis) -> bool:
+    """'It raised an exception', beside what that exception was."""
+    return (
+        one.slug in hearsay.GENERAL and other.slug not in hearsay.GENERAL and _same_line(one, other)
+    )
 
 
 def _humbled(diagnosis: Diagnosis) -> Diagnosis:
@@ -114,6 +124,22 @@ def _with_fallout(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosi
     victims = first.victims or tuple(sorted(waited))
     first = msgspec.structs.replace(first, ruled_out=(*first.ruled_out, fallout), victims=victims)
     return [first, *ordered[1:]]
+
+
+def _located(wreckage: Wreckage, diagnoses: Iterable[Diagnosis]) -> Iterator[Diagnosis]:
+    """A rank is easier to find by its host and pid, if any line told them."""
+    for one in diagnoses:
+        rank = one.culprit.rank if one.culprit else None
+        remains = wreckage.rank(rank) if rank is not None else None
+        if one.culprit and remains:
+            culprit = msgspec.structs.replace(
+                one.culprit,
+                host=one.culprit.host or remains.host,
+                pid=one.culprit.pid or remains.pid,
+            )
+            yield msgspec.structs.replace(one, culprit=culprit)
+        else:
+            yield one
 
 
 def _earliest(wreckage: Wreckage) -> tuple[Evidence, ...]:
