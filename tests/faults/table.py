@@ -16,6 +16,14 @@ and, for what `holdfast run` sees of a running job,
         overlooks(a_scene()),
     )
 
+and, for what `holdfast explain` finds in the wreckage of one,
+
+    test_recognise = recognise_table(
+        "port-in-use",
+        recognises(wreckage("[rank0]: RuntimeError: …"), rank=0, sure=0.9, saying=["29500"]),
+        passes_over(wreckage("[rank0]: RuntimeError: something else")),
+    )
+
 `tests/test_catalogue.py` refuses a fault whose table lacks a case where it must speak, or
 one where it must stay silent.
 """
@@ -29,7 +37,8 @@ import pytest
 
 from holdfast.catalogue import by_slug
 from holdfast.facts import MachineFacts
-from holdfast.model import Finding, Status, Verdict
+from holdfast.model import Diagnosis, Finding, Status, Verdict
+from holdfast.remains.nouns import Wreckage
 from holdfast.signals import Scene
 
 
@@ -172,3 +181,82 @@ def notice_table(slug: str, *cases: Sight) -> Callable[[Sight], None]:
 
     test_notice.cases = cases  # type: ignore[attr-defined]
     return test_notice
+
+
+class Reading(NamedTuple):
+    """One case of a recognise face."""
+
+    expected: str
+    """'sure' (over 0.8), 'unsure' or 'silent'"""
+    wreckage: Wreckage
+    sure: float = 0.0
+    rank: int | None = None
+    what: str = ""
+    victims: tuple[int, ...] | None = None
+    saying: tuple[str, ...] = ()
+    not_saying: tuple[str, ...] = ()
+
+    @property
+    def speaks(self) -> bool:
+        return self.expected != "silent"
+
+
+def recognises(
+    wreckage: Wreckage,
+    *,
+    sure: float,
+    saying: Sequence[str],
+    rank: int | None = None,
+    what: str = "",
+    victims: Sequence[int] | None = None,
+    not_saying: Sequence[str] = (),
+) -> Reading:
+    """The fault must be named, this sure of it, with this culprit (None and '': nobody), and its
+    sentence, fix and next command contain these words."""
+    assert saying, "say which words the user must see"
+    return Reading(
+        "sure" if sure > 0.8 else "unsure",
+        wreckage,
+        sure,
+        rank,
+        what,
+        None if victims is None else tuple(victims),
+        tuple(saying),
+        tuple(not_saying),
+    )
+
+
+def passes_over(wreckage: Wreckage) -> Reading:
+    """The fault must say nothing."""
+    return Reading("silent", wreckage)
+
+
+def explained(diagnosis: Diagnosis) -> str:
+    return f"{diagnosis.reason} | {diagnosis.fix} | {diagnosis.next}"
+
+
+def recognise_table(slug: str, *cases: Reading) -> Callable[[Reading], None]:
+    @pytest.mark.parametrize("case", cases, ids=lambda case: case.expected)
+    def test_recognise(case: Reading) -> None:
+        faces = by_slug(slug).recognitions
+        found = [d for face in faces if (d := face(case.wreckage)) is not None]
+        if case.expected == "silent":
+            assert found == []
+            return
+        assert len(found) == 1, f"expected one diagnosis, got {found}"
+        diagnosis = found[0]
+        assert diagnosis.slug == slug
+        assert diagnosis.confidence == case.sure, diagnosis
+        culprit = diagnosis.culprit
+        assert (culprit.rank if culprit else None) == case.rank, diagnosis
+        assert case.what in (culprit.what if culprit else ""), diagnosis
+        if case.victims is not None:
+            assert diagnosis.victims == case.victims, diagnosis
+        text = explained(diagnosis)
+        assert [word for word in case.saying if word not in text] == [], text
+        assert [word for word in case.not_saying if word in text] == [], text
+        assert diagnosis.evidence, "say what was seen"
+        assert diagnosis.fix, "say what to do"
+
+    test_recognise.cases = cases  # type: ignore[attr-defined]
+    return test_recognise

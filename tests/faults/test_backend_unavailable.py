@@ -6,7 +6,16 @@ import msgspec
 
 from holdfast.facts import MachineFacts, Unread
 from tests.faults.machines import a_machine, a_plan
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 HEALTHY = a_machine()
 
@@ -49,4 +58,62 @@ test_foresee = foresee_table(
     skips(software(gloo=Unread(why="cannot be mapped")), saying=["cannot be mapped"]),
     skips(a_machine(software=Unread(why="slow disk")), saying=["slow disk"]),
     skips(a_machine(accelerators=Unread(why="no /dev")), saying=["no /dev"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+test_recognise = recognise_table(
+    "backend-unavailable",
+    recognises(
+        wreckage("RuntimeError: Distributed package doesn't have NCCL built in"),
+        sure=0.95,
+        what="torch without NCCL",
+        saying=["this build of torch has no NCCL"],
+    ),
+    recognises(
+        wreckage("AssertionError: Torch not compiled with CUDA enabled"),
+        sure=0.75,
+        what="torch without CUDA",
+        saying=["no CUDA"],
+    ),
+    recognises(
+        wreckage("RuntimeError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!"),
+        sure=0.95,
+        what="no visible GPU",
+        saying=["CUDA_VISIBLE_DEVICES"],
+    ),
+    recognises(
+        wreckage("[rank2]: RuntimeError: No backend type associated with device type cpu"),
+        sure=0.93,
+        what="tensor on cpu",
+        saying=["device type cpu", "cpu:gloo,cuda:nccl"],
+    ),
+    recognises(
+        wreckage("RuntimeError: Tensors must be CUDA and dense"),
+        sure=0.93,
+        what="tensor on cpu",
+        saying=["device type cpu"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: use_libuv was requested but PyTorch was build without libuv support"
+        ),
+        sure=0.95,
+        what="torch without libuv",
+        saying=["USE_LIBUV=0"],
+    ),
+    recognises(
+        wreckage("ValueError: Invalid backend: 'ncll'"),
+        sure=0.8,
+        what="backend ncll",
+        saying=["the backend ncll"],
+    ),
+    recognises(
+        wreckage("RuntimeError: Invalid scalar type"),
+        sure=0.5,
+        what="tensor type",
+        saying=["Gloo"],
+    ),
+    passes_over(wreckage("RuntimeError: this optimizer does not support sparse gradients")),
 )

@@ -2,7 +2,16 @@ from __future__ import annotations
 
 from holdfast.facts import Container, Resolution, Unread
 from tests.faults.machines import a_machine, a_plan
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 UNKNOWN = "Name or service not known"
 PLAN = a_plan(max_nodes=2, master_addr="node-x", master_origin="MASTER_ADDR")
@@ -49,4 +58,71 @@ test_foresee = foresee_table(
     silent(a_machine(PLAN, master_name=answer("node-x", seconds=0.2))),
     skips(a_machine(PLAN, master_name=Unread(why="no answer")), saying=["no answer"]),
     skips(a_machine(own_name=Unread(why="no answer")), saying=["no answer"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+RETRIED = (
+    "[W socket.cpp:697] [c10d] The IPv6 network addresses of (node-a, 29500) cannot be retrieved "
+    "(gai error: -2 - Name or service not known)."
+)
+
+test_recognise = recognise_table(
+    "dns-failure",
+    recognises(
+        wreckage(f"[rank1]: {RETRIED}"),
+        sure=0.93,
+        what="node-a",
+        saying=["the name node-a did not resolve", "getent ahosts node-a"],
+    ),
+    recognises(
+        wreckage(f"[rank1]: {RETRIED}", "[rank0]: RuntimeError: Address already in use"),
+        sure=0.4,  # it may have come late, and something else broke
+        what="node-a",
+        saying=["node-a"],
+    ),
+    recognises(
+        wreckage("socket.gaierror: [Errno -3] Temporary failure in name resolution"),
+        sure=0.93,
+        what="a host name",
+        saying=["did not resolve"],
+    ),
+    recognises(
+        wreckage("ValueError: host not found: Name or service not known"),
+        sure=0.93,
+        what="a host name",
+        saying=["did not resolve"],
+    ),
+    recognises(
+        wreckage("ssh: Could not resolve hostname node-b: Name or service not known"),
+        sure=0.93,
+        what="node-b",
+        saying=["node-b"],
+    ),
+    recognises(
+        wreckage(
+            "NCCL WARN Net : error encountered when getting address info : Name or service not "
+            "known"
+        ),
+        sure=0.93,
+        what="a host name",
+        saying=["did not resolve"],
+    ),
+    recognises(
+        wreckage(
+            "urllib3.exceptions.NameResolutionError: Failed to resolve 'example.org' ([Errno -3] "
+            "Temporary failure in name resolution)"
+        ),
+        sure=0.6,
+        what="example.org",
+        saying=["needs for a download"],
+    ),
+    passes_over(
+        wreckage(
+            "[W socket.cpp:697] [c10d] The IPv6 network addresses of (1.0.0.0.ip6.arpa, 29500) "
+            "cannot be retrieved (gai error: 8 - nodename nor servname provided, or not known)."
+        )
+    ),
+    passes_over(wreckage("RuntimeError: Connection refused")),
 )

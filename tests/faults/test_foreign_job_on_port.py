@@ -4,7 +4,17 @@ from typing import Any
 
 from holdfast.facts import Bind, PortFacts, StoreAnswer, Unread
 from tests.faults.machines import a_connection, a_machine, a_plan, a_port, a_process
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 NAMED = a_plan(port_origin="--port")
 
@@ -56,4 +66,30 @@ test_foresee = foresee_table(
     ),
     skips(a_machine(port=a_store(store=Unread(why="it said nothing"))), saying=["it said nothing"]),
     not_applicable(a_machine(a_plan(port=0)), saying=["picks the port itself"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+test_recognise = recognise_table(
+    "foreign-job-on-port",
+    recognises(
+        wreckage(
+            "[rank1]: torch.distributed.DistNetworkError: Ping failed, invalid value returned from "
+            "server. Expected: 4711, Got: 1347703880"
+        ),
+        sure=0.7,
+        what="the master port",
+        saying=["does not belong to this job"],
+    ),
+    recognises(
+        wreckage(
+            "[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:29500 (errno: "
+            "98 - Address already in use)."
+        ),
+        sure=0.25,
+        what="port 29500",
+        saying=["by default"],
+    ),
+    passes_over(wreckage("RuntimeError: Address already in use")),
 )

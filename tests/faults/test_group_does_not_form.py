@@ -3,7 +3,17 @@ from holdfast.facts import Reach, Unread
 from holdfast.faults.group_does_not_form import FIXES, PAGES
 from holdfast.smoke.stages import Record
 from tests.faults.machines import a_machine
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 from tests.smoke.smokes import a_smoke, error, exit_of, up_to, verdict
 
 TAKEN = verdict([*up_to("start"), error(0, "store", "DistNetworkError: name: EADDRINUSE")])
@@ -49,3 +59,36 @@ def test_every_page_it_points_to_exists() -> None:
     slugs = {entry.fault.slug for entry in catalogue.entries()}
     assert slugs >= PAGES
     assert PAGES.isdisjoint(FIXES)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+SYSTEM_ERROR = (
+    "[rank1]: RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:784, unhandled system error, NCCL "
+    "version 2.7.8"
+)
+
+test_recognise = recognise_table(
+    "group-does-not-form",
+    recognises(
+        wreckage(SYSTEM_ERROR),
+        sure=0.25,
+        rank=1,
+        saying=["unhandled system error", "NCCL_DEBUG=INFO"],
+    ),
+    recognises(
+        wreckage("[rank1]: RuntimeError: Interrupted system call"),
+        sure=0.3,
+        rank=1,
+        saying=["a signal reached the process"],
+    ),
+    passes_over(
+        wreckage(SYSTEM_ERROR, "[rank1]: NCCL WARN Bootstrap : no socket interface found"),
+    ),
+    passes_over(
+        wreckage(
+            SYSTEM_ERROR,
+            "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : No route to host",
+        ),
+    ),
+)

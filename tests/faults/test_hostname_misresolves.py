@@ -4,7 +4,17 @@ from typing import Any
 
 from holdfast.facts import Address, MachineFacts, Resolution, Route, Unread
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.faults.two_hosts import TWO_HOSTS
+from tests.remains.made import wreckage
 
 TWO = a_plan(min_nodes=2, max_nodes=2)
 C10D = a_plan(min_nodes=2, max_nodes=2, rdzv_backend="c10d", rdzv_endpoint="10.0.0.5:29400")
@@ -86,4 +96,84 @@ test_foresee = foresee_table(
     skips(named(), saying=["see dns-failure"]),
     skips(a_machine(TWO, own_name=Unread(why="no answer within 0.8 s")), saying=["0.8 s"]),
     skips(a_machine(C10D, own_fqdn=Unread(why="no answer")), saying=["no answer"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+MESH = (
+    "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/"
+    "pair.cc:144] timed out connecting: SO_ERROR: Connection refused, remote=[{}]:40001"
+)
+UNRESOLVED = (
+    "[W ProcessGroupGloo.cpp:724] Warning: Unable to resolve hostname to a (local) address. Using "
+    "the loopback address as fallback."
+)
+
+test_recognise = recognise_table(
+    "hostname-misresolves",
+    recognises(
+        wreckage(f"[rank1]: {MESH.format('127.0.1.1')}"),
+        sure=0.9,
+        what="127.0.1.1",
+        victims=[1],
+        saying=["the host's own name resolves to loopback", "getent ahosts $(hostname)"],
+    ),
+    recognises(
+        wreckage(f"[rank1]: {MESH.format('127.0.0.1')}", ranks=TWO_HOSTS),
+        sure=0.9,
+        what="127.0.0.1",
+        saying=["GLOO_SOCKET_IFNAME"],
+    ),
+    recognises(
+        wreckage(f"[rank1]: {MESH.format('127.0.0.1')}"),
+        sure=0.6,  # on one machine it may be a rank that died
+        what="127.0.0.1",
+        saying=["127.0.0.1"],
+    ),
+    recognises(
+        wreckage(
+            f"[rank0]: {UNRESOLVED}",
+            "[rank0]: RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/"
+            "transport/tcp/pair.cc:144] no error",
+        ),
+        sure=0.75,
+        what="127.0.0.1",
+        saying=["loopback"],
+    ),
+    recognises(
+        wreckage(
+            "The client socket has timed out after 60s while trying to connect to (1234, 29500)."
+        ),
+        sure=0.9,
+        what="1234",
+        saying=["a name made of digits"],
+    ),
+    recognises(
+        wreckage("NCCL WARN Net : Connect to 0.0.4.210<43210> failed : Connection refused"),
+        sure=0.9,
+        what="0.0.4.210",
+        saying=["0.0.0.0/8"],
+    ),
+    recognises(
+        wreckage(
+            "[W socket.cpp:697] [c10d] The IPv6 network addresses of (1.0.0.0.0.0.ip6.arpa, 29500) "
+            "cannot be retrieved (gai error: 8 - nodename nor servname provided, or not known)."
+        ),
+        sure=0.9,
+        what="ip6.arpa",
+        saying=["a reverse entry"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:130] "
+            "rp != nullptr. Unable to find address for node-a; bind(2) for 192.0.2.9 failed with: "
+            "Cannot assign requested address"
+        ),
+        sure=0.85,
+        what="node-a",
+        saying=["an address that this machine does not have"],
+    ),
+    passes_over(wreckage(f"[rank1]: {MESH.format('192.0.2.7')}")),
+    passes_over(wreckage(f"[rank0]: {UNRESOLVED}")),  # right on one machine
 )

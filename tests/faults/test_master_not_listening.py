@@ -13,11 +13,15 @@ from tests.faults.table import (
     notice_table,
     notices,
     overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
     silent,
     skips,
     speaks,
 )
 from tests.job.scenes import NOW, a_rank, a_scene, an_activity, ended, words
+from tests.remains.made import wreckage
 
 PLAN = a_plan(max_nodes=2, master_addr="10.0.0.9", master_origin="MASTER_ADDR", node_rank=1)
 
@@ -164,4 +168,59 @@ test_notice = notice_table(
     overlooks(starting(a_rank(0), a_rank(1, words=words("ConnectionRefusedError", "[Errno 111]")))),
     overlooks(starting(joiner(0), gave_up(1, "ConnectionRefusedError", "Connection refused"))),
     overlooks(starting(a_rank(0), a_rank(1, words=words("DistNetworkError", TIMED_OUT)))),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+TIMED_OUT = (
+    "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while "
+    "trying to connect to (192.0.2.7, 29500)."
+)
+ABSENT = "[I socket.cpp:522] No socket on (192.0.2.7, 29500) is listening yet, will retry."
+
+test_recognise = recognise_table(
+    "master-not-listening",
+    recognises(
+        wreckage(f"[rank1]: {ABSENT}", f"[rank1]: {TIMED_OUT}"),
+        sure=0.6,
+        what="192.0.2.7 port 29500",
+        victims=[1],
+        saying=["nobody served the store at 192.0.2.7 port 29500", "start rank 0's node first"],
+    ),
+    recognises(
+        wreckage(f"[rank1]: {TIMED_OUT}"),
+        sure=0.5,
+        what="192.0.2.7",
+        saying=["nobody served the store"],
+    ),
+    recognises(
+        wreckage("RuntimeError: Connection refused"),  # torch 1.x
+        sure=0.6,
+        what="the store of rank 0",
+        saying=["an address that the log does not show"],
+    ),
+    recognises(
+        wreckage("[rank0]: RuntimeError: Address already in use", f"[rank1]: {TIMED_OUT}"),
+        sure=0.3,  # rank 0 tells why it did not serve
+        what="192.0.2.7",
+        saying=["trouble of their own"],
+    ),
+    recognises(
+        wreckage(
+            "[W socket.cpp:436] [c10d] The server socket on [node-a]:29500 has timed out, will "
+            "retry."
+        ),
+        sure=0.4,
+        what="node-a",
+        saying=["node-a port 29500"],
+    ),
+    passes_over(
+        wreckage(
+            "[W socket.cpp:697] [c10d] The IPv6 network addresses of (node-a, 29500) cannot be "
+            "retrieved (gai error: -2 - Name or service not known).",
+            "The client socket has timed out after 60s while trying to connect to (node-a, 29500).",
+        )
+    ),
+    passes_over(wreckage("NCCL INFO Bootstrap: Using eth0:192.0.2.2<0>")),
 )

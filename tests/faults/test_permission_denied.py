@@ -2,7 +2,17 @@ from __future__ import annotations
 
 from holdfast.facts import Bind, Security, Unread
 from tests.faults.machines import a_machine, a_plan, a_port
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 REFUSED = (Bind(family="IPv6", error="EACCES"), Bind(family="IPv4", error="EACCES"))
 AVC = 'avc:  denied  { name_bind } for pid=7 comm="python3" src=29500'
@@ -64,4 +74,58 @@ test_foresee = foresee_table(
         saying=["audit log closed"],
     ),
     not_applicable(a_machine(a_plan(port=0)), saying=["picks the port itself"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+test_recognise = recognise_table(
+    "permission-denied",
+    recognises(
+        wreckage(
+            "[rank0]: torch.distributed.DistNetworkError: The server socket has failed to bind. "
+            "port: 80, useIpv6: false, code: -13, name: EACCES, message: permission denied"
+        ),
+        sure=0.95,
+        what="port 80",
+        saying=["may not listen on port 80", "below 1024", "--master-port 29600"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: The server socket has failed to listen on any local network address. "
+            "The server socket has failed to bind to [::]:29500 (errno: 13 - Permission denied)."
+        ),
+        sure=0.95,
+        what="port 29500",
+        saying=["a rule of the system forbids", "keep it on"],
+    ),
+    recognises(
+        wreckage("NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Operation not permitted"),
+        sure=0.85,
+        what="a security rule",
+        saying=["may not connect"],
+    ),
+    recognises(
+        wreckage(
+            "type=AVC msg=audit(1700000000.1:42): avc:  denied  { name_bind } for  pid=4711 "
+            'comm="python3" src=29500 scontext=system_u:system_r:container_t:s0'
+        ),
+        sure=0.8,
+        what="SELinux: name_bind",
+        saying=["SELinux denied { name_bind } to python3", "keep SELinux on"],
+    ),
+    recognises(
+        wreckage("kim@node-b: Permission denied (publickey,password)."),
+        sure=0.75,
+        what="node-b",
+        saying=["could not log in to node-b by ssh"],
+    ),
+    passes_over(wreckage("PermissionError: [Errno 13] Permission denied: '/data/out'")),
+    passes_over(
+        wreckage(
+            "RuntimeError: The server socket has failed to listen on any local network address. "
+            "The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in "
+            "use)."
+        )
+    ),
 )

@@ -4,7 +4,17 @@ from typing import Any
 
 from holdfast.facts import Bind, Connection, PortRanges, Unread
 from tests.faults.machines import a_connection, a_machine, a_plan, a_port, a_process
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 TAKEN = (Bind(family="IPv6", error="EADDRINUSE"), Bind(family="IPv4", error="EADDRINUSE"))
 HIGH = a_plan(port=40123, port_origin="MASTER_PORT")
@@ -107,4 +117,28 @@ test_foresee = foresee_table(
     skips(a_machine(port_ranges=Unread(why="no /proc")), saying=["no /proc"]),
     skips(a_machine(port=Unread(why="no answer")), saying=["no answer"]),
     not_applicable(a_machine(a_plan(port=0)), saying=["picks the port itself"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+test_recognise = recognise_table(
+    "port-ephemeral",
+    recognises(
+        wreckage(
+            "RuntimeError: The server socket has failed to listen on any local network address. "
+            "The server socket has failed to bind to [::]:45123 (errno: 98 - Address already in "
+            "use)."
+        ),
+        sure=0.4,
+        what="port 45123",
+        saying=["outgoing connections", "ss -tano 'sport = :45123'"],
+    ),
+    passes_over(
+        wreckage(
+            "[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:29500 (errno: "
+            "98 - Address already in use)."
+        )
+    ),
+    passes_over(wreckage("RuntimeError: Address already in use")),
 )

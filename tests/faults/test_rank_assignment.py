@@ -18,11 +18,15 @@ from tests.faults.table import (
     notice_table,
     notices,
     overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
     silent,
     skips,
     speaks,
 )
 from tests.job.scenes import NOW, a_beat, a_rank, an_activity, ended, words
+from tests.remains.made import wreckage
 from tests.smoke.smokes import WORLD, done, up_to, verdict
 
 
@@ -196,4 +200,36 @@ test_notice = notice_table(
     overlooks(starting(*BOTH_ZERO, ended(2, -signal.SIGKILL))),
     overlooks(starting(*BOTH_ZERO, ended(2, 1, said=words("ValueError", "bad", at=NOW)))),
     overlooks(starting(*BOTH_ZERO, late(2, activity=an_activity(state="T")))),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+test_recognise = recognise_table(
+    "rank-assignment",
+    recognises(
+        wreckage(
+            "[rank0]: bootstrap.cc:348 NCCL WARN Bootstrap Root : rank 1 of 4 ranks has already "
+            "checked in"
+        ),
+        sure=0.9,
+        what="rank 1 came twice",  # rank 0 is only the one who noticed
+        saying=["two processes say that they are rank 1 of 4"],
+    ),
+    recognises(
+        wreckage(
+            "[rank0]: bootstrap.cc:190 NCCL WARN Bootstrap Root : mismatch in rank count from "
+            "procs 4 : 8"
+        ),
+        sure=0.9,
+        what="world sizes 4 and 8",
+        saying=["do not agree on their number: 4 and 8"],
+    ),
+    recognises(
+        wreckage("[rank0]: ValueError: Invalid rank 4, rank should be in the interval [0, 3]"),
+        sure=0.75,
+        what="rank 4",
+        saying=["a rank that does not exist"],
+    ),
+    passes_over(wreckage("[rank0]: RuntimeError: Connection refused")),
 )

@@ -11,11 +11,15 @@ from tests.faults.table import (
     notice_table,
     notices,
     overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
     silent,
     skips,
     speaks,
 )
 from tests.job.scenes import IN_SLEEP, NOW, TORCH, a_beat, a_rank, a_scene, a_stack
+from tests.remains.jobs import HEALTHY, a_job, timed_out
 from tests.smoke.smokes import a_smoke, error, exit_of, late, started, up_to, verdict
 
 DROPPED = (Reach(address="127.0.0.1", port=1, error="ETIMEDOUT", seconds=0.5),)
@@ -81,4 +85,40 @@ test_notice = notice_table(
     overlooks(starting(UNHEARD, UNHEARD)),  # no hook: HOLDFAST=off
     overlooks(starting({"beat": EARLY}, {"beat": EARLY})),
     overlooks(starting({**THERE, "beat": a_beat(group_ready=True)}, UNHEARD)),
+)
+
+
+JOINED = "DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined."
+START = "[rank{0}]: NCCL INFO comm 0x1b rank {0} nranks 4 cudaDev 0 busId 60 - Init START"
+
+test_recognise = recognise_table(
+    "ranks-missing",
+    recognises(
+        a_job(JOINED, world=None),
+        sure=0.85,
+        what="1 ranks that never joined",
+        saying=["3 of 4 ranks joined", "the others never came"],
+    ),
+    recognises(a_job(JOINED, logs=(0, 1, 3)), sure=0.85, rank=2, saying=["rank 2 left no trace"]),
+    recognises(
+        a_job(
+            "[rank0]: RuntimeError: Timed out initializing process group in store based barrier on "
+            "rank: 0, for key: store_based_barrier_key:1 (world_size=4, worker_count=2, "
+            "timeout=0:30:00)"
+        ),
+        sure=0.85,
+        what="2 ranks",
+        saying=["2 of 4"],
+    ),
+    recognises(
+        a_job(*(START.format(r) for r in (0, 1, 3)), stages={2: 0}),
+        sure=0.6,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["rank 2 did not come that far"],
+    ),
+    passes_over(HEALTHY),
+    passes_over(a_job("4/4 clients joined.")),
+    passes_over(a_job(timed_out(1))),
+    passes_over(a_job(*(START.format(r) for r in range(4)))),
 )

@@ -15,7 +15,17 @@ import pytest
 from holdfast.facts import MachineFacts, Plan, Resolution, Unread
 from holdfast.faults.rendezvous_config import _believes_to_host
 from tests.faults.machines import a_machine, a_plan
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 
 def c10d(endpoint: str, **changes: Any) -> Plan:
@@ -156,3 +166,64 @@ def _calling(machine: MachineFacts, name: str, found: list[str]) -> MachineFacts
     resolution = Resolution(name=name, addresses=tuple(found), error="", seconds=0.001)
     plan = c10d(f"{name}:29400", master_addr=name)
     return msgspec.structs.replace(machine, plan=plan, master_name=resolution)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+LOST = (
+    "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the "
+    "C10d store has failed. See inner exception for details."
+)
+NOBODY = "The client socket has timed out after 60s while trying to connect to (node-a, 29400)."
+
+test_recognise = recognise_table(
+    "rendezvous-config",
+    recognises(
+        wreckage(
+            "ValueError: The hostname of the rendezvous endpoint 'node a:29400' must be a "
+            "dot-separated list of labels, an IPv4 address, or an IPv6 address."
+        ),
+        sure=0.93,
+        what="The hostname of the rendezvous endpoint",
+        saying=["how the nodes are to meet"],
+    ),
+    recognises(
+        wreckage(
+            "ValueError: Port is absent in endpoint: node-a. Try launching with --master_port"
+        ),
+        sure=0.93,
+        what="Port is absent in endpoint: node-a",
+        saying=["Port is absent"],
+    ),
+    recognises(
+        wreckage(
+            "ValueError: The rendezvous backend 'c10' is not registered. Did you forget to call "
+            "`register`?"
+        ),
+        sure=0.93,
+        what="'c10'",
+        saying=["c10"],
+    ),
+    recognises(
+        wreckage(NOBODY, LOST),
+        sure=0.5,
+        what="node-a port 29400",
+        saying=["nobody served it", "nor does any node say that it hosts", "is_host=1"],
+    ),
+    recognises(
+        wreckage("Process 4711 hosts the TCP store for the C10d rendezvous backend.", NOBODY, LOST),
+        sure=0.25,
+        what="node-a",
+        saying=["nobody served it"],
+        not_saying=["nor does any node say"],
+    ),
+    passes_over(wreckage(NOBODY)),
+    passes_over(wreckage(LOST)),
+    passes_over(
+        wreckage(
+            "The client socket has failed to connect to [node-a]:29400 (errno: 113 - No route to "
+            "host).",
+            LOST,
+        )
+    ),
+)

@@ -4,7 +4,16 @@ from typing import Any
 
 from holdfast.facts import Bind, Leftovers, Orphan, ShmSegment, Unread
 from tests.faults.machines import GIB, a_connection, a_machine, a_plan, a_port, a_process
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 TAKEN = (Bind(family="IPv6", error="EADDRINUSE"), Bind(family="IPv4", error="EADDRINUSE"))
 NAMED = a_plan(port_origin="--port")
@@ -87,4 +96,18 @@ test_foresee = foresee_table(
         )
     ),
     skips(a_machine(leftovers=Unread(why="no /proc")), saying=["no /proc"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+test_recognise = recognise_table(
+    "stale-process",
+    recognises(
+        wreckage("RuntimeError: Address already in use"),
+        sure=0.3,
+        what="holder of the port",
+        saying=["outlived its launcher"],
+    ),
+    passes_over(wreckage("RuntimeError: Connection refused")),
 )

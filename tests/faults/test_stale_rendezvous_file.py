@@ -4,7 +4,17 @@ from typing import Any
 
 from holdfast.facts import RendezvousFile, Unread
 from tests.faults.machines import a_machine
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 
 def file(**changes: Any) -> tuple[RendezvousFile, ...]:
@@ -41,4 +51,36 @@ test_foresee = foresee_table(
     silent(a_machine(rendezvous_files=file(size=0))),
     skips(a_machine(rendezvous_files=Unread(why="NFS hangs")), saying=["NFS hangs"]),
     not_applicable(a_machine(), saying=["no file:// rendezvous"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+METHOD = "init_process_group(backend='nccl', init_method='file:///shared/rendezvous', rank=0)"
+REFUSED = "NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Connection refused"
+
+test_recognise = recognise_table(
+    "stale-rendezvous-file",
+    recognises(
+        wreckage(METHOD, f"[rank1]: {REFUSED}"),
+        sure=0.75,
+        what="/shared/rendezvous",
+        saying=["called 192.0.2.7 port 43210, where nobody lives", "ls -l /shared/rendezvous"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: Timeout waiting for key: default_pg/0/0/1 after 1800000 ms",
+        ),
+        sure=0.4,
+        what="the rendezvous file",
+        saying=["waited in vain"],
+    ),
+    recognises(
+        wreckage(METHOD, f"[rank1]: {REFUSED}", "[rank0]: RuntimeError: Address already in use"),
+        sure=0.3,
+        what="/shared/rendezvous",
+        saying=["/shared/rendezvous"],
+    ),
+    passes_over(wreckage(METHOD)),
+    passes_over(wreckage(f"[rank1]: {REFUSED}")),
 )

@@ -4,7 +4,18 @@ from typing import Any
 
 from holdfast.facts import Container, Plan, Resolution, Unread
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.faults.two_hosts import TWO_HOSTS
+from tests.remains.made import wreckage
 
 
 def plan(addr: str, **changes: Any) -> Plan:
@@ -112,4 +123,53 @@ test_foresee = foresee_table(
     ),
     skips(a_machine(plan("10.0.0.9"), interfaces=Unread(why="no /sys")), saying=["no /sys"]),
     not_applicable(a_machine(), saying=["no master address was named"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+AT_HOME = "The client socket has timed out after 60s while trying to connect to (127.0.0.1, 29500)."
+
+test_recognise = recognise_table(
+    "wrong-master-address",
+    recognises(
+        wreckage(f"[rank1]: {AT_HOME}", ranks=TWO_HOSTS),
+        sure=0.85,
+        what="MASTER_ADDR=127.0.0.1",
+        saying=["the machine itself"],
+    ),
+    recognises(
+        wreckage(
+            "The client socket has timed out after 60s while trying to connect to (172.17.0.2, "
+            "29500)."
+        ),
+        sure=0.5,
+        what="172.17.0.2",
+        saying=["Docker's own bridge"],
+    ),
+    recognises(
+        wreckage(
+            "The client socket has timed out after 60s while trying to connect to "
+            "(tcp://192.0.2.7, 29500)."
+        ),
+        sure=0.9,
+        what="tcp://192.0.2.7",
+        saying=["that is a URL"],
+    ),
+    recognises(
+        wreckage(
+            "[E socket.cpp:435] [c10d] The server socket has failed to bind to [192.0.2.9]:29500 "
+            "(errno: 99 - Cannot assign requested address)."
+        ),
+        sure=0.75,
+        what="the master address",
+        saying=["does not have", "ip -br address"],
+    ),
+    passes_over(wreckage(f"[rank1]: {AT_HOME}")),  # one machine: loopback is right
+    passes_over(
+        wreckage(  # no IPv6 there: it goes on by IPv4
+            "[W socket.cpp:601] [c10d] The client socket has failed to connect to "
+            "[localhost]:29500 (errno: 99 - Cannot assign requested address)."
+        )
+    ),
 )

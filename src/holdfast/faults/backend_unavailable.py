@@ -19,11 +19,67 @@ Sources        torch/distributed/distributed_c10d.py: init_process_group
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from holdfast.facts import MachineFacts, Software, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD114", slug="backend-unavailable")
+
+NOT_BUILT = FAULT.wording(
+    "not-built",
+    r"Distributed package doesn't have (?P<backend>[\w ]+?) built.?in"
+    r"|(?P<other>NCCL|UCC|MPI|GLOO|XCCL) is not available",
+    anchors=(
+        "Distributed package doesn't have",
+        *(f"{name} is not available" for name in ("NCCL", "UCC", "MPI", "GLOO", "XCCL")),
+    ),
+    example="RuntimeError: Distributed package doesn't have NCCL built in",
+)
+NO_CUDA = FAULT.wording(
+    "no-cuda",
+    r"Torch not compiled with (?P<library>\w+) enabled",
+    anchors=("Torch not compiled with",),
+    example="AssertionError: Torch not compiled with CUDA enabled",
+)
+NO_GPU = FAULT.wording(
+    "no-gpu",
+    r"ProcessGroupNCCL is only supported with GPUs, no GPUs found",
+    anchors=("is only supported with GPUs",),
+    example="RuntimeError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+)
+WRONG_DEVICE = FAULT.wording(
+    "wrong-device",
+    r"No backend type associated with device type (?P<device>\w+)|Tensors must be CUDA and dense",
+    anchors=("No backend type associated with device", "Tensors must be CUDA and dense"),
+    example="RuntimeError: No backend type associated with device type cpu",
+)
+UNKNOWN = FAULT.wording(
+    "unknown",
+    r"(?:Invalid|Unknown|Unrecognized) (?:c10d )?backend(?: type)?:? '?(?P<name>\w+)"
+    r"|Backend (?P<refused>\w+) does not support (?P<what>\w+)"
+    r"|ProcessGroup(?P<group>\w+) does not support (?P<op>\w+)",
+    anchors=(
+        *("nvalid backend", "nknown c10d backend", "nrecognized backend", "nknown backend"),
+        " does not support ",
+    ),
+    example="ValueError: Invalid backend: 'ncll'",
+)
+NO_LIBUV = FAULT.wording(
+    "no-libuv",
+    r"use_libuv was requested but PyTorch was buil[dt] without libuv",
+    anchors=("use_libuv was requested but",),
+    example="torch.distributed.DistStoreError: use_libuv was requested but PyTorch was built "
+    "without libuv support, run with USE_LIBUV=0 to disable it.",
+)
+GLOO_TYPE = FAULT.wording(
+    "gloo-type",
+    r"ProcessGroupGloo.*(?:[Uu]nsupported|[Ii]nvalid) (?:device|scalar|data) type"
+    r"|RuntimeError: Invalid scalar type",
+    anchors=("nsupported device type", "nvalid scalar type", "nsupported data type"),
+    example="RuntimeError: Invalid scalar type",
+)
 
 
 @FAULT.foresee
@@ -77,6 +133,84 @@ def nccl_fits_the_machine(facts: MachineFacts) -> Finding | Sequence[Finding]:
         'built in", and a job on Gloo leaves the GPUs idle',
         evidence=[_build(software), *(Evidence(quote=path, source="/dev") for path in gpus)],
         fix="install a CUDA build that fits the driver: https://pytorch.org/get-started/locally/",
+    )
+
+
+class Story(NamedTuple):
+    """What a wording means; {name} is what it names."""
+
+    reason: str
+    sure: float
+    what: str
+    fix: str
+    unnamed: str = ""
+
+
+STORIES = {
+    NOT_BUILT.name: Story(
+        "this build of torch has no {name}",
+        0.95,
+        "torch without {name}",
+        "install the wheel that fits the machine, or ask for a backend that it has ('gloo')",
+    ),
+    NO_CUDA.name: Story(
+        "this build of torch has no {name}, so no tensor can be put there",
+        0.75,
+        "torch without {name}",
+        "install the wheel that fits the driver (the selector on pytorch.org)",
+    ),
+    NO_GPU.name: Story(
+        "the job asked for NCCL where no GPU is visible",
+        0.95,
+        "no visible GPU",
+        "make the GPUs visible (CUDA_VISIBLE_DEVICES, `--gpus all`, --gres), or use 'gloo'",
+    ),
+    WRONG_DEVICE.name: Story(
+        "a collective was called on a tensor of device type {name}, and the group has no backend "
+        "for that",
+        0.93,
+        "tensor on {name}",
+        "move the tensor to the group's device first, or make a group for both kinds: "
+        "init_process_group('cpu:gloo,cuda:nccl')",
+        "cpu",
+    ),
+    NO_LIBUV.name: Story(
+        "the store was to use libuv, which this build of torch lacks (usual on Windows)",
+        0.95,
+        "torch without libuv",
+        "`USE_LIBUV=0` in the environment of the launcher and the ranks",
+    ),
+    UNKNOWN.name: Story(
+        "the backend {name} is not one that this torch can use so",
+        0.8,
+        "backend {name}",
+        "choose 'nccl' for GPUs, 'gloo' for CPUs, or leave `backend` out",
+    ),
+    GLOO_TYPE.name: Story(
+        "Gloo was given a type of tensor that it does not know",
+        0.5,
+        "tensor type",
+        "convert it (float32), or use NCCL for it; newer versions of torch know more types",
+    ),
+}
+
+
+@FAULT.recognise
+def it_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(*FAULT.signatures)
+    if not seen:
+        return None
+    first = seen[0]
+    story = STORIES[first.signature]
+    name = next(iter(first.fields.values()), story.unnamed)
+    return FAULT.diagnosis(
+        story.reason.format(name=name),
+        confidence=story.sure,
+        seen=seen,
+        culprit=Culprit(what=story.what.format(name=name), host=first.line.host),
+        fix=story.fix,
+        next='python -c "import torch, torch.distributed as d; print(torch.__version__, '
+        'torch.version.cuda, torch.cuda.device_count(), d.is_nccl_available())"',
     )
 
 

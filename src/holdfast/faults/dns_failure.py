@@ -21,9 +21,62 @@ from collections.abc import Sequence
 
 from holdfast import addresses
 from holdfast.facts import Container, MachineFacts, Resolution, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains import clocks
+from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD107", slug="dns-failure")
+
+_UNKNOWN = (
+    r"(?:Name or service not known|Temporary failure in name resolution|nodename nor servname "
+    r"provided|No address associated with hostname|Name does not resolve|Non-recoverable failure "
+    r"in name resolution|No such host is known)"
+)
+_ANCHORS = (
+    *("Name or service not known", "failure in name resolution", "nodename nor servname"),
+    *("No address associated with hostname", "Name does not resolve", "No such host is known"),
+)
+STORE_NAME = FAULT.wording(
+    "store-name",
+    r"network addresses of \(\[?(?P<name>[^,\]]+)\]?, (?P<port>\d+)\) cannot be retrieved",
+    anchors=("cannot be retrieved (gai error", "cannot be retrieved"),
+    example="[W socket.cpp:697] [c10d] The IPv6 network addresses of (node-a, 29500) cannot be "
+    "retrieved (gai error: -2 - Name or service not known).",
+)
+PYTHON_NAME = FAULT.wording(
+    "python-name",
+    rf"gaierror: \[Errno -?\d+\] {_UNKNOWN}|(?:ValueError|RuntimeError): (?:host not found: )?"
+    rf"{_UNKNOWN}|error encountered when getting address info ?: {_UNKNOWN}",
+    anchors=_ANCHORS,
+    example="socket.gaierror: [Errno -2] Name or service not known",
+)
+SSH_NAME = FAULT.wording(
+    "ssh-name",
+    r"[Cc]ould not resolve hostname (?P<name>[\w.-]+)"
+    rf"|(?:^|[\s:])(?P<host>(?!found:|\w*[Ee]rror:|getaddrinfo)[\w.-]+): ?{_UNKNOWN}",
+    anchors=("ould not resolve hostname", *_ANCHORS),
+    example="ssh: Could not resolve hostname node-b: Name or service not known",
+)
+DOWNLOAD = FAULT.wording(
+    "download",
+    r"(?:NameResolutionError.*?)?Failed to resolve '(?P<name>[^']+)'"
+    r"|ConnectionPool\(host='(?P<host>[^']+)'.*(?:resol|gaierror|Errno -[235])",
+    anchors=("Failed to resolve '", "ConnectionPool(host="),
+    example="urllib3.exceptions.NameResolutionError: Failed to resolve 'example.org' ([Errno -3] "
+    "Temporary failure in name resolution)",
+)
+GLOO_NAME = FAULT.wording(
+    "gloo-name",
+    r"Unable to resolve hostname to a \(local\) address",
+    anchors=("Unable to resolve hostname to a (local)",),
+    example="[W ProcessGroupGloo.cpp:724] Warning: Unable to resolve hostname to a (local) "
+    "address. Using the loopback address as fallback.",
+    # Right on one machine, where it is harmless; hostname-misresolves weighs it on several.
+    role=Role.CONTEXT,
+)
+OWN_REVERSE = ("ip6.arpa", "in-addr.arpa")
+"""a reverse name instead of a host's: hostname-misresolves has that story"""
 
 SLOW = 0.5
 """seconds; a healthy resolver answers in milliseconds, and one that never answers ran into
@@ -93,3 +146,53 @@ def _quote(answer: Resolution) -> Evidence:
 
 def _in_kubernetes(facts: MachineFacts) -> bool:
     return isinstance(facts.container, Container) and facts.container.kind == "kubernetes"
+
+
+def unresolved(wreckage: Wreckage) -> tuple[Sighting, ...]:
+    """Names that were looked up for the job's own sake, and not found."""
+    return tuple(
+        one
+        for one in wreckage.seen(STORE_NAME, PYTHON_NAME, SSH_NAME)
+        if not _name(one).endswith(OWN_REVERSE)
+    )
+
+
+@FAULT.recognise
+def a_name_was_not_found(wreckage: Wreckage) -> Diagnosis | None:
+    downloads = wreckage.seen(DOWNLOAD)
+    seen = unresolved(wreckage)
+    if downloads:
+        seen = tuple(s for s in seen if s.signature == STORE_NAME.name)
+    if not seen and not downloads:
+        return None
+    first = (*seen, *downloads)[0]
+    name = next((_name(s) for s in (*seen, *downloads) if _name(s)), "")
+    return FAULT.diagnosis(
+        f"the name {name or 'of a machine of the job'} did not resolve"
+        + (f" on {first.line.host}" if first.line.host else "")
+        + ("" if seen else ", which the job needs for a download"),
+        confidence=_confidence(wreckage, seen),
+        seen=seen or downloads,
+        culprit=Culprit(what=name or "a host name", host=first.line.host),
+        fix="correct the name, use the address itself, or add it to /etc/hosts or DNS; for a "
+        "container `--add-host NAME:ADDRESS`"
+        if seen
+        else "fetch it beforehand, or give the job a resolver and a way out",
+        next=f"getent ahosts {name or 'NAME'}",
+    )
+
+
+def _confidence(wreckage: Wreckage, seen: Sequence[Sighting]) -> float:
+    """torch retries, so a name that came late leaves the same line; its timeout decides."""
+    if not seen:
+        return 0.6
+    names = {_name(s) for s in seen} - {""}
+    gave_up = any(s.fields.get("host") in names for s in wreckage.seen(clocks.CLIENT_TIMEOUT))
+    retried = all(s.signature == STORE_NAME.name for s in seen)
+    if retried and not gave_up and wreckage.roots(but=[FAULT.slug]):
+        return 0.4
+    return 0.93
+
+
+def _name(seen: Sighting) -> str:
+    return (seen.fields.get("name") or seen.fields.get("host", "")).strip("[]")

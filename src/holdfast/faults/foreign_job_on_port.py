@@ -21,10 +21,20 @@ from __future__ import annotations
 
 from holdfast import rendezvous
 from holdfast.facts import Connection, MachineFacts, Plan, Process, known
+from holdfast.faults import port_in_use
 from holdfast.faults.port_in_use import describe
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD103", slug="foreign-job-on-port")
+
+NO_STORE = FAULT.wording(
+    "no-store",
+    r"Ping failed, invalid value returned from server",
+    anchors=("Ping failed, invalid value",),
+    example="torch.distributed.DistNetworkError: Ping failed, invalid value returned from server. "
+    "Expected: 4711, Got: 1347703880",
+)
 
 
 @FAULT.foresee
@@ -64,3 +74,35 @@ def _is_ours(plan: Plan, listener: Connection) -> bool:
     owner = listener.owner
     named = plan.launcher_pid
     return named is not None and isinstance(owner, Process) and named in (owner.pid, owner.parent)
+
+
+@FAULT.recognise
+def a_stranger_answered(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(NO_STORE)
+    if not seen:
+        return _maybe_another_job(wreckage)
+    return FAULT.diagnosis(
+        "what answered on the master port does not belong to this job: it spoke another protocol "
+        "or another version of the store's",
+        confidence=0.7,
+        seen=seen,
+        culprit=Culprit(what="the master port"),
+        fix="give this job a port of its own; and the same version of torch on every node",
+        next="ss -ltnp 'sport = :29500', on the master",
+    )
+
+
+def _maybe_another_job(wreckage: Wreckage) -> Diagnosis | None:
+    """A taken port is most likely just taken; two jobs with the default port are one way to it."""
+    port = port_in_use.taken_port(wreckage)
+    if port not in (rendezvous.C10D_PORT, 29500):
+        return None
+    return FAULT.diagnosis(
+        f"port {port} is the one that every launcher takes by default: another job on this machine "
+        "may have it, and ranks that reach it would join that job",
+        confidence=0.25,
+        seen=wreckage.seen(*port_in_use.FAULT.signatures),
+        culprit=Culprit(what=f"port {port}"),
+        fix="give each job its own port and `--rdzv-id`, or `torchrun --standalone`",
+        next=f"ss -ltnp 'sport = :{port}'",
+    )

@@ -24,9 +24,33 @@ from __future__ import annotations
 
 from holdfast import wording
 from holdfast.facts import MachineFacts, Smoke, SmokeRank, SmokeStage, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Diagnosis, Evidence, Fault, Finding
+from holdfast.remains import ways
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD116", slug="group-does-not-form")
+
+BARE = FAULT.wording(
+    "bare",
+    r"(?P<kind>ncclSystemError|ncclInternalError|ncclUnhandledCudaError|unhandled (?:system|cuda) "
+    r"error|internal error)(?=[,:]).*",
+    anchors=(
+        *("ncclSystemError", "ncclInternalError", "ncclUnhandledCudaError"),
+        *("unhandled system", "unhandled cuda", "internal error, NCCL"),
+    ),
+    example="RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:784, unhandled system error, NCCL "
+    "version 2.7.8",
+    # it says that NCCL failed, and nothing about why
+    role=Role.CASCADE,
+)
+INTERRUPTED = FAULT.wording(
+    "interrupted",
+    r"(?:RuntimeError|DistNetworkError): Interrupted system call",
+    anchors=("Error: Interrupted system call",),
+    example="RuntimeError: Interrupted system call",
+    role=Role.CASCADE,
+)
 
 PAGES = frozenset(
     {
@@ -108,3 +132,38 @@ def _complaints(smoke: Smoke) -> list[Evidence]:
 def _complaint(rank: SmokeRank) -> Evidence:
     first_line = rank.error.splitlines()[0]
     return Evidence(quote=f"rank {rank.rank}: {first_line}", source="smoke test", rank=rank.rank)
+
+
+@FAULT.recognise
+def nccl_failed_without_a_word(wreckage: Wreckage) -> Diagnosis | None:
+    """The last resort: NCCL's own warning, which would tell, is not in the log."""
+    seen = wreckage.seen(BARE)
+    explained = wreckage.roots() or ways.attempts(wreckage)
+    if not seen or explained:
+        return None
+    kind = seen[0].fields["kind"]
+    return FAULT.diagnosis(
+        f"NCCL gave up with '{kind}' and its own warning, which says why, is not in this log",
+        confidence=0.25,
+        seen=seen,
+        fix="run it once more with NCCL_DEBUG=INFO and explain that log: the first line with "
+        "'NCCL WARN' names the layer that failed",
+        next="NCCL_DEBUG=INFO torchrun … 2>&1 | tee job.log; holdfast explain job.log",
+        unknown=["the cause: system calls, CUDA and the network all end in these words"],
+    )
+
+
+@FAULT.recognise
+def a_signal_broke_the_wait(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(INTERRUPTED)
+    if not seen or wreckage.roots() or wreckage.seen(BARE):
+        return None
+    return FAULT.diagnosis(
+        "a signal reached the process while it waited for the store, and the wait was given up: a "
+        "launcher or a user who ended the job, a profiler, or a debugger",
+        confidence=0.3,
+        seen=seen,
+        fix="see who ended first; the others were only told to stop. A profiler that sends "
+        "signals: start it after init_process_group",
+        next="grep -n 'signal\\|SIGTERM\\|Traceback' LOG_OF_THE_LAUNCHER",
+    )

@@ -26,9 +26,24 @@ from collections.abc import Sequence
 
 from holdfast import addresses
 from holdfast.facts import MachineFacts, Resolution, Unread, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.faults import dns_failure
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains import clocks, ways
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.ways import Attempt
 
 FAULT = Fault(code="HOLD106", slug="hostname-misresolves")
+
+NOT_BINDABLE = FAULT.wording(
+    "not-bindable",
+    r"Unable to find address for (?P<name>\S+?); bind\(2\) for (?P<address>\S+) failed"
+    r"|rp != nullptr\. Unable to find address for: (?P<host>\S+)"
+    r"|Unable to find interface for: \[?(?P<stranger>[^\]\s]+)",
+    anchors=("; bind(2) for ", "Unable to find address for:", "Unable to find interface for:"),
+    example="RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:130] "
+    "rp != nullptr. Unable to find address for node-a; bind(2) for 192.0.2.9 failed with: Cannot "
+    "assign requested address",
+)
 
 
 @FAULT.foresee
@@ -121,3 +136,82 @@ def _advice(facts: MachineFacts) -> str:
         f"put `{ip} {facts.host}` into /etc/hosts in place of the wrong line, or "
         f"`export GLOO_SOCKET_IFNAME={interface}` and `torchrun --local-addr {ip} …`"
     )
+
+
+EVERYWHERE = (
+    "give the name its real address in /etc/hosts or DNS, or go without it: "
+    "`export GLOO_SOCKET_IFNAME=eth0` and `torchrun --local-addr ADDRESS …`"
+)
+
+
+@FAULT.recognise
+def gloo_published_loopback(wreckage: Wreckage) -> Diagnosis | None:
+    calls = [c for c in ways.attempts(wreckage, ways.GLOO) if addresses.is_loopback(c.address)]
+    alone = wreckage.seen(dns_failure.GLOO_NAME)
+    if not calls and not (alone and wreckage.seen(clocks.GLOO_MESH)):
+        return None
+    where = calls[0].address if calls else "127.0.0.1"
+    return FAULT.diagnosis(
+        f"Gloo told its peers to come to {where}, which on each machine is the machine itself: "
+        "the host's own name resolves to loopback",
+        confidence=_loopback_confidence(wreckage, calls, warned=bool(alone)),
+        seen=[*alone, *(c.seen for c in calls)],
+        culprit=Culprit(what=f"{where} for the host's own name"),
+        victims=[c.seen.rank for c in calls if c.seen.rank is not None],
+        fix=EVERYWHERE,
+        next="getent ahosts $(hostname)",
+    )
+
+
+@FAULT.recognise
+def a_name_became_a_number(wreckage: Wreckage) -> Diagnosis | None:
+    """Resolvers take '1234' for the address 0.0.4.210; getfqdn may answer a reverse name."""
+    calls = [c for c in ways.attempts(wreckage) if _is_number(c.address)]
+    reverse = [
+        s
+        for s in wreckage.seen(dns_failure.STORE_NAME)
+        if s.fields["name"].endswith(dns_failure.OWN_REVERSE)
+    ]
+    unbound = wreckage.seen(NOT_BINDABLE)
+    if calls:
+        what = calls[0].address
+        reason = (
+            f"the ranks called {what}: a name made of digits is taken for a number, and the number "
+            "for an address in 0.0.0.0/8, where nobody lives"
+        )
+    elif reverse:
+        what = reverse[0].fields["name"]
+        reason = f"the machine's own name was looked up and came back as {what}, a reverse entry"
+    elif unbound:
+        named = unbound[0].fields
+        what = next(v for k, v in named.items() if v and k != "address")
+        reason = f"{what} resolves to an address that this machine does not have"
+    else:
+        return None
+    return FAULT.diagnosis(
+        reason,
+        confidence=0.9 if reverse or calls else 0.85,
+        seen=[*(c.seen for c in calls), *reverse, *unbound],
+        culprit=Culprit(what=what),
+        fix=EVERYWHERE
+        if not calls
+        else "use the address itself, or a name that begins with a letter",
+        next="getent ahosts $(hostname); python3 -c 'import socket; print(socket.getfqdn())'",
+    )
+
+
+def _loopback_confidence(wreckage: Wreckage, calls: list[Attempt], *, warned: bool) -> float:
+    """On one machine a refused loopback is only a rank that died."""
+    several = len(wreckage.hosts) > 1
+    debian = any(c.address.startswith("127.0.1.") for c in calls)
+    if several or debian:
+        return 0.9
+    if wreckage.roots(but=[FAULT.slug]):
+        return 0.3
+    return 0.75 if warned else 0.6
+
+
+def _is_number(address: str) -> bool:
+    """'1234', or what a resolver makes of it."""
+    zero_net = address.startswith("0.0.") and not addresses.is_loopback(address)
+    return address.isdigit() or (zero_net and addresses.parse(address) is not None)

@@ -30,7 +30,10 @@ from collections.abc import Sequence
 from holdfast import endings, joining, scene_words
 from holdfast.endings import Ending
 from holdfast.facts import MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.faults import dns_failure
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.remains import peers, ways
+from holdfast.remains.nouns import Wreckage
 from holdfast.signals import RankView, Scene
 
 FAULT = Fault(code="HOLD104", slug="master-not-listening")
@@ -202,4 +205,33 @@ def _told(view: RankView) -> Evidence:
         quote=f"rank {view.rank} calls {_store(view)}, was given {given}",
         source="its page",
         rank=view.rank,
+    )
+
+
+LIKELY = {ways.REFUSED: 0.6, ways.SILENT: 0.4, ways.NO_WAY: 0.25, "": 0.5}
+
+
+@FAULT.recognise
+def the_store_was_called_in_vain(wreckage: Wreckage) -> Diagnosis | None:
+    calls = ways.attempts(wreckage, ways.STORE)
+    if not any(call.kind or call.address for call in calls) or dns_failure.unresolved(wreckage):
+        return None
+    kind = ways.commonest(call.kind for call in calls)
+    where = next((call.where for call in calls if call.address), calls[0].where)
+    own_trouble = wreckage.roots()
+    confidence = LIKELY.get(kind, 0.4)
+    if wreckage.seen(peers.RENDEZVOUS_LOST):
+        confidence = min(confidence, 0.45)  # nobody may be meant to: see rendezvous-config
+    return FAULT.diagnosis(
+        f"nobody served the store at {where} while the others called: rank 0's machine was not "
+        "started, started too late, ended first, or has another address or port"
+        + (", and somebody tells of trouble of their own below" if own_trouble else ""),
+        confidence=min(confidence, 0.3) if own_trouble else confidence,
+        seen=[call.seen for call in calls],
+        culprit=Culprit(what=where if calls[0].address else "the store of rank 0"),
+        victims=[call.seen.rank for call in calls if call.seen.rank is not None],
+        fix="start rank 0's node first, with the same address and port on every node; leave both "
+        "to the launcher where there is one",
+        next="ss -ltnp 'sport = :29500', on the machine of rank 0",
+        unknown=["what rank 0 did: its own log tells whether it ever listened"],
     )

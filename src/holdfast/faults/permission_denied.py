@@ -21,9 +21,44 @@ from __future__ import annotations
 from holdfast import rendezvous
 from holdfast.facts import MachineFacts, PortFacts, Unread, known
 from holdfast.faults.port_in_use import describe_tries
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD110", slug="permission-denied")
+
+_DENIED = r"EACCES|EPERM|errno: (?:13|1)\b|[Pp]ermission denied|[Oo]peration not permitted"
+BIND = FAULT.wording(
+    "bind",
+    r"server socket has failed to (?:bind|listen)(?:.*?(?:\bport: |\]:)(?P<port>\d+))?"
+    rf".*(?:{_DENIED})",
+    anchors=("server socket has failed to",),
+    example="torch.distributed.DistNetworkError: The server socket has failed to bind. port: 80, "
+    "useIpv6: false, code: -13, name: EACCES, message: permission denied",
+)
+CONNECT = FAULT.wording(
+    "connect",
+    rf"(?:client socket has failed to connect|Connect to \S+ failed|Call to (?:connect|bind|"
+    rf"listen)\b.*failed).*(?:{_DENIED})",
+    anchors=("ermission denied", "peration not permitted", "errno: 13 "),
+    example="node-a:411:498 [0] NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Operation not "
+    "permitted",
+)
+AVC = FAULT.wording(
+    "avc",
+    r"avc: +denied +\{ (?P<what>[\w ]+) \}.*?comm=\"(?P<name>[^\"]+)\"(?:.*?src=(?P<port>\d+))?",
+    anchors=("avc:  denied", "avc: denied"),
+    example="type=AVC msg=audit(1700000000.1:42): avc:  denied  { name_bind } for  pid=4711 "
+    'comm="python3" src=29500 scontext=system_u:system_r:container_t:s0 tclass=tcp_socket',
+    role=Role.CONFIRMATION,
+)
+SSH = FAULT.wording(
+    "ssh",
+    r"(?:(?P<where>[\w.@-]+): )?Permission denied \((?:publickey|password|keyboard|gssapi)[^)]*\)"
+    r"|Host key verification failed",
+    anchors=("Permission denied (", "Host key verification failed"),
+    example="kim@node-b: Permission denied (publickey,password).",
+)
 
 REFUSALS = ("EACCES", "EPERM")
 
@@ -92,3 +127,66 @@ def _denied_above(facts: MachineFacts, port: PortFacts) -> Finding:
 
 def _avc(lines: tuple[str, ...]) -> list[Evidence]:
     return [Evidence(quote=line, source="/var/log/audit/audit.log") for line in lines[-3:]]
+
+
+NETWORK = ("name_bind", "name_connect", "connect", "bind", "listen", "accept", "create")
+
+
+@FAULT.recognise
+def it_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(BIND, CONNECT)
+    if not seen:
+        return None
+    first = seen[0]
+    port = int(first.fields.get("port", "0"))
+    privileged = 0 < port < 1024
+    action = "listen on" if first.signature == BIND.name else "connect from"
+    return FAULT.diagnosis(
+        f"this process may not {action} {f'port {port}' if port else 'its port'}"
+        + (": ports below 1024 are privileged" if privileged else ": a rule of the system forbids"),
+        confidence=0.95 if first.signature == BIND.name else 0.85,
+        seen=[*seen, *wreckage.seen(AVC)],
+        culprit=Culprit(host=first.line.host, what=f"port {port}" if port else "a security rule"),
+        fix="take a port from 1024 up: `--master-port 29600`"
+        if privileged
+        else "find the rule (SELinux, seccomp, a local firewall) and have this job allowed; keep "
+        "it on",
+        next="cat /proc/sys/net/ipv4/ip_unprivileged_port_start"
+        if privileged
+        else "sudo ausearch -m AVC -ts recent | audit2why",
+    )
+
+
+@FAULT.recognise
+def selinux_said_no(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(AVC)
+    if not seen or wreckage.seen(BIND, CONNECT):
+        return None
+    first = seen[0].fields
+    network = any(word in first["what"] for word in NETWORK)
+    python = first["name"].startswith(("python", "torchrun", "pt_"))
+    return FAULT.diagnosis(
+        f"SELinux denied {{ {first['what']} }} to {first['name']}",
+        confidence=0.8 if network and python else 0.4,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what=f"SELinux: {first['what']}"),
+        fix="see which rule is missing (audit2why) and have it added; keep SELinux on",
+        next="sudo ausearch -m AVC -ts recent | audit2why",
+    )
+
+
+@FAULT.recognise
+def ssh_said_no(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(SSH)
+    if not seen:
+        return None
+    where = seen[0].fields.get("where", "").rpartition("@")[2] or "a node"
+    return FAULT.diagnosis(
+        f"the launcher could not log in to {where} by ssh, so no rank was started there",
+        confidence=0.75,
+        seen=seen,
+        culprit=Culprit(what=where),
+        fix="let the launching user in without a password: `ssh-copy-id NODE`, and accept its host "
+        "key once",
+        next=f"ssh -o BatchMode=yes {where if where != 'a node' else 'NODE'} true",
+    )

@@ -27,8 +27,10 @@ from collections.abc import Sequence
 
 from holdfast import rendezvous, wording
 from holdfast.facts import Connection, MachineFacts, PortFacts, Process, known
+from holdfast.faults import port_in_use
 from holdfast.faults.port_in_use import describe_tries
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD102", slug="port-ephemeral")
 
@@ -118,3 +120,26 @@ def _describe(held: Connection) -> Evidence:
     elif held.owner:
         quote += f", user {held.user or 'unknown'}, pid not visible ({held.owner.why})"
     return Evidence(quote=quote, source="/proc/net/tcp")
+
+
+USUAL_RANGE = range(32768, 61000)
+"""Linux's own; the machine's setting is in no log"""
+
+
+@FAULT.recognise
+def the_port_was_the_kernels_to_give(wreckage: Wreckage) -> Diagnosis | None:
+    """The same words as for a listener; the number alone makes this the second guess."""
+    port = port_in_use.taken_port(wreckage)
+    if port not in USUAL_RANGE:
+        return None
+    return FAULT.diagnosis(
+        f"port {port} could not be bound, and it lies where Linux takes ports for outgoing "
+        "connections: one of those, or its TIME_WAIT of up to 60 s, may hold it",
+        confidence=0.4,
+        seen=wreckage.seen(*port_in_use.FAULT.signatures),
+        culprit=Culprit(what=f"port {port}"),
+        fix="take a port below 32768 (`--master-port 29600`), or reserve this one: `sysctl -w "
+        f"net.ipv4.ip_local_reserved_ports={port}`",
+        next=f"ss -tano 'sport = :{port}'; sysctl net.ipv4.ip_local_port_range",
+        unknown=["who held it: a listener is the commoner case"],
+    )

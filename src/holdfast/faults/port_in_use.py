@@ -22,9 +22,48 @@ from __future__ import annotations
 
 from holdfast import rendezvous, wording
 from holdfast.facts import Connection, MachineFacts, PortFacts, Process, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD101", slug="port-in-use")
+
+_TAKEN = (
+    r"EADDRINUSE|[Aa]ddress already in use|errno: (?:98|48|10048)\b|Only one usage of each socket"
+)
+LISTEN = FAULT.wording(
+    "listen",
+    r"server socket has failed to (?:listen on any local network address|bind\.)"
+    rf"(?:.*?\bport: (?P<port>\d+))?.*(?:{_TAKEN})",
+    anchors=("server socket has failed to",),
+    example="torch.distributed.DistNetworkError: The server socket has failed to listen on any "
+    "local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: "
+    "address already in use",
+)
+BIND = FAULT.wording(
+    "bind",
+    rf"server socket has failed to bind to \S+?:(?P<port>\d+) .*(?:{_TAKEN})",
+    anchors=("server socket has failed to bind to",),
+    example="[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:29500 (errno: "
+    "98 - Address already in use).",
+    # torchrun's c10d tries to host, and joins as a client where another agent hosts already
+    role=Role.CONTEXT,
+)
+TAKEN = FAULT.wording(
+    "taken",
+    r"(?:RuntimeError|OSError|socket\.error|DistNetworkError|std::system_error|bind\b[^:]*?)"
+    r" ?: ?(?:\[Errno (?:98|48)\] )?(?:error while attempting to bind on address "
+    r"\('[^']*', (?P<port>\d+)\): )?[Aa]ddress already in use",
+    anchors=("ddress already in use",),
+    example="RuntimeError: Address already in use",
+)
+ACCELERATE = FAULT.wording(
+    "accelerate",
+    r"launch distributed communication on port `?(?P<port>\d+)`?, but another process is utilizing",
+    anchors=("but another process is utilizing it",),
+    example="ConnectionError: Tried to launch distributed communication on port `29500`, but "
+    "another process is utilizing it. Please specify a different port",
+)
 
 
 @FAULT.foresee
@@ -69,3 +108,38 @@ def describe_tries(port: PortFacts) -> Evidence:
 def _stop(listeners: tuple[Connection, ...]) -> str:
     pids = sorted({o.pid for o in (item.owner for item in listeners) if isinstance(o, Process)})
     return f"stop pid {', '.join(map(str, pids))} if it is yours, or " if pids else ""
+
+
+@FAULT.recognise
+def the_bind_was_refused(wreckage: Wreckage) -> Diagnosis | None:
+    final = wreckage.seen(LISTEN, TAKEN, ACCELERATE)
+    seen = final or wreckage.seen(BIND)
+    if not seen:
+        return None
+    port = taken_port(wreckage)
+    named = f"port {port}" if port else "the port it was to listen on"
+    return FAULT.diagnosis(
+        f"{_who(seen[0])} could not listen on {named}: somebody listens there already, another "
+        "job, a survivor of an earlier run, or any other program",
+        confidence=0.93 if final else 0.7,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what=f"port {port}" if port else "the master port"),
+        fix="stop the listener if it is yours, or take another port: `torchrun --master-port "
+        "29600 …`, MASTER_PORT=29600, or on one machine `torchrun --standalone`",
+        next=f"ss -ltnp 'sport = :{port or 29500}'",
+        ruled_out=["TIME_WAIT of an earlier store: it would not stand in the way of a new one"],
+        unknown=["who holds the port: only a look at the machine, while it does, can tell"],
+    )
+
+
+def taken_port(wreckage: Wreckage) -> int | None:
+    """The port that could not be had, where a line says its number."""
+    seen = wreckage.seen(LISTEN, BIND, TAKEN, ACCELERATE)
+    ports = (one.fields["port"] for one in seen if "port" in one.fields)
+    return next((int(port) for port in ports if len(port) < 6), None)
+
+
+def _who(seen: Sighting) -> str:
+    if seen.rank is not None:
+        return f"rank {seen.rank}"
+    return seen.line.host or "the process that hosts the store"

@@ -26,10 +26,41 @@ from collections.abc import Mapping, Sequence
 
 from holdfast import endings, joining, numbering, scene_words
 from holdfast.facts import MachineFacts, Plan, Smoke, SmokeRank, known
-from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.remains.nouns import Wreckage
 from holdfast.signals import RankView, Scene
 
 FAULT = Fault(code="HOLD113", slug="rank-assignment")
+
+TWICE = FAULT.wording(
+    "twice",
+    r"Bootstrap Root ?: rank (?P<rank>\d+) of (?P<world>\d+) ranks has already checked in",
+    anchors=("ranks has already checked in",),
+    example="node-a:411:498 [0] bootstrap.cc:348 NCCL WARN Bootstrap Root : rank 1 of 4 ranks has "
+    "already checked in",
+)
+UNEQUAL = FAULT.wording(
+    "unequal",
+    r"Bootstrap Root ?: mismatch in (?:rank count from procs (?P<one>\d+) : (?P<other>\d+)"
+    r"|info from procs, nranks (?P<a>\d+) vs (?P<b>\d+))",
+    anchors=("Bootstrap Root : mismatch in",),
+    example="node-a:411:498 [0] bootstrap.cc:190 NCCL WARN Bootstrap Root : mismatch in rank count "
+    "from procs 4 : 8",
+)
+BEYOND = FAULT.wording(
+    "beyond",
+    r"Invalid rank (?P<rank>-?\d+), rank should be in the interval|rank < size\. (?P<a>\d+) vs "
+    r"(?P<b>\d+)|Invalid rank requested ?: (?P<c>\d+)/(?P<d>\d+)|rank (?P<e>\d+) (?:must be|should"
+    r" be|is not) (?:less|smaller) than (?:the )?world.?size",
+    anchors=(
+        "Invalid rank ",
+        "rank < size",
+        "Invalid rank requested",
+        "than world",
+        "than the wor",
+    ),
+    example="ValueError: Invalid rank 4, rank should be in the interval [0, 3]",
+)
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 PAIRS = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
@@ -178,3 +209,33 @@ def _stated(view: RankView) -> Evidence:
     said = f"says rank {claim.rank} of {claim.world_size} at {claim.store}" if claim else ""
     given = f"was given {claim.given_rank} of {claim.given_world_size}" if claim else ""
     return Evidence(quote=f"rank {view.rank} {said}, {given}", source="its page", rank=view.rank)
+
+
+@FAULT.recognise
+def numbers_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
+    twice, unequal = wreckage.seen(TWICE), wreckage.seen(UNEQUAL)
+    beyond = wreckage.seen(BEYOND)
+    seen = twice or unequal or beyond
+    if not seen:
+        return None
+    fields = seen[0].fields
+    rank = int(fields["rank"]) if "rank" in fields else None
+    if twice:
+        what = f"rank {rank} came twice"
+        reason = f"two processes say that they are rank {rank} of {fields['world']}"
+    elif unequal:
+        sizes = [v for v in fields.values() if v]
+        what = f"world sizes {' and '.join(sizes)}"
+        reason = f"the ranks do not agree on their number: {' and '.join(sizes)}"
+    else:
+        what = f"rank {rank}" if rank is not None else "a rank beyond the world size"
+        reason = "a process was given a rank that does not exist in a world of this size"
+    return FAULT.diagnosis(
+        reason,
+        confidence=0.9 if not beyond else 0.75,
+        seen=seen,
+        # The one who found out is a witness; which of two is the impostor, nothing tells.
+        culprit=Culprit(what=what),
+        fix=f"{UNSET}, and start each node once, with its own --node-rank",
+        next="env | grep -E 'RANK|WORLD_SIZE|MASTER', on every node",
+    )

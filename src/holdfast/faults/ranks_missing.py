@@ -20,9 +20,11 @@ Sources        pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp: waitFor
 
 from __future__ import annotations
 
-from holdfast import hold_up, scene_words
+from holdfast import blame, hold_up, scene_words
 from holdfast.facts import MachineFacts, Smoke, SmokeRank, known
-from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.remains import clocks, nccl
+from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.signals import RankView, Scene, Stack
 
 FAULT = Fault(code="HOLD109", slug="ranks-missing")
@@ -109,4 +111,88 @@ def _waits_to_join(view: RankView) -> bool:
     return isinstance(view.stack, Stack) and any(
         "/torch/distributed/" in frame.file and frame.function.rpartition(".")[2] in JOINING
         for frame in view.stack.frames
+    )
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+COUNT = "pgrep -af train.py  # on every node"
+FIX = (
+    "start the missing ranks, or make the count right: nodes × processes per node must be "
+    "WORLD_SIZE on every node; then look why they did not come (their own first lines)"
+)
+
+
+@FAULT.recognise
+def the_store_counted_them(wreckage: Wreckage) -> Diagnosis | None:
+    """The one who waited tells how many came; who did not it cannot know."""
+    seen = wreckage.seen(clocks.CLIENTS_JOINED, clocks.STORE_BARRIER)
+    counted = [s for s in seen if _came(s) < _expected(s)]
+    if not counted:
+        return None
+    last = counted[-1]
+    came, expected = _came(last), _expected(last)
+    heard_not = absentees(wreckage, expected)
+    absent = heard_not if len(heard_not) == expected - came else ()
+    return FAULT.diagnosis(
+        f"{came} of {expected} ranks joined before the clock ran out; "
+        + (f"{blame.plain(absent)} left no trace" if absent else "the others never came"),
+        confidence=0.55 if blame.of(wreckage).explained else 0.85,
+        seen=counted,
+        culprit=_absent(absent, expected - came),
+        victims={s.rank for s in counted if s.rank is not None},
+        fix=FIX,
+        next=COUNT,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=()
+        if absent
+        else ("which ranks did not come: the store counts, it knows no names",),
+    )
+
+
+def _came(seen: Sighting) -> int:
+    return int(seen.fields.get("joined", "0"))
+
+
+def _expected(seen: Sighting) -> int:
+    return int(seen.fields.get("expected", "0"))
+
+
+def absentees(wreckage: Wreckage, expected: int) -> tuple[int, ...]:
+    """Ranks of whom nothing at all is here, where most of the others left something."""
+    heard = {r.rank for r in wreckage.ranks}
+    missing = [rank for rank in range(expected) if rank not in heard] if expected <= 4096 else []
+    return tuple(missing) if heard and len(missing) < len(heard) else ()
+
+
+def _absent(ranks: tuple[int, ...], count: int) -> Culprit:
+    if len(ranks) == 1:
+        return Culprit(rank=ranks[0])
+    return Culprit(what=blame.plain(ranks) if ranks else f"{count} ranks that never joined")
+
+
+@FAULT.recognise
+def nccl_never_formed(wreckage: Wreckage) -> Diagnosis | None:
+    """Some began NCCL's start and none finished it, while others did not even begin."""
+    began = {s.rank: s for s in wreckage.seen(nccl.INIT_START) if s.rank is not None}
+    if not began or wreckage.seen(nccl.INIT_COMPLETE) or blame.of(wreckage).explained:
+        return None
+    size = max(int(s.fields.get("nranks", "0")) for s in began.values())
+    behind = [r.rank for r in wreckage.ranks if r.rank not in began and r.nccl_stage >= 0]
+    # A rank whose own file was simply not given did not fail to come.
+    apart = any(r.logs for r in wreckage.ranks)
+    absent = tuple(behind) or (() if apart else absentees(wreckage, size))
+    if not size or len(began) >= size or not absent:
+        return None
+    return FAULT.diagnosis(
+        f"{blame.plain(began)} began to form NCCL's group of {size} and never finished; "
+        f"{blame.plain(absent)} did not come that far",
+        confidence=0.6,
+        seen=tuple(began.values())[:3],
+        culprit=_absent(absent, size - len(began)),
+        victims=began,
+        fix=FIX,
+        next=COUNT,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=blame.unknown(wreckage, *absent[:2]),
     )

@@ -24,9 +24,38 @@ from __future__ import annotations
 
 from holdfast import addresses, rendezvous
 from holdfast.facts import MachineFacts, Plan, Unread, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.faults import dns_failure
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains import peers, ways
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD108", slug="rendezvous-config")
+
+REJECTED = FAULT.wording(
+    "rejected",
+    r"(?P<what>(?:rank|endpoint) is absent in RendezvousParameters|[Pp]ort is (?:absent|missing) "
+    r"in endpoint(?:: \S+)?|Endpoint is missing in endpoint|The (?:hostname|port number) of the "
+    r"rendezvous endpoint '[^']*' must be|The rendezvous configuration (?:string|option)\b.*?must "
+    r"(?:be|have)|The rendezvous backend '[^']*' is not registered|nnodes=\S+ is not in "
+    r"|No rendezvous handler for \w*://|using tcp:// rendezvous: .* missing"
+    r"|The (?:minimum|maximum) number of nodes)",
+    anchors=(
+        *("is absent in RendezvousParameters", "ort is absent in", "ort is missing in"),
+        *("Endpoint is missing in", "of the rendezvous endpoint", "The rendezvous configuration"),
+        *("The rendezvous backend '", 'is not in "MIN:MAX"', "No rendezvous handler for"),
+        *("using tcp:// rendezvous", "imum number of nodes"),
+    ),
+    example="ValueError: The hostname of the rendezvous endpoint 'node a:29400' must be a "
+    "dot-separated list of labels, an IPv4 address, or an IPv6 address.",
+)
+HOSTS_IT = FAULT.wording(
+    "hosts-it",
+    r"hosts the TCP store for the C10d rendezvous backend",
+    anchors=("hosts the TCP store",),
+    example="Process 4711 hosts the TCP store for the C10d rendezvous backend.",
+    role=Role.CONTEXT,
+)
 
 
 @FAULT.foresee
@@ -128,3 +157,46 @@ def _believes_to_host(facts: MachineFacts, host: str) -> bool:
         return True
     own = {addresses.parse(text) for text in known(facts.own_name).addresses}
     return any(addresses.parse(text) in own for text in rendezvous.addresses_of(facts, host))
+
+
+@FAULT.recognise
+def the_launcher_refused_it(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(REJECTED)
+    if not seen:
+        return None
+    what = seen[0].fields["what"]
+    return FAULT.diagnosis(
+        f"the launcher could not understand how the nodes are to meet: {what}",
+        confidence=0.93,
+        seen=seen,
+        culprit=Culprit(what=what, host=seen[0].line.host),
+        fix="static: `--master-addr HOST --master-port 29500 --node-rank N`; elastic: "
+        "`--rdzv-backend c10d --rdzv-endpoint HOST:29400 --rdzv-id NAME`",
+        next="torchrun --help | grep -A2 rdzv",
+    )
+
+
+@FAULT.recognise
+def nobody_hosts_the_rendezvous(wreckage: Wreckage) -> Diagnosis | None:
+    lost = wreckage.seen(peers.RENDEZVOUS_LOST)
+    calls = ways.attempts(wreckage, ways.STORE)
+    if not lost or not calls or wreckage.seen(REJECTED) or dns_failure.unresolved(wreckage):
+        return None
+    if ways.commonest(c.kind for c in calls) == ways.NO_WAY or wreckage.roots():
+        return None  # that explains it without any wrong setting
+    hosted = bool(wreckage.seen(HOSTS_IT))
+    everywhere = len(wreckage.hosts) > 1 and {s.line.host for s in lost} >= set(wreckage.hosts)
+    where = next((c.where for c in calls if c.address), "the endpoint")
+    return FAULT.diagnosis(
+        f"torchrun called {where} for its rendezvous and nobody served it"
+        + ("" if hosted else ", nor does any node say that it hosts the store")
+        + ": each node decides by itself whether the endpoint is its own, and may be wrong",
+        confidence=0.25 if hosted else 0.65 if everywhere else 0.5,
+        seen=[*lost, *(c.seen for c in calls)],
+        culprit=Culprit(what=f"rendezvous endpoint {where}"),
+        fix="make the endpoint a name or address that its node's own name resolves to, or say who "
+        "hosts: `--rdzv-conf is_host=1` there, `is_host=0` on the others; the same port and "
+        "`--rdzv-id` everywhere",
+        next="getent ahosts $(hostname), on the node of the endpoint",
+        unknown=["whether that node was started at all, and whether a firewall stands between"],
+    )

@@ -22,8 +22,10 @@ from collections.abc import Sequence
 
 from holdfast import wording
 from holdfast.facts import MachineFacts, ShmSegment, Unread, known
+from holdfast.faults import port_in_use
 from holdfast.faults.orphaned_workers import holding_the_port
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD112", slug="stale-process")
 
@@ -96,4 +98,23 @@ def _describe(segment: ShmSegment) -> Evidence:
     return Evidence(
         quote=f"{segment.path}: {wording.size(segment.size)}, {wording.span(segment.age)} old",
         source="fstat(2) and /proc/*/maps",
+    )
+
+
+@FAULT.recognise
+def an_earlier_run_may_hold_it(wreckage: Wreckage) -> Diagnosis | None:
+    """A log of this run cannot show the earlier one: a guess, kept below port-in-use."""
+    seen = wreckage.seen(*port_in_use.FAULT.signatures)
+    if not seen:
+        return None
+    port = port_in_use.taken_port(wreckage)
+    return FAULT.diagnosis(
+        "the port was taken when the job started: if the same command worked before, a rank of "
+        "the earlier run outlived its launcher and still listens",
+        confidence=0.3,
+        seen=seen,
+        culprit=Culprit(what=f"holder of port {port}" if port else "holder of the port"),
+        fix="end the survivor by its pid: `kill PID`; waiting cures nothing",
+        next=f"ss -ltnp 'sport = :{port or 29500}'",
+        unknown=["whether an earlier run left anything: `holdfast check` on the machine tells"],
     )

@@ -21,9 +21,28 @@ from collections.abc import Sequence
 
 from holdfast import wording
 from holdfast.facts import MachineFacts, RendezvousFile, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains import clocks, ways
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD111", slug="stale-rendezvous-file")
+
+FILE_METHOD = FAULT.wording(
+    "file-method",
+    r"(?i:init.?method|dist.?url|rdzv|rendezvous|backend|FileStore|MASTER)\b.*?"
+    r"(?P<url>file://[^\s'\",)]+)",
+    anchors=("file://",),
+    example="init_process_group(backend='nccl', init_method='file:///shared/rendezvous', rank=0)",
+    role=Role.CONTEXT,
+)
+FILE_STORE = FAULT.wording(
+    "file-store",
+    r"\bFileStore\b|_file_rendezvous_handler|Timeout waiting for key: (?P<key>\S+) after",
+    anchors=("FileStore", "_file_rendezvous_handler", "Timeout waiting for key:"),
+    example="RuntimeError: Timeout waiting for key: default_pg/0/0/1 after 1800000 ms",
+    role=Role.CASCADE,
+)
 
 FRESH = 60
 """seconds; a file written to so lately may belong to a job that is just starting"""
@@ -70,3 +89,36 @@ def _judge(file: RendezvousFile) -> Finding:
         evidence=[seen],
         fix=f"make sure that no job of yours uses it, then {remove}",
     )
+
+
+@FAULT.recognise
+def they_met_the_dead(wreckage: Wreckage) -> Diagnosis | None:
+    files = wreckage.seen(FILE_METHOD)
+    store = wreckage.seen(FILE_STORE)
+    calls = ways.attempts(wreckage, ways.GLOO, ways.NCCL)
+    waited = wreckage.seen(clocks.GLOO_MESH)
+    if not (files or store) or not (calls or waited or any("key" in s.fields for s in store)):
+        return None
+    url = files[0].fields["url"] if files else ""
+    path = url.removeprefix("file://") or "the rendezvous file"
+    called = f"called {calls[0].where}, where nobody lives" if calls else "waited in vain"
+    refused = any(c.kind == ways.REFUSED for c in calls)
+    return FAULT.diagnosis(
+        f"the ranks met through a file ({path}) and {called}: a file that an earlier run left "
+        "holds the addresses of its dead ranks",
+        confidence=_confidence(wreckage, named=bool(files), refused=refused, called=bool(calls)),
+        seen=[*files, *(c.seen for c in calls), *waited, *store],
+        culprit=Culprit(what=path),
+        fix=f"make sure that no job uses it, then `rm {path if url else 'FILE'}`, or give each run "
+        "a name of its own; better: env:// under torchrun",
+        next=f"ls -l {path if url else 'FILE'}",
+        unknown=["whether the file was there before the start: its age would tell"],
+    )
+
+
+def _confidence(wreckage: Wreckage, *, named: bool, refused: bool, called: bool) -> float:
+    if wreckage.roots():
+        return 0.3
+    if named and refused:
+        return 0.75
+    return 0.55 if called else 0.4

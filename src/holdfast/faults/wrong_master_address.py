@@ -20,9 +20,21 @@ from __future__ import annotations
 
 from holdfast import addresses, rendezvous
 from holdfast.facts import Container, Interface, MachineFacts, Plan, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains import ways
+from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD105", slug="wrong-master-address")
+
+NOT_OURS = FAULT.wording(
+    "not-ours",
+    r"server socket has failed to (?:bind|listen).*(?:EADDRNOTAVAIL|errno: 99\b|"
+    r"[Cc]annot assign requested address)"
+    r"|(?:OSError|RuntimeError|bind failed ?): (?:\[Errno 99\] )?Cannot assign requested address",
+    anchors=("EADDRNOTAVAIL", "annot assign requested address"),
+    example="[E socket.cpp:435] [c10d] The server socket has failed to bind to [192.0.2.9]:29500 "
+    "(errno: 99 - Cannot assign requested address).",
+)
 
 
 @FAULT.foresee
@@ -114,3 +126,47 @@ def _say(plan: Plan, ip: str) -> str:
     if plan.master_origin in ("MASTER_ADDR", "PET_MASTER_ADDR"):
         return f"`export {plan.master_origin}={ip}`"
     return f"`--master-addr {ip}`"
+
+
+@FAULT.recognise
+def the_store_was_sought_in_the_wrong_place(wreckage: Wreckage) -> Diagnosis | None:
+    calls = [c for c in ways.attempts(wreckage, ways.STORE) if c.address]
+    several = len(wreckage.hosts) > 1
+    for call in calls:
+        why, confidence = _doubt(call.address, several=several)
+        if why:
+            return FAULT.diagnosis(
+                f"the ranks looked for the store at {call.where}: {why}",
+                confidence=confidence,
+                seen=[c.seen for c in calls if c.address == call.address],
+                culprit=Culprit(what=f"MASTER_ADDR={call.address}"),
+                fix="set the master address to one of rank 0's machine on the network that all "
+                "nodes share",
+                next="hostname -I, on the machine of rank 0",
+            )
+    return None
+
+
+@FAULT.recognise
+def the_address_is_no_address_of_this_machine(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(NOT_OURS)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        "the store was to listen on an address that this machine does not have",
+        confidence=0.75,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what="the master address"),
+        fix="start rank 0 on the machine that has the address, or name an address of this one",
+        next="ip -br address",
+    )
+
+
+def _doubt(address: str, *, several: bool) -> tuple[str, float]:
+    if "/" in address:
+        return "that is a URL, and MASTER_ADDR is a bare name or address", 0.9
+    if several and (address == "localhost" or addresses.is_loopback(address)):
+        return "on each machine that is the machine itself, and the job has several", 0.85
+    if address.startswith("172.17."):
+        return "Docker's own bridge has such addresses, and they exist on one machine only", 0.5
+    return "", 0.0

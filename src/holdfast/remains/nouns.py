@@ -8,6 +8,7 @@ only where a gap is far larger than clocks differ.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import msgspec
@@ -141,7 +142,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     line: Line
 
 
-class Wreckage(msgspec.Struct, frozen=True, kw_only=True):
+class Wreckage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     sources: tuple[Source, ...] = ()
     sightings: tuple[Sighting, ...] = ()
     """in the order read; within a source that is the order written"""
@@ -159,8 +160,16 @@ class Wreckage(msgspec.Struct, frozen=True, kw_only=True):
 
     def seen(self, *signatures: Signature) -> tuple[Sighting, ...]:
         """Every sighting of any of these, in the order read."""
-        names = {signature.name for signature in signatures}
-        return tuple(one for one in self.sightings if one.signature in names)
+        places = [n for s in set(signatures) for n in self._places.get(s.name, ())]
+        return tuple(self.sightings[n] for n in sorted(places))
+
+    @functools.cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """Faults ask hundreds of times, and a large job leaves thousands of sightings."""
+        places: dict[str, list[int]] = {}
+        for number, one in enumerate(self.sightings):
+            places.setdefault(one.signature, []).append(number)
+        return places
 
     def rank(self, number: int) -> RankRemains | None:
         return next((one for one in self.ranks if one.rank == number), None)

@@ -1,0 +1,118 @@
+"""A tensor was sent by a process that has ended.
+
+What you see   `ConnectionRefusedError: [Errno 111] Connection refused` or `FileNotFoundError` out
+               of `rebuild_storage_fd` and `multiprocessing/resource_sharer.py`, when a tensor is
+               taken from a queue. Or, from the sender: `Producer process has been terminated before
+               all shared CUDA tensors released`.
+Why            A queue carries no tensor, only a ticket: with the strategy `file_descriptor`, the
+               usual one on Linux, the receiver fetches the memory from the sender over a Unix
+               socket. Once the sender has ended nobody answers there. CUDA tensors live in the
+               sender's memory altogether. It has nothing to do with ports or with the network.
+How to be sure The traceback passes through `rebuild_storage_fd`. The sender's exit code and last
+               lines show whether it finished early or crashed.
+Fix            Keep the sender alive until the receiver has taken everything: join it after the last
+               get, or an Event that the receiver sets. If it crashed, mend that. Or send copies:
+               `tensor.numpy()`, or `torch.multiprocessing.set_sharing_strategy('file_system')`.
+Sources        https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies
+               torch/multiprocessing/reductions.py: rebuild_storage_fd
+               torch/csrc/CudaIPCTypes.cpp: warnProducerTerminatedBeforeSharedTensorsReleased
+               https://github.com/pytorch/pytorch/issues/12860
+"""
+
+from __future__ import annotations
+
+from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.remains.nouns import Raised, Sighting, Wreckage
+from holdfast.remains.signature import Role
+
+FAULT = Fault(code="HOLD115", slug="dead-producer")
+
+FETCH = FAULT.wording(
+    "fetch",
+    r"in rebuild_storage_fd|multiprocessing/resource_sharer\.py\S*, line \d+, in (?:detach|get_)",
+    anchors=("rebuild_storage_fd", "resource_sharer.py"),
+    example='  File "/opt/venv/site-packages/torch/multiprocessing/reductions.py", line 541, in '
+    "rebuild_storage_fd",
+    # The same frames stand above 'received 0 items of ancdata', which is another fault.
+    role=Role.CONTEXT,
+)
+NOBODY = FAULT.wording(
+    "nobody",
+    r"^(?:\w+Error: )?.*(?:ConnectionRefusedError|ConnectionResetError|FileNotFoundError|EOFError)"
+    r"(?::|$)",
+    anchors=("ConnectionRefusedError", "ConnectionResetError", "FileNotFoundError", "EOFError"),
+    example="ConnectionRefusedError: [Errno 111] Connection refused",
+    role=Role.CONTEXT,
+)
+CUDA_PRODUCER = FAULT.wording(
+    "cuda-producer",
+    r"Producer process has been terminated before all shared CUDA tensors released",
+    anchors=("Producer process has been terminated",),
+    example="[W CudaIPCTypes.cpp:15] Producer process has been terminated before all shared CUDA "
+    "tensors released. See Note [Sharing CUDA tensors]",
+)
+KINDS = ("ConnectionRefusedError", "ConnectionResetError", "FileNotFoundError", "EOFError")
+NEAR = 60
+"""lines; a traceback is not longer"""
+FIX = (
+    "keep the sending process alive until the receiver has taken everything (join it after the "
+    "last get), or send copies: set_sharing_strategy('file_system')"
+)
+
+
+@FAULT.recognise
+def the_sender_is_gone(wreckage: Wreckage) -> Diagnosis | None:
+    fetches = wreckage.seen(FETCH)
+    ended = [s for s in wreckage.seen(NOBODY) if any(_belongs(s, fetch) for fetch in fetches)]
+    raised = next((r for r in wreckage.raised if _is_fetch(r)), None)
+    if not fetches or not (ended or raised):
+        return None
+    line = raised.line if raised else ended[0].line
+    who = f"rank {line.rank}" if line.rank is not None else "a process"
+    return FAULT.diagnosis(
+        f"{who} took a tensor from a queue and could not fetch its memory: the process that had "
+        "sent it no longer exists",
+        confidence=0.93 if _refused(raised, ended) else 0.7,
+        seen=[*ended[:1], *fetches],
+        culprit=Culprit(what="the process that sent the tensor", host=line.host),
+        victims=[line.rank] if line.rank is not None else [],
+        fix=FIX,
+        next="grep -n 'Process.*exit\\|Killed\\|Traceback' LOG_OF_THE_SENDER",
+        unknown=["why the sender ended: normally but too early, or by a crash of its own"],
+    )
+
+
+@FAULT.recognise
+def the_owner_of_cuda_memory_left(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(CUDA_PRODUCER)
+    if not seen or wreckage.seen(FETCH):
+        return None
+    return FAULT.diagnosis(
+        "a process ended while others still used CUDA tensors that it had shared: their memory "
+        "went with it",
+        # It is printed at an ordinary end as well, when nobody uses them any more.
+        confidence=0.3 if wreckage.roots(but=[FAULT.slug]) else 0.6,
+        seen=seen,
+        fix="end the sender last: CUDA tensors live in the process that made them",
+    )
+
+
+def _belongs(seen: Sighting, fetch: Sighting) -> bool:
+    return (
+        seen.line.source == fetch.line.source
+        and seen.rank == fetch.rank
+        and 0 < seen.line.number - fetch.line.number <= NEAR
+    )
+
+
+def _is_fetch(raised: Raised) -> bool:
+    return raised.kind.rpartition(".")[2] in KINDS and any(
+        frame.function == "rebuild_storage_fd" for frame in raised.frames
+    )
+
+
+def _refused(raised: Raised | None, ended: list[Sighting]) -> bool:
+    """A missing file or a cut stream has other explanations; a refusal has not."""
+    words = [raised.kind] if raised else []
+    words += [s.line.text for s in ended]
+    return any("ConnectionRefused" in w or "FileNotFound" in w for w in words)
