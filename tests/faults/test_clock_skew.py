@@ -2,7 +2,17 @@ from __future__ import annotations
 
 from holdfast.facts import ClockSync, Unread
 from tests.faults.machines import a_machine, a_plan
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
 ADRIFT = ClockSync(synchronised=False, max_error=16.0)
@@ -18,4 +28,27 @@ test_foresee = foresee_table(
     silent(a_machine(TWO_NODES)),
     not_applicable(a_machine(clock=ADRIFT), saying=["same clock"]),
     skips(a_machine(TWO_NODES, clock=Unread(why="seccomp forbids adjtimex")), saying=["seccomp"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+test_recognise = recognise_table(
+    "clock-skew",
+    recognises(
+        wreckage(
+            "botocore.exceptions.ClientError: An error occurred (RequestTimeTooSkewed) when "
+            "calling the PutObject operation"
+        ),
+        sure=0.9,
+        what="the clock",
+        saying=["a service refused its requests"],
+    ),
+    recognises(
+        wreckage("chronyd[812]: System clock wrong by 84.213811 seconds"),
+        sure=0.35,
+        what="the clock",
+        saying=["wrong by 84.213811 s"],
+    ),
+    passes_over(wreckage("chronyd[812]: Selected source 192.0.2.1")),
 )

@@ -2,7 +2,17 @@ from __future__ import annotations
 
 from holdfast.facts import Container, Limit, Limits, Unread
 from tests.faults.machines import GIB, a_machine, a_plan, limits, settings
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
 CARDS = ("mlx5_0", "mlx5_1")
@@ -73,4 +83,35 @@ test_foresee = foresee_table(
         a_machine(TWO_NODES, rdma_devices=CARDS, launcher_limits=Unread(why="pid 77 is gone")),
         saying=["pid 77 is gone"],
     ),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+test_recognise = recognise_table(
+    "ib-memlock",
+    recognises(
+        wreckage("[rank3]: NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory"),
+        sure=0.93,
+        what="RLIMIT_MEMLOCK",
+        victims=[3],
+        saying=["could not lock the memory", "ulimit -l"],
+    ),
+    recognises(
+        wreckage(
+            "libibverbs: Warning: RLIMIT_MEMLOCK is 65536 bytes.",
+            "NCCL WARN Call to ibv_create_qp failed",
+        ),
+        sure=0.93,
+        what="RLIMIT_MEMLOCK",
+        saying=["the limit is 64 KiB"],
+    ),
+    recognises(
+        wreckage("NCCL WARN Call to ibv_create_cq failed with error Invalid argument"),
+        sure=0.6,
+        what="RLIMIT_MEMLOCK",
+        saying=["ibv_create_cq"],
+    ),
+    passes_over(wreckage("libibverbs: Warning: RLIMIT_MEMLOCK is 65536 bytes.")),
+    passes_over(wreckage("NCCL WARN Call to ibv_reg_mr failed with error Bad address")),
 )

@@ -2,7 +2,17 @@ from __future__ import annotations
 
 from holdfast.facts import MachineFacts, Setting, Unread
 from tests.faults.machines import a_machine, a_plan, settings
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
 
@@ -63,4 +73,28 @@ test_foresee = foresee_table(
     silent(gloo("")),
     not_applicable(a_machine(), saying=["no interface is named"]),
     skips(a_machine(settings=Unread(why="no answer")), saying=["no answer"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+NONE = "[rank1]: NCCL WARN Bootstrap : no socket interface found"
+
+test_recognise = recognise_table(
+    "nic-filter-syntax",
+    recognises(
+        wreckage(NONE, settings={"NCCL_SOCKET_IFNAME": "eth0, eth1"}),
+        sure=0.85,
+        what="NCCL_SOCKET_IFNAME=eth0, eth1",
+        saying=["blanks and quotes are kept"],
+    ),
+    recognises(
+        wreckage("RuntimeError: ifa != nullptr. Unable to find address for: ^docker0"),
+        sure=0.8,
+        what="GLOO_SOCKET_IFNAME=^docker0",
+        saying=["Gloo knows only exact names"],
+    ),
+    passes_over(wreckage(NONE, settings={"NCCL_SOCKET_IFNAME": "nope0"})),
+    passes_over(wreckage(NONE)),
+    passes_over(wreckage("all is well", settings={"NCCL_SOCKET_IFNAME": "=eth0,=eth1"})),
 )

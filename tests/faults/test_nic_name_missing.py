@@ -2,7 +2,17 @@ from __future__ import annotations
 
 from holdfast.facts import Unread
 from tests.faults.machines import a_loopback, a_machine, an_interface, settings
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 UNPLUGGED = an_interface("ens5", "10.1.0.5", running=False, state="down")
 NAMELESS = an_interface("ens6", addresses=())
@@ -86,4 +96,75 @@ test_foresee = foresee_table(
         a_machine(settings=nccl("eth0"), interfaces=Unread(why="no netlink")), saying=["no netl"]
     ),
     skips(a_machine(settings=Unread(why="no answer")), saying=["no answer"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+NONE = "[rank1]: NCCL WARN Bootstrap : no socket interface found"
+
+test_recognise = recognise_table(
+    "nic-name-missing",
+    recognises(
+        wreckage(NONE, settings={"NCCL_SOCKET_IFNAME": "nope0"}),
+        sure=0.95,
+        what="NCCL_SOCKET_IFNAME=nope0",
+        victims=[1],
+        saying=["NCCL_SOCKET_IFNAME=nope0 matches no interface", "ip -br address"],
+    ),
+    recognises(
+        wreckage(NONE),
+        sure=0.9,
+        what="NCCL_SOCKET_IFNAME",
+        saying=["NCCL found no interface to use"],
+    ),
+    recognises(
+        wreckage(NONE, settings={"NCCL_SOCKET_IFNAME": "=eth0,=eth1"}),
+        sure=0.6,
+        what="=eth0,=eth1",
+        saying=["matches no interface"],
+    ),
+    recognises(
+        wreckage("NCCL WARN Socket creation failed : Address family not supported by protocol"),
+        sure=0.75,
+        what="NCCL_SOCKET_IFNAME",
+        saying=["no interface"],
+    ),
+    recognises(
+        wreckage(
+            "NCCL WARN ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) "
+            "nor AF_INET6(10)",
+            settings={"NCCL_SOCKET_IFNAME": "nope0"},
+        ),
+        sure=0.8,
+        what="NCCL_SOCKET_IFNAME=nope0",
+        saying=["nope0"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:84] "
+            "ifa != nullptr. Unable to find address for: eth7"
+        ),
+        sure=0.95,
+        what="GLOO_SOCKET_IFNAME=eth7",
+        saying=["eth7 matches no interface"],
+    ),
+    recognises(
+        wreckage("NCCL WARN no device found matching exactly eth7, verify NCCL_OOB_NET_IFNAME"),
+        sure=0.95,
+        what="NCCL_OOB_NET_IFNAME=eth7",
+        saying=["eth7"],
+    ),
+    passes_over(
+        wreckage(
+            "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:138] "
+            "rp != nullptr. Unable to find address for: node-a"
+        )
+    ),
+    passes_over(
+        wreckage(
+            "[W socket.cpp:426] [c10d] The server socket cannot be initialized on [::]:29500 "
+            "(errno: 97 - Address family not supported by protocol)."
+        )
+    ),
 )

@@ -2,7 +2,16 @@ from __future__ import annotations
 
 from holdfast.facts import Address, Interface, MachineFacts, Unread
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
 
@@ -64,4 +73,31 @@ test_foresee = foresee_table(
     ),
     silent(having(ETH0, an_interface("eth1", "10.0.0.6", running=False))),
     skips(a_machine(interfaces=Unread(why="no netlink")), saying=["no netlink"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+STRAY = "node-a kernel: IPv4: martian source 192.0.2.2 from 192.0.2.7, on dev eth1"
+FAILED = "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Connection timed out"
+TWO_DOORS = "NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0> [1]eth1:192.0.2.3<0>"
+
+test_recognise = recognise_table(
+    "overlapping-subnets",
+    recognises(
+        wreckage(STRAY, FAILED), sure=0.6, what="eth1", saying=["came in by eth1", "ip route get"]
+    ),
+    recognises(wreckage(STRAY), sure=0.4, what="eth1", saying=["dropped packets of 192.0.2.7"]),
+    recognises(
+        wreckage(TWO_DOORS, FAILED),
+        sure=0.3,
+        what="eth0 and eth1",
+        saying=["look like one subnet"],
+    ),
+    passes_over(wreckage(TWO_DOORS)),
+    passes_over(
+        wreckage(
+            "NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0> [1]eth1:198.51.100.3<0>", FAILED
+        )
+    ),
 )

@@ -19,9 +19,37 @@ Sources        https://man7.org/linux/man-pages/man2/adjtimex.2.html (STA_UNSYNC
 from __future__ import annotations
 
 from holdfast.facts import MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD214", slug="clock-skew")
+
+TOO_SKEWED = FAULT.wording(
+    "too-skewed",
+    r"RequestTimeTooSkewed|difference between the request time and the (?:current|server) time is"
+    r" too large|Signature (?:not yet current|expired):|certificate is not yet valid"
+    r"|[Tt]oken used (?:too early|before issued)|Clock skew too great",
+    anchors=(
+        *("RequestTimeTooSkewed", "between the request time and", "Signature not yet current"),
+        *("Signature expired", "certificate is not yet valid", "oken used too early"),
+        *("oken used before issued", "Clock skew too great"),
+    ),
+    example="botocore.exceptions.ClientError: An error occurred (RequestTimeTooSkewed) when "
+    "calling the PutObject operation: The difference between the request time and the current "
+    "time is too large.",
+)
+STEPPED = FAULT.wording(
+    "stepped",
+    r"System clock (?:wrong by|was stepped by) (?P<seconds>-?\d+(?:\.\d+)?) seconds"
+    r"|clock difference against peer \S+ is too high \[(?P<peer>[\d.]+)m?s|[Cc]lock skew detected",
+    anchors=(
+        *("System clock wrong by", "System clock was stepped by"),
+        *("clock difference against peer", "lock skew detected"),
+    ),
+    example="chronyd[812]: System clock wrong by 84.213811 seconds",
+    role=Role.CONFIRMATION,
+)
 
 
 @FAULT.foresee
@@ -42,4 +70,26 @@ def nobody_keeps_the_clock(facts: MachineFacts) -> Finding:
         ],
         fix="`timedatectl set-ntp true` or start chronyd, on every machine (for a container: on "
         "its host)",
+    )
+
+
+@FAULT.recognise
+def a_clock_was_found_wrong(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(TOO_SKEWED)
+    stepped = wreckage.seen(STEPPED)
+    if not seen and not stepped:
+        return None
+    first = (*seen, *stepped)[0]
+    host = first.line.host
+    amount = next((s.fields["seconds"] for s in stepped if "seconds" in s.fields), "")
+    return FAULT.diagnosis(
+        f"the clock of {host or 'this machine'} is wrong"
+        + (f" by {amount} s" if amount else "")
+        + (": a service refused its requests for it" if seen else ""),
+        confidence=0.9 if seen else 0.35,
+        seen=[*seen, *stepped],
+        culprit=Culprit(host=host, what="the clock"),
+        fix="start one time service on every machine: `timedatectl set-ntp true`, or chronyd (for "
+        "a container: on its host)",
+        next="timedatectl; chronyc tracking",
     )

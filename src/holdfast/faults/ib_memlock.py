@@ -22,9 +22,34 @@ from __future__ import annotations
 
 from holdfast import wording
 from holdfast.facts import Container, Limits, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD211", slug="ib-memlock")
+
+NO_MEMORY = FAULT.wording(
+    "no-memory",
+    r"ibv_(?P<call>reg_(?:dmabuf_)?mr(?:_iova2)?|create_(?:qp|cq))\w* failed with error "
+    r"(?:Cannot allocate memory|\w+ errno 12\b)",
+    anchors=("failed with error Cannot allocate memory", "errno 12"),
+    example="node-a:411:498 [0] misc/ibvwrap.cc:194 NCCL WARN Call to ibv_reg_mr failed with error "
+    "Cannot allocate memory",
+)
+NO_QUEUE = FAULT.wording(
+    "no-queue",
+    r"ibv_(?P<call>create_(?:qp|cq))\w* failed(?! with error Cannot)",
+    anchors=("ibv_create_qp", "ibv_create_cq"),
+    example="node-a:411:498 [0] NCCL WARN Call to ibv_create_qp failed",
+)
+LIMITED = FAULT.wording(
+    "limited",
+    r"RLIMIT_MEMLOCK is (?P<bytes>\d+) bytes|max locked memory +\(kbytes, -l\) +(?P<kib>\d+)",
+    anchors=("RLIMIT_MEMLOCK is", "max locked memory"),
+    example="libibverbs: Warning: RLIMIT_MEMLOCK is 65536 bytes.",
+    # libibverbs says so whenever it is loaded, used or not
+    role=Role.CONTEXT,
+)
 
 AMPLE = 1 << 30
 """A finite limit of this size is somebody's considered choice, and NCCL's buffers fit."""
@@ -100,3 +125,29 @@ def _advice(facts: MachineFacts, hard: int | None) -> str:
         "only an administrator can raise it: `* - memlock unlimited` in /etc/security/limits.d/, "
         "or LimitMEMLOCK=infinity in the unit of sshd, slurmd or kubelet's runtime"
     )
+
+
+@FAULT.recognise
+def memory_could_not_be_locked(wreckage: Wreckage) -> Diagnosis | None:
+    refused = wreckage.seen(NO_MEMORY)
+    seen = refused or wreckage.seen(NO_QUEUE)
+    if not seen:
+        return None
+    limit = wreckage.seen(LIMITED)
+    shown = f"; the limit is {_limit(limit[0].fields)}" if limit else ""
+    return FAULT.diagnosis(
+        f"the RDMA card could not lock the memory it needs (ibv_{seen[0].fields['call']})"
+        f"{shown}: RLIMIT_MEMLOCK of the job is too low",
+        confidence=0.93 if refused or limit else 0.6,
+        seen=[*seen, *limit],
+        culprit=Culprit(what="RLIMIT_MEMLOCK", host=seen[0].line.host),
+        victims=[one.rank for one in seen if one.rank is not None],
+        fix="`--ulimit memlock=-1` for a container, LimitMEMLOCK=infinity for slurmd, `* - memlock "
+        "unlimited` in /etc/security/limits.d/ elsewhere",
+        next="ulimit -l, inside the job",
+    )
+
+
+def _limit(fields: dict[str, str]) -> str:
+    count = int(fields["bytes"]) if "bytes" in fields else int(fields["kib"]) * 1024
+    return wording.size(count)

@@ -26,7 +26,9 @@ from collections.abc import Iterator
 
 from holdfast import nic_filter
 from holdfast.facts import MachineFacts, Setting, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.faults import nic_name_missing
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD203", slug="nic-filter-syntax")
 
@@ -110,3 +112,30 @@ def _nccl_problems(
             fix=f"name the interface (`{setting.name}==eth0`), or exclude lo too: "
             f"`^{'=' * understood.exact}{listed},lo`",
         )
+
+
+@FAULT.recognise
+def a_sign_was_taken_for_a_name(wreckage: Wreckage) -> Diagnosis | None:
+    """Only where nothing was found: a filter that works in spite of its form is no cause."""
+    none = wreckage.seen(*nic_name_missing.FAULT.signatures)
+    for seen in none:
+        gloo = seen.signature == nic_name_missing.GLOO_NONE.name
+        name = nic_filter.GLOO if gloo else nic_filter.NCCL
+        value = wreckage.settings.get(name) or (seen.fields.get("name", "") if gloo else "")
+        if value and nic_name_missing.is_suspect(name, value):
+            break
+    else:
+        return None
+    rule = (
+        "Gloo knows only exact names with commas between"
+        if gloo
+        else "`^` and `=` count once, in front of the whole list, and blanks and quotes are kept"
+    )
+    return FAULT.diagnosis(
+        f"{name}={value} does not mean what it seems to say: {rule}; so no interface matched",
+        confidence=0.8 if gloo else 0.85,
+        seen=none,
+        culprit=Culprit(what=f"{name}={value}", host=none[0].line.host),
+        fix=f"`export {name}={'eth0' if gloo else '=eth0'}` with a name that `ip -br addr` shows",
+        next="ip -br address",
+    )

@@ -24,12 +24,25 @@ Sources        https://github.com/NVIDIA/nccl/issues/1580
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import NamedTuple
 
 from holdfast.facts import Interface, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains import nccl, ways
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD208", slug="overlapping-subnets")
+
+MARTIAN = FAULT.wording(
+    "martian",
+    r"martian source (?P<address>[\d.]+) from (?P<peer>[\d.]+), on dev (?P<interface>\S+)",
+    anchors=("martian source",),
+    example="Nov 15 01:02:03 node-a kernel: IPv4: martian source 192.0.2.2 from 192.0.2.7, on dev "
+    "eth1",
+    role=Role.CONFIRMATION,
+)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -94,3 +107,43 @@ def _without_bridge_ports(group: list[Member]) -> list[Member]:
     if any(m.interface.kind == "bridge" for m in group):
         return [m for m in group if m.interface.kind != "veth"]
     return group
+
+
+@FAULT.recognise
+def packets_came_by_another_door(wreckage: Wreckage) -> Diagnosis | None:
+    strays = wreckage.seen(MARTIAN)
+    failed = ways.attempts(wreckage, ways.NCCL, ways.GLOO)
+    pair = _two_in_one_subnet(wreckage)
+    if not strays and not (pair and failed):
+        return None
+    what = strays[0].fields["interface"] if strays else " and ".join(pair)
+    reason = (
+        f"the kernel dropped packets of {strays[0].fields['peer']} because they came in by {what}, "
+        "where it does not expect them"
+        if strays
+        else f"NCCL uses {what}, whose addresses look like one subnet, and connections fail: the "
+        "kernel sends all of a subnet through one interface, whichever NCCL chose"
+    )
+    return FAULT.diagnosis(
+        reason,
+        confidence=0.6 if strays and failed else 0.4 if strays else 0.3,
+        seen=[*strays, *(one.seen for one in failed)],
+        culprit=Culprit(what=what),
+        fix="give every interface a subnet of its own, or rules by source address (`ip rule add "
+        "from ADDRESS table N`)",
+        next="ip route get PEER; ip rule",
+    )
+
+
+def _two_in_one_subnet(wreckage: Wreckage) -> list[str]:
+    """Two interfaces in one line of NCCL's whose addresses differ in the last number only."""
+    for seen in wreckage.seen(nccl.NET_USING):
+        if seen.fields.get("transport") != "Socket":
+            continue
+        by_net: dict[str, list[str]] = {}
+        for name, address in re.findall(r"\[\d+\]([\w.@-]+):([\d.]+)<", seen.fields["devices"]):
+            by_net.setdefault(address.rpartition(".")[0], []).append(name)
+        pair = next((names for names in by_net.values() if len(names) > 1), None)
+        if pair:
+            return pair
+    return []

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.two_hosts import TWO_HOSTS
+from tests.remains.made import wreckage
+
+LO = "[rank0]: NCCL INFO Bootstrap: Using lo:127.0.0.1<0>"
+REFUSED = (
+    "[rank1]: NCCL INFO socketPollConnect: connect to 127.0.0.1<57525> returned Connection "
+    "refused, retrying (1/34) after sleep for 100 msec"
+)
+STUCK = (
+    "[rank1]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, "
+    "NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600012 milliseconds before timing out."
+)
+
+test_recognise = recognise_table(
+    "wrong-nic",
+    recognises(
+        wreckage(LO, REFUSED, settings={"NCCL_SOCKET_IFNAME": "^docker0"}),
+        sure=0.75,
+        what="lo, re-admitted by ^docker0",
+        saying=["lo (127.0.0.1)", "replaces NCCL's own rules and lets lo in"],
+    ),
+    recognises(
+        wreckage(LO, REFUSED, ranks=TWO_HOSTS),
+        sure=0.9,
+        what="lo",
+        saying=["leads nowhere from another machine"],
+    ),
+    recognises(wreckage(REFUSED), sure=0.6, what="lo", saying=["announced lo"]),
+    recognises(
+        wreckage(LO, STUCK, ranks=TWO_HOSTS), sure=0.7, what="lo", saying=["NCCL_SOCKET_IFNAME"]
+    ),
+    recognises(
+        wreckage(
+            "NCCL INFO Bootstrap : Using [0]docker0:172.17.0.1<0>",
+            "NCCL WARN Net : Connect to 172.17.0.1<43210> failed : Connection refused",
+        ),
+        sure=0.75,
+        what="docker0",
+        saying=["docker0 (172.17.0.1)"],
+    ),
+    recognises(
+        wreckage(  # NCCL 2.3
+            "NCCL INFO NET : Using interface lo:127.0.0.1<0>",
+            "NCCL WARN Call to connect timeout : Connection refused",
+        ),
+        sure=0.75,
+        what="lo",
+        saying=["lo (127.0.0.1)"],
+    ),
+    recognises(
+        wreckage(LO, REFUSED, settings={"NCCL_SOCKET_IFNAME": "lo"}),
+        sure=0.5,  # loopback-multi-node says it better
+        what="lo",
+        saying=["NCCL_SOCKET_IFNAME=lo"],
+    ),
+    recognises(
+        wreckage(
+            "[rank0]: NCCL INFO Bootstrap: Using eth0:192.0.2.2<0>",
+            "[rank1]: NCCL INFO Bootstrap: Using eth1:198.51.100.3<0>",
+            "[rank1]: NCCL WARN Net : Connect to 192.0.2.2<43210> failed : Connection timed out",
+            ranks=TWO_HOSTS,
+        ),
+        sure=0.5,
+        what="eth0, eth1",
+        saying=["different networks"],
+    ),
+    passes_over(wreckage(LO)),  # one machine: it works
+    passes_over(wreckage(LO, STUCK)),
+    passes_over(
+        wreckage(
+            "[rank0]: NCCL INFO Bootstrap: Using eth0:192.0.2.2<0>",
+            "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Connection timed out",
+        )
+    ),
+)
