@@ -1,8 +1,16 @@
 from __future__ import annotations
 
 from tests.faults.joiners import gave_up, joined, starting
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import NOW, a_rank, a_scene, ended, words
+from tests.remains.made import wreckage
 
 NCCL = (
     "NCCL error in: /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3690, invalid usage "
@@ -73,4 +81,29 @@ test_notice = notice_table(
             ended(1, 1, said=words("DistBackendError", PAIR)),
         )
     ),
+)
+
+test_recognise = recognise_table(
+    "duplicate-gpu",
+    recognises(
+        wreckage(
+            "[rank1]: init.cc:785 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on "
+            "CUDA device 1b000"
+        ),
+        sure=0.97,
+        rank=1,
+        what="CUDA device 1b000",
+        saying=["ranks 1 and 0 of a communicator", "LOCAL_RANK"],
+    ),
+    recognises(
+        wreckage(
+            "[rank1]: Multiple Ranks are using the same GPU/Partition. Set "
+            "NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.",
+            settings={"CUDA_VISIBLE_DEVICES": "0"},
+        ),
+        sure=0.97,
+        rank=1,
+        saying=["CUDA_VISIBLE_DEVICES=0 is set"],
+    ),
+    passes_over(wreckage("[rank1]: ncclInvalidUsage: This usually reflects invalid usage of NCCL")),
 )

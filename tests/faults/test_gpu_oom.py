@@ -1,7 +1,15 @@
 from __future__ import annotations
 
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import a_rank, a_scene, ended, lost_its_peer, words
+from tests.remains.made import wreckage
 
 TEXT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB"
 ABSURD = "CUDA out of memory. Tried to allocate more than 1EB memory."
@@ -25,4 +33,86 @@ test_notice = notice_table(
     overlooks(a_scene()),
     overlooks(a_scene([a_rank(0), a_rank(1, words=words("OutOfMemoryError", ABSURD))])),
     overlooks(a_scene([a_rank(0), a_rank(1, words=words("MemoryError", "out of memory"))])),
+)
+
+test_recognise = recognise_table(
+    "gpu-oom",
+    recognises(
+        wreckage(
+            "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "
+            "GPU 2 "
+            "has a total capacity of 79.10 GiB of which 1.00 GiB is free. Including non-PyTorch "
+            "memory, this process has 77.90 GiB memory in use. Of the allocated memory 70.00 GiB "
+            "is allocated by PyTorch, and 6.00 GiB is reserved by PyTorch but unallocated.",
+            "[rank0]: NCCL WARN socketProgress: Connection closed by remote peer",
+        ),
+        sure=0.95,
+        rank=2,
+        saying=[
+            "rank 2 ran out of GPU memory: it asked for 2 GiB when 1 GiB of 79.1 GiB of GPU 2",
+            "was free, and held 77.9 GiB itself",
+            "expandable_segments",
+        ],
+    ),
+    recognises(
+        wreckage(
+            "[rank0]: RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 23.65 "
+            "GiB total capacity; 16.85 MiB already allocated; 13.88 MiB free; 18.00 MiB reserved "
+            "in total by PyTorch)"
+        ),
+        sure=0.4,  # gpu-occupied has the better claim
+        rank=0,
+        saying=["held 18 MiB itself"],
+    ),
+    recognises(
+        wreckage(
+            "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 256.00 MiB.",
+            "[rank0]:   GPU 0 has a total capacity of 21.96 GiB of which 147.12 MiB is free.",
+        ),
+        sure=0.95,
+        rank=0,
+        saying=["256 MiB when 147 MiB of 22 GiB of GPU 0 was free"],
+    ),
+    recognises(
+        wreckage(
+            "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacty of 79.15 "
+            "GiB of ",
+            "which 14.19 MiB is free. Process 22 has 79.12 GiB memory in use. Of the allocated "
+            "memory "
+            "77.00 GiB is allocated by PyTorch, and 1.50 GiB is reserved by PyTorch but "
+            "unallocated.",
+        ),
+        sure=0.95,
+        saying=["20 MiB when 14.2 MiB of 79.2 GiB of GPU 0 was free, and held 78.5 GiB itself"],
+    ),
+    recognises(
+        wreckage("HIP out of memory. Tried to al"), sure=0.95, saying=["ran out of GPU memory"]
+    ),
+    recognises(
+        wreckage("[rank3]: include/alloc.h:185 NCCL WARN Cuda failure 2 'out of memory'"),
+        sure=0.8,
+        rank=3,
+        saying=["NCCL found no room"],
+    ),
+    recognises(
+        wreckage("[rank3]: RuntimeError: CUDA error: out of memory"),
+        sure=0.65,
+        rank=3,
+        saying=["outside torch's allocator"],
+    ),
+    recognises(
+        wreckage("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        sure=0.7,
+        saying=["CUDA library"],
+    ),
+    recognises(
+        wreckage("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
+        sure=0.4,
+        saying=["CUDA library"],
+    ),
+    passes_over(
+        wreckage("[rank0]: OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB m")
+    ),
+    passes_over(wreckage("Out of memory: Killed process 1011 (python)")),
+    passes_over(wreckage("[rank0]: MemoryError")),
 )

@@ -4,7 +4,17 @@ import msgspec
 
 from holdfast.facts import MachineFacts, NcclLibrary, Unread
 from tests.faults.machines import a_machine
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 
 def libraries(*found: tuple[str, str]) -> MachineFacts:
@@ -46,4 +56,43 @@ test_foresee = foresee_table(
     silent(libraries(OWN, ("", "system"))),
     skips(a_machine(software=Unread(why="slow disk")), saying=["slow disk"]),
     not_applicable(libraries(), saying=["no libnccl"]),
+)
+
+VERSION = "NCCL INFO NCCL version {}+cuda12.4"
+CUT = "[rank1]: bootstrap.cc:100 NCCL WARN Message truncated : received 256 bytes instead of 4096"
+
+test_recognise = recognise_table(
+    "version-skew",
+    recognises(
+        wreckage(
+            "[rank4]: init.cc:1034 NCCL WARN Mismatched NCCL version detected : rank 4 version "
+            "22304 rank 0 version 22109"
+        ),
+        sure=0.97,
+        what="NCCL 2.23.4 beside 2.21.9",
+        saying=["rank 4 has 2.23.4, rank 0 has 2.21.9"],
+    ),
+    recognises(
+        wreckage("ImportError: /v/libtorch_cuda.so: undefined symbol: ncclCommWindowRegister"),
+        sure=0.95,
+        what="/v/libtorch_cuda.so",
+        saying=["too old to have it", "LD_LIBRARY_PATH"],
+    ),
+    recognises(
+        wreckage(
+            "ImportError: flash_attn_2_cuda.cpython-310.so: undefined symbol: _ZN3c104cuda9Set"
+        ),
+        sure=0.85,
+        what="flash_attn_2_cuda",
+        saying=["built for another version of torch"],
+    ),
+    recognises(wreckage(CUT), sure=0.45, what="settings", saying=["different NCCL settings"]),
+    recognises(
+        wreckage(CUT, VERSION.format("2.18.5"), VERSION.format("2.21.5")),
+        sure=0.9,
+        what="NCCL 2.18.5 and 2.21.5",
+        saying=["2.18.5 and 2.21.5 are in use"],
+    ),
+    passes_over(wreckage(VERSION.format("2.18.5"), VERSION.format("2.21.5"))),
+    passes_over(wreckage("ImportError: libfoo.so: undefined symbol: _Z3foov")),
 )

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import re
 
-from holdfast import endings, joining, scene_words
+from holdfast import endings, joining, scene_words, sighted
 from holdfast.endings import Ending
-from holdfast.model import Fault, Verdict
+from holdfast.model import Culprit, Diagnosis, Fault, Verdict
+from holdfast.remains.nouns import Wreckage
 from holdfast.signals import RankView, Scene
 
 FAULT = Fault(code="HOLD305", slug="duplicate-gpu")
@@ -97,3 +98,41 @@ def _where(told: list[Ending], ranks: set[int]) -> str:
     plural = "s" * (len(devices) > 1)
     verb = "shares" if alone else "share"
     return f"{verb} CUDA device{plural} {', '.join(devices)} (PCI bus id){other}"
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+REFUSED = FAULT.wording(
+    "refused",
+    r"(?:Duplicate GPU detected ?: ?)?rank (?P<one>\d+) and rank (?P<other>\d+) both on CUDA "
+    r"device (?P<device>\w+)|Duplicate GPU detected|Multiple [Rr]anks .*using the same GPU",
+    anchors=("Duplicate GPU detected", "both on CUDA device", "using the same GPU"),
+    example="vm:1010:1010 [0] init.cc:785 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 "
+    "both on CUDA device 1b000",
+)
+
+
+@FAULT.recognise
+def two_ranks_were_on_one_gpu(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(REFUSED)
+    if not seen:
+        return None
+    one, other, device = (sighted.field(seen, name) for name in ("one", "other", "device"))
+    pair = f"ranks {one} and {other} of a communicator" if one else "two or more ranks"
+    where = f"CUDA device {device} (PCI bus id)" if device else "the same GPU"
+    visible = wreckage.settings.get("CUDA_VISIBLE_DEVICES", "")
+    narrow = f"; CUDA_VISIBLE_DEVICES={visible} is set" if visible else ""
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"{pair} use {where}, and NCCL refuses to serve two ranks of one host on one GPU{narrow}",
+        confidence=0.97,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=where),
+        fix="first of all in the script `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`; "
+        "start no more ranks on a machine than it has GPUs; let CUDA_VISIBLE_DEVICES name one "
+        "GPU for each local rank",
+        next="nvidia-smi --query-gpu=index,pci.bus_id --format=csv",
+        unknown=["whether these are global ranks: NCCL counts within the communicator"]
+        if one
+        else [],
+    )

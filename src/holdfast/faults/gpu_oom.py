@@ -19,10 +19,14 @@ Sources        https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-manag
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from holdfast import endings, scene_words
+from holdfast import allocator, endings, scene_words, sighted, wording
+from holdfast.allocator import Shortage
 from holdfast.endings import Ending
-from holdfast.model import Fault, Verdict
+from holdfast.model import Diagnosis, Fault, Verdict
+from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD308", slug="gpu-oom")
@@ -56,3 +60,137 @@ def _short_of_memory(ending: Ending) -> bool:
     if words is None or "more than 1EB" in words.text:
         return False
     return words.kind.endswith("OutOfMemoryError") or bool(TEXT.search(words.text))
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+ALLOCATOR = FAULT.wording(
+    "allocator",
+    r"(?:CUDA|HIP|XPU|NPU|MPS backend) out of memory(?!.*more than 1EB)"
+    r"|RESOURCE_EXHAUSTED: .*[Oo]ut of memory",
+    anchors=("out of memory", "Out of memory"),
+    example="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a "
+    "total capacity of 79.10 GiB of which 1.02 GiB is free.",
+)
+NUMBERS = FAULT.wording(
+    "numbers",
+    r"\btotal capac\w+ of [\d.]+ \wi?B|GPU \d+; [\d.]+ \wi?B total capacity"
+    r"|[Pp]rocess (?:\d+ )?has [\d.]+ \wi?B memory in use",
+    anchors=("total capac", "memory in use"),
+    example="GPU 3; 79.10 GiB total capacity; 70.21 GiB already allocated; 1.02 GiB free",
+    role=Role.CONTEXT,
+)
+ABSURD = FAULT.wording(
+    "absurd",
+    r"Tried to allocate more than 1EB",
+    anchors="more than 1EB",
+    example="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory.",
+    # The size came out of a broken collective: fallout, and no lack of memory.
+    role=Role.CASCADE,
+)
+CUDA_CALL = FAULT.wording(
+    "cuda-call",
+    r"CUDA (?:driver )?error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+    r"|cuda runtime error \(2\)",
+    anchors=(
+        "error: out of memory",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "cudaErrorMemoryAllocation",
+        "cuda runtime error (2)",
+    ),
+    example="RuntimeError: CUDA error: out of memory",
+)
+NCCL = FAULT.wording(
+    "nccl",
+    r"[Cc]uda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc(?: async)?|malloc) \d+",
+    anchors=("'out of memory'", "Failed to CUDA "),
+    example="vm:1011:1011 [2] include/alloc.h:185 NCCL WARN Cuda failure 2 'out of memory'",
+)
+LIBRARY = FAULT.wording(
+    "library",
+    r"(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT)_(?:STATUS_)?(?P<what>ALLOC_FAILED|NOT_INITIALIZED)",
+    anchors=("_ALLOC_FAILED", "_NOT_INITIALIZED"),
+    example="RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`",
+)
+TAKEN_BY_OTHERS = 0.5
+"""share of the GPU: more than the half held by others is not this job's appetite"""
+SHARED = 0.2
+
+
+@FAULT.recognise
+def it_asked_for_more_than_was_left(wreckage: Wreckage) -> Diagnosis | None:
+    own = wreckage.seen(ALLOCATOR) or wreckage.seen(NUMBERS)
+    if own:
+        return _by_the_allocator(wreckage, own)
+    for signature, confidence, what in (
+        (NCCL, 0.8, "NCCL found no room on the GPU when it made or enlarged a communicator"),
+        (CUDA_CALL, 0.65, "a CUDA call outside torch's allocator found no room on the GPU"),
+        (LIBRARY, 0.0, "a CUDA library could not get its workspace on the GPU"),
+    ):
+        seen = wreckage.seen(signature)
+        if not seen:
+            continue
+        # Libraries also say 'not initialized' after an earlier error of the same process.
+        surely = sighted.field(seen, "what") == "ALLOC_FAILED"
+        return FAULT.diagnosis(
+            f"{sighted.who(seen)}: {what}",
+            confidence=confidence or (0.7 if surely else 0.4),
+            seen=seen,
+            fix="leave NCCL and CUDA a gigabyte or two: a smaller batch, or "
+            "torch.cuda.set_per_process_memory_fraction(0.9); make sure that each rank sits on a "
+            "GPU of its own and that nobody else does",
+            next="nvidia-smi --query-compute-apps=pid,used_memory,gpu_bus_id --format=csv",
+            unknown=["how full the GPU was, and who held it: the text has no numbers"],
+        )
+    return None
+
+
+def shortage(wreckage: Wreckage, seen: Sequence[Sighting]) -> Shortage:
+    """The numbers of the first rank that ran short; long messages may be broken into lines."""
+    first = seen[0].line
+    more = [
+        one.line.text
+        for one in wreckage.seen(NUMBERS)
+        if one.rank == first.rank and one.line.source == first.source
+        if 0 <= one.line.number - first.number < 4 and one.line.number != first.number
+    ]
+    return allocator.read([first.text, *more])
+
+
+def _by_the_allocator(wreckage: Wreckage, seen: Sequence[Sighting]) -> Diagnosis:
+    short = shortage(wreckage, seen)
+    share = short.foreign_share
+    confidence = 0.4 if share > TAKEN_BY_OTHERS else 0.6 if share > SHARED else 0.95
+    fragments = short.unused is not None and short.tried is not None and short.unused > short.tried
+    defragment = (
+        "much of torch's memory is held in pieces: `export PYTORCH_CUDA_ALLOC_CONF="
+        "expandable_segments:True`; then "
+    )
+    return FAULT.diagnosis(
+        f"{sighted.who(seen)} ran out of GPU memory{_numbers(short)}",
+        confidence=confidence,
+        seen=seen,
+        fix=f"{defragment if fragments else ''}use a smaller batch or shorter sequences, "
+        "activation checkpointing, or sharded parameters and optimizer state; load checkpoints "
+        "with map_location='cpu'",
+        next="nvidia-smi --query-gpu=index,memory.used,memory.total --format=csv",
+        ruled_out=["other processes on that GPU: they hold little"]
+        if short.foreign is not None and not share
+        else [],
+        unknown=[] if short.total else ["how full the GPU was: the text has no numbers"],
+    )
+
+
+def _numbers(short: Shortage) -> str:
+    """': it asked for 2 GiB when 1 GiB of 79 GiB was free, and held 76 GiB itself'."""
+    parts = []
+    if short.tried is not None:
+        parts.append(f"it asked for {wording.size(short.tried)}")
+    if short.free is not None and short.total is not None:
+        where = "" if short.gpu is None else f" of GPU {short.gpu}"
+        room = f"{wording.size(short.free)} of {wording.size(short.total)}{where} was free"
+        parts.append(f"when {room}" if parts else room)
+    said = " ".join(parts)
+    if short.own is not None:
+        said += f", and held {wording.size(short.own)} itself"
+    return f": {said.removeprefix(', and ')}" if said else ""

@@ -1,0 +1,118 @@
+"""A kernel on the GPU failed: an assertion, or a forbidden access.
+
+What you see   `CUDA error: device-side assert triggered` on one rank, at a line of Python that has
+               nothing to do with it; above it lines such as `IndexKernel.cu:92: … Assertion
+               `index out of bounds` failed.` Or `an illegal memory access was encountered`,
+               `unspecified launch failure`. The other ranks time out.
+Why            Kernels run later than the line that started them, so the traceback shows where the
+               error was noticed. Assertions are mostly labels or token numbers outside the table
+               (embedding, cross entropy), probabilities outside 0…1, NaN in sampling. An illegal
+               access is a bug in a kernel (custom or fused ones first), a tensor freed too early,
+               and now and then a failing GPU.
+How to be sure The assertion's file names the kernel: Indexing, Loss, NLL, scatter_gather. On one
+               rank only, and with one batch: the data. `CUDA_LAUNCH_BLOCKING=1` makes the traceback
+               true; `compute-sanitizer python …` finds illegal accesses; the same on CPU raises a
+               plain IndexError. Hardware: Xid 31 or 13 on one GPU only, with different programs.
+Fix            Check labels and indices against the size of the table before they reach the GPU.
+               For illegal accesses: upgrade or switch off custom kernels one by one.
+Sources        pytorch/pytorch aten/src/ATen/native/cuda/IndexKernel.cu: such an assertion
+               https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html (700, 710)
+               https://github.com/modelscope/ms-swift/issues/8371
+               https://github.com/NVIDIA/nccl/issues/1562
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast import sighted
+from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.remains.nouns import Sighting, Wreckage
+
+FAULT = Fault(code="HOLD312", slug="cuda-assert")
+
+ASSERTION = FAULT.wording(
+    "assertion",
+    r"(?P<file>[\w./<>+\-]{1,200}\.(?:cuh?|h|hpp|cpp|py|inl)):(?P<line>\d+):.*"
+    r"(?:block: ?\[|thread: ?\[).*Assertion [`'](?P<text>.*?)['`] failed",
+    anchors="Assertion ",
+    example="/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [0,0,0], "
+    "thread: [32,0,0] Assertion `index >= -sizes[i] && index < sizes[i]` failed.",
+)
+TRIGGERED = FAULT.wording(
+    "triggered",
+    r"device-side assert triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT\b|cuda runtime error \(59\)",
+    anchors=("device-side assert", "cudaErrorAssert", "CUDA_ERROR_ASSERT", "runtime error (59)"),
+    example="RuntimeError: CUDA error: device-side assert triggered",
+)
+ILLEGAL = FAULT.wording(
+    "illegal",
+    r"(?P<what>an illegal memory access was encountered|unspecified launch failure"
+    r"|misaligned address|an illegal instruction was encountered"
+    r"|cudaErrorIllegalAddress|cudaErrorLaunchFailure)",
+    anchors=(
+        "illegal memory access was enc",
+        "unspecified launch failure",
+        "misaligned address",
+        "illegal instruction was enc",
+        "cudaErrorIllegalAddress",
+        "cudaErrorLaunchFailure",
+    ),
+    example="RuntimeError: CUDA error: an illegal memory access was encountered",
+)
+KINDS = (
+    (r"(?i)ind(?:ex|ices)|embedding|gather|scatter|srcIndex", "an index lies outside its table"),
+    (r"(?i)loss|nll|t >= 0|target|cur_target|n_classes", "a label lies outside the classes"),
+    (r"(?i)probability|multinomial|bernoulli|>= ?0.*<= ?1", "a probability is not in 0…1, or NaN"),
+)
+
+
+@FAULT.recognise
+def a_kernel_failed(wreckage: Wreckage) -> Diagnosis | None:
+    assertions = wreckage.seen(ASSERTION)
+    triggered = wreckage.seen(TRIGGERED)
+    if assertions or triggered:
+        return _asserted(assertions, triggered)
+    seen = wreckage.seen(ILLEGAL)
+    if not seen:
+        return None
+    what = sighted.field(seen, "what")
+    return FAULT.diagnosis(
+        f"a kernel of {sighted.who(seen)} failed on the GPU ({what}): mostly a bug in a kernel or "
+        "a tensor used after it was freed, seldom the GPU itself",
+        confidence=0.55 if "memory access" in what or "Address" in what else 0.45,
+        seen=seen,
+        fix="make the traceback true with CUDA_LAUNCH_BLOCKING=1, find the access with "
+        "`compute-sanitizer python …`; switch custom and fused kernels off one by one; if only "
+        "one GPU ever shows it, suspect that one",
+        next="dmesg -T | grep Xid",
+        unknown=["whether the GPU is at fault: the kernel log (Xid) would tell"],
+    )
+
+
+def _asserted(assertions: Sequence[Sighting], triggered: Sequence[Sighting]) -> Diagnosis:
+    text, file, number = (sighted.field(assertions, name) for name in ("text", "file", "line"))
+    where = f" at {file.rpartition('/')[2]}:{number}" if file else ""
+    kind = next((said for regex, said in KINDS if sighted.saying(assertions, regex)), "")
+    # The GPU's own line is printed without a rank; the exception that follows has one.
+    teller = next((one for one in (*assertions, *triggered) if one.rank is not None), None)
+    seen = [*assertions[:3], *triggered]
+    line = (teller or seen[0]).line
+    who = f"rank {line.rank}" if teller else sighted.who(seen)
+    return FAULT.diagnosis(
+        f"a kernel of {who} stopped at an assertion on the GPU{where}"
+        + (f": `{text}` does not hold" if text else "")
+        + (f", so {kind}" if kind else ""),
+        confidence=0.95,
+        seen=seen,
+        culprit=Culprit(
+            rank=line.rank,
+            host=line.host,
+            pid=line.pid,
+            what=f"{file.rpartition('/')[2]}:{number}" if file else "",
+        ),
+        fix="check labels and indices of that batch against the sizes of tables and classes, "
+        "before they go to the GPU; the line in the traceback is only where it was noticed",
+        next="CUDA_LAUNCH_BLOCKING=1 torchrun …",
+        unknown=[] if text else ["which assertion: its line stands further up in that rank's log"],
+    )

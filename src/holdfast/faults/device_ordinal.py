@@ -1,0 +1,90 @@
+"""A rank asks for a GPU that it cannot see.
+
+What you see   `CUDA error: invalid device ordinal` (101), `device >= 0 && device < num_gpus`,
+               `AssertionError: Invalid device id`, Lightning's `You requested gpu: … But your
+               machine only has: …`, on the ranks whose number is too high; the others wait.
+Why            More ranks were started on a machine than it has visible GPUs; or the script uses
+               the global RANK as device number, which is right on the first node only; or
+               CUDA_VISIBLE_DEVICES shows each process a single GPU, which is then number 0 for
+               everybody.
+How to be sure `nvidia-smi -L | wc -l` and `echo $CUDA_VISIBLE_DEVICES` on that machine, inside the
+               container; compare with --nproc-per-node, --gres or slots.
+Fix            As many ranks as GPUs on each machine, and
+               `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`. Where every process is shown
+               one GPU only, use device 0 in all of them.
+Sources        https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html (101, 100)
+               pytorch/pytorch c10/cuda/CUDAFunctions.cpp, torch/cuda/__init__.py
+               https://docs.pytorch.org/docs/stable/elastic/run.html (LOCAL_RANK)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast import sighted
+from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.remains.nouns import Sighting, Wreckage
+
+FAULT = Fault(code="HOLD306", slug="device-ordinal")
+
+ORDINAL = FAULT.wording(
+    "ordinal",
+    r"invalid device ordinal|cudaErrorInvalidDevice\b|CUDA_ERROR_INVALID_DEVICE\b"
+    r"|device >= 0 && device < num_gpus(?:.*device=(?P<device>-?\d+), num_gpus=(?P<gpus>\d+))?"
+    r"|AssertionError: Invalid device id",
+    anchors=(
+        "invalid device ordinal",
+        "cudaErrorInvalidDevice",
+        "CUDA_ERROR_INVALID_DEVICE",
+        "device < num_gpus",
+        "Invalid device id",
+    ),
+    example="RuntimeError: CUDA error: invalid device ordinal",
+)
+REQUESTED = FAULT.wording(
+    "requested",
+    r"You requested gpu: \[?(?P<wanted>[\d, ]+)\]?|But your machine only has: \[?(?P<has>[\d, ]*)",
+    anchors=("You requested gpu: ", "But your machine only has: "),
+    example="MisconfigurationException: You requested gpu: [0, 1, 2, 3]",
+)
+NONE_SEEN = FAULT.wording(
+    "none-seen",
+    r"no CUDA-capable device is detected|No CUDA GPUs are available|no GPUs found",
+    anchors=("no CUDA-capable device", "No CUDA GPUs are available", "no GPUs found"),
+    example="RuntimeError: No CUDA GPUs are available",
+)
+
+
+@FAULT.recognise
+def it_chose_a_gpu_that_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(ORDINAL, REQUESTED)
+    absent = not seen
+    seen = seen or wreckage.seen(NONE_SEEN)
+    if not seen:
+        return None
+    visible = wreckage.settings.get("CUDA_VISIBLE_DEVICES")
+    shown = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"{sighted.who(seen)} sees no GPU at all{shown}"
+        if absent
+        else f"{sighted.who(seen)} asked for a GPU number that does not exist for it"
+        f"{_counts(seen)}{shown}: more ranks than visible GPUs, or the global rank used as device",
+        confidence=0.6 if absent else 0.93,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid),
+        fix="make the GPUs visible: `--gpus all` for a container, --gres for Slurm, and a "
+        "CUDA_VISIBLE_DEVICES that is not empty"
+        if absent
+        else "start as many ranks on each machine as it shows GPUs, and choose the device by "
+        "LOCAL_RANK: `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`",
+        next="nvidia-smi -L; echo CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES",
+    )
+
+
+def _counts(seen: Sequence[Sighting]) -> str:
+    device, gpus = (sighted.field(seen, name) for name in ("device", "gpus"))
+    wanted, has = (sighted.field(seen, name).strip(" ,") for name in ("wanted", "has"))
+    if device:
+        return f" ({device}, and there are {gpus})"
+    return f" (asked for {wanted}; there is {has or 'none'})" if wanted else ""

@@ -1,0 +1,78 @@
+"""CUDA is used in a forked child of a process that already used it.
+
+What you see   `RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with
+               multiprocessing, you must use the 'spawn' start method`, mostly in a DataLoader
+               worker; in old versions `CUDA error: initialization error` (3).
+Why            A CUDA context does not survive fork(): the child inherits handles that are no
+               longer valid. Anything that touches CUDA in the parent is enough, also
+               `torch.cuda.is_available()` of old versions, `.to('cuda')` in a dataset's
+               constructor, or an import that does so.
+How to be sure The traceback in the child shows the call that wanted CUDA. If that is the dataset
+               or collate function, its tensors live on the GPU.
+Fix            Keep datasets on the CPU and move batches in the training loop. Where children must
+               use CUDA, start them by spawn: `torch.multiprocessing.set_start_method('spawn')`
+               under `if __name__ == '__main__':`, or `DataLoader(multiprocessing_context='spawn')`.
+Sources        pytorch/pytorch torch/cuda/__init__.py: the wording
+               https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#cuda-in-multiprocessing
+               https://github.com/pytorch/pytorch/issues/40403
+"""
+
+from __future__ import annotations
+
+from holdfast import sighted
+from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.remains.nouns import Raised, Wreckage
+
+FAULT = Fault(code="HOLD313", slug="fork-cuda")
+
+FORKED = FAULT.wording(
+    "forked",
+    r"Cannot re-initialize (?P<device>\w+) in (?:a )?(?:bad )?fork",
+    anchors="Cannot re-initialize ",
+    example="RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
+    "multiprocessing, you must use the 'spawn' start method",
+)
+INITIALISATION = FAULT.wording(
+    "initialisation",
+    r"CUDA error: initialization error|cuda runtime error \(3\)|cudaErrorInitializationError"
+    r"|[Cc]uda failure (?:3 )?'initialization error'",
+    anchors=(
+        "error: initialization error",
+        "cuda runtime error (3)",
+        "cudaErrorInitializationError",
+        "'initialization error'",
+    ),
+    example="RuntimeError: CUDA error: initialization error",
+)
+
+
+@FAULT.recognise
+def it_used_cuda_after_a_fork(wreckage: Wreckage) -> Diagnosis | None:
+    sure = wreckage.seen(FORKED)
+    seen = sure or wreckage.seen(INITIALISATION)
+    if not seen:
+        return None
+    device = sighted.field(seen, "device") or "CUDA"
+    raised = sighted.raised_at(wreckage, seen[0])
+    where = _users_frame(raised)
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"a child process of {sighted.who(seen)} was forked after its parent had used {device}, "
+        f"and wanted {device} itself{f' at {where}' if where else ''}"
+        if sure
+        else f"{device} could not be initialised in {sighted.who(seen)}: mostly a process that was "
+        "forked after its parent had used the GPU",
+        confidence=0.97 if sure else 0.5,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=where),
+        fix="keep datasets and collate functions on the CPU; where children must use the GPU, "
+        "start them by spawn: `torch.multiprocessing.set_start_method('spawn')`",
+        next="grep -rnE 'cuda|set_start_method' --include=*.py . | head",
+    )
+
+
+def _users_frame(raised: Raised | None) -> str:
+    """The innermost line that is not torch's."""
+    frames = raised.frames if raised else ()
+    own = (f for f in frames if "/torch/" not in f.file and "multiprocessing" not in f.file)
+    return next((f"{f.file.rpartition('/')[2]}:{f.line}" for f in own), "")
