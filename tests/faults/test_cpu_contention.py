@@ -11,12 +11,16 @@ from tests.faults.table import (
     notice_table,
     notices,
     overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
     silent,
     skips,
     speaks,
 )
 from tests.job.scenes import NOW, a_scene, changed, ended, held_up
 from tests.job.starving import a_processor, looks, slower, starved
+from tests.remains.made import wreckage
 
 HEALTHY = a_machine()
 
@@ -155,4 +159,30 @@ test_notice = notice_table(
     # the timeout is the news
     overlooks(starved(held_up({2: {}}, seconds=950.0), {2: 0.0}, started_at=NOW - 999)),
     overlooks(a_scene([*slower(ALL).ranks[:3], ended(3, -9)], best_step=0.05)),
+)
+
+CROWDED = (
+    "UserWarning: This DataLoader will create 16 worker processes in total. Our suggested max "
+    "number "
+    "of worker in current system is 4, which is smaller than what this DataLoader is going to "
+    "create."
+)
+LATE = (
+    "[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=11, OpType=ALLREDUCE, "
+    "Timeout(ms)=600000) ran for 600012 milliseconds before timing out."
+)
+
+test_recognise = recognise_table(
+    "cpu-contention",
+    recognises(
+        wreckage(CROWDED, LATE),
+        sure=0.3,
+        what="16 loader workers a rank on 4 cores",
+        saying=["16 workers on 4 cores", "nproc"],
+    ),
+    passes_over(wreckage(CROWDED)),
+    passes_over(wreckage(LATE)),
+    passes_over(
+        wreckage(CROWDED, LATE, "[rank1]: RuntimeError: CUDA error: invalid device ordinal")
+    ),
 )

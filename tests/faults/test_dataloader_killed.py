@@ -1,7 +1,15 @@
 from __future__ import annotations
 
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import a_rank, a_scene, ended, lost_its_peer, words
+from tests.remains.made import wreckage
 
 KILLED = "DataLoader worker (pid 4711) is killed by signal: Killed. "
 BUS = (
@@ -33,4 +41,59 @@ test_notice = notice_table(
     ),
     overlooks(a_scene()),
     overlooks(a_scene([a_rank(0), a_rank(1, words=words("RuntimeError", "worker died"))])),
+)
+
+DIED = "[rank1]: RuntimeError: DataLoader worker (pid 4711) is killed by signal: {}. "
+
+test_recognise = recognise_table(
+    "dataloader-killed",
+    recognises(
+        wreckage(DIED.format("Killed")),
+        sure=0.9,
+        rank=1,
+        what="DataLoader worker pid 4711",
+        saying=[
+            "(pid 4711) of rank 1 died of a signal (Killed: mostly the kernel",
+            "fewer workers",
+        ],
+    ),
+    recognises(
+        wreckage(
+            DIED.format("Killed"), "Memory cgroup out of memory: Killed process 4711 (pt_data)"
+        ),
+        sure=0.97,
+        rank=1,
+        saying=["killed by the kernel, which had no memory left"],
+    ),
+    recognises(
+        wreckage(DIED.format("Bus error")),
+        sure=0.6,  # shm-too-small has the better claim
+        rank=1,
+        saying=["/dev/shm"],
+    ),
+    recognises(
+        wreckage(DIED.format("Segmentation fault")), sure=0.9, rank=1, saying=["num_workers=0"]
+    ),
+    recognises(
+        wreckage("RuntimeError: DataLoader worker (pid(s) 10, 11) exited unexpectedly"),
+        sure=0.85,
+        what="DataLoader worker pid 10, 11",
+        saying=["left without a word"],
+    ),
+    recognises(
+        wreckage(
+            "DataLoader worker (pid 77) exited unexpectedly with exit code 1. Details are lost"
+        ),
+        sure=0.85,
+        saying=["exit code 1"],
+    ),
+    recognises(
+        wreckage("RuntimeError: DataLoader worker (pid xxx) is killed by signal: Killed"),
+        sure=0.9,
+        what="DataLoader worker",
+        saying=["a DataLoader worker of a rank died of a signal (Killed"],
+    ),
+    passes_over(wreckage(DIED.format("Terminated"))),
+    passes_over(wreckage(DIED.format("Interrupt"))),
+    passes_over(wreckage("KeyError: Caught KeyError in DataLoader worker process 0.")),
 )

@@ -8,11 +8,15 @@ from tests.faults.table import (
     notice_table,
     notices,
     overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
     silent,
     skips,
     speaks,
 )
 from tests.job.scenes import a_rank, a_scene, ended, lost_its_peer, words
+from tests.remains.made import wreckage
 
 
 def checkpoint(size: int, path: str = "/home/kim/ckpts/step-10.pt") -> CheckpointItem:
@@ -103,4 +107,43 @@ test_notice = notice_table(
     ),
     overlooks(a_scene()),
     overlooks(a_scene([a_rank(0, words=words("OSError", "[Errno 13] Permission denied"))])),
+)
+
+test_recognise = recognise_table(
+    "disk-full",
+    recognises(
+        wreckage("[rank0]: OSError: [Errno 28] No space left on device: '/ckpt/step-1/model.pt'"),
+        sure=0.95,
+        rank=0,
+        what="/ckpt/step-1/model.pt",
+        saying=["no space left on the disk (/ckpt/step-1/model.pt)", "df -h /ckpt"],
+    ),
+    recognises(
+        wreckage("[rank0]: OSError: [Errno 122] Disk quota exceeded"),
+        sure=0.95,
+        rank=0,
+        saying=["used up its quota", "quota -s"],
+    ),
+    recognises(
+        wreckage("[rank0]: OSError: [Errno 28] No space left on device"),
+        sure=0.8,
+        rank=0,
+        saying=["no space left on the disk"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: [enforce fail at inline_container.cc:626] . unexpected pos 576 vs 470"
+        ),
+        sure=0.7,
+        saying=["torch.save shows a full disk so"],
+    ),
+    recognises(
+        wreckage("The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi"),
+        sure=0.95,
+        saying=["no space left"],
+    ),
+    passes_over(
+        wreckage("failed to extend /dev/shm/nccl-x to 9 bytes, error: No space left on device")
+    ),
+    passes_over(wreckage("OSError: [Errno 28] inotify watch limit reached")),
 )

@@ -2,7 +2,16 @@ from __future__ import annotations
 
 from holdfast.facts import Limit, Limits, Unread
 from tests.faults.machines import a_machine, a_plan, limits
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 
 def files(soft: int | None, hard: int | None, pid: int = 100) -> Limits:
@@ -62,4 +71,35 @@ test_foresee = foresee_table(
     silent(a_machine(launcher_limits=files(1024, 4096, pid=77))),
     skips(a_machine(limits=Unread(why="no /proc")), saying=["no /proc"]),
     skips(a_machine(launcher_limits=Unread(why="pid 77 is gone")), saying=["pid 77 is gone"]),
+)
+
+test_recognise = recognise_table(
+    "fd-limit",
+    recognises(
+        wreckage("[rank2]: OSError: [Errno 24] Too many open files: '/data/x.npy'"),
+        sure=0.95,
+        rank=2,
+        what="ulimit -n",
+        saying=["ulimit -n 65536", "ulimit -Sn"],
+    ),
+    recognises(
+        wreckage("[rank0]: RuntimeError: received 0 items of ancdata"),
+        sure=0.9,
+        rank=0,
+        saying=["a tensor from a loader worker", "set_sharing_strategy"],
+    ),
+    recognises(
+        wreckage(
+            "NCCL WARN Call to socket failed: Too many open files", versions={"nccl": "2.21.5"}
+        ),
+        sure=0.95,
+        saying=["NCCL before 2.24.3 also leaked"],
+    ),
+    recognises(
+        wreckage("OSError: [Errno 23] Too many open files in system"),
+        sure=0.95,
+        saying=["fs.file-max"],
+    ),
+    passes_over(wreckage("OSError: [Errno 24] inotify instance limit reached")),
+    passes_over(wreckage("OSError: [Errno 28] No space left on device")),
 )

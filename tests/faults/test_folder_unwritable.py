@@ -3,8 +3,20 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.facts import MachineFacts, Unread
+from holdfast.remains.nouns import Line, Raised
+from holdfast.signals import Frame
 from tests.faults.machines import a_folder, a_machine
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 
 def folder(**changes: Any) -> MachineFacts:
@@ -52,4 +64,51 @@ test_foresee = foresee_table(
     skips(folder(write_error="EOPNOTSUPP", filesystem="nfs4"), saying=["nfs4", "unnamed"]),
     skips(a_machine(folders=Unread(why="NFS hangs")), saying=["NFS hangs"]),
     not_applicable(a_machine(folders=()), saying=["no checkpoint or log folder"]),
+)
+
+DENIED = "PermissionError: [Errno 13] Permission denied: '/ckpt/step-1/model.pt'"
+
+
+def raised_in(function: str) -> Raised:
+    line = Line(text=DENIED, source="job.log", number=1, rank=0)
+    frame = Frame(function=function, file="/work/train.py", line=57)
+    return Raised(kind="PermissionError", text="[Errno 13]", line=line, frames=(frame,))
+
+
+test_recognise = recognise_table(
+    "folder-unwritable",
+    recognises(
+        wreckage("[rank0]: OSError: [Errno 30] Read-only file system: '/ckpt/step-1'"),
+        sure=0.92,
+        rank=0,
+        what="/ckpt/step-1",
+        saying=["could not write /ckpt/step-1: its file system is mounted read-only", "findmnt"],
+    ),
+    recognises(
+        wreckage("[rank0]: RuntimeError: Parent directory /ckpt/run7 does not exist."),
+        sure=0.85,
+        rank=0,
+        what="/ckpt/run7",
+        saying=["mkdir -p"],
+    ),
+    recognises(
+        wreckage("[rank0]: OSError: [Errno 116] Stale file handle: '/nfs/ckpt/latest'"),
+        sure=0.9,
+        rank=0,
+        saying=["NFS server no longer knows"],
+    ),
+    recognises(
+        wreckage("[rank0]: " + DENIED, raised=(raised_in("save_checkpoint"),)),
+        sure=0.8,
+        rank=0,
+        saying=["could not write /ckpt/step-1/model.pt"],
+    ),
+    recognises(
+        wreckage("[rank0]: " + DENIED, raised=(raised_in("load_dataset"),)),
+        sure=0.5,
+        rank=0,
+        saying=["could not use"],
+    ),
+    passes_over(wreckage("sh: can't create /proc/sys/net/core/somaxconn: Read-only file system")),
+    passes_over(wreckage("PermissionError: [Errno 13] Permission denied")),
 )

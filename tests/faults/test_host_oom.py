@@ -7,17 +7,22 @@ import msgspec
 from holdfast.catalogue import by_slug
 from holdfast.facts import Cgroup, HostLoad, KernelEvent, Unread
 from holdfast.model import Status
+from holdfast.remains.nouns import Exit, Line, RankRemains
 from tests.faults.machines import GIB, a_machine, a_plan
 from tests.faults.table import (
     foresee_table,
     notice_table,
     notices,
     overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
     silent,
     skips,
     speaks,
 )
 from tests.job.scenes import a_rank, a_scene, ended, lost_its_peer
+from tests.remains.made import wreckage
 
 HEALTHY = a_machine()
 
@@ -133,4 +138,77 @@ test_notice = notice_table(
     overlooks(a_scene(KILLED)),
     overlooks(a_scene(KILLED, kernel_events=(LINE.replace("4001", "14001"),))),
     overlooks(a_scene([a_rank(0), ended(1, -11)], oom_kills=1)),
+)
+
+OOM_LINE = "Memory cgroup out of memory: Killed process 1011 (python) total-vm:24117248kB"
+
+
+def sigkill(rank: int | None, *, teardown: bool = False) -> Exit:
+    line = Line(text="failed (exitcode: -9)", source="job.log", number=9)
+    return Exit(code=-9, line=line, rank=rank, pid=1011, teardown=teardown)
+
+
+test_recognise = recognise_table(
+    "host-oom",
+    recognises(
+        wreckage(OOM_LINE, ranks=(RankRemains(rank=2, pid=1011, host="node7"),)),
+        sure=0.97,
+        rank=2,
+        saying=["the kernel killed rank 2 (pid 1011)", "its cgroup", "dmesg"],
+    ),
+    recognises(
+        wreckage(OOM_LINE.replace("1011", "77"), exits=(sigkill(3),)),
+        sure=0.9,
+        rank=3,
+        saying=["rank 3 died of SIGKILL"],
+    ),
+    recognises(
+        wreckage("Out of memory: Killed process 88 (chrome)", "[rank0]: CUDA out of memory."),
+        sure=0.6,  # a stranger's death beside another trouble
+        what="chrome (pid 88)",
+        saying=["chrome"],
+    ),
+    recognises(
+        wreckage("srun: error: node7: task 3: Out Of Memory"),
+        sure=0.95,
+        rank=3,
+        saying=["task 3 on node7", "sacct"],
+    ),
+    recognises(
+        wreckage("slurmstepd: error: Detected 1 oom_kill event in StepId=123.0. Some of the step"),
+        sure=0.95,
+        what="memory limit",
+        saying=["limit is that of the job"],
+    ),
+    recognises(
+        wreckage("      Reason:       OOMKilled"),
+        sure=0.95,
+        what="memory limit",
+        saying=["kubectl"],
+    ),
+    recognises(
+        wreckage("[rank1]: RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to"),
+        sure=0.9,
+        rank=1,
+        saying=["not of the GPU"],
+    ),
+    recognises(
+        wreckage("[rank1]: OSError: [Errno 12] Cannot allocate memory"),
+        sure=0.7,
+        rank=1,
+        saying=["got none"],
+    ),
+    recognises(wreckage(exits=(sigkill(2),)), sure=0.4, rank=2, saying=["nothing here proves it"]),
+    recognises(
+        wreckage("[rank1]: RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed. "),
+        sure=0.5,
+        rank=1,
+        what="DataLoader worker",
+        saying=["a loader worker of rank 1"],
+    ),
+    passes_over(wreckage(exits=(sigkill(2, teardown=True),))),
+    passes_over(
+        wreckage("[rank1]: NCCL WARN Call to ibv_reg_mr failed with error [Errno 12] Cannot")
+    ),
+    passes_over(wreckage("[rank1]: torch.OutOfMemoryError: CUDA out of memory.")),
 )

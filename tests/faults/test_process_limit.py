@@ -2,7 +2,16 @@ from __future__ import annotations
 
 from holdfast.facts import Limit, Limits, ProcessRoom, Unread
 from tests.faults.machines import a_machine, a_plan, limits
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 
 def users(soft: int, hard: int | None = None, **changes: object) -> Limits:
@@ -74,4 +83,41 @@ test_foresee = foresee_table(
     skips(a_machine(process_room=Unread(why="no cgroup")), saying=["no cgroup"]),
     skips(a_machine(load=Unread(why="no cores seen")), saying=["no cores seen"]),
     skips(a_machine(launcher_limits=Unread(why="pid 77 is gone")), saying=["is gone"]),
+)
+
+test_recognise = recognise_table(
+    "process-limit",
+    recognises(
+        wreckage(
+            "[rank3]: OpenBLAS blas_thread_init: pthread_create failed for thread 63 of 64: "
+            "Resource temporarily unavailable"
+        ),
+        sure=0.95,
+        rank=3,
+        saying=["no further thread", "OMP_NUM_THREADS=1", "pids.max"],
+    ),
+    recognises(
+        wreckage("[rank1]: RuntimeError: can't start new thread"),
+        sure=0.95,
+        rank=1,
+        saying=["thread"],
+    ),
+    recognises(
+        wreckage("libgomp: Thread creation failed: Resource temporarily unavailable"),
+        sure=0.95,
+        saying=["thread"],
+    ),
+    recognises(
+        wreckage("cgroup: fork rejected by pids controller in /system.slice/job.scope"),
+        sure=0.95,
+        what="pids.max",
+        saying=["pids limit of its cgroup"],
+    ),
+    recognises(
+        wreckage("[rank0]: BlockingIOError: [Errno 11] Resource temporarily unavailable"),
+        sure=0.65,
+        rank=0,
+        saying=["a limit on processes was reached"],
+    ),
+    passes_over(wreckage("NCCL INFO Call to recv returned Resource temporarily unavailable")),
 )

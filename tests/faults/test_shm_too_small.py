@@ -1,8 +1,19 @@
 from __future__ import annotations
 
 from holdfast.facts import Container, Shm, Unread
+from holdfast.remains.nouns import Exit, Line, Raised
+from holdfast.signals import Frame
 from tests.faults.machines import GIB, a_machine, a_plan
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 MIB = 1 << 20
 
@@ -73,4 +84,105 @@ test_foresee = foresee_table(
     silent(a_machine(a_plan(nproc=8), shm=shm(GIB))),  # what NCCL's guide suggests
     silent(a_machine(ONE_RANK, shm=shm(128 * MIB))),
     skips(a_machine(shm=Unread(why="/dev/shm is not mounted")), saying=["not mounted"]),
+)
+
+BUS = (
+    "[rank1]: RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is "
+    "possible that dataloader's workers are out of shared memory."
+)
+BANNER = "NOTE: The SHMEM allocation limit is set to the default of 64MB.  This may be"
+NO_SPACE = "OSError: [Errno 28] No space left on device"
+
+
+def raised_in(file: str) -> Raised:
+    line = Line(text=NO_SPACE, source="job.log", number=1, rank=0)
+    frame = Frame(function="__init__", file=file, line=57)
+    return Raised(kind="OSError", text="[Errno 28] No space left", line=line, frames=(frame,))
+
+
+test_recognise = recognise_table(
+    "shm-too-small",
+    recognises(
+        wreckage(
+            "[rank2]: misc/shmutils.cc:87 NCCL WARN Error: failed to extend /dev/shm/nccl-WxYzAb "
+            "to 9637892 bytes, error: No space left on device (28)"
+        ),
+        sure=0.95,
+        rank=2,
+        saying=["a piece of 9.19 MiB (/dev/shm/nccl-WxYzAb)", "--shm-size=8g", "df -h /dev/shm"],
+    ),
+    recognises(
+        wreckage(
+            "include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device"
+        ),
+        sure=0.95,
+        saying=["full or too small"],
+    ),
+    recognises(
+        wreckage(
+            "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-WxYzAb (size 7)"
+        ),
+        sure=0.85,
+        saying=["full or too small"],
+    ),
+    recognises(
+        wreckage(
+            "misc/shmutils.cc:103 NCCL WARN Cuda failure 'invalid argument'",
+            "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-WxYzAb (size 7)",
+        ),
+        sure=0.55,
+        saying=["CUDA refused to pin it"],
+    ),
+    recognises(
+        wreckage("RuntimeError: unable to write to file </torch_18692_1954506624>"),
+        sure=0.95,
+        saying=["/torch_18692_1954506624"],
+    ),
+    recognises(
+        wreckage(
+            "[rank0]: unable to allocate shared memory(shm) for file </torch_1_2_3>: Success (0)"
+        ),
+        sure=0.95,
+        rank=0,
+        saying=["/torch_1_2_3"],
+    ),
+    recognises(
+        wreckage(BANNER, BUS),
+        sure=0.9,
+        rank=1,
+        what="DataLoader worker pid 4711",
+        saying=["bus error", "Docker's default of 64MB"],
+    ),
+    recognises(
+        wreckage("[rank0]: " + NO_SPACE, raised=(raised_in("/py/multiprocessing/synchronize.py"),)),
+        sure=0.95,
+        rank=0,
+        saying=["in /dev/shm"],
+    ),
+    recognises(
+        wreckage("unable to open shared memory object </torch_4711_12> in read-write mode"),
+        sure=0.5,
+        saying=["does not say why"],
+    ),
+    recognises(
+        wreckage(exits=(Exit(code=-7, line=Line(text="-7", source="x", number=1), rank=3),)),
+        sure=0.5,
+        rank=3,
+        saying=["SIGBUS"],
+    ),
+    passes_over(
+        wreckage("[rank0]: " + NO_SPACE, raised=(raised_in("/py/torch/serialization.py"),))
+    ),
+    passes_over(
+        wreckage(
+            "unable to open shared memory object </torch_1> in read-write mode: Too many open f"
+        )
+    ),
+    passes_over(
+        wreckage(
+            "Error while creating shared memory segment /dev/shm/nccl-x (size 8), error: Too "
+            "many open files (24)"
+        )
+    ),
+    passes_over(wreckage("[rank0]: RuntimeError: CUDA out of memory.", BANNER)),
 )

@@ -24,9 +24,13 @@ Sources        https://docs.kernel.org/scheduler/sched-bwc.html (throttling)
 
 from __future__ import annotations
 
-from holdfast import scene_words, starvation, wording
+from holdfast import scene_words, sighted, starvation, wording
+from holdfast.consequences import TIMED_OUT
 from holdfast.facts import Cgroup, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.remains import clocks
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 from holdfast.starvation import Share
 from holdfast.surroundings import Processor
@@ -224,3 +228,39 @@ def _numbers(machine: Processor) -> list[Evidence]:
         ),
         Evidence(quote=f"load {machine.load:.1f}{pressure}", source="/proc"),
     ]
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+CROWDED = FAULT.wording(
+    "crowded",
+    r"will create (?P<workers>\d+) worker processes in total\. Our suggested max number of worker "
+    r"in current system is (?P<cores>\d+)",
+    anchors="Our suggested max number of worker",
+    example="UserWarning: This DataLoader will create 16 worker processes in total. Our suggested "
+    "max number of worker in current system is 4, which is smaller than what this DataLoader is "
+    "going to create.",
+    # Harmless in most jobs: worth a word only where a rank came late and nothing else tells why.
+    role=Role.CONTEXT,
+)
+
+
+@FAULT.recognise
+def too_many_wanted_the_cores(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(CROWDED)
+    late = wreckage.seen(clocks.WATCHDOG, clocks.GLOO_TIMEOUT) or any(
+        one.consequence == TIMED_OUT for one in wreckage.raised
+    )
+    if not seen or not late or wreckage.roots():
+        return None
+    workers, cores = sighted.field(seen, "workers"), sighted.field(seen, "cores")
+    return FAULT.diagnosis(
+        f"ranks waited for each other until the timeout, and each loader starts {workers} workers "
+        f"on {cores} cores: a rank that gets no processor comes late",
+        confidence=0.3,
+        seen=seen,
+        culprit=Culprit(what=f"{workers} loader workers a rank on {cores} cores"),
+        fix="fewer loader workers, OMP_NUM_THREADS=1, or more cores (--cpus-per-task, --cpus)",
+        next="nproc; uptime; cat /sys/fs/cgroup/cpu.stat",
+        unknown=["how busy the processors were: the log does not say"],
+    )

@@ -20,10 +20,12 @@ Sources        https://man7.org/linux/man-pages/man2/write.2.html (ENOSPC, EDQUO
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from holdfast import endings, scene_words, wording
+from holdfast import endings, scene_words, sighted, wording
 from holdfast.facts import CheckpointItem, Folder, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD407", slug="disk-full")
@@ -185,3 +187,99 @@ def it_could_not_write_first(scene: Scene) -> Verdict | None:
         fix="`df -h; df -i; quota -s` shows which is full: remove old checkpoints there",
         evidence=[scene_words.how_it_ended(e) for e in told],
     )
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+FULL = FAULT.wording(
+    "full",
+    r"(?i:no space left on device)|\[Errno (?:28|122)\](?! inotify)|(?i:disk quota exceeded)"
+    r"|\(os error (?:28|122)\)",
+    anchors=(
+        "o space left on device",
+        "isk quota exceeded",
+        "[Errno 28]",
+        "[Errno 122]",
+        "(os error 28)",
+        "(os error 122)",
+    ),
+    example="OSError: [Errno 28] No space left on device: '/ckpt/step-1200/model.pt'",
+)
+WRITER = FAULT.wording(
+    "writer",
+    r"inline_container\.cc.*unexpected pos \d+ vs \d+|PytorchStreamWriter failed (?:writing|clos)",
+    anchors=("unexpected pos ", "PytorchStreamWriter failed"),
+    example="RuntimeError: [enforce fail at inline_container.cc:626] . unexpected pos 576 vs 470",
+)
+EPHEMERAL = FAULT.wording(
+    "ephemeral",
+    r"low on resource: ephemeral-storage|ephemeral local storage usage exceeds"
+    r"|exceeded its local ephemeral storage limit",
+    anchors=("ephemeral-storage", "ephemeral local storage", "local ephemeral storage"),
+    example="The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi",
+)
+PATH = re.compile(r"['\"<](/[^'\"<>]+)['\">]|:\s(/\S+?):? ")
+SHARED_MEMORY = re.compile(
+    r"\B/dev/shm|</?torch_\d|\bnccl-\w{6}|'/(?:psm|wnsm|mp)[_-]|/sem\.|[Ss]hared memory"
+    r"|posix_fallocate"
+)
+SHARING_CODE = re.compile(
+    r"multiprocessing/(?:synchronize|heap|shared_memory|sharedctypes|reductions|managers)\.py"
+)
+SHARING_CALL = re.compile(r"_share_\w+|_new_shared\w*|share_memory_?|SemLock|reduce_storage")
+
+
+def in_shared_memory(wreckage: Wreckage, sighting: Sighting) -> bool:
+    """This 'no space' was /dev/shm's: by its text, or by the code that asked for the room."""
+    if SHARED_MEMORY.search(sighting.line.text):
+        return True
+    raised = sighted.raised_at(wreckage, sighting)
+    return raised is not None and any(
+        SHARING_CODE.search(frame.file) or SHARING_CALL.fullmatch(frame.function)
+        for frame in raised.frames
+    )
+
+
+@FAULT.recognise
+def there_was_no_room_to_write(wreckage: Wreckage) -> Diagnosis | None:
+    full = [
+        one
+        for one in wreckage.seen(FULL, EPHEMERAL)
+        if "inotify" not in one.line.text and not in_shared_memory(wreckage, one)
+    ]
+    seen = full or list(wreckage.seen(WRITER))
+    if not seen:
+        return None
+    quota = any(re.search(r"(?i)quota|122\b", one.line.text) for one in seen)
+    path = _path(seen)
+    line = seen[0].line
+    what = (
+        f"could not finish writing{_of(path)}; torch.save shows a full disk so, and any other "
+        "failed write too"
+        if not full
+        else f"used up its quota{_of(path)}"
+        if quota
+        else f"found no space left on the disk{_of(path)}"
+    )
+    # A bare 'No space left on device' may also be /dev/shm's: only a path settles it.
+    settled = bool(full) and (bool(path) or quota or bool(wreckage.seen(EPHEMERAL)))
+    return FAULT.diagnosis(
+        f"{sighted.who(seen)} {what}",
+        confidence=0.95 if settled else 0.8 if full else 0.7,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=path),
+        fix="make room or use another disk: remove old checkpoints, keep only the newest few; "
+        + ("ask for more quota" if quota else "mind that inodes can run out before bytes do"),
+        next=f"df -h {path or '.'}; df -i {path or '.'}" + ("; quota -s" if quota else ""),
+        unknown=[] if path else ["which file system it was: the text names no path"],
+    )
+
+
+def _path(seen: Sequence[Sighting]) -> str:
+    """The first path that the lines name."""
+    found = (PATH.search(one.line.text) for one in seen)
+    return next((match[1] or match[2] for match in found if match), "")
+
+
+def _of(path: str) -> str:
+    return f" ({path})" if path else ""

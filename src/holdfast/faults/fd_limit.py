@@ -1,10 +1,10 @@
 """Too few files may be open.
 
 What you see   `OSError: [Errno 24] Too many open files`,
-               `RuntimeError: Too many open files. Communication with the workers …`, or NCCL's
-               `Call to socket failed: Too many open files`; often only after minutes, or only at
-               scale. The kernel log shows nothing. ENOMEM is another fault: memory, memlock or
-               /dev/shm.
+               `RuntimeError: Too many open files. Communication with the workers …`,
+               `RuntimeError: received 0 items of ancdata`, or NCCL's `Call to socket failed: Too
+               many open files`; often only after minutes, or only at scale. The kernel log shows
+               nothing. ENOMEM is another fault: memory, memlock or /dev/shm.
 Why            RLIMIT_NOFILE bounds the descriptors of each single process. Every connection to a
                peer takes some, every tensor that a loader worker hands over holds one while it is
                in use, and CUDA opens dozens. NCCL can need tens of thousands at scale: its guide
@@ -19,14 +19,18 @@ Fix            `ulimit -n N` in that shell, up to the hard limit. Above it needs
                With many loader workers, torch.multiprocessing.set_sharing_strategy('file_system')
                needs no descriptors (but leaves files in /dev/shm if a process is killed).
 Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi_issues.rst
+               NVIDIA/nccl v2.24.3-1: a leak of descriptors with cuMem, fixed
+               https://github.com/pytorch/pytorch/issues/973
                https://docs.pytorch.org/docs/stable/multiprocessing.html
                https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_NOFILE)
 """
 
 from __future__ import annotations
 
+from holdfast import sighted
 from holdfast.facts import Limits, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD401", slug="fd-limit")
 
@@ -95,3 +99,59 @@ def _advice(limits: Limits, wanted: int, *, launcher: bool) -> str:
     )
     enough = reachable >= wanted
     return command if enough else f"{command}; that is all the hard limit allows, for more: {MORE}"
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+TOO_MANY = FAULT.wording(
+    "too-many",
+    r"Too many open files(?P<system> in system)?|\[Errno 24\](?! inotify)|\bEMFILE\b"
+    r"|\(errno: 24\b",
+    anchors=("Too many open files", "[Errno 24]", "EMFILE", "(errno: 24"),
+    example="OSError: [Errno 24] Too many open files: '/data/train/000017.npy'",
+)
+NO_ANCILLARY = FAULT.wording(
+    "ancdata",
+    r"received \d+ items of ancdata",
+    anchors="items of ancdata",
+    example="RuntimeError: received 0 items of ancdata",
+)
+LEAK_MENDED = (2, 24, 3)
+"""NCCL's release notes: 'Fix FD leak in UDS', with buffers mapped by cuMem"""
+
+
+@FAULT.recognise
+def it_could_open_no_more_files(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(TOO_MANY, NO_ANCILLARY)
+    if not seen:
+        return None
+    watches = sighted.saying(seen, "inotify")
+    whole = bool(sighted.field(seen, "system"))
+    ancillary = bool(wreckage.seen(NO_ANCILLARY))
+    line = seen[0].line
+    version = sighted.release(wreckage.versions.get("nccl", ""))
+    leak = (
+        "; NCCL before 2.24.3 also leaked descriptors, so upgrade it if they grow in number"
+        if (2, 19) <= version < LEAK_MENDED
+        else ""
+    )
+    if len(watches) == len(seen):
+        return None  # the limit of inotify instances: nothing to do with ulimit -n
+    return FAULT.diagnosis(
+        f"{sighted.who(seen)} had as many files and connections open as "
+        + ("the whole machine may (fs.file-max)" if whole else "a process may (ulimit -n)")
+        + (
+            "; a tensor from a loader worker comes with a descriptor, and none was left for it"
+            if ancillary
+            else ""
+        ),
+        confidence=0.9 if ancillary and not wreckage.seen(TOO_MANY) else 0.95,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what="ulimit -n"),
+        fix="an administrator can raise it: `sysctl -w fs.file-max=N`"
+        if whole
+        else f"`ulimit -n {GENEROUS}` in the shell that starts the ranks, on every machine; above "
+        f"the hard limit: {MORE}; with many loader workers also "
+        f"torch.multiprocessing.set_sharing_strategy('file_system'){leak}",
+        next="cat /proc/sys/fs/file-nr" if whole else "ulimit -Sn; ulimit -Hn",
+    )

@@ -22,8 +22,12 @@ Sources        https://man7.org/linux/man-pages/man2/open.2.html (EROFS, EACCES,
 
 from __future__ import annotations
 
+import re
+
+from holdfast import sighted
 from holdfast.facts import Folder, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Sighting, Wreckage
 
 FAULT = Fault(code="HOLD412", slug="folder-unwritable")
 
@@ -108,3 +112,81 @@ def _problem(folder: Folder) -> str:
     if not folder.is_directory:
         return "ENOTDIR"
     return "EROFS" if folder.read_only else folder.write_error
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+READ_ONLY = FAULT.wording(
+    "read-only",
+    r"Read-only file system(?!.*/proc/sys)|\[Errno 30\]",
+    anchors=("Read-only file system", "[Errno 30]"),
+    example="OSError: [Errno 30] Read-only file system: '/ckpt/step-100'",
+)
+STALE = FAULT.wording(
+    "stale",
+    r"Stale (?:NFS )?file handle|\[Errno 116\]",
+    anchors=("Stale file handle", "Stale NFS file handle", "[Errno 116]"),
+    example="OSError: [Errno 116] Stale file handle: '/nfs/ckpt/latest'",
+)
+DENIED = FAULT.wording(
+    "denied",
+    r"PermissionError: \[Errno (?:1|13)\] .*?: ['\"](?P<path>/?[^'\"]+)['\"]"
+    r"|open file failed.*Permission denied",
+    anchors=("PermissionError: [Errno 1", "open file failed"),
+    example="PermissionError: [Errno 13] Permission denied: '/ckpt/step-100/model.pt'",
+)
+NO_PARENT = FAULT.wording(
+    "no-parent",
+    r"Parent directory (?P<path>\S+) does not exist|\[Errno 20\] Not a directory: "
+    r"['\"](?P<file>[^'\"]+)",
+    anchors=("Parent directory ", "[Errno 20]"),
+    example="RuntimeError: Parent directory /ckpt/run7 does not exist.",
+)
+PATH = re.compile(r"['\"](/[^'\"]+)['\"]")
+WRITING = re.compile(
+    r"(?i)save|write|makedirs|mkdir|rename|replace|checkpoint|dump|logger|open_file_like"
+)
+CAUSES = (
+    (READ_ONLY, 0.92, "its file system is mounted read-only", "EROFS"),
+    (STALE, 0.9, "the NFS server no longer knows the file", "ESTALE"),
+    (NO_PARENT, 0.85, "the folder for it does not exist, or a file stands in its place", "ENOTDIR"),
+    (DENIED, 0.0, "this user has no right there", "EACCES"),
+)
+
+
+@FAULT.recognise
+def it_could_not_write_there(wreckage: Wreckage) -> Diagnosis | None:
+    for signature, confidence, why, errno in CAUSES:
+        seen = [one for one in wreckage.seen(signature) if "/proc/sys" not in one.line.text]
+        if not seen:
+            continue
+        path = _path(seen[0])
+        # Reading can be refused as well: only code that writes makes it this fault.
+        sure = confidence or (0.8 if _was_writing(wreckage, seen[0]) else 0.5)
+        line = seen[0].line
+        place = path.rpartition("/")[0] or path or "FOLDER"
+        return FAULT.diagnosis(
+            f"{sighted.who(seen)} could not {'write' if sure > 0.5 else 'use'} "
+            f"{path or 'a file'}: {why}",
+            confidence=sure,
+            seen=seen,
+            culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=path),
+            fix="make the folder before the job starts: `mkdir -p`, on every machine that saves"
+            if errno == "ENOTDIR"
+            else MEANING[errno][1].format(place=place, path=path or place),
+            next=f"findmnt -T {place}; ls -ld {place}; id",
+        )
+    return None
+
+
+def _path(sighting: Sighting) -> str:
+    told = sighting.fields.get("path") or sighting.fields.get("file")
+    found = PATH.search(sighting.line.text)
+    return told or (found[1] if found else "")
+
+
+def _was_writing(wreckage: Wreckage, sighting: Sighting) -> bool:
+    if "open file failed" in sighting.line.text:
+        return True
+    raised = sighted.raised_at(wreckage, sighting)
+    return raised is not None and any(WRITING.search(frame.function) for frame in raised.frames)

@@ -25,10 +25,12 @@ from __future__ import annotations
 import re
 import signal
 
-from holdfast import endings, scene_words, wording
+from holdfast import endings, memory_kills, scene_words, sighted, wording
 from holdfast.endings import Ending
 from holdfast.facts import Cgroup, HostLoad, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD405", slug="host-oom")
@@ -193,3 +195,131 @@ def memory_evidence(scene: Scene, ending: Ending) -> list[Evidence]:
     if scene.oom_kills > 0:
         found.append(Evidence(quote=f"oom_kill {scene.oom_kills} since the start", source="cgroup"))
     return found
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+REFUSED = FAULT.wording(
+    "refused",
+    r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)|\[Errno 12\] "
+    r"|\bMemoryError\b|std::bad_alloc|numpy.*ArrayMemoryError"
+    r"|Unable to allocate [\d.]+ [KMGTP]iB for an array"
+    r"|(?:fork|unable to mmap .*): Cannot allocate memory",
+    anchors=(
+        "DefaultCPUAllocator",
+        "[Errno 12] ",
+        "MemoryError",
+        "std::bad_alloc",
+        "Unable to allocate ",
+        "annot allocate memory",
+    ),
+    example="RuntimeError: [enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't "
+    "allocate memory: you tried to allocate 68719476736 bytes. Error code 12 (Cannot allocate "
+    "memory)",
+)
+OOM_DAEMON = FAULT.wording(
+    "daemon",
+    r"killed by the OOM killer|with result 'oom-kill'|systemd-oomd.*[Kk]illed|TERM_MEMLIMIT"
+    r"|earlyoom.*sending SIG\w+ to process (?P<pid>\d+)|State[:=] ?OUT_OF_ME"
+    r"|node (?:was|is|running) low on (?:resource: )?memory|due to memory pressure \(OOM\)",
+    anchors=(
+        "OOM killer",
+        "'oom-kill'",
+        "systemd-oomd",
+        "TERM_MEMLIMIT",
+        "earlyoom",
+        "OUT_OF_ME",
+        "low on memory",
+        "resource: memory",
+        "memory pressure (OOM)",
+    ),
+    example="systemd[1]: job.service: A process of this unit has been killed by the OOM killer.",
+    role=Role.CONFIRMATION,
+)
+LESS = (
+    "need less: fewer loader workers, a smaller prefetch, sharded checkpoints instead of gathered "
+    "ones; or allow more (docker --memory, Slurm --mem, Kubernetes limits.memory)"
+)
+
+
+@FAULT.recognise
+def the_machine_had_no_memory_left(wreckage: Wreckage) -> Diagnosis | None:
+    return (
+        _kernel_tells(wreckage)
+        or _scheduler_tells(wreckage)
+        or _allocation_was_refused(wreckage)
+        or _killed_by_somebody(wreckage)
+    )
+
+
+def _kernel_tells(wreckage: Wreckage) -> Diagnosis | None:
+    kill = memory_kills.by_kernel(wreckage)
+    if kill is None:
+        return None
+    return FAULT.diagnosis(
+        f"the kernel killed {kill.who} for lack of memory: "
+        + (
+            "its cgroup (container, Slurm job) reached its limit"
+            if kill.cgroup
+            else "none was left"
+        ),
+        confidence=kill.confidence,
+        seen=kill.seen,
+        culprit=Culprit(rank=kill.rank, host=kill.host, pid=kill.pid, what=kill.what),
+        fix=LESS,
+        next="dmesg -T | grep -iE 'oom|killed process'",
+        unknown=["which rank that process was: no line ties it to one"]
+        if kill.rank is None
+        else [],
+    )
+
+
+def _scheduler_tells(wreckage: Wreckage) -> Diagnosis | None:
+    kill = memory_kills.by_scheduler(wreckage, OOM_DAEMON)
+    if kill is None:
+        return None
+    return FAULT.diagnosis(
+        f"{kill.who} was killed for lack of memory, as the scheduler says: the limit is that of "
+        "the job or container, whatever the machine has free",
+        confidence=kill.confidence,
+        seen=kill.seen,
+        culprit=Culprit(rank=kill.rank, host=kill.host, pid=kill.pid, what=kill.what),
+        fix=LESS,
+        next=kill.look,
+    )
+
+
+def _allocation_was_refused(wreckage: Wreckage) -> Diagnosis | None:
+    # Pinning memory for RDMA fails with the same errno: that is ib-memlock.
+    seen = [one for one in wreckage.seen(REFUSED) if "ibv_" not in one.line.text]
+    if not seen:
+        return None
+    plain = all(re.search(r"bad_alloc|Errno 12|mmap", one.line.text) for one in seen)
+    return FAULT.diagnosis(
+        f"{sighted.who(seen)} asked for memory of the machine (not of the GPU) and got none",
+        confidence=0.7 if plain else 0.9,
+        seen=seen,
+        fix=LESS,
+        next="free -h; cat /sys/fs/cgroup/memory.max; ulimit -v",
+        unknown=["whether the machine, a cgroup or ulimit -v refused it"],
+    )
+
+
+def _killed_by_somebody(wreckage: Wreckage) -> Diagnosis | None:
+    """SIGKILL alone: rank-killed has the better claim, this is its most common reason."""
+    kill = memory_kills.by_nobody_known(wreckage)
+    if kill is None:
+        return None
+    return FAULT.diagnosis(
+        f"{kill.who} was killed from outside (SIGKILL); lack of memory is the most common reason, "
+        "but nothing here proves it",
+        confidence=kill.confidence,
+        culprit=Culprit(rank=kill.rank, host=kill.host, pid=kill.pid, what=kill.what),
+        seen=kill.seen,
+        evidence=[
+            Evidence(quote=one.text, source=one.source, line=one.number) for one in kill.told
+        ],
+        fix=f"look at the kernel log of that machine first; if it was memory: {LESS}",
+        next="dmesg -T | grep -iE 'oom|killed process'",
+        unknown=["the kernel log: without it nobody can say who sent the signal"],
+    )

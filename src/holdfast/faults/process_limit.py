@@ -23,8 +23,10 @@ Sources        https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_NP
 
 from __future__ import annotations
 
+from holdfast import sighted
 from holdfast.facts import Limits, MachineFacts, ProcessRoom, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD404", slug="process-limit")
 
@@ -117,3 +119,72 @@ def _pool(facts: MachineFacts) -> int:
     """The size of OpenMP's and OpenBLAS' pools: what the user says, else one a core."""
     named = facts.plan.environment.get("OMP_NUM_THREADS", "")
     return int(named) if named.isdecimal() else known(facts.load).cpus_usable
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+THREADS = FAULT.wording(
+    "threads",
+    r"can't start new thread|pthread_create failed|pthread_create\(?\)?:? .*Resource temporarily"
+    r"|[Tt]hread creation failed|(?:failed|unable) to create (?:new )?(?:native|OS) thread"
+    r"|unable to allocate necessary resources for OMP thread"
+    r"|Call to pthread_create failed",
+    anchors=(
+        "start new thread",
+        "pthread_create",
+        "hread creation failed",
+        "native thread",
+        "OS thread",
+        "resources for OMP thread",
+    ),
+    example="OpenBLAS blas_thread_init: pthread_create failed for thread 63 of 64: Resource "
+    "temporarily unavailable",
+)
+FORK = FAULT.wording(
+    "fork",
+    r"fork: (?:retry: )?Resource temporarily unavailable|fork rejected by pids controller"
+    r"|fork\(\)? ?(?:failed)?:? .*Resource temporarily unavailable",
+    anchors=("fork: ", "fork rejected by pids", "fork() ", "fork failed"),
+    example="bash: fork: retry: Resource temporarily unavailable",
+)
+AGAIN = FAULT.wording(
+    "again",
+    r"BlockingIOError: \[Errno 11\] |OSError: \[Errno 11\] "
+    r"|what\(\):\s+Resource temporarily unavailable",
+    # EAGAIN of a socket is ordinary, so only where a program died of it.
+    anchors=("[Errno 11] ", "what():  Resource temporarily"),
+    example="BlockingIOError: [Errno 11] Resource temporarily unavailable",
+)
+
+
+@FAULT.recognise
+def it_could_start_no_more_threads(wreckage: Wreckage) -> Diagnosis | None:
+    sure = wreckage.seen(THREADS, FORK)
+    seen = sure or wreckage.seen(AGAIN)
+    if not seen:
+        return None
+    line = seen[0].line
+    by_cgroup = bool(sighted.saying(seen, "pids controller"))
+    return FAULT.diagnosis(
+        f"{sighted.who(seen)} could start no further "
+        f"{'process or thread' if not wreckage.seen(THREADS) else 'thread'}: "
+        + (
+            "the pids limit of its cgroup was reached"
+            if by_cgroup
+            else "a limit on processes was reached (ulimit -u, pids.max of the cgroup, or "
+            "kernel.threads-max), and threads count as processes"
+        ),
+        confidence=0.95 if sure else 0.65,
+        seen=seen,
+        culprit=Culprit(
+            rank=line.rank,
+            host=line.host,
+            pid=line.pid,
+            what="pids.max" if by_cgroup else "limit on processes and threads",
+        ),
+        fix="need fewer: `export OMP_NUM_THREADS=1` and fewer loader workers; or allow more: "
+        "`ulimit -u` up to the hard limit, `--pids-limit=-1` for a container, TasksMax= for a "
+        "systemd unit",
+        next="ulimit -u; cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids.current",
+        unknown=[] if by_cgroup else ["which of the three limits it was"],
+    )

@@ -29,9 +29,15 @@ Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi
 
 from __future__ import annotations
 
-from holdfast import wording
+from collections.abc import Sequence
+
+from holdfast import sighted, wording
 from holdfast.facts import Container, MachineFacts, Shm, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.faults import disk_full
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains import nccl
+from holdfast.remains.nouns import Exit, Sighting, Wreckage
+from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD402", slug="shm-too-small")
 
@@ -110,4 +116,142 @@ def _advice(facts: MachineFacts) -> str:
     return (
         f"look for leftovers with `ls -l {SHM}`; else, as root: "
         f"`mount -o remount,size={want}G {SHM}`"
+    )
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+SEGMENT = FAULT.wording(
+    "nccl",
+    r"failed to extend (?P<file>\S*shm\S*) to (?P<size>\d+) bytes|posix_fallocate failed"
+    r"|Error while creating shared memory segment (?P<segment>\S+) \(size (?P<bytes>\d+)\)",
+    anchors=("failed to extend ", "posix_fallocate failed", "creating shared memory segment"),
+    example="vm:1011:1011 [2] misc/shmutils.cc:87 NCCL WARN Error: failed to extend "
+    "/dev/shm/nccl-WxYzAb to 9637892 bytes, error: No space left on device (28)",
+)
+TENSOR = FAULT.wording(
+    "tensor",
+    r"unable to allocate shared memory\(shm\) for file <(?P<file>[^>]*)>"
+    r"|unable to (?:write to|resize) file <(?P<old>/?torch_[^>]*)>"
+    r"|unable to open shared memory object <(?P<object>[^>]*)>.*No space left",
+    anchors=("shared memory(shm)", "unable to write to file", "unable to resize file", "No space"),
+    example="RuntimeError: unable to allocate shared memory(shm) for file </torch_4711_1_0>: "
+    "Success (0)",
+)
+OBJECT = FAULT.wording(
+    "object",
+    r"unable to open shared memory object <(?P<object>[^>]*)>(?: in \S+ mode)?:?\s*$",
+    anchors="unable to open shared memory object",
+    example="RuntimeError: unable to open shared memory object </torch_4711_12> in read-write mode",
+)
+BUS = FAULT.wording(
+    "bus",
+    r"(?:worker \(pid (?P<worker>\d+)\) is )?killed by signal: Bus error"
+    r"|[Uu]nexpected bus error encountered in worker"
+    r"|workers are out of shared memory",
+    anchors=("signal: Bus error", "bus error encountered", "out of shared memory"),
+    example="RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is "
+    "possible that dataloader's workers are out of shared memory.",
+)
+BANNER = FAULT.wording(
+    "banner",
+    r"SHMEM allocation limit is set to the default of (?P<limit>\d+ ?MB)",
+    anchors="SHMEM allocation limit",
+    example="NOTE: The SHMEM allocation limit is set to the default of 64MB.  This may be",
+    # NVIDIA's images say so at every start of a container with Docker's default.
+    role=Role.CONTEXT,
+)
+OTHER_TROUBLE = r"Too many open files|Permission denied|No such file"
+ROOM = (
+    "give it more: `docker run --shm-size=8g` or `--ipc=host`; in Kubernetes an emptyDir with "
+    "`medium: Memory` at /dev/shm"
+)
+
+
+@FAULT.recognise
+def shared_memory_ran_out(wreckage: Wreckage) -> Diagnosis | None:
+    seen = [
+        *wreckage.seen(SEGMENT, TENSOR),
+        *(s for s in wreckage.seen(disk_full.FULL) if disk_full.in_shared_memory(wreckage, s)),
+    ]
+    other = sighted.saying(seen, OTHER_TROUBLE)
+    seen = sorted((one for one in seen if one not in other), key=lambda one: one.order)
+    if seen:
+        return _refused(wreckage, seen)
+    if bus := wreckage.seen(BUS):
+        return _told(
+            wreckage,
+            f"a DataLoader worker of {sighted.who(bus)} died of a bus error: it touched a page of "
+            f"{SHM} that could not be had",
+            bus,
+            confidence=0.9,
+        )
+    if unopened := wreckage.seen(OBJECT):
+        return _told(
+            wreckage,
+            f"{sighted.who(unopened)} could not open a piece of shared memory, and the text does "
+            "not say why: it may be full, or too many files are open",
+            unopened,
+            confidence=0.5,
+        )
+    return _by_exit_code(wreckage)
+
+
+def _refused(wreckage: Wreckage, seen: Sequence[Sighting]) -> Diagnosis:
+    names = ("file", "segment", "old", "object")
+    file = next((f for name in names if (f := sighted.field(seen, name))), "")
+    asked = sighted.field(seen, "size") or sighted.field(seen, "bytes")
+    size = f" of {wording.size(int(asked))}" if asked else ""
+    piece = f"a piece{size}" + (f" ({file})" if file else "")
+    told = sighted.saying(seen, "No space|fallocate|extend|torch_") or not sighted.field(
+        seen, "segment"
+    )
+    # NCCL says 'while creating' of whatever went wrong there; pinning it for CUDA can fail too.
+    pinning = sighted.saying(wreckage.seen(nccl.WARN), r"shm\w*\.(?:cc|h):\d+.*Cuda failure")
+    return _told(
+        wreckage,
+        f"{sighted.who(seen)} could not get {piece} in {SHM}: "
+        + ("CUDA refused to pin it, or it is too small" if pinning else "it is full or too small"),
+        seen,
+        confidence=0.55 if pinning else 0.95 if told else 0.85,
+    )
+
+
+def _by_exit_code(wreckage: Wreckage) -> Diagnosis | None:
+    """SIGBUS: mostly a page of shared memory that could not be had; a mapped file can do it too."""
+    ended: list[Exit] = [e for e in wreckage.exits if e.code in (-7, 135) and not e.teardown]
+    if not ended or wreckage.roots():
+        return None
+    first = ended[0]
+    who = "a rank" if first.rank is None else f"rank {first.rank}"
+    return FAULT.diagnosis(
+        f"{who} died of a bus error (SIGBUS), as when a page of {SHM} is touched that cannot be "
+        "had; a file that was cut short while it was mapped does the same",
+        confidence=0.6 if wreckage.seen(BANNER) else 0.5,
+        culprit=Culprit(rank=first.rank, host=first.host, pid=first.pid),
+        evidence=[Evidence(quote=first.line.text, source=first.line.source, rank=first.rank)],
+        seen=wreckage.seen(BANNER),
+        fix=ROOM,
+        next=f"df -h {SHM}",
+    )
+
+
+def _told(
+    wreckage: Wreckage, reason: str, seen: Sequence[Sighting], *, confidence: float
+) -> Diagnosis:
+    limit = sighted.field(wreckage.seen(BANNER), "limit")
+    default = f"; this container has Docker's default of {limit}" if limit else ""
+    worker, line = sighted.field(seen, "worker"), seen[0].line
+    return FAULT.diagnosis(
+        f"{reason}{default}",
+        confidence=confidence,
+        seen=[*seen, *wreckage.seen(BANNER)],
+        culprit=Culprit(
+            rank=line.rank,
+            host=line.host,
+            pid=line.pid,
+            what=f"DataLoader worker pid {worker}" if worker else "",
+        ),
+        fix=f"{ROOM}; fewer loader workers or smaller batches need less",
+        next=f"df -h {SHM}",
     )

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from tests.faults.table import passes_over, recognise_table, recognises
+from tests.remains.made import wreckage
+
+test_recognise = recognise_table(
+    "ipc-removed",
+    recognises(
+        wreckage(
+            "[rank0]: NCCL WARN unlink shared memory /dev/shm/nccl-WxYzAb failed, error: No such "
+            "file or directory (2)"
+        ),
+        sure=0.85,
+        what="/dev/shm/nccl-WxYzAb",
+        saying=["RemoveIPC=no", "loginctl"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: unable to open shared memory object </torch_4711_1> in read-write mode: "
+            "No such file or directory (2)"
+        ),
+        sure=0.5,
+        what="/torch_4711_1",
+        saying=["its maker had died"],
+    ),
+    passes_over(
+        wreckage(
+            "NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-x (size 0), "
+            "error: No such file or directory (2)"
+        )
+    ),
+    passes_over(wreckage("Error: failed to extend /dev/shm/nccl-x to 9637892 bytes")),
+)
