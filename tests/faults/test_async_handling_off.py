@@ -1,6 +1,15 @@
 from holdfast.facts import Unread
 from tests.faults.machines import a_machine, settings
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 test_foresee = foresee_table(
     "async-handling-off",
@@ -35,4 +44,34 @@ test_foresee = foresee_table(
         a_machine(settings=settings("/etc/nccl.conf:1", TORCH_NCCL_ASYNC_ERROR_HANDLING="0"))
     ),
     skips(a_machine(settings=Unread(why="not permitted")), saying=["not permitted"]),
+)
+
+TIMED_OUT = (
+    "[rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=11, "
+    "OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600012 milliseconds before timing out."
+)
+
+OFF = (
+    "ProcessGroupNCCL environments: TORCH_NCCL_ASYNC_ERROR_HANDLING: 0, TORCH_NCCL_BLOCKING_WAIT: 0"
+)
+TAKEN_DOWN = "[rank1]: To avoid data inconsistency, we are taking the entire process down."
+
+test_recognise = recognise_table(
+    "async-handling-off",
+    recognises(
+        wreckage(OFF, TIMED_OUT),
+        sure=0.45,
+        what="TORCH_NCCL_ASYNC_ERROR_HANDLING=0",
+        saying=["told not to act", "unset TORCH_NCCL_ASYNC_ERROR_HANDLING"],
+    ),
+    recognises(
+        wreckage("NCCL_ASYNC_ERROR_HANDLING: 0", TIMED_OUT),
+        sure=0.45,
+        what="NCCL_ASYNC_ERROR_HANDLING=0",
+        saying=["unset"],
+    ),
+    passes_over(wreckage(OFF)),
+    passes_over(wreckage(OFF, TIMED_OUT, TAKEN_DOWN)),
+    passes_over(wreckage(OFF.replace("WAIT: 0", "WAIT: 1"), TIMED_OUT)),
+    passes_over(wreckage(OFF.replace("HANDLING: 0", "HANDLING: 3"), TIMED_OUT)),
 )

@@ -1,6 +1,15 @@
 from holdfast.facts import Unread
 from tests.faults.machines import a_machine, settings
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 test_foresee = foresee_table(
     "clocks-inconsistent",
@@ -61,4 +70,38 @@ test_foresee = foresee_table(
     ),
     silent(a_machine(settings=settings(SLURM_JOB_END_TIME="1700000300"))),  # half is not enough
     skips(a_machine(settings=Unread(why="not permitted")), saying=["not permitted"]),
+)
+
+TIMED_OUT = (
+    "[rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=11, "
+    "OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600012 milliseconds before timing out."
+)
+
+ASKED = "ProcessGroupNCCL initialization options: size: 8, TIMEOUT(ms): 5400000, PG Name: 0"
+STUCK = (
+    "[rank0]: [PG 0 Rank 0] ProcessGroupNCCL's watchdog got stuck for {} seconds without making "
+    "progress in monitoring enqueued collectives."
+)
+
+test_recognise = recognise_table(
+    "clocks-inconsistent",
+    recognises(
+        wreckage(ASKED, TIMED_OUT),
+        sure=0.4,
+        what="10 minutes",
+        saying=["1 hour", "10 minutes", "new_group(timeout=…)"],
+    ),
+    recognises(
+        wreckage("    ddp_timeout=7200,", TIMED_OUT), sure=0.4, what="10", saying=["2 hours"]
+    ),
+    recognises(
+        wreckage(STUCK.format(5)),
+        sure=0.6,
+        what="TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=5",
+        saying=["after 5 s", "480 s"],
+    ),
+    passes_over(wreckage(STUCK.format(480))),
+    passes_over(wreckage(ASKED.replace("5400000", "600000"), TIMED_OUT)),
+    passes_over(wreckage(ASKED)),
+    passes_over(wreckage(TIMED_OUT)),
 )

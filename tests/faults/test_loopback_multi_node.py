@@ -1,6 +1,17 @@
 from holdfast.facts import Unread
 from tests.faults.machines import a_machine, a_plan, settings
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.faults.two_hosts import TWO_HOSTS
+from tests.remains.made import wreckage
 
 TWO = a_plan(min_nodes=2, max_nodes=2)
 
@@ -38,4 +49,28 @@ test_foresee = foresee_table(
     silent(a_machine(TWO, settings=settings(GLOO_SOCKET_IFNAME="lowpan0"))),
     not_applicable(a_machine(TWO), saying=["no interface is named"]),
     skips(a_machine(TWO, settings=Unread(why="not permitted")), saying=["not permitted"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+REFUSED = "[rank1]: NCCL WARN Net : Connect to 127.0.0.1<43210> failed : Connection refused"
+LO = {"NCCL_SOCKET_IFNAME": "lo"}
+
+test_recognise = recognise_table(
+    "loopback-multi-node",
+    recognises(
+        wreckage(REFUSED, settings=LO, ranks=TWO_HOSTS),
+        sure=0.9,
+        what="NCCL_SOCKET_IFNAME=lo",
+        saying=["called themselves", "unset NCCL_SOCKET_IFNAME"],
+    ),
+    recognises(
+        wreckage(REFUSED, settings=LO),
+        sure=0.65,
+        what="NCCL_SOCKET_IFNAME=lo",
+        saying=["127.0.0.1"],
+    ),
+    passes_over(wreckage("[rank0]: step 12", settings=LO, ranks=TWO_HOSTS)),
+    passes_over(wreckage(REFUSED, settings={"NCCL_SOCKET_IFNAME": "^docker0"}, ranks=TWO_HOSTS)),
 )

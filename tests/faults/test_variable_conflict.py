@@ -1,6 +1,15 @@
 from holdfast.facts import Setting, Unread
 from tests.faults.machines import a_machine, settings
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.remains.made import wreckage
 
 BOTH = settings(TORCH_NCCL_BLOCKING_WAIT="1", TORCH_NCCL_ASYNC_ERROR_HANDLING="1")
 IN_A_FILE = (
@@ -66,4 +75,33 @@ test_foresee = foresee_table(
     silent(a_machine(settings=settings(NCCL_P2P_DISABLE="0", NCCL_P2P_LEVEL="NVL"))),
     silent(a_machine(settings=settings(NCCL_NET="Socket", NCCL_IB_DISABLE="1"))),
     skips(a_machine(settings=Unread(why="not permitted")), saying=["not permitted"]),
+)
+
+NO_WAY = (
+    "enqueue.cc:1873 NCCL WARN Error : no algorithm/protocol available for function AllGather with "
+    "datatype ncclInt8."
+)
+
+test_recognise = recognise_table(
+    "variable-conflict",
+    recognises(
+        wreckage(f"{NO_WAY} NCCL_ALGO was set to Tree."),
+        sure=0.93,
+        what="NCCL_ALGO=Tree",
+        saying=["no way to do AllGather (ncclInt8)"],
+    ),
+    recognises(
+        wreckage(f"{NO_WAY} NCCL_ALGO was set to Ring. NCCL_PROTO was set to LL128."),
+        sure=0.93,
+        what="NCCL_ALGO=Ring and NCCL_PROTO=LL128",
+        saying=["NCCL_PROTO=LL128"],
+    ),
+    recognises(
+        wreckage('tuning.cc:102 NCCL WARN Unrecognized element token "tre" when parsing "tre"'),
+        sure=0.92,
+        what="=tre",
+        saying=['does not know "tre"'],
+    ),
+    passes_over(wreckage(NO_WAY)),  # nothing was forced: that is NCCL's own gap
+    passes_over(wreckage("NCCL INFO NCCL_ALGO set by environment to Ring")),
 )

@@ -20,7 +20,10 @@ Sources        torch 2.13.0: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp (E
 from __future__ import annotations
 
 from holdfast.facts import MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains import clocks
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 from holdfast.variables.values import torch_bool, torch_int, torch_setting
 
 FAULT = Fault(code="HOLD505", slug="async-handling-off")
@@ -55,4 +58,43 @@ def failures_are_not_handled(facts: MachineFacts) -> Finding:
         evidence=evidence,
         fix=f"`unset {NEW}` (the default, 3, ends the process); for long pauses give "
         "init_process_group(timeout=…) instead",
+    )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+TURNED_OFF = FAULT.wording(
+    "turned-off",
+    r"\b(?P<name>(?:TORCH_)?NCCL_ASYNC_ERROR_HANDLING)(?:: |=)'?0\b",
+    anchors="NCCL_ASYNC_ERROR_HANDLING",
+    example="[PG 0 Rank 1] ProcessGroupNCCL environments: NCCL version: 2.20.5, "
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING: 0, TORCH_NCCL_BLOCKING_WAIT: 0",
+    role=Role.CONTEXT,
+)
+BLOCKING = FAULT.wording(
+    "blocking-wait",
+    r"\b(?:TORCH_)?NCCL_BLOCKING_WAIT(?:: |=)'?1\b",
+    anchors="NCCL_BLOCKING_WAIT",
+    example="NCCL_BLOCKING_WAIT: 1",
+    role=Role.CONTEXT,
+)
+
+
+@FAULT.recognise
+def nobody_acted_on_the_timeout(wreckage: Wreckage) -> Diagnosis | None:
+    """It makes a failure last; it is never what failed, so another answer goes before this one."""
+    off = wreckage.seen(TURNED_OFF)
+    timeouts = wreckage.seen(clocks.WATCHDOG, clocks.STATUS, clocks.HEARTBEAT_STUCK)
+    if not off or not timeouts or wreckage.seen(BLOCKING, clocks.TAKING_DOWN):
+        return None
+    name = off[0].fields["name"]
+    return FAULT.diagnosis(
+        f"{name}=0 left a collective that had timed out to hang on: torch saw the timeout and was "
+        "told not to act; who was late is another question",
+        confidence=0.45,
+        seen=(*off[:1], *timeouts[:2]),
+        culprit=Culprit(what=f"{name}=0"),
+        fix=f"`unset {name}`: the default ends the process, and the launcher the job",
+        next=f"env | grep {OLD}",
+        unknown=("which rank was late, and why",),
     )

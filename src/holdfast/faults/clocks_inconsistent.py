@@ -25,7 +25,10 @@ from collections.abc import Iterator
 
 from holdfast import wording
 from holdfast.facts import MachineFacts, Setting, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains import clocks
+from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.signature import Role
 from holdfast.variables.values import torch_bool, torch_int, torch_setting
 
 FAULT = Fault(code="HOLD510", slug="clocks-inconsistent")
@@ -127,3 +130,64 @@ def _scheduler(facts: MachineFacts) -> Iterator[Finding]:
             evidence=_seen(start, end),
             fix="ask for more time, or give init_process_group a shorter timeout",
         )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+ASKED = FAULT.wording(
+    "asked",
+    r"\bTIMEOUT\(ms\): (?P<ms>\d+)|\bddp_timeout['\"]?\s?[=:]\s?(?P<seconds>\d+)",
+    anchors=("TIMEOUT(ms): ", "ddp_timeout"),
+    example="[PG 0 Rank 2] ProcessGroupNCCL initialization options: size: 8, global rank: 2, "
+    "TIMEOUT(ms): 5400000, USE_HIGH_PRIORITY_STREAM: 0",
+    role=Role.CONTEXT,
+)
+
+
+@FAULT.recognise
+def healthy_ranks_were_taken_for_stuck(wreckage: Wreckage) -> Diagnosis | None:
+    """A monitor that waits a few seconds only ends whoever makes one slow call."""
+    for one in wreckage.seen(clocks.HEARTBEAT_STUCK):
+        seconds = int(one.fields.get("seconds", HEARTBEAT_DEFAULT))
+        if seconds < 6 * TINY:
+            return FAULT.diagnosis(
+                f"torch's monitor took the watchdog for stuck after {seconds} s, and ended the "
+                f"process; the default is {HEARTBEAT_DEFAULT} s, and one slow call takes longer "
+                "than this",
+                confidence=0.6,
+                seen=(one,),
+                culprit=Culprit(what=f"{HEARTBEAT}={seconds}"),
+                fix=f"`unset {HEARTBEAT}`, or a value above the longest pause of a healthy step",
+                next="env | grep HEARTBEAT",
+                unknown=("whether the call would ever have returned",),
+            )
+    return None
+
+
+@FAULT.recognise
+def another_clock_ran_out_first(wreckage: Wreckage) -> Diagnosis | None:
+    """A longer timeout was asked for, and a group that did not inherit it gave up on its own."""
+    asked = [one for one in wreckage.seen(ASKED) if _seconds(one)]
+    fired = [one for one in wreckage.seen(clocks.WATCHDOG) if "timeout_ms" in one.fields]
+    if not asked or not fired:
+        return None
+    longest = max(asked, key=_seconds)
+    shortest = min(fired, key=lambda one: int(one.fields["timeout_ms"]))
+    seconds = int(shortest.fields["timeout_ms"]) / 1000
+    if seconds >= _seconds(longest):
+        return None
+    return FAULT.diagnosis(
+        f"a timeout of {wording.span(_seconds(longest))} was asked for, but the collective that "
+        f"gave up had {wording.span(seconds)}: its group did not get the longer one",
+        confidence=0.4,
+        seen=(longest, shortest),
+        culprit=Culprit(what=f"timeout of {wording.span(seconds)}"),
+        fix="give the timeout to every group: new_group(timeout=…), device meshes and "
+        "DeepSpeed's or the trainer's own setting do not take it from init_process_group",
+        unknown=("whether the late rank would have come within the longer time",),
+    )
+
+
+def _seconds(one: Sighting) -> float:
+    fields = one.fields
+    return int(fields["ms"]) / 1000 if "ms" in fields else float(fields.get("seconds", 0))

@@ -20,7 +20,9 @@ from __future__ import annotations
 
 from holdfast import nic_filter
 from holdfast.facts import MachineFacts, Setting, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains import clocks, peers, ways
+from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD508", slug="loopback-multi-node")
 
@@ -67,4 +69,29 @@ def _finding(setting: Setting, facts: MachineFacts) -> Finding:
         + ("" if only else "; whether it takes lo or another of the names depends on their order"),
         evidence=evidence,
         fix=f"`unset {setting.name}`, or name the interface that `ip route get` shows for a peer",
+    )
+
+
+@FAULT.recognise
+def they_called_themselves(wreckage: Wreckage) -> Diagnosis | None:
+    chosen = [
+        Setting(name=name, value=wreckage.settings[name], origin="log")
+        for name in (nic_filter.NCCL, nic_filter.GLOO)
+        if name in wreckage.settings
+    ]
+    chosen = [setting for setting in chosen if _names_loopback(setting)]
+    failed = ways.attempts(wreckage, ways.NCCL, ways.GLOO)
+    waited = wreckage.seen(clocks.WATCHDOG, clocks.GLOO_MESH, clocks.STORE_GET, peers.NCCL_REMOTE)
+    several = len(wreckage.hosts) > 1
+    if not chosen or not (failed or (waited and several)):
+        return None
+    said = f"{chosen[0].name}={chosen[0].value}"
+    return FAULT.diagnosis(
+        f"{said} made every rank announce 127.0.0.1, which on another machine is that machine "
+        "itself: they called themselves instead of their peers",
+        confidence=0.9 if several else 0.65,
+        seen=[*(one.seen for one in failed), *waited],
+        culprit=Culprit(what=said),
+        fix=f"`unset {chosen[0].name}`, or name the interface that reaches the other machines",
+        next="ip route get ADDRESS_OF_ANOTHER_NODE",
     )

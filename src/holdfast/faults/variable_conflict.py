@@ -10,7 +10,8 @@ Why            Settings come from several guides, each with its own set.
                recorder dump. A new spelling wins over the old one.
                NCCL_COMM_ID makes NCCL's bootstrap look for an interface in that subnet and ignore
                NCCL_SOCKET_IFNAME. NCCL_P2P_DISABLE=1 makes NCCL_P2P_LEVEL moot. NCCL_IB_DISABLE=1
-               forbids the very network that NCCL_NET=IB demands.
+               forbids the very network that NCCL_NET=IB demands. NCCL_ALGO and NCCL_PROTO are
+               orders, not wishes: where what they allow cannot do a collective, it fails.
                (The same variable in the environment and in an nccl.conf is no conflict: the
                environment wins, by design.)
 How to be sure `env | grep -E 'NCCL|TORCH'`; TORCH_CPP_LOG_LEVEL=INFO shows torch's choice at the
@@ -21,6 +22,7 @@ Sources        pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp 
                https://github.com/pytorch/pytorch/pull/47926
                torch 2.13.0: torch/csrc/distributed/c10d/Utils.hpp
                NVIDIA/nccl src/bootstrap.cc, src/graph/paths.cc, src/plugin/net.cc (2.30.7)
+               NVIDIA/nccl src/enqueue.cc, src/graph/tuning.cc (NCCL_ALGO, NCCL_PROTO)
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from collections.abc import Iterator
 
 from holdfast import nic_filter, variables
 from holdfast.facts import MachineFacts, Setting, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.variables.values import nccl_int, torch_bool, torch_int, torch_setting
 
 FAULT = Fault(code="HOLD503", slug="variable-conflict")
@@ -113,3 +116,60 @@ def _ib(facts: MachineFacts) -> Iterator[Finding]:
             evidence=_seen(network, disable),
             fix="`unset NCCL_IB_DISABLE`; or, to use sockets, `export NCCL_NET=Socket`",
         )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+NO_WAY_LEFT = FAULT.wording(
+    "no-algorithm",
+    r"no algorithm/protocol available for function (?P<function>\w+) with datatype (?P<type>\w+)"
+    r"(?:.*?NCCL_ALGO was set to (?P<algo>[^\s.]+))?"
+    r"(?:.*?NCCL_PROTO was set to (?P<proto>[^\s.]+))?",
+    anchors="o algorithm/protocol available for function",
+    example="node-a:411:498 [0] enqueue.cc:1873 NCCL WARN Error : no algorithm/protocol available "
+    "for function AllGather with datatype ncclInt8. NCCL_ALGO was set to Tree.",
+)
+NOT_A_NAME = FAULT.wording(
+    "not-a-name",
+    r"Unrecognized (?P<kind>element|prefix) token \"(?P<token>[^\"]*)\" when parsing "
+    r"\"(?P<value>[^\"]*)\"",
+    anchors=("Unrecognized element token", "Unrecognized prefix token"),
+    example='node-a:411:498 [0] graph/tuning.cc:102 NCCL WARN Unrecognized element token "tre" '
+    'when parsing "tre"',
+)
+
+
+@FAULT.recognise
+def nccl_could_not_obey(wreckage: Wreckage) -> Diagnosis | None:
+    refused, unknown_names = wreckage.seen(NO_WAY_LEFT), wreckage.seen(NOT_A_NAME)
+    # Without either variable it is NCCL's own gap, and no setting's fault.
+    forced = [one for one in refused if "algo" in one.fields or "proto" in one.fields]
+    if forced:
+        return _forced(forced[0], tuple(forced))
+    if not unknown_names:
+        return None
+    fields = unknown_names[0].fields
+    return FAULT.diagnosis(
+        f'NCCL does not know "{fields["token"]}", which NCCL_ALGO or NCCL_PROTO '
+        f'("{fields["value"]}") names, and refuses to start',
+        confidence=0.92,
+        seen=unknown_names,
+        culprit=Culprit(what=f"NCCL_ALGO or NCCL_PROTO={fields['value']}"),
+        fix="unset both: NCCL chooses well by itself",
+        next="env | grep -E 'NCCL_(ALGO|PROTO)'",
+    )
+
+
+def _forced(first: Sighting, seen: tuple[Sighting, ...]) -> Diagnosis:
+    orders = {"NCCL_ALGO": first.fields.get("algo"), "NCCL_PROTO": first.fields.get("proto")}
+    said = " and ".join(f"{name}={value}" for name, value in orders.items() if value)
+    return FAULT.diagnosis(
+        f"{said} leaves NCCL no way to do {first.fields['function']} ({first.fields['type']}): the "
+        "order holds for every collective, and not every algorithm can do each",
+        confidence=0.93,
+        seen=seen,
+        culprit=Culprit(what=said),
+        fix="unset it, or name the collective it is meant for (NCCL 2.24 and later: "
+        "`NCCL_ALGO=allreduce:tree`)",
+        next="env | grep -E 'NCCL_(ALGO|PROTO)'",
+    )
