@@ -12,11 +12,15 @@ from tests.faults.table import (
     notice_table,
     notices,
     overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
     silent,
     skips,
     speaks,
 )
 from tests.job.scenes import a_scene
+from tests.remains.made import wreckage
 
 NAMED = a_plan(checkpoint_folders=("/home/kim/ckpts",))
 TRUNCATED = "cut short: its zip directory is missing"
@@ -140,4 +144,74 @@ test_notice = notice_table(
             kept=Account(set_aside=(msgspec.structs.replace(ASIDE, why="x is missing"),)),
         )
     ),
+)
+
+BROKEN = (
+    "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory"
+)
+LOAD = '  File "/usr/lib/python3/site-packages/torch/serialization.py", line 1040, in load'
+
+test_recognise = recognise_table(
+    "checkpoint-corrupt",
+    recognises(
+        wreckage(f"[rank2]: {BROKEN}"),
+        sure=0.94,
+        rank=2,
+        what="the file being loaded",
+        saying=["failed finding central directory", "rename"],
+    ),
+    recognises(  # the file is named, so no rank is to blame
+        wreckage("[Torch] Loading checkpoint from /ckpts/90/model.pt...", f"[rank2]: {BROKEN}"),
+        sure=0.94,
+        what="/ckpts/90/model.pt",
+        saying=["/ckpts/90/model.pt is damaged", "ls -l /ckpts/90/model.pt"],
+    ),
+    recognises(
+        wreckage("RuntimeError: unexpected EOF, expected 17234 more bytes. The file might be corr"),
+        sure=0.94,
+        what="the file",
+        saying=["17,234 bytes too early"],
+    ),
+    recognises(
+        wreckage(
+            "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge"
+        ),
+        sure=0.94,
+        what="the file",
+        saying=["Git LFS"],
+    ),
+    recognises(  # the words of newer versions
+        wreckage(
+            "SafetensorError: Error while deserializing header: incomplete metadata, file not "
+            "fully covered"
+        ),
+        sure=0.94,
+        what="the file",
+        saying=["not fully covered"],
+    ),
+    recognises(
+        wreckage(LOAD, "_pickle.UnpicklingError: invalid load key, 'v'."),
+        sure=0.85,
+        what="the file",
+        saying=["Git LFS pointer"],
+    ),
+    recognises(
+        wreckage("_pickle.UnpicklingError: invalid load key, '<'."),
+        sure=0.7,
+        what="the file",
+        saying=["a web page"],
+    ),
+    recognises(wreckage("EOFError: Ran out of input"), sure=0.5, what="the file", saying=["empty"]),
+    recognises(
+        wreckage(LOAD, "EOFError: Ran out of input"), sure=0.82, what="the file", saying=["empty"]
+    ),
+    passes_over(  # a child whose parent is gone reads a pipe, not a file
+        wreckage("    self = reduction.pickle.load(from_parent)", "EOFError: Ran out of input")
+    ),
+    passes_over(  # another kind of file, but a whole one
+        wreckage(
+            "RuntimeError: PytorchStreamReader failed locating file constants.pkl: file not found"
+        )
+    ),
+    passes_over(wreckage(LOAD, "[Torch] Loading checkpoint from /ckpts/90/model.pt...")),
 )

@@ -9,12 +9,16 @@ from tests.faults.table import (
     notice_table,
     notices,
     overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
     silent,
     skips,
     speaks,
 )
 from tests.faults.test_checkpoint_corrupt import ASIDE, NAMED, OLDER, item
 from tests.job.scenes import a_scene
+from tests.remains.made import wreckage
 
 UNFINISHED = item(
     path="/home/kim/ckpts/step_1200",
@@ -75,4 +79,44 @@ test_notice = notice_table(
     ),
     overlooks(a_scene()),
     overlooks(a_scene(attempt=1, kept=Account(set_aside=(ASIDE,)))),
+)
+
+test_recognise = recognise_table(
+    "checkpoint-incomplete",
+    recognises(
+        wreckage("FileNotFoundError: [Errno 2] No such file or directory: '/ckpts/90/.metadata'"),
+        sure=0.93,
+        what="/ckpts/90/.metadata",
+        saying=["writes last", "ls -la /ckpts/90"],
+    ),
+    recognises(
+        wreckage(
+            "ValueError: Expected 8 of '*_optim_states.pt' under '/ckpts/90' but found 5 files. "
+            "Possibly due to an overwrite of an old checkpoint"
+        ),
+        sure=0.9,
+        what="/ckpts/90",
+        saying=["5 of 8 files"],
+    ),
+    recognises(
+        wreckage(
+            "Unable to find latest file at /ckpts/latest, if trying to load latest checkpoint"
+        ),
+        sure=0.6,
+        what="/ckpts/latest",
+        saying=["no finished save is recorded at /ckpts/latest"],
+    ),
+    recognises(
+        wreckage(
+            "FileNotFoundError: [Errno 2] No such file or directory: "
+            "'/m/model-00002-of-00003.safetensors'"
+        ),
+        sure=0.5,
+        what="/m/model-00002-of-00003.safetensors",
+        saying=["is missing"],
+    ),
+    passes_over(
+        wreckage("FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'")
+    ),
+    passes_over(wreckage("PackageNotFoundError: No package metadata was found for flash-attn")),
 )

@@ -8,8 +8,16 @@ import pytest
 from holdfast.faults.restart_from_zero import infer
 from holdfast.kept import Account, FirstStep, Resumed, Saved, SetAside
 from holdfast.signals import Scene
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import a_scene
+from tests.remains.made import wreckage
 
 
 def first(attempt: int = 0, **changes: Any) -> FirstStep:
@@ -116,4 +124,30 @@ test_notice = notice_table(
     overlooks(restarted(first_steps=(first(), first(1, digest="bbbb", other_ways=True)))),
     overlooks(restarted(first_steps=(first(), first(1)), reached=0)),  # nothing was lost
     overlooks(a_scene(attempt=0, kept=Account(first_steps=(first(),), reached=9))),
+)
+
+SAVED_LINE = "  successfully saved checkpoint from iteration    1200 to /ckpts"
+RESTART = "[default] Worker group FAILED. 2/3 attempts left; will restart worker group"
+EMPTY = "WARNING: could not find the metadata file /other/latest_checkpointed_iteration.txt"
+LOADED = " loading checkpoint from /ckpts at iteration 1200"
+
+test_recognise = recognise_table(
+    "restart-from-zero",
+    recognises(
+        wreckage("step 0: loss 6.9", SAVED_LINE, RESTART, "step 0: loss 6.9"),
+        sure=0.7,
+        saying=["saved at step 1200", "nothing was loaded"],
+    ),
+    recognises(
+        wreckage(SAVED_LINE, EMPTY),
+        sure=0.7,
+        what="/other/latest_checkpointed_iteration.txt",
+        saying=["found none where it looked"],
+    ),
+    passes_over(
+        wreckage(SAVED_LINE, RESTART, LOADED, "step 0: loss 6.9")
+    ),  # counts from there anew
+    passes_over(wreckage(EMPTY, "step 0: loss 6.9", SAVED_LINE)),  # the very first start
+    passes_over(wreckage(RESTART, "step 0: loss 6.9")),  # nothing had been saved
+    passes_over(wreckage(SAVED_LINE, RESTART)),  # the second attempt never came to a step
 )

@@ -11,6 +11,9 @@ from tests.faults.table import (
     notice_table,
     notices,
     overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
     silent,
     skips,
     speaks,
@@ -18,6 +21,7 @@ from tests.faults.table import (
 from tests.faults.test_checkpoint_corrupt import item
 from tests.faults.test_restart_from_zero import resumed
 from tests.job.scenes import a_scene, ended, words
+from tests.remains.made import wreckage
 
 
 def ours(**changes: Any) -> CheckpointItem:
@@ -87,4 +91,67 @@ test_notice = notice_table(
     overlooks(  # somebody else's words
         a_scene([ended(0, 1, said=words("ValueError", "oh [world-size-mismatch]"))])
     ),
+)
+
+test_recognise = recognise_table(
+    "world-size-mismatch",
+    recognises(
+        wreckage(
+            "ZeRORuntimeException: The checkpoint being loaded used a DP world size of 8 but the "
+            "current world size is 4. Automatic adjustment of ZeRO's optimizer state partitioning "
+            "with a new world size is not currently supported."
+        ),
+        sure=0.95,
+        what="world size",
+        saying=["saved with world size 8 and is loaded with 4", "ds_to_universal"],
+    ),
+    recognises(
+        wreckage("RuntimeError: Global world size at save time was 8, but at load time was 4"),
+        sure=0.95,
+        what="world size",
+        saying=["8", "4"],
+    ),
+    recognises(  # the ranks are numbered otherwise, which need not be their number
+        wreckage("RuntimeError: Local rank at save time was 1, but at load time was 0"),
+        sure=0.75,
+        what="rank",
+        saying=["rank 1"],
+    ),
+    recognises(
+        wreckage(
+            "AssertionError: tensor_model_parallel_size value from checkpoint (4) is not equal to "
+            "the input argument value (2)."
+        ),
+        sure=0.95,
+        what="tensor_model_parallel_size",
+        saying=["tensor model parallel size 4", "convert"],
+    ),
+    recognises(
+        wreckage(
+            "holdfast.errors.UsageError: ckpts/step-9 is not from this run: it was saved by 4 "
+            "ranks, this job has 2 [config-changed, world-size-mismatch]"
+        ),
+        sure=0.95,
+        what="world size",
+        saying=["it was saved by 4 ranks"],
+    ),
+    recognises(
+        wreckage("size mismatch for _fsdp_wrapped_module._flat_param: copying a param with shape"),
+        sure=0.6,
+        what="_flat_param",
+        saying=["another size"],
+    ),
+    recognises(
+        wreckage("FileNotFoundError: [Errno 2] No such file or directory: '/c/9/rank_3.pt'"),
+        sure=0.4,
+        what="/c/9/rank_3.pt",
+        saying=["another number of ranks"],
+    ),
+    passes_over(
+        wreckage(
+            "AssertionError: hidden_size value from checkpoint (1024) is not equal to the input "
+            "argument value (2048)."
+        )
+    ),
+    passes_over(wreckage("FileNotFoundError: [Errno 2] No such file or directory: '/c/model.pt'")),
 )

@@ -22,7 +22,10 @@ from __future__ import annotations
 
 from holdfast import wording
 from holdfast.facts import CheckpointItem, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.faults.restart_from_zero import LOADING
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD802", slug="checkpoint-corrupt")
@@ -137,3 +140,143 @@ def it_was_set_aside(scene: Scene) -> Verdict | None:
         fix="bytes that change on a disk mean a failing disk or cable: see `dmesg`",
         evidence=[Evidence(quote=aside.why, source=aside.path) for aside in damaged],
     )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+ARCHIVE = FAULT.wording(
+    "archive",
+    r"PytorchStreamReader failed (?P<doing>[^:]+): (?P<why>failed finding central directory"
+    r"|not a ZIP archive|invalid header or archive is corrupted|CRC-32 check failed"
+    r"|decompression failed[\w -]*|unexpected decompressed size|file read failed"
+    r"|unsupported (?:central directory|multidisk)[\w -]*)",
+    anchors="PytorchStreamReader failed",
+    example="RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central "
+    "directory",
+)
+CUT_SHORT = FAULT.wording(
+    "cut-short",
+    r"unexpected EOF, expected (?P<missing>\d+) more bytes",
+    anchors="unexpected EOF, expected",
+    example="RuntimeError: unexpected EOF, expected 17234 more bytes. The file might be corrupted.",
+)
+SAFETENSORS = FAULT.wording(
+    "safetensors",
+    r"(?:Error while deserializing(?: header)?: ?|SafetensorError: .*?)"
+    r"(?P<why>MetadataIncompleteBuffer|incomplete metadata, file not fully covered"
+    r"|HeaderToo(?:Large|Small)|header too (?:large|small)|InvalidHeader\w*"
+    r"|invalid (?:JSON|UTF-8) in header|invalid header length|InvalidOffset)",
+    anchors=("Error while deserializing", "SafetensorError: "),
+    example="safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
+)
+PICKLE = FAULT.wording(
+    "pickle",
+    r"(?P<truncated>pickle data was truncated)|invalid load key, '(?P<key>[^']+)'"
+    r"|(?P<magic>Invalid magic number; corrupt file\?)|(?P<bytes>storage has wrong byte size)",
+    anchors=(
+        "pickle data was truncated",
+        "invalid load key, '",
+        "Invalid magic number; corrupt",
+        "storage has wrong byte size",
+    ),
+    example="_pickle.UnpicklingError: invalid load key, 'v'.",
+)
+NO_INPUT = FAULT.wording(
+    "no-input",
+    r"EOFError: Ran out of input",
+    anchors="EOFError: Ran out of input",
+    example="EOFError: Ran out of input",
+)
+COMPRESSED = FAULT.wording(
+    "compressed",
+    r"zlib\.error: Error -\d while decompressing|Bad CRC-32 for file|BadZipFile: File is not a zip"
+    r"|Compressed file ended before the end-of-stream marker",
+    anchors=(
+        "while decompressing",
+        "Bad CRC-32 for file",
+        "BadZipFile: ",
+        "ended before the end-of-",
+    ),
+    example="zipfile.BadZipFile: File is not a zip file",
+)
+READING = FAULT.wording(
+    "reading",
+    r"torch[/\\]serialization\.py|\btorch\.load\(|torch_checkpoint_engine|load_state_dict\("
+    r"|Unable to load weights from \w+ checkpoint file for .*? at '(?P<path>[^']+)'",
+    anchors=(
+        "serialization.py",
+        "torch.load(",
+        "torch_checkpoint_engine",
+        "load_state_dict(",
+        "Unable to load weights from",
+    ),
+    example="    checkpoint = torch.load(path, map_location='cpu')",
+    role=Role.CONTEXT,
+)
+FROM_PARENT = FAULT.wording(
+    "from-parent",
+    r"reduction\.pickle\.load\(from_parent\)|\bin spawn_main\b",
+    anchors=("pickle.load(from_parent)", "in spawn_main"),
+    example="    self = reduction.pickle.load(from_parent)",
+    role=Role.CONTEXT,
+)
+STAND_INS = {
+    "v": "a Git LFS pointer (`version https://git-lfs…`), not the file it stands for",
+    "<": "a web page, as a download that needs a login leaves behind",
+    "\\x00": "zeros, as a file system leaves behind after a crash",
+}
+"""the first byte of a file that is no pickle, and what mostly begins so"""
+POINTER = ("HeaderTooLarge", "header too large")
+
+
+@FAULT.recognise
+def it_could_not_be_read(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(ARCHIVE, CUT_SHORT, SAFETENSORS, PICKLE, NO_INPUT, COMPRESSED)
+    # A child whose parent died meets the same end of its pipe; that is no file.
+    piped = wreckage.seen(FROM_PARENT)
+    seen = tuple(one for one in seen if one.signature != NO_INPUT.name or not piped)
+    if not seen:
+        return None
+    by_torch = bool(wreckage.seen(READING))
+    first = max(seen, key=lambda one: (_sure(one, by_torch=by_torch), -one.order))
+    path = _path(wreckage)
+    return FAULT.diagnosis(
+        f"{path or 'a file that was being loaded'} is damaged or is no checkpoint: {_why(first)}",
+        confidence=_sure(first, by_torch=by_torch),
+        seen=(first, *(one for one in seen if one is not first)),
+        culprit=Culprit(rank=None if path else first.rank, what=path or "the file being loaded"),
+        fix="resume from the checkpoint before it, and fetch or copy this one anew if it came from "
+        "elsewhere (`git lfs pull` for a pointer); save to a temporary name and rename, so that a "
+        "crash leaves no half file",
+        next=f"ls -l {path or 'FILE'} && head -c 100 {path or 'FILE'}",
+        unknown=() if path else ("which file: the log does not name it",),
+    )
+
+
+def _sure(one: Sighting, *, by_torch: bool) -> float:
+    if one.signature in (ARCHIVE.name, CUT_SHORT.name, SAFETENSORS.name):
+        return 0.94
+    if one.signature == PICKLE.name:
+        return 0.85 if by_torch and "bytes" not in one.fields else 0.7
+    if one.signature == NO_INPUT.name:  # any empty file that is unpickled says so: caches, too
+        return 0.82 if by_torch else 0.5
+    return 0.6 if by_torch else 0.4
+
+
+def _why(one: Sighting) -> str:
+    fields = one.fields
+    if "missing" in fields:
+        return f"it ends {int(fields['missing']):,} bytes too early"
+    if "key" in fields:
+        return f"it begins with {STAND_INS.get(fields['key'], repr(fields['key']))}"
+    if fields.get("why") in POINTER:
+        return "its header makes no sense, as with a Git LFS pointer in place of the file"
+    if "why" in fields:
+        return fields["why"]
+    return "it is empty" if one.signature == NO_INPUT.name else one.line.text.strip()[:120]
+
+
+def _path(wreckage: Wreckage) -> str:
+    """The last file that somebody said was being loaded; '' when nobody did."""
+    named = [one.fields["path"] for one in wreckage.seen(READING, LOADING) if "path" in one.fields]
+    return named[-1].rstrip(".") if named else ""

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from holdfast import wording
 from holdfast.facts import CheckpointItem, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD803", slug="checkpoint-incomplete")
@@ -100,3 +101,83 @@ def a_part_was_missing(scene: Scene) -> Verdict | None:
         fix="a finished checkpoint has all its files: see who removes or copies files there",
         evidence=[Evidence(quote=aside.why, source=aside.path) for aside in torn],
     )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+NO_METADATA = FAULT.wording(
+    "no-metadata",
+    r"No such file or directory: b?'(?P<path>[^']*\.metadata)'"
+    r"|(?P<folder>\S+) is not a distributed checkpoint",
+    anchors=(".metadata'", "is not a distributed checkpoint"),
+    example="FileNotFoundError: [Errno 2] No such file or directory: '/ckpts/step-1200/.metadata'",
+)
+SHARDS = FAULT.wording(
+    "shards",
+    r"Expected (?P<expected>\d+) of '(?P<what>[^']+)' under '(?P<path>[^']+)' but found "
+    r"(?P<found>\d+) files|zero checkpoints? paths are missing: (?P<missing>.*)",
+    anchors=("Possibly due to an overwrite", "' but found ", "checkpoints paths are missing"),
+    example="ValueError: Expected 8 of '*_optim_states.pt' under '/ckpts/global_step90' but found "
+    "5 files. Possibly due to an overwrite of an old checkpoint, or a checkpoint didn't get saved "
+    "by one or more processes.",
+)
+NO_LATEST = FAULT.wording(
+    "no-latest",
+    r"Unable to find latest file at (?P<path>[^,\s]+)"
+    r"|Can't find a valid checkpoint at (?P<folder>\S+)"
+    r"|No valid checkpoint found in output directory \((?P<output>[^)]+)\)"
+    r"|ERROR: Invalid metadata file (?P<tracker>\S+)",
+    anchors=(
+        "Unable to find latest file at",
+        "find a valid checkpoint at",
+        "No valid checkpoint found",
+        "Invalid metadata file",
+    ),
+    example="Unable to find latest file at /ckpts/latest, if trying to load latest checkpoint "
+    "please ensure this file exists or pass an explicit checkpoint tag when loading a checkpoint.",
+)
+NO_PART = FAULT.wording(
+    "no-part",
+    r"No such file or directory: b?'(?P<path>[^']*(?:model|optim|rng|rank|shard|ckpt|checkpoint"
+    r"|__\d+_\d+)[^']*\.(?:bin|safetensors|pt|pth|distcp|ckpt))'",
+    anchors="No such file or directory: ",
+    example="FileNotFoundError: [Errno 2] No such file or directory: "
+    "'/ckpts/global_step90/zero_pp_rank_3_mp_rank_00_optim_states.pt'",
+)
+SURE = ((NO_METADATA, 0.93), (SHARDS, 0.9), (NO_LATEST, 0.6), (NO_PART, 0.5))
+"""of the last one: a wrong path, or a save by fewer ranks, gives the same line"""
+
+
+@FAULT.recognise
+def a_part_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
+    for wording_, sure in SURE:
+        seen = wreckage.seen(wording_)
+        if seen:
+            return _not_there(seen[0], sure, seen)
+    return None
+
+
+def _not_there(first: Sighting, sure: float, seen: tuple[Sighting, ...]) -> Diagnosis:
+    names = ("path", "folder", "output", "tracker", "missing")
+    path = next((first.fields[name] for name in names if name in first.fields), "")
+    return FAULT.diagnosis(
+        f"the checkpoint to be loaded is not complete: {_lack(first, path)}",
+        confidence=sure,
+        seen=seen,
+        culprit=Culprit(what=path),
+        fix="resume from the newest checkpoint that is whole; if this one was copied, copy all of "
+        "it; a script that picks 'the newest folder' must skip unfinished ones",
+        next=f"ls -la {path.rpartition('/')[0] or path or 'FOLDER'}",
+        unknown=() if sure > 0.8 else ("whether the save was cut short or the path is wrong",),
+    )
+
+
+def _lack(one: Sighting, path: str) -> str:
+    if one.signature == NO_METADATA.name:
+        return f"{path} is missing, which a sharded save writes last, when every rank is done"
+    if "found" in one.fields:
+        expected, found, what = (one.fields[name] for name in ("expected", "found", "what"))
+        return f"{found} of {expected} files {what} are there"
+    if one.signature == NO_LATEST.name:
+        return f"no finished save is recorded at {path}"
+    return f"{path} is missing"

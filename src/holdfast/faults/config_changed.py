@@ -18,8 +18,11 @@ Sources        https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.ht
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holdfast import refusal
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Verdict
+from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD807", slug="config-changed")
@@ -57,3 +60,121 @@ def it_was_accepted(scene: Scene) -> Verdict | None:
         fix="note it where you keep your results; the manifests in the folder show both",
         evidence=[Evidence(quote="accepted: config", source=last.path)],
     )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+SHAPE = FAULT.wording(
+    "shape",
+    r"size mismatch for (?P<name>(?!\S*flat_param)[^\s:]+): copying a param(?:eter)?"
+    r" (?:with shape|of) (?P<saved>.+?) from (?:the )?checkpoint,"
+    r"(?: (?:where )?the shape (?:in|is)(?: current model)?(?: is)? (?P<now>.+?)\.?$)?"
+    r"|Size mismatch between saved (?P<was>.+?) and current: (?P<is>.+?) for (?P<key>\S+)"
+    r"|Global shape mismatch for loaded \((?P<loaded>.+?)\) and expected \((?P<expected>.+?)\)"
+    r" tensor for key (?P<tensor>\S+)",
+    anchors=(
+        "size mismatch for ",
+        "Size mismatch between saved",
+        "Global shape mismatch for loaded",
+    ),
+    example="\tsize mismatch for head.weight: copying a param with shape torch.Size([10, 64]) from "
+    "checkpoint, the shape in current model is torch.Size([12, 64]).",
+)
+KEYS = FAULT.wording(
+    "keys",
+    r"(?P<which>Missing|Unexpected) key\(s\) in state_dict: (?P<keys>.*)"
+    r"|Missing key in checkpoint state_dict: (?P<key>\S+?)\.?$",
+    anchors=("key(s) in state_dict", "Missing key in checkpoint state_dict"),
+    example='\tMissing key(s) in state_dict: "head.weight", "head.bias".',
+)
+OPTIMIZER = FAULT.wording(
+    "optimizer",
+    r"loaded state dict (?:contains a parameter group that doesn't match the size"
+    r"|has a different number of parameter groups)",
+    anchors=("a parameter group that doesn't match", "different number of parameter groups"),
+    example="ValueError: loaded state dict contains a parameter group that doesn't match the size "
+    "of optimizer's group",
+)
+ARGUMENT = FAULT.wording(
+    "argument",
+    r"\b(?P<name>(?!\w*(?:parallel_size|world_size) value)\w+) value from checkpoint "
+    r"\((?P<saved>[^)]*)\) is not equal to the (?:input|currently set) argument value "
+    r"\((?P<now>[^)]*)\)",
+    anchors="value from checkpoint (",
+    example="AssertionError: hidden_size value from checkpoint (1024) is not equal to the input "
+    "argument value (2048).",
+)
+OWN_WORDS = FAULT.wording(
+    "holdfast",
+    r"is not from this run: (?P<why>.*?) ?\[(?:[a-z-]+, )*config-changed[a-z, -]*\]",
+    anchors="config-changed",
+    example="holdfast.errors.UsageError: ckpts/step-1200 is not from this run: the configuration "
+    "has changed (lr: 0.1 then, 0.01 now) [config-changed]",
+)
+SURE = ((OWN_WORDS, 0.96), (ARGUMENT, 0.93), (SHAPE, 0.88), (OPTIMIZER, 0.88), (KEYS, 0.8))
+WRAPPED = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "model.module.")
+"""what DDP, torch.compile and FSDP put before every name"""
+
+
+@FAULT.recognise
+def it_is_another_model(wreckage: Wreckage) -> Diagnosis | None:
+    heard = [(seen, sure) for wording, sure in SURE if (seen := wreckage.seen(wording))]
+    if not heard:
+        return None
+    seen, sure = heard[0]
+    first, prefix = seen[0], _wrapper(wreckage)
+    return FAULT.diagnosis(
+        _difference(first, prefix),
+        confidence=sure,
+        seen=[one for lines, _ in heard for one in lines],
+        culprit=Culprit(what=_name(first)),
+        fix=f"the names differ by '{prefix}' only: save `model.module.state_dict()`, or strip it "
+        "when loading"
+        if prefix and first.signature == KEYS.name
+        else "start with the model, optimizer and arguments it was saved from; if the change is "
+        "meant, load only what fits (strict=False for weights) and begin a new run",
+        next="" if prefix else "diff the configuration kept with the checkpoint with today's",
+    )
+
+
+def _wrapper(wreckage: Wreckage) -> str:
+    """The prefix that makes all the difference, where one side has it and the other has not."""
+    sides: dict[str, str] = {}
+    for one in wreckage.seen(KEYS):
+        if "which" in one.fields:
+            sides.setdefault(one.fields["which"], one.fields["keys"].strip(' "'))
+    for prefix in WRAPPED:
+        having = [side for side, keys in sides.items() if keys.startswith(prefix)]
+        if len(having) == 1:
+            return prefix
+    return ""
+
+
+def _name(one: Sighting) -> str:
+    named = (one.fields.get(field) for field in ("name", "key", "tensor"))
+    keys = one.fields.get("keys", "").strip(' ".').split('"')[0]
+    return next((name for name in named if name), "") or keys
+
+
+def _difference(one: Sighting, prefix: str) -> str:
+    fields, name = one.fields, _name(one)
+    if one.signature == KEYS.name:
+        return _other_names(fields, name, prefix)
+    if one.signature == OWN_WORDS.name:
+        return f"the checkpoint is not from this run: {fields['why']}"
+    if one.signature == OPTIMIZER.name:
+        return "the optimizer was saved with other parameter groups than this one has"
+    then = fields.get("saved") or fields.get("was") or fields.get("loaded")
+    now = fields.get("now") or fields.get("is") or fields.get("expected")
+    both = f" ({then} then, {now} now)" if then and now else ""
+    if one.signature == ARGUMENT.name:
+        return f"the checkpoint was saved with another {name} than this run was started with{both}"
+    return f"{name} has another shape in the checkpoint than in this model{both}"
+
+
+def _other_names(fields: Mapping[str, str], name: str, prefix: str) -> str:
+    if prefix:
+        return f"the names in the checkpoint and in the model differ by '{prefix}': one was wrapped"
+    if fields.get("which") == "Unexpected":
+        return f"the checkpoint holds parameters that this model has not, such as {name}"
+    return f"the checkpoint lacks parameters that this model has, such as {name}"

@@ -19,10 +19,13 @@ Sources        https://docs.pytorch.org/docs/stable/elastic/train_script.html (o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.kept import Account, FirstStep, Resumed
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Verdict
+from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD801", slug="restart-from-zero")
@@ -118,4 +121,111 @@ def _say(kept: Account, why: str, *seen: Evidence, fix: str = FIX) -> Verdict:
         certain=False,
         fix=fix,
         evidence=seen,
+    )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+RESTARTED = FAULT.wording(
+    "restarted",
+    r"attempts left; will restart worker group|Restarting worker group",
+    anchors=("will restart worker group", "Restarting worker group"),
+    example="[default] Worker group FAILED. 2/3 attempts left; will restart worker group",
+    role=Role.CONFIRMATION,
+)
+SAVED = FAULT.wording(
+    "saved",
+    r"(?i:saved checkpoint|saving model checkpoint to|checkpoint saved)"
+    r"(?:.*?(?:iteration|step)\D{0,8}(?P<step>\d+))?",
+    anchors=("saved checkpoint", "Saved checkpoint", "Saving model checkpoint", "heckpoint saved"),
+    example="  successfully saved checkpoint from iteration    1200 to /ckpts",
+    role=Role.CONTEXT,
+)
+LOADING = FAULT.wording(
+    "loading",
+    r"(?i:loading checkpoint (?:from|at)|loading (?:model|states?) from"
+    r"|resum(?:ed|ing) (?:\w+ )?from"
+    r"|restor(?:ed|ing) .*?checkpoint|successfully loaded checkpoint|loaded checkpoint)"
+    r"(?:\D*?(?P<path>/[^\s'\",]+))?",
+    anchors=(
+        "oading checkpoint",
+        "oading model from",
+        "oading state",
+        "esumed from",
+        "esuming from",
+        "esuming training from",
+        "estored ",
+        "estoring ",
+        "oaded checkpoint",
+    ),
+    example=" loading checkpoint from /ckpts at iteration 1200",
+    role=Role.CONTEXT,
+)
+NOTHING_FOUND = FAULT.wording(
+    "nothing-found",
+    r"will not load any checkpoints and will start from random"
+    r"|could not find the metadata file (?P<path>\S+)",
+    anchors=("will not load any checkpoints", "could not find the metadata file"),
+    example="WARNING: could not find the metadata file /ckpts/latest_checkpointed_iteration.txt",
+    role=Role.CONTEXT,
+)
+STEP_ZERO = FAULT.wording(
+    "step-zero",
+    r"(?i)\b(?:step|iteration)\s?[:=]?\s?0(?:[\s,:/|]|$)|\bfrom scratch\b",
+    anchors=(
+        "step 0 ",
+        "step 0:",
+        "step 0,",
+        "step 0/",
+        "step=0 ",
+        "step=0,",
+        "step: 0 ",
+        "step: 0,",
+        "iteration 0 ",
+        "iteration 0:",
+        "from scratch",
+    ),
+    example="step 0: loss 6.93",
+    role=Role.CONTEXT,
+)
+
+
+@FAULT.recognise
+def it_had_saved_and_began_again(wreckage: Wreckage) -> Diagnosis | None:
+    """Only where one log shows all of it: a save, then a new start, and no load after that."""
+    for saved in wreckage.seen(SAVED)[-1:]:
+        empty = _after(wreckage.seen(NOTHING_FOUND), saved)
+        restarts = _after(wreckage.seen(RESTARTED), saved)
+        begun = _after(wreckage.seen(STEP_ZERO), restarts[0]) if restarts else ()
+        start = (*empty, *begun)[:1]
+        if start and not _after(wreckage.seen(LOADING), saved):
+            return _began_again(saved, start[0], restarts)
+    return None
+
+
+def _after(sightings: Sequence[Sighting], mark: Sighting) -> tuple[Sighting, ...]:
+    return tuple(
+        one
+        for one in sightings
+        if one.line.source == mark.line.source and one.line.number > mark.line.number
+    )
+
+
+def _began_again(saved: Sighting, start: Sighting, restarts: Sequence[Sighting]) -> Diagnosis:
+    step = f" at step {saved.fields['step']}" if "step" in saved.fields else ""
+    looked = start.signature == NOTHING_FOUND.name
+    how = (
+        "it looked for a checkpoint and found none where it looked"
+        if looked
+        else "nothing was loaded before its first step"
+    )
+    return FAULT.diagnosis(
+        f"a checkpoint had been saved{step}, but the next start began from the beginning: {how}",
+        confidence=0.7,
+        seen=(saved, *restarts[:1], start),
+        culprit=Culprit(what=start.fields.get("path", "")),
+        fix="let every start load the newest checkpoint from the folder that the job saves to"
+        if looked
+        else FIX,
+        unknown=("what made the first attempt end: that is another question",),
     )

@@ -14,6 +14,8 @@ Fix            Start with the old number; or use `holdfast.Sampler`; or say that
                `resume(accept={"world-size"})` or HOLDFAST_ACCEPT=world-size. Then think about the
                learning rate.
 Sources        https://docs.pytorch.org/docs/stable/distributed.checkpoint.html (resharding)
+               deepspeedai/DeepSpeed deepspeed/runtime/engine.py (_load_zero_checkpoint)
+               NVIDIA/Megatron-LM megatron/training/checkpointing.py (check_checkpoint_args)
                https://docs.pytorch.org/docs/stable/data.html (DistributedSampler)
                https://arxiv.org/abs/1706.02677 (batch size and learning rate)
 """
@@ -22,7 +24,9 @@ from __future__ import annotations
 
 from holdfast import refusal, wording
 from holdfast.facts import MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD806", slug="world-size-mismatch")
@@ -90,4 +94,112 @@ def it_was_accepted(scene: Scene) -> Verdict | None:
         certain=False,
         fix="scale the learning rate, or let `holdfast.Sampler` pin the global batch",
         evidence=[Evidence(quote=f"saved by {last.saved_world} ranks", source=last.path)],
+    )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+ZERO = FAULT.wording(
+    "zero",
+    r"used a DP world size of (?P<saved>\d+) but the current world size is (?P<now>\d+)"
+    r"|optimizer state partitioning with a new world size is not",
+    anchors=("used a DP world size of", "partitioning with a new world size"),
+    example="deepspeed.runtime.zero.utils.ZeRORuntimeException: The checkpoint being loaded used a "
+    "DP world size of 8 but the current world size is 4. Automatic adjustment of ZeRO's optimizer "
+    "state partitioning with a new world size is not currently supported.",
+)
+SHARDED = FAULT.wording(
+    "sharded-tensor",
+    r"(?:Local|Global) (?P<what>world size|rank) at save time was (?P<saved>\d+), ?but at load "
+    r"time was (?P<now>\d+)",
+    anchors=" at save time was ",
+    example="RuntimeError: Global world size at save time was 8, but at load time was 4",
+)
+PARALLEL_SIZE = FAULT.wording(
+    "parallel-size",
+    r"(?P<what>\w*(?:parallel_size|world_size)) value from checkpoint \((?P<saved>[^)]*)\) is not "
+    r"equal to the (?:input|currently set) argument value \((?P<now>[^)]*)\)",
+    anchors="value from checkpoint (",
+    example="AssertionError: tensor_model_parallel_size value from checkpoint (4) is not equal to "
+    "the input argument value (2).",
+)
+OWN_WORDS = FAULT.wording(
+    "holdfast",
+    r"is not from this run: (?P<why>.*?) ?\[(?:[a-z-]+, )*world-size-mismatch[a-z, -]*\]",
+    anchors="world-size-mismatch",
+    example="holdfast.errors.UsageError: ckpts/step-1200 is not from this run: it was saved by 4 "
+    "ranks, this job has 2 [world-size-mismatch]",
+)
+FLAT_SHARD = FAULT.wording(
+    "flat-parameter",
+    r"size mismatch for (?P<what>\S*_?flat_param\S*): copying a param",
+    anchors="flat_param",
+    example="size mismatch for _fsdp_wrapped_module._flat_param: copying a param with shape "
+    "torch.Size([1024]) from checkpoint, the shape in current model is torch.Size([2048]).",
+)
+RANKS_FILE = FAULT.wording(
+    "ranks-file",
+    r"No such file or directory: b?'(?P<path>[^']*(?:mp_|pp_)?rank_?(?P<of>\d+)[^']*\.\w+)'",
+    anchors="No such file or directory: ",
+    example="FileNotFoundError: [Errno 2] No such file or directory: '/ckpts/step-90/rank_3.pt'",
+    role=Role.CONFIRMATION,
+)
+
+
+@FAULT.recognise
+def it_was_saved_by_another_number(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(ZERO, SHARDED, PARALLEL_SIZE, OWN_WORDS)
+    if not seen:
+        return _from_shards(wreckage)
+    first = next((one for one in seen if "saved" in one.fields), seen[0])
+    return FAULT.diagnosis(
+        _two_numbers(first),
+        confidence=0.75 if first.fields.get("what") == "rank" else 0.95,
+        seen=seen,
+        culprit=Culprit(what=first.fields.get("what", "world size")),
+        fix=_cure(first),
+        next=f"holdfast check --ckpt DIR --nproc-per-node {first.fields.get('saved', 'N')}",
+    )
+
+
+def _two_numbers(one: Sighting) -> str:
+    if "why" in one.fields:
+        return f"the checkpoint is from another number of ranks: {one.fields['why']}"
+    what = one.fields.get("what", "world size").replace("_", " ")
+    if "saved" not in one.fields:
+        return "the checkpoint was saved by another number of ranks than are loading it"
+    return (
+        f"the checkpoint was saved with {what} {one.fields['saved']} and is loaded with "
+        f"{one.fields['now']}: its pieces are cut for the old number"
+    )
+
+
+def _cure(one: Sighting) -> str:
+    if one.signature == ZERO.name:
+        return (
+            "start with the old number of ranks; or make a universal checkpoint of it "
+            "(DeepSpeed's ds_to_universal.py), which any number can load; or load the weights "
+            "only: load_checkpoint(…, load_optimizer_states=False)"
+        )
+    if one.signature == PARALLEL_SIZE.name:
+        return "start with the sizes it was saved with, or convert the checkpoint to the new ones"
+    return FIX
+
+
+def _from_shards(wreckage: Wreckage) -> Diagnosis | None:
+    """A shard of another size, or one that is missing: the number of ranks is the usual reason."""
+    seen = wreckage.seen(FLAT_SHARD) or wreckage.seen(RANKS_FILE)
+    if not seen:
+        return None
+    flat = seen[0].signature == FLAT_SHARD.name
+    what = seen[0].fields.get("what") or seen[0].fields["path"]
+    return FAULT.diagnosis(
+        f"{what} is one rank's share of the state, and it "
+        + ("has another size than this job's shares" if flat else "is not there")
+        + ": it was probably saved by another number of ranks",
+        confidence=0.6 if flat else 0.4,
+        seen=seen,
+        culprit=Culprit(what=what),
+        fix=FIX,
+        unknown=("how many ranks saved it: the log does not say",),
     )
