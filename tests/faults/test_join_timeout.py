@@ -4,8 +4,16 @@ import signal
 from typing import Any
 
 from tests.faults.joiners import gave_up, joined, joiner, late, starting
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import IN_SLEEP, NOW, a_rank, a_scene, an_activity, ended, words
+from tests.remains.jobs import HEALTHY, a_job, a_raise, timed_out
 
 CLIENTS = "Timed out after 601 seconds waiting for clients. 3/4 clients joined."
 KEYS = "wait timeout after 1800000ms, keys: /default_pg/0//cpu//0/2"
@@ -75,4 +83,34 @@ test_notice = notice_table(
     overlooks(
         starting(gave_up(0, "DistStoreError", KEYS), late(1, activity=an_activity(state="T")))
     ),
+)
+
+
+RENDEZVOUS = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
+
+test_recognise = recognise_table(
+    "join-timeout",
+    recognises(a_job(RENDEZVOUS), sure=0.75, rank=None, saying=["time to join", "join_timeout"]),
+    recognises(
+        a_job("Timed out after 601 seconds waiting for clients. 3/4 clients joined."),
+        sure=0.5,
+        rank=None,
+        saying=["somebody else"],
+    ),
+    recognises(
+        a_job("[rank1]: DistStoreError: wait timeout after 300000ms, keys: /default_pg/0//cpu//0"),
+        sure=0.45,
+        rank=None,
+        victims=[1],
+        saying=["time to join"],
+    ),
+    recognises(
+        a_job(RENDEZVOUS, raised=[a_raise(1, "ImportError", "no module named x")]),
+        sure=0.3,
+        rank=None,
+        saying=["time to join"],
+    ),
+    passes_over(HEALTHY),
+    passes_over(a_job(timed_out(1))),
+    passes_over(a_job("DistStoreError: wait timeout after 300000ms, keys: /my/own/key")),
 )

@@ -1,8 +1,16 @@
 from __future__ import annotations
 
 from holdfast.surroundings import Scheduler
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import a_rank, a_scene, ended
+from tests.remains.jobs import HEALTHY, a_job, a_raise
 
 
 def slurm(left: float | None) -> Scheduler:
@@ -66,4 +74,35 @@ test_notice = notice_table(
     overlooks(a_scene(told_to_stop="SIGHUP", scheduler=slurm(3600.0))),
     # somebody picked one rank
     overlooks(a_scene([a_rank(0), ended(1, -15)], scheduler=slurm(3600.0))),
+)
+
+
+CANCELLED = "slurmstepd: error: *** STEP 123.0 ON node7 CANCELLED AT 2026-03-02T20:28:05"
+
+test_recognise = recognise_table(
+    "preempted",
+    recognises(
+        a_job(CANCELLED + " DUE TO TIME LIMIT ***"),
+        sure=0.92,
+        what="job 123.0",
+        saying=["its time was over", "sacct -j 123 "],
+    ),
+    recognises(
+        a_job(CANCELLED + " DUE TO PREEMPTION ***"), sure=0.92, what="job", saying=["was preempted"]
+    ),
+    recognises(
+        a_job("=>> PBS: job killed: walltime 3630 exceeded limit 3600"),
+        sure=0.75,
+        what="scheduler",
+        saying=["its time was over"],
+    ),
+    recognises(
+        a_job(CANCELLED + " DUE TO TIME LIMIT ***", raised=[a_raise(1, "ValueError", "bad")]),
+        sure=0.5,
+        what="scheduler",
+        saying=["worth a look first"],
+    ),
+    passes_over(a_job(CANCELLED + " ***")),
+    passes_over(a_job(CANCELLED + " DUE TO NODE FAILURE ***")),
+    passes_over(HEALTHY),
 )

@@ -1,8 +1,16 @@
 from __future__ import annotations
 
 from holdfast.signals import Failure
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import a_scene
+from tests.remains.jobs import HEALTHY, a_job, a_raise
 
 
 def failure(
@@ -36,4 +44,31 @@ test_notice = notice_table(
     overlooks(a_scene(failures=(failure(), failure(slug="rank-killed")))),
     overlooks(a_scene(failures=(failure(), failure(step=9), failure()))),
     overlooks(a_scene(failures=(LONG, LONG))),  # it got on in between
+)
+
+
+AGAIN = "[default] Worker group FAILED. {}/3 attempts left; will restart worker group"
+
+test_recognise = recognise_table(
+    "restart-loop",
+    recognises(
+        a_job(
+            AGAIN.format(2),
+            AGAIN.format(1),
+            raised=[a_raise(1, "ValueError", "bad row 17", order=n) for n in (1, 5, 9)],
+        ),
+        sure=0.4,
+        rank=None,
+        saying=["2 times", "ValueError each time"],
+    ),
+    recognises(a_job("  Reason: CrashLoopBackOff"), sure=0.5, rank=None, saying=["each time"]),
+    passes_over(a_job(AGAIN.format(2), raised=[a_raise(1, "ValueError", "bad row 17")])),
+    passes_over(
+        a_job(
+            AGAIN.format(2),
+            AGAIN.format(1),
+            raised=[a_raise(1, "ValueError", "bad"), a_raise(0, "KeyError", "lr")],
+        )
+    ),
+    passes_over(HEALTHY),
 )

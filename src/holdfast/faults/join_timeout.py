@@ -21,10 +21,13 @@ from __future__ import annotations
 
 import re
 
-from holdfast import consequences, endings, hold_up, joining, scene_words
+from holdfast import blame, consequences, endings, hold_up, joining, scene_words
 from holdfast.endings import Ending
 from holdfast.faults.master_not_listening import called_in_vain
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Verdict
+from holdfast.remains import clocks
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import RankView, Scene
 
 FAULT = Fault(code="HOLD905", slug="join-timeout")
@@ -116,3 +119,55 @@ def _came(view: RankView) -> Evidence:
 
 def _at(view: RankView) -> Evidence:
     return Evidence(quote=f"rank {view.rank} {_doing(view)}", source="stack", rank=view.rank)
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+RENDEZVOUS = FAULT.wording(
+    "rendezvous",
+    r"RendezvousTimeoutError|rendezvous .{0,60}timed out"
+    r"|[Tt]imed out waiting for (?:rendezvous|all nodes)",
+    anchors=("RendezvousTimeoutError", "imed out"),
+    example="torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
+    role=Role.CASCADE,
+)
+START_TIMEOUT = FAULT.wording(
+    "start-timeout",
+    r"[Tt]imed out waiting for .{0,80}(?:to start|to join|to register|to launch)"
+    r"|Horovod detected that one or more processes .{0,80}timeout",
+    anchors=("imed out waiting for ", "Horovod detected that one"),
+    example="horovod.runner.common.util.timeout.TimeoutException: Timed out waiting for tasks to "
+    "start. Please check connectivity between servers.",
+    role=Role.CASCADE,
+)
+MORE = "torchrun --rdzv-conf join_timeout=3600 …"
+
+
+@FAULT.recognise
+def the_time_to_join_ran_out(wreckage: Wreckage) -> Diagnosis | None:
+    rendezvous = wreckage.seen(RENDEZVOUS, START_TIMEOUT)
+    counted = wreckage.seen(clocks.CLIENTS_JOINED, clocks.STORE_BARRIER)
+    waited = [s for s in wreckage.seen(clocks.STORE_WAIT) if _is_start(s.fields.get("keys", ""))]
+    seen = rendezvous or counted or tuple(waited)
+    if not seen:
+        return None
+    explained = blame.of(wreckage).explained
+    sure = 0.75 if rendezvous else 0.5 if counted else 0.45
+    return FAULT.diagnosis(
+        "the time to join ran out: those who report it came, and somebody else did not come in "
+        "time or at all",
+        confidence=0.3 if explained else sure,
+        seen=seen,
+        culprit=Culprit(),
+        victims={s.rank for s in seen if s.rank is not None},
+        fix="see which node or rank is not there and why (its own first lines); only if it is "
+        f"merely slow: {MORE_TIME}",
+        next=MORE if rendezvous else "pgrep -af train.py  # on every node",
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("who is missing: the lines are of those who came",),
+    )
+
+
+def _is_start(keys: str) -> bool:
+    """Keys under which ranks tell each other that they are there, and Gloo its addresses."""
+    return bool(re.search(r"rank_\d|/cpu//|default_pg/\d+//|worker_count|init/|torchelastic", keys))

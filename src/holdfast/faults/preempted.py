@@ -21,8 +21,11 @@ Sources        https://slurm.schedmd.com/preempt.html (signals and GraceTime)
 
 from __future__ import annotations
 
-from holdfast import endings, scene_words
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast import blame, endings, scene_words
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Verdict
+from holdfast.remains import launchers
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 from holdfast.surroundings import Scheduler
 
@@ -76,3 +79,54 @@ def _left(seconds: float) -> str:
     if seconds < 0:
         return f"{scene_words.seconds(-seconds)} past it"
     return f"{scene_words.seconds(seconds)} left"
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+TAKEN = FAULT.wording(
+    "taken",
+    r"(?P<preempted>[Pp]reempted by (?:a )?pod|node is being preempted|instance .{0,40}preempted"
+    r"|[Ss]pot (?:instance )?interruption|Preempting|job (?:was )?preempted)"
+    r"|(?P<limit>TERM_RUNLIMIT|job killed: walltime \S+ exceeded|DeadlineExceeded|TIME_?LIMIT"
+    r"|exceeded (?:its )?(?:wall)?time limit)",
+    anchors=(
+        "reempted by ",
+        "being preempted",
+        "preempted",
+        "pot interruption",
+        "pot instance interruption",
+        "Preempting",
+        "TERM_RUNLIMIT",
+        "job killed: walltime",
+        "DeadlineExceeded",
+        "time limit",
+    ),
+    example="=>> PBS: job killed: walltime 3630 exceeded limit 3600",
+    role=Role.CONFIRMATION,
+)
+
+
+@FAULT.recognise
+def the_scheduler_says_so(wreckage: Wreckage) -> Diagnosis | None:
+    told = [
+        s
+        for s in wreckage.seen(launchers.SLURM_CANCELLED)
+        if s.fields.get("why", "").startswith(("TIME", "PREEMPT"))
+    ]
+    seen = tuple(told) or wreckage.seen(TAKEN)
+    if not seen:
+        return None
+    limit = "TIME" in seen[0].fields.get("why", "") or "limit" in seen[0].fields
+    host, job = seen[0].fields.get("host", ""), seen[0].fields.get("job", "")
+    own = blame.of(wreckage).own
+    return FAULT.diagnosis(
+        f"the scheduler ended the job: {'its time was over' if limit else 'it was preempted'}; "
+        + ("errors before that are worth a look first" if own else "nothing in the job failed"),
+        confidence=0.5 if own else 0.92 if told else 0.75,
+        seen=seen,
+        culprit=Culprit(what="the scheduler" + (f" (job {job})" if job else ""), host=host),
+        victims=blame.of(wreckage).members,
+        fix="ask for more `--time`, or save often and on SIGTERM and submit with `--requeue`",
+        next=f"sacct -j {job.partition('.')[0] or 'JOBID'} --format=State,End,Timelimit",
+        ruled_out=() if own else ("a fault in the job: none was reported before",),
+    )

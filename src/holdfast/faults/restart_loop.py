@@ -18,8 +18,10 @@ Sources        https://docs.pytorch.org/docs/stable/elastic/run.html (max-restar
 
 from __future__ import annotations
 
-from holdfast import scene_words
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast import blame, own_trouble, scene_words
+from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Verdict
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Failure, Scene
 
 FAULT = Fault(code="HOLD906", slug="restart-loop")
@@ -50,3 +52,39 @@ def the_last_two_attempts_ended_alike(scene: Scene) -> Verdict | None:
 def alike(before: Failure, last: Failure) -> bool:
     same = (before.slug, before.ranks, before.step) == (last.slug, last.ranks, last.step)
     return same and last.lasted < PROGRESS
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+RESTARTING = FAULT.wording(
+    "restarting",
+    r"[Ww]orker group FAILED\. (?P<left>\d+)/(?P<of>\d+) attempts left"
+    r"|(?P<again>CrashLoopBackOff|Back-off restarting failed container)",
+    anchors=("orker group FAILED", "CrashLoopBackOff", "Back-off restarting failed"),
+    example="[default] Worker group FAILED. 2/3 attempts left; will restart worker group",
+    role=Role.CONFIRMATION,
+)
+ENOUGH = 2
+
+
+@FAULT.recognise
+def it_failed_alike_again_and_again(wreckage: Wreckage) -> Diagnosis | None:
+    """Beneath whatever it is that comes back: restarts do not cure it."""
+    seen = wreckage.seen(RESTARTING)
+    backing_off = [s for s in seen if "again" in s.fields]
+    again = sum(s.count for s in seen)
+    same = [r for r in wreckage.raised if own_trouble.tells_a_cause(r)]
+    kinds = {(r.kind, r.text[:60]) for r in same}
+    repeated = again >= ENOUGH and len(same) >= ENOUGH and len(kinds) == 1
+    if not repeated and not backing_off:
+        return None
+    what = f"with {same[0].kind} each time" if same and repeated else "each time"
+    return FAULT.diagnosis(
+        f"the job was restarted {again} times and failed {what}: a restart does not cure it",
+        confidence=0.5 if backing_off and not blame.of(wreckage).explained else 0.4,
+        seen=seen,
+        culprit=Culprit(),
+        fix="repair what the first of these failures shows; the later ones repeat it",
+        next="holdfast explain …  # the log of the first attempt alone",
+        unknown=("at which step each attempt ended, unless the logs of all are here",),
+    )
