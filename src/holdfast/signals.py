@@ -144,6 +144,8 @@ class Collective(Signal, frozen=True):
     """wall seconds"""
     timeout: float
     """seconds"""
+    frames: tuple[Frame, ...] = ()
+    """where the script asked for it, innermost first; only dumps tell, and only of the last ones"""
 
 
 class Recorder(Signal, frozen=True):
@@ -156,6 +158,9 @@ class Recorder(Signal, frozen=True):
     """group -> sequence number of the last collective finished"""
     members: dict[str, tuple[int, ...]] = {}
     """group -> its ranks, where the recorder tells: NCCL's does, Gloo's does not"""
+    messages: tuple[Collective, ...] = ()
+    """sends and receives, oldest first, of dumps only: 'send 0->1' and 'recv 1<-0' in the numbers
+    of the group, with the sequence that its messages have for themselves"""
 
 
 class RankView(Signal, frozen=True):

@@ -54,7 +54,12 @@ class _Round(msgspec.Struct, frozen=True, kw_only=True):
 def latecomer(scene: Scene) -> Late | None:
     """The one rank for which the others wait, in whichever groups they meet it."""
     recorders = groups.of(scene)
-    if len(recorders) < 2 or len(recorders) < len(scene.ranks):
+    return among(recorders) if len(recorders) == len(scene.ranks) else None
+
+
+def among(recorders: Recorders) -> Late | None:
+    """The same, from the recorders of all ranks of a job, with one name for one group."""
+    if len(recorders) < 2:
         return None
     rounds = _rounds(recorders)
     late: dict[int, list[tuple[str, float]]] = {}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from holdfast import wording
-from holdfast.signals import Recorder, Scene
+from holdfast.signals import Collective, Recorder, Scene
 
 Recorders = Mapping[int, Recorder]
 
@@ -38,20 +38,24 @@ def belongs(rank: int, group: str, recorders: Recorders) -> bool:
 
 
 def of(scene: Scene) -> dict[int, Recorder]:
-    """The recorders there are, with one name for one group.
+    """The recorders there are, with one name for one group."""
+    return named({v.rank: v.recorder for v in scene.ranks if isinstance(v.recorder, Recorder)})
+
+
+def named(recorders: Recorders) -> dict[int, Recorder]:
+    """The same recorders, with one name for one group.
 
     Older torch called all parts of a split group alike (NCCL, `split_group`, so every
     device mesh whose ranks are bound to a device): '1' was {0, 1} on two ranks, {2, 3} on the
     others.
     """
-    found = {v.rank: v.recorder for v in scene.ranks if isinstance(v.recorder, Recorder)}
     meanings: dict[str, set[tuple[int, ...]]] = {}
-    for recorder in found.values():
+    for recorder in recorders.values():
         for group, members in recorder.members.items():
             meanings.setdefault(group, set()).add(members)
     shared = {group for group, sets in meanings.items() if len(sets) > 1}
     return {rank: _renamed(recorder, shared) if shared else recorder
-            for rank, recorder in found.items()}  # fmt: skip
+            for rank, recorder in recorders.items()}  # fmt: skip
 
 
 def _renamed(recorder: Recorder, shared: set[str]) -> Recorder:
@@ -60,11 +64,16 @@ def _renamed(recorder: Recorder, shared: set[str]) -> Recorder:
         for group, members in recorder.members.items()
         if group in shared
     }
-    return Recorder(
-        collectives=tuple(
+
+    def renamed(collectives: tuple[Collective, ...]) -> tuple[Collective, ...]:
+        return tuple(
             msgspec.structs.replace(c, group=names[c.group]) if c.group in names else c
-            for c in recorder.collectives
-        ),
+            for c in collectives
+        )
+
+    return Recorder(
+        collectives=renamed(recorder.collectives),
+        messages=renamed(recorder.messages),
         entered={names.get(group, group): n for group, n in recorder.entered.items()},
         finished={names.get(group, group): n for group, n in recorder.finished.items()},
         members={names.get(group, group): who for group, who in recorder.members.items()},

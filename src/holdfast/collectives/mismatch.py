@@ -14,41 +14,72 @@ from holdfast.signals import Collective, Scene
 def find_mismatch(scene: Scene) -> Mismatch | None:
     """The earliest position at which two ranks disagree and that is not safely over."""
     recorders = groups.of(scene)
-    ended = endings.endings(scene)
-    # A collective that failed counts as retired, so after a failure the last one is open too.
-    open_at = {
-        (group, sequence)
-        for recorder in recorders.values()
-        for group, entered in recorder.entered.items()
-        for sequence in range(
-            min(recorder.finished.get(group, 0) + 1, entered if ended else entered + 1),
-            entered + 1,
-        )
-    }
-    places = sorted(open_at, key=lambda position: (position[1], position[0]))
-    for group, sequence in places:
-        found = {r: entry(recorder, group, sequence) for r, recorder in recorders.items()}
-        seen = {rank: collective for rank, collective in found.items() if collective}
+    ended = bool(endings.endings(scene))
+    found = among(
+        recorders,
+        failed=ended,
+        complete=len(recorders) == len(scene.ranks),
+        shortened=aborted.ranks(scene),
+    )
+    return found or aborted.find(scene, _open_places(recorders, failed=ended), recorders)
+
+
+def among(
+    recorders: Recorders, *, failed: bool, complete: bool, shortened: tuple[int, ...] = ()
+) -> Mismatch | None:
+    """The same, from recorders that have one name for one group.
+
+    `failed`: the job has, or a rank of it. `complete`: no rank's recorder is missing.
+    `shortened`: ranks that Gloo ended because they were sent more than they expected.
+    """
+    places = _open_places(recorders, failed=failed)
+    wanted = set(places)
+    met: dict[tuple[str, int], dict[int, Collective]] = {}
+    for rank, recorder in recorders.items():
+        for c in recorder.collectives:
+            if (c.group, c.sequence) in wanted:
+                met.setdefault((c.group, c.sequence), {}).setdefault(rank, c)
+    for place in places:
+        seen = met.get(place, {})
         if len({kind(collective) for collective in seen.values()}) > 1:
-            return _judge(scene, group, sequence, seen, recorders)
-    return aborted.find(scene, places, recorders)
+            return _judge(place, seen, recorders, complete=complete, shortened=shortened)
+    return None
+
+
+def _open_places(recorders: Recorders, *, failed: bool) -> list[tuple[str, int]]:
+    """Where anybody has an entry that is not over, the earliest first."""
+    places = set()
+    for recorder in recorders.values():
+        first = {}
+        for group, entered in recorder.entered.items():
+            # A collective that failed counts as retired, so after a failure the last is open too.
+            last = entered if failed else entered + 1
+            first[group] = min(recorder.finished.get(group, 0) + 1, last)
+        places |= {
+            (c.group, c.sequence)
+            for c in recorder.collectives
+            if c.group in first and c.sequence >= first[c.group]
+        }
+    return sorted(places, key=lambda position: (position[1], position[0]))
 
 
 def _judge(
-    scene: Scene,
-    group: str,
-    sequence: int,
+    place: tuple[str, int],
     seen: Mapping[int, Collective],
     recorders: Recorders,
+    *,
+    complete: bool,
+    shortened: tuple[int, ...],
 ) -> Mismatch:
+    group, sequence = place
     sides: dict[Kind, set[int]] = {}
     for rank, collective in seen.items():
         sides.setdefault(kind(collective), set()).add(rank)
-    silent = [rank for rank in aborted.ranks(scene) if rank not in seen]
+    silent = [rank for rank in shortened if rank not in seen]
     if silent and len({op for op, _ in sides}) == 1:
         # It expected less than it was sent, so it stood with the smaller one.
         sides[min(sides, key=size)] |= set(silent)
-    right = _right(scene, group, sequence, sides, recorders)
+    right = _right(group, sequence, sides, recorders, complete=complete)
     odd = {rank for ranks in sides.values() for rank in ranks} - right
     return Mismatch(
         group=group,
@@ -63,11 +94,12 @@ def _judge(
 
 
 def _right(
-    scene: Scene,
     group: str,
     sequence: int,
     sides: Mapping[Kind, set[int]],
     recorders: Recorders,
+    *,
+    complete: bool,
 ) -> set[int]:
     """The majority, the groups beside it included; nobody when there is none."""
     beside = list(siblings.votes(group, sequence, recorders).values())
@@ -75,10 +107,10 @@ def _right(
     most = [side for side, count in voices.items() if count == max(voices.values())]
     if len(most) == 1:
         return sides[most[0]]
-    if len(recorders) < len(scene.ranks):
-        usual = [side for side in sides if _is_usual(side, group, sequence, recorders)]
-        return sides[usual[0]] if len(usual) == 1 else set()
-    return set()
+    if complete:
+        return set()
+    usual = [side for side in sides if _is_usual(side, group, sequence, recorders)]
+    return sides[usual[0]] if len(usual) == 1 else set()
 
 
 def _is_usual(side: Kind, group: str, sequence: int, recorders: Recorders) -> bool:

@@ -1,4 +1,4 @@
-"""Read torch's flight recorder: which collectives a rank entered, and which are over.
+"""Read the flight recorder of a living rank: which collectives it entered, and which are over.
 
 The entries are the only source. 'pg_status' looks handier but misleads: its keys are numbers
 local to the rank, not names of groups; it counts sends and receives too; and 'last completed'
@@ -8,38 +8,16 @@ itself retired a moment after its collective has returned to the script.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
 import msgspec
 
-from holdfast.signals import Collective, Recorder
-
-
-class _Entry(msgspec.Struct):
-    """What we read of an entry; torch writes more, and more with every version."""
-
-    process_group: tuple[str, ...]
-    collective_seq_id: int
-    profiling_name: str = ""
-    input_sizes: list[list[int]] | None = None
-    input_dtypes: list[str] | None = None
-    state: str | None = None
-    retired: bool | None = None
-    is_p2p: bool | None = None
-    time_created_ns: int | None = None
-    timeout_ms: int | None = None
-
-
-class _Group(msgspec.Struct):
-    name: str = ""
-    ranks: str = ""
-    """'[0, 1]'; Gloo leaves both empty"""
+from holdfast.collectives import entries
+from holdfast.collectives.entries import Entry, Group
+from holdfast.signals import Recorder
 
 
 class _Document(msgspec.Struct):
-    entries: list[_Entry] | None = None
-    pg_config: dict[str, _Group] | None = None
+    entries: list[Entry] | None = None
+    pg_config: dict[str, Group] | None = None
 
 
 def parse(document: bytes) -> Recorder:
@@ -56,66 +34,16 @@ def parse(document: bytes) -> Recorder:
         raise ValueError(f"not a flight recorder's document: {problem}") from None
     several = isinstance(read, list)
     documents = read if isinstance(read, list) else [read]
-    entries = [entry for part in documents for entry in part.entries or ()]
-    listed = (_collective(entry, qualify=several) for entry in entries if not entry.is_p2p)
-    return _recorder(listed, members=_members(documents[0]) if documents else {})
-
-
-def _members(document: _Document) -> dict[str, tuple[int, ...]]:
-    """Of NCCL's groups, whose document comes first."""
-    return {
-        group.name: ranks
-        for group in (document.pg_config or {}).values()
-        if (ranks := tuple(int(number) for number in re.findall(r"\d{1,9}", group.ranks)))
-    }
-
-
-def _collective(entry: _Entry, *, qualify: bool) -> Collective:
-    if not entry.process_group:
-        raise ValueError("not a flight recorder's document: an entry without its group")
-    backend, _, op = entry.profiling_name.rpartition(":")
-    name = entry.process_group[0]
-    return Collective(
-        group=f"{name} ({backend})" if qualify and backend != "nccl" else name,
-        sequence=entry.collective_seq_id,
-        op=op,
-        backend=backend,
-        shape=_shape(entry),
-        # Only 'retired' can be trusted: Gloo's entries stay 'scheduled' for ever, and NCCL's say
-        # 'completed' while their kernels still wait (seen on an H200, torch 2.11, where asking
-        # for the dump itself marked 40 waiting collectives so).
-        finished=bool(entry.retired),
-        created=(entry.time_created_ns or 0) / 1e9,
-        timeout=(entry.timeout_ms or 0) / 1e3,
-    )
-
-
-def _shape(entry: _Entry) -> str:
-    """'[[4], [2, 3]] Float, Half'; '' for a barrier."""
-    types = ", ".join(dict.fromkeys(entry.input_dtypes or ()))
-    return f"{entry.input_sizes} {types}".strip() if entry.input_sizes else ""
-
-
-def _recorder(
-    collectives: Iterable[Collective], *, members: dict[str, tuple[int, ...]]
-) -> Recorder:
-    listed = sorted(collectives, key=lambda collective: collective.created)
-    # Of operations issued as one (coalesced), only the entry of the whole is ever completed.
-    over = {(c.group, c.sequence) for c in listed if c.finished}
-    entered: dict[str, int] = {}
-    finished: dict[str, int] = {}
-    for collective in listed:
-        group, sequence = collective.group, collective.sequence
-        entered[group] = max(sequence, entered.get(group, 0))
-        finished.setdefault(group, 0)
-        if (group, sequence) in over:
-            finished[group] = max(sequence, finished[group])
-    return Recorder(
-        collectives=tuple(
-            msgspec.structs.replace(c, finished=True) if (c.group, c.sequence) in over else c
-            for c in listed
+    listed = [entry for part in documents for entry in part.entries or ()]
+    # Only 'retired' can be trusted: Gloo's entries stay 'scheduled' for ever, and NCCL's say
+    # 'completed' while their kernels still wait (seen on an H200, torch 2.11, where asking
+    # for the dump itself marked 40 waiting collectives so).
+    return entries.recorder(
+        (
+            entries.collective(entry, finished=bool(entry.retired), qualify=several)
+            for entry in listed
+            if not entry.is_message
         ),
-        entered=entered,
-        finished=finished,
-        members=members,
+        # NCCL's document comes first, and only it tells.
+        members=entries.members((documents[0].pg_config or {}).values()) if documents else {},
     )

@@ -15,6 +15,7 @@ from holdfast.signals import Frame, Stack
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3(?:\.\d+)?t?/|/pytorch/torch/")
 _TORCH = re.compile(r"/(?:(?:site|dist)-packages|pytorch)/torch/")
 _STANDARD = re.compile(r"/lib(?:64)?/python3(?:\.\d+)?t?/(?!(?:site|dist)-packages/)")
+_NATIVE = re.compile(r"\.so(?:\.\d+)*$|\.(?:c|cc|cpp|cu|cxx|h|hpp|pyx|S)$|^\?\?$")
 
 _WRAPPER = re.compile(
     r"wrapper|wrapped|inner|_fn|_wrapped_call_impl|_call_impl|decorate_(?:context|autocast)|_?decorator"
@@ -36,7 +37,12 @@ _SLEEPING = ("nanosleep",)
 
 
 def _is_user(frame: Frame) -> bool:
-    return not frame.file.startswith("<") and not _LIBRARY.search(frame.file)
+    return not _is_no_script(frame) and not _LIBRARY.search(frame.file)
+
+
+def _is_no_script(frame: Frame) -> bool:
+    """Made at run time, or C: only kept stacks show those."""
+    return frame.file.startswith("<") or not frame.file or bool(_NATIVE.search(frame.file))
 
 
 def _name(frame: Frame) -> str:
@@ -61,7 +67,7 @@ def where(stack: Stack) -> str:
     calls = [_name(call) for call in reversed(stack.frames[:index])]
     named = [name for name in calls if not _WRAPPER.fullmatch(name)]
     name = next(iter(named), _name(frame))
-    place = f"at {_short(frame.file)}:{frame.line}"
+    place = f"at {_short(frame.file)}" + (f":{frame.line}" if frame.line else "")
     return place if name.startswith("<") else f"in {name}() {place}"
 
 
@@ -75,9 +81,7 @@ def _user_index(frames: tuple[Frame, ...]) -> int:
 
 def _is_package(frame: Frame) -> bool:
     """Installed, but neither torch nor Python itself."""
-    return not (
-        frame.file.startswith("<") or _TORCH.search(frame.file) or _STANDARD.search(frame.file)
-    )
+    return not (_is_no_script(frame) or _TORCH.search(frame.file) or _STANDARD.search(frame.file))
 
 
 def _short(file: str) -> str:
