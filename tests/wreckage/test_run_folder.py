@@ -74,7 +74,9 @@ def test_any_other_folder_is_not_ours(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=400))
-def test_a_damaged_journal_never_stops_us(tmp_path_factory: pytest.TempPathFactory, junk: bytes) -> None:
+def test_a_damaged_journal_never_stops_us(
+    tmp_path_factory: pytest.TempPathFactory, junk: bytes
+) -> None:
     folder = made(tmp_path_factory.mktemp("run"), "")
     whole = journal(LAUNCH, VERDICT).encode()
     (folder / "journal.jsonl").write_bytes(junk + b"\n" + whole + junk)

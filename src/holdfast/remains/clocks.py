@@ -145,7 +145,7 @@ STORE_BARRIER = _waited(
 )
 CLIENTS_JOINED = _waited(
     name="clocks: clients-joined",
-    pattern=r"(?:waiting for clients\. )?(?P<joined>\d+)/(?P<expected>\d+) clients joined",
+    pattern=r"(?:waiting for clients\. )?(?P<joined>\d{1,9})/(?P<expected>\d{1,9}) clients joined",
     anchors=("clients joined",),
     example="torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. "
     "1/2 clients joined.",

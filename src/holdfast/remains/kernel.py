@@ -57,7 +57,8 @@ HUNG_TASK = _saw(
 )
 SEGFAULT = _saw(
     name="kernel: segfault",
-    pattern=r"(?P<name>[^\s\[]{1,64})\[(?P<pid>\d+)\]:? (?P<what>segfault at|general protection|trap )"
+    pattern=r"(?P<name>[^\s\[]{1,64})\[(?P<pid>\d+)\]:? "
+    r"(?P<what>segfault at|general protection|trap )"
     r"(?:.* in (?P<library>[^\s\[,]+))?",
     anchors=("]: segfault at ", "] general protection", "]: general protection", "] trap "),
     example="[12345.678] python[1011]: segfault at 28 ip 00007f2a3c0d1e2f sp 00007ffd2b1a0c50 "

@@ -128,7 +128,7 @@ RAS = _tells(
     name="nccl: ras",
     # A whole answer of ncclras is read by wreckage.ras: then `state` says what is wrong, and
     # `rank` is there only for a communicator of the whole job.
-    pattern=r"Rank (?P<rank>\d+)\b.*? -- GPU .*? managed by process (?P<pid>\d+) on node "
+    pattern=r"Rank (?P<rank>\d+)\b.{0,80}? -- GPU .{0,80}? managed by process (?P<pid>\d+) on node "
     r"(?P<host>\S+)",
     anchors=(" managed by process ",),
     example="  Rank 2 -- GPU 2 managed by process 1011 on node 192.0.2.2",

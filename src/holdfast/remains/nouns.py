@@ -139,6 +139,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     fix: str = ""
     verdict: bool
     """it was acted on; otherwise a notice"""
+    afterwards: str = ""
+    """what became of the run then, where it went on: 'the run was restarted after it…'"""
     line: Line
 
 

@@ -7,7 +7,8 @@ names       a file's name -> the rank, host or pid it belongs to
 tracebacks  lines -> Python exceptions
 dumps       flight-recorder files -> Recorder
 stacks      py-spy and faulthandler output -> Stack
-run_folder  the folder of a `holdfast run`
+run_journal what the journal of a `holdfast run` tells
+run_folder  the folder of such a run, on a disk or packed: which files to read
 assemble    everything found -> Wreckage
 gather      paths -> Wreckage: the whole way
 hearsay     what `holdfast run` said then, weighed against what is seen now
