@@ -14,7 +14,8 @@ import holdfast.faults
 from holdfast import catalogue
 from holdfast.errors import UsageError
 from holdfast.facts import MachineFacts
-from holdfast.model import FACES, Evidence, Fault, Finding, Status
+from holdfast.fault import FACES, Fault
+from holdfast.model import Evidence, Finding, Status
 from holdfast.signals import Scene
 from tests.faults.machines import a_machine, a_plan, an_unreadable_machine
 from tests.job.scenes import a_scene, nothing_known

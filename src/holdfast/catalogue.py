@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable
 import holdfast.faults
 from holdfast.errors import UsageError
 from holdfast.facts import MachineFacts
-from holdfast.model import FACES, Fault, Finding, Page
+from holdfast.fault import FACES, Fault
+from holdfast.model import Finding, Page
 from holdfast.remains import shared
 from holdfast.remains.signature import Signature
 

@@ -11,7 +11,8 @@ import re
 import msgspec
 
 from holdfast import endings, scene_words
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.model import Evidence, Verdict
 from holdfast.signals import Scene
 
 KINDS = ("UsageError", "CannotWorkError")

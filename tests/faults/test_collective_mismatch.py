@@ -3,7 +3,14 @@ from __future__ import annotations
 import signal
 
 from holdfast.signals import Scene
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import (
     ENFORCE,
     NOW,
@@ -18,6 +25,7 @@ from tests.job.scenes import (
     waiting,
     words,
 )
+from tests.remains.jobs import HEALTHY, STUCK, a_job, differ, stood, timed_out
 
 LARGER = waiting(entry(STEPS + 1, shape="[[8]] Float", finished=False))
 A_BARRIER = waiting(entry(STEPS + 1, op="barrier", shape="", finished=False))
@@ -125,4 +133,100 @@ test_notice = notice_table(
         )
     ),
     overlooks(a_scene([lost_its_peer(0, at=NOW - 1), ended(1, -9, at=NOW - 1.1)])),
+)
+
+
+OTHER_SIZE = a_job(
+    *map(timed_out, range(4)),
+    recorders={r: stood(11) for r in (0, 1, 3)} | {2: stood(11, shape="[[2048]] Float")},
+)
+OTHER_OP = a_job(
+    *map(timed_out, range(4)),
+    recorders={r: stood(11) for r in (0, 1, 3)} | {2: stood(11, op="broadcast")},
+)
+
+test_recognise = recognise_table(
+    "collective-mismatch",
+    recognises(
+        OTHER_SIZE,
+        sure=0.85,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["ranks 0-1,3 all_reduce [[1024]] Float in #11", "rank 2 all_reduce [[2048]]"],
+    ),
+    recognises(OTHER_OP, sure=0.6, rank=2, saying=["broadcast"]),
+    recognises(
+        a_job(recorders={0: stood(11), 1: stood(11, shape="[[8]] Float")}, world=2),
+        sure=0.75,
+        what="rank 0 versus rank 1",
+        saying=["different collectives"],
+    ),
+    recognises(
+        a_job(differ("OpType=ALLREDUCE, TensorShape=[4]", "OpType=ALLREDUCE, TensorShape=[8]")),
+        sure=0.75,
+        what="rank 0 versus rank 1",
+        saying=["torch compared", "[4]", "[8]"],
+    ),
+    recognises(
+        a_job(
+            differ(
+                "SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[90000]",
+                "SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[80000]",
+            ),
+            differ(
+                "SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[80000]",
+                "SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[90000]",
+                ranks=(2, 0),
+            ),
+        ),
+        sure=0.65,
+        rank=0,
+        saying=["[90000]"],
+    ),
+    recognises(
+        a_job(
+            "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running "
+            "inconsistent collective: CollectiveFingerPrint(OpType=ALLREDUCE, TensorShape=[4]"
+        ),
+        sure=0.75,
+        saying=["differ"],
+    ),
+    recognises(
+        a_job(
+            "[rank1]: RuntimeError: DDP expects same model across all ranks, but Rank 1 has 148 "
+            "params, while rank 0 has inconsistent 146 params."
+        ),
+        sure=0.85,
+        rank=1,
+        saying=["different models"],
+    ),
+    recognises(
+        a_job(
+            "[enforce fail at gloo/transport/tcp/pair.cc:454] op.preamble.length <= op.nbytes. "
+            "32 vs 16"
+        ),
+        sure=0.75,
+        rank=None,
+        saying=["another size than it expected"],
+    ),
+    recognises(
+        a_job(
+            "node-a:4:9 [0] bootstrap.cc:40 NCCL WARN Message truncated : received 1024 bytes "
+            "instead of 256"
+        ),
+        sure=0.45,
+        rank=None,
+        saying=["do not start NCCL alike"],
+    ),
+    passes_over(HEALTHY),
+    passes_over(STUCK),
+    # Dumps know types, a watchdog's words do not: that is no difference.
+    passes_over(
+        a_job(
+            *map(timed_out, range(2)),
+            recorders={0: stood(11), 1: stood(11, shape="[[1024]]")},
+            dumped=[0],
+            world=2,
+        )
+    ),
 )

@@ -7,11 +7,15 @@ from tests.faults.table import (
     notice_table,
     notices,
     overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
     silent,
     skips,
     speaks,
 )
 from tests.job.scenes import NOW, a_scene, an_activity, held_up
+from tests.remains.jobs import HEALTHY, STUCK, a_job
 
 
 def stuck(command: str, channel: str) -> Leftovers:
@@ -110,4 +114,32 @@ test_notice = notice_table(
     overlooks(a_scene()),
     overlooks(held_up({1: {"activity": IN_NFS, "state_since": NOW - 4}})),
     overlooks(held_up({1: {}}, seconds=13.0)),
+)
+
+
+LOCKUP = "watchdog: BUG: soft lockup - CPU#17 stuck for 22s! [python:1002]"
+HUNG = "INFO: task python:1002 blocked for more than 120 seconds."
+HEARTBEAT = "[rank0]: watchdog got stuck for 600 seconds without making progress"
+
+test_recognise = recognise_table(
+    "driver-hang",
+    recognises(
+        a_job(LOCKUP, " _nv042123rm+0x10/0x40 [nvidia]", pids={2: 1002}),
+        sure=0.8,
+        rank=2,
+        what="CPU 17",
+        saying=["CPU 17 stuck in python", "GPU driver"],
+    ),
+    recognises(a_job(HUNG, pids={2: 1002}), sure=0.7, rank=2, saying=["task python blocked"]),
+    recognises(
+        a_job("nfs: server filer1 not responding, still trying"),
+        sure=0.7,
+        what="filer1",
+        saying=["filer1 does not answer"],
+    ),
+    recognises(a_job(HEARTBEAT), sure=0.4, rank=0, saying=["CUDA or NCCL did not return"]),
+    recognises(a_job("[rank2]: State:\tD (disk sleep)"), sure=0.6, rank=2, saying=["kernel"]),
+    passes_over(HEALTHY),
+    passes_over(STUCK),
+    passes_over(a_job("INFO: task rsync:77 blocked for more than 120 seconds.")),
 )

@@ -2,8 +2,16 @@ from __future__ import annotations
 
 import signal
 
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import a_rank, a_scene, ended, lost_its_peer
+from tests.remains.jobs import HEALTHY, a_job, a_raise, an_exit
 
 test_notice = notice_table(
     "external-sigterm",
@@ -31,4 +39,26 @@ test_notice = notice_table(
     overlooks(a_scene()),
     overlooks(a_scene(told_to_stop="SIGHUP")),
     overlooks(a_scene([a_rank(0), ended(1, -signal.SIGKILL)])),
+)
+
+
+TOLD = "WARNING: Received 15 death signal, shutting down workers"
+CANCELLED = "slurmstepd: error: *** STEP 123.0 ON node7 CANCELLED AT 2026-03-02T20:28:05"
+
+test_recognise = recognise_table(
+    "external-sigterm",
+    recognises(a_job(TOLD), sure=0.85, what="whoever", saying=["told to end by a signal"]),
+    recognises(a_job(CANCELLED + " ***"), sure=0.85, what="whoever", saying=["through Slurm"]),
+    recognises(
+        a_job(raised=[a_raise(0, "KeyboardInterrupt")]), sure=0.7, what="whoever", saying=["Ctrl-C"]
+    ),
+    recognises(
+        a_job(exits=[an_exit(2, -15, first=True)]), sure=0.6, rank=2, saying=["rank 2 (pid 1002)"]
+    ),
+    passes_over(a_job(TOLD, raised=[a_raise(1, "ValueError", "bad batch")])),
+    passes_over(a_job(CANCELLED + " DUE TO TIME LIMIT ***")),
+    # The launcher's own clearing away.
+    passes_over(a_job(exits=[an_exit(1, -9, first=True), an_exit(2, -15)])),
+    passes_over(a_job("WARNING: Received 1 death signal, shutting down workers")),
+    passes_over(HEALTHY),
 )

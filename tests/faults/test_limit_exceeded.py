@@ -7,7 +7,14 @@ import msgspec
 
 from holdfast.facts import Unread
 from holdfast.signals import Scene
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import (
     NOW,
     RESET,
@@ -19,6 +26,7 @@ from tests.job.scenes import (
     held_up,
     words,
 )
+from tests.remains.made import wreckage
 
 
 def limited(scene: Scene, *ranks: int, over: float = 0.3, **beat: Any) -> Scene:
@@ -87,4 +95,21 @@ test_notice = notice_table(
     overlooks(limited(a_scene([ended(2, -signal.SIGABRT)]), 2)),
     overlooks(limited(a_scene([RAISED]), 2)),
     overlooks(limited(held_up({2: {"activity": an_activity(state="t")}}), 2)),
+)
+
+RAN_OUT = "holdfast: the limit on 'forward' has run out and rank 2 (pid 4711) is still in it"
+
+test_recognise = recognise_table(
+    "limit-exceeded",
+    recognises(wreckage(RAN_OUT), sure=0.7, rank=2, saying=["'forward'", "larger limit"]),
+    recognises(
+        wreckage("[rank1]: " + RAN_OUT.replace("rank 2", "this process")),
+        sure=0.7,
+        rank=1,
+        saying=["this process"],
+    ),
+    passes_over(
+        wreckage(RAN_OUT, "holdfast: 'forward' has ended while we looked, so nothing is done")
+    ),
+    passes_over(wreckage("TimeoutError: the time limit has run out")),
 )

@@ -4,7 +4,14 @@ import signal
 
 from holdfast.facts import Unread
 from holdfast.signals import LastWords, RankView
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import (
     ENFORCE,
     NOW,
@@ -19,6 +26,7 @@ from tests.job.scenes import (
     waiting,
     words,
 )
+from tests.remains.jobs import HEALTHY, STUCK, a_job, a_raise, an_exit, lost, timed_out
 
 
 def crash(code: int, said: LastWords | None = None) -> list[RankView]:
@@ -86,4 +94,50 @@ test_notice = notice_table(
     overlooks(
         a_scene([ended(0, 3, at=NOW - 3, said=words("ValueError", at=NOW - 4)), ended(1, -6)])
     ),
+)
+
+
+SEGFAULT = "python[1002]: segfault at 28 ip 00007f2a sp 00007ffd error 4 in libfoo.so[7f2a+5a0]"
+
+test_recognise = recognise_table(
+    "native-crash",
+    recognises(
+        a_job(*map(lost, (0, 1, 3)), exits=[an_exit(2, -11, first=True)]),
+        sure=0.85,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["SIGSEGV", "coredumpctl info 1002"],
+    ),
+    recognises(
+        a_job("[rank2]: Fatal Python error: Segmentation fault", exits=[an_exit(2, -11)]),
+        sure=0.9,
+        rank=2,
+        saying=["rank 2 crashed in native code"],
+    ),
+    recognises(
+        a_job(SEGFAULT, pids={2: 1002}), sure=0.9, rank=2, what="libfoo.so", saying=["in libfoo.so"]
+    ),
+    recognises(
+        a_job("[rank1]: double free or corruption (!prev)"),
+        sure=0.85,
+        rank=1,
+        saying=["double free"],
+    ),
+    recognises(
+        a_job(
+            "Program terminated with signal SIGSEGV, Segmentation fault.",
+            "#0  0x00007f92fef2548f in at::cuda::getDevice() ()",
+        ),
+        sure=0.65,
+        saying=["Segmentation fault"],
+    ),
+    recognises(a_job(exits=[an_exit(2, -7)]), sure=0.4, rank=2, saying=["SIGBUS"]),
+    recognises(a_job(exits=[an_exit(2, -6)]), sure=0.5, rank=2, saying=["gave up by itself"]),
+    # torch's watchdog ends a process by abort, after its timeout.
+    passes_over(a_job(timed_out(2), exits=[an_exit(2, -6, first=True)])),
+    passes_over(a_job(timed_out(1), exits=[an_exit(2, -6, first=True)])),
+    passes_over(a_job(exits=[an_exit(2, -9)])),
+    passes_over(a_job(exits=[an_exit(1, -6)], raised=[a_raise(1, "ValueError", "bad")])),
+    passes_over(HEALTHY),
+    passes_over(STUCK),
 )

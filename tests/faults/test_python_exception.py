@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import signal
 
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import (
     NOW,
     TIMED_OUT,
@@ -12,6 +19,7 @@ from tests.job.scenes import (
     lost_its_peer,
     words,
 )
+from tests.remains.jobs import HEALTHY, STUCK, a_job, a_raise, an_exit, lost, timed_out
 
 BAD = words("ValueError", "bad batch", at=NOW - 1.2, where="train.py:88 in forward")
 
@@ -100,4 +108,47 @@ test_notice = notice_table(
             ]
         )
     ),
+)
+
+
+test_recognise = recognise_table(
+    "python-exception",
+    recognises(
+        a_job(*map(lost, (0, 1, 3)), raised=[a_raise(2, "ValueError", "bad batch")]),
+        sure=0.85,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["rank 2 raised ValueError: bad batch", "train.py:88", "only lost it"],
+    ),
+    recognises(
+        a_job(raised=[a_raise(r, "KeyError", "'lr'", order=r + 1) for r in range(4)]),
+        sure=0.7,
+        rank=None,
+        what="train.py:88",
+        saying=["ranks 0-3 raised KeyError"],
+    ),
+    recognises(
+        a_job(raised=[a_raise(None, "ValueError", "bad", frames=False)], world=None),
+        sure=0.45,
+        saying=["a rank raised ValueError: bad"],
+    ),
+    recognises(
+        a_job(raised=[a_raise(1, "RuntimeError", "CUDA out of memory", root_slugs=("gpu-oom",))]),
+        sure=0.35,
+        rank=1,
+        saying=["CUDA out of memory"],
+    ),
+    recognises(
+        a_job(exits=[an_exit(0, 1), an_exit(2, 1, first=True)]),
+        sure=0.4,
+        rank=2,
+        saying=["exit code 1"],
+    ),
+    # After its own complaint of a lost peer, what a rank raises is fallout.
+    passes_over(a_job(lost(1), raised=[a_raise(1, "ValueError", "cannot reduce", order=9)])),
+    passes_over(a_job(raised=[a_raise(1, "RuntimeError", "closed", consequence="lost-peer")])),
+    passes_over(a_job(raised=[a_raise(None, "ChildFailedError"), a_raise(0, "SystemExit")])),
+    passes_over(a_job(timed_out(1), exits=[an_exit(0, -9)])),
+    passes_over(HEALTHY),
+    passes_over(STUCK),
 )

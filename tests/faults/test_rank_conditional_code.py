@@ -1,6 +1,13 @@
 from __future__ import annotations
 
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import (
     IN_BARRIER,
     IN_SAVE,
@@ -15,6 +22,7 @@ from tests.job.scenes import (
     entry,
     held_up,
 )
+from tests.remains.jobs import HEALTHY, STUCK, a_job, a_raise, differ, stood, timed_out
 
 OTHER = entry(1, group="5", op="barrier", shape="", finished=False)
 IN_RECV = a_stack(
@@ -85,4 +93,87 @@ test_notice = notice_table(
     overlooks(held_up({})),
     overlooks(held_up({2: {}})),
     overlooks(changed(CROSSED, 0, recorder=None)),
+)
+
+
+HOROVOD = "Missing ranks:", "0: [broadcast.sizes]", "1: [allreduce.fc.weight]"
+RING = a_job(
+    recorders={
+        0: stood(3, group="7", members=(0, 1)),
+        1: stood(5, group="8", members=(0, 1)),
+    },
+    world=2,
+)
+
+test_recognise = recognise_table(
+    "rank-conditional-code",
+    recognises(
+        a_job(
+            *map(timed_out, range(4)),
+            recorders={r: stood(11) for r in (1, 2, 3)} | {0: stood(11, op="barrier")},
+        ),
+        sure=0.7,
+        rank=0,
+        victims=[1, 2, 3],
+        saying=["rank 0 barrier", "different operations"],
+    ),
+    recognises(
+        a_job(
+            timed_out(0, seq=959),
+            *(timed_out(r, seq=963) for r in (1, 2, 3)),
+            recorders={r: stood(963) for r in (1, 2, 3)} | {0: stood(959)},
+            dumped=(),
+        ),
+        sure=0.7,
+        rank=0,
+        saying=["rank 0 all_reduce #959", "come further in the count"],
+    ),
+    recognises(
+        a_job(
+            *map(timed_out, range(4)),
+            recorders={r: stood(11) for r in (0, 1, 3)} | {2: stood(11, shape="[[8]] Float")},
+        ),
+        sure=0.5,
+        rank=2,
+        saying=["sizes differ"],
+    ),
+    recognises(
+        a_job(differ("OpType=ALLREDUCE, TensorShape=[90000]", "OpType=BARRIER")),
+        sure=0.75,
+        what="rank 0 versus rank 1",
+        saying=["BARRIER"],
+    ),
+    recognises(
+        a_job(
+            differ("OpType=ALLREDUCE, TensorShape=[90000]", "OpType=ALLREDUCE, TensorShape=[8000]")
+        ),
+        sure=0.7,
+        what="rank 0 versus rank 1",
+        saying=["skipped a part of the model"],
+    ),
+    recognises(
+        a_job(
+            "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running "
+            "collective: CollectiveFingerPrint(SequenceNumber=21, OpType=BROADCAST, "
+            "TensorShape=[1], TensorDtypes=Long, TensorDeviceTypes=TensorOptions("
+        ),
+        sure=0.7,
+        saying=["the order of calls that differs"],
+    ),
+    recognises(
+        a_job(timed_out(0), recorders={0: stood(11)} | {r: stood(10, 10) for r in (1, 2, 3)}),
+        sure=0.6,
+        rank=0,
+        victims=[1, 2, 3],
+        saying=["only rank 0 came to all_reduce #11"],
+    ),
+    recognises(RING, sure=0.75, what="rank 0 in", saying=["wait for each other"]),
+    recognises(a_job(*HOROVOD), sure=0.7, what="rank 0 versus rank 1", saying=["other tensors"]),
+    passes_over(HEALTHY),
+    passes_over(STUCK),
+    # A broadcast may be over for one side and not for the other.
+    passes_over(
+        a_job(recorders={0: stood(9, usual="broadcast"), 1: stood(7, usual="broadcast")}, world=2)
+    ),
+    passes_over(a_job(timed_out(0), raised=[a_raise(1, "ValueError")], recorders={0: stood(11)})),
 )

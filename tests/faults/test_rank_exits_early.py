@@ -4,7 +4,14 @@ import signal
 
 import msgspec
 
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import (
     NOW,
     STEPS,
@@ -20,6 +27,7 @@ from tests.job.scenes import (
     lost_its_peer,
     words,
 )
+from tests.remains.jobs import HEALTHY, STUCK, a_job, an_exit, lost, stood, timed_out
 
 LEFT = {"death": ended(2, 0, at=NOW - 6).death, "recorder": None, "stack": None}
 WAITED_FOR = changed(held_up({}), 2, **LEFT)
@@ -82,4 +90,29 @@ test_notice = notice_table(
     ),
     overlooks(changed(WAITED_FOR, 1, recorder=elsewhere())),  # they wait for rank 1
     overlooks(changed(WAITED_FOR, 1, recorder=None)),
+)
+
+
+test_recognise = recognise_table(
+    "rank-exits-early",
+    recognises(
+        a_job(*map(lost, (0, 1, 3)), finished=[2]),
+        sure=0.8,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["ended as if all were done"],
+    ),
+    recognises(
+        a_job(
+            "[rank2]: NCCL INFO comm 0x1b67 rank 2 nranks 4 cudaDev 0 busId 60 - Destroy COMPLETE",
+            *map(timed_out, (0, 1, 3)),
+        ),
+        sure=0.6,
+        rank=2,
+        saying=["rank 2"],
+    ),
+    passes_over(HEALTHY),
+    passes_over(STUCK),
+    passes_over(a_job(*map(lost, (0, 1, 3)), finished=[2], exits=[an_exit(0, -9, first=True)])),
+    passes_over(a_job(recorders={0: stood(11), 1: stood(11)}, world=2)),
 )

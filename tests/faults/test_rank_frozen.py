@@ -1,8 +1,16 @@
 from __future__ import annotations
 
 from holdfast.signals import RankView
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import NOW, a_rank, a_scene, an_activity
+from tests.remains.jobs import HEALTHY, RESET, STUCK, VANISHED, a_job, timed_out
 
 
 def stopped(rank: int, *, seconds: float = 3.4, state: str = "T") -> RankView:
@@ -35,4 +43,23 @@ test_notice = notice_table(
     overlooks(a_scene()),
     overlooks(a_scene([a_rank(0), stopped(1, seconds=2.0)])),
     overlooks(a_scene([a_rank(0), stopped(1, state="D", seconds=90)])),
+)
+
+
+test_recognise = recognise_table(
+    "rank-frozen",
+    recognises(
+        a_job("[1]+  Stopped                 torchrun --nproc-per-node 4 train.py"),
+        sure=0.75,
+        saying=["was stopped", "kill -CONT"],
+    ),
+    recognises(a_job("[rank2]: State:\tT (stopped)"), sure=0.75, rank=2, saying=["SIGSTOP"]),
+    recognises(
+        VANISHED, sure=0.45, rank=2, victims=[0, 1, 3], saying=["no connection to it closed"]
+    ),
+    recognises(a_job(*map(timed_out, (0, 1, 3))), sure=0.25, rank=2, saying=["stopped process"]),
+    passes_over(HEALTHY),
+    passes_over(RESET),
+    passes_over(STUCK),
+    passes_over(a_job("[rank2]: Training has stopped early at epoch 3")),
 )

@@ -3,8 +3,26 @@ from __future__ import annotations
 import signal
 
 from holdfast.facts import Unread
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import NOW, a_rank, a_scene, ended, lost_its_peer
+from tests.remains.jobs import (
+    HEALTHY,
+    RESET,
+    STUCK,
+    VANISHED,
+    a_job,
+    a_raise,
+    an_exit,
+    lost,
+    timed_out,
+)
 
 KILLED = [lost_its_peer(0), a_rank(1), ended(2, -signal.SIGKILL), lost_its_peer(3)]
 
@@ -61,4 +79,33 @@ test_notice = notice_table(
     overlooks(a_scene(KILLED, oom_kills=1)),  # host-oom has the words
     overlooks(a_scene([a_rank(0), ended(1, -signal.SIGSEGV)])),
     overlooks(a_scene([ended(0, 3, at=NOW - 3), ended(1, -signal.SIGTERM, at=NOW - 4)])),
+)
+
+
+test_recognise = recognise_table(
+    "rank-killed",
+    recognises(
+        a_job(*map(lost, (0, 1, 3)), exits=[an_exit(2, -9, first=True), an_exit(0, -6)]),
+        sure=0.75,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["rank 2 (pid 1002) was ended by SIGKILL", "dmesg"],
+    ),
+    recognises(
+        a_job("Memory cgroup out of memory: Killed process 1002 (python)", exits=[an_exit(2, -9)]),
+        sure=0.3,
+        rank=2,
+        saying=["SIGKILL"],
+    ),
+    recognises(a_job(exits=[an_exit(1, -9), an_exit(2, -9)]), sure=0.6, rank=1, saying=["SIGKILL"]),
+    recognises(RESET, sure=0.75, rank=2, victims=[0, 1, 3], saying=["connections to it closed"]),
+    recognises(VANISHED, sure=0.75, rank=2, saying=["would have answered the call for dumps"]),
+    recognises(a_job(*map(timed_out, (0, 1, 3))), sure=0.3, rank=2, saying=["rank 2 vanished"]),
+    passes_over(HEALTHY),
+    passes_over(STUCK),
+    # What the launcher did itself, a crash, a request to end: other stories.
+    passes_over(a_job(exits=[an_exit(0, 1, first=True), an_exit(2, -9, teardown=True)])),
+    passes_over(a_job(exits=[an_exit(2, -11), an_exit(1, -15)])),
+    # It had raised before: the kill is what came after.
+    passes_over(a_job(exits=[an_exit(2, -9)], raised=[a_raise(2, "ValueError", "bad")])),
 )

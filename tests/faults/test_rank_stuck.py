@@ -3,7 +3,14 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.facts import Unread
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import (
     IN_BACKWARD,
     IN_BARRIER,
@@ -22,6 +29,18 @@ from tests.job.scenes import (
     waiting,
     words,
 )
+from tests.remains.jobs import (
+    HEALTHY,
+    RESET,
+    VANISHED,
+    a_job,
+    a_raise,
+    a_stack,
+    an_exit,
+    stood,
+    timed_out,
+)
+from tests.remains.jobs import STUCK as STUCK_JOB
 
 SLEEPS = an_activity(wait_channel="hrtimer_nanosleep")
 UNSEEN = Unread(why="no socket")
@@ -95,4 +114,94 @@ test_notice = notice_table(
     # two of which nothing is known: either may be the one
     overlooks(held_up({1: {"recorder": UNSEEN}, 2: {"recorder": UNSEEN}})),
     overlooks(changed(STUCK, 2, recorder=waiting(), stack=IN_BACKWARD)),
+)
+
+
+UNIQUE_ID = (
+    "torch.distributed.DistBackendError: [3] is setting up NCCL communicator and retrieving "
+    "ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: "
+)
+HOROVOD = (
+    "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks "
+    "and are waiting for remainder of ranks for more than 60 seconds."
+)
+
+test_recognise = recognise_table(
+    "rank-stuck",
+    recognises(
+        STUCK_JOB,
+        sure=0.85,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["rank 2 never came to all_reduce #11", "ranks 0-1,3 waited", "#10"],
+    ),
+    recognises(
+        a_job(
+            *map(timed_out, (0, 1, 3)),
+            recorders={0: stood(11), 1: stood(11), 2: stood(10, 10), 3: stood(11)},
+            stacks={2: a_stack("read", "data.py")},
+        ),
+        sure=0.85,
+        rank=2,
+        saying=["it was in read() at data.py:30"],
+    ),
+    recognises(
+        a_job(
+            *map(timed_out, (0, 1, 3)),
+            recorders={0: stood(11), 2: stood(10, 10), 3: stood(11)},
+            world=None,
+        ),
+        sure=0.65,
+        rank=2,
+        saying=["never came"],
+    ),
+    recognises(
+        a_job(
+            "[rank0]: RuntimeError: [Rank 0]: Rank 2 failed to pass monitoredBarrier in 30000 ms"
+        ),
+        sure=0.7,
+        rank=2,
+        saying=["torch itself names it"],
+    ),
+    recognises(
+        a_job("\t [2] finished collective #10, but didn't join collective #11 (count from 1)"),
+        sure=0.7,
+        rank=2,
+        saying=["rank 2"],
+    ),
+    recognises(VANISHED, sure=0.3, rank=2, saying=["left no sign"]),
+    recognises(a_job(*map(timed_out, (0, 1, 3))), sure=0.45, rank=2, saying=["nothing was heard"]),
+    recognises(
+        a_job(timed_out(1), world=None), sure=0.35, rank=None, victims=[1], saying=["who came"]
+    ),
+    recognises(
+        a_job(UNIQUE_ID + "Socket Timeout", world=None),
+        sure=0.45,
+        rank=0,
+        saying=["communicator's id"],
+    ),
+    recognises(
+        a_job(HOROVOD, "Missing ranks:", "2: [allreduce.fc.weight, allreduce.fc.bias]"),
+        sure=0.7,
+        rank=2,
+        saying=["allreduce.fc.weight"],
+    ),
+    recognises(
+        a_job("DistributedAdam_Allreduce/grads_0 [missing ranks: 1]"),
+        sure=0.7,
+        rank=1,
+        saying=["rank 1"],
+    ),
+    passes_over(HEALTHY),
+    passes_over(RESET),
+    passes_over(a_job(UNIQUE_ID + "Connection reset by peer", world=None)),
+    # Who tells of trouble of his own, or was killed, explains the wait.
+    passes_over(a_job(*map(timed_out, (0, 1, 3)), raised=[a_raise(2, "ValueError", "bad batch")])),
+    passes_over(a_job(*map(timed_out, (0, 1, 3)), exits=[an_exit(2, -9, first=True)])),
+    # Everybody came: no rank is late.
+    passes_over(a_job(*map(timed_out, range(4)), recorders={r: stood(11) for r in range(4)})),
+    # Most are behind: those inside are the odd ones.
+    passes_over(
+        a_job(timed_out(0), recorders={0: stood(11)} | {r: stood(10, 10) for r in (1, 2, 3)})
+    ),
 )

@@ -1,7 +1,15 @@
 from __future__ import annotations
 
-from tests.faults.table import notice_table, notices, overlooks
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.job.scenes import IN_SAVE, NOW, changed, held_up
+from tests.remains.jobs import HEALTHY, STUCK, a_job, a_raise, timed_out
 
 AT_WORK = {0: {"stack": IN_SAVE, "alive_at": NOW}}
 LONG = held_up(AT_WORK, seconds=1000.0, started_at=NOW - 9000)
@@ -26,4 +34,56 @@ test_notice = notice_table(
     overlooks(
         held_up(AT_WORK, seconds=1000.0, victim={"alive_at": NOW - 3}, started_at=NOW - 9000)
     ),
+)
+
+
+BAR = "Running tokenizer on dataset (num_proc=16):  38%|███▊      | 38/100 [28:51<47:05, 1.2s/it]"
+DONE = BAR.replace(" 38%|", "100%|")
+CUT = "Map:  47%|████▋     | 47/100 [30:09<33:25, 967 examples/s]"
+
+test_recognise = recognise_table(
+    "slow-rank-timeout",
+    recognises(
+        a_job("[rank0]: Saving model checkpoint to out/checkpoint-500", *map(timed_out, (1, 2, 3))),
+        sure=0.75,
+        rank=0,
+        victims=[1, 2, 3],
+        saying=["rank 0 was still at work (saving model checkpoint", "timeout of 10 minutes"],
+    ),
+    recognises(
+        a_job(BAR, *map(timed_out, (1, 2, 3))),
+        sure=0.75,
+        rank=0,
+        saying=["running tokenizer, 38 %"],
+    ),
+    recognises(
+        a_job(BAR, timed_out(1), world=None),
+        sure=0.6,
+        what="running tokenizer",
+        saying=["one rank"],
+    ),
+    recognises(a_job(DONE, timed_out(1), world=None), sure=0.4, saying=["100 %"]),
+    recognises(
+        a_job(CUT, "Traceback (most recent call last):", world=None),
+        sure=0.55,
+        what="map",
+        saying=["30:09", "30 minutes"],
+    ),
+    recognises(
+        a_job(*(timed_out(r, seq=2, numel=1) for r in (1, 2, 3))),
+        sure=0.5,
+        rank=0,
+        saying=["rank 0 is not among those who complain"],
+    ),
+    recognises(
+        a_job(timed_out(3, seq=900, op="BARRIER"), world=None), sure=0.3, saying=["barrier"]
+    ),
+    passes_over(HEALTHY),
+    passes_over(STUCK),
+    # It was the one that waited.
+    passes_over(a_job("[rank1]: Saving model checkpoint to out", timed_out(1), world=None)),
+    passes_over(a_job("[rank0]: Saving model checkpoint to out", "[rank0]: step 5")),
+    passes_over(a_job(timed_out(0, numel=1), timed_out(1, numel=1))),
+    passes_over(a_job(BAR, timed_out(1), raised=[a_raise(0, "ValueError", "bad row")])),
+    passes_over(a_job(CUT.replace("30:09", "12:09"), "Traceback (most recent call last):")),
 )

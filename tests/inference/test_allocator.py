@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import allocator
+from holdfast.inference import allocator
 
 GIB = 1 << 30
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import sighted
+from holdfast.inference import sighted
 from holdfast.remains.nouns import Line, Raised, Sighting, Wreckage
 from holdfast.remains.signature import Role
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import xids
-from holdfast.xids import Blame
+from holdfast.inference import xids
+from holdfast.inference.xids import Blame
 
 
 @pytest.mark.parametrize("number", [48, 64, 74, 79, 95, 144, 149])

@@ -20,7 +20,8 @@ Sources        torch 2.13.0: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp (E
 from __future__ import annotations
 
 from holdfast.facts import MachineFacts, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import clocks
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role

@@ -22,7 +22,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.facts import MachineFacts, Software, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD114", slug="backend-unavailable")

@@ -24,8 +24,9 @@ from statistics import median
 
 from holdfast import lost_time
 from holdfast.facts import CheckpointItem, MachineFacts, known
+from holdfast.fault import Fault
 from holdfast.kept import Saved
-from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.model import Evidence, Finding, Verdict
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD805", slug="checkpoint-cadence")

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from holdfast import wording
 from holdfast.facts import CheckpointItem, MachineFacts, known
+from holdfast.fault import Fault
 from holdfast.faults.restart_from_zero import LOADING
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 from holdfast.signals import Scene

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from holdfast import wording
 from holdfast.facts import CheckpointItem, MachineFacts, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.signals import Scene
 
@@ -108,7 +109,7 @@ def a_part_was_missing(scene: Scene) -> Verdict | None:
 NO_METADATA = FAULT.wording(
     "no-metadata",
     r"No such file or directory: b?'(?P<path>[^']*\.metadata)'"
-    r"|(?P<folder>\S+) is not a distributed checkpoint",
+    r"|(?P<folder>\S{1,400}) is not a distributed checkpoint",
     anchors=(".metadata'", "is not a distributed checkpoint"),
     example="FileNotFoundError: [Errno 2] No such file or directory: '/ckpts/step-1200/.metadata'",
 )

@@ -19,7 +19,8 @@ Sources        https://man7.org/linux/man-pages/man2/adjtimex.2.html (STA_UNSYNC
 from __future__ import annotations
 
 from holdfast.facts import MachineFacts, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 

@@ -25,7 +25,8 @@ from collections.abc import Iterator
 
 from holdfast import wording
 from holdfast.facts import MachineFacts, Setting, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import clocks
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role

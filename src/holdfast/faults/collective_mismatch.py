@@ -24,7 +24,12 @@ from __future__ import annotations
 from holdfast import consequences, endings, scene_words
 from holdfast.collectives import groups, progress, waits
 from holdfast.collectives.kinds import Mismatch
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import blame, fingerprints
+from holdfast.inference.meeting import Disagreement
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD601", slug="collective-mismatch")
@@ -84,3 +89,161 @@ def _differs(found: Mismatch) -> str:
         else (f"expected something smaller than {theirs}, which all others have,")
     )
     return issued + (" (it looks as if it skipped one)" if found.skipped else "")
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+FINGERPRINTS = FAULT.wording(
+    "fingerprints",
+    fingerprints.PATTERN,
+    anchors=fingerprints.ANCHOR,
+    example="RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running "
+    "collective: CollectiveFingerPrint(SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[4], "
+    "TensorDtypes=Float), but Rank 1 is running collective: CollectiveFingerPrint("
+    "SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[8], TensorDtypes=Float).",
+)
+GLOO_SIZE = FAULT.wording(
+    "gloo-size",
+    r"Received data size doesn't match expected size|op\.preamble\.length <= op\.nbytes"
+    r"|op\.(?:nread|nwritten) \+ \S+ <= op\.nbytes",
+    anchors=("Received data size doesn't match", "op.preamble.length <= op.nbytes", "op.nbytes"),
+    example="[enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:454] "
+    "op.preamble.length <= op.nbytes. 32 vs 16",
+    role=Role.CASCADE,
+)
+TRUNCATED = FAULT.wording(
+    "truncated",
+    r"[Mm]essage truncated ?: receiv(?:ed|ing) (?P<got>\d+) bytes instead of (?P<wanted>\d+)",
+    anchors=("essage truncated",),
+    example="node-a:411:498 [0] bootstrap.cc:40 NCCL WARN Message truncated : received 1024 bytes "
+    "instead of 256",
+    role=Role.CASCADE,
+)
+NCCL_COMPARED = FAULT.wording(
+    "nccl-compared",
+    # The device code of NCCL 2.3 and 2.4, and the size check of NET/IB from 2.12 on.
+    r"Mismatched collective detected, please check your collective calls"
+    r"|collective mismatch error, local size (?P<own>\d+) remote size (?P<theirs>\d+)",
+    anchors=("Mismatched collective detected", "collective mismatch error, local size"),
+    example="node-a:411:498 [0] transport/net_ib.cc:1038 NCCL WARN NET/IB : req 0/1 tag 0 peer "
+    "192.0.2.7<43210> collective mismatch error, local size 4096 remote size 1024",
+    # Said by the rank that noticed; either side may be the odd one.
+    role=Role.CASCADE,
+)
+MODELS = FAULT.wording(
+    "ddp-models",
+    r"DDP expects same model across all ranks, but Rank (?P<odd>\d+) has (?:been getting )?"
+    r"(?P<own>\d+) params, while rank (?P<other>\d+) has inconsistent (?P<theirs>\d+) params"
+    r"|appears not to match (?:sizes|strides) of the same param in process (?P<process>\d+)",
+    anchors=("DDP expects same model across all ranks", "of the same param in process"),
+    example="RuntimeError: DDP expects same model across all ranks, but Rank 1 has 148 params, "
+    "while rank 0 has inconsistent 146 params.",
+)
+DETAIL = "TORCH_DISTRIBUTED_DEBUG=DETAIL holdfast run …"
+UNDECIDED = "which side is wrong: neither has a majority"
+
+
+@FAULT.recognise
+def they_were_in_different_ones(wreckage: Wreckage) -> Diagnosis | None:
+    """By the recorders, or by what the watchdogs of several ranks told."""
+    found = blame.of(wreckage).disagreement
+    if found is None:
+        return None
+    return FAULT.diagnosis(
+        f"the ranks met in different collectives ({found.words()})",
+        confidence=_sure(found),
+        seen=blame.first_complaint(wreckage),
+        evidence=met(found),
+        culprit=odd_one(found),
+        victims=[rank for rank in found.ranks if rank not in found.odd],
+        fix=FIX,
+        next=DETAIL,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=() if found.odd else (UNDECIDED,),
+    )
+
+
+def met(found: Disagreement) -> list[Evidence]:
+    return [
+        Evidence(quote=f"{blame.plain(who)}: {what}", source="positions", rank=who[0])
+        for what, who in list(found.sides.items())[:3]
+    ]
+
+
+def _sure(found: Disagreement) -> float:
+    if found.what == "size":
+        return 0.85 if found.odd else 0.75
+    return 0.6
+
+
+def odd_one(found: Disagreement) -> Culprit:
+    """Who differs from the majority; both sides by name where there is none."""
+    if len(found.odd) == 1:
+        return Culprit(rank=found.odd[0])
+    sides = [found.odd] if found.odd else list(found.sides.values())
+    return Culprit(what=" versus ".join(blame.plain(side) for side in sides))
+
+
+@FAULT.recognise
+def torch_compared_them(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(FINGERPRINTS)
+    if not seen:
+        return None
+    found = fingerprints.compare(seen)
+    if found is None:
+        data = not fingerprints.same_everywhere(seen)
+    else:
+        data = found.what == "size" and not fingerprints.is_bucket(found)
+    return FAULT.diagnosis(
+        "torch compared the collectives of the ranks before running them, and they differ"
+        + (f" ({found.words()})" if found else ""),
+        confidence=0.75 if data else 0.65,
+        seen=seen,
+        culprit=odd_one(found) if found else Culprit(),
+        victims=[rank for rank in found.ranks if rank not in found.odd] if found else (),
+        fix=FIX,
+        next="grep -B 30 'Detected mismatch' *.log  # the traceback above each shows its line",
+        unknown=() if found and found.odd else (UNDECIDED,),
+    )
+
+
+@FAULT.recognise
+def the_models_differ(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(MODELS)
+    if not seen:
+        return None
+    odd = seen[0].fields.get("odd")
+    return FAULT.diagnosis(
+        "DDP compared the parameters of the ranks' models, and they are not the same: the ranks "
+        "built different models",
+        confidence=0.85,
+        seen=seen,
+        culprit=Culprit(rank=int(odd)) if odd else None,
+        fix="build the same model on every rank: same configuration, same code, no layer that "
+        "depends on the rank or on data seen so far",
+        next="python -c 'print(sum(1 for _ in model.parameters()))'  # on every rank",
+    )
+
+
+@FAULT.recognise
+def what_came_had_another_size(wreckage: Wreckage) -> Diagnosis | None:
+    """Seen by the one that received it; from whom it came these words do not say."""
+    seen = wreckage.seen(GLOO_SIZE, TRUNCATED, NCCL_COMPARED)
+    if not seen or blame.of(wreckage).disagreement or wreckage.seen(FINGERPRINTS):
+        return None
+    starting = all(s.signature == TRUNCATED.name and "bootstrap" in s.line.text for s in seen)
+    return FAULT.diagnosis(
+        "a rank received a message of another size than it expected: the ranks "
+        + (
+            "do not start NCCL alike (other versions or settings, or two jobs on one port)"
+            if starting
+            else "were in different collectives, or in one with different sizes"
+        ),
+        confidence=0.45 if starting else 0.75,
+        seen=seen,
+        culprit=Culprit(),
+        victims={s.rank for s in seen if s.rank is not None},
+        fix=FIX if not starting else "same NCCL, torch and NCCL_… settings on every node",
+        next=DETAIL,
+        unknown=("who sent it: the message shows only who received it",),
+    )

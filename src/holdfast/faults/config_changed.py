@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast import refusal
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.signals import Scene
 

@@ -24,8 +24,9 @@ Sources        https://docs.docker.com/reference/cli/docker/container/run/ (--gp
 
 from __future__ import annotations
 
-from holdfast import sighted
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD409", slug="container-flags")

@@ -22,7 +22,8 @@ Sources        https://docs.docker.com/engine/security/rootless/troubleshoot/
 from __future__ import annotations
 
 from holdfast.facts import Container, Interface, MachineFacts, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Evidence, Finding
 
 FAULT = Fault(code="HOLD408", slug="container-network")
 

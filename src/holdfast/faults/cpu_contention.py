@@ -24,10 +24,12 @@ Sources        https://docs.kernel.org/scheduler/sched-bwc.html (throttling)
 
 from __future__ import annotations
 
-from holdfast import scene_words, sighted, starvation, wording
+from holdfast import scene_words, starvation, wording
 from holdfast.consequences import TIMED_OUT
 from holdfast.facts import Cgroup, MachineFacts, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
 from holdfast.remains import clocks
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role

@@ -25,16 +25,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import sighted
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Sighting, Wreckage
 
 FAULT = Fault(code="HOLD312", slug="cuda-assert")
 
 ASSERTION = FAULT.wording(
     "assertion",
-    r"(?P<file>[\w./<>+\-]{1,200}\.(?:cuh?|h|hpp|cpp|py|inl)):(?P<line>\d+):.*"
-    r"(?:block: ?\[|thread: ?\[).*Assertion [`'](?P<text>.*?)['`] failed",
+    r"(?P<file>[\w./<>+\-]{1,200}\.(?:cuh?|h|hpp|cpp|py|inl)):(?P<line>\d{1,6}):.{0,300}?"
+    r"(?:block: ?\[|thread: ?\[).{0,100}?Assertion [`'](?P<text>.{0,300}?)['`] failed",
     anchors="Assertion ",
     example="/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [0,0,0], "
     "thread: [32,0,0] Assertion `index >= -sizes[i] && index < sizes[i]` failed.",

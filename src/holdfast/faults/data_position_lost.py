@@ -17,7 +17,8 @@ Sources        https://docs.pytorch.org/docs/stable/data.html (DistributedSample
 from __future__ import annotations
 
 from holdfast import refusal
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.model import Evidence, Verdict
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD808", slug="data-position-lost")

@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import re
 
-from holdfast import endings, scene_words, sighted
-from holdfast.model import Culprit, Diagnosis, Fault, Verdict
+from holdfast import endings, scene_words
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis, Verdict
 from holdfast.remains import kernel
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role

@@ -21,7 +21,8 @@ Sources        https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing
 
 from __future__ import annotations
 
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Raised, Sighting, Wreckage
 from holdfast.remains.signature import Role
 

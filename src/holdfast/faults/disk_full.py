@@ -22,9 +22,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from holdfast import endings, scene_words, sighted, wording
+from holdfast import endings, scene_words, wording
 from holdfast.facts import CheckpointItem, Folder, MachineFacts, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.signals import Scene
 

@@ -21,7 +21,8 @@ from collections.abc import Sequence
 
 from holdfast import addresses
 from holdfast.facts import Container, MachineFacts, Resolution, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import clocks
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
@@ -46,8 +47,8 @@ STORE_NAME = FAULT.wording(
 )
 PYTHON_NAME = FAULT.wording(
     "python-name",
-    rf"gaierror: \[Errno -?\d+\] {_UNKNOWN}|(?:ValueError|RuntimeError): (?:host not found: )?"
-    rf"{_UNKNOWN}|error encountered when getting address info ?: {_UNKNOWN}",
+    rf"gaierror: \[Errno -?\d+\] {_UNKNOWN}|(?:ValueError|RuntimeError): {_UNKNOWN}"
+    rf"|host not found: {_UNKNOWN}|error encountered when getting address info ?: {_UNKNOWN}",
     anchors=_ANCHORS,
     example="socket.gaierror: [Errno -2] Name or service not known",
 )

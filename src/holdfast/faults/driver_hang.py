@@ -24,7 +24,12 @@ import re
 
 from holdfast import hold_up, scene_words, wording
 from holdfast.facts import KernelEvent, MachineFacts, StuckProcess, known
-from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import blame
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
+from holdfast.remains import clocks, kernel
+from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD708", slug="driver-hang")
@@ -137,3 +142,104 @@ def _kernel_lines(scene: Scene, pids: list[int]) -> list[Evidence]:
     xid = rf"Xid .*\bpid='?({numbers})\b|Xid .*\(a thread of pid ({numbers})\)"
     named = re.compile(f"{hung}|{xid}")
     return scene_words.kernel_lines(scene, named)[-3:] or scene_words.unread_kernel_log(scene)
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+STORAGE = FAULT.wording(
+    "storage",
+    r"nfs: server (?P<server>\S+) not responding|LustreError: .*timed out"
+    r"|ceph: mds\d+ (?:hung|caps stale)",
+    anchors=("nfs: server ", "LustreError: ", "ceph: mds"),
+    example="[12345.678] nfs: server filer1 not responding, still trying",
+    role=Role.CONFIRMATION,
+)
+STALLED = FAULT.wording(
+    "gpu-driver",
+    r"(?P<symbol>\w{1,120})(?:\+0x\w{1,16}/0x\w{1,16})? \[(?P<module>nvidia\w*|amdgpu)\]",
+    anchors=("[nvidia]", "[nvidia_uvm]", "[nvidia_drm]", "[amdgpu]"),
+    example="[12345.678]  _nv042123rm+0x10/0x40 [nvidia]",
+    role=Role.CONFIRMATION,
+)
+ASLEEP = FAULT.wording(
+    "disk-sleep",
+    r"State:\s+D \(disk sleep\)",
+    anchors="D (disk sleep)",
+    example="State:\tD (disk sleep)",
+)
+LOOK = "sudo dmesg -T | grep -iE 'blocked for|stall|lockup|not responding|Xid'"
+
+
+@FAULT.recognise
+def the_kernel_tells_of_a_stall(wreckage: Wreckage) -> Diagnosis | None:
+    lockups = wreckage.seen(kernel.SOFT_LOCKUP)
+    hung = [s for s in wreckage.seen(kernel.HUNG_TASK) if _concerns_us(wreckage, s)]
+    storage = wreckage.seen(STORAGE)
+    stalls = (*lockups, *hung, *storage)
+    if not stalls:
+        return None
+    first, frames = stalls[0], wreckage.seen(STALLED)
+    if frames:
+        where = "the stack the kernel printed is in the GPU driver"
+    elif storage:
+        where = f"the file server {storage[0].fields.get('server', '')} does not answer".rstrip()
+    else:
+        where = "what it waits for the kernel's stack below that line would tell"
+    return FAULT.diagnosis(
+        f"the kernel of {first.line.host or 'that machine'} tells of a stall ({_what(first)}): "
+        f"{where}; whatever ran there stood still, and the other ranks waited for it",
+        confidence=0.8 if frames and lockups else 0.7,
+        seen=(*stalls, *frames[:2]),
+        culprit=_culprit(wreckage, first),
+        victims=blame.of(wreckage).victims,
+        fix="storage: see whether the server answers (`timeout 5 stat -f PATH`); GPU driver: take "
+        "the node out of the job and reboot it, no signal reaches such a process",
+        next=LOOK,
+        ruled_out=blame.ruled_out(wreckage),
+    )
+
+
+def _concerns_us(wreckage: Wreckage, seen: Sighting) -> bool:
+    """A job's process, or one that speaks with the GPU; a hung backup is nobody's business."""
+    pids = {str(r.pid) for r in wreckage.ranks if r.pid}
+    return seen.fields.get("pid") in pids or bool(TRAINING.search(seen.fields.get("name", "")))
+
+
+def _what(seen: Sighting) -> str:
+    cpu, name = seen.fields.get("cpu"), seen.fields.get("name")
+    if cpu:
+        return f"CPU {cpu} stuck" + (f" in {name}" if name else "")
+    return f"task {name} blocked" if name else "no answer"
+
+
+def _culprit(wreckage: Wreckage, seen: Sighting) -> Culprit:
+    pid = int(seen.fields["pid"]) if seen.fields.get("pid", "").isdigit() else None
+    rank = next((r.rank for r in wreckage.ranks if pid is not None and r.pid == pid), None)
+    cpu = seen.fields.get("cpu")
+    what = seen.fields.get("server") or (f"CPU {cpu}" if cpu else "")
+    return Culprit(rank=rank, host=seen.line.host, pid=pid, what=what)
+
+
+@FAULT.recognise
+def a_cuda_call_did_not_return(wreckage: Wreckage) -> Diagnosis | None:
+    stuck, asleep = wreckage.seen(clocks.HEARTBEAT_STUCK), wreckage.seen(ASLEEP)
+    if not (stuck or asleep) or (stuck and blame.of(wreckage).explained and not asleep):
+        return None
+    who = "a rank" if (asleep or stuck)[0].rank is None else f"rank {(asleep or stuck)[0].rank}"
+    reason = (
+        f"{who} is in uninterruptible sleep: it waits inside the kernel, for a driver or storage"
+        if asleep
+        else f"the watchdog thread of {who} made no step for minutes: a call into CUDA or NCCL did "
+        "not return, or Python's lock was held"
+    )
+    return FAULT.diagnosis(
+        reason,
+        confidence=0.6 if asleep else 0.4,
+        seen=asleep or stuck,
+        victims=blame.of(wreckage).others((asleep or stuck)[0].rank),
+        fix="see what the process waits for, by its native stack and the kernel log; a longer "
+        "heartbeat helps only where the call is merely slow",
+        next=LOOK,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("what the call waited for: no native stack, no kernel log",),
+    )

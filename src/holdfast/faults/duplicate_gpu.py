@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import re
 
-from holdfast import endings, joining, scene_words, sighted
+from holdfast import endings, joining, scene_words
 from holdfast.endings import Ending
-from holdfast.model import Culprit, Diagnosis, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis, Verdict
 from holdfast.remains.nouns import Wreckage
 from holdfast.signals import RankView, Scene
 

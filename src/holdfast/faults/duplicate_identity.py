@@ -20,7 +20,8 @@ Sources        NVIDIA/nccl src/misc/utils.cc: getHostHash
 
 from __future__ import annotations
 
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 

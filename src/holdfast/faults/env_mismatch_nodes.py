@@ -23,7 +23,8 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nccl import ENV_SET
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role

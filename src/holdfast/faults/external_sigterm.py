@@ -20,7 +20,12 @@ from __future__ import annotations
 import signal
 
 from holdfast import endings, scene_words
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.faults.sighup_terminal import passed_on, told_by
+from holdfast.inference import blame
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.remains import launchers
+from holdfast.remains.nouns import Raised, Wreckage
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD704", slug="external-sigterm")
@@ -52,4 +57,71 @@ def somebody_asked_it_to_end(scene: Scene) -> Verdict | None:
         certain=True,
         fix="find who sent it: the scheduler's record, or `sudo ausearch -sc kill -i`",
         evidence=[scene_words.how_it_ended(e) for e in told],
+    )
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+ASKED = {"15": "SIGTERM", "SIGTERM": "SIGTERM", "2": "SIGINT", "SIGINT": "SIGINT"}
+RECORD = "sacct -j JOBID --format=JobID,State,ExitCode,End"
+
+
+@FAULT.recognise
+def the_launcher_was_told_to_end(wreckage: Wreckage) -> Diagnosis | None:
+    told = told_by(wreckage, *ASKED) or passed_on(wreckage, "SIGINT")
+    cancelled = [s for s in wreckage.seen(launchers.SLURM_CANCELLED) if not s.fields.get("why")]
+    pressed = [r for r in wreckage.raised if r.kind == "KeyboardInterrupt"]
+    if blame.of(wreckage).own or not (told or cancelled or pressed):
+        return None
+    if any(s.fields.get("why") for s in wreckage.seen(launchers.SLURM_CANCELLED)):
+        return None  # the scheduler tells why: that is the better answer
+    seen = told or tuple(cancelled)
+    return FAULT.diagnosis(
+        _sentence(told=bool(told), cancelled=bool(cancelled)),
+        confidence=0.85 if told or cancelled else 0.7,
+        seen=seen,
+        evidence=[_quote(r) for r in pressed[:1]],
+        culprit=Culprit(what="whoever stopped the job"),
+        victims=blame.of(wreckage).members,
+        fix="nothing in the job is broken: find who asked (a scheduler, a container stop, a "
+        "person), and save on SIGTERM so that nothing is lost next time",
+        next=RECORD if cancelled else "journalctl --since '-1h' | grep -iE 'stop|kill|oomd'",
+        ruled_out=("a fault in the job: no rank reported one before",),
+        unknown=("who sent it",),
+    )
+
+
+def _sentence(*, told: bool, cancelled: bool) -> str:
+    if cancelled:
+        return "the job was cancelled through Slurm, by its user or an administrator"
+    if told:
+        return "the launcher was told to end by a signal from outside, and ended its ranks"
+    return "the job was interrupted: Ctrl-C, or SIGINT from a notebook or a wrapper"
+
+
+def _quote(raised: Raised) -> Evidence:
+    line = raised.line
+    return Evidence(quote=raised.kind, source=line.source, line=line.number, rank=line.rank)
+
+
+@FAULT.recognise
+def one_rank_was_told_to_end(wreckage: Wreckage) -> Diagnosis | None:
+    ends = blame.by_signal(wreckage, signal.SIGTERM, signal.SIGINT)
+    if not ends or told_by(wreckage, *ASKED) or blame.of(wreckage).own:
+        return None
+    if wreckage.seen(launchers.SLURM_CANCELLED, launchers.CLOSING):
+        return None
+    first = ends[0]
+    return FAULT.diagnosis(
+        f"{blame.named(first)} was ended by {scene_words.signal_name(-first.code)}, and no "
+        "launcher says that it sent it",
+        confidence=0.6,
+        culprit=Culprit(rank=first.rank, host=first.host, pid=first.pid),
+        victims=blame.of(wreckage).others(first.rank),
+        evidence=[blame.of_exit(end) for end in ends[:3]],
+        fix="find who sent it: the scheduler's record, a stopped container, `sudo ausearch -sc "
+        "kill -i`",
+        next=RECORD,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("who sent it; after another rank's failure a launcher sends the same",),
     )

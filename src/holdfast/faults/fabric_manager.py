@@ -24,8 +24,9 @@ Sources        https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guid
 
 from __future__ import annotations
 
-from holdfast import sighted
-from holdfast.model import Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Diagnosis
 from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD301", slug="fabric-manager")

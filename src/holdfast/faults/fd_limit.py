@@ -27,9 +27,10 @@ Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi
 
 from __future__ import annotations
 
-from holdfast import sighted
 from holdfast.facts import Limits, MachineFacts, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD401", slug="fd-limit")

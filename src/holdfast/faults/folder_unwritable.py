@@ -24,9 +24,10 @@ from __future__ import annotations
 
 import re
 
-from holdfast import sighted
 from holdfast.facts import Folder, MachineFacts, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Sighting, Wreckage
 
 FAULT = Fault(code="HOLD412", slug="folder-unwritable")

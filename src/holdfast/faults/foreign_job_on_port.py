@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from holdfast import rendezvous
 from holdfast.facts import Connection, MachineFacts, Plan, Process, known
+from holdfast.fault import Fault
 from holdfast.faults import port_in_use
 from holdfast.faults.port_in_use import describe
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD103", slug="foreign-job-on-port")

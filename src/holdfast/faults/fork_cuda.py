@@ -19,8 +19,9 @@ Sources        pytorch/pytorch torch/cuda/__init__.py: the wording
 
 from __future__ import annotations
 
-from holdfast import sighted
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Raised, Wreckage
 
 FAULT = Fault(code="HOLD313", slug="fork-cuda")

@@ -19,7 +19,12 @@ Sources        https://docs.python.org/3/c-api/init.html#releasing-the-gil-from-
 from __future__ import annotations
 
 from holdfast import hold_up, scene_words
-from holdfast.model import Fault, Verdict
+from holdfast.collectives import stacks
+from holdfast.fault import Fault
+from holdfast.inference import blame, suspicion
+from holdfast.model import Diagnosis, Verdict
+from holdfast.remains import clocks
+from holdfast.remains.nouns import Wreckage
 from holdfast.signals import RankView, Scene
 
 FAULT = Fault(code="HOLD608", slug="gil-held")
@@ -70,3 +75,75 @@ def _beats(scene: Scene, view: RankView) -> bool:
 
 def _life(scene: Scene, view: RankView) -> str:
     return ", and is busy" if scene.now - view.alive_at < SILENT else ""
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+GIL = FAULT.wording(
+    "no-gil-on-exit",
+    r"[Cc]ould not acquire GIL within \d+ ms|GIL induced hang",
+    anchors=("ould not acquire GIL within", "GIL induced hang"),
+    example="[rank0]:[E1115 01:03:20.825 ProcessGroupNCCL.cpp:1370] [PG 0 Rank 0] Could not "
+    "acquire GIL within 300 ms on exit, possible GIL induced hang",
+)
+FIX = "find the call into C that keeps the lock, and let it release the GIL or run elsewhere"
+NATIVE = "py-spy dump --native --pid PID"
+
+
+@FAULT.recognise
+def torch_could_not_get_the_lock(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(GIL)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        f"{_who(seen[0].rank)} could not get Python's lock (GIL) when torch wanted to end it: "
+        "native code held it, so no Python ran in that process",
+        confidence=0.9,
+        seen=seen,
+        victims=blame.of(wreckage).others(seen[0].rank),
+        fix=FIX,
+        next=NATIVE,
+        unknown=("which call held it: a native stack of that process would show it",),
+    )
+
+
+@FAULT.recognise
+def its_watchdog_stood_still(wreckage: Wreckage) -> Diagnosis | None:
+    """The heartbeat monitor tells that a thread hangs, not why: a CUDA call, a driver, or this."""
+    seen = wreckage.seen(clocks.HEARTBEAT_STUCK)
+    if not seen or wreckage.seen(GIL) or blame.of(wreckage).explained:
+        return None
+    return FAULT.diagnosis(
+        f"the watchdog thread of {_who(seen[0].rank)} made no step for minutes: it waits for "
+        "Python's lock, or a call into CUDA does not return",
+        confidence=0.35,
+        seen=seen,
+        victims=blame.of(wreckage).others(seen[0].rank),
+        fix=FIX + "; if the stack shows a CUDA call instead, see driver-hang",
+        next=NATIVE,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("what the watchdog waited for: no native stack was given",),
+    )
+
+
+@FAULT.recognise
+def its_stack_holds_the_lock(wreckage: Wreckage) -> Diagnosis | None:
+    suspect = suspicion.find(wreckage)
+    remains = wreckage.rank(suspect.ranks[0]) if suspect else None
+    if suspect is None or remains is None or remains.stack is None or not remains.stack.holds_gil:
+        return None
+    return FAULT.diagnosis(
+        f"rank {remains.rank} held Python's lock, {stacks.where(remains.stack)}, while "
+        f"{blame.plain(suspect.victims)} waited for it",
+        confidence=0.6,
+        seen=suspect.seen,
+        culprit=suspicion.culprit_on(wreckage, suspect),
+        victims=suspect.victims,
+        fix=FIX,
+        next=NATIVE,
+        unknown=("whether it held the lock all the time: one stack is one moment",),
+    )
+
+
+def _who(rank: int | None) -> str:
+    return "a rank" if rank is None else f"rank {rank}"

@@ -24,12 +24,13 @@ Sources        https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.h
 
 from __future__ import annotations
 
-from holdfast import sighted, xids
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.inference import sighted, xids
+from holdfast.inference.xids import Blame
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains import kernel, nccl
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
-from holdfast.xids import Blame
 
 FAULT = Fault(code="HOLD309", slug="gpu-hardware")
 

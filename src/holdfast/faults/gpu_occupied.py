@@ -21,10 +21,12 @@ Sources        pytorch/pytorch c10/cuda/CUDACachingAllocator.cpp: what the messa
 
 from __future__ import annotations
 
-from holdfast import sighted, wording
-from holdfast.allocator import Shortage
+from holdfast import wording
+from holdfast.fault import Fault
 from holdfast.faults import gpu_oom
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.inference import sighted
+from holdfast.inference.allocator import Shortage
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Sighting, Wreckage
 
 FAULT = Fault(code="HOLD307", slug="gpu-occupied")

@@ -21,10 +21,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from holdfast import allocator, endings, scene_words, sighted, wording
-from holdfast.allocator import Shortage
+from holdfast import endings, scene_words, wording
 from holdfast.endings import Ending
-from holdfast.model import Diagnosis, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import allocator, sighted
+from holdfast.inference.allocator import Shortage
+from holdfast.model import Diagnosis, Verdict
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 from holdfast.signals import Scene

@@ -24,7 +24,8 @@ from __future__ import annotations
 
 from holdfast import wording
 from holdfast.facts import MachineFacts, Smoke, SmokeRank, SmokeStage, known
-from holdfast.model import Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Diagnosis, Evidence, Finding
 from holdfast.remains import ways
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role

@@ -20,8 +20,9 @@ Sources        NVIDIA/nccl src/transport/net_ib/init.cc: NCCL_IB_HCA, No device 
 
 from __future__ import annotations
 
+from holdfast.fault import Fault
 from holdfast.faults.rdma_unused import NO_DEVICE, NOT_FOUND
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD212", slug="hca-name-missing")

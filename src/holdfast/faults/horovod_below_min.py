@@ -19,7 +19,8 @@ Sources        horovod/horovod horovod/runner/elastic/driver.py (wait_for_availa
 
 from __future__ import annotations
 
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 

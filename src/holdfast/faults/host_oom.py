@@ -25,10 +25,12 @@ from __future__ import annotations
 import re
 import signal
 
-from holdfast import endings, memory_kills, scene_words, sighted, wording
+from holdfast import endings, scene_words, wording
 from holdfast.endings import Ending
 from holdfast.facts import Cgroup, HostLoad, MachineFacts, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import memory_kills, sighted
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 from holdfast.signals import Scene

@@ -26,8 +26,9 @@ from collections.abc import Sequence
 
 from holdfast import addresses
 from holdfast.facts import MachineFacts, Resolution, Unread, known
+from holdfast.fault import Fault
 from holdfast.faults import dns_failure
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import clocks, ways
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.ways import Attempt

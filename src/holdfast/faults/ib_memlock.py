@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from holdfast import wording
 from holdfast.facts import Container, Limits, MachineFacts, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 

@@ -29,7 +29,8 @@ from __future__ import annotations
 
 import re
 
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 
@@ -46,10 +47,11 @@ MODIFY_QP = FAULT.wording(
 )
 COMPLETION = FAULT.wording(
     "completion",
-    r"Got completion from peer (?P<peer>[^\s<]+)(?:<[^>]*>)? with "
+    # Without a peer before NCCL 2.12.
+    r"Got completion (?:from peer (?P<peer>[^\s<]+)(?:<[^>]*>)? )?with "
     r"(?:error |status=?)(?:[A-Z_]+\()?(?P<status>\d+)(?:.*vendor[_ ]err[ =](?P<vendor>\d+))?"
     r"(?:.*hca (?P<device>\S+))?",
-    anchors=("Got completion from peer",),
+    anchors=("Got completion from peer", "Got completion with "),
     example="node-a:411:498 [0] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from "
     "peer 192.0.2.7<43210> with error 12, opcode 0, len 0, vendor err 129",
     # Most statuses tell of the other side; which of them is a cause, the face decides.
@@ -138,7 +140,7 @@ def transfers_failed(wreckage: Wreckage) -> Diagnosis | None:
     if not seen:
         return None
     first = seen[0].fields
-    status, peer = first["status"], first["peer"]
+    status, peer = first["status"], first.get("peer", "the other side")
     if status == RETRIES:
         meaning = (
             "the other card never acknowledged: unreachable, a flapping or lossy link, or a peer "
@@ -152,10 +154,10 @@ def transfers_failed(wreckage: Wreckage) -> Diagnosis | None:
         f"an RDMA transfer with {peer} ended with status {status}: {meaning}",
         confidence=_transfer_confidence(wreckage, status),
         seen=seen,
-        culprit=_card(seen[0], f"the way to {peer}"),
+        culprit=_card(seen[0], f"the way to {peer}" if "peer" in first else ""),
         victims=[s.rank for s in seen if s.rank is not None],
         fix=f"see whether the process at {peer} was alive; if so, {PROVE_IT}",
-        next=f"ibstat; ping -c 3 {peer}",
+        next=f"ibstat; ping -c 3 {first.get('peer', 'PEER')}",
         unknown=[f"whether {peer} had died before: its own log would tell"],
     )
 

@@ -20,9 +20,11 @@ Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi
 
 from __future__ import annotations
 
-from holdfast import sighted
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD411", slug="ipc-removed")
 
@@ -42,6 +44,14 @@ ATTACH = FAULT.wording(
     anchors=("attaching to shared memory", "Call to shm_open failed", "shared memory object <"),
     example="vm:1009:1009 [0] misc/shmutils.cc:102 NCCL WARN Error while attaching to shared "
     "memory segment /dev/shm/nccl-WxYzAb (size 9637888), error: No such file or directory (2)",
+)
+SEMAPHORE = FAULT.wording(
+    "semaphore",
+    r"SemLock\._rebuild\(",
+    anchors="SemLock._rebuild(",
+    example="    self._semlock = _multiprocessing.SemLock._rebuild(*state)",
+    # A line of a traceback; the exception below it decides.
+    role=Role.CONTEXT,
 )
 
 
@@ -68,4 +78,26 @@ def its_files_were_taken_away(wreckage: Wreckage) -> Diagnosis | None:
         "systemd-logind`; or `loginctl enable-linger $USER`",
         next="grep -r RemoveIPC /etc/systemd/logind.conf*; loginctl show-user $USER | grep Linger",
         unknown=["when the user's last session ended: `journalctl -u systemd-logind` tells"],
+    )
+
+
+@FAULT.recognise
+def its_semaphore_was_gone(wreckage: Wreckage) -> Diagnosis | None:
+    """Spawned workers open their parent's semaphores by name, in /dev/shm."""
+    seen = wreckage.seen(SEMAPHORE)
+    failed = [r for r in wreckage.raised if r.kind.endswith("FileNotFoundError")]
+    if not seen or not failed:
+        return None
+    first = failed[0].line
+    return FAULT.diagnosis(
+        f"a spawned process of {sighted.who(seen)} found the semaphore of its parent gone: removed "
+        "by systemd when the user's last session ended (RemoveIPC), by a clean-up of /dev/shm, or "
+        "the parent had ended",
+        confidence=0.55,
+        seen=seen,
+        culprit=Culprit(rank=first.rank, host=first.host, pid=first.pid, what="RemoveIPC"),
+        fix="`loginctl enable-linger $USER`, or as administrator `RemoveIPC=no` in "
+        "/etc/systemd/logind.conf; if the parent had failed, its own error comes first",
+        next="grep -r RemoveIPC /etc/systemd/logind.conf*; loginctl show-user $USER | grep Linger",
+        unknown=["whether the parent still lived: its own log tells"],
     )

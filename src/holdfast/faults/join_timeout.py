@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import re
 
-from holdfast import blame, consequences, endings, hold_up, joining, scene_words
+from holdfast import consequences, endings, hold_up, joining, scene_words
 from holdfast.endings import Ending
+from holdfast.fault import Fault
 from holdfast.faults.master_not_listening import called_in_vain
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Verdict
+from holdfast.inference import blame
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
 from holdfast.remains import clocks
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role

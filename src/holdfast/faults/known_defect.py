@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast import sighted
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role, Signature
 

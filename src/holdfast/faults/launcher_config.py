@@ -26,7 +26,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role, Signature
 

@@ -17,11 +17,15 @@ Sources        https://docs.python.org/3/library/faulthandler.html
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from holdfast import endings, scene_words
 from holdfast.collectives import waits
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import RankView, Scene
 
 FAULT = Fault(code="HOLD625", slug="limit-exceeded")
@@ -96,3 +100,42 @@ def _for_whom(scene: Scene, over: Sequence[RankView], ranks: Sequence[int]) -> s
         return ""
     place = waits.where_is(scene.rank(ranks[0]))
     return f" for {scene_words.who(scene, ranks)}, which is {place}"
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+RAN_OUT = FAULT.wording(
+    "ran-out",
+    r"the limit on '(?P<section>[^']+)' has run out and (?P<who>.+?) \(pid (?P<pid>\d+)\)",
+    anchors="has run out and ",
+    example="holdfast: the limit on 'forward' has run out and rank 2 (pid 4711) is still in it",
+    role=Role.CONFIRMATION,
+)
+ENDED_ITSELF = FAULT.wording(
+    "ended-itself",
+    r"'(?P<section>[^']+)' has ended while we looked, so nothing is done",
+    anchors="has ended while we looked",
+    example="holdfast: 'forward' has ended while we looked, so nothing is done",
+    role=Role.CONTEXT,
+)
+
+
+@FAULT.recognise
+def its_time_had_run_out(wreckage: Wreckage) -> Diagnosis | None:
+    """That it was in the section is certain, that it was its own fault is not: it may wait."""
+    spared = {one.fields["section"] for one in wreckage.seen(ENDED_ITSELF)}
+    seen = [one for one in wreckage.seen(RAN_OUT) if one.fields["section"] not in spared]
+    if not seen:
+        return None
+    first = seen[0]
+    named = re.fullmatch(r"rank (\d+)", first.fields["who"])
+    return FAULT.diagnosis(
+        f"{first.fields['who']} was still in its section '{first.fields['section']}' when the "
+        "limit on it ran out, and was ended for that",
+        confidence=0.7,
+        seen=seen,
+        culprit=Culprit(rank=int(named[1]) if named else first.rank, pid=int(first.fields["pid"])),
+        fix="look at the stacks that follow this line in the log: they show where it sat; a "
+        "section that may honestly take so long needs a larger limit",
+        unknown=("whether it waited there for another rank",),
+    )

@@ -26,7 +26,8 @@ Sources        torvalds/linux net/ipv4/icmp.c: which rejection becomes which err
 from __future__ import annotations
 
 from holdfast.facts import Interface, MachineFacts, NcclLibrary, Reach, Security, Software, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Evidence, Finding
 
 FAULT = Fault(code="HOLD216", slug="loopback-blocked")
 

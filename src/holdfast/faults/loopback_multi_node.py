@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from holdfast import nic_filter
 from holdfast.facts import MachineFacts, Setting, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import clocks, peers, ways
 from holdfast.remains.nouns import Wreckage
 

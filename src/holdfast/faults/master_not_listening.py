@@ -30,8 +30,9 @@ from collections.abc import Sequence
 from holdfast import endings, joining, scene_words
 from holdfast.endings import Ending
 from holdfast.facts import MachineFacts, known
+from holdfast.fault import Fault
 from holdfast.faults import dns_failure
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
 from holdfast.remains import peers, ways
 from holdfast.remains.nouns import Wreckage
 from holdfast.signals import RankView, Scene

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from holdfast import wording
 from holdfast.facts import MachineFacts, Software, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Evidence, Finding
 
 FAULT = Fault(code="HOLD403", slug="memlock-low")
 

@@ -23,7 +23,8 @@ Sources        https://docs.kernel.org/networking/ip-sysctl.html (tcp_mtu_probin
 
 from __future__ import annotations
 
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains import nccl
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role

@@ -28,7 +28,12 @@ import signal
 from holdfast import endings, scene_words
 from holdfast.collectives import waits
 from holdfast.endings import Ending
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import blame
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.remains import kernel
+from holdfast.remains.nouns import Exit, Sighting, Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD702", slug="native-crash")
@@ -76,3 +81,138 @@ def _kernel_lines(scene: Scene, crashed: list[Ending]) -> list[Evidence]:
     pids = "|".join(str(e.view.pid) for e in crashed)
     named = re.compile(rf"\[({pids})\]|\(a thread of pid ({pids})\)")
     return scene_words.kernel_lines(scene, named)[-3:] or scene_words.unread_kernel_log(scene)
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+FATAL = FAULT.wording(
+    "fatal-python-error",
+    r"Fatal Python error: (?P<what>Segmentation fault|Bus error|Aborted|Illegal instruction"
+    r"|Floating[ -]point exception)",
+    anchors="Fatal Python error: ",
+    example="Fatal Python error: Segmentation fault",
+)
+HANDLER = FAULT.wording(
+    "signal-handler",
+    r"\*{3} (?P<name>SIG(?:SEGV|BUS|ILL|FPE))\b.* received|Caught signal (?P<number>11|7|4|8) "
+    r"\((?P<what>[^:)]*)|Signal: (?P<told>Segmentation fault|Bus error|Illegal instruction) \(\d+\)"
+    r"|(?:terminated with|received) signal SIG(?:SEGV|BUS|ILL|FPE), (?P<gdb>[A-Z][\w ]+)"
+    r"|(?P<dumped>Segmentation fault|Illegal instruction|Floating point exception) \(core dumped\)",
+    anchors=(
+        "*** SIG",
+        "Caught signal ",
+        "Signal: ",
+        " (core dumped)",
+        " with signal SIG",
+        "received signal SIG",
+    ),
+    example="[node-a:1011 :0:1011] Caught signal 11 (Segmentation fault: address not mapped to "
+    "object at address 0x28)",
+)
+INSIDE = FAULT.wording(
+    "inside-a-framework",
+    r"#\d+\s+(?:0x[0-9a-f]+ in )?(?P<function>(?:at|c10|c10d|torch|nccl)(?:::|[A-Z])[\w:~<>]+)",
+    anchors=(" in at::", " in c10::", " in c10d::", " in torch::", " in nccl"),
+    example="#0  0x00007f92fef2548f in at::cuda::getCurrentDeviceProperties() ()",
+    role=Role.CONFIRMATION,
+)
+HEAP = FAULT.wording(
+    "heap",
+    r"(?P<what>double free or corruption|free\(\): invalid (?:pointer|size|next size)"
+    r"|malloc\(\): [a-z][\w ]+|munmap_chunk\(\): invalid pointer|corrupted size vs\. prev_size"
+    r"|corrupted double-linked list|\*\*\* stack smashing detected)",
+    anchors=(
+        "double free or corruption",
+        "free(): invalid",
+        "malloc(): ",
+        "munmap_chunk(): ",
+        "corrupted size vs.",
+        "corrupted double-linked list",
+        "*** stack smashing detected",
+    ),
+    example="double free or corruption (!prev)",
+)
+FIX = (
+    "same builds of torch, CUDA and extensions on every node, made for each other; run once with "
+    "PYTHONFAULTHANDLER=1 to see the Python line"
+)
+
+
+@FAULT.recognise
+def native_code_crashed(wreckage: Wreckage) -> Diagnosis | None:
+    ends = blame.by_signal(wreckage, *endings.CRASHES, but=FAULT.slug)
+    words = wreckage.seen(FATAL, HANDLER, HEAP)
+    faults = [s for s in wreckage.seen(kernel.SEGFAULT) if _is_ours(wreckage, s)]
+    if not ends and not words and not faults:
+        return None
+    if not faults and _is_torchs_own_abort(wreckage, ends, words):
+        return None
+    rank, pid = _whose(wreckage, ends, (*words, *faults))
+    library = next((s.fields["library"] for s in faults if "library" in s.fields), "")
+    others = blame.of(wreckage).others(rank)
+    return FAULT.diagnosis(
+        f"{'a rank' if rank is None else f'rank {rank}'} crashed in native code: "
+        f"{_meant(ends, words)}{f', in {library}' if library else ''}"
+        + (f"; {blame.plain(others)} only lost it" if others else ""),
+        confidence=_sure(ends, words, faults) - (0.2 if wreckage.seen(INSIDE) else 0.0),
+        seen=(*words, *faults),
+        culprit=Culprit(rank=rank, pid=pid, host=ends[0].host if ends else "", what=library),
+        victims=others,
+        evidence=[blame.of_exit(end) for end in ends[:2]],
+        fix=FIX,
+        next=f"coredumpctl info {pid}" if pid else "PYTHONFAULTHANDLER=1 holdfast run …",
+        unknown=() if library else ("in which library: the kernel log or a core file names it",),
+    )
+
+
+def _is_ours(wreckage: Wreckage, seen: Sighting) -> bool:
+    pids = {str(r.pid) for r in wreckage.ranks if r.pid}
+    return seen.fields.get("pid") in pids or "python" in seen.fields.get("name", "")
+
+
+def _is_torchs_own_abort(
+    wreckage: Wreckage, ends: tuple[Exit, ...], words: tuple[Sighting, ...]
+) -> bool:
+    """An abort with a reason in words is that reason's doing: a watchdog, Gloo, an assertion."""
+    aborted = all(end.code == -signal.SIGABRT for end in ends)
+    spoken = all(s.fields.get("what") == "Aborted" for s in words)
+    known = blame.of(wreckage)
+    others = [trouble for trouble in known.own if trouble.slug != FAULT.slug]
+    return aborted and spoken and bool(known.victims or others or known.disagreement)
+
+
+def _sure(ends: tuple[Exit, ...], words: tuple[Sighting, ...], faults: list[Sighting]) -> float:
+    if any(end.code == -signal.SIGBUS for end in ends) or any(map(_is_bus_error, words)):
+        return 0.4  # mostly a full /dev/shm
+    crashed = [end for end in ends if end.code != -signal.SIGABRT]
+    if words or faults:
+        return 0.9 if crashed or faults else 0.85
+    return 0.85 if crashed else 0.5
+
+
+def _is_bus_error(seen: Sighting) -> bool:
+    told = seen.fields
+    return told.get("number") == "7" or any(
+        "bus" in told.get(name, "").lower() for name in ("what", "told", "name", "gdb")
+    )
+
+
+def _whose(
+    wreckage: Wreckage, ends: tuple[Exit, ...], seen: tuple[Sighting, ...]
+) -> tuple[int | None, int | None]:
+    if ends:
+        return ends[0].rank, ends[0].pid
+    line = seen[0].line
+    told = seen[0].fields.get("pid", "")
+    pid = line.pid or (int(told) if told.isdigit() else None)
+    rank = next((r.rank for r in wreckage.ranks if pid is not None and r.pid == pid), line.rank)
+    return rank, pid
+
+
+def _meant(ends: tuple[Exit, ...], words: tuple[Sighting, ...]) -> str:
+    if ends and -ends[0].code in WORDS:
+        number = signal.Signals(-ends[0].code)
+        return f"{number.name}, {WORDS[number]}"
+    named = ("what", "told", "dumped", "gdb", "name")
+    said = next((s.fields[n] for s in words for n in named if s.fields.get(n)), "")
+    return said.strip() or "it gave up by itself, and left no words that tell why"

@@ -17,8 +17,9 @@ Sources        torvalds/linux net/ipv4/tcp_timer.c: tcp_write_timeout
 
 from __future__ import annotations
 
+from holdfast.fault import Fault
 from holdfast.faults.mtu_black_hole import DIED_IN_USE
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains import ways
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
@@ -27,8 +28,8 @@ FAULT = Fault(code="HOLD206", slug="network-partition")
 
 LINK_DOWN = FAULT.wording(
     "link-down",
-    r"(?P<interface>[\w.@-]+): (?:NIC |Network )?[Ll]ink (?:is |status )?(?:Down|down|DOWN)"
-    r"|(?P<name>[\w.@-]+): [Cc]arrier lost|\((?P<bonded>\w+)\): link status definitely down",
+    r"(?P<interface>[\w.@-]{1,64}): (?:NIC |Network )?[Ll]ink (?:is |status )?(?:Down|down|DOWN)"
+    r"|(?P<name>[\w.@-]{1,64}): [Cc]arrier lost|\((?P<bonded>\w+)\): link status definitely down",
     anchors=(
         *("ink is Down", "ink is down", "ink is DOWN", "Link down", "Link Down", "link DOWN"),
         *("link status definitely down", "arrier lost"),

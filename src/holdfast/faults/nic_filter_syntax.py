@@ -26,8 +26,9 @@ from collections.abc import Iterator
 
 from holdfast import nic_filter
 from holdfast.facts import MachineFacts, Setting, known
+from holdfast.fault import Fault
 from holdfast.faults import nic_name_missing
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD203", slug="nic-filter-syntax")

@@ -27,7 +27,8 @@ from collections.abc import Iterable
 
 from holdfast import nic_filter
 from holdfast.facts import Interface, MachineFacts, Setting, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Sighting, Wreckage
 
 FAULT = Fault(code="HOLD202", slug="nic-name-missing")

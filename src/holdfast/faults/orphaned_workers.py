@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from holdfast import scene_words, wording
 from holdfast.facts import MachineFacts, Orphan, PortFacts, Process, known
-from holdfast.model import Evidence, Fault, Finding, Verdict
+from holdfast.fault import Fault
+from holdfast.model import Evidence, Finding, Verdict
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD707", slug="orphaned-workers")

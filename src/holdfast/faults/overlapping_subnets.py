@@ -28,7 +28,8 @@ import re
 from typing import NamedTuple
 
 from holdfast.facts import Interface, MachineFacts, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import nccl, ways
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role

@@ -24,8 +24,10 @@ Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/gpu_troubleshoo
 
 from __future__ import annotations
 
-from holdfast import sighted, wording
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast import wording
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains import clocks
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role

@@ -19,8 +19,9 @@ Sources        https://docs.nvidia.com/cuda/cuda-c-programming-guide/#peer-to-pe
 
 from __future__ import annotations
 
-from holdfast import sighted
-from holdfast.model import Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Diagnosis
 from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD311", slug="p2p-peer-limit")

@@ -19,8 +19,9 @@ Sources        torvalds/linux net/sched/sch_generic.c: dev_watchdog
 
 from __future__ import annotations
 
+from holdfast.fault import Fault
 from holdfast.faults.mtu_black_hole import DIED_IN_USE
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 
@@ -28,8 +29,8 @@ FAULT = Fault(code="HOLD207", slug="packet-loss")
 
 NIC_STALLED = FAULT.wording(
     "nic-stalled",
-    r"NETDEV WATCHDOG: (?:CPU: \d+: )?(?P<interface>[\w.@-]+)\b.*transmit queue \d+ timed out"
-    r"|(?P<flapping>[\w.@-]+): .*(?:rx_crc_errors|CRC errors|link flap|symbol errors?)",
+    r"NETDEV WATCHDOG: (?:CPU: \d+: )?(?P<interface>[\w.@-]{1,64})\b.*transmit queue \d+ timed out"
+    r"|(?P<flapping>[\w.@-]{1,64}): .{0,100}(?:rx_crc_errors|CRC errors|link flap|symbol errors?)",
     anchors=("NETDEV WATCHDOG", "rx_crc_errors", "CRC errors", "link flap", "symbol error"),
     example="Nov 15 01:02:03 node-a kernel: NETDEV WATCHDOG: ens3 (mlx5_core): transmit queue 4 "
     "timed out 5012 ms",

@@ -29,8 +29,9 @@ from __future__ import annotations
 from collections import Counter
 
 from holdfast import addresses
+from holdfast.fault import Fault
 from holdfast.faults import dns_failure
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains import ways
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.ways import Attempt

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from holdfast import rendezvous
 from holdfast.facts import MachineFacts, PortFacts, Unread, known
+from holdfast.fault import Fault
 from holdfast.faults.port_in_use import describe_tries
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 
@@ -30,7 +31,7 @@ FAULT = Fault(code="HOLD110", slug="permission-denied")
 _DENIED = r"EACCES|EPERM|errno: (?:13|1)\b|[Pp]ermission denied|[Oo]peration not permitted"
 BIND = FAULT.wording(
     "bind",
-    r"server socket has failed to (?:bind|listen)(?:.*?(?:\bport: |\]:)(?P<port>\d+))?"
+    r"server socket has failed to (?:bind|listen)(?:.{0,300}?(?:\bport: |\]:)(?P<port>\d+))?"
     rf".*(?:{_DENIED})",
     anchors=("server socket has failed to",),
     example="torch.distributed.DistNetworkError: The server socket has failed to bind. port: 80, "
@@ -54,7 +55,8 @@ AVC = FAULT.wording(
 )
 SSH = FAULT.wording(
     "ssh",
-    r"(?:(?P<where>[\w.@-]+): )?Permission denied \((?:publickey|password|keyboard|gssapi)[^)]*\)"
+    r"(?:(?P<where>[\w.@-]{1,64}): )?Permission denied "
+    r"\((?:publickey|password|keyboard|gssapi)[^)]*\)"
     r"|Host key verification failed",
     anchors=("Permission denied (", "Host key verification failed"),
     example="kim@node-b: Permission denied (publickey,password).",

@@ -27,9 +27,10 @@ from collections.abc import Sequence
 
 from holdfast import rendezvous, wording
 from holdfast.facts import Connection, MachineFacts, PortFacts, Process, known
+from holdfast.fault import Fault
 from holdfast.faults import port_in_use
 from holdfast.faults.port_in_use import describe_tries
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD102", slug="port-ephemeral")

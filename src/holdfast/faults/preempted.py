@@ -21,8 +21,10 @@ Sources        https://slurm.schedmd.com/preempt.html (signals and GraceTime)
 
 from __future__ import annotations
 
-from holdfast import blame, endings, scene_words
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Verdict
+from holdfast import endings, scene_words
+from holdfast.fault import Fault
+from holdfast.inference import blame
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
 from holdfast.remains import launchers
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
@@ -111,16 +113,18 @@ def the_scheduler_says_so(wreckage: Wreckage) -> Diagnosis | None:
     told = [
         s
         for s in wreckage.seen(launchers.SLURM_CANCELLED)
-        if s.fields.get("why", "").startswith(("TIME", "PREEMPT"))
+        if s.fields.get("why", "").startswith(("TIME", "PREEMPT", "JOB REQUEUE"))
     ]
     seen = tuple(told) or wreckage.seen(TAKEN)
     if not seen:
         return None
-    limit = "TIME" in seen[0].fields.get("why", "") or "limit" in seen[0].fields
+    why = seen[0].fields.get("why", "")
+    limit = "TIME" in why or "limit" in seen[0].fields
+    taken = "it was sent back to the queue" if "REQUEUE" in why else "it was preempted"
     host, job = seen[0].fields.get("host", ""), seen[0].fields.get("job", "")
     own = blame.of(wreckage).own
     return FAULT.diagnosis(
-        f"the scheduler ended the job: {'its time was over' if limit else 'it was preempted'}; "
+        f"the scheduler ended the job: {'its time was over' if limit else taken}; "
         + ("errors before that are worth a look first" if own else "nothing in the job failed"),
         confidence=0.5 if own else 0.92 if told else 0.75,
         seen=seen,

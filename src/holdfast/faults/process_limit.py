@@ -23,9 +23,10 @@ Sources        https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_NP
 
 from __future__ import annotations
 
-from holdfast import sighted
 from holdfast.facts import Limits, MachineFacts, ProcessRoom, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD404", slug="process-limit")

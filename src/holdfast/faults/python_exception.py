@@ -22,10 +22,13 @@ Sources        torch/distributed/elastic/multiprocessing/errors/__init__.py: get
 from __future__ import annotations
 
 from holdfast import endings, scene_words
-from holdfast.collectives import waits
+from holdfast.collectives import stacks, waits
 from holdfast.endings import Ending
-from holdfast.model import Fault, Verdict
-from holdfast.signals import Scene
+from holdfast.fault import Fault
+from holdfast.inference import blame, own_trouble
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.remains.nouns import Exit, Raised, Wreckage
+from holdfast.signals import Scene, Stack
 
 FAULT = Fault(code="HOLD611", slug="python-exception")
 
@@ -81,3 +84,125 @@ def _did(ending: Ending) -> str:
     if words:
         return f"raised {scene_words.quoted(words)}"
     return f"ended with exit code {death.code if death else '?'} and left no last words"
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+
+@FAULT.recognise
+def its_own_words_tell(wreckage: Wreckage) -> Diagnosis | None:
+    """The first exception that speaks of no other rank."""
+    causes = [r for r in wreckage.raised if own_trouble.tells_a_cause(r) and _is_own(wreckage, r)]
+    if not causes:
+        return None
+    first = _earliest(causes)
+    same = [r for r in causes if (r.kind, _place(r)) == (first.kind, _place(first))]
+    ranks = sorted({r.rank for r in same if r.rank is not None})
+    named = [r for r in same if r.root_slugs]
+    others = blame.of(wreckage).others(*ranks)
+    return FAULT.diagnosis(
+        f"{_who(ranks)} raised {_quoted(first)}{_fell_with(others)}",
+        confidence=_sure(first, ranks, others, known=bool(named)),
+        culprit=_culprit(wreckage, first, ranks),
+        victims=others,
+        evidence=[*map(_evidence, same[:3]), *blame.complaints(wreckage)[:2]],
+        fix="repair that line; raised on one rank only: look at that rank's data and at code under "
+        "`if rank == …`",
+        next=_look(first),
+        unknown=() if ranks else ("which rank it was: the lines carry no rank",),
+    )
+
+
+def _is_own(wreckage: Wreckage, raised: Raised) -> bool:
+    """Not fallout: the same rank had not told before that it lost or missed another one."""
+    troubles = {(t.line.source, t.line.number) for t in blame.of(wreckage).own}
+    return bool(raised.root_slugs) or (raised.line.source, raised.line.number) in troubles
+
+
+def _earliest(causes: list[Raised]) -> Raised:
+    if all(r.line.at is not None for r in causes):
+        return min(causes, key=lambda r: (r.line.at or 0.0, r.order))
+    return min(causes, key=lambda r: r.order)
+
+
+def _sure(first: Raised, ranks: list[int], others: tuple[int, ...], *, known: bool) -> float:
+    """A fault whose own words stand in it is the better name; then this one steps back."""
+    if known:
+        return 0.35
+    if not first.frames:
+        return 0.55 if ranks else 0.45
+    return 0.85 if len(ranks) == 1 and others else 0.7
+
+
+def _who(ranks: list[int]) -> str:
+    return blame.plain(ranks) if ranks else "a rank"
+
+
+def _place(raised: Raised) -> str:
+    return stacks.where(Stack(frames=raised.frames, active=False, holds_gil=False))
+
+
+def _quoted(raised: Raised) -> str:
+    text = " ".join(raised.text.split())
+    short = text if len(text) <= scene_words.LONGEST else text[: scene_words.LONGEST - 1] + "…"
+    place = _place(raised)
+    return (f"{raised.kind}: {short}" if short else raised.kind) + (f" {place}" if place else "")
+
+
+def _fell_with(others: tuple[int, ...]) -> str:
+    return f"; {blame.plain(others)} only lost it or waited for it" if others else ""
+
+
+def _culprit(wreckage: Wreckage, first: Raised, ranks: list[int]) -> Culprit | None:
+    """Raised alike on several ranks it is the line, not one of them."""
+    if len(ranks) > 1:
+        return Culprit(what=_place(first) or first.kind)
+    if ranks:
+        remains = wreckage.rank(ranks[0])
+        return Culprit(
+            rank=ranks[0],
+            host=first.line.host or (remains.host if remains else ""),
+            pid=first.line.pid or (remains.pid if remains else None),
+        )
+    return Culprit(what=_place(first)) if first.frames else None
+
+
+def _evidence(raised: Raised) -> Evidence:
+    line = raised.line
+    return Evidence(
+        quote=_quoted(raised), source=line.source, line=line.number, rank=line.rank,
+        host=line.host or None,
+    )  # fmt: skip
+
+
+def _look(raised: Raised) -> str:
+    line = raised.line
+    if line.source.startswith("<"):
+        return "holdfast run …  # keeps every rank's log apart"
+    return f"sed -n '{max(1, line.number - 40)},{line.number + 5}p' {line.source}"
+
+
+@FAULT.recognise
+def it_left_with_a_code(wreckage: Wreckage) -> Diagnosis | None:
+    """No exception is shown, only that a rank ended with an error: then its log has it."""
+    known = blame.of(wreckage)
+    failed = [e for e in wreckage.exits if e.code > 0 and not e.teardown]
+    if not failed or known.explained or wreckage.raised or known.disagreement:
+        return None
+    first = next((e for e in failed if e.first), failed[0])
+    return FAULT.diagnosis(
+        f"{blame.named(first)} ended with exit code {first.code}, and these lines do not show why: "
+        "its own log has the exception",
+        confidence=0.4,
+        culprit=_ended(first),
+        victims=known.others(first.rank),
+        evidence=[blame.of_exit(e) for e in failed[:3]],
+        fix="read the log of that rank, from its first error on",
+        next="torchrun --log-dir logs --tee 3 …",
+        unknown=("what it raised: its log is not here, or nothing in it is known to us",),
+    )
+
+
+def _ended(end: Exit) -> Culprit:
+    what = "" if end.rank is not None or end.local_rank is None else f"local rank {end.local_rank}"
+    return Culprit(rank=end.rank, host=end.host, pid=end.pid, what=what)

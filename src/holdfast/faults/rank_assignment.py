@@ -26,7 +26,8 @@ from collections.abc import Mapping, Sequence
 
 from holdfast import endings, joining, numbering, scene_words
 from holdfast.facts import MachineFacts, Plan, Smoke, SmokeRank, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
 from holdfast.remains.nouns import Wreckage
 from holdfast.signals import RankView, Scene
 

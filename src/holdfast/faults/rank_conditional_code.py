@@ -20,7 +20,13 @@ from __future__ import annotations
 from holdfast import hold_up, scene_words
 from holdfast.collectives import groups, siblings, waits
 from holdfast.collectives.positions import Wait
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.faults import collective_mismatch, rank_stuck
+from holdfast.faults.collective_mismatch import met
+from holdfast.inference import blame, fingerprints, meeting
+from holdfast.inference.meeting import Disagreement
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD602", slug="rank-conditional-code")
@@ -84,3 +90,140 @@ def _waits(side: list[Wait]) -> str:
     ranks = [wait.rank for wait in side]
     verb = scene_words.one_or_many(ranks, "waits", "wait")
     return f"{scene_words.plain(ranks)} {verb} in {side[0].title}"
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+FIX = (
+    "let every member of the group take the same way through the code: look for `if rank == …`, "
+    "branches that depend on the batch, early returns, and modules that some batches skip"
+)
+DETAIL = "TORCH_DISTRIBUTED_DEBUG=DETAIL holdfast run …"
+
+
+@FAULT.recognise
+def they_took_different_ways(wreckage: Wreckage) -> Diagnosis | None:
+    told = wreckage.seen(collective_mismatch.FINGERPRINTS)
+    found = fingerprints.compare(told) or blame.of(wreckage).disagreement
+    if found is None:
+        return None
+    return FAULT.diagnosis(
+        f"the ranks did not run the same collectives in the same order ({found.words()}): "
+        f"{_meaning(found)}",
+        confidence=_sure(found, told=bool(told)),
+        seen=told or blame.first_complaint(wreckage),
+        evidence=() if told else met(found),
+        culprit=collective_mismatch.odd_one(found),
+        victims=[rank for rank in found.ranks if rank not in found.odd],
+        fix=FIX,
+        next=DETAIL,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=() if found.odd else (collective_mismatch.UNDECIDED,),
+    )
+
+
+@FAULT.recognise
+def one_side_is_left(wreckage: Wreckage) -> Diagnosis | None:
+    """torch compared them, but the line is cut: what the other rank ran is not shown."""
+    seen = wreckage.seen(collective_mismatch.FINGERPRINTS)
+    if not seen or fingerprints.compare(seen):
+        return None
+    order = fingerprints.same_everywhere(seen)
+    return FAULT.diagnosis(
+        "torch compared the collectives of the ranks, and they differ"
+        + (
+            ": this one has the same size on every rank, so it is the order of calls that differs"
+            if order
+            else "; what the others ran is not in these lines"
+        ),
+        confidence=0.7 if order else 0.5,
+        seen=seen,
+        culprit=Culprit(),
+        fix=FIX,
+        next="grep -B 30 'Detected mismatch' *.log  # the traceback above each shows its line",
+        unknown=("which rank went another way: only one side is shown",),
+    )
+
+
+def _meaning(found: Disagreement) -> str:
+    if found.what == "count":
+        return "one has come further in the count, so it issued some that the other did not"
+    if found.what == "op":
+        return "at one position they call different operations, so their code went different ways"
+    return "sizes differ where gradients are summed when a rank skipped a part of the model"
+
+
+def _sure(found: Disagreement, *, told: bool) -> float:
+    """Another size may be mere data: then it is the smaller answer, unless torch compared the
+    buckets of DDP, whose sizes depend on nothing but the code that ran."""
+    if found.what == "size":
+        return 0.7 if told and fingerprints.is_bucket(found) else 0.5
+    return 0.75 if told else 0.7
+
+
+@FAULT.recognise
+def only_a_few_came(wreckage: Wreckage) -> Diagnosis | None:
+    """Most ranks never entered it and wait for nothing: those inside are the odd ones."""
+    known = blame.of(wreckage)
+    place, absent = known.place, known.census.roots
+    if place is None or known.explained or known.disagreement or len(absent) <= len(place.waiting):
+        return None
+    return FAULT.diagnosis(
+        f"only {blame.plain(place.waiting)} came to {place.title}; {blame.plain(absent)} never did "
+        "and wait for nobody: a collective that only some ranks call",
+        confidence=0.6,
+        seen=blame.first_complaint(wreckage),
+        evidence=blame.positions(wreckage),
+        culprit=_named(place.waiting),
+        victims=absent,
+        fix=FIX,
+        next=DETAIL,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=blame.unknown(wreckage, *absent[:1]),
+    )
+
+
+def _named(ranks: tuple[int, ...]) -> Culprit:
+    return Culprit(rank=ranks[0]) if len(ranks) == 1 else Culprit(what=blame.plain(ranks))
+
+
+@FAULT.recognise
+def they_wait_in_a_circle(wreckage: Wreckage) -> Diagnosis | None:
+    """Everybody waits, each for somebody who waits elsewhere: no patience helps."""
+    known = blame.of(wreckage)
+    sides = [s for s in known.census.standstills if s.absent]
+    if not known.census.ring or len(sides) < 2 or known.explained or known.disagreement:
+        return None
+    told = "; ".join(f"{blame.plain(side.waiting)} in {side.title}" for side in sides[:4])
+    odd = meeting.minority([side.waiting for side in sides])
+    return FAULT.diagnosis(
+        f"the ranks wait for each other in different groups ({told}): each would go on if the "
+        "others came",
+        confidence=0.75,
+        seen=blame.first_complaint(wreckage),
+        evidence=[Evidence(quote=f"waits in {s.title}", source="flight recorder", rank=r)
+                  for s in sides for r in s.waiting[:1]],
+        culprit=_named(odd) if odd else Culprit(what=told),
+        victims=known.others(*odd),
+        fix="call the collectives of all groups in the same order on every rank that is in both",
+        next=DETAIL,
+        ruled_out=blame.ruled_out(wreckage),
+    )  # fmt: skip
+
+
+@FAULT.recognise
+def horovod_lists_different_tensors(wreckage: Wreckage) -> Diagnosis | None:
+    missing = rank_stuck.missing_in_horovod(wreckage)
+    if len(set(map(tuple, missing.values()))) < 2 or blame.of(wreckage).explained:
+        return None
+    seen: tuple[Sighting, ...] = tuple(s for s in wreckage.sightings if "tensors" in s.fields)
+    return FAULT.diagnosis(
+        "Horovod's stall report shows ranks that each lack other tensors: they submit different "
+        "ones, so their code went different ways",
+        confidence=0.7,
+        seen=seen,
+        culprit=Culprit(what=" versus ".join(f"rank {rank}" for rank in sorted(missing)[:4])),
+        victims=missing,
+        fix=FIX,
+        next="horovodrun --timeline-filename timeline.json …",
+    )

@@ -19,7 +19,11 @@ from __future__ import annotations
 
 from holdfast import consequences, endings, hold_up, scene_words
 from holdfast.collectives import waits
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import blame
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import RankView, Recorder, Scene
 
 FAULT = Fault(code="HOLD605", slug="rank-exits-early")
@@ -82,3 +86,41 @@ def _wait_for_the_gone(scene: Scene) -> tuple[int, ...]:
 
 def _verb(ranks: tuple[int, ...]) -> str:
     return scene_words.one_or_many(ranks, "waits", "wait")
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+DESTROYED = FAULT.wording(
+    "destroyed",
+    r"comm 0x[0-9a-f]+ rank (?P<rank>\d+) nranks (?P<nranks>\d+).*- (?:Destroy|Finalize) COMPLETE",
+    anchors=("Destroy COMPLETE", "Finalize COMPLETE"),
+    example="vm:1011:1011 [0] NCCL INFO comm 0x1b67ca30 rank 2 nranks 4 cudaDev 0 busId 60 - "
+    "Destroy COMPLETE",
+    role=Role.CONTEXT,
+)
+
+
+@FAULT.recognise
+def it_left_and_they_missed_it(wreckage: Wreckage) -> Diagnosis | None:
+    known = blame.of(wreckage)
+    left = [r.rank for r in wreckage.ranks if r.finished]
+    # By NCCL's word, unless all did: that is how every job ends.
+    put_away = [s for s in wreckage.seen(DESTROYED) if s.rank not in known.victims]
+    left += [s.rank for s in put_away if s.rank is not None and s.rank not in left]
+    missed = [rank for rank in known.victims if rank not in left]
+    if not left or not missed or known.explained or known.disagreement:
+        return None
+    certain = [r.rank for r in wreckage.ranks if r.finished]
+    return FAULT.diagnosis(
+        f"{blame.plain(left)} ended as if all were done, while {blame.plain(missed)} still needed "
+        "it: they lost the connection or waited in vain",
+        confidence=0.8 if certain else 0.6,
+        seen=(*put_away[:2], *blame.first_complaint(wreckage)),
+        culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=blame.plain(left)),
+        victims=missed,
+        fix="let all ranks run the same number of steps, and end together: `dist.barrier()` and "
+        "`dist.destroy_process_group()` on all of them",
+        next="holdfast run …  # shows after which step each rank left",
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=blame.unknown(wreckage, *left[:1]),
+    )

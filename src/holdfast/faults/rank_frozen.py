@@ -17,7 +17,10 @@ Sources        https://man7.org/linux/man-pages/man7/signal.7.html (SIGSTOP, SIG
 from __future__ import annotations
 
 from holdfast import endings, scene_words
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import blame, suspicion
+from holdfast.model import Diagnosis, Evidence, Verdict
+from holdfast.remains.nouns import Wreckage
 from holdfast.signals import RankView, Scene
 
 FAULT = Fault(code="HOLD607", slug="rank-frozen")
@@ -73,3 +76,55 @@ def _still(scene: Scene, letter: str) -> list[RankView]:
 def _evidence(view: RankView) -> Evidence:
     state = view.activity.state if view.activity else "?"
     return Evidence(quote=f"State: {state}", source=f"/proc/{view.pid}/status", rank=view.rank)
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+STOPPED = FAULT.wording(
+    "stopped",
+    r"^\[\d+\][+-]?\s+(?:\d+ )?(?:Stopped|suspended)\b|State:\s+[Tt] \((?:stopped|tracing stop)\)"
+    r"|Signals\.SIGSTOP",
+    anchors=("  Stopped", "  suspended", "T (stopped)", "t (tracing stop)", "Signals.SIGSTOP"),
+    example="[1]+  Stopped                 torchrun --nproc-per-node 4 train.py",
+)
+CONT = "ps -eo pid,stat,cmd | awk '$2 ~ /^[Tt]/'"
+
+
+@FAULT.recognise
+def it_was_stopped(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(STOPPED)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        "a process of the job was stopped (SIGSTOP, Ctrl-Z or a debugger): it runs nothing and "
+        "keeps its connections, so the others wait for it without a word",
+        confidence=0.75,
+        seen=seen,
+        victims=blame.of(wreckage).victims,
+        fix="`kill -CONT PID` lets it run on; start long jobs where no key press reaches them",
+        next=CONT,
+        unknown=("who stopped it",),
+    )
+
+
+@FAULT.recognise
+def it_answered_nobody(wreckage: Wreckage) -> Diagnosis | None:
+    """Silent like a killed one, but nobody lost a connection: a stopped process keeps them."""
+    suspect = suspicion.find(wreckage)
+    if suspect is None or suspect.ended or suspect.how not in ("mute", "unheard"):
+        return None
+    who = blame.plain(suspect.ranks)
+    return FAULT.diagnosis(
+        f"{who} answered nobody, and no connection to it closed: a stopped process looks like this",
+        confidence=0.45 if suspect.how == "mute" else 0.25,
+        seen=suspect.seen,
+        culprit=suspicion.culprit_on(wreckage, suspect),
+        victims=suspect.victims,
+        fix="look whether it is still there, in state T: then `kill -CONT PID`",
+        next=CONT,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=(
+            f"whether the process of {who} still exists",
+            *blame.unknown(wreckage, *suspect.ranks[:2]),
+        ),
+    )

@@ -26,8 +26,13 @@ import signal
 from holdfast import endings, scene_words
 from holdfast.endings import Ending
 from holdfast.facts import Unread
+from holdfast.fault import Fault
 from holdfast.faults import host_oom
-from holdfast.model import Fault, Verdict
+from holdfast.inference import blame, sighted, suspicion
+from holdfast.inference.own_trouble import Trouble
+from holdfast.model import Culprit, Diagnosis, Verdict
+from holdfast.remains import kernel, launchers
+from holdfast.remains.nouns import Exit, Wreckage
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD701", slug="rank-killed")
@@ -66,3 +71,111 @@ def _memory(scene: Scene, ending: Ending) -> str:
     if isinstance(scene.kernel_events, Unread):
         return "; whether memory ran out could not be read"
     return "; the kernel log tells of no kill for lack of memory"
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+SENDER = (
+    "find who sent it: memory (`sudo dmesg -T | grep -i 'killed process'`), the scheduler's "
+    "record, `journalctl -u systemd-oomd`, a clean-up script with a broad pattern"
+)
+UNSENT = (
+    "who sent it: the kernel's and the scheduler's words are not here, and a kill for lack of "
+    "memory looks the same"
+)
+KERNEL_LOG = "sudo dmesg -T | grep -iE 'killed process|oom'"
+
+
+@FAULT.recognise
+def it_ended_by_a_signal(wreckage: Wreckage) -> Diagnosis | None:
+    outside = {s.value for s in signal.Signals} - endings.CRASHES - endings.STOP_SIGNALS
+    killed = blame.by_signal(wreckage, *outside)
+    if not killed:
+        return None
+    known, first = blame.of(wreckage), killed[0]
+    memory = wreckage.seen(kernel.OOM_KILL, kernel.OOM_INVOKED, launchers.SLURM_OOM)
+    limit = [s for s in wreckage.seen(launchers.SLURM_CANCELLED) if s.fields.get("why")]
+    others = known.others(first.rank)
+    return FAULT.diagnosis(
+        f"{blame.named(first)} was ended by {scene_words.signal_name(-first.code)}, which no "
+        f"process can catch and no rank sends itself{_fell(others)}",
+        confidence=0.3 if memory or limit else _sure(killed, known.own),
+        culprit=Culprit(rank=first.rank, host=first.host, pid=first.pid, what=_what(first)),
+        victims=others,
+        evidence=[*map(blame.of_exit, killed[:3]), *blame.complaints(wreckage)[:2]],
+        fix=SENDER,
+        next=KERNEL_LOG,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=() if memory else (UNSENT,),
+    )
+
+
+def _sure(killed: tuple[Exit, ...], own: tuple[Trouble, ...]) -> float:
+    """Several at once: a launcher or scheduler that cleared away looks like this."""
+    if own:
+        return 0.3
+    return 0.75 if len(killed) == 1 or killed[0].first else 0.6
+
+
+def _what(end: Exit) -> str:
+    if end.rank is not None or end.local_rank is None:
+        return ""
+    return f"local rank {end.local_rank}"
+
+
+def _fell(others: tuple[int, ...]) -> str:
+    return f"; {blame.plain(others)} lost it or waited in vain" if others else ""
+
+
+@FAULT.recognise
+def it_fell_silent(wreckage: Wreckage) -> Diagnosis | None:
+    """No word, no dump, though a living rank answers when another one calls for dumps."""
+    suspect = suspicion.find(wreckage)
+    if suspect is None or suspect.how not in ("mute", "unheard") or len(suspect.ranks) > 1:
+        return None
+    mute = suspect.how == "mute"
+    confidence = 0.75 if mute else 0.5 if suspect.ended else 0.3
+    rank = suspect.ranks[0]
+    why = (
+        "the connections to it closed, so its process had ended"
+        if suspect.ended
+        else "a living rank would have answered the call for dumps"
+        if mute
+        else "nothing of it was heard"
+    )
+    return FAULT.diagnosis(
+        f"rank {rank} vanished without a word, and {why}: killed from outside, as far as can be "
+        f"told; {blame.plain(suspect.victims)} only noticed",
+        confidence=confidence,
+        seen=suspect.seen,
+        culprit=suspicion.culprit_on(wreckage, suspect),
+        victims=suspect.victims,
+        fix=SENDER,
+        next=KERNEL_LOG,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("how it ended: no launcher tells its exit code",
+                 *blame.unknown(wreckage, rank)),
+    )  # fmt: skip
+
+
+@FAULT.recognise
+def ray_lost_its_worker(wreckage: Wreckage) -> Diagnosis | None:
+    """Ray's list of potential causes is advice; that the process vanished is what it saw."""
+    gone = sighted.saying(
+        wreckage.seen(launchers.RAY_DIED),
+        r"worker process has died|exit type: SYSTEM_ERROR|died unexpectedly|WorkerCrashedError",
+    )
+    if not gone or blame.of(wreckage).explained or blame.of(wreckage).own:
+        return None
+    first = gone[0].line
+    return FAULT.diagnosis(
+        "a Ray worker vanished without an exception of its own: killed from outside, for lack of "
+        "memory or by somebody, or crashed in native code",
+        confidence=0.5,
+        seen=gone,
+        culprit=Culprit(rank=first.rank, host=first.host, pid=first.pid, what="a Ray worker"),
+        fix=SENDER,
+        next="ray logs cluster --errors; " + KERNEL_LOG,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=(UNSENT,),
+    )

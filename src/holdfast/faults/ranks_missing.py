@@ -20,9 +20,11 @@ Sources        pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp: waitFor
 
 from __future__ import annotations
 
-from holdfast import blame, hold_up, scene_words
+from holdfast import hold_up, scene_words
 from holdfast.facts import MachineFacts, Smoke, SmokeRank, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import blame
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
 from holdfast.remains import clocks, nccl
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.signals import RankView, Scene, Stack

@@ -20,7 +20,8 @@ Sources        NVIDIA/nccl src/transport/net_ib/init.cc: No device found
 
 from __future__ import annotations
 
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains import nccl
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role

@@ -24,8 +24,9 @@ from __future__ import annotations
 
 from holdfast import addresses, rendezvous
 from holdfast.facts import MachineFacts, Plan, Unread, known
+from holdfast.fault import Fault
 from holdfast.faults import dns_failure
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import peers, ways
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role

@@ -22,8 +22,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from holdfast.fault import Fault
 from holdfast.kept import Account, FirstStep, Resumed
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 from holdfast.signals import Scene

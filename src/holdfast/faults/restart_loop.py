@@ -18,8 +18,10 @@ Sources        https://docs.pytorch.org/docs/stable/elastic/run.html (max-restar
 
 from __future__ import annotations
 
-from holdfast import blame, own_trouble, scene_words
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Verdict
+from holdfast import scene_words
+from holdfast.fault import Fault
+from holdfast.inference import blame, own_trouble
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 from holdfast.signals import Failure, Scene

@@ -31,10 +31,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import sighted, wording
+from holdfast import wording
 from holdfast.facts import Container, MachineFacts, Shm, known
+from holdfast.fault import Fault
 from holdfast.faults import disk_full
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import nccl
 from holdfast.remains.nouns import Exit, Sighting, Wreckage
 from holdfast.remains.signature import Role
@@ -153,6 +155,14 @@ BUS = FAULT.wording(
     example="RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is "
     "possible that dataloader's workers are out of shared memory.",
 )
+NO_PAGE = FAULT.wording(
+    "no-page",
+    # UCX and Open MPI read the kernel's reason for the signal (BUS_ADRERR): a mapping is there, and
+    # the file behind it could not give the page.
+    r"Bus error: [Nn]on-?exist[ae]nt physical address|Signal code: Non-exist[ae]nt physical address",
+    anchors=("xistent physical address", "xistant physical address"),
+    example="[node-a:4711 :0:4720] Caught signal 7 (Bus error: nonexistent physical address)",
+)
 BANNER = FAULT.wording(
     "banner",
     r"SHMEM allocation limit is set to the default of (?P<limit>\d+ ?MB)",
@@ -185,6 +195,14 @@ def shared_memory_ran_out(wreckage: Wreckage) -> Diagnosis | None:
             f"{SHM} that could not be had",
             bus,
             confidence=0.9,
+        )
+    if touched := wreckage.seen(NO_PAGE):
+        return _told(
+            wreckage,
+            f"{sighted.who(touched)} died of a bus error: it touched a page that the file behind "
+            f"it could not give, as in a full {SHM}; a file cut short while mapped does the same",
+            touched,
+            confidence=0.7,
         )
     if unopened := wreckage.seen(OBJECT):
         return _told(

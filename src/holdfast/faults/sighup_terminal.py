@@ -16,7 +16,11 @@ from __future__ import annotations
 import signal
 
 from holdfast import endings, scene_words
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import blame
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.remains import launchers
+from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD703", slug="sighup-terminal")
@@ -49,4 +53,52 @@ def the_terminal_went_away(scene: Scene) -> Verdict | None:
         certain=True,
         fix=FIX,
         evidence=[scene_words.how_it_ended(e) for e in told],
+    )
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+HANGUP = FAULT.wording(
+    "hangup",
+    r"^Hangup\b|\bSIGHUP\b.*(?:received|caught|terminat)|(?:received|caught|got) (?:signal )?SIGHUP"
+    r"|terminated by signal SIGHUP|exited on signal 1 \(Hangup\)",
+    anchors=("Hangup", "SIGHUP"),
+    example="mpirun noticed that process rank 0 with PID 1011 on node node-a exited on signal 1 "
+    "(Hangup).",
+)
+
+
+def told_by(wreckage: Wreckage, *names: str) -> tuple[Sighting, ...]:
+    """The launcher's word that it was told to end, by one of these signals."""
+    return tuple(
+        s
+        for s in wreckage.seen(launchers.DEATH_SIGNAL)
+        if (s.fields.get("signal") or s.fields.get("got")) in names
+    )
+
+
+def passed_on(wreckage: Wreckage, name: str) -> tuple[Sighting, ...]:
+    """torchrun closes its ranks by SIGTERM, unless it was told to end itself: then it passes on
+    the very signal that it got."""
+    return tuple(s for s in wreckage.seen(launchers.CLOSING) if name in s.line.text)
+
+
+@FAULT.recognise
+def the_launcher_lost_its_terminal(wreckage: Wreckage) -> Diagnosis | None:
+    told = told_by(wreckage, "1", "SIGHUP") or passed_on(wreckage, "SIGHUP")
+    seen = told or wreckage.seen(HANGUP)
+    hung = blame.by_signal(wreckage, signal.SIGHUP)
+    if not seen and not hung:
+        return None
+    return FAULT.diagnosis(
+        "the launcher was told to end by SIGHUP: the terminal or ssh session it was started from "
+        "went away, and it took the ranks along; nothing in the job failed",
+        confidence=0.92 if told else 0.8,
+        seen=seen,
+        evidence=[blame.of_exit(end) for end in hung[:2]],
+        culprit=Culprit(what="the terminal (signal 1 to the launcher)"),
+        victims=blame.of(wreckage).members,
+        fix="start it inside tmux or screen, with `nohup … &`, or through the scheduler",
+        next="tmux new -s train",
+        unknown=("what closed it: a lost connection, a laptop that slept, a closed window",),
     )

@@ -20,7 +20,8 @@ Sources        NVIDIA/nccl src/transport/net_socket.cc: ncclNetSocketGetSpeed
 
 from __future__ import annotations
 
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains import nccl
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
@@ -29,7 +30,7 @@ FAULT = Fault(code="HOLD209", slug="slow-nic")
 
 LINK_UP = FAULT.wording(
     "link-up",
-    r"(?P<interface>[\w.@-]+):? (?:NIC )?[Ll]ink is [Uu]p(?:,| -|:| at)? ?(?P<speed>\d+) ?"
+    r"(?P<interface>[\w.@-]{1,64}):? (?:NIC )?[Ll]ink is [Uu]p(?:,| -|:| at)? ?(?P<speed>\d+) ?"
     r"(?P<unit>[MG])b(?:ps|it/s|/s)",
     anchors=("ink is Up", "ink is up"),
     example="Nov 15 01:02:03 node-a kernel: igb 0000:06:00.0 eno1: igb: eno1 NIC Link is Up 100 "

@@ -19,8 +19,11 @@ Sources        https://github.com/pytorch/pytorch/issues/71303
 from __future__ import annotations
 
 from holdfast import scene_words
-from holdfast.collectives import arrivals
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.collectives import arrivals, groups
+from holdfast.fault import Fault
+from holdfast.inference import blame
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.remains.nouns import Wreckage
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD609", slug="slow-rank")
@@ -50,4 +53,35 @@ def it_comes_last_again_and_again(scene: Scene) -> Verdict | None:
                 rank=late.rank,
             )
         ],
+    )
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+
+@FAULT.recognise
+def it_came_last_again_and_again(wreckage: Wreckage) -> Diagnosis | None:
+    """By the times in the dumps. It breaks no job by itself, so it never leads where one broke."""
+    late = arrivals.among(groups.named(wreckage.recorders))
+    if late is None or late.share < SHARE or set(wreckage.recorders) != wreckage.members:
+        return None
+    others = [rank for rank in wreckage.recorders if rank != late.rank]
+    broke = blame.of(wreckage).explained or blame.of(wreckage).victims
+    return FAULT.diagnosis(
+        f"rank {late.rank} came last in {late.last} of the last {late.seen} collectives, by "
+        f"{late.lag * 1000:.0f} ms each: {blame.plain(others)} spent {late.share:.0%} of the time "
+        "waiting for it",
+        confidence=0.25 if broke else 0.7,
+        culprit=Culprit(rank=late.rank),
+        victims=others,
+        evidence=[
+            Evidence(
+                quote=f"arrived last {late.last} times of {late.seen} in group {late.group}",
+                source="flight recorders",
+                rank=late.rank,
+            )
+        ],
+        fix="see what slows it: its processor, its GPU's clocks, its loader's time per batch",
+        next="nvidia-smi -q -d PERFORMANCE",
+        unknown=("when the GPU was ready: with NCCL these times show when the host asked",),
     )

@@ -19,7 +19,13 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#torch.distr
 from __future__ import annotations
 
 from holdfast import hold_up, scene_words
-from holdfast.model import Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.inference import blame
+from holdfast.model import Culprit, Diagnosis, Verdict
+from holdfast.remains import clocks
+from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.shared import TRACEBACK
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD610", slug="slow-rank-timeout")
@@ -49,3 +55,199 @@ def its_work_outlasts_their_patience(scene: Scene) -> Verdict | None:
         fix="give that wait more time: `init_process_group(timeout=timedelta(hours=2))`",
         evidence=held.evidence(),
     )
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+WORKING = FAULT.wording(
+    "working",
+    r"(?P<work>\b(?:Map|Filter|Tokeni[sz]ing|Running tokenizer|Grouping texts|Packing|Saving the "
+    r"dataset|Generating \w+ split|Converting format|Downloading \w+|Extracting data files|Loading "
+    r"checkpoint shards|Creating (?:json|parquet) from)\b)[^|]{0,120}?(?P<percent>\d{1,3})%\|"
+    r"(?:[^|]*\|[^\[|]*\[(?P<elapsed>[\d:]+)<)?",
+    anchors=(
+        "Map: ",
+        "Map (num_proc",
+        "Filter:",
+        "Filter (num_proc",
+        "okenizing",
+        "okenising",
+        "Running tokenizer",
+        "Grouping texts",
+        "Packing",
+        "Saving the dataset",
+        "Generating ",
+        "Converting format",
+        "Downloading ",
+        "Extracting data files",
+        "Loading checkpoint shards",
+        "Creating json from",
+        "Creating parquet from",
+    ),
+    example="Running tokenizer on dataset (num_proc=16):  38%|███▊      | 38/100 [28:51<47:05]",
+    role=Role.CONTEXT,
+)
+SAVING = FAULT.wording(
+    "saving",
+    r"(?i)(?P<work>\bsaving (?:\w+ ){0,3}"
+    r"(?:checkpoint|model|state|weights|optimizer|snapshot)"
+    r"|\bwriting (?:model |the )?(?:checkpoint|weights|cache)|\bconsolidating"
+    r"|\bgathering (?:full |the )?state|\buploading|\bbuilding (?:the )?(?:dataset|index|vocab)"
+    r"|\bpre-?processing (?:the )?data|\btokeni[sz]ing|\brunning (?:evaluation|validation)"
+    r"|\bevaluating\b)",
+    anchors=(
+        "aving ",
+        "riting ",
+        "onsolidating",
+        "athering ",
+        "ploading",
+        "uilding ",
+        "rocessing ",
+        "okenizing",
+        "okenising",
+        "unning Evaluation",
+        "unning evaluation",
+        "unning Validation",
+        "unning validation",
+        "valuating",
+    ),
+    example="INFO:trainer:Saving model checkpoint to output/checkpoint-500",
+    role=Role.CONTEXT,
+)
+DEFAULTS = (600, 1800)
+"""seconds: NCCL's timeout since torch 2.2, and that of everything else and before"""
+STRUCK = 90
+"""seconds in which a timeout takes a job down: it is told, dumped, and sent round"""
+EARLY = 4
+"""collectives: so soon after the start, what keeps a rank is mostly data, models or caches"""
+FIX = (
+    "give that wait more time, `init_process_group(timeout=timedelta(hours=2))` (in a trainer: its "
+    "ddp_timeout), or do that work before the group is formed, once, and let all read the result"
+)
+NEXT = "python prepare.py  # the slow part alone, before the job; then start the job"
+
+
+@FAULT.recognise
+def one_was_still_at_work(wreckage: Wreckage) -> Diagnosis | None:
+    """The last thing said before the timeouts is work that takes long, and it was not over."""
+    known = blame.of(wreckage)
+    timeouts = [s for s in _timeouts(wreckage) if s.rank is None or s.rank in known.waited]
+    if not timeouts or known.explained or known.disagreement:
+        return None
+    work = _last_work(wreckage, timeouts)
+    if work is None:
+        return None
+    percent = int(work.fields.get("percent", "-1"))
+    rank = work.rank if work.rank is not None else _only_zero_missing(wreckage)
+    sure = 0.4 if percent == 100 else 0.75 if rank is not None else 0.6
+    who = "one rank" if rank is None else f"rank {rank}"
+    task = work.fields.get("work", "").strip().lower()
+    victims = [r for r in known.waited if r != rank]
+    return FAULT.diagnosis(
+        f"{who} was still at work ({task}{f', {percent} %' if percent >= 0 else ''}) when the "
+        f"timeout of {_clock(timeouts)} struck the ranks that waited for it: nothing failed, the "
+        "work takes longer than the wait allows",
+        confidence=sure,
+        seen=(work, *timeouts),
+        culprit=Culprit(rank=rank) if rank is not None else Culprit(what=f"the rank at: {task}"),
+        victims=victims,
+        fix=FIX,
+        next=NEXT,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=() if work.rank is not None else ("which rank it was: that line carries no rank",),
+    )
+
+
+def _timeouts(wreckage: Wreckage) -> tuple[Sighting, ...]:
+    return wreckage.seen(
+        clocks.WATCHDOG, clocks.WAIT_TIMEOUT, clocks.GLOO_TIMEOUT, clocks.STORE_GET,
+        clocks.STORE_WAIT, clocks.STORE_BARRIER,
+    )  # fmt: skip
+
+
+def _last_work(wreckage: Wreckage, timeouts: list[Sighting]) -> Sighting | None:
+    """Of a rank that did not wait itself; in one file, before the first timeout."""
+    waited = {s.rank for s in timeouts if s.rank is not None}
+    first = {s.line.source: s.order for s in reversed(timeouts)}
+    found = [
+        s
+        for s in wreckage.seen(WORKING, SAVING)
+        if s.rank not in waited and s.order < first.get(s.line.source, s.order + 1)
+    ]
+    return found[-1] if found else None
+
+
+def _only_zero_missing(wreckage: Wreckage) -> int | None:
+    known = blame.of(wreckage)
+    return 0 if known.waited and known.members - known.waited == {0} else None
+
+
+def _clock(timeouts: list[Sighting]) -> str:
+    told = [s.fields.get("timeout_ms") or s.fields.get("ms") for s in timeouts]
+    lengths = [int(ms) / 1000 for ms in told if ms]
+    return scene_words.seconds(max(lengths)) if lengths else "the group"
+
+
+@FAULT.recognise
+def its_bar_ended_with_the_clock(wreckage: Wreckage) -> Diagnosis | None:
+    """Of the timeout itself nothing is left, but a bar of long work broke off just after one of
+    torch's default timeouts, in the middle, with a traceback."""
+    bars = [s for s in wreckage.seen(WORKING) if s.fields.get("percent") != "100"]
+    cut = bars[-1] if bars else None
+    if cut is None or _timeouts(wreckage) or blame.of(wreckage).explained:
+        return None
+    clock = next((c for c in DEFAULTS if 0 <= _elapsed(cut) - c < STRUCK), 0)
+    if not clock or not wreckage.seen(TRACEBACK):
+        return None
+    task = cut.fields["work"].lower()
+    return FAULT.diagnosis(
+        f"long work ({task}, {cut.fields['percent']} %) broke off after {cut.fields['elapsed']}, "
+        f"just when torch's default timeout of {scene_words.seconds(clock)} strikes: other ranks "
+        "were waiting for it",
+        confidence=0.55,
+        seen=(cut,),
+        culprit=Culprit(rank=cut.rank, what="" if cut.rank is not None else f"the rank at: {task}"),
+        fix=FIX,
+        next=NEXT,
+        unknown=("the timeout's own words: they are not in these lines",),
+    )
+
+
+def _elapsed(bar: Sighting) -> int:
+    seconds = 0
+    for part in bar.fields.get("elapsed", "").split(":"):
+        seconds = seconds * 60 + int(part or 0)
+    return seconds
+
+
+@FAULT.recognise
+def all_but_the_first_waited_in_a_barrier(wreckage: Wreckage) -> Diagnosis | None:
+    """Rank 0 alone is missing from a barrier: what only rank 0 does is prepare, save and log."""
+    known = blame.of(wreckage)
+    timeouts = list(wreckage.seen(clocks.WATCHDOG, clocks.WAIT_TIMEOUT))
+    if known.explained or known.disagreement or _last_work(wreckage, timeouts):
+        return None
+    in_barrier = [s for s in timeouts if _is_barrier(s)]
+    early = [s for s in timeouts if 0 < int(s.fields.get("seq") or 0) <= EARLY]
+    if not in_barrier or 0 in known.waited | known.lost:
+        return None
+    alone = _only_zero_missing(wreckage) is not None
+    return FAULT.diagnosis(
+        f"{blame.plain(known.waited) if known.waited else 'a rank'} waited in a barrier until the "
+        "timeout, and rank 0 is not among those who complain: work that only rank 0 does (data, "
+        "caches, a save) may simply have taken longer than the wait allows",
+        confidence=0.5 if alone and early else 0.45 if alone or early else 0.3,
+        seen=in_barrier,
+        culprit=Culprit(rank=0) if alone else Culprit(),
+        victims=known.waited,
+        fix=FIX,
+        next=NEXT,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("what rank 0 was doing: its log or stack would tell", *blame.unknown(wreckage)),
+    )
+
+
+def _is_barrier(seen: Sighting) -> bool:
+    """torch makes NCCL's barrier of an all_reduce of one element."""
+    op = seen.fields.get("op", "")
+    return op == "BARRIER" or (op == "ALLREDUCE" and seen.fields.get("numel_in") == "1")

@@ -22,9 +22,10 @@ from collections.abc import Sequence
 
 from holdfast import wording
 from holdfast.facts import MachineFacts, ShmSegment, Unread, known
+from holdfast.fault import Fault
 from holdfast.faults import port_in_use
 from holdfast.faults.orphaned_workers import holding_the_port
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
 
 FAULT = Fault(code="HOLD112", slug="stale-process")

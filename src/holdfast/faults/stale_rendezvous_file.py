@@ -21,7 +21,8 @@ from collections.abc import Sequence
 
 from holdfast import wording
 from holdfast.facts import MachineFacts, RendezvousFile, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import clocks, ways
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role

@@ -19,7 +19,12 @@ from __future__ import annotations
 
 from holdfast import endings, hold_up, scene_words
 from holdfast.collectives import progress, waits
-from holdfast.model import Evidence, Fault, Verdict
+from holdfast.fault import Fault
+from holdfast.faults.collective_mismatch import met, odd_one
+from holdfast.inference import blame
+from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD603", slug="uneven-inputs")
@@ -50,3 +55,77 @@ def it_left_the_loop_before_the_others(scene: Scene) -> Verdict | None:
 
 def _is(ranks: tuple[int, ...]) -> str:
     return scene_words.one_or_many(ranks, "is", "are")
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+EXHAUSTED = FAULT.wording(
+    "exhausted",
+    r"Detected at least one rank that exhausted inputs",
+    anchors="at least one rank that exhausted inputs",
+    example="RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all "
+    "ranks.",
+)
+EPOCH_END = FAULT.wording(
+    "epoch-end",
+    r"[Ee]poch.{0,80}?\b100%\|.{0,120}?\b(?P<done>\d{1,12})/(?P<of>\d{1,12})"
+    r"|^\s*100%\|\S*\s*\| ?(?P<all>\d+)/(?P<last>\d+)",
+    anchors="100%|",
+    example="Epoch 3: 100%|██████████| 500/500 [12:03<00:00,  1.45s/it]",
+    role=Role.CONTEXT,
+)
+GRADIENTS = ("all_reduce", "reduce_scatter", "_reduce_scatter_base")
+FIX = "drop_last=True and a DistributedSampler, or `with Join([model]):` around the loop"
+COUNT = "python -c 'print(len(loader))'  # on every rank, or log it once per epoch"
+
+
+@FAULT.recognise
+def torch_says_one_had_no_more(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(EXHAUSTED)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        "a rank had no more batches while the others still had: Join noticed it and raised on all",
+        confidence=0.95,
+        seen=seen,
+        culprit=Culprit(),
+        victims={s.rank for s in seen if s.rank is not None},
+        fix=FIX + "; without throw_on_early_termination=True Join lets the others finish",
+        next=COUNT,
+        unknown=("which rank ran out: all raise the same words",),
+    )
+
+
+@FAULT.recognise
+def some_were_past_the_loop(wreckage: Wreckage) -> Diagnosis | None:
+    """One side still sums gradients, the other is in what comes after an epoch."""
+    known = blame.of(wreckage)
+    found = known.disagreement
+    if found is None or found.what == "size" or known.explained:
+        return None
+    steps = [any(op in what for op in GRADIENTS) for what in found.sides]
+    at_end = _near_the_end(wreckage)
+    if found.what == "op" and not (any(steps) and not all(steps)):
+        return None
+    if found.what == "count" and not at_end:
+        return None
+    return FAULT.diagnosis(
+        f"some ranks still sum gradients while others are past that ({found.words()}): they had "
+        "fewer batches, or only they run that code",
+        confidence=0.6 if at_end else 0.4,
+        seen=(*at_end[-1:], *blame.first_complaint(wreckage)),
+        evidence=met(found),
+        culprit=odd_one(found),
+        victims=[rank for rank in found.ranks if rank not in found.odd],
+        fix=FIX,
+        next=COUNT,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("how many batches each rank had",),
+    )
+
+
+def _near_the_end(wreckage: Wreckage) -> tuple[Sighting, ...]:
+    """An epoch's bar was full before the first timeout."""
+    timeouts = blame.first_complaint(wreckage)
+    first = min((s.order for s in timeouts), default=0)
+    return tuple(s for s in wreckage.seen(EPOCH_END) if s.order < first)

@@ -31,7 +31,8 @@ from collections.abc import Iterator
 
 from holdfast import nic_filter, variables
 from holdfast.facts import MachineFacts, Setting, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.variables.values import nccl_int, torch_bool, torch_int, torch_setting
 

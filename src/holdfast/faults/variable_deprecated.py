@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from holdfast import variables
 from holdfast.facts import MachineFacts, Setting, Software, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Evidence, Finding
 from holdfast.variables import Variable
 from holdfast.variables.values import release
 

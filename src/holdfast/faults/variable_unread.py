@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from holdfast import nic_filter, variables
 from holdfast.facts import MachineFacts, Setting, Unread, VariableSearch, known
-from holdfast.model import Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Evidence, Finding
 from holdfast.variables import Variable
 
 FAULT = Fault(code="HOLD501", slug="variable-unread")

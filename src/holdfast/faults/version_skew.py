@@ -24,9 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import sighted
 from holdfast.facts import MachineFacts, NcclLibrary, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.inference import sighted
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import nccl
 from holdfast.remains.nouns import Sighting, Wreckage
 

@@ -24,7 +24,8 @@ from __future__ import annotations
 
 from holdfast import refusal, wording
 from holdfast.facts import MachineFacts, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding, Verdict
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 from holdfast.signals import Scene
@@ -117,8 +118,9 @@ SHARDED = FAULT.wording(
 )
 PARALLEL_SIZE = FAULT.wording(
     "parallel-size",
-    r"(?P<what>\w*(?:parallel_size|world_size)) value from checkpoint \((?P<saved>[^)]*)\) is not "
-    r"equal to the (?:input|currently set) argument value \((?P<now>[^)]*)\)",
+    r"(?P<what>\w{0,64}(?:parallel_size|world_size)) value from checkpoint "
+    r"\((?P<saved>[^)]*)\) is not equal to the "
+    r"(?:input|currently set) argument value \((?P<now>[^)]*)\)",
     anchors="value from checkpoint (",
     example="AssertionError: tensor_model_parallel_size value from checkpoint (4) is not equal to "
     "the input argument value (2).",

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from holdfast import addresses, rendezvous
 from holdfast.facts import Container, Interface, MachineFacts, Plan, known
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault, Finding
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import ways
 from holdfast.remains.nouns import Wreckage
 

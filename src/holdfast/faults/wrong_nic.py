@@ -26,7 +26,8 @@ Sources        NVIDIA/nccl src/misc/socket.cc: ncclFindInterfaces
 from __future__ import annotations
 
 from holdfast import addresses, nic_filter
-from holdfast.model import Culprit, Diagnosis, Fault
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis
 from holdfast.remains import clocks, nccl, peers, ways
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast import catalogue, endings
+from holdfast.fault import Perception
 from holdfast.job import habit
-from holdfast.model import Perception, Verdict
+from holdfast.model import Verdict
 from holdfast.signals import Scene
 
 ORDER = (

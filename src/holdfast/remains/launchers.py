@@ -149,7 +149,7 @@ HOROVOD_EXIT = _saw(
 HOROVOD_MISSING = _saw(
     name="launchers: horovod-missing",
     pattern=r"^\s*(?:Missing|Stalled) ranks:(?P<ranks>[\d,\s]*)"
-    r"|^\s*(?P<rank>\d+): \[(?P<tensors>[^\]]+)\]\s*$|waiting for remainder of ranks",
+    r"|^\s*(?P<rank>\d+): \[(?P<tensors>[^\]]+)(?:\]\s*)?$|waiting for remainder of ranks",
     anchors=(
         "Missing ranks:",
         "Stalled ranks:",
@@ -157,7 +157,9 @@ HOROVOD_MISSING = _saw(
         ": [allreduce.",
         ": [allgather.",
         ": [broadcast.",
-        ": [DistributedOptimizer",
+        ": [alltoall.",
+        ": [Distributed",
+        ": [Horovod",
     ),
     example="Missing ranks:",
 )
@@ -248,8 +250,16 @@ SHELL_ENDED = _saw(
     name="launchers: shell-ended",
     pattern=r"(?:line \d+|^): +(?P<pid>\d+) (?P<how>Killed|Segmentation fault|Aborted|Bus error"
     r"|Terminated)\b|^(?P<word>Killed|Segmentation fault|Bus error|Aborted)"
-    r"(?: \(core dumped\))?\s*$",
-    anchors=("Killed", "Segmentation fault", "Bus error", "Aborted", " Terminated"),
+    # The last line in the console of PyCharm.
+    r"(?: \(core dumped\))?\s*$|Process finished with exit code (?P<code>-?\d{1,3})\b",
+    anchors=(
+        "Killed",
+        "Segmentation fault",
+        "Bus error",
+        "Aborted",
+        " Terminated",
+        "Process finished with exit code ",
+    ),
     example="run.sh: line 12:  1011 Killed                  python train.py",
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast import sighted
+from holdfast.inference import sighted
 from holdfast.remains import kernel, launchers
 from holdfast.remains.nouns import Exit, Line, Sighting, Wreckage
 from holdfast.remains.signature import Signature

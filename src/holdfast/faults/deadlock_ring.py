@@ -1,0 +1,94 @@
+"""Every rank sends before it receives.
+
+What you see   A silent hang in the first exchange between neighbours, with large messages; small
+               ones pass. With NCCL a timeout in `OpType=SEND` on every rank, with Gloo `Timed out
+               waiting …ms for send operation`.
+Why            A send that is not buffered ends when the other side receives. If all send first and
+               receive afterwards, everybody waits for somebody who waits too: a ring. NCCL adds
+               that a send and a receive on one stream run one after the other.
+How to be sure Every rank stands in a send, none in a receive, and following 'waits for' comes back
+               to where it began. `py-spy dump` shows the same line everywhere.
+Fix            `dist.batch_isend_irecv([…])`, which posts both at once; or let even ranks send first
+               and odd ranks receive first; or `isend` and `irecv` and wait for both afterwards.
+Sources        https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.batch_isend_irecv
+               https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html
+               pytorch/gloo gloo/transport/tcp/unbound_buffer.cc: waitSend
+"""
+
+from __future__ import annotations
+
+from holdfast.collectives import stacks
+from holdfast.fault import Fault
+from holdfast.inference import blame
+from holdfast.model import Culprit, Diagnosis, Evidence
+from holdfast.remains import clocks
+from holdfast.remains.nouns import Sighting, Wreckage
+
+FAULT = Fault(code="HOLD612", slug="deadlock-ring")
+
+FIX = (
+    "post both at once with `dist.batch_isend_irecv`, or let even ranks send first and odd receive"
+)
+NEXT = "py-spy dump --pid PID  # on each rank: the same send everywhere"
+
+
+@FAULT.recognise
+def each_waits_for_the_next(wreckage: Wreckage) -> Diagnosis | None:
+    """By the dumps: open sends and receives whose other side never came, in a circle."""
+    known = blame.of(wreckage)
+    ring = known.census.ring
+    senders = {m.rank for m in known.census.messages if m.way == "send"}
+    if len(ring) < 2 or not set(ring) <= senders or known.explained:
+        return None
+    circle = " → ".join(str(rank) for rank in (*ring, ring[0]))
+    return FAULT.diagnosis(
+        f"the ranks send to each other in a ring ({circle}) and none receives: each waits for the "
+        "next, for ever",
+        confidence=0.88,
+        seen=blame.first_complaint(wreckage),
+        evidence=[
+            Evidence(quote=f"send to rank {m.peer}, open", source="flight recorder", rank=m.rank)
+            for m in known.census.messages
+            if m.rank in ring
+        ],
+        culprit=Culprit(what=f"the exchange between ranks {circle}"),
+        victims=ring,
+        fix=FIX,
+        next=NEXT,
+        ruled_out=blame.ruled_out(wreckage),
+    )
+
+
+@FAULT.recognise
+def everybody_was_sending(wreckage: Wreckage) -> Diagnosis | None:
+    """By the words of the timeouts, or by the stacks, where no dump tells."""
+    known = blame.of(wreckage)
+    if known.explained or known.census.ring:
+        return None
+    ways = {s.rank: _way(s) for s in wreckage.seen(clocks.WATCHDOG, clocks.GLOO_TIMEOUT)}
+    ways |= {r.rank: stacks.collective_of(r.stack) for r in wreckage.ranks if r.stack is not None}
+    ranks = {rank for rank in ways if rank is not None}
+    if len(ranks) < 2 or set(ways.values()) - {"send", "isend"}:
+        return None
+    whole = known.counted and ranks == known.members
+    return FAULT.diagnosis(
+        f"{blame.plain(ranks)} all stood in a send and none in a receive: nobody takes what they "
+        "send",
+        confidence=0.75 if whole else 0.5,
+        seen=wreckage.seen(clocks.WATCHDOG, clocks.GLOO_TIMEOUT),
+        evidence=[
+            Evidence(quote=stacks.where(r.stack), source="stack", rank=r.rank)
+            for r in wreckage.ranks
+            if r.stack is not None
+        ],
+        culprit=Culprit(what="the order of send and recv"),
+        victims=ranks,
+        fix=FIX,
+        next=NEXT,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=() if whole else ("what the other ranks were doing",),
+    )
+
+
+def _way(seen: Sighting) -> str:
+    return (seen.fields.get("op") or seen.fields.get("what") or "").lower()
