@@ -39,6 +39,7 @@ proof: $(READY)  ## the full counts; writes dated results into proof/
 	$(BIN)/python -m tools.launches 200 --out proof
 
 docs: $(READY)  ## one page per fault and the table of faces, from the code
+	$(BIN)/python -m tools.write_examples
 	$(BIN)/python -m tools.write_docs
 
 bench: $(READY)  ## side-by-side figures, printed as ratios

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tools import write_docs
+from holdfast.catalogue import by_slug
+from tools import write_docs, write_examples
 
 ROOT = Path(__file__).parent.parent
 MARKDOWN = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -16,6 +17,18 @@ MARKDOWN = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 def test_the_fault_pages_are_up_to_date() -> None:
     written = {path.name: path.read_text() for path in write_docs.FOLDER.glob("*.md")}
     assert written == write_docs.everything(), "run `make docs`"
+
+
+def test_every_fault_has_an_example_that_is_what_holdfast_says_today() -> None:
+    written = {path.name: path.read_text() for path in write_examples.FOLDER.glob("*.txt")}
+    assert written == write_examples.everything(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/explain.md"])
+def test_the_example_answer_is_a_real_one(page: str) -> None:
+    assert write_examples.example(by_slug("port-in-use")) in (ROOT / page).read_text(), (
+        "copy src/holdfast/examples/port-in-use.txt there"
+    )
 
 
 @pytest.mark.parametrize("page", MARKDOWN, ids=lambda p: str(p.relative_to(ROOT)))

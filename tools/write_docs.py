@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from holdfast import catalogue
-from holdfast.model import FACES, Page
+from holdfast.fault import FACES
+from holdfast.model import Page
 
 FOLDER = Path(__file__).parent.parent / "docs" / "faults"
 LEGEND = (
@@ -42,6 +43,12 @@ def page(item: Page) -> str:
 
 {item.fix}
 
+## Example
+
+```console
+{item.example}
+```
+
 ## Sources
 
 {sources}
@@ -73,7 +80,8 @@ def table() -> str:
 
 def everything() -> dict[str, str]:
     """File name -> text, for all of docs/faults."""
-    files = {f"{entry.page.slug}.md": page(entry.page) for entry in catalogue.entries()}
+    pages = [catalogue.with_example(entry.page) for entry in catalogue.entries()]
+    files = {f"{item.slug}.md": page(item) for item in pages}
     return {"README.md": table(), **files}
 
 

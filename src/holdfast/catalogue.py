@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 from collections.abc import Collection, Iterable
+
+import msgspec
 
 import holdfast.faults
 from holdfast.errors import UsageError
@@ -83,6 +86,16 @@ def page_of(fault: Fault, docstring: str) -> Page:
         sources=tuple(line.strip() for line in text["sources"].splitlines() if line.strip()),
         faces=tuple(face for face in FACES if face in fault.faces),
     )
+
+
+def with_example(page: Page) -> Page:
+    """The page with what holdfast says when it meets that fault; generated, like the docs."""
+    file = os.path.join(os.path.dirname(__file__), "examples", f"{page.slug}.txt")
+    try:
+        with open(file, encoding="utf-8") as text:
+            return msgspec.structs.replace(page, example=text.read().rstrip("\n"))
+    except OSError:
+        return page
 
 
 def by_slug(slug: str) -> Fault:

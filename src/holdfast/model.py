@@ -130,3 +130,5 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     fix: str
     sources: tuple[str, ...]
     faces: tuple[str, ...] = ()
+    example: str = ""
+    """what holdfast says when it meets it, where that was asked for (tools/write_examples.py)"""

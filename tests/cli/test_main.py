@@ -27,14 +27,16 @@ def test_version_and_help() -> None:
         (["check", "--only", "prot"], "error: no fault is called 'prot'"),
         (["explain"], "error: explain what?"),
         (["explain", "xyzzy"], "error: no fault's page mentions 'xyzzy'"),
-        (["explain", "/proc/self/maps"], "explains faults by name, not wreckage"),
+        (["explain", "no/such.log"], "error: there is no file or folder 'no/such.log'"),
+        (["explain", "--pid", "4194305"], "error: there is no process 4194305"),
+        (["explain", "--run", "xyzzy", "--runs", "no-such"], "error: there are no runs in no-such"),
         (["check", "--port", "many"], "invalid int value: 'many'"),
         (["check", "--deadline", "0"], "--deadline: '0' is not a time between 0 and 3600 s"),
         (["chekc"], "invalid choice: 'chekc'"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments: list[str], sentence: str) -> None:
-    done = run(*arguments)
+    done = run(*arguments, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
@@ -82,7 +84,7 @@ def test_explain_shows_page_list_and_json() -> None:
     listed = run("explain", "--list").stdout.splitlines()
     assert len(listed) == len(catalogue.entries())
     (page,) = json.loads(run("explain", "port-in-use", "--json").stdout)["pages"]
-    assert page["faces"] == ["foresee"]
+    assert page["faces"] == ["foresee", "recognise"]
     assert page["sources"]
 
 
@@ -97,7 +99,7 @@ def test_a_closed_pipe_is_no_error() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_names_every_verb_flag_and_fault(shell: str) -> None:
     script = run("completion", shell).stdout
-    for word in ("check", "explain", "--nnodes", "port-in-use", "HOLD101"):
+    for word in ("check", "explain", "--nnodes", "--pid", "--run", "port-in-use", "HOLD101"):
         assert word in script
 
 

@@ -5,6 +5,7 @@ The whole fault table is `python -m tools.fault_table`; here is a sample of it.
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
@@ -99,6 +100,11 @@ def test_without_restarts_the_first_failure_is_the_end(tmp_path: Path) -> None:
     assert done.said()[-1][2] == [0]
     assert not (done.run / "attempt-1").exists()
     assert done.records("end")[0]["exit_code"] == 7
+    (found,) = done.records("diagnosis")
+    assert (found["slug"], found["ranks"]) == done.said()[-1][1:], "explained from its own folder"
+    *_, hint, cause = done.err.splitlines()
+    assert re.fullmatch(r"holdfast> `holdfast explain \S+/runs/\S+` shows the evidence", hint)
+    assert cause.startswith(f"holdfast> root cause: {found['slug']} on rank 0")
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])

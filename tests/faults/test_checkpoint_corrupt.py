@@ -20,6 +20,7 @@ from tests.faults.table import (
     speaks,
 )
 from tests.job.scenes import a_scene
+from tests.remains.jobs import a_raise
 from tests.remains.made import wreckage
 
 NAMED = a_plan(checkpoint_folders=("/home/kim/ckpts",))
@@ -151,8 +152,23 @@ BROKEN = (
 )
 LOAD = '  File "/usr/lib/python3/site-packages/torch/serialization.py", line 1040, in load'
 
+TORCH_LOAD = "/opt/venv/lib/python3/site-packages/torch/serialization.py"
+
 test_recognise = recognise_table(
     "checkpoint-corrupt",
+    recognises(
+        wreckage(raised=(a_raise(1, "OSError", "[Errno 22] Invalid argument", file=TORCH_LOAD),)),
+        sure=0.9,
+        rank=1,
+        saying=["without its end"],
+    ),
+    recognises(
+        wreckage(raised=(a_raise(1, "EOFError", file=TORCH_LOAD),)),
+        sure=0.9,
+        rank=1,
+        saying=["nothing in it"],
+    ),
+    passes_over(wreckage(raised=(a_raise(1, "OSError", "[Errno 22] Invalid argument"),))),
     recognises(
         wreckage(f"[rank2]: {BROKEN}"),
         sure=0.94,

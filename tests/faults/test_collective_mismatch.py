@@ -26,6 +26,7 @@ from tests.job.scenes import (
     words,
 )
 from tests.remains.jobs import HEALTHY, STUCK, a_job, differ, stood, timed_out
+from tests.remains.made import wreckage
 
 LARGER = waiting(entry(STEPS + 1, shape="[[8]] Float", finished=False))
 A_BARRIER = waiting(entry(STEPS + 1, op="barrier", shape="", finished=False))
@@ -147,6 +148,22 @@ OTHER_OP = a_job(
 
 test_recognise = recognise_table(
     "collective-mismatch",
+    recognises(
+        wreckage(
+            "NCCL WARN NET/IB : req 0/1 tag 0 peer 192.0.2.7<43210> collective mismatch error, "
+            "local size 4096 remote size 1024"
+        ),
+        sure=0.75,
+        saying=["different collectives"],
+    ),
+    recognises(
+        wreckage(
+            "init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective "
+            "calls at and around rank 3."
+        ),
+        sure=0.75,
+        saying=["different collectives"],
+    ),
     recognises(
         OTHER_SIZE,
         sure=0.85,

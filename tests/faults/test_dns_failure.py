@@ -71,6 +71,11 @@ RETRIED = (
 test_recognise = recognise_table(
     "dns-failure",
     recognises(
+        wreckage("Error: Rank -1 received an Exception: host not found: Name or service not known"),
+        sure=0.93,
+        saying=["did not resolve"],
+    ),
+    recognises(
         wreckage(f"[rank1]: {RETRIED}"),
         sure=0.93,
         what="node-a",

@@ -15,6 +15,13 @@ OLD = (
 test_recognise = recognise_table(
     "ib-misconfig",
     recognises(
+        wreckage(
+            "NCCL WARN NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129"
+        ),
+        sure=0.6,
+        saying=["with the other side ended with status 12"],
+    ),
+    recognises(
         wreckage(MODIFY, settings={"NCCL_IB_GID_INDEX": "3"}),
         sure=0.9,
         what="mlx5_0:1",

@@ -1,10 +1,22 @@
 from __future__ import annotations
 
 from tests.faults.table import passes_over, recognise_table, recognises
+from tests.remains.jobs import a_raise
 from tests.remains.made import wreckage
+
+REBUILD = "    self._semlock = _multiprocessing.SemLock._rebuild(*state)"
+GONE = "[Errno 2] No such file or directory"
 
 test_recognise = recognise_table(
     "ipc-removed",
+    recognises(
+        wreckage(REBUILD, raised=(a_raise(1, "FileNotFoundError", GONE),)),
+        sure=0.55,
+        rank=1,
+        saying=["found the semaphore of its parent gone"],
+    ),
+    passes_over(wreckage(REBUILD)),
+    passes_over(wreckage("step 3", raised=(a_raise(1, "FileNotFoundError", GONE),))),
     recognises(
         wreckage(
             "[rank0]: NCCL WARN unlink shared memory /dev/shm/nccl-WxYzAb failed, error: No such "

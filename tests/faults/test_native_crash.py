@@ -27,6 +27,7 @@ from tests.job.scenes import (
     words,
 )
 from tests.remains.jobs import HEALTHY, STUCK, a_job, a_raise, an_exit, lost, timed_out
+from tests.remains.made import wreckage
 
 
 def crash(code: int, said: LastWords | None = None) -> list[RankView]:
@@ -101,6 +102,11 @@ SEGFAULT = "python[1002]: segfault at 28 ip 00007f2a sp 00007ffd error 4 in libf
 
 test_recognise = recognise_table(
     "native-crash",
+    recognises(
+        wreckage("Caught signal 7 (Bus error: nonexistent physical address)"),
+        sure=0.4,  # a page that could not be had: shm-too-small
+        saying=["Bus error"],
+    ),
     recognises(
         a_job(*map(lost, (0, 1, 3)), exits=[an_exit(2, -11, first=True)]),
         sure=0.85,

@@ -82,6 +82,11 @@ CANCELLED = "slurmstepd: error: *** STEP 123.0 ON node7 CANCELLED AT 2026-03-02T
 test_recognise = recognise_table(
     "preempted",
     recognises(
+        a_job(CANCELLED + " DUE TO JOB REQUEUE ***"),
+        sure=0.92,
+        saying=["sent back to the queue"],
+    ),
+    recognises(
         a_job(CANCELLED + " DUE TO TIME LIMIT ***"),
         sure=0.92,
         what="job 123.0",

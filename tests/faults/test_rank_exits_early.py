@@ -28,6 +28,7 @@ from tests.job.scenes import (
     words,
 )
 from tests.remains.jobs import HEALTHY, STUCK, a_job, an_exit, lost, stood, timed_out
+from tests.remains.made import wreckage
 
 LEFT = {"death": ended(2, 0, at=NOW - 6).death, "recorder": None, "stack": None}
 WAITED_FOR = changed(held_up({}), 2, **LEFT)
@@ -93,8 +94,42 @@ test_notice = notice_table(
 )
 
 
+SPAWNED = [
+    f"process 100{n} spawned with command: ['python', 'train.py', '--local_rank={n}']"
+    for n in range(3)
+]
+
 test_recognise = recognise_table(
     "rank-exits-early",
+    recognises(
+        wreckage(
+            *map(lost, (0, 2)),
+            "Root Cause (first observed failure):",
+            "Sending process 1000 closing signal SIGTERM",
+            exits=(an_exit(2, 1, first=True), an_exit(0, -15, teardown=True)),
+        ),
+        sure=0.75,
+        rank=1,
+        victims=[0, 2],
+        saying=["torchrun lists everybody else"],
+    ),
+    passes_over(  # it was ended, too: who is not listed cannot be told from who left
+        wreckage(
+            *map(lost, (0, 2)),
+            "Root Cause (first observed failure):",
+            "Sending process 1000 closing signal SIGTERM",
+            "Sending process 1001 closing signal SIGTERM",
+            exits=(an_exit(2, 1, first=True), an_exit(0, -15, teardown=True)),
+        )
+    ),
+    recognises(
+        wreckage(*SPAWNED, "Process 1001 exits successfully.", *map(lost, (0, 2))),
+        sure=0.8,
+        rank=1,
+        victims=[0, 2],
+        saying=["exits successfully"],
+    ),
+    passes_over(wreckage(*SPAWNED, *(f"Process 100{n} exits successfully." for n in range(3)))),
     recognises(
         a_job(*map(lost, (0, 1, 3)), finished=[2]),
         sure=0.8,

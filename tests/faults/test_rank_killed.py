@@ -23,6 +23,7 @@ from tests.remains.jobs import (
     lost,
     timed_out,
 )
+from tests.remains.made import wreckage
 
 KILLED = [lost_its_peer(0), a_rank(1), ended(2, -signal.SIGKILL), lost_its_peer(3)]
 
@@ -84,6 +85,17 @@ test_notice = notice_table(
 
 test_recognise = recognise_table(
     "rank-killed",
+    recognises(
+        wreckage(
+            "The actor is dead because its worker process has died. Worker exit type: "
+            "SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error"
+        ),
+        sure=0.5,
+        saying=["a Ray worker vanished"],
+    ),
+    passes_over(
+        wreckage("RayActorError: The actor died because of an error raised in its creation task")
+    ),
     recognises(
         a_job(*map(lost, (0, 1, 3)), exits=[an_exit(2, -9, first=True), an_exit(0, -6)]),
         sure=0.75,

@@ -41,6 +41,7 @@ from tests.remains.jobs import (
     timed_out,
 )
 from tests.remains.jobs import STUCK as STUCK_JOB
+from tests.remains.made import wreckage
 
 SLEEPS = an_activity(wait_channel="hrtimer_nanosleep")
 UNSEEN = Unread(why="no socket")
@@ -128,6 +129,17 @@ HOROVOD = (
 
 test_recognise = recognise_table(
     "rank-stuck",
+    recognises(
+        wreckage(
+            "[rank3]: RuntimeError: [3] is setting up NCCL communicator and retreiving "
+            "ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got "
+            "error: Socket Timeout"
+        ),
+        sure=0.45,
+        rank=0,
+        victims=[3],
+        saying=["never came to its first NCCL collective"],
+    ),
     recognises(
         STUCK_JOB,
         sure=0.85,

@@ -103,6 +103,17 @@ def raised_in(file: str) -> Raised:
 test_recognise = recognise_table(
     "shm-too-small",
     recognises(
+        wreckage("[rank1]: Caught signal 7 (Bus error: nonexistent physical address)"),
+        sure=0.7,
+        rank=1,
+        saying=["touched a page"],
+    ),
+    recognises(
+        wreckage("  Signal code: Non-existant physical address (2)"),  # Open MPI spells it so
+        sure=0.7,
+        saying=["touched a page"],
+    ),
+    recognises(
         wreckage(
             "[rank2]: misc/shmutils.cc:87 NCCL WARN Error: failed to extend /dev/shm/nccl-WxYzAb "
             "to 9637892 bytes, error: No space left on device (28)"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.fault import Fault
 from holdfast.job import journal, secrets
 from holdfast.job.journal import Journal
-from holdfast.model import Fault
 from holdfast.wording import legible
 from tests.cli.holdfast_command import in_a_namespace
 

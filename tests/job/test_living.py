@@ -56,7 +56,9 @@ def test_a_stopped_rank_and_a_sleeping_one(started: list[subprocess.Popen[bytes]
     deadline = time.monotonic() + 30
     while (row := row_of(started[0].pid)) is not None and row.state != "T":
         assert time.monotonic() < deadline
-    scene = living.look([process.pid for process in started], seconds=0.2)
+    seen = living.look([process.pid for process in started], seconds=0.2)
+    scene = seen.scene
+    assert 1 in seen.still
     assert [(view.rank, view.pid) for view in scene.ranks] == [
         (1, started[1].pid),
         (3, started[0].pid),
@@ -71,7 +73,8 @@ def test_a_stopped_rank_and_a_sleeping_one(started: list[subprocess.Popen[bytes]
 
 def test_a_launcher_stands_for_its_ranks(started: list[subprocess.Popen[bytes]]) -> None:
     started.append(start(LAUNCHER))
-    scene = living.look([started[0].pid], seconds=0.1)
+    scene, _, world = living.look([started[0].pid], seconds=0.1)
+    assert world is None
     assert [(view.rank, view.local_rank) for view in scene.ranks] == [(4, 0), (5, 1)]
 
 

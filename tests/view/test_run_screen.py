@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model import Evidence, Fault
+from holdfast.fault import Fault
+from holdfast.model import Evidence
 from holdfast.signals import Beat, Death, RankView, Scene
 from holdfast.view import run_screen
 from holdfast.view.run_screen import Screen, judgement, status

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model import Culprit, Diagnosis, Evidence, Fault
+from holdfast.fault import Fault
+from holdfast.model import Culprit, Diagnosis, Evidence
 from holdfast.remains.nouns import Exit, Line, Sighting, Source, Wreckage
 from holdfast.remains.signature import Role
 from holdfast.wreckage.diagnose import RUNNER_UP, SHOWN, SURE, diagnose

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli import runs, streams
-from holdfast.errors import UsageError
+from holdfast.errors import CannotWorkError, UsageError
 
 if TYPE_CHECKING:
+    from holdfast.model import Evidence
     from holdfast.remains.nouns import Wreckage
 
 SUMMARY = "tell what broke a job from its logs and dumps, or the story of a fault by its name"
@@ -48,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _explain_living(arguments.pid, arguments)
     if arguments.run:
         return _explain_run(arguments)
-    if not words and not sys.stdin.isatty():
+    if not words and _is_piped_to():
         words = [STDIN]
     if not words:
         raise UsageError("explain what?", hint="holdfast explain LOG… or holdfast explain --list")
@@ -61,10 +64,46 @@ def run(arguments: argparse.Namespace) -> int:
     return _show_pages(" ".join(words), arguments)
 
 
+def _is_piped_to() -> bool:
+    """Something comes in: neither a terminal, nor /dev/null, nor closed."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return False
+    source = sys.stdin.buffer
+    return not isinstance(source, io.BufferedReader) or bool(source.peek(1))
+
+
 def _explain(paths: list[str], arguments: argparse.Namespace) -> int:
+    from holdfast.cli.reading import Progress
     from holdfast.wreckage.gather import gather
 
-    return _answer(gather(paths, stdin=sys.stdin.buffer), arguments)
+    chosen = [_newest_run(path) or path for path in paths]
+    stdin = sys.stdin.buffer if sys.stdin else None
+    wreckage = gather(chosen, stdin=stdin, progress=Progress(chosen))
+    _insist_on_something(wreckage)
+    return _answer(wreckage, arguments)
+
+
+def _insist_on_something(wreckage: Wreckage) -> None:
+    """Where nothing could be read, 'nothing failed' would be a lie."""
+    if any(source.size for source in wreckage.sources if source.kind != "unread"):
+        return
+    problems = [f"{source.name}: {source.problem}" for source in wreckage.sources if source.problem]
+    if problems:
+        raise CannotWorkError(f"nothing could be read: {'; '.join(problems[:3])}")
+    raise UsageError("there was nothing to read: what was given is empty")
+
+
+def _newest_run(path: str) -> str:
+    """Of the folder in which all runs lie: their stories have nothing to do with each other."""
+    from holdfast.job import registry
+
+    count = len(registry.run_ids(path))
+    if not count:
+        return ""
+    newest = registry.find(path, "latest").folder
+    if count > 1:
+        streams.remark(f"{path} holds {count} runs; this is about the newest, {newest}")
+    return newest
 
 
 def _explain_run(arguments: argparse.Namespace) -> int:
@@ -75,7 +114,9 @@ def _explain_run(arguments: argparse.Namespace) -> int:
     chosen = registry.find(arguments.runs, arguments.run)
     if chosen.state is not registry.State.RUNNING:
         return _explain([chosen.folder], arguments)
-    pids = run_folder.read(chosen.folder).pids
+    pids = run_folder.read(chosen.folder).story.newest
+    if not pids:
+        raise UsageError(f"{chosen.id} has not started its ranks yet", hint="ask again in a moment")
     return _explain_living([pids[rank] for rank in sorted(pids)], arguments)
 
 
@@ -84,11 +125,16 @@ def _explain_living(pids: list[int], arguments: argparse.Namespace) -> int:
     from holdfast.wreckage import from_scene
 
     streams.remark(f"watching for {living.WATCHED:g} s; nothing is done to the processes")
-    scene = living.look(pids)
-    return _answer(from_scene.wreckage(scene, verdict.judge(scene)), arguments)
+    scene, still, world = living.look(pids)
+    stands = all(view.rank in still for view in scene.ranks)
+    said = verdict.judge(scene, stands_still=stands)
+    wreckage = from_scene.wreckage(scene, said, stands_still=stands, world=world)
+    return _answer(wreckage, arguments, places=from_scene.places(scene))
 
 
-def _answer(wreckage: Wreckage, arguments: argparse.Namespace) -> int:
+def _answer(
+    wreckage: Wreckage, arguments: argparse.Namespace, *, places: Sequence[Evidence] = ()
+) -> int:
     from holdfast import catalogue
     from holdfast.view import diagnosis, document
     from holdfast.wreckage.diagnose import diagnose
@@ -100,6 +146,7 @@ def _answer(wreckage: Wreckage, arguments: argparse.Namespace) -> int:
         failed=report.failed,
         anomalies=report.anomalies,
         remarks=report.remarks,
+        places=places,
     )
     streams.answer(answer, encoding=document.ENCODING if arguments.json else None)
     return 1 if report.failed else 0
@@ -113,6 +160,8 @@ def _show_pages(wanted: str, arguments: argparse.Namespace) -> int:
         pages = [entry.page for entry in catalogue.entries()]
     else:
         pages = catalogue.search(wanted)
+    if len(pages) == 1:
+        pages = [catalogue.with_example(pages[0])]
     if not pages:
         raise UsageError(
             f"no fault's page mentions {wanted!r}, and no file is called so",

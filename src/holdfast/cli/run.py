@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.job.flags import RunFlags
     from holdfast.job.journal import Journal
     from holdfast.job.leftovers import Ended
+    from holdfast.job.report import Report
     from holdfast.paths import RunPaths
     from holdfast.view.run_screen import Screen
 
@@ -105,7 +106,7 @@ def _watched(flags: RunFlags, journal: Journal, screen: Screen, paths: RunPaths 
         )
     finally:
         watch.close()
-        _end(code, watch, journal, screen)
+        _end(code, watch, journal, screen, paths)
     return code
 
 
@@ -194,7 +195,9 @@ def _tell_of_leftovers(left: Ended, journal: Journal, screen: Screen) -> None:
     screen.say(told)
 
 
-def _end(code: int, watch: object, journal: Journal, screen: Screen) -> None:
+def _end(
+    code: int, watch: object, journal: Journal, screen: Screen, paths: RunPaths | None
+) -> None:
     from holdfast.job import report
     from holdfast.job.watch import Watch
 
@@ -203,6 +206,21 @@ def _end(code: int, watch: object, journal: Journal, screen: Screen) -> None:
         "end", exit_code=code, attempt=watch.lookout.attempt, steps=watch.lookout.most_steps,
         longest_pause=round(watch.lookout.longest_pause, 3),
     )  # fmt: skip
-    screen.say(report.lines(report.summarise(journal.records())))
+    summary = report.summarise(journal.records())
+    told = report.lines(summary)
+    screen.say(_explained(told, summary, journal, paths.folder) if code and paths else told)
     screen.close()
     journal.close()
+
+
+def _explained(told: list[str], summary: Report, journal: Journal, folder: str) -> list[str]:
+    """The end of a run that failed: what its folder tells now that everything is in it."""
+    from holdfast.cli import run_ending
+
+    cause = summary.causes[-1] if summary.causes else None
+    if cause is not None and cause.get("slug") in run_ending.IN_A_HURRY:
+        return told
+    found, remark = run_ending.explain(folder)
+    if found is not None:
+        journal.write("diagnosis", **run_ending.record(found))
+    return run_ending.lines([remark, *told] if remark else told, cause, found, folder)

@@ -20,6 +20,7 @@ import msgspec
 
 from holdfast.collectives import entries
 from holdfast.collectives.entries import Entry, Group
+from holdfast.collectives.groups import is_default
 from holdfast.signals import Collective, Recorder
 
 KEEP = 2048
@@ -82,7 +83,7 @@ def _recorder(documents: list[dict[str, Any]], keep: int) -> Recorder:
         raise ValueError("it has control characters in its names")
     read = entries.recorder(
         (c for e, c in listed if not e.is_message),
-        members=_members(documents[0]),
+        members=_members(documents[0]) or _of_the_only_group(documents[0], listed),
         messages=(c for e, c in listed if e.is_message),
     )
     # What the ring has lost is over: collectives of one group end in order.
@@ -96,6 +97,19 @@ def _recorder(documents: list[dict[str, Any]], keep: int) -> Recorder:
 def _members(document: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     told = document.get("pg_config") or {}
     return entries.members(msgspec.convert(list(told.values()), list[Group], strict=False))
+
+
+def _of_the_only_group(
+    document: dict[str, Any], listed: Iterable[tuple[Entry, Collective]]
+) -> dict[str, tuple[int, ...]]:
+    """Gloo's groups share one nameless row, which holds the ranks of the one made last. It is the
+    default one's where no other was ever used."""
+    used = {c.group for _, c in listed}
+    row = (document.get("pg_config") or {}).get("")
+    if row is None or len(used) != 1 or not is_default(next(iter(used))):
+        return {}
+    group = msgspec.convert(row, Group, strict=False)
+    return entries.members([msgspec.structs.replace(group, name=used.pop())])
 
 
 class _Status(msgspec.Struct):

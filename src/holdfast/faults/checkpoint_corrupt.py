@@ -20,12 +20,14 @@ Sources        pytorch/pytorch caffe2/serialize/inline_container.cc (torch.save'
 
 from __future__ import annotations
 
+import re
+
 from holdfast import wording
 from holdfast.facts import CheckpointItem, MachineFacts, known
 from holdfast.fault import Fault
 from holdfast.faults.restart_from_zero import LOADING
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
-from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.nouns import Raised, Sighting, Wreckage
 from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 
@@ -228,6 +230,11 @@ STAND_INS = {
 }
 """the first byte of a file that is no pickle, and what mostly begins so"""
 POINTER = ("HeaderTooLarge", "header too large")
+FIX = (
+    "resume from the checkpoint before it, and fetch or copy this one anew if it came from "
+    "elsewhere (`git lfs pull` for a pointer); save to a temporary name and rename, so that a "
+    "crash leaves no half file"
+)
 
 
 @FAULT.recognise
@@ -246,11 +253,44 @@ def it_could_not_be_read(wreckage: Wreckage) -> Diagnosis | None:
         confidence=_sure(first, by_torch=by_torch),
         seen=(first, *(one for one in seen if one is not first)),
         culprit=Culprit(rank=None if path else first.rank, what=path or "the file being loaded"),
-        fix="resume from the checkpoint before it, and fetch or copy this one anew if it came from "
-        "elsewhere (`git lfs pull` for a pointer); save to a temporary name and rename, so that a "
-        "crash leaves no half file",
+        fix=FIX,
         next=f"ls -l {path or 'FILE'} && head -c 100 {path or 'FILE'}",
         unknown=() if path else ("which file: the log does not name it",),
+    )
+
+
+@FAULT.recognise
+def its_reader_gave_up(wreckage: Wreckage) -> Diagnosis | None:
+    """Without a word for it: an empty file, or a small archive whose end is missing."""
+    failed = next(filter(_is_bare_failure, wreckage.raised), None)
+    if failed is None:
+        return None
+    path = _path(wreckage)
+    return FAULT.diagnosis(
+        f"{path or 'a file that was being loaded'} is damaged or is no checkpoint: torch.load "
+        f"found {'nothing in it' if failed.kind == 'EOFError' else 'an archive without its end'}",
+        confidence=0.9,
+        culprit=Culprit(rank=None if path else failed.rank, what=path or "the file being loaded"),
+        evidence=[
+            Evidence(
+                quote=f"{failed.kind}: {failed.text}".rstrip(": "),
+                source=failed.line.source,
+                line=failed.line.number,
+                rank=failed.rank,
+            )
+        ],
+        fix=FIX,
+        next=f"ls -l {path or 'FILE'} && head -c 100 {path or 'FILE'}",
+        unknown=() if path else ("which file: the log does not name it",),
+    )
+
+
+def _is_bare_failure(raised: Raised) -> bool:
+    """miniz looks for the end of a small archive before its beginning, and the seek is refused."""
+    told = (raised.kind, raised.text.strip())
+    inside = raised.frames[0].file if raised.frames else ""
+    return told in (("EOFError", ""), ("OSError", "[Errno 22] Invalid argument")) and bool(
+        re.search(r"torch[/\\](?:serialization|_weights_only_unpickler)\.py$", inside)
     )
 
 

@@ -22,6 +22,7 @@ from holdfast.collectives import waits
 from holdfast.fault import Fault
 from holdfast.inference import blame
 from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.remains import launchers
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 from holdfast.signals import RankView, Recorder, Scene
@@ -100,6 +101,28 @@ DESTROYED = FAULT.wording(
 )
 
 
+SPAWNED = FAULT.wording(
+    "deepspeed-spawned",
+    r"process (?P<pid>\d+) spawned with command: .*--local_rank=(?P<local>\d+)",
+    anchors=" spawned with command: ",
+    example="[2026-03-02 20:28:05,674] [INFO] [launch.py:256:main] process 1011 spawned with "
+    "command: ['/usr/bin/python', '-u', 'train.py', '--local_rank=2']",
+    role=Role.CONTEXT,
+)
+LEFT = FAULT.wording(
+    "deepspeed-left",
+    r"Process (?P<pid>\d+) exits successfully",
+    anchors=" exits successfully",
+    example="[2026-03-02 20:28:05,674] [INFO] [launch.py:351:main] Process 1011 exits "
+    "successfully.",
+    role=Role.CONTEXT,
+)
+FIX = (
+    "let all ranks run the same number of steps, and end together: `dist.barrier()` and "
+    "`dist.destroy_process_group()` on all of them"
+)
+
+
 @FAULT.recognise
 def it_left_and_they_missed_it(wreckage: Wreckage) -> Diagnosis | None:
     known = blame.of(wreckage)
@@ -118,8 +141,54 @@ def it_left_and_they_missed_it(wreckage: Wreckage) -> Diagnosis | None:
         seen=(*put_away[:2], *blame.first_complaint(wreckage)),
         culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=blame.plain(left)),
         victims=missed,
-        fix="let all ranks run the same number of steps, and end together: `dist.barrier()` and "
-        "`dist.destroy_process_group()` on all of them",
+        fix=FIX,
+        next="holdfast run …  # shows after which step each rank left",
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=blame.unknown(wreckage, *left[:1]),
+    )
+
+
+@FAULT.recognise
+def torchrun_had_no_need_to_end_it(wreckage: Wreckage) -> Diagnosis | None:
+    """Its summary lists all that failed, those it ended itself too: who is missing ended well."""
+    listed = [e for e in wreckage.exits if e.teller == "torchrun" and e.rank is not None]
+    closed = {s.fields.get("pid") for s in wreckage.seen(launchers.CLOSING)}
+    failed = {e.rank for e in listed if e.rank is not None}
+    members = wreckage.members | set(range(max(failed, default=-1) + 1))
+    left = sorted(members - failed)
+    ended = len(closed | {str(e.pid) for e in listed})
+    one_node = all(e.local_rank in (None, e.rank) for e in listed)
+    told = bool(wreckage.seen(launchers.ROOT_CAUSE)) and one_node
+    if not left or not told or len(members) - ended != len(left):
+        return None
+    how = "torchrun lists everybody else as failed or ended by itself"
+    return _by_launcher(wreckage, left, how, confidence=0.75)
+
+
+@FAULT.recognise
+def deepspeed_saw_it_leave(wreckage: Wreckage) -> Diagnosis | None:
+    numbers = {s.fields["pid"]: int(s.fields["local"]) for s in wreckage.seen(SPAWNED)}
+    left = [numbers[s.fields["pid"]] for s in wreckage.seen(LEFT) if s.fields["pid"] in numbers]
+    if not left or max(wreckage.members, default=0) >= len(numbers):
+        return None  # of several nodes: a local rank is no rank
+    how = "DeepSpeed says that it 'exits successfully'"
+    return _by_launcher(wreckage, sorted(left), how, confidence=0.8)
+
+
+def _by_launcher(
+    wreckage: Wreckage, left: list[int], how: str, *, confidence: float
+) -> Diagnosis | None:
+    known = blame.of(wreckage)
+    if set(left) & set(known.victims) or not known.victims or known.explained:
+        return None
+    return FAULT.diagnosis(
+        f"{blame.plain(left)} ended as if all were done: {how}, while "
+        f"{blame.plain(known.victims)} still needed it",
+        confidence=confidence,
+        seen=(*wreckage.seen(LEFT)[:1], *blame.first_complaint(wreckage)),
+        culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=blame.plain(left)),
+        victims=known.victims,
+        fix=FIX,
         next="holdfast run …  # shows after which step each rank left",
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, *left[:1]),

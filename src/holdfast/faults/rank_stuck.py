@@ -19,10 +19,10 @@ Sources        torch/csrc/distributed/c10d/FlightRecorder.hpp: sequence numbers 
 
 from __future__ import annotations
 
-from holdfast import hold_up, standing
+from holdfast import hold_up
 from holdfast.collectives import stacks
 from holdfast.fault import Fault
-from holdfast.inference import blame, suspicion
+from holdfast.inference import blame, standing, suspicion
 from holdfast.inference.suspicion import Suspect
 from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
 from holdfast.remains import clocks, launchers

@@ -159,7 +159,7 @@ NO_PAGE = FAULT.wording(
     "no-page",
     # UCX and Open MPI read the kernel's reason for the signal (BUS_ADRERR): a mapping is there, and
     # the file behind it could not give the page.
-    r"Bus error: [Nn]on-?exist[ae]nt physical address|Signal code: Non-exist[ae]nt physical address",
+    r"(?:Bus error|Signal code): [Nn]on-?exist[ae]nt physical address",
     anchors=("xistent physical address", "xistant physical address"),
     example="[node-a:4711 :0:4720] Caught signal 7 (Bus error: nonexistent physical address)",
 )

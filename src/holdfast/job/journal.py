@@ -16,6 +16,7 @@ own-fault slug, face, exception: a face of ours raised, and was passed over
 left      pids, reason: what ranks that ended well left running
 leftovers runs, pids, stuck, reason: of earlier runs without a launcher, ended before the start
 end       exit_code, reason, longest_pause, group_timeout
+diagnosis code, slug, confidence, ranks, victims, reason, fix: the folder of a failed run, explained
 """
 
 from __future__ import annotations

@@ -29,23 +29,51 @@ SERVERS = ("HOLDFAST_SOCKET", "TORCH_WORKER_SERVER_SOCKET")
 class Look(NamedTuple):
     at: float
     seen: dict[int, Activity | None]
+    stacks: Mapping[int, Stack | Unread]
 
 
-def look(pids: Sequence[int], *, seconds: float = WATCHED) -> Scene:
+class Seen(NamedTuple):
+    scene: Scene
+    still: frozenset[int]
+    """ranks whose stack was the same at the first and the last look"""
+    world: int | None
+    """how many ranks the job has, as they were told; more than are here when other machines
+    have some"""
+
+
+def look(pids: Sequence[int], *, seconds: float = WATCHED) -> Seen:
     """A launcher's pid stands for its ranks: its descendants that were given a RANK."""
     environments = {pid: _environment(pid) for pid in _ranks_of(pids)}
     numbered = _numbered(environments)
-    first = Look(time.monotonic(), activity.read_many(numbered))
-    time.sleep(seconds)
+    # Whoever is asked for its stack or recorder moves: all questions lie outside the two readings
+    # of the counters.
     stacks = pyspy.dump_many(numbered)
+    first = Look(time.monotonic(), activity.read_many(numbered), stacks)
+    time.sleep(seconds)
+    counters, at = activity.read_many(numbered), time.monotonic()
+    last = Look(at, counters, pyspy.dump_many(numbered))
     recorders = {pid: _recorder(environments[pid]) for pid in numbered}
-    last = Look(now := time.monotonic(), activity.read_many(numbered))
-    started = min(_started(pid, now) for pid in numbered)
     views = [
-        _view(pid, rank, environments[pid], stacks.get(pid), recorders[pid], (first, last))
+        _view(pid, rank, environments[pid], recorders[pid], (first, last))
         for pid, rank in numbered.items()
         if last.seen.get(pid) is not None
     ]
+    still = frozenset(rank for pid, rank in numbered.items() if _stood_still(pid, first, last))
+    started = min(_started(pid, last.at) for pid in numbered)
+    return Seen(_scene(views, started, last.at), still, _world(environments.values()))
+
+
+def _stood_still(pid: int, first: Look, last: Look) -> bool:
+    before, after = first.stacks.get(pid), last.stacks.get(pid)
+    return isinstance(before, Stack) and isinstance(after, Stack) and before.frames == after.frames
+
+
+def _world(environments: Iterable[Mapping[str, str]]) -> int | None:
+    told = [env.get("WORLD_SIZE", "") for env in environments]
+    return max((int(size) for size in told if size.isdigit() and len(size) < 7), default=None)
+
+
+def _scene(views: Sequence[RankView], started: float, now: float) -> Scene:
     return Scene(
         now=now,
         attempt=0,
@@ -112,7 +140,6 @@ def _view(
     pid: int,
     rank: int,
     environment: Mapping[str, str],
-    stack: Stack | Unread | None,
     found: Recorder | Unread,
     looks: tuple[Look, Look],
 ) -> RankView:
@@ -132,6 +159,6 @@ def _view(
         state_since=first.at if same_state else last.at,
         death=None,
         words=None,
-        stack=stack,
+        stack=last.stacks.get(pid),
         recorder=found,
     )

@@ -86,15 +86,18 @@ class Opinion(NamedTuple):
     broken: tuple[Broken, ...]
 
 
-def judge(scene: Scene, *, clocks_since: float = 0.0) -> Verdict | None:
-    """What holds the job up, if anything does. Never raises."""
-    return consider(scene, clocks_since=clocks_since).verdict
+def judge(scene: Scene, *, clocks_since: float = 0.0, stands_still: bool = False) -> Verdict | None:
+    """What holds the job up, if anything does. Never raises.
+
+    `stands_still`: nothing moves, as is known from elsewhere; else the job's own habit tells.
+    """
+    return consider(scene, clocks_since=clocks_since, stands_still=stands_still).verdict
 
 
-def consider(scene: Scene, *, clocks_since: float = 0.0) -> Opinion:
+def consider(scene: Scene, *, clocks_since: float = 0.0, stands_still: bool = False) -> Opinion:
     """The same, and which faces could not answer."""
     ended = bool(endings.endings(scene))
-    still = ended or habit.stalled(scene, clocks_since=clocks_since)
+    still = stands_still or ended or habit.stalled(scene, clocks_since=clocks_since)
     answers = list(_ask(scene))
     heard = [
         verdict

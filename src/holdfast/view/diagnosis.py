@@ -1,15 +1,36 @@
-"""A diagnosis for a person: the sentence first, then what it rests on, then what to do."""
+"""A diagnosis for a person: the sentence first, then what it rests on, then what to do.
+
+Prose is wrapped, since it is read; what is copied or searched for (a quoted line with its place, a
+command) stays on one line, so that `grep` and a double click find it whole.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from holdfast.model import Culprit, Diagnosis, Evidence
 from holdfast.view.text import harmless
 from holdfast.wording import numbers
 
-QUOTED = 300
+QUOTED = 160
 """characters of a quoted line; the file and line say where the rest is"""
+WIDTH = 100
+REMARKS = 6
+
+KNOWN_TO_NOBODY = (
+    "Something failed, and nothing that holdfast knows explains it. Nobody is blamed without "
+    "evidence; the earliest signs of trouble are below."
+)
+HEALTHY = "Nothing failed here: no error, timeout, lost peer or bad exit was found."
+HEALTHY_IN_PART = (
+    "In what could be read nothing failed: no error, timeout, lost peer or bad exit was found. "
+    "Some of it could not be read."
+)
+ALIVE_AND_WELL = (
+    "Nothing is wrong with this job, as far as can be seen from outside in a few seconds. Where "
+    "each rank is stands below."
+)
 
 
 def report(
@@ -18,48 +39,50 @@ def report(
     failed: bool,
     anomalies: Sequence[Evidence],
     remarks: Sequence[str],
+    places: Sequence[Evidence] = (),
 ) -> str:
+    """`places`: where each rank of a living job is; nothing has failed there, at most it hangs."""
     blocks = []
     if diagnoses:
         blocks.append(leading(diagnoses[0]))
         if others := diagnoses[1:]:
             blocks.append("\n".join(["also possible:", *map(in_short, others)]))
     elif failed:
-        blocks.append(
-            "Something failed, and nothing that holdfast knows explains it.\n"
-            "Nobody is blamed without evidence; the earliest signs of trouble are below."
-        )
+        blocks.append(_wrapped(KNOWN_TO_NOBODY))
     else:
-        blocks.append("Nothing failed here: no error, timeout, lost peer or bad exit was found.")
-    if anomalies:
-        title = "earliest signs of trouble:"
-        blocks.append("\n".join([title, *(f"  {evidence(item)}" for item in anomalies)]))
+        healthy = HEALTHY_IN_PART if remarks else HEALTHY
+        blocks.append(_wrapped(ALIVE_AND_WELL if places else healthy))
+    shown = set(diagnoses[0].evidence if diagnoses else ())
+    if early := [item for item in anomalies if item not in shown]:
+        blocks.append("\n".join(["earliest signs of trouble:", *_listed(early)]))
+    if places:
+        blocks.append("\n".join(["where each rank is:", *map(_place, places)]))
     if remarks:
-        blocks.append("\n".join(f"not read: {harmless(remark)}" for remark in remarks))
+        blocks.append("\n".join(_remarks(remarks)))
     return "\n\n".join(blocks)
 
 
 def leading(item: Diagnosis) -> str:
     lines = [
         f"{item.slug}[{item.code}] {_who(item.culprit)}({certainty(item.confidence)})",
-        f"  {harmless(item.reason)}",
+        _wrapped(item.reason, "  "),
     ]
     lines += [f"  --> {evidence(one)}" for one in item.evidence]
     if item.victims:
         plural = "s" if len(item.victims) > 1 else ""
-        lines.append(f"  victims: rank{plural} {numbers(item.victims)}")
-    lines += [f"  ruled out: {harmless(one)}" for one in item.ruled_out]
-    lines += [f"  not known: {harmless(one)}" for one in item.unknown]
+        lines.append(_wrapped(f"victims: rank{plural} {numbers(item.victims)}", "  ", "    "))
+    lines += [_wrapped(f"ruled out: {one}", "  ", "    ") for one in item.ruled_out]
+    lines += [_wrapped(f"not known: {one}", "  ", "    ") for one in item.unknown]
     if item.fix:
-        lines.append(f"help: {harmless(item.fix)}")
+        lines.append(_wrapped(f"help: {item.fix}", "", "      "))
     if item.next:
         lines.append(f"next: {harmless(item.next)}")
     return "\n".join(lines)
 
 
 def in_short(item: Diagnosis) -> str:
-    head = f"  {item.confidence * 100:3.0f} %  {item.slug}[{item.code}] {_who(item.culprit)}"
-    return f"{head.rstrip()}: {harmless(item.reason)}"
+    head = f"{item.confidence * 100:3.0f} %  {item.slug}[{item.code}] {_who(item.culprit)}"
+    return _wrapped(f"{head.rstrip()}: {item.reason}", "  ", "         ")
 
 
 def certainty(confidence: float) -> str:
@@ -70,9 +93,39 @@ def certainty(confidence: float) -> str:
 def evidence(item: Evidence) -> str:
     where = item.source + (f":{item.line}" if item.line else "")
     rank = f"rank {item.rank}: " if item.rank is not None else ""
-    text = harmless(item.quote)
-    cut = text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
-    return f"{harmless(where)}: {rank}{cut}" if where else f"{rank}{cut}"
+    text = _cut(item.quote)
+    return f"{harmless(where)}: {rank}{text}" if where else f"{rank}{text}"
+
+
+def _listed(items: Sequence[Evidence]) -> list[str]:
+    return [f"  {evidence(item)}" for item in items]
+
+
+def _place(item: Evidence) -> str:
+    return f"  rank {item.rank}: {_cut(item.quote)} ({harmless(item.source)})"
+
+
+def _remarks(remarks: Sequence[str]) -> list[str]:
+    shown = [f"not read: {harmless(remark)}" for remark in remarks[:REMARKS]]
+    left = len(remarks) - len(shown)
+    return [*shown, f"not read: {left} more"] if left else shown
+
+
+def _cut(quote: str) -> str:
+    text = harmless(quote)
+    return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
+
+
+def _wrapped(text: str, first: str = "", rest: str | None = None) -> str:
+    """Words longer than a line (paths, commands) stand out of it rather than be torn."""
+    return textwrap.fill(
+        harmless(text),
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=first if rest is None else rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _who(culprit: Culprit | None) -> str:

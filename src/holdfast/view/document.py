@@ -46,22 +46,24 @@ def diagnoses(
     failed: bool,
     anomalies: Sequence[Evidence],
     remarks: Sequence[str],
+    places: Sequence[Evidence] = (),
 ) -> str:
-    """What `holdfast explain PATH --json` prints."""
+    """What `holdfast explain PATH --json` prints; `places` only of a job that still lives."""
     listed = [
         {name: value for name, value in msgspec.structs.asdict(one).items() if name != "order"}
         for one in found
     ]
-    return _dump(
-        {
-            "schema": SCHEMA,
-            "command": "explain",
-            "diagnoses": listed,
-            "failed": failed,
-            "anomalies": anomalies,
-            "remarks": remarks,
-        }
-    )
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "command": "explain",
+        "diagnoses": listed,
+        "failed": failed,
+        "anomalies": anomalies,
+        "remarks": remarks,
+    }
+    if places:
+        document["places"] = places
+    return _dump(document)
 
 
 def plain(command: str, **fields: Any) -> str:

@@ -130,10 +130,11 @@ def page(item: Page) -> str:
         ("Why it happens", item.why),
         ("How to be sure", item.sure),
         ("Fix", item.fix),
+        ("Example", item.example),
         ("Sources", "\n".join(item.sources)),
     ]
     title = f"{item.code} {item.slug}: {item.title}"
-    body = "\n\n".join(f"{name}\n{textwrap.indent(text, '  ')}" for name, text in sections)
+    body = "\n\n".join(f"{name}\n{textwrap.indent(text, '  ')}" for name, text in sections if text)
     return f"{title}\n\n{body}"
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from holdfast.model import Diagnosis, Evidence, Fault, quote
+from holdfast.fault import Fault
+from holdfast.model import Diagnosis, Evidence, quote
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 from holdfast.wording import numbers

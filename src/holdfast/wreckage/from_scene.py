@@ -3,46 +3,57 @@
 from __future__ import annotations
 
 from holdfast.collectives.waits import where_is
-from holdfast.model import Verdict
-from holdfast.remains.nouns import Line, RankRemains, Sighting, Told, Wreckage
-from holdfast.remains.signature import Role
-from holdfast.signals import RankView, Recorder, Scene, Stack
+from holdfast.model import Evidence, Verdict
+from holdfast.remains.nouns import Line, RankRemains, Told, Wreckage
+from holdfast.signals import RankView, Scene, Stack
 
 
-def wreckage(scene: Scene, verdict: Verdict | None) -> Wreckage:
-    """Where each rank was is shown even when nobody is to blame."""
-    seen = tuple(_place(view, order) for order, view in enumerate(scene.ranks))
-    told = (_told(verdict),) if verdict else ()
-    return Wreckage(sightings=seen, ranks=tuple(map(_remains, scene.ranks)), told=told)
+def wreckage(
+    scene: Scene, verdict: Verdict | None, *, stands_still: bool, world: int | None = None
+) -> Wreckage:
+    """`stands_still`: the stack of every rank was the same at both looks.
+
+    In a job that gets on, one rank is elsewhere at any moment: stacks speak only where all of them
+    stood still. Recorders have spoken in the verdict, which knows how old their entries are.
+    """
+    return Wreckage(
+        ranks=tuple(_remains(view, stands=stands_still) for view in scene.ranks),
+        told=(_told(verdict),) if verdict else (),
+        world_size=world,
+    )
 
 
-def _remains(view: RankView) -> RankRemains:
+def places(scene: Scene) -> tuple[Evidence, ...]:
+    """Where each rank is: shown even when nobody is to blame."""
+    return tuple(
+        Evidence(
+            quote=where_is(view) + _state(view),
+            source=f"stack of pid {view.pid}",
+            rank=view.rank,
+            host=view.host,
+        )
+        for view in scene.ranks
+    )
+
+
+def _state(view: RankView) -> str:
+    letter = view.activity.state if view.activity else ""
+    known = {"T": "stopped", "t": "stopped by a debugger", "D": "inside the kernel", "Z": "dead"}
+    return f" ({known[letter]}: state {letter})" if letter in known else ""
+
+
+def _remains(view: RankView, *, stands: bool) -> RankRemains:
     return RankRemains(
         rank=view.rank,
         local_rank=view.local_rank,
         host=view.host,
         pid=view.pid,
-        recorder=view.recorder if isinstance(view.recorder, Recorder) else None,
-        dumped=isinstance(view.recorder, Recorder),
-        stack=view.stack if isinstance(view.stack, Stack) else None,
-    )
-
-
-def _place(view: RankView, order: int) -> Sighting:
-    line = Line(
-        text=where_is(view),
-        source=f"stack of pid {view.pid}",
-        number=0,
-        rank=view.rank,
-        host=view.host,
-        pid=view.pid,
-    )
-    return Sighting(
-        signature="living: place", slug="", role=Role.CONFIRMATION, line=line, order=order
+        stack=view.stack if stands and isinstance(view.stack, Stack) else None,
     )
 
 
 def _told(verdict: Verdict) -> Told:
+    seen = verdict.evidence[0] if verdict.evidence else Evidence(quote=verdict.reason)
     return Told(
         code=verdict.code,
         slug=verdict.slug,
@@ -51,5 +62,5 @@ def _told(verdict: Verdict) -> Told:
         reason=verdict.reason,
         fix=verdict.fix,
         verdict=verdict.certain,
-        line=Line(text=verdict.reason, source="seen now", number=0),
+        line=Line(text=seen.quote, source=seen.source or "seen now", number=0),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from holdfast import catalogue
 from holdfast.facts import Unread
@@ -28,9 +28,14 @@ WORDS = 60
 _ERROR_FILE = re.compile(rb'\s*\{\s*"message"')
 
 
-def gather(paths: Sequence[str], *, stdin: Reader | None = None) -> Wreckage:
-    """Read everything under these paths, or what is piped in."""
-    collector = _Collector()
+def gather(
+    paths: Sequence[str],
+    *,
+    stdin: Reader | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Wreckage:
+    """Read everything under these paths, or what is piped in; `progress` hears of bytes read."""
+    collector = _Collector(progress)
     plain = [path for path in paths if not run_folder.looks_like(path)]
     for path in paths:
         if run_folder.looks_like(path):
@@ -40,10 +45,16 @@ def gather(paths: Sequence[str], *, stdin: Reader | None = None) -> Wreckage:
     return collector.wreckage()
 
 
+@functools.cache
+def _scanner() -> Scanner:
+    return Scanner(catalogue.signatures())
+
+
 class _Collector:
-    def __init__(self) -> None:
+    def __init__(self, progress: Callable[[int], None] | None) -> None:
+        self._progress = progress
         self._findings = Findings()
-        self._logs = LogReader(Scanner(catalogue.signatures()), self._findings)
+        self._logs = LogReader(_scanner(), self._findings)
         self._packed = run_folder.Packed()
         self._dumps: list[tuple[Opened, int | None, dumps.Dump]] = []
 
@@ -70,6 +81,7 @@ class _Collector:
             if isinstance(opened, Source):
                 self._findings.sources.append(opened)
                 continue
+            opened.progress = self._progress
             told = names.of(opened.name)
             self._read(opened, Named(rank=rank) if rank is not None else told)
 
@@ -153,11 +165,11 @@ def _error_file(opened: Opened, peek: bytes) -> tracebacks.Told | None:
     return tracebacks.error_file(_whole(opened.path)) if short else None
 
 
-def _bytes_of(opened: Opened) -> partial[bytes]:
+def _bytes_of(opened: Opened) -> functools.partial[bytes]:
     """A plain file is read when its turn comes; a member of an archive is here only now."""
     if opened.path:
-        return partial(_whole, opened.path)
-    return partial(bytes, opened.whole(dumps.LARGEST + 1))
+        return functools.partial(_whole, opened.path)
+    return functools.partial(bytes, opened.whole(dumps.LARGEST + 1))
 
 
 def _whole(path: str) -> bytes:

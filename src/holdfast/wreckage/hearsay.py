@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.fault import SHOWN
 from holdfast.model import Culprit, Diagnosis, Evidence
 from holdfast.remains.nouns import Told, Wreckage
 
@@ -29,11 +30,14 @@ def weigh(wreckage: Wreckage, answers: Sequence[Diagnosis]) -> list[Diagnosis]:
         return list(answers)
     beside = next((one for one in answers if one.slug == said.slug), None)
     opinion = _opinion(said, wreckage, beside)
+    others = [one for one in answers if one is not beside]
     if not said.verdict:  # acted on by nobody: it takes its place among the others
-        return [opinion, *(one for one in answers if one is not beside)]
-    leads = not (said.slug in GENERAL and any(_is_better(one, said) for one in answers))
-    opinion = opinion if leads else _capped(opinion)
-    return [opinion, *(_capped(one) if leads else one for one in answers if one is not beside)]
+        return [opinion, *others]
+    better = [one for one in others if said.slug in GENERAL and _is_better(one, said)]
+    if not better:
+        return [opinion, *map(_capped, others)]
+    told = [_with_the_outcome(one, said) if one in better else one for one in others]
+    return [_capped(opinion), *told]
 
 
 def _is_better(answer: Diagnosis, said: Told) -> bool:
@@ -41,6 +45,12 @@ def _is_better(answer: Diagnosis, said: Told) -> bool:
     rank = answer.culprit.rank if answer.culprit else None
     own = answer.confidence > SPECIFIC and answer.slug not in GENERAL
     return own and (rank is None or rank in said.ranks)
+
+
+def _with_the_outcome(answer: Diagnosis, said: Told) -> Diagnosis:
+    if not said.afterwards:
+        return answer
+    return msgspec.structs.replace(answer, reason=f"{answer.reason}; {said.afterwards}")
 
 
 def _capped(answer: Diagnosis) -> Diagnosis:
@@ -58,10 +68,10 @@ def _opinion(said: Told, wreckage: Wreckage, beside: Diagnosis | None) -> Diagno
     remains = wreckage.rank(rank) if rank is not None else None
     line = said.line
     own = Evidence(quote=line.text, source=line.source, line=line.number, rank=rank)
-    return Diagnosis(
+    opinion = Diagnosis(
         code=said.code,
         slug=said.slug,
-        confidence=ACTED_ON if said.verdict else NOTICED,
+        confidence=ACTED_ON if said.verdict else max(NOTICED, beside.confidence if beside else 0),
         culprit=Culprit(
             rank=rank,
             host=remains.host if remains else "",
@@ -71,9 +81,10 @@ def _opinion(said: Told, wreckage: Wreckage, beside: Diagnosis | None) -> Diagno
         else None,
         reason=said.reason,
         victims=said.victims,
-        evidence=(own, *(beside.evidence if beside else ())),
+        evidence=(*(beside.evidence[: SHOWN - 1] if beside else ()), own),
         fix=said.fix or (beside.fix if beside else ""),
         next=beside.next if beside else "",
         ruled_out=beside.ruled_out if beside else (),
         unknown=beside.unknown if beside else (),
     )
+    return _with_the_outcome(opinion, said)

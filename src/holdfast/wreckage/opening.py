@@ -18,7 +18,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from holdfast.errors import UsageError
 from holdfast.remains.nouns import Source
@@ -59,8 +59,11 @@ class Opened:
         """of a plain file; '' within archives, packed files and pipes"""
         self.problem = ""
         """why not all of it could be read; known when read() has answered b''"""
+        self.progress: Callable[[int], None] | None = None
+        """hears how many bytes were read"""
         self._reader = reader
         self._ahead = b""
+        self._given = 0
 
     def peek(self) -> bytes:
         """Its first 64 KiB, which stay to be read."""
@@ -86,17 +89,23 @@ class Opened:
         return b"".join(pieces)
 
     def source(self, kind: str, *, rank: int | None = None) -> Source:
-        return Source(name=self.name, kind=kind, rank=rank, size=self.size, problem=self.problem)
+        size = self.size or self._given
+        return Source(name=self.name, kind=kind, rank=rank, size=size, problem=self.problem)
 
     def _next(self, count: int) -> bytes:
         if self.problem:
             return b""
         try:
-            return self._reader.read(count) or b""  # None: nothing there now, and never blocks
+            data = self._reader.read(count) or b""  # None: nothing there now, and never blocks
         except CutShortError as why:
             self.problem = str(why)
         except OSError as error:
             self.problem = f"read only in part: {error.strerror or error}"
+        else:
+            self._given += len(data)
+            if self.progress:
+                self.progress(len(data))
+            return data
         return b""
 
 

@@ -30,6 +30,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     world_size: int | None
     pids: dict[int, int]
     """rank -> pid"""
+    newest: dict[int, int]
+    """rank -> pid in the attempt that was started last: those that live, if any do"""
     host: str
     exits: tuple[Exit, ...]
     told: tuple[Told, ...]
@@ -46,14 +48,16 @@ def read(text: bytes, source: str) -> Story:
     attempt = _attempt_to_explain(records)
     mine = [(number, r) for number, r in records if r.get("attempt", attempt) == attempt]
     worlds = [r["world"] for _, r in mine if isinstance(r.get("world"), int)]
-    ranks = [r for _, r in mine if r.get("kind") == "rank" and isinstance(r.get("rank"), int)]
+    ranks = _of_kind(records, "rank")
+    newest = max(_attempts(ranks), default=attempt)
     hosts = [h for _, r in mine for h in _listed(r.get("hosts")) if isinstance(h, str)]
     ended = _of_kind(mine, "end")
     finished = bool(ended) and ended[-1].get("exit_code") == 0 and not _of_kind(mine, "verdict")
     return Story(
         attempt=attempt,
         world_size=worlds[-1] if worlds else None,
-        pids={r["rank"]: r["pid"] for r in ranks if isinstance(r.get("pid"), int)},
+        pids=_pids(ranks, attempt),
+        newest=_pids(ranks, newest),
         host=hosts[-1] if hosts else "",
         exits=tuple(_exits(mine, source)),
         told=() if finished else tuple(_told(mine, source, _afterwards(records, attempt))),
@@ -78,6 +82,16 @@ def _of_kind(records: Records, kind: str) -> list[Record]:
 
 def _attempts(records: Iterable[Record]) -> list[int]:
     return [r["attempt"] for r in records if isinstance(r.get("attempt"), int)]
+
+
+def _pids(ranks: Iterable[Record], attempt: int) -> dict[int, int]:
+    return {
+        rank: pid
+        for r in ranks
+        if r.get("attempt", attempt) == attempt
+        and isinstance(rank := r.get("rank"), int)
+        and isinstance(pid := r.get("pid"), int)
+    }
 
 
 def _attempt_to_explain(records: Records) -> int:
@@ -133,7 +147,9 @@ def _told(records: Records, source: str, afterwards: str) -> Iterator[Told]:
             fix=str(record.get("fix", "")),
             verdict=kind == "verdict",
             afterwards=afterwards,
-            line=_line(record, source, number, f"holdfast run said so: {kind}[{code}] {slug}", None),
+            line=_line(
+                record, source, number, f"holdfast run said so: {kind}[{code}] {slug}", None
+            ),
         )
 
 

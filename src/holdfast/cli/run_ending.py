@@ -1,0 +1,118 @@
+"""How `holdfast run` takes leave of a failed run: its folder explained, the root cause last.
+
+The verdict was given while the job lived. Now that all logs are there, `explain` may know a better
+name for it; if it only agrees, one line says where the evidence is.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.model import Diagnosis
+
+SECONDS = 5.0
+"""somebody waits for the prompt, or a scheduler for the node"""
+LARGEST = 256 << 20
+"""bytes of a run folder that are read in that time on any machine"""
+LIKELY = 0.5
+"""under this the verdict of the moment is the better answer"""
+IN_A_HURRY = frozenset({"external-sigterm", "preempted", "sighup-terminal"})
+"""whoever told us to stop may not wait; and there is nothing to find out"""
+QUOTES = 2
+ROOT_CAUSE = "root cause: "
+
+
+def lines(
+    told: Sequence[str], cause: Mapping[str, Any] | None, found: Diagnosis | None, folder: str
+) -> list[str]:
+    """The report's lines, with what `explain` adds to them. Pure."""
+    hint = f"`holdfast explain {folder}` shows the evidence"
+    if found is None or found.confidence < LIKELY:
+        return list(told)
+    if cause is not None and _agrees(found, cause):
+        return [*told[:-1], hint, told[-1]]
+    return [
+        *(line.replace(ROOT_CAUSE, "said at the time: ", 1) for line in told),
+        *_evidence(found),
+        *([f"help: {found.fix}"] if found.fix else []),
+        hint,
+        f"{ROOT_CAUSE}{found.slug}{_who(found)}: {found.reason}",
+    ]
+
+
+def _agrees(found: Diagnosis, cause: Mapping[str, Any]) -> bool:
+    rank = found.culprit.rank if found.culprit else None
+    ranks = cause.get("ranks") or []
+    return found.slug == cause.get("slug") and (rank in ranks or (rank is None and not ranks))
+
+
+def _who(found: Diagnosis) -> str:
+    rank = found.culprit.rank if found.culprit else None
+    return f" on rank {rank}" if rank is not None else ""
+
+
+def _evidence(found: Diagnosis) -> list[str]:
+    from holdfast.view.diagnosis import evidence
+
+    return [f"  --> {evidence(one)}" for one in found.evidence[:QUOTES]]
+
+
+def record(found: Diagnosis) -> dict[str, Any]:
+    """For the journal."""
+    rank = found.culprit.rank if found.culprit else None
+    return {
+        "code": found.code,
+        "slug": found.slug,
+        "confidence": found.confidence,
+        "ranks": [] if rank is None else [rank],
+        "victims": list(found.victims),
+        "reason": found.reason,
+        "fix": found.fix,
+    }
+
+
+def explain(folder: str) -> tuple[Diagnosis | None, str]:
+    """What `holdfast explain` says first of this folder, and a remark where it could not be asked.
+
+    Never raises, and never takes long: a run's exit code does not wait for our curiosity.
+    """
+    if _size(folder) > LARGEST:
+        return None, f"the logs are large; `holdfast explain {folder}` reads them"
+    answers: list[Diagnosis | None] = []
+    problems: list[str] = []
+
+    def ask() -> None:
+        try:
+            answers.append(_first_answer(folder))
+        except Exception as bug:  # noqa: BLE001 - the run's own verdict stands in any case
+            problems.append(f"the folder could not be explained: {type(bug).__name__}: {bug}")
+
+    thread = threading.Thread(target=ask, name="explain", daemon=True)
+    thread.start()
+    try:
+        thread.join(SECONDS)
+    except KeyboardInterrupt:  # whoever has no time for it gets what is known
+        return None, ""
+    if problems:
+        return None, problems[0]
+    if not answers:
+        return None, f"it takes longer; `holdfast explain {folder}` goes on with it"
+    return answers[0], ""
+
+
+def _first_answer(folder: str) -> Diagnosis | None:
+    from holdfast import catalogue
+    from holdfast.wreckage.diagnose import diagnose
+    from holdfast.wreckage.gather import gather
+
+    report = diagnose(gather([folder]), (entry.fault for entry in catalogue.entries()))
+    return report.diagnoses[0] if report.diagnoses else None
+
+
+def _size(folder: str) -> int:
+    files = (os.path.join(where, name) for where, _, names in os.walk(folder) for name in names)
+    return sum(os.lstat(file).st_size for file in files if os.path.lexists(file))

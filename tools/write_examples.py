@@ -1,0 +1,160 @@
+"""Write src/holdfast/examples/: for each fault what holdfast really says when it meets it.
+
+Nothing here is written by hand. A fault that `explain` recognises gets a small log, put together
+from the wordings it declares, and the answer to it. The others get what `run` says of a scene, or
+`check` of a machine, that the fault's own test sets up. `make docs` writes them; a test compares.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast import catalogue
+from holdfast.fault import Fault
+from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
+from holdfast.view import diagnosis, run_screen, text
+from holdfast.wreckage.diagnose import Report, diagnose
+from holdfast.wreckage.gather import gather
+
+FOLDER = Path(__file__).parent.parent / "src" / "holdfast" / "examples"
+SURE = 0.8
+LOG, LINES = "job.log", 8
+
+
+def example(fault: Fault) -> str:
+    """The most telling one there is: a sure answer to wreckage, else any first answer to it, else
+    what is said of a running job or of a machine."""
+    answers: list[Answer] = []
+    best: Answer | None = None
+    for one in itertools.chain(_from_logs(fault), _from_wreckage(fault)):
+        answers.append(one)
+        first = one.report.diagnoses[0]
+        sure = first.confidence > SURE
+        if first.slug == fault.slug and (sure or best is None):
+            best = one
+            if sure:
+                break
+    made = best.drawn() if best else _from_a_job(fault) or _from_check(fault)
+    if not made and answers:  # some faults are never more than one answer among others
+        made = answers[0].drawn()
+    assert made, f"{fault.slug} has no face that its tests make speak"
+    return "\n".join(line.rstrip() for line in made.splitlines()) + "\n"
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    log: list[str]
+    """[] where it takes more than a log: several files, recorders, exit codes"""
+    report: Report
+
+    def drawn(self) -> str:
+        told = diagnosis.report(
+            self.report.diagnoses,
+            failed=self.report.failed,
+            anomalies=self.report.anomalies,
+            remarks=self.report.remarks,
+        )
+        if not self.log:
+            return f"$ holdfast explain logs/\n{told}"
+        shown = "\n".join([f"$ cat {LOG}", *self.log])
+        return f"{shown}\n\n$ holdfast explain < {LOG}\n{told}"
+
+
+def _from_logs(fault: Fault) -> Iterator[Answer]:
+    for lines in _logs(fault):
+        log = io.BytesIO("\n".join([*lines, ""]).encode())
+        if report := _if_named(gather(["-"], stdin=log), fault):
+            yield Answer(lines, report)
+
+
+def _from_wreckage(fault: Fault) -> Iterator[Answer]:
+    for case in _cases(fault, "test_recognise"):
+        if report := _if_named(case.wreckage, fault):
+            yield Answer([], report)
+
+
+def _if_named(wreckage: Wreckage, fault: Fault) -> Report | None:
+    report = diagnose(wreckage, [entry.fault for entry in catalogue.entries()])
+    return report if fault.slug in [one.slug for one in report.diagnoses] else None
+
+
+def _logs(fault: Fault) -> Iterator[list[str]]:
+    roots = [s.example for s in fault.signatures if s.role is Role.ROOT]
+    others = [s.example for s in fault.signatures if s.role not in (Role.ROOT, Role.CONTEXT)]
+    for line in (*roots, *others):
+        yield line.splitlines()
+    for together in (roots, roots + others, [s.example for s in fault.signatures]):
+        if 1 < len(together) <= LINES:
+            yield [line for one in together for line in one.splitlines()]
+    for case in _cases(fault, "test_recognise"):
+        if lines := _lines_of(case.wreckage):
+            yield lines
+
+
+def _lines_of(wreckage: Wreckage) -> list[str]:
+    """The log that such wreckage may have come from."""
+    lines = {(one.line.source, one.line.number): one.line for one in wreckage.sightings}
+    return [
+        line.text if line.rank is None else f"[rank{line.rank}]: {line.text}"
+        for _, line in sorted(lines.items(), key=lambda pair: pair[0])
+    ]
+
+
+# --- run and check -------------------------------------------------------------------------------
+
+
+def _from_a_job(fault: Fault) -> str:
+    for case in _cases(fault, "test_notice"):
+        for face in fault.perceptions:
+            if verdict := face(case.scene):
+                said = run_screen.judgement(verdict, case.scene)
+                lines = [f"{run_screen.PREFIX}{text.harmless(line)}" for line in said]
+                return "\n".join(["$ holdfast run train.py", *lines])
+    return ""
+
+
+def _from_check(fault: Fault) -> str:
+    for case in _cases(fault, "test_foresee"):
+        found = [one for one in fault.look_at(case.facts) if one.status.concern]
+        if found:
+            worst = max(found, key=lambda one: one.status.concern)
+            return f"$ holdfast check\n{text.finding(worst, colour=False)}"
+    return ""
+
+
+def _cases(fault: Fault, table: str) -> Iterator[Any]:
+    """The cases of the fault's own test in which it speaks."""
+    module = importlib.import_module(f"tests.faults.test_{fault.slug.replace('-', '_')}")
+    tables = [made for name, made in vars(module).items() if name.startswith(table)]
+    for case in (case for made in tables for case in getattr(made, "cases", ())):
+        if case.speaks:
+            yield case
+
+
+def everything() -> dict[str, str]:
+    """File name -> text, for all of src/holdfast/examples."""
+    return {f"{entry.fault.slug}.txt": example(entry.fault) for entry in catalogue.entries()}
+
+
+def main() -> int:
+    wanted = everything()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for stale in {path.name for path in FOLDER.glob("*.txt")} - set(wanted):
+        (FOLDER / stale).unlink()
+    for name, content in wanted.items():
+        (FOLDER / name).write_text(content)
+    print(f"examples: {len(wanted)} files in {FOLDER}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
