@@ -3,7 +3,8 @@
 The map of this tree, in the order data flows through it:
 
     facts/        what can be known of one machine: frozen nouns, no I/O
-    model.py      what we say about it: Evidence, Finding, Fault, Page
+    model.py      what we say about it: Evidence, Finding, Verdict, Diagnosis, Page
+    fault.py      a fault: its name, its faces, and how they speak
     wording.py    how we say durations, sizes, processes
     nic_filter.py how NCCL and Gloo read the names of interfaces they are given
     addresses.py  which interface carries an address, and what kind it is
@@ -25,6 +26,10 @@ The map of this tree, in the order data flows through it:
     job/          A JOB -> RANKS -> SIGNALS -> VERDICT -> ACTION: launch, watch, decide, journal
     manifest.py   what a checkpoint says of itself
     checkpoint/   A STEP -> PROOF -> RESUME: save, commit, verify, resume, the place in the data
+    remains/      what is left of a job: the nouns, and wordings that many faults share
+    inference/    from wreckage to suspects: who waited, who spoke, who did not
+    wreckage/     WRECKAGE -> DIAGNOSIS: open, scan, sort to ranks, assemble, diagnose
+    examples/     what holdfast says when it meets each fault; generated
     view/         draws the nouns as text and JSON
     cli/          one file per verb
 """
