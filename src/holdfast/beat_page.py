@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import binascii
 import fcntl
+import functools
 import mmap
 import os
 import struct
@@ -151,13 +152,17 @@ def read_limit(buffer: mmap.mmap) -> tuple[str, float]:
 
 
 def _read_claim(buffer: mmap.mmap) -> Claim | None:
+    at, text = _get(buffer, _CLAIM, longest=_LONGEST_CLAIM)
+    return _claim_of(at, text) if text else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _claim_of(at: int, text: str) -> Claim | None:
+    """A claim stands for hours, and the launcher reads it ten times a second."""
     import msgspec  # noqa: PLC0415 - a rank may lack it
 
     from holdfast.signals import Claim  # noqa: PLC0415
 
-    at, text = _get(buffer, _CLAIM, longest=_LONGEST_CLAIM)
-    if not text:
-        return None
     try:
         said = msgspec.json.decode(text)
         return msgspec.convert({**said, "at": at * _NANO}, Claim)

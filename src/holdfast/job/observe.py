@@ -153,6 +153,8 @@ def moved(before: Activity, after: Activity, seconds: float) -> bool:
 
 def read_words(path: str) -> LastWords | None:
     """What the rank's excepthook wrote; None when there is nothing whole."""
+    if not os.path.exists(path):  # asked ten times a second, and a failed open costs more
+        return None
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
