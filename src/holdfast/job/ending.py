@@ -75,6 +75,18 @@ def _to_group(leader: int, sign: int) -> None:
         os.killpg(leader, sign)
 
 
+def is_leaving(pid: int) -> bool:
+    """The kernel takes it apart, or has: its memory is gone, and with it the name of its program.
+    On a busy machine seconds may pass from there until we are told of its end."""
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except FileNotFoundError:
+        return True
+    except OSError:  # somebody else's: nothing can be told
+        return False
+    return False
+
+
 def is_gone(row: Row | None) -> bool:
     """A process whose main thread has ended shows as a zombie while its other threads, and the
     files and ports it has open, are still there."""

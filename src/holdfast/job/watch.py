@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from holdfast import endings
 from holdfast.faults import limit_exceeded, rank_frozen
-from holdfast.job import decide, ends, habit, overrun, verdict
+from holdfast.job import decide, ending, ends, habit, overrun, verdict
 from holdfast.job.journal import Journal
 from holdfast.job.lookout import Lookout, MemoryKills
 from holdfast.job.teller import Teller
@@ -26,6 +26,8 @@ SETTLE = 0.25
 """seconds after a death in which the others may still say what they saw"""
 UNWIND = 2.0
 """seconds in which a rank that raised may end by itself: its atexit handlers still run"""
+LEAVING = 5.0
+"""seconds more for one that the kernel is taking apart: how it ended may be the cause"""
 LATE = 1.0
 """seconds: if our own loop was this late, the machine slept or starved, not the job"""
 
@@ -174,6 +176,9 @@ class Watch:
             self.settle_until = min(self.settle_until, scene.now + SETTLE)
         everybody_gone = all(view.death for view in scene.ranks)
         if time.monotonic() < self.settle_until and not everybody_gone:
+            return Step.HOLD
+        leaving = any(ending.is_leaving(view.pid) for view in scene.ranks if not view.death)
+        if leaving and time.monotonic() < self.settle_until + LEAVING:
             return Step.HOLD
         self.lookout.ask_kernel()
         return self._decide(self._scene(time.monotonic()))
