@@ -47,6 +47,8 @@ bench: $(READY)  ## side-by-side figures, printed as ratios
 	$(BIN)/python -m bench.overhead
 	$(BIN)/python -m bench.detect
 	$(BIN)/python -m bench.checkpoint
+	$(BIN)/python -m bench.explain_speed --mb 1024
+	$(BIN)/python -m bench.explain_dumps
 
 lab:  ## Debian packages that real-edge tests need; nothing is started or configured
 	@missing=$$(for p in $(LAB_PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null \
