@@ -131,7 +131,7 @@ def test_a_rank_that_raised_is_heard_before_its_process_is_gone(tmp_path: Path) 
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(words))
         began = time.monotonic()
-        assert made.watch.look() is Step.HOLD
+        assert made.look_until(Step.HOLD) is Step.HOLD
         assert made.kinds("rank") == ["evidence"]
         heard = [r for r in made.journal.records() if r.get("what") == "raised"]
         assert [r["rank"] for r in heard] == [0]

@@ -145,6 +145,11 @@ class Lookout:
         self.events.hear(now, at_once=bool(died))
         return died
 
+    def somebody_died(self) -> bool:
+        """Since it was last heard of."""
+        known = {rank.pid: rank.death for rank in self.ranks}
+        return any(known.get(pid, death) != death for pid, death in self.deaths.deaths())
+
     def hear_pages(self, now: float) -> None:
         for rank in self.ranks:
             rank.hear(now)

@@ -28,6 +28,8 @@ UNWIND = 2.0
 """seconds in which a rank that raised may end by itself: its atexit handlers still run"""
 LEAVING = 5.0
 """seconds more for one that the kernel is taking apart: how it ended may be the cause"""
+WHOLE_LOOK = 0.19
+"""seconds between two looks at everything while all is well; in between only deaths count"""
 LATE = 1.0
 """seconds: if our own loop was this late, the machine slept or starved, not the job"""
 
@@ -56,6 +58,8 @@ class Watch:
 
     def _new_attempt(self, now: float) -> None:
         self.last_look = now
+        self.look_whole_at = 0.0
+        self.calm = False
         self.best_step = 0.0
         self.history = decide.History()
         self.held_up_since = 0.0
@@ -75,9 +79,13 @@ class Watch:
         if now - self.last_look > LATE:
             self._rest(now, late=now - self.last_look)
         self.last_look = now
+        if self.calm and now < self.look_whole_at and not self.lookout.somebody_died():
+            return Step.GO_ON
+        self.look_whole_at = now + WHOLE_LOOK
         self._hear(now)
         scene = self._scene(now)
         step = self._judge(scene)
+        self.calm = step is Step.GO_ON
         self.screen.status(run_screen.status(scene, restarts=self.restarts))
         self.last_look = time.monotonic()  # evidence takes its time, and is not lateness
         return step
