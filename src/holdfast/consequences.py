@@ -38,6 +38,7 @@ _WORDINGS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (TIMED_OUT, re.compile(r"^\s*Operation timed out!")),
     (TIMED_OUT, re.compile(r"wait timeout after \d+ms, keys:")),
     (TIMED_OUT, re.compile(r"Timed out after \d+ seconds waiting for clients")),
+    (TIMED_OUT, re.compile(r"Timed out initializing process group in store based barrier")),
     (TIMED_OUT, re.compile(r"The client socket has timed out after")),
     (TIMED_OUT, re.compile(r"store->get\('.*'\) got error: Socket Timeout")),
     (TIMED_OUT, re.compile(r"[Ww]atchdog caught collective operation timeout")),
@@ -50,6 +51,9 @@ _WORDINGS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (LOST_PEER, re.compile(r"store->get\('.*'\) got error|should dump. flag on TCPStore")),
     (LOST_PEER, re.compile(r"ncclRemoteError|remote process exited or there was a network error")),
     (LOST_PEER, re.compile(r"(?i)nccl communicator (was|is) aborted|socketProgress: Connection")),
+    # The store of torch before 2.0; Python's own are a ConnectionResetError and a TimeoutError.
+    (TIMED_OUT, re.compile(r"^\s*Socket Timeout\s*$")),
+    (LOST_PEER, re.compile(r"^\s*(Connection reset by peer|Broken pipe|Connection closed)\s*$")),
     (TEARDOWN, re.compile(r"terminate called without an active exception")),
 )
 

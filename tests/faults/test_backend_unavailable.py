@@ -66,6 +66,27 @@ test_foresee = foresee_table(
 test_recognise = recognise_table(
     "backend-unavailable",
     recognises(
+        wreckage(
+            "UserWarning: Attempted to get default timeout for nccl backend, but NCCL support is "
+            "not compiled"
+        ),
+        sure=0.95,
+        what="torch without NCCL",
+        saying=["has no NCCL"],
+    ),
+    recognises(
+        wreckage("ValueError: Neither MPI nor Gloo support has been built. Try reinstalling"),
+        sure=0.95,
+        what="Horovod without MPI nor Gloo",
+        saying=["--check-build"],
+    ),
+    passes_over(wreckage("the index has not been built")),
+    recognises(
+        wreckage("RuntimeError: makeDeviceForHostname(): unsupported gloo device"),
+        sure=0.95,
+        saying=["gloo"],
+    ),
+    recognises(
         wreckage("RuntimeError: Distributed package doesn't have NCCL built in"),
         sure=0.95,
         what="torch without NCCL",

@@ -224,6 +224,47 @@ test_recognise = recognise_table(
     passes_over(  # a child whose parent is gone reads a pipe, not a file
         wreckage("    self = reduction.pickle.load(from_parent)", "EOFError: Ran out of input")
     ),
+    recognises(  # torch 0.4
+        wreckage("RuntimeError: unexpected EOF. The file might be corrupted."),
+        sure=0.94,
+        what="the file",
+        saying=["unexpected EOF"],
+    ),
+    recognises(
+        wreckage("RuntimeError: storage has wrong size: expected -4669315570785868528 got 512"),
+        sure=0.85,
+        what="the file",
+        saying=["several ranks write to one name"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: [enforce fail at inline_container.cc:222] . file not found: "
+            "archive/data/94881266361728"
+        ),
+        sure=0.75,
+        what="the file",
+        saying=["archive/data/94881266361728"],
+    ),
+    recognises(
+        wreckage("RuntimeError: PytorchStreamReader failed locating file data.pkl: file not found"),
+        sure=0.75,
+        what="the file",
+        saying=["data.pkl"],
+    ),
+    recognises(
+        wreckage("OSError: You seem to have cloned a repository without having git-lfs installed."),
+        sure=0.94,
+        what="the file",
+        saying=["Git LFS pointer"],
+    ),
+    recognises(
+        wreckage(LOAD, "_pickle.UnpicklingError: unpickling stack underflow"),
+        sure=0.85,
+        what="the file",
+        saying=["underflow"],
+    ),
+    passes_over(wreckage("make: file not found: data/17/labels.txt")),
+    passes_over(wreckage("_pickle.UnpicklingError: Weights only load failed. Re-running")),
     passes_over(  # another kind of file, but a whole one
         wreckage(
             "RuntimeError: PytorchStreamReader failed locating file constants.pkl: file not found"

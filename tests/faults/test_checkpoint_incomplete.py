@@ -83,6 +83,22 @@ test_notice = notice_table(
 
 test_recognise = recognise_table(
     "checkpoint-incomplete",
+    recognises(  # cut before the closing quote
+        wreckage(
+            "FileNotFoundError: [Errno 2] No such file or directory: "
+            "'out/checkpoint-10/random_states_1.pkl"
+        ),
+        sure=0.5,
+        what="out/checkpoint-10/random_states_1.pkl",
+        saying=["is missing"],
+    ),
+    recognises(
+        wreckage("No such file or directory: 'out/checkpoint-500/trainer_state.json'"),
+        sure=0.5,
+        what="trainer_state.json",
+        saying=["is missing"],
+    ),
+    passes_over(wreckage("No such file or directory: 'data/train.json'")),
     recognises(
         wreckage("FileNotFoundError: [Errno 2] No such file or directory: '/ckpts/90/.metadata'"),
         sure=0.93,

@@ -156,6 +156,32 @@ test_recognise = recognise_table(
         sure=0.75,
         saying=["different collectives"],
     ),
+    recognises(  # until NCCL 2.11
+        wreckage(
+            "NCCL WARN NET/IB : collective mismatch error local size 256 remote 1024 addr 7f94 "
+            "rkey 8106 seq 5/5"
+        ),
+        sure=0.75,
+        saying=["different collectives"],
+    ),
+    recognises(
+        wreckage(
+            "[1,2]<stderr>:FailedPreconditionError: Mismatched ALLREDUCE CPU/GPU device selection: "
+            "One rank specified device GPU, but another rank specified device CPU."
+        ),
+        sure=0.88,
+        rank=None,
+        saying=["one rank specified device GPU, another specified device CPU"],
+    ),
+    recognises(
+        wreckage(
+            "Mismatched data types: One rank had type float32, but another rank had type int64."
+        ),
+        sure=0.88,
+        rank=None,
+        saying=["data types"],
+    ),
+    passes_over(wreckage("Mismatched brackets: One rank of seats, but another colour")),
     recognises(
         wreckage(
             "init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective "

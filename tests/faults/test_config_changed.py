@@ -62,6 +62,36 @@ SHAPE = (
 test_recognise = recognise_table(
     "config-changed",
     recognises(
+        wreckage(
+            'While copying the parameter named "head.weight", whose dimensions in the model are '
+            "torch.Size([12, 64]) and whose dimensions in the checkpoint are torch.Size([10, 64]), "
+            "an exception occurred"
+        ),
+        sure=0.88,
+        what="head.weight",
+        saying=["torch.Size([10, 64]) then, torch.Size([12, 64]) now"],
+    ),
+    recognises(
+        wreckage(
+            "Exception: Cannot load model parameters from checkpoint last.pt; please ensure that "
+            "the architectures match."
+        ),
+        sure=0.7,
+        saying=["another architecture"],
+    ),
+    recognises(  # the lines that say what differs were cut away
+        wreckage("RuntimeError: Error(s) in loading state_dict for GPT:"),
+        sure=0.6,
+        what="GPT",
+        saying=["names or shapes of parameters differ"],
+    ),
+    passes_over(  # shares of another number of ranks
+        wreckage(
+            "RuntimeError: Error(s) in loading state_dict for FSDP:",
+            "size mismatch for _flat_param: copying a param with shape torch.Size([4])",
+        )
+    ),
+    recognises(
         wreckage(SHAPE),
         sure=0.88,
         what="head.weight",

@@ -6,6 +6,48 @@ from tests.remains.made import wreckage
 test_recognise = recognise_table(
     "container-flags",
     recognises(
+        wreckage("nvidia-container-cli: device error: 4: unknown device: unknown."),
+        sure=0.85,
+        saying=["GPU that this machine does not have (4: unknown device)"],
+    ),
+    recognises(
+        wreckage(
+            "nvidia-container-cli: ldcache error: open failed: /sbin/ldconfig.real: no such file: "
+            "unknown."
+        ),
+        sure=0.7,
+        saying=["could not put the GPUs into the container: open failed"],
+    ),
+    recognises(wreckage("unknown flag: --gpus"), sure=0.95, saying=["toolkit"]),
+    recognises(
+        wreckage(
+            "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 8: Operation not "
+            "permitted"
+        ),
+        sure=0.75,
+        saying=["clone3", "20.10.10"],
+    ),
+    recognises(
+        wreckage("WARNING: Could not find any nv files on this host!"),
+        sure=0.6,
+        saying=["without GPUs"],
+    ),
+    passes_over(
+        wreckage(
+            "nvidia-container-cli: initialization error: nvml error: driver/library version "
+            "mismatch: unknown."
+        )
+    ),
+    passes_over(
+        wreckage("nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4")
+    ),
+    passes_over(
+        wreckage(
+            "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 8: Resource "
+            "temporarily unavai"
+        )
+    ),
+    recognises(
         wreckage(
             'docker: Error response from daemon: could not select device driver "" with '
             "capabilities: [[gpu]]."

@@ -48,6 +48,48 @@ DIED = "[rank1]: RuntimeError: DataLoader worker (pid 4711) is killed by signal:
 test_recognise = recognise_table(
     "dataloader-killed",
     recognises(
+        wreckage("ERROR: Unexpected segmentation fault encountered in worker."),
+        sure=0.9,
+        what="DataLoader worker",
+        saying=["native code in the dataset crashed"],
+    ),
+    recognises(
+        wreckage("[rank0]: RuntimeError: DataLoader worker (pid 2978) is killed by"),
+        sure=0.85,
+        rank=0,
+        what="DataLoader worker pid 2978",
+        saying=["was killed"],
+    ),
+    recognises(
+        wreckage(
+            "[rank0]: RuntimeError: One or more background workers are no longer alive. Exiting. "
+            "Please check"
+        ),
+        sure=0.75,
+        rank=0,
+        what="data worker",
+        saying=["is gone", "nnUNet_n_proc_DA"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug "
+            "the error"
+        ),
+        sure=0.75,
+        what="data worker",
+        saying=["lack of memory"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: Some background workers are no longer alive",
+            "OSError: [Errno 24] Too many open files",
+        ),
+        sure=0.5,
+        what="data worker",
+        saying=["is gone"],
+    ),
+    passes_over(wreckage("SystemError: DataLoader process (pid 7) started")),
+    recognises(
         wreckage(DIED.format("Killed")),
         sure=0.9,
         rank=1,

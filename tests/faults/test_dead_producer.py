@@ -20,6 +20,13 @@ def raised(kind: str, function: str) -> Raised:
 
 test_recognise = recognise_table(
     "dead-producer",
+    recognises(  # Python 2
+        wreckage(FETCH, "socket.error: [Errno 111] Connection refused"),
+        sure=0.93,
+        what="the process that sent the tensor",
+        saying=["no longer exists"],
+    ),
+    passes_over(wreckage("socket.error: [Errno 111] Connection refused")),
     recognises(
         wreckage(f"[rank2]: {FETCH}", f"[rank2]: {REFUSED}"),
         sure=0.93,
@@ -37,7 +44,7 @@ test_recognise = recognise_table(
     ),
     recognises(
         wreckage(FETCH, "EOFError"),
-        sure=0.7,
+        sure=0.75,
         what="the process that sent the tensor",
         saying=["a process took a tensor"],
     ),

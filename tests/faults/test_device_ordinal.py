@@ -6,6 +6,40 @@ from tests.remains.made import wreckage
 test_recognise = recognise_table(
     "device-ordinal",
     recognises(
+        wreckage("RuntimeError: No HIP GPUs are available"), sure=0.6, saying=["sees no GPU"]
+    ),
+    recognises(
+        wreckage("Invalid number of GPUs: 8 requested but only 4 were found."),
+        sure=0.93,
+        saying=["8 were asked for, 4 are there"],
+    ),
+    recognises(
+        wreckage(
+            "ValueError: Invalid CUDA 'device=0,1,2,3' requested. Use 'device=cpu' or pass valid "
+            "CUDA device(s)"
+        ),
+        sure=0.7,
+        saying=["does not exist for it"],
+    ),
+    recognises(
+        wreckage(
+            "[rank0]: RuntimeError: Attempting to deserialize object on CUDA device 3 but "
+            "torch.cuda.device_count() is 1."
+        ),
+        sure=0.9,
+        rank=0,
+        what="torch.load",
+        saying=["saved on GPU 3", "map_location='cpu'"],
+    ),
+    recognises(wreckage("No devices were found"), sure=0.6, saying=["sees no GPU at all"]),
+    passes_over(wreckage("No devices were found by the audio backend")),
+    passes_over(
+        wreckage(
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is "
+            "False."
+        )
+    ),
+    recognises(
         wreckage(
             "[rank4]: RuntimeError: CUDA error: invalid device ordinal",
             settings={"CUDA_VISIBLE_DEVICES": "0,1,2,3"},

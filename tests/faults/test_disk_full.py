@@ -112,6 +112,40 @@ test_notice = notice_table(
 test_recognise = recognise_table(
     "disk-full",
     recognises(
+        wreckage("[rank0]: OSError: 12582912 requested and 4431872 written"),
+        sure=0.7,
+        rank=0,
+        saying=["could not finish writing"],
+    ),
+    recognises(
+        wreckage("[rank0]: RuntimeError: basic_ios::clear: iostream error"),
+        sure=0.5,
+        rank=0,
+        saying=["any other failed write"],
+    ),
+    recognises(
+        wreckage("[rank0]: RuntimeError: write(): fd 29 failed with Input/output error"),
+        sure=0.5,
+        rank=0,
+        saying=["could not finish"],
+    ),
+    recognises(
+        wreckage("sqlite3.OperationalError: database or disk is full"),
+        sure=0.8,
+        saying=["no space left"],
+    ),
+    recognises(
+        wreckage(
+            "OSError: Not enough disk space. Needed: 1.78 TiB (download: 1.2 GiB, generated: 2 GiB)"
+        ),
+        sure=0.8,
+        saying=["no space left"],
+    ),
+    passes_over(
+        wreckage("Error: ENOSPC: System limit for number of file watchers reached, watch '/app'")
+    ),
+    passes_over(wreckage("2 GPUs requested and 2 allocated")),
+    recognises(
         wreckage("[rank0]: OSError: [Errno 28] No space left on device: '/ckpt/step-1/model.pt'"),
         sure=0.95,
         rank=0,
@@ -135,7 +169,7 @@ test_recognise = recognise_table(
             "RuntimeError: [enforce fail at inline_container.cc:626] . unexpected pos 576 vs 470"
         ),
         sure=0.7,
-        saying=["torch.save shows a full disk so"],
+        saying=["a full disk shows so"],
     ),
     recognises(
         wreckage("The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi"),

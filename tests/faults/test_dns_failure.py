@@ -71,6 +71,19 @@ RETRIED = (
 test_recognise = recognise_table(
     "dns-failure",
     recognises(
+        wreckage("nslookup: can't resolve 'job-master-0'"),
+        sure=0.6,
+        what="job-master-0",
+        saying=["when the job's script asked for it", "headless service"],
+    ),
+    recognises(
+        wreckage("** server can't find node-a.cluster: NXDOMAIN"),
+        sure=0.6,
+        what="node-a.cluster",
+        saying=["getent ahosts node-a.cluster"],
+    ),
+    passes_over(wreckage("nslookup: can't resolve '(null)'")),
+    recognises(
         wreckage("Error: Rank -1 received an Exception: host not found: Name or service not known"),
         sure=0.93,
         saying=["did not resolve"],

@@ -137,6 +137,32 @@ test_recognise = recognise_table(
         what="filer1",
         saying=["filer1 does not answer"],
     ),
+    recognises(
+        a_job(
+            "[  +0.000049] task:python3.11   state:D stack:    0 pid:15277 ppid: 15257 flags:0x2",
+            " uvm_page_tree_get_ptes_async+0x93/0x970 [nvidia_uvm]",
+            " uvm_ioctl+0x13e0/0x16f0 [nvidia_uvm]",
+        ),
+        sure=0.75,
+        saying=["python3.11 sleeps uninterruptibly", "uvm_page_tree_get_ptes_async"],
+    ),
+    recognises(  # /proc/PID/stack
+        a_job(
+            "[<ffffffffc33d41c2>] uvm_spin_loop+0xb2/0xe0 [nvidia_uvm]",
+            "[<ffffffffc33d7da7>] uvm_ioctl+0xed7/0x1790 [nvidia_uvm]",
+        ),
+        sure=0.55,
+        saying=["stands inside the GPU driver"],
+    ),
+    recognises(  # whoever it is, its stack is in the driver
+        a_job(
+            "INFO: task gdscheck:509579 blocked for more than 120 seconds.",
+            " os_acquire_rwlock_read+0x35/0x50 [nvidia]",
+        ),
+        sure=0.7,
+        saying=["task gdscheck blocked", "in the GPU driver"],
+    ),
+    passes_over(a_job(" nv_pci_probe+0x10/0x40 [nvidia]")),
     recognises(a_job(HEARTBEAT), sure=0.4, rank=0, saying=["CUDA or NCCL did not return"]),
     recognises(a_job("[rank2]: State:\tD (disk sleep)"), sure=0.6, rank=2, saying=["kernel"]),
     passes_over(HEALTHY),

@@ -6,6 +6,71 @@ from tests.remains.made import wreckage
 test_recognise = recognise_table(
     "driver-mismatch",
     recognises(
+        wreckage("RuntimeError: HIP error: invalid device function"),
+        sure=0.93,
+        saying=["no code for this GPU"],
+    ),
+    recognises(
+        wreckage(
+            "NCCL WARN Failed to find CUDA library libcuda.so (NCCL_CUDA_PATH='') : libcuda.so: "
+            "cannot open"
+        ),
+        sure=0.85,
+        saying=["no NVIDIA driver"],
+    ),
+    recognises(
+        wreckage(
+            "nvidia-container-cli: initialization error: nvml error: driver/library version "
+            "mismatch: unknown."
+        ),
+        sure=0.97,
+        saying=["upgrade without a reboot"],
+    ),
+    recognises(
+        wreckage("NVMLError_LibRmVersionMismatch: RM has detected an NVML/RM version mismatch."),
+        sure=0.97,
+        saying=["reboot"],
+    ),
+    recognises(
+        wreckage(
+            "kernel version 470.57.2 does not match DSO version 470.63.1 -- cannot find working "
+            "devices"
+        ),
+        sure=0.97,
+        saying=["library 470.63.1, kernel module 470.57.2"],
+    ),
+    recognises(
+        wreckage(
+            "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: "
+            "cannot open sh"
+        ),
+        sure=0.85,
+        saying=["no NVIDIA driver can be reached"],
+    ),
+    recognises(
+        wreckage(
+            "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown."
+        ),
+        sure=0.85,
+        saying=["install the driver"],
+    ),
+    recognises(wreckage("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"), sure=0.95, saying=["too old"]),
+    recognises(
+        wreckage(
+            "[rank0]: RuntimeError: CUDA unknown error - this may be due to an incorrectly set up "
+            "environment"
+        ),
+        sure=0.4,
+        rank=0,
+        saying=["gives no reason", "nvidia_uvm"],
+    ),
+    passes_over(
+        wreckage(
+            "W tensorflow/stream_executor/platform/default/dso_loader.cc:64] Could not load "
+            "dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file"
+        )
+    ),
+    recognises(
         wreckage(
             "[rank0]: RuntimeError: The NVIDIA driver on your system is too old (found version "
             "11040). Please update your GPU driver"

@@ -87,6 +87,22 @@ test_recognise = recognise_table(
     "duplicate-gpu",
     recognises(
         wreckage(
+            "[rank1]: RuntimeError: NCCL error in: ../ProcessGroupNCCL.cpp:957, invalid usage, "
+            "NCCL version 21.0.3"
+        ),
+        sure=0.45,
+        rank=1,
+        saying=["most often two ranks", "NCCL_DEBUG=WARN"],
+    ),
+    passes_over(
+        wreckage(
+            "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
+            "Last error:",
+            "Bootstrap : no socket interface found",
+        )
+    ),
+    recognises(
+        wreckage(
             "[rank1]: init.cc:785 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on "
             "CUDA device 1b000"
         ),
@@ -105,5 +121,11 @@ test_recognise = recognise_table(
         rank=1,
         saying=["CUDA_VISIBLE_DEVICES=0 is set"],
     ),
-    passes_over(wreckage("[rank1]: ncclInvalidUsage: This usually reflects invalid usage of NCCL")),
+    passes_over(
+        wreckage(
+            "[rank1]: ncclInvalidUsage: This usually reflects invalid usage of NCCL",
+            "[rank1]: Last error:",
+            "[rank1]: something that nobody has met before",
+        )
+    ),
 )

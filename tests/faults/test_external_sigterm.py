@@ -48,7 +48,15 @@ CANCELLED = "slurmstepd: error: *** STEP 123.0 ON node7 CANCELLED AT 2026-03-02T
 test_recognise = recognise_table(
     "external-sigterm",
     recognises(a_job(TOLD), sure=0.85, what="whoever", saying=["told to end by a signal"]),
-    recognises(a_job(CANCELLED + " ***"), sure=0.85, what="whoever", saying=["through Slurm"]),
+    recognises(  # or by srun itself, after a task that failed
+        a_job(CANCELLED + " ***"), sure=0.6, what="whoever", saying=["one of its tasks had failed"]
+    ),
+    recognises(
+        a_job(CANCELLED.replace("STEP 123.0", "JOB 123") + " ***"),
+        sure=0.85,
+        what="whoever",
+        saying=["cancelled through Slurm, by its user"],
+    ),
     recognises(
         a_job(raised=[a_raise(0, "KeyboardInterrupt")]), sure=0.7, what="whoever", saying=["Ctrl-C"]
     ),

@@ -6,6 +6,27 @@ from tests.remains.made import wreckage
 test_recognise = recognise_table(
     "fabric-manager",
     recognises(
+        wreckage(
+            "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 "
+            "'out of memory'."
+        ),
+        sure=0.5,
+        saying=["no room left for another multicast group", "NCCL_NVLS_ENABLE=0"],
+    ),
+    recognises(
+        wreckage("[802] Call to cuInit results in UNKNOWN_CUDA_ERROR"),
+        sure=0.95,
+        saying=["fabric manager is down"],
+    ),
+    recognises(wreckage("cudaGetDeviceProperties returned 802"), sure=0.95, saying=["802"]),
+    recognises(
+        wreckage("systemd[1]: Failed to start NVIDIA fabric manager service."),
+        sure=0.8,
+        saying=["did not start"],
+    ),
+    passes_over(wreckage("systemd[1]: Started NVIDIA fabric manager service.")),
+    passes_over(wreckage("the sampler returned 802 rows")),
+    recognises(
         wreckage("[rank3]: init.cc:1843 NCCL WARN Cuda failure 802 'system not yet initialized'"),
         sure=0.95,
         rank=3,

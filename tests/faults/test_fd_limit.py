@@ -76,6 +76,22 @@ test_foresee = foresee_table(
 test_recognise = recognise_table(
     "fd-limit",
     recognises(
+        wreckage(
+            "[rank1]: RuntimeError: unable to open shared memory object </torch_4711_12> in "
+            "read-write mode"
+        ),
+        sure=0.6,
+        rank=1,
+        what="ulimit -n",
+        saying=["mostly because it had as many files open", "file_system"],
+    ),
+    passes_over(
+        wreckage(
+            "RuntimeError: unable to open shared memory object </torch_1> in read-write mode: No "
+            "such file or directory (2)"
+        )
+    ),
+    recognises(
         wreckage("[rank2]: OSError: [Errno 24] Too many open files: '/data/x.npy'"),
         sure=0.95,
         rank=2,

@@ -75,6 +75,23 @@ test_recognise = recognise_table(
     "foreign-job-on-port",
     recognises(
         wreckage(
+            "NCCL WARN socketFinalizeAccept from 192.0.2.9<40001>: wrong type 4 != 3",
+        ),
+        sure=0.4,
+        what="192.0.2.9",
+        saying=["did not speak as a rank of this job", "NCCL_SOCKET_IFNAME"],
+    ),
+    recognises(
+        wreckage(
+            "NCCL WARN socketFinalizeAccept: wrong magic 47 != 48",
+            "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        ),
+        sure=0.2,
+        what="whoever called",
+        saying=["port scanner"],
+    ),
+    recognises(
+        wreckage(
             "[rank1]: torch.distributed.DistNetworkError: Ping failed, invalid value returned from "
             "server. Expected: 4711, Got: 1347703880"
         ),

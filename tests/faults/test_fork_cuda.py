@@ -20,8 +20,31 @@ RAISED = Raised(
     ),
 )
 
+IN_A_CHILD = Raised(
+    kind="RuntimeError", text="Caught RuntimeError in DataLoader worker process 2.", line=LINE
+)
+
 test_recognise = recognise_table(
     "fork-cuda",
+    recognises(
+        wreckage(
+            "THCudaCheck FAIL file=/pytorch/aten/src/THC/THCGeneral.cpp line=50 error=3 : "
+            "initialization error"
+        ),
+        sure=0.5,
+        saying=["could not be initialised"],
+    ),
+    recognises(
+        wreckage("RuntimeError: CUDA error (3): initialization error"),
+        sure=0.5,
+        saying=["could not be initialised"],
+    ),
+    passes_over(
+        wreckage(
+            "THCudaCheck FAIL file=/pytorch/aten/src/THC/THCGeneral.cpp line=405 error=2 : out of "
+            "memory"
+        )
+    ),
     recognises(
         wreckage(f"[rank0]: RuntimeError: {TEXT}", raised=(RAISED,)),
         sure=0.97,
@@ -34,6 +57,15 @@ test_recognise = recognise_table(
         sure=0.5,
         rank=1,
         saying=["mostly a process that was forked"],
+    ),
+    recognises(
+        wreckage(
+            "[rank0]: THCudaCheck FAIL file=THCGeneral.cpp line=50 error=3 : initialization error",
+            raised=(IN_A_CHILD,),
+        ),
+        sure=0.75,
+        rank=0,
+        saying=["forked after its parent"],
     ),
     passes_over(wreckage("RuntimeError: CUDA error: out of memory")),
 )

@@ -10,6 +10,63 @@ INIT = "[rank5]: NCCL INFO comm 0x1b67ca30 rank 5 nranks 8 cudaDev 5 busId 3d000
 test_recognise = recognise_table(
     "gpu-hardware",
     recognises(
+        wreckage("amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!"),
+        sure=0.5,
+        what="GPU 0000:c1:00.0",
+        saying=["hanging and reset it"],
+    ),
+    passes_over(wreckage("amdgpu 0000:c1:00.0: amdgpu: GPU mode1 reset supported")),
+    recognises(
+        wreckage(
+            "NVRM: Xid (PCI:0000:dc:00): 45, pid=1011, name=python, Ch 00000001 caused by previous "
+            "Xid 149"
+        ),
+        sure=0.95,
+        what="GPU 0000:dc:00",
+        saying=["Xid 149", "NVLink connection failed"],
+    ),
+    recognises(
+        wreckage("XidCriticalError: Xid=48 on Device=GPU-0a1b2c3d; marking device as unhealthy."),
+        sure=0.95,
+        what="GPU GPU-0a1b2c3d",
+        saying=["Xid 48"],
+    ),
+    recognises(
+        wreckage(
+            "NVRM: Xid (PCI:0000:dc:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 "
+            "(OS Reboot)"
+        ),
+        sure=0.7,
+        what="GPU 0000:dc:00",
+        saying=["must be reset"],
+    ),
+    recognises(
+        wreckage(
+            "[rank5]: torch.AcceleratorError: CUDA error: Invalid access of peer GPU memory over "
+            "nvlink or a hardware error"
+        ),
+        sure=0.55,
+        rank=5,
+        saying=["over NVLink", "first rank that failed"],
+    ),
+    recognises(
+        wreckage("[rank1]: RuntimeError: CUDA error: hardware stack error"),
+        sure=0.96,
+        rank=1,
+        saying=["could not correct"],
+    ),
+    recognises(
+        wreckage("pynvml.nvml.NVMLError_GpuIsLost: GPU is lost"),
+        sure=0.96,
+        saying=["no longer answers"],
+    ),
+    passes_over(
+        wreckage(
+            "NVRM: Xid (PCI:0000:dc:00): 154, GPU recovery action changed from 0x1 (GPU Reset "
+            "Required) to 0x0 (None)"
+        )
+    ),
+    recognises(
         wreckage(BUS, ranks=(RankRemains(rank=2, pid=1011),)),
         sure=0.97,
         rank=2,

@@ -38,6 +38,67 @@ test_notice = notice_table(
 test_recognise = recognise_table(
     "gpu-oom",
     recognises(
+        wreckage("torch.cuda.CudaError: out of memory (2)"), sure=0.65, saying=["found no room"]
+    ),
+    recognises(
+        wreckage(
+            "[rank1]: torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. "
+            "(out of memory)"
+        ),
+        sure=0.95,
+        rank=1,
+        saying=["ran out of GPU memory"],
+    ),
+    recognises(
+        wreckage(
+            "OOM when allocating tensor with shape[32,3] and type float on "
+            "/job:localhost/device:GPU:0 by allocator"
+        ),
+        sure=0.95,
+        saying=["ran out of GPU memory"],
+    ),
+    recognises(
+        wreckage("THCudaCheck FAIL file=THCGeneral.cpp line=405 error=2 : out of memory"),
+        sure=0.65,
+        saying=["found no room"],
+    ),
+    recognises(
+        wreckage(
+            "MemoryError: std::bad_alloc: out_of_memory: CUDA error at: "
+            "/rmm/cuda_memory_resource.hpp"
+        ),
+        sure=0.65,
+        saying=["found no room"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: cublas runtime error : resource allocation failed at "
+            "/pytorch/THCGeneral.cpp:216"
+        ),
+        sure=0.7,
+        saying=["CUDA library"],
+    ),
+    recognises(
+        wreckage("RuntimeError: Unable to find a valid cuDNN algorithm to run convolution"),
+        sure=0.55,
+        saying=["CUDA library"],
+    ),
+    recognises(
+        wreckage(
+            "ValueError: No available memory for the cache blocks. Try increasing "
+            "`gpu_memory_utilization`"
+        ),
+        sure=0.85,
+        saying=["no room on the GPU for the cache"],
+    ),
+    passes_over(
+        wreckage(
+            "OOM when allocating tensor with shape[32,3] and type float on "
+            "/job:localhost/device:CPU:0 by allocator"
+        )
+    ),
+    passes_over(wreckage("except torch.cuda.OutOfMemoryError:")),
+    recognises(
         wreckage(
             "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "
             "GPU 2 "

@@ -151,6 +151,44 @@ def sigkill(rank: int | None, *, teardown: bool = False) -> Exit:
 test_recognise = recognise_table(
     "host-oom",
     recognises(
+        wreckage(
+            "slurmstepd: error: Step 123.0 exceeded memory limit (16778000 > 16777216), being "
+            "killed"
+        ),
+        sure=0.95,
+        what="memory limit",
+        saying=["killed for lack of memory"],
+    ),
+    recognises(
+        wreckage("=>> PBS: job killed: mem 262144000kb exceeded limit 256000000kb"),
+        sure=0.95,
+        what="memory limit",
+        saying=["killed for lack of memory"],
+    ),
+    passes_over(wreckage("MemoryError: Cannot allocate write+execute memory for ffi.callback()")),
+    passes_over(wreckage("set the memory limit of the cache to 4 GB")),
+    recognises(
+        wreckage(
+            "Memory on the node (IP: 192.0.2.7, ID: ba65) where the task (task ID: d2, name=head, "
+            "pid=4503, memory used"
+        ),
+        sure=0.95,
+        what="memory limit",
+        saying=["killed for lack of memory"],
+    ),
+    recognises(
+        wreckage("Warning  OOMKilling  node/a  Memory cgroup limit"),
+        sure=0.95,
+        what="memory limit",
+        saying=["killed for lack of memory"],
+    ),
+    passes_over(
+        wreckage(
+            "MemoryError: std::bad_alloc: out_of_memory: CUDA error at: "
+            "/rmm/cuda_memory_resource.hpp"
+        )
+    ),
+    recognises(
         wreckage(OOM_LINE, ranks=(RankRemains(rank=2, pid=1011, host="node7"),)),
         sure=0.97,
         rank=2,

@@ -113,6 +113,15 @@ UNRESOLVED = (
 test_recognise = recognise_table(
     "hostname-misresolves",
     recognises(
+        wreckage(
+            "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:83] "
+            "bind: Cannot assign requested address"
+        ),
+        sure=0.85,
+        what="the name of this host",
+        saying=["an address that this machine does not have"],
+    ),
+    recognises(
         wreckage(f"[rank1]: {MESH.format('127.0.1.1')}"),
         sure=0.9,
         what="127.0.1.1",

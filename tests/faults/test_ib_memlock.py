@@ -91,6 +91,31 @@ test_foresee = foresee_table(
 test_recognise = recognise_table(
     "ib-memlock",
     recognises(
+        wreckage(
+            "UCX  ERROR mlx5_0: ibv_create_cq(cqe=4096) failed: Cannot allocate memory : Please "
+            "set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)"
+        ),
+        sure=0.93,
+        what="RLIMIT_MEMLOCK",
+        saying=["ibv_create_cq", "the limit is 64 KiB"],
+    ),
+    recognises(
+        wreckage(
+            "UCX  ERROR ibv_reg_mr(address=0x7f00, length=65536, access=0xf) failed: Cannot "
+            "allocate memory"
+        ),
+        sure=0.6,
+        what="RLIMIT_MEMLOCK",
+        saying=["ibv_reg_mr"],
+    ),
+    recognises(
+        wreckage("allocate some locked memory.  This typically can indicate that the"),
+        sure=0.93,
+        what="RLIMIT_MEMLOCK",
+        saying=["could not lock the memory it needs:"],
+    ),
+    passes_over(wreckage("RuntimeError: mmap failed: Cannot allocate memory")),
+    recognises(
         wreckage("[rank3]: NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory"),
         sure=0.93,
         what="RLIMIT_MEMLOCK",

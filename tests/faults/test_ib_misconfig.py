@@ -16,6 +16,53 @@ test_recognise = recognise_table(
     "ib-misconfig",
     recognises(
         wreckage(
+            "NCCL WARN NET/IB: read failed in ncclIbRoceGetVersionNum: Invalid argument",
+        ),
+        sure=0.8,
+        saying=["other network namespaces", "2.26.2", "show_gids"],
+    ),
+    recognises(
+        wreckage("Failed to modify QP to RTR: Connection timed out"),
+        sure=0.9,
+        saying=["(Connection timed out): the two cards cannot see each other"],
+    ),
+    recognises(
+        wreckage(
+            "E0719 [Handshake] Failed to modify QP to RTR, check mtu, gid, peer lid, peer qp num: "
+            "Network is unreachable [101]"
+        ),
+        sure=0.9,
+        saying=["no route from this card's address"],
+    ),
+    recognises(
+        wreckage("UCX  ERROR error modifying QP to RTR: Invalid argument"),
+        sure=0.9,
+        saying=["GIDs of different kinds"],
+    ),
+    recognises(
+        wreckage("UCX  WARN  IB Async event on mlx5_0: GID table change on port 1"),
+        sure=0.6,
+        saying=["mlx5_0 reported 'GID table change on port 1'"],
+    ),
+    recognises(
+        wreckage("NCCL WARN NET/IB : mlx5_0:1 Got async error event: port error"),
+        sure=0.85,
+        what="mlx5_0:1",
+        saying=["mlx5_0:1 reported 'port error'"],
+    ),
+    recognises(
+        wreckage(
+            "libfabric:85:1::core:core:fi_getinfo_():1392<warn> fi_getinfo: provider efa "
+            "output empty list"
+        ),
+        sure=0.55,
+        what="libfabric",
+        saying=["could open no EFA card", "/dev/infiniband/uverbs0"],
+    ),
+    passes_over(wreckage("UCX  WARN  IB Async event on mlx5_0: client reregistration on port 1")),
+    passes_over(wreckage("modify QP to RTR done")),
+    recognises(
+        wreckage(
             "NCCL WARN NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129"
         ),
         sure=0.6,

@@ -52,6 +52,18 @@ test_recognise = recognise_table(
         what="MASTER_ADDR",
         saying=["MASTER_ADDR"],
     ),
+    recognises(  # a traceback that was cut at its end
+        wreckage('    raise _env_error("MASTER_ADDR")'),
+        sure=0.95,
+        what="MASTER_ADDR",
+        saying=["MASTER_ADDR"],
+    ),
+    recognises(
+        wreckage('    rank = int(_get_env_or_raise("RANK"))', NOT_SET),
+        sure=0.95,
+        what="MASTER_ADDR",
+        saying=["MASTER_ADDR"],
+    ),
     passes_over(wreckage("KeyError: 'rank'", "KeyError: 'RANKING'")),
     passes_over(wreckage("ValueError: trying to initialize the default process group twice!")),
 )

@@ -14,6 +14,7 @@ from tests.faults.table import (
 )
 from tests.job.scenes import IN_SLEEP, NOW, a_rank, a_scene, an_activity, ended, words
 from tests.remains.jobs import HEALTHY, a_job, a_raise, timed_out
+from tests.remains.made import wreckage
 
 CLIENTS = "Timed out after 601 seconds waiting for clients. 3/4 clients joined."
 KEYS = "wait timeout after 1800000ms, keys: /default_pg/0//cpu//0/2"
@@ -90,6 +91,25 @@ RENDEZVOUS = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
 
 test_recognise = recognise_table(
     "join-timeout",
+    recognises(
+        wreckage(
+            "[c10d] waitForInput: socket SocketImpl(fd=11, addr=[node-b]:38674, remote=[node-a]:"
+            "29500) timed out after 900000ms"
+        ),
+        sure=0.35,
+        saying=["time to join"],
+    ),
+    recognises(
+        wreckage("Exception: Timed out waiting for tasks to start. Please check connectivity"),
+        sure=0.75,
+        saying=["time to join"],
+    ),
+    passes_over(  # more than belong: nobody is missing
+        wreckage(
+            "RuntimeError: Timed out initializing process group in store based barrier on "
+            "rank: 0, for key: store_based_barrier_key:1 (world_size=2, worker_count=3)"
+        )
+    ),
     recognises(a_job(RENDEZVOUS), sure=0.75, rank=None, saying=["time to join", "join_timeout"]),
     recognises(
         a_job("Timed out after 601 seconds waiting for clients. 3/4 clients joined."),

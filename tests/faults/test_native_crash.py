@@ -103,6 +103,19 @@ SEGFAULT = "python[1002]: segfault at 28 ip 00007f2a sp 00007ffd error 4 in libf
 test_recognise = recognise_table(
     "native-crash",
     recognises(
+        wreckage("terminate called without an active exception", "Aborted (core dumped)"),
+        sure=0.55,
+        saying=["aborted by the C++ runtime"],
+    ),
+    # The echo of an error, or of a timeout.
+    passes_over(
+        a_job(
+            "[rank1]: terminate called without an active exception",
+            raised=[a_raise(1, "ValueError", "bad")],
+        )
+    ),
+    passes_over(a_job(timed_out(1), "[rank1]: terminate called without an active exception")),
+    recognises(
         wreckage("Caught signal 7 (Bus error: nonexistent physical address)"),
         sure=0.4,  # a page that could not be had: shm-too-small
         saying=["Bus error"],

@@ -24,6 +24,21 @@ test_recognise = recognise_table(
         saying=["192.0.2.7"],
     ),
     recognises(
+        a_job("The actor is dead because its node has died. Node Id: 677df2a9"),
+        sure=0.85,
+        saying=["is gone"],
+    ),
+    recognises(
+        a_job(
+            "Error: Task failed because the node it was running on is dead or unavailable. Node "
+            "IP: 192.0.2.7, node ID: 97d5a252."
+        ),
+        sure=0.85,
+        what="192.0.2.7",
+        saying=["192.0.2.7"],
+    ),
+    passes_over(a_job("The actor is dead because it was killed by `ray.kill`.")),
+    recognises(
         a_job("ORTE has lost communication with a remote daemon."), sure=0.6, saying=["gone"]
     ),
     recognises(

@@ -18,6 +18,43 @@ test_recognise = recognise_table(
     "p2p-acs-iommu",
     recognises(
         wreckage(
+            "		ACSCtl:	SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- "
+            "DirectTrans-"
+        ),
+        sure=0.55,
+        what="ACS",
+        saying=["redirect requests", "iommu=pt"],
+    ),
+    recognises(
+        wreckage(
+            "ACSCtl: SrcValid+ TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- "
+            "DirectTrans-"
+        ),
+        sure=0.3,
+        what="ACS",
+        saying=["redirect no requests"],
+    ),
+    recognises(
+        wreckage("# Out of bounds values : 8 FAILED"),
+        sure=0.55,
+        what="P2P",
+        saying=["wrong data", "NCCL_P2P_DISABLE=1"],
+    ),
+    passes_over(
+        wreckage(
+            "ACSCtl: SrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- "
+            "DirectTrans-"
+        )
+    ),
+    passes_over(wreckage("# Out of bounds values : 0 OK")),
+    passes_over(
+        wreckage(
+            "ACSCtl: SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+",
+            "[rank1]: CUDA error: device-side assert triggered",
+        )
+    ),
+    recognises(
+        wreckage(
             "[rank3]: NCCL WARN NET/IB : Got completion from peer 192.0.2.7<41234> with error 4, "
             "opcode 32601, len 32600, vendor err 81 (Recv)"
         ),

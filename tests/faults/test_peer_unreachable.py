@@ -8,6 +8,58 @@ NO_ROUTE = "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : No rou
 test_recognise = recognise_table(
     "peer-unreachable",
     recognises(
+        wreckage(
+            "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/"
+            "tcp/pair.cc:144] no error"
+        ),
+        sure=0.35,
+        saying=["does not say which pair failed", "GLOO_SOCKET_IFNAME"],
+    ),
+    recognises(
+        wreckage("Message:    connect() to 192.0.2.7:1024 failed"),
+        sure=0.3,
+        what="192.0.2.7",
+        saying=["192.0.2.7 port 1024"],
+    ),
+    recognises(
+        wreckage("[btl_tcp_endpoint.c:649] connect() to 192.0.2.7 failed: No route to host (113)"),
+        sure=0.85,
+        what="192.0.2.7",
+        saying=["ip route get 192.0.2.7"],
+    ),
+    recognises(
+        wreckage("A process or daemon was unable to complete a TCP connection"),
+        sure=0.6,
+        saying=["packets are dropped"],
+    ),
+    recognises(
+        wreckage(
+            'HYDU_sock_connect (sock.c:145): unable to connect from "node-b" to "node-a" '
+            "(Connection refused)"
+        ),
+        sure=0.5,
+        what="node-a",
+        saying=["nobody listens there"],
+    ),
+    recognises(
+        wreckage(
+            "NCCL INFO socketPollConnect: connect returned No route to host, retrying (34/34) "
+            "after sleep for 3400 msec"
+        ),
+        sure=0.85,
+        saying=["there is no way to it"],
+    ),
+    recognises(
+        wreckage(
+            "[W socket.cpp:663] [c10d] The client socket has failed to connect to [node-a]:29500 "
+            "(system error: 10060 - 由于连接方在一段时间后没有正确答复。)."
+        ),
+        sure=0.55,
+        what="node-a",
+        saying=["nothing came back"],
+    ),
+    passes_over(wreckage("psycopg2: connect() to the database failed")),
+    recognises(
         wreckage(NO_ROUTE),
         sure=0.85,
         what="192.0.2.7",

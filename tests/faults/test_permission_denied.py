@@ -82,6 +82,41 @@ test_foresee = foresee_table(
 test_recognise = recognise_table(
     "permission-denied",
     recognises(
+        wreckage("include/shm.h:27 NCCL WARN Call to shm_open failed : Permission denied"),
+        sure=0.75,
+        what="shared memory segment",
+        saying=["belongs to another user", "ls -la /dev/shm"],
+    ),
+    recognises(
+        wreckage("NCCL WARN Error: failed to open /dev/shm/nccl-Xb12Cd, error: Permission denied"),
+        sure=0.75,
+        what="shared memory segment nccl-Xb12Cd",
+        saying=["drwxrwxrwt"],
+    ),
+    passes_over(wreckage("NCCL WARN Error: failed to extend /dev/shm/nccl-Xb12Cd to 9637892")),
+    recognises(  # the reason is cut off
+        wreckage("[W socket.cpp:436] [c10d] The server socket has failed to bind to [::]:374"),
+        sure=0.7,
+        what="port 374",
+        saying=["privileged"],
+    ),
+    recognises(
+        wreckage(
+            "[c10d] The server socket has failed to bind to [host]:51545 (system error: 10013 - "
+            "An attempt was made to access a socket in a way forbidden.)."
+        ),
+        sure=0.75,
+        what="port 51545",
+        saying=["a rule of the system forbids"],
+    ),
+    passes_over(wreckage("[c10d] The server socket has failed to bind to [::]:29500")),
+    passes_over(
+        wreckage(
+            "[c10d] The server socket has failed to bind to [::]:22 (errno: 98 - Address already "
+            "in use)."
+        )
+    ),
+    recognises(
         wreckage(
             "[rank0]: torch.distributed.DistNetworkError: The server socket has failed to bind. "
             "port: 80, useIpv6: false, code: -13, name: EACCES, message: permission denied"

@@ -68,6 +68,19 @@ test_foresee = foresee_table(
 test_recognise = recognise_table(
     "port-in-use",
     recognises(
+        wreckage("zmq.error.ZMQError: Address already in use (addr='tcp://0.0.0.0:5555')"),
+        sure=0.93,
+        saying=["somebody listens there already"],
+    ),
+    recognises(  # the reason is cut off
+        wreckage(
+            "[E socket.cpp:435] [c10d] The server socket has failed to listen on any local "
+            "network address."
+        ),
+        sure=0.5,
+        saying=["somebody listens there already"],
+    ),
+    recognises(
         wreckage(
             "[rank0]: torch.distributed.DistNetworkError: The server socket has failed to listen "
             "on any local network address. port: 29511, useIpv6: false, code: -98, name: "

@@ -82,6 +82,26 @@ CANCELLED = "slurmstepd: error: *** STEP 123.0 ON node7 CANCELLED AT 2026-03-02T
 test_recognise = recognise_table(
     "preempted",
     recognises(
+        a_job(
+            "submitit WARNING - Caught signal SIGHUP on node7: this job is preempted.",
+        ),
+        sure=0.75,
+        what="the scheduler",
+        saying=["it was preempted"],
+    ),
+    recognises(
+        a_job("submitit WARNING - Caught signal SIGUSR2 on node7: this job is timed-out."),
+        sure=0.75,
+        what="the scheduler",
+        saying=["its time was over"],
+    ),
+    recognises(
+        a_job("Message:  Pod was terminated in response to imminent node shutdown."),
+        sure=0.75,
+        what="the scheduler",
+        saying=["it was preempted"],
+    ),
+    recognises(
         a_job(CANCELLED + " DUE TO JOB REQUEUE ***"),
         sure=0.92,
         saying=["sent back to the queue"],

@@ -88,6 +88,30 @@ test_foresee = foresee_table(
 test_recognise = recognise_table(
     "process-limit",
     recognises(
+        wreckage("  what():  thread: Resource temporarily unavailable [system:11]"),
+        sure=0.95,
+        saying=["no further thread"],
+    ),
+    recognises(
+        wreckage("OMP: System error #11: Resource temporarily unavailable"),
+        sure=0.95,
+        saying=["OMP_NUM_THREADS=1"],
+    ),
+    recognises(
+        wreckage(
+            "ThreadPoolBuildError { kind: IOError(Os { code: 11, kind: WouldBlock, message: "
+            '"Resource tempor" }) }'
+        ),
+        sure=0.95,
+        saying=["no further thread"],
+    ),
+    passes_over(
+        wreckage(
+            "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 8: Operation not "
+            "permitted"
+        )
+    ),
+    recognises(
         wreckage(
             "[rank3]: OpenBLAS blas_thread_init: pthread_create failed for thread 63 of 64: "
             "Resource temporarily unavailable"

@@ -209,6 +209,21 @@ test_recognise = recognise_table(
     "rank-assignment",
     recognises(
         wreckage(
+            "RuntimeError: Timed out initializing process group in store based barrier on "
+            "rank: 2, for key: store_based_barrier_key:1 (world_size=2, worker_count=4)"
+        ),
+        sure=0.7,
+        what="4 processes for a world of 2",
+        saying=["one as rank 2"],
+    ),
+    passes_over(
+        wreckage(
+            "RuntimeError: Timed out initializing process group in store based barrier on "
+            "rank: 0, for key: store_based_barrier_key:1 (world_size=2, worker_count=1)"
+        )
+    ),
+    recognises(
+        wreckage(
             "[rank0]: bootstrap.cc:348 NCCL WARN Bootstrap Root : rank 1 of 4 ranks has already "
             "checked in"
         ),

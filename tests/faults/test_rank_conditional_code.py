@@ -108,6 +108,14 @@ RING = a_job(
 test_recognise = recognise_table(
     "rank-conditional-code",
     recognises(
+        a_job("Stalled ops: a [ready ranks: 3], b [ready ranks: 2, 0, 1]"),
+        sure=0.65,
+        what="ranks 0-2 versus rank 3",
+        saying=["only ranks 0-2 brought", "only rank 3 brought"],
+    ),
+    # Whoever is merely late lacks both.
+    passes_over(a_job("Stalled ops: a [ready ranks: 3], b [ready ranks: 3, 0, 1]")),
+    recognises(
         a_job(
             *map(timed_out, range(4)),
             recorders={r: stood(11) for r in (1, 2, 3)} | {0: stood(11, op="barrier")},

@@ -198,6 +198,19 @@ test_recognise = recognise_table(
         rank=2,
         saying=["allreduce.fc.weight"],
     ),
+    recognises(  # until Horovod 0.16: who came
+        a_job("Stalled ops: op.a [ready ranks: 0, 1, 3], op.b [ready ranks: 3, 1, 0]"),
+        sure=0.65,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["Horovod waits for rank 2"],
+    ),
+    recognises(
+        a_job("Stalled ops: allreduce.a [ready ranks: 0], allreduce.b [ready ranks: 3]"),
+        sure=0.35,
+        rank=None,
+        saying=["Horovod waits for"],
+    ),
     recognises(
         a_job("DistributedAdam_Allreduce/grads_0 [missing ranks: 1]"),
         sure=0.7,

@@ -179,6 +179,13 @@ NOBODY = "The client socket has timed out after 60s while trying to connect to (
 test_recognise = recognise_table(
     "rendezvous-config",
     recognises(
+        wreckage("etcd.EtcdConnectionFailed: No more machines in the cluster"),
+        sure=0.7,
+        what="etcd endpoint",
+        saying=["no etcd server answered", "--enable-v2"],
+    ),
+    passes_over(wreckage("etcd.EtcdKeyNotFound: Key not found : /torch/elastic/store")),
+    recognises(
         wreckage(
             "ValueError: The hostname of the rendezvous endpoint 'node a:29400' must be a "
             "dot-separated list of labels, an IPv4 address, or an IPv6 address."

@@ -102,6 +102,21 @@ def raised_in(file: str) -> Raised:
 
 test_recognise = recognise_table(
     "shm-too-small",
+    passes_over(
+        wreckage(
+            "node8:1:2 [0] include/shm.h:27 NCCL WARN Call to shm_open failed : Permission denied",
+            "node8:1:2 [0] include/shm.h:48 NCCL WARN Error while creating shared memory segment "
+            "nccl-shm-recv-b7-0-3-0 (size 4460544)",
+        )
+    ),
+    recognises(
+        wreckage(
+            "there is not enough space for /dev/shm/vader_segment.a.1 (the shared-memory backing "
+            "file). It is"
+        ),
+        sure=0.95,
+        saying=["vader_segment"],
+    ),
     recognises(
         wreckage("[rank1]: Caught signal 7 (Bus error: nonexistent physical address)"),
         sure=0.7,
@@ -172,7 +187,7 @@ test_recognise = recognise_table(
     ),
     recognises(
         wreckage("unable to open shared memory object </torch_4711_12> in read-write mode"),
-        sure=0.5,
+        sure=0.35,
         saying=["does not say why"],
     ),
     recognises(

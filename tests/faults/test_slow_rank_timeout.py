@@ -10,6 +10,7 @@ from tests.faults.table import (
 )
 from tests.job.scenes import IN_SAVE, NOW, changed, held_up
 from tests.remains.jobs import HEALTHY, STUCK, a_job, a_raise, timed_out
+from tests.remains.made import wreckage
 
 AT_WORK = {0: {"stack": IN_SAVE, "alive_at": NOW}}
 LONG = held_up(AT_WORK, seconds=1000.0, started_at=NOW - 9000)
@@ -41,8 +42,33 @@ BAR = "Running tokenizer on dataset (num_proc=16):  38%|███▊      | 38/1
 DONE = BAR.replace(" 38%|", "100%|")
 CUT = "Map:  47%|████▋     | 47/100 [30:09<33:25, 967 examples/s]"
 
+UNIQUE_ID = (
+    "[3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value "
+    "store by key '0', but store->get('0') got error: "
+)
+
 test_recognise = recognise_table(
     "slow-rank-timeout",
+    recognises(
+        wreckage(f"[rank3]: RuntimeError: {UNIQUE_ID}Socket Timeout"),
+        sure=0.4,
+        rank=0,
+        victims=[3],
+        saying=["before its first collective"],
+    ),
+    passes_over(wreckage(f"[rank3]: RuntimeError: {UNIQUE_ID}Connection reset by peer")),
+    recognises(
+        wreckage(
+            '    with training_args.main_process_first(desc="dataset map tokenization"):',
+            "RuntimeError: Socket Timeout",
+        ),
+        sure=0.65,
+        rank=0,
+        saying=["main_process_first"],
+    ),
+    passes_over(
+        wreckage('    with training_args.main_process_first(desc="dataset map tokenization"):')
+    ),
     recognises(
         a_job("[rank0]: Saving model checkpoint to out/checkpoint-500", *map(timed_out, (1, 2, 3))),
         sure=0.75,

@@ -65,6 +65,53 @@ test_recognise = recognise_table(
     "version-skew",
     recognises(
         wreckage(
+            "RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (8, 9, 2) "
+            "but found runtime version (8, 4, 0)."
+        ),
+        sure=0.95,
+        what="cuDNN 8.4.0",
+        saying=["built with cuDNN 8.9.2 and found 8.4.0"],
+    ),
+    recognises(
+        wreckage(
+            "Detected that PyTorch and torchvision were compiled with different CUDA major "
+            "versions."
+        ),
+        sure=0.95,
+        what="CUDA packages",
+        saying=["from the same index"],
+    ),
+    recognises(
+        wreckage(
+            "ImportError: libcudart.so.11.0: cannot open shared object file: No such file or "
+            "directory"
+        ),
+        sure=0.75,
+        what="libcudart.so.11.0",
+        saying=["needs libcudart.so.11.0"],
+    ),
+    recognises(
+        wreckage(
+            "ImportError: /v/libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, "
+            "version libnvJitLink.so.12"
+        ),
+        sure=0.95,
+        what="libcusparse",
+        saying=["CUDA library that was loaded is too old"],
+    ),
+    passes_over(
+        wreckage(
+            "W tensorflow/dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; "
+            "dlerror: libcudart.so.11.0: cannot open shared object file"
+        )
+    ),
+    passes_over(
+        wreckage(
+            "ImportError: libGL.so.1: cannot open shared object file: No such file or directory"
+        )
+    ),
+    recognises(
+        wreckage(
             "[rank4]: init.cc:1034 NCCL WARN Mismatched NCCL version detected : rank 4 version "
             "22304 rank 0 version 22109"
         ),

@@ -97,6 +97,22 @@ test_recognise = recognise_table(
     "world-size-mismatch",
     recognises(
         wreckage(
+            "[rank0]: megatron.core.dist_checkpointing.core.CheckpointingException: Invalid access "
+            "pattern: 36 ShardedObject are missing"
+        ),
+        sure=0.5,
+        what="parallel sizes",
+        saying=["do not make up the whole"],
+    ),
+    recognises(
+        wreckage("No such file or directory: 'out/checkpoint-10/random_states_7.pkl'"),
+        sure=0.4,
+        what="random_states_7.pkl",
+        saying=["another number of ranks"],
+    ),
+    passes_over(wreckage("ValueError: Invalid access pattern for user kim")),
+    recognises(
+        wreckage(
             "ZeRORuntimeException: The checkpoint being loaded used a DP world size of 8 but the "
             "current world size is 4. Automatic adjustment of ZeRO's optimizer state partitioning "
             "with a new world size is not currently supported."

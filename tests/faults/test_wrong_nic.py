@@ -17,6 +17,24 @@ STUCK = (
 test_recognise = recognise_table(
     "wrong-nic",
     recognises(
+        wreckage(
+            "[a][[38971,1],2][btl_tcp_endpoint.c:796:mca_btl_tcp_endpoint_complete_connect] "
+            "connect() to 172.17.0.1 failed: Connection refused (111)"
+        ),
+        sure=0.6,
+        what="docker0",
+        saying=["Open MPI called 172.17.0.1", "btl_tcp_if_include"],
+    ),
+    recognises(
+        wreckage(
+            "Exception: Unable to find a set of common task-to-task communication interfaces: [(0, "
+            "{'eth0'})]"
+        ),
+        sure=0.6,
+        saying=["Horovod found no interface", "--network-interfaces"],
+    ),
+    passes_over(wreckage("connect() to 192.0.2.7 failed: No route to host (113)")),
+    recognises(
         wreckage(LO, REFUSED, settings={"NCCL_SOCKET_IFNAME": "^docker0"}),
         sure=0.75,
         what="lo, re-admitted by ^docker0",

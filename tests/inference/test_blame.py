@@ -130,6 +130,16 @@ def test_a_minority_is_never_the_largest_side(sides: list[list[int]]) -> None:
     assert len(odd) == sum(map(len, sides)) - largest or odd == ()
 
 
+def test_stuck_far_back_in_another_operation_is_a_difference_though_it_asked_for_more() -> None:
+    there = stood(12, 11, op="_all_gather_base")
+    found = meeting.of_counts({0: stood(12, 7, op="all_reduce"), 1: there})
+    assert found is not None
+    assert (found.what, found.odd) == ("count", ())
+    assert meeting.of_counts({0: stood(12, 10, op="all_reduce"), 1: there}) is None
+    same = stood(12, 7, op="_all_gather_base")  # it has asked for the very one the others are in
+    assert meeting.of_counts({0: same, 1: there}) is None
+
+
 def test_what_one_had_asked_for_is_no_difference_of_count() -> None:
     """It had entered all of them, so it only was not done."""
     assert meeting.of_counts({0: stood(12, 8), 1: stood(12, 11)}) is None

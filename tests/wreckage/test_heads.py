@@ -12,6 +12,9 @@ from holdfast.wreckage.heads import Grammar, head
 GLOG = "[E1115 01:03:15.143127245 ProcessGroupNCCL.cpp:689]"
 
 LINES = [
+    (">   File", {"rank": None}, "  File"),
+    ("> > [rank3]: boo", {"rank": 3}, "boo"),
+    (">> not quoted", {}, ">> not quoted"),
     (f"[rank3]:{GLOG} [Rank 1] Watchdog", {"rank": 3}, "[Rank 1] Watchdog"),
     (f"[rank4]:{GLOG} [PG 5 Rank 0] x", {"rank": 4}, "[PG 5 Rank 0] x"),
     ("[E ProcessGroupNCCL.cpp:828] [Rank 1] Watchdog", {"rank": 1}, "[Rank 1] Watchdog"),
@@ -105,6 +108,19 @@ def test_bare_labels_count_when_the_whole_file_has_them() -> None:
 @pytest.mark.parametrize("line", ["loss: 0.5", "INFO: hello", "ValueError: 3", "step 3"])
 def test_words_are_no_machines(line: str) -> None:
     assert heads.grammar_of([line] * 20) == heads.PLAIN
+
+
+def test_a_listing_that_was_pasted_with_blanks_before_it_loses_them() -> None:
+    lines = ["    [rank1]: Traceback", "      File", "", "    ValueError: x"]
+    grammar = heads.grammar_of(lines)
+    assert [head(line, grammar).text for line in lines] == [
+        "Traceback",
+        "  File",
+        "",
+        "ValueError: x",
+    ]
+    assert head("ValueError: x", grammar).text == "ValueError: x"
+    assert heads.grammar_of(["    one line"]) == heads.PLAIN
 
 
 def test_a_date_without_year_takes_that_of_the_file() -> None:

@@ -31,12 +31,26 @@ FAULT = Fault(code="HOLD114", slug="backend-unavailable")
 NOT_BUILT = FAULT.wording(
     "not-built",
     r"Distributed package doesn't have (?P<backend>[\w ]+?) built.?in"
-    r"|(?P<other>NCCL|UCC|MPI|GLOO|XCCL) is not available",
+    r"|(?P<other>NCCL|UCC|MPI|GLOO|XCCL) is not available"
+    # No transport of Gloo was built for this system.
+    r"|makeDeviceFor\w+\(\): unsupported (?P<gloo>gloo) device"
+    r"|but (?P<asked>NCCL) support is not compiled",
     anchors=(
         "Distributed package doesn't have",
+        "but NCCL support is not compiled",
+        "unsupported gloo device",
         *(f"{name} is not available" for name in ("NCCL", "UCC", "MPI", "GLOO", "XCCL")),
     ),
     example="RuntimeError: Distributed package doesn't have NCCL built in",
+)
+NO_HOROVOD = FAULT.wording(
+    "horovod",
+    r"(?P<name>Gloo|MPI|NCCL) support (?:is required to use elastic training, but )?has not been "
+    r"built|Neither (?P<neither>MPI nor Gloo) support has been built"
+    r"|(?P<kind>Extension) horovod\.\w{1,40} has not been built",
+    anchors=("has not been built", "nor Gloo support has been built"),
+    example="ValueError: Gloo support has not been built.  If this is not expected, ensure CMake "
+    "is installed and reinstall Horovod with HOROVOD_WITH_GLOO=1 to debug the build error.",
 )
 NO_CUDA = FAULT.wording(
     "no-cuda",
@@ -153,6 +167,14 @@ STORIES = {
         0.95,
         "torch without {name}",
         "install the wheel that fits the machine, or ask for a backend that it has ('gloo')",
+    ),
+    NO_HOROVOD.name: Story(
+        "this build of Horovod lacks what was asked of it ({name})",
+        0.95,
+        "Horovod without {name}",
+        "install what it needs (CMake, MPI, the framework itself), then reinstall Horovod with "
+        "HOROVOD_WITH_GLOO=1 or HOROVOD_WITH_MPI=1, so that a failing build says why; "
+        "`horovodrun --check-build` lists what is there",
     ),
     NO_CUDA.name: Story(
         "this build of torch has no {name}, so no tensor can be put there",

@@ -26,6 +26,7 @@ from holdfast import wording
 from holdfast.facts import CheckpointItem, MachineFacts, known
 from holdfast.fault import Fault
 from holdfast.faults.restart_from_zero import LOADING
+from holdfast.inference import damage
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
 from holdfast.remains.nouns import Raised, Sighting, Wreckage
 from holdfast.remains.signature import Role
@@ -152,41 +153,66 @@ ARCHIVE = FAULT.wording(
     r"PytorchStreamReader failed (?P<doing>[^:]+): (?P<why>failed finding central directory"
     r"|not a ZIP archive|invalid header or archive is corrupted|CRC-32 check failed"
     r"|decompression failed[\w -]*|unexpected decompressed size|file read failed"
-    r"|unsupported (?:central directory|multidisk)[\w -]*)",
+    r"|unsupported (?:central directory|multidisk)[\w -]*|file (?:seek|stat) failed"
+    r"|validation failed)",
     anchors="PytorchStreamReader failed",
     example="RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central "
     "directory",
 )
 CUT_SHORT = FAULT.wording(
     "cut-short",
-    r"unexpected EOF, expected (?P<missing>\d+) more bytes",
-    anchors="unexpected EOF, expected",
+    # Without a number until torch 0.4.
+    r"unexpected EOF(?:, expected (?P<missing>\d+) more bytes|\. The file might be corrupted)",
+    anchors=("unexpected EOF, expected", "unexpected EOF. The file might"),
     example="RuntimeError: unexpected EOF, expected 17234 more bytes. The file might be corrupted.",
+)
+RECORD = FAULT.wording(
+    "record",
+    # constants.pkl and code/ are missing from every file that torch.save wrote: no damage.
+    r"(?:failed locating file |file not found: )(?P<record>(?:[\w.-]{1,80}/)?(?:data/\d+|data\.pkl"
+    r"|byteorder|version))(?P<end>: file not found|$|\s)",
+    anchors=("failed locating file ", "file not found: "),
+    example="RuntimeError: PytorchStreamReader failed locating file data/17: file not found",
+)
+LFS = FAULT.wording(
+    "git-lfs",
+    r"(?P<pointer>cloned a repository without having git-lfs installed"
+    r"|version https://git-lfs\.github\.com/spec)",
+    anchors=("without having git-lfs installed", "https://git-lfs.github.com/spec"),
+    example="OSError: You seem to have cloned a repository without having git-lfs installed. "
+    "Please install git-lfs and run `git lfs install` followed by `git lfs pull`",
 )
 SAFETENSORS = FAULT.wording(
     "safetensors",
     r"(?:Error while deserializing(?: header)?: ?|SafetensorError: .*?)"
     r"(?P<why>MetadataIncompleteBuffer|incomplete metadata, file not fully covered"
     r"|HeaderToo(?:Large|Small)|header too (?:large|small)|InvalidHeader\w*"
-    r"|invalid (?:JSON|UTF-8) in header|invalid header length|InvalidOffset)",
+    r"|invalid (?:JSON|UTF-8) in header|invalid header length|InvalidOffset|TensorInvalidInfo"
+    r"|ValidationOverflow|invalid offset for tensor|invalid shape, data type, or offset"
+    r"|overflow computing buffer size)",
     anchors=("Error while deserializing", "SafetensorError: "),
     example="safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
 )
 PICKLE = FAULT.wording(
     "pickle",
     r"(?P<truncated>pickle data was truncated)|invalid load key, '(?P<key>[^']+)'"
-    r"|(?P<magic>Invalid magic number; corrupt file\?)|(?P<bytes>storage has wrong byte size)",
+    r"|(?P<magic>Invalid magic number; corrupt file\?)"
+    r"|(?P<bytes>storage has wrong (?:byte )?size: expected)"
+    r"|UnpicklingError: (?P<state>unpickling stack underflow|could not find MARK|bad pickle data"
+    r"|unexpected MARK found)",
     anchors=(
         "pickle data was truncated",
         "invalid load key, '",
         "Invalid magic number; corrupt",
         "storage has wrong byte size",
+        "storage has wrong size: expected",
+        "UnpicklingError: ",
     ),
     example="_pickle.UnpicklingError: invalid load key, 'v'.",
 )
 NO_INPUT = FAULT.wording(
     "no-input",
-    r"EOFError: Ran out of input",
+    r"EOFError: (?P<empty>Ran out of input)",
     anchors="EOFError: Ran out of input",
     example="EOFError: Ran out of input",
 )
@@ -223,13 +249,6 @@ FROM_PARENT = FAULT.wording(
     example="    self = reduction.pickle.load(from_parent)",
     role=Role.CONTEXT,
 )
-STAND_INS = {
-    "v": "a Git LFS pointer (`version https://git-lfs…`), not the file it stands for",
-    "<": "a web page, as a download that needs a login leaves behind",
-    "\\x00": "zeros, as a file system leaves behind after a crash",
-}
-"""the first byte of a file that is no pickle, and what mostly begins so"""
-POINTER = ("HeaderTooLarge", "header too large")
 FIX = (
     "resume from the checkpoint before it, and fetch or copy this one anew if it came from "
     "elsewhere (`git lfs pull` for a pointer); save to a temporary name and rename, so that a "
@@ -239,7 +258,7 @@ FIX = (
 
 @FAULT.recognise
 def it_could_not_be_read(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(ARCHIVE, CUT_SHORT, SAFETENSORS, PICKLE, NO_INPUT, COMPRESSED)
+    seen = wreckage.seen(ARCHIVE, CUT_SHORT, SAFETENSORS, PICKLE, NO_INPUT, COMPRESSED, RECORD, LFS)
     # A child whose parent died meets the same end of its pipe; that is no file.
     piped = wreckage.seen(FROM_PARENT)
     seen = tuple(one for one in seen if one.signature != NO_INPUT.name or not piped)
@@ -249,7 +268,8 @@ def it_could_not_be_read(wreckage: Wreckage) -> Diagnosis | None:
     first = max(seen, key=lambda one: (_sure(one, by_torch=by_torch), -one.order))
     path = _path(wreckage)
     return FAULT.diagnosis(
-        f"{path or 'a file that was being loaded'} is damaged or is no checkpoint: {_why(first)}",
+        f"{path or 'a file that was being loaded'} is damaged or is no checkpoint: "
+        f"{damage.words(first)}",
         confidence=_sure(first, by_torch=by_torch),
         seen=(first, *(one for one in seen if one is not first)),
         culprit=Culprit(rank=None if path else first.rank, what=path or "the file being loaded"),
@@ -295,26 +315,16 @@ def _is_bare_failure(raised: Raised) -> bool:
 
 
 def _sure(one: Sighting, *, by_torch: bool) -> float:
-    if one.signature in (ARCHIVE.name, CUT_SHORT.name, SAFETENSORS.name):
+    if one.signature in (ARCHIVE.name, CUT_SHORT.name, SAFETENSORS.name, LFS.name):
         return 0.94
+    if one.signature == RECORD.name:
+        return 0.75
     if one.signature == PICKLE.name:
-        return 0.85 if by_torch and "bytes" not in one.fields else 0.7
+        # Sizes stand in the file twice: two writers at once, as when every rank saves to one name.
+        return 0.85 if by_torch or "bytes" in one.fields else 0.7
     if one.signature == NO_INPUT.name:  # any empty file that is unpickled says so: caches, too
         return 0.82 if by_torch else 0.5
     return 0.6 if by_torch else 0.4
-
-
-def _why(one: Sighting) -> str:
-    fields = one.fields
-    if "missing" in fields:
-        return f"it ends {int(fields['missing']):,} bytes too early"
-    if "key" in fields:
-        return f"it begins with {STAND_INS.get(fields['key'], repr(fields['key']))}"
-    if fields.get("why") in POINTER:
-        return "its header makes no sense, as with a Git LFS pointer in place of the file"
-    if "why" in fields:
-        return fields["why"]
-    return "it is empty" if one.signature == NO_INPUT.name else one.line.text.strip()[:120]
 
 
 def _path(wreckage: Wreckage) -> str:

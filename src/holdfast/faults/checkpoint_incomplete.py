@@ -140,7 +140,8 @@ NO_LATEST = FAULT.wording(
 NO_PART = FAULT.wording(
     "no-part",
     r"No such file or directory: b?'(?P<path>[^']*(?:model|optim|rng|rank|shard|ckpt|checkpoint"
-    r"|__\d+_\d+)[^']*\.(?:bin|safetensors|pt|pth|distcp|ckpt))'",
+    r"|random_states|scheduler|trainer_state|__\d+_\d+)[^']*"
+    r"\.(?:bin|safetensors|pt|pth|distcp|ckpt|pkl|json))(?:'|$)",
     anchors="No such file or directory: ",
     example="FileNotFoundError: [Errno 2] No such file or directory: "
     "'/ckpts/global_step90/zero_pp_rank_3_mp_rank_00_optim_states.pt'",

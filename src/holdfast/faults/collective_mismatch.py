@@ -121,10 +121,11 @@ TRUNCATED = FAULT.wording(
 )
 NCCL_COMPARED = FAULT.wording(
     "nccl-compared",
-    # The device code of NCCL 2.3 and 2.4, and the size check of NET/IB from 2.12 on.
+    # The device code of NCCL 2.3 and 2.4, and the size check of NET/IB: without 'size' and the
+    # peer until 2.11.
     r"Mismatched collective detected, please check your collective calls"
-    r"|collective mismatch error, local size (?P<own>\d+) remote size (?P<theirs>\d+)",
-    anchors=("Mismatched collective detected", "collective mismatch error, local size"),
+    r"|collective mismatch error,? local size (?P<own>\d+) remote(?: size)? (?P<theirs>-?\d+)",
+    anchors=("Mismatched collective detected", "collective mismatch error"),
     example="node-a:411:498 [0] transport/net_ib.cc:1038 NCCL WARN NET/IB : req 0/1 tag 0 peer "
     "192.0.2.7<43210> collective mismatch error, local size 4096 remote size 1024",
     # Said by the rank that noticed; either side may be the odd one.
@@ -138,6 +139,16 @@ MODELS = FAULT.wording(
     anchors=("DDP expects same model across all ranks", "of the same param in process"),
     example="RuntimeError: DDP expects same model across all ranks, but Rank 1 has 148 params, "
     "while rank 0 has inconsistent 146 params.",
+)
+HOROVOD = FAULT.wording(
+    "horovod-compared",
+    # Its coordinator compares what the ranks submit under one name, and tells all of them.
+    r"Mismatched (?P<what>data types|(?:MPI |collective )?operations|[\w/ ]{1,40} factors"
+    r"|\w{1,20} (?:tensor shapes|root ranks|CPU/GPU device selection|reduce ops?)): "
+    r"One (?:rank|process) (?P<one>.{1,200}?), but another (?:rank|process) (?P<other>.{1,200})",
+    anchors=(": One rank ", ": One process "),
+    example="horovod.common.exceptions.HorovodInternalError: Mismatched ALLREDUCE tensor shapes: "
+    "One rank sent a tensor of shape [4, 8], but another rank sent a tensor of shape [2, 8].",
 )
 DETAIL = "TORCH_DISTRIBUTED_DEBUG=DETAIL holdfast run …"
 UNDECIDED = "which side is wrong: neither has a majority"
@@ -204,6 +215,25 @@ def torch_compared_them(wreckage: Wreckage) -> Diagnosis | None:
         fix=FIX,
         next="grep -B 30 'Detected mismatch' *.log  # the traceback above each shows its line",
         unknown=() if found and found.odd else (UNDECIDED,),
+    )
+
+
+@FAULT.recognise
+def horovod_compared_them(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(HOROVOD)
+    if not seen:
+        return None
+    told = seen[0].fields
+    return FAULT.diagnosis(
+        f"Horovod compared what the ranks submitted under one name, and it differs ({told['what']}"
+        f": one rank {told['one']}, another {told['other'].rstrip('. ')})",
+        confidence=0.88,
+        seen=seen,
+        culprit=Culprit(),
+        fix="submit the same tensors, in shape, type and device, from every rank, each under a "
+        "name of its own; the same model and the same devices on all of them",
+        next="grep -n 'Mismatched' *.log  # the name beside it says which tensor it is",
+        unknown=("which side is wrong: Horovod names neither rank",),
     )
 
 

@@ -24,6 +24,7 @@ from holdfast import refusal
 from holdfast.fault import Fault
 from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
 from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD807", slug="config-changed")
@@ -72,11 +73,15 @@ SHAPE = FAULT.wording(
     r"(?: (?:where )?the shape (?:in|is)(?: current model)?(?: is)? (?P<now>.+?)\.?$)?"
     r"|Size mismatch between saved (?P<was>.+?) and current: (?P<is>.+?) for (?P<key>\S+)"
     r"|Global shape mismatch for loaded \((?P<loaded>.+?)\) and expected \((?P<expected>.+?)\)"
-    r" tensor for key (?P<tensor>\S+)",
+    r" tensor for key (?P<tensor>\S+)"
+    r"|While copying the parameter named \"?(?P<param>[\w.\-]{1,200})\"?, whose dimensions in the "
+    r"model are (?P<here>.{1,120}?) and whose dimensions in the checkpoint are "
+    r"(?P<there>torch\.Size\([^)]{1,80}\)|.{1,80}?),",
     anchors=(
         "size mismatch for ",
         "Size mismatch between saved",
         "Global shape mismatch for loaded",
+        "While copying the parameter named",
     ),
     example="\tsize mismatch for head.weight: copying a param with shape torch.Size([10, 64]) from "
     "checkpoint, the shape in current model is torch.Size([12, 64]).",
@@ -105,6 +110,23 @@ ARGUMENT = FAULT.wording(
     example="AssertionError: hidden_size value from checkpoint (1024) is not equal to the input "
     "argument value (2048).",
 )
+ARCHITECTURE = FAULT.wording(
+    "architecture",
+    # fairseq
+    r"please ensure that the architectures match|Optimizer does not match; please reset the opt"
+    r"|Criterion does not match; please reset the opt",
+    anchors=("ensure that the architectures match", "does not match; please reset the opt"),
+    example="Exception: Cannot load model parameters from checkpoint checkpoint_last.pt; please "
+    "ensure that the architectures match.",
+)
+REFUSED = FAULT.wording(
+    "refused",
+    # What differs stands on the lines below, where they were not cut away.
+    r"Error\(s\) in loading state_dict for(?: (?P<model>[\w.]{1,80}))?",
+    anchors="Error(s) in loading state_dict",
+    example="RuntimeError: Error(s) in loading state_dict for LlamaForCausalLM:",
+    role=Role.CONFIRMATION,
+)
 OWN_WORDS = FAULT.wording(
     "holdfast",
     r"is not from this run: (?P<why>.*?) ?\[(?:[a-z-]+, )*config-changed[a-z, -]*\]",
@@ -112,7 +134,15 @@ OWN_WORDS = FAULT.wording(
     example="holdfast.errors.UsageError: ckpts/step-1200 is not from this run: the configuration "
     "has changed (lr: 0.1 then, 0.01 now) [config-changed]",
 )
-SURE = ((OWN_WORDS, 0.96), (ARGUMENT, 0.93), (SHAPE, 0.88), (OPTIMIZER, 0.88), (KEYS, 0.8))
+SURE = (
+    (OWN_WORDS, 0.96),
+    (ARGUMENT, 0.93),
+    (SHAPE, 0.88),
+    (OPTIMIZER, 0.88),
+    (KEYS, 0.8),
+    (ARCHITECTURE, 0.7),
+)
+"""of the last one: fairseq says so of whatever went wrong while loading"""
 WRAPPED = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "model.module.")
 """what DDP, torch.compile and FSDP put before every name"""
 
@@ -138,6 +168,29 @@ def it_is_another_model(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
+@FAULT.recognise
+def it_was_refused_without_a_word_why(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(REFUSED)
+    if not seen or wreckage.seen(*(wording for wording, _ in SURE)) or _sharded(wreckage):
+        return None
+    model = seen[0].fields.get("model", "the model")
+    return FAULT.diagnosis(
+        f"the checkpoint does not fit {model}: names or shapes of parameters differ, and the lines "
+        "that say which are not here",
+        confidence=0.6,
+        seen=seen,
+        culprit=Culprit(what=model),
+        fix="start with the model and arguments it was saved from",
+        next="grep -A 20 'Error(s) in loading state_dict' *.log",
+        unknown=("what differs: the lines below that one would tell",),
+    )
+
+
+def _sharded(wreckage: Wreckage) -> bool:
+    """Shares of a flat parameter are cut by the number of ranks: world-size-mismatch's."""
+    return any(one.slug == "world-size-mismatch" for one in wreckage.sightings)
+
+
 def _wrapper(wreckage: Wreckage) -> str:
     """The prefix that makes all the difference, where one side has it and the other has not."""
     sides: dict[str, str] = {}
@@ -152,7 +205,7 @@ def _wrapper(wreckage: Wreckage) -> str:
 
 
 def _name(one: Sighting) -> str:
-    named = (one.fields.get(field) for field in ("name", "key", "tensor"))
+    named = (one.fields.get(field) for field in ("name", "key", "tensor", "param"))
     keys = one.fields.get("keys", "").strip(' ".').split('"')[0]
     return next((name for name in named if name), "") or keys
 
@@ -163,10 +216,12 @@ def _difference(one: Sighting, prefix: str) -> str:
         return _other_names(fields, name, prefix)
     if one.signature == OWN_WORDS.name:
         return f"the checkpoint is not from this run: {fields['why']}"
+    if one.signature == ARCHITECTURE.name:
+        return "the checkpoint was saved from another architecture, loss or optimizer"
     if one.signature == OPTIMIZER.name:
         return "the optimizer was saved with other parameter groups than this one has"
-    then = fields.get("saved") or fields.get("was") or fields.get("loaded")
-    now = fields.get("now") or fields.get("is") or fields.get("expected")
+    then = next((fields[n] for n in ("saved", "was", "loaded", "there") if n in fields), "")
+    now = next((fields[n] for n in ("now", "is", "expected", "here") if n in fields), "")
     both = f" ({then} then, {now} now)" if then and now else ""
     if one.signature == ARGUMENT.name:
         return f"the checkpoint was saved with another {name} than this run was started with{both}"

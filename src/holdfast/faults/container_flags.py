@@ -34,17 +34,36 @@ FAULT = Fault(code="HOLD409", slug="container-flags")
 NO_TOOLKIT = FAULT.wording(
     "no-toolkit",
     r"could not select device driver .*with capabilities|[Uu]nknown (?:or invalid )?runtime "
-    r"(?:name|specified):? ?\"?nvidia|nvidia-container-cli: (?:initialization|mount|ldcache) error"
-    r"|unresolvable CDI devices",
+    r"(?:name|specified):? ?\"?nvidia|unresolvable CDI devices|unknown flag: --gpus"
+    r"|\"--gpus\" requires API version"
+    r"|nvidia-container-runtime(?:-hook)?\\?\"?: (?:executable file not found|no such file)",
     anchors=(
         "could not select device driver",
         "invalid runtime name",
         "runtime specified nvidia",
-        "nvidia-container-cli: ",
         "unresolvable CDI devices",
+        "unknown flag: --gpus",
+        '"--gpus" requires API',
+        "nvidia-container-runtime",
     ),
     example='docker: Error response from daemon: could not select device driver "" with '
     "capabilities: [[gpu]].",
+)
+HOOK = FAULT.wording(
+    "hook",
+    # 'requirement error' is about versions: driver-mismatch.
+    r"nvidia-container-cli: (?P<stage>initialization|mount|ldcache|container|device|detection) "
+    r"error: (?P<why>[^\\\"]{1,200})",
+    anchors="nvidia-container-cli: ",
+    example="nvidia-container-cli: ldcache error: open failed: /sbin/ldconfig.real: no such file "
+    "or directory: unknown.",
+)
+SECCOMP = FAULT.wording(
+    "seccomp",
+    r"pthread_create.{0,80}Operation not permitted",
+    anchors="pthread_create",
+    example="OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 8: Operation not "
+    "permitted",
 )
 SYSCTL = FAULT.wording(
     "sysctl",
@@ -58,8 +77,8 @@ SYSCTL = FAULT.wording(
 )
 NO_GPUS = FAULT.wording(
     "no-gpus",
-    r"The NVIDIA Driver was not detected",
-    anchors="NVIDIA Driver was not detected",
+    r"The NVIDIA Driver was not detected|Could not find any nv files on this host",
+    anchors=("NVIDIA Driver was not detected", "find any nv files on this host"),
     example="WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be there.",
 )
 GPUS_GONE = FAULT.wording(
@@ -68,6 +87,8 @@ GPUS_GONE = FAULT.wording(
     anchors="Failed to initialize NVML: Unknown",
     example="Failed to initialize NVML: Unknown Error",
 )
+OF_THE_DRIVER = r"(?i)version mismatch|driver not loaded|load library failed|gpu is lost|cuda error"
+"""the hook only passes on what the driver said: that is another fault's"""
 WORKS = (
     "`docker run --gpus all --network=host --ipc=host --ulimit memlock=-1 --ulimit "
     "nofile=131072 IMAGE …`"
@@ -91,6 +112,18 @@ CASES = (
         0.6,
         "the container was started without GPUs",
         f"start it with them: {WORKS}",
+    ),
+    (
+        SECCOMP,
+        0.75,
+        (
+            "the container forbids a call by which newer C libraries start threads (clone3): its "
+            "engine is older than the image expects"
+        ),
+        (
+            "upgrade Docker (20.10.10 or newer) and libseccomp on the host; to prove it first, "
+            "try once with `--security-opt seccomp=unconfined`"
+        ),
     ),
     (
         GPUS_GONE,
@@ -124,6 +157,8 @@ def the_flags_do_not_work(wreckage: Wreckage) -> Diagnosis | None:
             fix=f"leave it out of the flags and set it on the host if it is needed at all: {WORKS}",
             next=f"sysctl {what.removeprefix('/proc/sys/').replace('/', '.')}",
         )
+    if hook := _hook_failed(wreckage):
+        return hook
     for signature, confidence, why, fix in CASES:
         seen = wreckage.seen(signature)
         if seen:
@@ -136,3 +171,25 @@ def the_flags_do_not_work(wreckage: Wreckage) -> Diagnosis | None:
                 next=TRY,
             )
     return None
+
+
+def _hook_failed(wreckage: Wreckage) -> Diagnosis | None:
+    """NVIDIA's hook is there, and could not put the GPUs into the container."""
+    seen = wreckage.seen(HOOK)
+    if not seen or sighted.saying(seen, OF_THE_DRIVER):
+        return None
+    why = sighted.field(seen, "why").strip(" .").removesuffix(": unknown")
+    absent = "unknown device" in why
+    return FAULT.diagnosis(
+        f"the container was to get a GPU that this machine does not have ({why})"
+        if absent
+        else f"NVIDIA's toolkit could not put the GPUs into the container: {why}",
+        confidence=0.85 if absent else 0.7,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what="flags of the container"),
+        fix="name GPUs that `nvidia-smi -L` shows on the host, or take `--gpus all`"
+        if absent
+        else "see that `nvidia-smi` works on the host itself; then upgrade "
+        "nvidia-container-toolkit and restart the engine",
+        next="nvidia-smi -L" if absent else "nvidia-container-cli -k -d /dev/stderr info",
+    )

@@ -23,6 +23,7 @@ Sources        pytorch/pytorch aten/src/ATen/native/cuda/IndexKernel.cu: such an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from holdfast.fault import Fault
@@ -34,33 +35,59 @@ FAULT = Fault(code="HOLD312", slug="cuda-assert")
 
 ASSERTION = FAULT.wording(
     "assertion",
-    r"(?P<file>[\w./<>+\-]{1,200}\.(?:cuh?|h|hpp|cpp|py|inl)):(?P<line>\d{1,6}):.{0,300}?"
-    r"(?:block: ?\[|thread: ?\[).{0,100}?Assertion [`'](?P<text>.{0,300}?)['`] failed",
-    anchors="Assertion ",
+    # Some pastes have a line break before 'failed'; ROCm's runtime puts it in other words.
+    r"(?P<file>[\w./<>+\-]{1,200}\.(?:cuh?|h|hpp|cpp|py|inl|hip)|unknown):(?P<line>\d{1,6}):.{0,300}?"
+    r"(?:(?:block: ?\[|thread: ?\[).{0,100}?Assertion|Device-side assertion) "
+    r"[`'](?P<text>.{0,300}?)(?:['`] failed|$)",
+    anchors=("Assertion ", "Device-side assertion "),
     example="/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [0,0,0], "
     "thread: [32,0,0] Assertion `index >= -sizes[i] && index < sizes[i]` failed.",
 )
 TRIGGERED = FAULT.wording(
     "triggered",
-    r"device-side assert triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT\b|cuda runtime error \(59\)",
-    anchors=("device-side assert", "cudaErrorAssert", "CUDA_ERROR_ASSERT", "runtime error (59)"),
+    r"device-side assert triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT\b|cuda runtime error \(59\)"
+    r"|hipErrorAssert\b|CUDA device-side assertion failures were found",
+    anchors=(
+        "device-side assert",
+        "cudaErrorAssert",
+        "CUDA_ERROR_ASSERT",
+        "runtime error (59)",
+        "hipErrorAssert",
+    ),
     example="RuntimeError: CUDA error: device-side assert triggered",
 )
 ILLEGAL = FAULT.wording(
     "illegal",
     r"(?P<what>an illegal memory access was encountered|unspecified launch failure"
-    r"|misaligned address|an illegal instruction was encountered"
-    r"|cudaErrorIllegalAddress|cudaErrorLaunchFailure)",
+    r"|misaligned address|an illegal instruction was encountered|invalid program counter"
+    r"|operation not supported on global/shared address space"
+    r"|the launch timed out and was terminated"
+    r"|(?:cuda|hip)Error(?:IllegalAddress|LaunchFailure|MisalignedAddress|IllegalInstruction)"
+    r"|CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_FAILED|MISALIGNED_ADDRESS|ILLEGAL_INSTRUCTION)"
+    r"|Memory access fault by GPU node-\d+|HW Exception by GPU node-\d+"
+    r"|(?:CUBLAS|CUDNN|CUSPARSE)_STATUS_EXECUTION_FAILED)",
     anchors=(
         "illegal memory access was enc",
         "unspecified launch failure",
         "misaligned address",
         "illegal instruction was enc",
-        "cudaErrorIllegalAddress",
-        "cudaErrorLaunchFailure",
+        "invalid program counter",
+        "global/shared address space",
+        "the launch timed out and was",
+        "ErrorIllegalAddress",
+        "ErrorLaunchFailure",
+        "ErrorMisalignedAddress",
+        "ErrorIllegalInstruction",
+        "CUDA_ERROR_ILLEGAL_",
+        "CUDA_ERROR_LAUNCH_FAILED",
+        "CUDA_ERROR_MISALIGNED",
+        "access fault by GPU node-",
+        "HW Exception by GPU node-",
+        "_STATUS_EXECUTION_FAILED",
     ),
     example="RuntimeError: CUDA error: an illegal memory access was encountered",
 )
+ADDRESS = re.compile(r"(?i)memory access|illegal_?address")
 KINDS = (
     (r"(?i)ind(?:ex|ices)|embedding|gather|scatter|srcIndex", "an index lies outside its table"),
     (r"(?i)loss|nll|t >= 0|target|cur_target|n_classes", "a label lies outside the classes"),
@@ -78,16 +105,31 @@ def a_kernel_failed(wreckage: Wreckage) -> Diagnosis | None:
     if not seen:
         return None
     what = sighted.field(seen, "what")
+    if "timed out" in what:
+        return _too_long(seen)
     return FAULT.diagnosis(
         f"a kernel of {sighted.who(seen)} failed on the GPU ({what}): mostly a bug in a kernel or "
         "a tensor used after it was freed, seldom the GPU itself",
-        confidence=0.55 if "memory access" in what or "Address" in what else 0.45,
+        confidence=0.55 if ADDRESS.search(what) else 0.45,
         seen=seen,
         fix="make the traceback true with CUDA_LAUNCH_BLOCKING=1, find the access with "
         "`compute-sanitizer python …`; switch custom and fused kernels off one by one; if only "
         "one GPU ever shows it, suspect that one",
         next="dmesg -T | grep Xid",
         unknown=["whether the GPU is at fault: the kernel log (Xid) would tell"],
+    )
+
+
+def _too_long(seen: Sequence[Sighting]) -> Diagnosis:
+    return FAULT.diagnosis(
+        f"a kernel of {sighted.who(seen)} ran longer than the driver allows, which sets a limit of "
+        "a few seconds on GPUs that also drive a screen; a kernel that hangs ends so too",
+        confidence=0.4,
+        seen=seen,
+        fix="compute on a GPU without a display, or without a desktop on it; else smaller batches, "
+        "so that each kernel is short",
+        next="nvidia-smi --query-gpu=index,display_active,display_mode --format=csv",
+        unknown=["whether that GPU drives a screen"],
     )
 
 

@@ -77,8 +77,14 @@ DIED = FAULT.wording(
     # Pasted logs often have the number blotted out: 'pid xxx'.
     r"DataLoader worker (?:\(pid(?:\(s\))? ?(?P<pids>[^()]*)\) )?(?:is killed by signal: "
     r"(?P<signal>(?!Terminated|Interrupt|Hangup)[\w ]+)"
-    r"|exited unexpectedly(?: with exit code (?P<code>\d+))?|is killed by signal: *$)",
-    anchors=("DataLoader worker (pid", "DataLoader worker is killed"),
+    r"|exited unexpectedly(?: with exit code (?P<code>\d+))?|is killed by(?: signal:?)? *$)"
+    r"|Unexpected (?P<crash>segmentation fault|floating-point exception) encountered in worker",
+    anchors=(
+        "DataLoader worker (pid",
+        "DataLoader worker is killed",
+        "segmentation fault encountered in worker",
+        "exception encountered in worker",
+    ),
     example="RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. ",
 )
 SWEPT = FAULT.wording(
@@ -89,6 +95,27 @@ SWEPT = FAULT.wording(
     # Ctrl-C, or the launcher that puts the job away after another failure.
     role=Role.TEARDOWN,
 )
+POOL = FAULT.wording(
+    "pool",
+    # nnU-Net's augmenters, Hugging Face datasets, Python's own pool: who made them sees no signal.
+    r"(?:One or more|Some) background workers are no longer alive"
+    r"|MultiThreadedAugmenter\.abort_event"
+    r"|One of the subprocesses has abruptly died during map operation"
+    r"|process in the process pool was terminated abruptly"
+    r"|process managed by the executor was unexpectedly terminated"
+    # PaddlePaddle's loader puts advice into the brackets.
+    r"|DataLoader process \(pid.{0,300}(?:exited unexpectedly|is killed by signal)",
+    anchors=(
+        "background workers are no longer",
+        "MultiThreadedAugmenter.abort",
+        "has abruptly died during map",
+        "process pool was terminated",
+        "executor was unexpectedly",
+        "DataLoader process (pid",
+    ),
+    example="RuntimeError: One or more background workers are no longer alive. Exiting. Please "
+    "check the print statements above for the actual error message",
+)
 CONFIDENCE = {"Killed": 0.9, "Bus error": 0.6, "Segmentation fault": 0.9, "Aborted": 0.8}
 
 
@@ -96,10 +123,10 @@ CONFIDENCE = {"Killed": 0.9, "Bus error": 0.6, "Segmentation fault": 0.9, "Abort
 def a_loader_worker_died(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(DIED)
     if not seen:
-        return None
+        return _a_worker_of_a_pool_died(wreckage)
     code, pids = sighted.field(seen, "code"), sighted.field(seen, "pids").strip()
     pids = pids if re.fullmatch(r"[\d, ]+", pids) else ""
-    signal = sighted.field(seen, "signal").strip()
+    signal = sighted.field(seen, "signal").strip() or sighted.field(seen, "crash").capitalize()
     named = {one.fields.get("pid") for one in wreckage.seen(kernel.OOM_KILL)}
     by_kernel = bool(named & set(pids.replace(" ", "").split(",")))
     line = seen[0].line
@@ -111,7 +138,7 @@ def a_loader_worker_died(wreckage: Wreckage) -> Diagnosis | None:
         else f"left with exit code {code}"
         if code
         else "was killed"
-        if "killed by signal" in line.text
+        if "is killed by" in line.text
         else "left without a word"
     )
     worker = f"DataLoader worker pid {pids}" if pids else "DataLoader worker"
@@ -124,6 +151,25 @@ def a_loader_worker_died(wreckage: Wreckage) -> Diagnosis | None:
         fix=_cure(signal),
         next="df -h /dev/shm" if signal == "Bus error" else "dmesg -T | grep -iE 'oom|killed|segf'",
         unknown=[] if signal or code else ["why: try once with num_workers=0 to see its error"],
+    )
+
+
+def _a_worker_of_a_pool_died(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(POOL)
+    if not seen:
+        return None
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"a process that prepared data for {sighted.who(seen)} is gone, and its parent was not "
+        "told why: mostly the kernel killed it for lack of memory, or native code crashed",
+        # Other troubles of the same log may be what the worker died of.
+        confidence=0.5 if wreckage.roots(but=[FAULT.slug, "python-exception"]) else 0.75,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what="data worker"),
+        fix="fewer such workers (num_proc, num_workers, nnUNet_n_proc_DA); run once with a single "
+        "one, then the error itself is raised where it happens",
+        next="dmesg -T | grep -iE 'oom|killed|segf'; df -h /dev/shm",
+        unknown=["why it died: its own lines stand above, if it wrote any"],
     )
 
 

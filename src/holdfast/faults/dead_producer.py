@@ -21,6 +21,8 @@ Sources        https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing
 
 from __future__ import annotations
 
+import re
+
 from holdfast.fault import Fault
 from holdfast.model import Culprit, Diagnosis
 from holdfast.remains.nouns import Raised, Sighting, Wreckage
@@ -40,8 +42,13 @@ FETCH = FAULT.wording(
 NOBODY = FAULT.wording(
     "nobody",
     r"^(?:\w+Error: )?.*(?:ConnectionRefusedError|ConnectionResetError|FileNotFoundError|EOFError)"
-    r"(?::|$)",
-    anchors=("ConnectionRefusedError", "ConnectionResetError", "FileNotFoundError", "EOFError"),
+    r"(?::|$)"
+    # Python 2
+    r"|^(?:socket\.)?error: \[Errno (?:2|104|111)\]",
+    anchors=(
+        *("ConnectionRefusedError", "ConnectionResetError", "FileNotFoundError", "EOFError"),
+        "error: [Errno ",
+    ),
     example="ConnectionRefusedError: [Errno 111] Connection refused",
     role=Role.CONTEXT,
 )
@@ -73,7 +80,7 @@ def the_sender_is_gone(wreckage: Wreckage) -> Diagnosis | None:
     return FAULT.diagnosis(
         f"{who} took a tensor from a queue and could not fetch its memory: the process that had "
         "sent it no longer exists",
-        confidence=0.93 if _refused(raised, ended) else 0.7,
+        confidence=0.93 if _refused(raised, ended) else 0.75,
         seen=[*ended[:1], *fetches],
         culprit=Culprit(what="the process that sent the tensor", host=line.host),
         victims=[line.rank] if line.rank is not None else [],
@@ -116,4 +123,4 @@ def _refused(raised: Raised | None, ended: list[Sighting]) -> bool:
     """A missing file or a cut stream has other explanations; a refusal has not."""
     words = [raised.kind] if raised else []
     words += [s.line.text for s in ended]
-    return any("ConnectionRefused" in w or "FileNotFound" in w for w in words)
+    return any(re.search(r"ConnectionRefused|FileNotFound|Errno 111\b", w) for w in words)

@@ -32,13 +32,16 @@ ORDINAL = FAULT.wording(
     "ordinal",
     r"invalid device ordinal|cudaErrorInvalidDevice\b|CUDA_ERROR_INVALID_DEVICE\b"
     r"|device >= 0 && device < num_gpus(?:.*device=(?P<device>-?\d+), num_gpus=(?P<gpus>\d+))?"
-    r"|AssertionError: Invalid device id",
+    r"|AssertionError: Invalid device id|[Ii]nvalid CUDA '.{1,60}' requested"
+    r"|Invalid number of GPUs: (?P<asked>\d+) requested but only (?P<found>\d+) were found",
     anchors=(
         "invalid device ordinal",
         "cudaErrorInvalidDevice",
         "CUDA_ERROR_INVALID_DEVICE",
         "device < num_gpus",
         "Invalid device id",
+        "nvalid CUDA '",
+        "Invalid number of GPUs: ",
     ),
     example="RuntimeError: CUDA error: invalid device ordinal",
 )
@@ -48,10 +51,29 @@ REQUESTED = FAULT.wording(
     anchors=("You requested gpu: ", "But your machine only has: "),
     example="MisconfigurationException: You requested gpu: [0, 1, 2, 3]",
 )
+STORED = FAULT.wording(
+    "stored",
+    r"deserialize object on CUDA device (?P<device>\d+) but torch\.cuda\.device_count\(\) is "
+    r"(?P<gpus>\d+)",
+    anchors="deserialize object on CUDA device",
+    example="RuntimeError: Attempting to deserialize object on CUDA device 3 but "
+    "torch.cuda.device_count() is 1. Please use torch.load with map_location",
+)
 NONE_SEEN = FAULT.wording(
     "none-seen",
-    r"no CUDA-capable device is detected|No CUDA GPUs are available|no GPUs found",
-    anchors=("no CUDA-capable device", "No CUDA GPUs are available", "no GPUs found"),
+    r"no CUDA-capable device is detected|No (?:CUDA|HIP) GPUs are available|no GPUs found"
+    r"|No XPU devices are available|no ROCm-capable device is detected"
+    r"|CUDA_ERROR_NO_DEVICE\b|cudaErrorNoDevice\b|^No devices were found\s*$",
+    anchors=(
+        "no CUDA-capable device",
+        "GPUs are available",
+        "No XPU devices are available",
+        "no ROCm-capable device",
+        "no GPUs found",
+        "CUDA_ERROR_NO_DEVICE",
+        "cudaErrorNoDevice",
+        "No devices were found",
+    ),
     example="RuntimeError: No CUDA GPUs are available",
 )
 
@@ -59,7 +81,11 @@ NONE_SEEN = FAULT.wording(
 @FAULT.recognise
 def it_chose_a_gpu_that_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(ORDINAL, REQUESTED)
+    if not seen and wreckage.seen(STORED):
+        return _its_file_names_another_gpu(wreckage.seen(STORED))
     absent = not seen
+    # Ultralytics says so of any wish it cannot fulfil, also where torch has no CUDA at all.
+    vague = len(sighted.saying(seen, "nvalid CUDA '")) == len(seen)
     seen = seen or wreckage.seen(NONE_SEEN)
     if not seen:
         return None
@@ -71,7 +97,7 @@ def it_chose_a_gpu_that_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
         if absent
         else f"{sighted.who(seen)} asked for a GPU number that does not exist for it"
         f"{_counts(seen)}{shown}: more ranks than visible GPUs, or the global rank used as device",
-        confidence=0.6 if absent else 0.93,
+        confidence=0.6 if absent else 0.7 if vague else 0.93,
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid),
         fix="make the GPUs visible: `--gpus all` for a container, --gres for Slurm, and a "
@@ -83,9 +109,27 @@ def it_chose_a_gpu_that_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
+def _its_file_names_another_gpu(seen: Sequence[Sighting]) -> Diagnosis:
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"{sighted.who(seen)} loads a file whose tensors were saved on GPU "
+        f"{sighted.field(seen, 'device')}, and it sees only {sighted.field(seen, 'gpus')}: "
+        "torch.load puts each one back where it was, unless told otherwise",
+        confidence=0.9,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what="torch.load"),
+        fix="`torch.load(path, map_location='cpu')`, and move the model afterwards: that also "
+        "keeps all ranks from loading onto the same GPU",
+        next="grep -rn 'torch.load(' --include=*.py . | grep -v map_location",
+    )
+
+
 def _counts(seen: Sequence[Sighting]) -> str:
     device, gpus = (sighted.field(seen, name) for name in ("device", "gpus"))
+    asked, found = (sighted.field(seen, name) for name in ("asked", "found"))
     wanted, has = (sighted.field(seen, name).strip(" ,") for name in ("wanted", "has"))
     if device:
         return f" ({device}, and there are {gpus})"
+    if asked:
+        return f" ({asked} were asked for, {found} are there)"
     return f" (asked for {wanted}; there is {has or 'none'})" if wanted else ""

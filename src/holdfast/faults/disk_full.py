@@ -196,7 +196,8 @@ def it_could_not_write_first(scene: Scene) -> Verdict | None:
 FULL = FAULT.wording(
     "full",
     r"(?i:no space left on device)|\[Errno (?:28|122)\](?! inotify)|(?i:disk quota exceeded)"
-    r"|\(os error (?:28|122)\)",
+    r"|\(os error (?:28|122)\)|database or disk is full|Not enough disk space\. Needed"
+    r"|\bENOSPC\b(?!: System limit)|not enough space on the disk",
     anchors=(
         "o space left on device",
         "isk quota exceeded",
@@ -204,6 +205,10 @@ FULL = FAULT.wording(
         "[Errno 122]",
         "(os error 28)",
         "(os error 122)",
+        "database or disk is full",
+        "Not enough disk space. Needed",
+        "ENOSPC",
+        "enough space on the disk",
     ),
     example="OSError: [Errno 28] No space left on device: '/ckpt/step-1200/model.pt'",
 )
@@ -212,6 +217,14 @@ WRITER = FAULT.wording(
     r"inline_container\.cc.*unexpected pos \d+ vs \d+|PytorchStreamWriter failed (?:writing|clos)",
     anchors=("unexpected pos ", "PytorchStreamWriter failed"),
     example="RuntimeError: [enforce fail at inline_container.cc:626] . unexpected pos 576 vs 470",
+)
+UNFINISHED = FAULT.wording(
+    "unfinished",
+    # numpy's tofile, C++ streams, and torch's old format: the write fell short, for any reason.
+    r"\b\d{1,20} requested and (?P<written>\d{1,20}) written|basic_ios::clear: iostream error"
+    r"|write\(\): fd \d{1,6} failed with",
+    anchors=(" requested and ", "ios::clear: iostream", "write(): fd "),
+    example="OSError: 12582912 requested and 4431872 written",
 )
 EPHEMERAL = FAULT.wording(
     "ephemeral",
@@ -249,15 +262,14 @@ def there_was_no_room_to_write(wreckage: Wreckage) -> Diagnosis | None:
         for one in wreckage.seen(FULL, EPHEMERAL)
         if "inotify" not in one.line.text and not in_shared_memory(wreckage, one)
     ]
-    seen = full or list(wreckage.seen(WRITER))
+    seen = full or list(wreckage.seen(WRITER) or wreckage.seen(UNFINISHED))
     if not seen:
         return None
     quota = any(re.search(r"(?i)quota|122\b", one.line.text) for one in seen)
     path = _path(seen)
     line = seen[0].line
     what = (
-        f"could not finish writing{_of(path)}; torch.save shows a full disk so, and any other "
-        "failed write too"
+        f"could not finish writing{_of(path)}: a full disk shows so, and any other failed write too"
         if not full
         else f"used up its quota{_of(path)}"
         if quota
@@ -267,7 +279,7 @@ def there_was_no_room_to_write(wreckage: Wreckage) -> Diagnosis | None:
     settled = bool(full) and (bool(path) or quota or bool(wreckage.seen(EPHEMERAL)))
     return FAULT.diagnosis(
         f"{sighted.who(seen)} {what}",
-        confidence=0.95 if settled else 0.8 if full else 0.7,
+        confidence=0.95 if settled else 0.8 if full else _unsure(seen),
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=path),
         fix="make room or use another disk: remove old checkpoints, keep only the newest few; "
@@ -275,6 +287,12 @@ def there_was_no_room_to_write(wreckage: Wreckage) -> Diagnosis | None:
         next=f"df -h {path or '.'}; df -i {path or '.'}" + ("; quota -s" if quota else ""),
         unknown=[] if path else ["which file system it was: the text names no path"],
     )
+
+
+def _unsure(seen: Sequence[Sighting]) -> float:
+    """Streams and old formats give any failed write the same words."""
+    hidden = all(UNFINISHED.regex.search(one.line.text) for one in seen)
+    return 0.5 if hidden and not sighted.field(seen, "written") else 0.7
 
 
 def _path(seen: Sequence[Sighting]) -> str:

@@ -59,6 +59,15 @@ SSH_NAME = FAULT.wording(
     anchors=("ould not resolve hostname", *_ANCHORS),
     example="ssh: Could not resolve hostname node-b: Name or service not known",
 )
+LOOKUP = FAULT.wording(
+    "lookup",
+    # nslookup, dig and ping, mostly in the loop of a script that waits for the name to appear.
+    r"can't resolve '(?P<name>[\w.-]{1,120})'|server can't find (?P<host>[\w.-]{1,120}): NXDOMAIN"
+    r"|ping: unknown host (?P<ping>[\w.-]{1,120})",
+    anchors=("can't resolve '", "server can't find ", "ping: unknown host"),
+    example="nslookup: can't resolve 'job-master-0': Name does not resolve",
+    role=Role.CASCADE,
+)
 DOWNLOAD = FAULT.wording(
     "download",
     r"(?:NameResolutionError.*?)?Failed to resolve '(?P<name>[^']+)'"
@@ -165,7 +174,7 @@ def a_name_was_not_found(wreckage: Wreckage) -> Diagnosis | None:
     if downloads:
         seen = tuple(s for s in seen if s.signature == STORE_NAME.name)
     if not seen and not downloads:
-        return None
+        return _it_was_asked_for(wreckage)
     first = (*seen, *downloads)[0]
     name = next((_name(s) for s in (*seen, *downloads) if _name(s)), "")
     return FAULT.diagnosis(
@@ -183,6 +192,24 @@ def a_name_was_not_found(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
+def _it_was_asked_for(wreckage: Wreckage) -> Diagnosis | None:
+    """By hand, or by a script before the ranks: the name may have come later."""
+    seen = wreckage.seen(LOOKUP)
+    if not seen:
+        return None
+    name = next((n for s in reversed(seen) if (n := _name(s))), "a machine of the job")
+    return FAULT.diagnosis(
+        f"{name} did not resolve when the job's script asked for it",
+        confidence=0.3 if wreckage.roots() else 0.6,
+        seen=seen,
+        culprit=Culprit(what=name, host=seen[0].line.host),
+        fix="see that the master's pod or machine exists and has that name (in Kubernetes a "
+        "headless service), or use its address",
+        next=f"getent ahosts {name}",
+        unknown=["whether the name came later"],
+    )
+
+
 def _confidence(wreckage: Wreckage, seen: Sequence[Sighting]) -> float:
     """torch retries, so a name that came late leaves the same line; its timeout decides."""
     if not seen:
@@ -196,4 +223,5 @@ def _confidence(wreckage: Wreckage, seen: Sequence[Sighting]) -> float:
 
 
 def _name(seen: Sighting) -> str:
-    return (seen.fields.get("name") or seen.fields.get("host", "")).strip("[]")
+    fields = seen.fields
+    return (fields.get("name") or fields.get("host") or fields.get("ping", "")).strip("[]")

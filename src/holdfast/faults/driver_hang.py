@@ -161,24 +161,38 @@ STALLED = FAULT.wording(
     example="[12345.678]  _nv042123rm+0x10/0x40 [nvidia]",
     role=Role.CONFIRMATION,
 )
+BLOCKED = FAULT.wording(
+    "task-dump",
+    # How the kernel heads the stack of a task: since 5.14 with words, before in columns.
+    r"\btask:(?P<name>\S{1,64})\s{1,20}state:D\b.{0,60}?\bpid:\s?(?P<pid>\d{1,10})"
+    r"|^\s*(?P<task>\S{1,64})\s{1,20}D\s{1,4}(?:[0-9a-f]{8,16})?\s{1,12}\d\s{1,8}(?P<old>\d{1,10})"
+    r"\s{1,8}\d{1,10} 0x[0-9a-f]{8}",
+    anchors=("state:D", " 0x0000"),
+    example="[12345.678] task:python3.11  state:D stack:    0 pid: 1011 ppid:  1001 "
+    "flags:0x00000002",
+    role=Role.CONFIRMATION,
+)
 ASLEEP = FAULT.wording(
     "disk-sleep",
     r"State:\s+D \(disk sleep\)",
     anchors="D (disk sleep)",
     example="State:\tD (disk sleep)",
 )
+DEEP = 2
+"""frames of the driver; one alone also stands below an interrupt that hit it"""
 LOOK = "sudo dmesg -T | grep -iE 'blocked for|stall|lockup|not responding|Xid'"
 
 
 @FAULT.recognise
 def the_kernel_tells_of_a_stall(wreckage: Wreckage) -> Diagnosis | None:
     lockups = wreckage.seen(kernel.SOFT_LOCKUP)
-    hung = [s for s in wreckage.seen(kernel.HUNG_TASK) if _concerns_us(wreckage, s)]
+    frames = wreckage.seen(STALLED)
+    hung = [s for s in wreckage.seen(kernel.HUNG_TASK) if frames or _concerns_us(wreckage, s)]
     storage = wreckage.seen(STORAGE)
     stalls = (*lockups, *hung, *storage)
     if not stalls:
         return None
-    first, frames = stalls[0], wreckage.seen(STALLED)
+    first = stalls[0]
     if frames:
         where = "the stack the kernel printed is in the GPU driver"
     elif storage:
@@ -196,6 +210,31 @@ def the_kernel_tells_of_a_stall(wreckage: Wreckage) -> Diagnosis | None:
         "the node out of the job and reboot it, no signal reaches such a process",
         next=LOOK,
         ruled_out=blame.ruled_out(wreckage),
+    )
+
+
+@FAULT.recognise
+def its_stack_is_in_the_gpu_driver(wreckage: Wreckage) -> Diagnosis | None:
+    """/proc/PID/stack, or a task that the kernel dumped: the complaint above it is not here."""
+    frames = wreckage.seen(STALLED)
+    told = wreckage.seen(kernel.SOFT_LOCKUP, kernel.HUNG_TASK, kernel.XID, STORAGE)
+    if len(frames) < DEEP or told:
+        return None
+    asleep = wreckage.seen(BLOCKED)
+    fields = asleep[0].fields if asleep else {}
+    pid = fields.get("pid") or fields.get("old")
+    name = fields.get("name") or fields.get("task") or "a process"
+    return FAULT.diagnosis(
+        f"{name} {'sleeps uninterruptibly' if asleep else 'stands'} inside the GPU driver "
+        f"({frames[0].fields['symbol']} of {frames[0].fields['module']}): the driver has not "
+        "answered, no signal reaches it, and the other ranks wait",
+        confidence=0.75 if asleep else 0.55,
+        seen=(*asleep[:1], *frames[:2]),
+        culprit=Culprit(host=frames[0].line.host, pid=int(pid) if pid else None),
+        victims=blame.of(wreckage).victims,
+        fix="take the node out of the job and reboot it; if it comes back, another driver version",
+        next=LOOK,
+        unknown=("how long it stood there: the kernel's complaint is not in these lines",),
     )
 
 

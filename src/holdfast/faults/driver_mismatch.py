@@ -37,24 +37,35 @@ TOO_OLD = FAULT.wording(
     r"CUDA driver version is insufficient for CUDA runtime|cudaErrorInsufficientDriver"
     r"|NVIDIA driver on your system is too old(?: \(found version (?P<found>\d+)\))?"
     r"|unsatisfied condition: cuda ?>= ?(?P<wanted>[\d.]+)"
-    r"|PTX was compiled with an unsupported toolchain",
+    r"|PTX was compiled with an unsupported toolchain|UNSUPPORTED_PTX_VERSION"
+    r"|cudaErrorUnsupportedPtxVersion",
     anchors=(
         "CUDA driver version is insufficient",
         "InsufficientDriver",
         "driver on your system is too old",
         "unsatisfied condition: cuda",
         "an unsupported toolchain",
+        "UNSUPPORTED_PTX_VERSION",
+        "UnsupportedPtxVersion",
     ),
     example="RuntimeError: The NVIDIA driver on your system is too old (found version 11040). "
     "Please update your GPU driver",
 )
 LIBRARY = FAULT.wording(
     "library",
-    r"Driver/library version mismatch|API mismatch: the client has the version "
+    r"[Dd]river/library version mismatch|API mismatch: the client has the version "
     r"(?P<library>[\d.]+)|kernel module has the version (?P<module>[\d.]+)"
-    r"|unsupported display driver / cuda driver combination",
+    r"|unsupported display driver / cuda driver combination"
+    r"|detected an NVML/RM version mismatch|NVMLError_LibRmVersionMismatch"
+    r"|cudaErrorSystemDriverMismatch|CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
+    r"|kernel version (?P<running>[\d.]{1,20}) does not match DSO version (?P<dso>[\d.]{1,20})",
     anchors=(
-        "Driver/library version mismatch",
+        "river/library version mismatch",
+        "NVML/RM version mismatch",
+        "LibRmVersionMismatch",
+        "SystemDriverMismatch",
+        "SYSTEM_DRIVER_MISMATCH",
+        "does not match DSO version",
         "API mismatch: the client",
         "kernel module has the version",
         "unsupported display driver",
@@ -63,8 +74,13 @@ LIBRARY = FAULT.wording(
 )
 COMPATIBILITY = FAULT.wording(
     "compatibility",
-    r"forward compatibility was attempted on non supported HW|CompatNotSupportedOnDevice",
-    anchors=("forward compatibility was attempted", "CompatNotSupportedOnDevice"),
+    r"forward compatibility was attempted on non supported HW|CompatNotSupportedOnDevice"
+    r"|COMPAT_NOT_SUPPORTED_ON_DEVICE",
+    anchors=(
+        "forward compatibility was attempted",
+        "CompatNotSupportedOnDevice",
+        "COMPAT_NOT_SUPPORTED_ON_DEVICE",
+    ),
     example="RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward "
     "compatibility was attempted on non supported HW",
 )
@@ -72,22 +88,54 @@ NO_CODE = FAULT.wording(
     "no-code",
     r"no kernel image is available for execution|cudaErrorNoKernelImageForDevice"
     r"|CUDA capability (?P<arch>sm_\w+) is not compatible with the current PyTorch"
-    r"|device kernel image is invalid",
+    r"|device kernel image is invalid|CUDA_ERROR_NO_BINARY_FOR_GPU|hipErrorNoBinaryForGpu"
+    r"|(?:CUDA|HIP) error: invalid device function",
     anchors=(
         "no kernel image is available",
         "NoKernelImageForDevice",
         "is not compatible with the current PyTorch",
         "device kernel image is invalid",
+        "NO_BINARY_FOR_GPU",
+        "hipErrorNoBinaryForGpu",
+        "error: invalid device function",
     ),
     example="RuntimeError: CUDA error: no kernel image is available for execution on the device",
 )
 NO_DRIVER = FAULT.wording(
     "no-driver",
     r"Found no NVIDIA driver on your system|libcuda\.so\.1: cannot open shared object"
-    r"|couldn't communicate with the NVIDIA driver",
-    anchors=("Found no NVIDIA driver", "libcuda.so.1: cannot open", "communicate with the NVIDIA"),
+    r"|couldn't communicate with the NVIDIA driver|CUDA driver is a stub library"
+    r"|Failed to find CUDA library|nvml error: driver not loaded"
+    r"|NVMLError_DriverNotLoaded|NVML: Driver Not Loaded"
+    r"|nvidia-container-cli: .{0,200}libnvidia-ml\.so\.1: cannot open",
+    anchors=(
+        "Found no NVIDIA driver",
+        "libcuda.so.1: cannot open",
+        "communicate with the NVIDIA",
+        "is a stub library",
+        "Failed to find CUDA library",
+        "driver not loaded",
+        "DriverNotLoaded",
+        "Driver Not Loaded",
+        "libnvidia-ml.so.1: cannot open",
+    ),
     example="RuntimeError: Found no NVIDIA driver on your system. Please check that you have an "
     "NVIDIA GPU and installed a driver",
+)
+UNKNOWN = FAULT.wording(
+    "unknown",
+    r"CUDA unknown error - this may be due to|CUDA (?:driver )?error: unknown error"
+    r"|CUDA_ERROR_UNKNOWN\b|cudaErrorUnknown\b|cuda runtime error \((?:30|999)\)",
+    anchors=(
+        "CUDA unknown error",
+        "rror: unknown error",
+        "CUDA_ERROR_UNKNOWN",
+        "cudaErrorUnknown",
+        "runtime error (30)",
+        "runtime error (999)",
+    ),
+    example="RuntimeError: CUDA unknown error - this may be due to an incorrectly set up "
+    "environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start.",
 )
 TOOLKIT = FAULT.wording(
     "toolkit",
@@ -159,6 +207,18 @@ CASES = (
         ),
         "start the container with `--gpus all`; on the machine itself install the driver",
     ),
+    (
+        UNKNOWN,
+        0.4,
+        (
+            "CUDA failed and gives no reason (unknown error): mostly the driver's modules or "
+            "device files are not in order, as after an upgrade or a sleep of the machine"
+        ),
+        (
+            "try a fresh process with CUDA_VISIBLE_DEVICES set before it starts; then `sudo "
+            "modprobe nvidia_uvm`, or reboot; a container needs /dev/nvidia-uvm as well"
+        ),
+    ),
 )
 
 
@@ -166,7 +226,7 @@ CASES = (
 def versions_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
     for signature, confidence, what, fix in CASES:
         seen = wreckage.seen(signature)
-        only_warned = len(sighted.saying(seen, "Warning: ")) == len(seen)
+        only_warned = len(sighted.saying(seen, "Warning: |dso_loader")) == len(seen)
         if seen and only_warned and signature is NO_DRIVER:
             continue  # torch says so on every machine without GPUs, also where none is wanted
         if seen:
@@ -185,7 +245,8 @@ def versions_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
 def _told(wreckage: Wreckage, seen: Sequence[Sighting]) -> str:
     """The numbers, as far as the text has them."""
     found, wanted = sighted.field(seen, "found"), sighted.field(seen, "wanted")
-    library, module = sighted.field(seen, "library"), sighted.field(seen, "module")
+    library = sighted.field(seen, "library") or sighted.field(seen, "dso")
+    module = sighted.field(seen, "module") or sighted.field(seen, "running")
     toolkit = sighted.field(seen, "toolkit") or sighted.field(seen, "nvcc")
     built = sighted.field(seen, "torch") or sighted.field(seen, "built")
     arch = sighted.field(seen, "arch")

@@ -25,6 +25,7 @@ from holdfast.fault import Fault
 from holdfast.inference import sighted
 from holdfast.model import Culprit, Diagnosis, Verdict
 from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 from holdfast.signals import RankView, Scene
 
 FAULT = Fault(code="HOLD305", slug="duplicate-gpu")
@@ -114,11 +115,23 @@ REFUSED = FAULT.wording(
 )
 
 
+INVALID = FAULT.wording(
+    "invalid-usage",
+    r"ncclInvalidUsage|NCCL error in: .{1,200}, invalid usage|NCCL Error 5: invalid usage"
+    r"|(?P<kept>^Last error: ?)",
+    anchors=("ncclInvalidUsage", ", invalid usage", "NCCL Error 5", "Last error:"),
+    example="RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:957, "
+    "invalid usage, NCCL version 21.0.3",
+    # NCCL's warning, where it was kept, tells what was invalid.
+    role=Role.CONTEXT,
+)
+
+
 @FAULT.recognise
 def two_ranks_were_on_one_gpu(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(REFUSED)
     if not seen:
-        return None
+        return _use_was_invalid(wreckage)
     one, other, device = (sighted.field(seen, name) for name in ("one", "other", "device"))
     pair = f"ranks {one} and {other} of a communicator" if one else "two or more ranks"
     where = f"CUDA device {device} (PCI bus id)" if device else "the same GPU"
@@ -137,4 +150,23 @@ def two_ranks_were_on_one_gpu(wreckage: Wreckage) -> Diagnosis | None:
         unknown=["whether these are global ranks: NCCL counts within the communicator"]
         if one
         else [],
+    )
+
+
+def _use_was_invalid(wreckage: Wreckage) -> Diagnosis | None:
+    """The reason was not kept; of those that NCCL has for it this is the most common one."""
+    seen = wreckage.seen(INVALID)
+    if not seen or wreckage.roots() or sighted.field(seen, "kept"):
+        return None
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"NCCL refused a call of {sighted.who(seen)} as invalid and the log does not keep its "
+        "reason: most often two ranks of one machine use the same GPU",
+        confidence=0.45,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid),
+        fix="first of all in the script `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`; "
+        "start no more ranks on a machine than it has GPUs",
+        next="NCCL_DEBUG=WARN torchrun …",
+        unknown=["what was invalid: NCCL_DEBUG=WARN prints it"],
     )

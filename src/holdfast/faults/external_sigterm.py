@@ -18,6 +18,7 @@ Sources        https://slurm.schedmd.com/scancel.html
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 
 from holdfast import endings, scene_words
 from holdfast.fault import Fault
@@ -25,7 +26,7 @@ from holdfast.faults.sighup_terminal import passed_on, told_by
 from holdfast.inference import blame
 from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
 from holdfast.remains import launchers
-from holdfast.remains.nouns import Raised, Wreckage
+from holdfast.remains.nouns import Raised, Sighting, Wreckage
 from holdfast.signals import Scene
 
 FAULT = Fault(code="HOLD704", slug="external-sigterm")
@@ -77,8 +78,8 @@ def the_launcher_was_told_to_end(wreckage: Wreckage) -> Diagnosis | None:
         return None  # the scheduler tells why: that is the better answer
     seen = told or tuple(cancelled)
     return FAULT.diagnosis(
-        _sentence(told=bool(told), cancelled=bool(cancelled)),
-        confidence=0.85 if told or cancelled else 0.7,
+        _sentence(told=bool(told), cancelled=cancelled),
+        confidence=0.7 if not seen else 0.6 if not told and _step_only(cancelled) else 0.85,
         seen=seen,
         evidence=[_quote(r) for r in pressed[:1]],
         culprit=Culprit(what="whoever stopped the job"),
@@ -91,7 +92,17 @@ def the_launcher_was_told_to_end(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-def _sentence(*, told: bool, cancelled: bool) -> str:
+def _step_only(cancelled: Sequence[Sighting]) -> bool:
+    """srun ends a step itself too, when one of its tasks has failed; a job it does not."""
+    return all("." in s.fields["job"] for s in cancelled)
+
+
+def _sentence(*, told: bool, cancelled: Sequence[Sighting]) -> str:
+    if cancelled and not told and _step_only(cancelled):
+        return (
+            "the step was cancelled through Slurm, by its user, or by srun because one of its "
+            "tasks had failed and does not say so here"
+        )
     if cancelled:
         return "the job was cancelled through Slurm, by its user or an administrator"
     if told:

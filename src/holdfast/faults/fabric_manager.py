@@ -34,7 +34,8 @@ FAULT = Fault(code="HOLD301", slug="fabric-manager")
 NOT_READY = FAULT.wording(
     "not-ready",
     r"system not yet initialized|cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY"
-    r"|[Cc]uda failure 802\b|[Ee]rror:? 802\b|cuda runtime error \(802\)",
+    r"|[Cc]uda failure 802\b|[Ee]rror:? 802\b|cuda runtime error \(802\)"
+    r"|\[802\] Call to cu|\bcu\w{1,60} returned 802\b",
     anchors=(
         "system not yet initialized",
         "SystemNotReady",
@@ -43,6 +44,8 @@ NOT_READY = FAULT.wording(
         "rror 802",
         "rror: 802",
         "error (802)",
+        "[802] Call to ",
+        "returned 802",
     ),
     example="vm:1009:1009 [0] init.cc:1843 NCCL WARN Cuda failure 802 'system not yet initialized'",
 )
@@ -56,16 +59,26 @@ VERSIONS = FAULT.wording(
 )
 SERVICE = FAULT.wording(
     "service",
-    r"nvidia-fabricmanager(?:\.service)?[:\]].*(?:[Ff]ailed|error)|FAILED TO INITIALIZE.*FABRIC",
-    anchors=("nvidia-fabricmanager", "nv-fabricmanager"),
+    r"nvidia-fabricmanager(?:\.service)?[:\]].*(?:[Ff]ailed|error)|FAILED TO INITIALIZE.*FABRIC"
+    r"|Failed to start (?:nvidia-fabricmanager|NVIDIA [Ff]abric)"
+    r"|nv-fabricmanager.{0,200}(?:failed with error|NV_WARN_NOTHING_TO_DO)",
+    anchors=("nvidia-fabricmanager", "nv-fabricmanager", "NVIDIA fabric", "NVIDIA Fabric"),
     example="systemd[1]: nvidia-fabricmanager.service: Failed with result 'exit-code'.",
 )
 MULTICAST = FAULT.wording(
     "multicast",
-    r"Failed to bind NVLink SHARP|nvls\.cc:\d+ (?:\(\w+\) )?NCCL WARN Cuda failure (?!.*out of mem)"
+    r"Failed to bind NVLink SHARP(?!.*out of mem)"
+    r"|nvls\.cc:\d+ (?:\(\w+\) )?NCCL WARN Cuda failure (?!.*out of mem)"
     r"|nvls\.cc:\d+ Cuda failure (?!.*out of mem)",
     anchors=("Failed to bind NVLink SHARP", "nvls.cc:"),
     example="vm:1009:1009 [0] transport/nvls.cc:254 NCCL WARN Cuda failure 1 'invalid argument'",
+)
+EXHAUSTED = FAULT.wording(
+    "exhausted",
+    r"Failed to bind NVLink SHARP.*out of mem",
+    anchors="Failed to bind NVLink SHARP",
+    example="Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 "
+    "'out of memory'.",
 )
 ILLEGAL_STATE = FAULT.wording(
     "illegal-state",
@@ -105,6 +118,18 @@ CASES = (
         (
             "see to the fabric manager and its version, and reset the GPUs or reboot: a restart of "
             "the manager alone leaves them unregistered; meanwhile `export NCCL_NVLS_ENABLE=0`"
+        ),
+    ),
+    (
+        EXHAUSTED,
+        0.5,
+        (
+            "the switches had no room left for another multicast group (NVLS): many communicators "
+            "use it at once, or the fabric is not in order"
+        ),
+        (
+            "`export NCCL_NVLS_ENABLE=0`, or fewer communicators; the fabric manager's log on that "
+            "machine tells which of the two it is"
         ),
     ),
     (

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from holdfast.facts import Limits, MachineFacts, known
 from holdfast.fault import Fault
+from holdfast.faults import shm_too_small
 from holdfast.inference import sighted
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
@@ -125,7 +126,7 @@ LEAK_MENDED = (2, 24, 3)
 def it_could_open_no_more_files(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(TOO_MANY, NO_ANCILLARY)
     if not seen:
-        return None
+        return _sharing_failed(wreckage)
     watches = sighted.saying(seen, "inotify")
     whole = bool(sighted.field(seen, "system"))
     ancillary = bool(wreckage.seen(NO_ANCILLARY))
@@ -155,4 +156,23 @@ def it_could_open_no_more_files(wreckage: Wreckage) -> Diagnosis | None:
         f"the hard limit: {MORE}; with many loader workers also "
         f"torch.multiprocessing.set_sharing_strategy('file_system'){leak}",
         next="cat /proc/sys/fs/file-nr" if whole else "ulimit -Sn; ulimit -Hn",
+    )
+
+
+def _sharing_failed(wreckage: Wreckage) -> Diagnosis | None:
+    """Old versions of torch do not say why the file could not be made; the limit is what hits."""
+    seen = wreckage.seen(shm_too_small.OBJECT)
+    if not seen:
+        return None
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"{sighted.who(seen)} could not open a piece of shared memory, and this version of torch "
+        "does not say why: mostly because it had as many files open as it may (ulimit -n)",
+        confidence=0.6,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what="ulimit -n"),
+        fix=f"`ulimit -n {GENEROUS}` in the shell that starts the ranks, or "
+        "torch.multiprocessing.set_sharing_strategy('file_system')",
+        next="ulimit -Sn; df -h /dev/shm",
+        unknown=["why it was refused: a newer torch adds the reason to this message"],
     )

@@ -26,6 +26,7 @@ from holdfast.faults import port_in_use
 from holdfast.faults.port_in_use import describe
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
+from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD103", slug="foreign-job-on-port")
 
@@ -35,6 +36,16 @@ NO_STORE = FAULT.wording(
     anchors=("Ping failed, invalid value",),
     example="torch.distributed.DistNetworkError: Ping failed, invalid value returned from server. "
     "Expected: 4711, Got: 1347703880",
+)
+
+STRANGER = FAULT.wording(
+    "stranger",
+    r"socketFinalizeAccept(?: from (?P<address>[^\s<]{1,80})<\d{1,5}>)?: wrong (?:magic|type)\b",
+    anchors=("socketFinalizeAccept",),
+    example="node-a:411:498 [0] misc/socket.cc:433 NCCL WARN socketFinalizeAccept: wrong magic "
+    "1a2b != 3c4d",
+    # NCCL lets it go and waits for the next one: somebody knocked, not more.
+    role=Role.CASCADE,
 )
 
 
@@ -81,7 +92,7 @@ def _is_ours(plan: Plan, listener: Connection) -> bool:
 def a_stranger_answered(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(NO_STORE)
     if not seen:
-        return _maybe_another_job(wreckage)
+        return _somebody_knocked(wreckage) or _maybe_another_job(wreckage)
     return FAULT.diagnosis(
         "what answered on the master port does not belong to this job: it spoke another protocol "
         "or another version of the store's",
@@ -90,6 +101,24 @@ def a_stranger_answered(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what="the master port"),
         fix="give this job a port of its own; and the same version of torch on every node",
         next="ss -ltnp 'sport = :29500', on the master",
+    )
+
+
+def _somebody_knocked(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(STRANGER)
+    if not seen:
+        return None
+    who = seen[0].fields.get("address", "")
+    return FAULT.diagnosis(
+        f"{who or 'somebody'} called a port of NCCL and did not speak as a rank of this job does: "
+        "another job with the same addresses, a second service on the interface, or a port scanner",
+        confidence=0.2 if wreckage.roots() else 0.4,
+        seen=seen,
+        culprit=Culprit(what=who or "whoever called NCCL's port"),
+        fix="keep scanners off the job's network, and give each job and service its own machines "
+        "or interface (NCCL_SOCKET_IFNAME)",
+        next="ss -tnp state established",
+        unknown=["whether it did any harm: NCCL goes on waiting for the right caller"],
     )
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from holdfast.fault import Fault
 from holdfast.inference import sighted
 from holdfast.model import Culprit, Diagnosis
-from holdfast.remains.nouns import Raised, Wreckage
+from holdfast.remains.nouns import Raised, Sighting, Wreckage
 
 FAULT = Fault(code="HOLD313", slug="fork-cuda")
 
@@ -35,10 +35,16 @@ FORKED = FAULT.wording(
 )
 INITIALISATION = FAULT.wording(
     "initialisation",
-    r"CUDA error: initialization error|cuda runtime error \(3\)|cudaErrorInitializationError"
-    r"|[Cc]uda failure (?:3 )?'initialization error'",
+    r"CUDA error(?: \(3\))?: initialization error|cuda runtime error \(3\)"
+    r"|cudaErrorInitializationError|[Cc]uda failure (?:3 )?'initialization error'"
+    r"|error=3 : initialization error|cuInit failed: initialization error"
+    r"|cuInit results in CUDA_ERROR_NOT_INITIALIZED",
     anchors=(
         "error: initialization error",
+        "error (3): initialization",
+        "error=3 : initialization",
+        "failed: initialization error",
+        "results in CUDA_ERROR_NOT_INIT",
         "cuda runtime error (3)",
         "cudaErrorInitializationError",
         "'initialization error'",
@@ -63,12 +69,22 @@ def it_used_cuda_after_a_fork(wreckage: Wreckage) -> Diagnosis | None:
         if sure
         else f"{device} could not be initialised in {sighted.who(seen)}: mostly a process that was "
         "forked after its parent had used the GPU",
-        confidence=0.97 if sure else 0.5,
+        confidence=0.97 if sure else 0.75 if _in_a_child(wreckage, seen[0]) else 0.5,
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=where),
         fix="keep datasets and collate functions on the CPU; where children must use the GPU, "
         "start them by spawn: `torch.multiprocessing.set_start_method('spawn')`",
         next="grep -rnE 'cuda|set_start_method' --include=*.py . | head",
+    )
+
+
+def _in_a_child(wreckage: Wreckage, sighting: Sighting) -> bool:
+    """An exception beside it came out of a process that Python's multiprocessing made."""
+    return any(
+        "DataLoader worker process" in one.text
+        or any("multiprocessing/process" in frame.file for frame in one.frames)
+        for one in wreckage.raised
+        if one.rank == sighting.rank
     )
 
 

@@ -24,6 +24,8 @@ Sources        https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.fault import Fault
 from holdfast.inference import sighted, xids
 from holdfast.inference.xids import Blame
@@ -38,7 +40,8 @@ ECC = FAULT.wording(
     "ecc",
     r"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE"
     r"|[Uu]ncorrectable NVLink error|NvlinkUncorrectable|NVLINK_UNCORRECTABLE"
-    r"|[Rr]emapping [Ff]ailure.*[Yy]es",
+    r"|[Rr]emapping [Ff]ailure.*[Yy]es|CUDA error: hardware stack error|HARDWARE_STACK_ERROR"
+    r"|cudaErrorHardwareStackError|GPU requires reset|NV_ERR_RESET_REQUIRED",
     anchors=(
         "uncorrectable ECC",
         "ECCUncorrectable",
@@ -47,17 +50,25 @@ ECC = FAULT.wording(
         "NvlinkUncorrectable",
         "NVLINK_UNCORRECTABLE",
         "apping Failure",
+        "hardware stack error",
+        "HARDWARE_STACK_ERROR",
+        "HardwareStackError",
+        "GPU requires reset",
+        "NV_ERR_RESET_REQUIRED",
     ),
     example="RuntimeError: CUDA error: uncorrectable ECC error encountered",
 )
 LOST = FAULT.wording(
     "lost",
     r"(?:GPU (?:at )?(?:PCI:)?(?P<pci>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+).*?)?fallen off the bus"
-    r"|GPU is lost|Unable to determine the device handle for (?:GPU|gpu) ?(?P<handle>[\da-fA-F:.]*)"
+    r"|GPU is lost|NVMLError_GpuIsLost|NV_ERR_GPU_IS_LOST"
+    r"|Unable to determine the device handle for (?:GPU|gpu) ?(?P<handle>[\da-fA-F:.]*)"
     r"|GPU (?P<failed>[\da-fA-F:.]+): RmInitAdapter failed",
     anchors=(
         "fallen off the bus",
         "GPU is lost",
+        "GpuIsLost",
+        "NV_ERR_GPU_IS_LOST",
         "Unable to determine the device handle",
         "RmInitAdapter failed",
     ),
@@ -81,7 +92,29 @@ NO_PEER = FAULT.wording(
     example="vm:1009:1009 [0] graph/paths.cc:325 NCCL WARN P2P is disabled between NVLINK "
     "connected GPUs 1 and 0. This should not be the case given their connectivity",
 )
-ILLEGAL = r"illegal memory access|unspecified launch failure|unknown error"
+CONTAINED = FAULT.wording(
+    "contained",
+    r"Invalid access of peer GPU memory over nvlink or a hardware error|cudaErrorContained\b"
+    r"|CUDA_ERROR_CONTAINED\b",
+    anchors=("over nvlink or a hardware", "cudaErrorContained", "CUDA_ERROR_CONTAINED"),
+    example="torch.AcceleratorError: CUDA error: Invalid access of peer GPU memory over nvlink or "
+    "a hardware error",
+)
+RESET = FAULT.wording(
+    "reset",
+    r"amdgpu (?P<pci>[0-9a-f]{4}:[0-9a-f:.]{5,10}): .{0,40}GPU reset begin"
+    r"|\*ERROR\* ring \S{1,32} timeout",
+    anchors=("GPU reset begin", "*ERROR* ring "),
+    example="amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!",
+    role=Role.CONFIRMATION,
+)
+PLUGIN = FAULT.wording(
+    "plugin",
+    r"XidCriticalError: Xid=(?P<number>\d{1,4}) on Device=(?P<pci>[\w\-]{1,64})",
+    anchors="XidCriticalError: Xid=",
+    example="XidCriticalError: Xid=48 on Device=GPU-0a1b2c3d; marking device as unhealthy.",
+    role=Role.CONFIRMATION,
+)
 AWAY = (
     "take this machine out of the job and start elsewhere; reset the GPU (`nvidia-smi -r -i N`, "
     "idle) or reboot; have it replaced if it comes back"
@@ -92,18 +125,20 @@ SHOW = "dmesg -T | grep -E 'Xid|SXid|AER'; nvidia-smi -q -d ECC,ROW_REMAPPER"
 @FAULT.recognise
 def the_gpu_failed(wreckage: Wreckage) -> Diagnosis | None:
     found = [
-        d for d in (_by_xid(wreckage), _by_cuda(wreckage), _by_the_link(wreckage)) if d is not None
+        d
+        for look in (_by_xid, _by_cuda, _by_the_peer, _by_the_link, _by_reset)
+        if (d := look(wreckage)) is not None
     ]
     return max(found, key=lambda d: d.confidence, default=None)
 
 
 def _by_xid(wreckage: Wreckage) -> Diagnosis | None:
     switches = wreckage.seen(kernel.SXID)
-    seen = sorted(wreckage.seen(kernel.XID), key=_weight)
-    told = [(int(one.fields["number"]), one) for one in seen]
+    seen = sorted(wreckage.seen(kernel.XID, PLUGIN), key=_weight)
+    told = [(_xid(one), one) for one in seen]
     told = [(n, one) for n, one in told if xids.look_up(n).blame is not Blame.AFTERMATH]
     if not told:
-        return _by_switch(switches) if switches else None
+        return _by_switch(switches) if switches else _by_recovery(seen)
     number, first = told[0]
     xid = xids.look_up(number)
     program = xid.blame is Blame.PROGRAM
@@ -127,6 +162,23 @@ def _by_xid(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
+def _by_recovery(seen: Sequence[Sighting]) -> Diagnosis | None:
+    """Only the driver's conclusion is left of it (Xid 154); 'to 0x0' takes it back."""
+    asked = sighted.saying(seen, r": 154,.{0,100} to 0x[1-9a-f]")
+    if not asked:
+        return None
+    pci = sighted.field(asked, "pci").rstrip(":.")
+    return FAULT.diagnosis(
+        f"the driver says that GPU {pci} must be reset, or its machine rebooted (Xid 154); what "
+        "brought it there stands in an earlier Xid",
+        confidence=0.7,
+        seen=asked,
+        culprit=Culprit(host=asked[0].line.host, what=f"GPU {pci}"),
+        fix=AWAY,
+        next=SHOW,
+    )
+
+
 def _by_switch(seen: tuple[Sighting, ...]) -> Diagnosis:
     fatal = bool(sighted.saying(seen, r"\bFatal"))
     pci, number = sighted.field(seen, "pci"), sighted.field(seen, "number")
@@ -143,28 +195,38 @@ def _by_switch(seen: tuple[Sighting, ...]) -> Diagnosis:
 
 def _by_cuda(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(ECC, LOST)
-    if seen:
-        pci = next((p for n in ("pci", "handle", "failed") if (p := sighted.field(seen, n))), "")
-        line = seen[0].line
-        lost = bool(wreckage.seen(LOST))
+    if not seen:
+        return None
+    pci = next((p for n in ("pci", "handle", "failed") if (p := sighted.field(seen, n))), "")
+    gpu = f"GPU {pci.rstrip(':.')}" if pci else ""
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"{sighted.who(seen, 'a GPU')}: "
+        + (
+            "its GPU no longer answers the driver"
+            if wreckage.seen(LOST)
+            else "its GPU met an error that it could not correct"
+        )
+        + (f" ({gpu})" if gpu else ""),
+        confidence=0.96,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=gpu),
+        fix=AWAY,
+        next=SHOW,
+    )
+
+
+def _by_the_peer(wreckage: Wreckage) -> Diagnosis | None:
+    if peer := wreckage.seen(CONTAINED):
         return FAULT.diagnosis(
-            f"{sighted.who(seen, 'a GPU')}: "
-            + (
-                "its GPU no longer answers the driver"
-                if lost
-                else "its GPU met an error that it could not correct"
-            )
-            + (f" (GPU {pci.rstrip(':.')})" if pci else ""),
-            confidence=0.96,
-            seen=seen,
-            culprit=Culprit(
-                rank=line.rank,
-                host=line.host,
-                pid=line.pid,
-                what=f"GPU {pci.rstrip(':.')}" if pci else "",
-            ),
-            fix=AWAY,
+            f"{sighted.who(peer)} could not use the memory of another GPU over NVLink: a link or a "
+            "GPU failed, or the process that owned that memory had already ended",
+            confidence=0.55,
+            seen=peer,
+            fix=f"look for the first rank that failed, and for an Xid; if nothing else is found: "
+            f"{AWAY}",
             next=SHOW,
+            unknown=["whether the hardware is at fault: the kernel log (Xid) would tell"],
         )
     seen = wreckage.seen(NO_PEER)
     if not seen:
@@ -203,9 +265,31 @@ def _by_the_link(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
+def _by_reset(wreckage: Wreckage) -> Diagnosis | None:
+    """AMD's driver has no numbers: it says that the GPU hung, and takes everything off it."""
+    seen = wreckage.seen(RESET)
+    if not seen:
+        return None
+    pci = sighted.field(seen, "pci")
+    return FAULT.diagnosis(
+        f"the driver found GPU {pci or '(unnamed)'} hanging and reset it, which ends everything "
+        "that ran there: a kernel that never ends, the driver, or the GPU itself",
+        confidence=0.5,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what=f"GPU {pci}" if pci else "GPU"),
+        fix="run the same on another GPU: if it works there, take this one out; if not, look for "
+        "the kernel that hangs, custom and fused ones first",
+        next="dmesg -T | grep -i amdgpu; rocm-smi",
+    )
+
+
 def _weight(sighting: Sighting) -> tuple[float, int]:
-    xid = xids.look_up(int(sighting.fields["number"]))
-    return (-xid.confidence, sighting.order)
+    return (-xids.look_up(_xid(sighting)).confidence, sighting.order)
+
+
+def _xid(sighting: Sighting) -> int:
+    """Newer drivers say what a cleaning-up (45) came from."""
+    return int(sighting.fields.get("previous") or sighting.fields["number"])
 
 
 def _rank_of(wreckage: Wreckage, sighting: Sighting) -> int | None:

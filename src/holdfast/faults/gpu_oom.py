@@ -69,8 +69,17 @@ def _short_of_memory(ending: Ending) -> bool:
 ALLOCATOR = FAULT.wording(
     "allocator",
     r"(?:CUDA|HIP|XPU|NPU|MPS backend) out of memory(?!.*more than 1EB)"
-    r"|RESOURCE_EXHAUSTED: .*[Oo]ut of memory",
-    anchors=("out of memory", "Out of memory"),
+    r"|RESOURCE_EXHAUSTED: .*[Oo]ut of memory|torch\.(?:cuda\.)?OutOfMemoryError: (?!.*than 1EB)\S"
+    r"|Allocation on device.{0,8} would exceed allowed memory"
+    r"|OOM when allocating tensor .{0,300}device:GPU|Out of memory error on GPU \d",
+    anchors=(
+        "out of memory",
+        "Out of memory",
+        "torch.OutOfMemoryError",
+        "torch.cuda.OutOfMemoryError",
+        "would exceed allowed memory",
+        "OOM when allocating tensor",
+    ),
     example="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a "
     "total capacity of 79.10 GiB of which 1.02 GiB is free.",
 )
@@ -92,9 +101,16 @@ ABSURD = FAULT.wording(
 )
 CUDA_CALL = FAULT.wording(
     "cuda-call",
-    r"CUDA (?:driver )?error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
-    r"|cuda runtime error \(2\)",
+    r"(?:CUDA|HIP) (?:driver )?error: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|cudaErrorMemoryAllocation|hipErrorOutOfMemory|cuda runtime error \(2\)"
+    r"|error=2 : out of memory|cudaMalloc failed: out of memory|CudaError: out of memory"
+    r"|bad_alloc: .{0,20}CUDA error",
     anchors=(
+        "error=2 : out of memory",
+        "hipErrorOutOfMemory",
+        "failed: out of memory",
+        "CudaError: out of memory",
+        "bad_alloc: ",
         "error: out of memory",
         "CUDA_ERROR_OUT_OF_MEMORY",
         "cudaErrorMemoryAllocation",
@@ -110,9 +126,26 @@ NCCL = FAULT.wording(
 )
 LIBRARY = FAULT.wording(
     "library",
-    r"(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT)_(?:STATUS_)?(?P<what>ALLOC_FAILED|NOT_INITIALIZED)",
-    anchors=("_ALLOC_FAILED", "_NOT_INITIALIZED"),
+    r"(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT)_(?:STATUS_)?(?P<what>ALLOC_FAILED|NOT_INITIALIZED)"
+    r"|cublas runtime error : (?P<old>resource allocation failed)"
+    r"|Unable to find a (?P<algorithm>valid cuDNN algorithm) to run convolution"
+    r"|unable to find an engine to execute this computation",
+    anchors=(
+        "_ALLOC_FAILED",
+        "_NOT_INITIALIZED",
+        "resource allocation failed",
+        "valid cuDNN algorithm",
+        "find an engine to execute this",
+    ),
     example="RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`",
+)
+CACHE = FAULT.wording(
+    "cache",
+    r"No available memory for the cache blocks|larger than the maximum number of tokens that can "
+    r"be stored in KV cache",
+    anchors=("memory for the cache blocks", "that can be stored in KV cache"),
+    example="ValueError: No available memory for the cache blocks. Try increasing "
+    "`gpu_memory_utilization` when initializing the engine.",
 )
 TAKEN_BY_OTHERS = 0.5
 """share of the GPU: more than the half held by others is not this job's appetite"""
@@ -127,16 +160,18 @@ def it_asked_for_more_than_was_left(wreckage: Wreckage) -> Diagnosis | None:
     for signature, confidence, what in (
         (NCCL, 0.8, "NCCL found no room on the GPU when it made or enlarged a communicator"),
         (CUDA_CALL, 0.65, "a CUDA call outside torch's allocator found no room on the GPU"),
+        (CACHE, 0.85, "the model left no room on the GPU for the cache that vLLM needs beside it"),
         (LIBRARY, 0.0, "a CUDA library could not get its workspace on the GPU"),
     ):
         seen = wreckage.seen(signature)
         if not seen:
             continue
         # Libraries also say 'not initialized' after an earlier error of the same process.
-        surely = sighted.field(seen, "what") == "ALLOC_FAILED"
+        surely = sighted.field(seen, "what") == "ALLOC_FAILED" or sighted.field(seen, "old")
+        likely = bool(sighted.field(seen, "algorithm"))
         return FAULT.diagnosis(
             f"{sighted.who(seen)}: {what}",
-            confidence=confidence or (0.7 if surely else 0.4),
+            confidence=confidence or (0.7 if surely else 0.55 if likely else 0.4),
             seen=seen,
             fix="leave NCCL and CUDA a gigabyte or two: a smaller batch, or "
             "torch.cuda.set_per_process_memory_fraction(0.9); make sure that each rank sits on a "

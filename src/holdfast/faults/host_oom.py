@@ -223,7 +223,10 @@ OOM_DAEMON = FAULT.wording(
     "daemon",
     r"killed by the OOM killer|with result 'oom-kill'|systemd-oomd.*[Kk]illed|TERM_MEMLIMIT"
     r"|earlyoom.*sending SIG\w+ to process (?P<pid>\d+)|State[:=] ?OUT_OF_ME"
-    r"|node (?:was|is|running) low on (?:resource: )?memory|due to memory pressure \(OOM\)",
+    r"|node (?:was|is|running) low on (?:resource: )?memory|due to memory pressure \(OOM\)"
+    r"|Memory on the node \(IP: .{1,100}\) where the|\bOOMKill(?:ing)?\b|\bSystemOOM\b"
+    r"|\bexceeded (?:job |step |its |the )?memory limit\b|\bmem \d{1,20}\w{2} exceeded limit"
+    r"|running beyond (?:physical|virtual) memory limits",
     anchors=(
         "OOM killer",
         "'oom-kill'",
@@ -234,6 +237,11 @@ OOM_DAEMON = FAULT.wording(
         "low on memory",
         "resource: memory",
         "memory pressure (OOM)",
+        "Memory on the node (IP",
+        "OOMKill",
+        "SystemOOM",
+        "memory limit",
+        " exceeded limit",
     ),
     example="systemd[1]: job.service: A process of this unit has been killed by the OOM killer.",
     role=Role.CONFIRMATION,
@@ -292,8 +300,10 @@ def _scheduler_tells(wreckage: Wreckage) -> Diagnosis | None:
 
 
 def _allocation_was_refused(wreckage: Wreckage) -> Diagnosis | None:
-    # Pinning memory for RDMA fails with the same errno: that is ib-memlock.
-    seen = [one for one in wreckage.seen(REFUSED) if "ibv_" not in one.line.text]
+    # Pinning memory for RDMA fails with the same errno: that is ib-memlock; RAPIDS raises the
+    # same exceptions for the GPU's memory, and cffi where SELinux forbids executable memory.
+    other = re.compile(r"ibv_|CUDA error|write\+execute memory")
+    seen = [one for one in wreckage.seen(REFUSED) if not other.search(one.line.text)]
     if not seen:
         return None
     plain = all(re.search(r"bad_alloc|Errno 12|mmap", one.line.text) for one in seen)

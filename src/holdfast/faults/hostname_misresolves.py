@@ -39,8 +39,12 @@ NOT_BINDABLE = FAULT.wording(
     "not-bindable",
     r"Unable to find address for (?P<name>\S+?); bind\(2\) for (?P<address>\S+) failed"
     r"|rp != nullptr\. Unable to find address for: (?P<host>\S+)"
-    r"|Unable to find interface for: \[?(?P<stranger>[^\]\s]+)",
-    anchors=("; bind(2) for ", "Unable to find address for:", "Unable to find interface for:"),
+    r"|Unable to find interface for: \[?(?P<stranger>[^\]\s]+)"
+    r"|gloo/transport/\w{2,10}/\w{2,20}\.cc:\d+\].{0,60}bind: Cannot assign requested address",
+    anchors=(
+        *("; bind(2) for ", "Unable to find address for:", "Unable to find interface for:"),
+        "bind: Cannot assign requested address",
+    ),
     example="RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:130] "
     "rp != nullptr. Unable to find address for node-a; bind(2) for 192.0.2.9 failed with: Cannot "
     "assign requested address",
@@ -185,7 +189,8 @@ def a_name_became_a_number(wreckage: Wreckage) -> Diagnosis | None:
         reason = f"the machine's own name was looked up and came back as {what}, a reverse entry"
     elif unbound:
         named = unbound[0].fields
-        what = next(v for k, v in named.items() if v and k != "address")
+        names = (v for k, v in named.items() if v and k != "address")
+        what = next(names, "the name of this host")
         reason = f"{what} resolves to an address that this machine does not have"
     else:
         return None

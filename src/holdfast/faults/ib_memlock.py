@@ -32,20 +32,34 @@ FAULT = Fault(code="HOLD211", slug="ib-memlock")
 NO_MEMORY = FAULT.wording(
     "no-memory",
     r"ibv_(?P<call>reg_(?:dmabuf_)?mr(?:_iova2)?|create_(?:qp|cq))\w* failed with error "
-    r"(?:Cannot allocate memory|\w+ errno 12\b)",
-    anchors=("failed with error Cannot allocate memory", "errno 12"),
+    r"(?:Cannot allocate memory|\w+ errno 12\b)"
+    # Open MPI's openib says it itself, in lines that are wrapped.
+    r"|allocate some locked memory\.|memlock limits are set too low",
+    anchors=(
+        *("failed with error Cannot allocate memory", "errno 12"),
+        *("allocate some locked memory", "memlock limits are set too low"),
+    ),
     example="node-a:411:498 [0] misc/ibvwrap.cc:194 NCCL WARN Call to ibv_reg_mr failed with error "
     "Cannot allocate memory",
 )
+UCX_MEMORY = FAULT.wording(
+    "ucx-memory",
+    r"ibv_(?:exp_)?(?P<call>reg_(?:dmabuf_)?mr|create_(?:qp|cq|srq))(?:_ex)?\([^)\n]{0,160}\) "
+    r"failed: Cannot allocate memory",
+    anchors=("failed: Cannot allocate memory",),
+    example="[1700000000.1] [node-a:411:0] ib_md.c:287 UCX  ERROR ibv_reg_mr(address=0x7f00, "
+    "length=65536, access=0xf) failed: Cannot allocate memory",
+)
 NO_QUEUE = FAULT.wording(
     "no-queue",
-    r"ibv_(?P<call>create_(?:qp|cq))\w* failed(?! with error Cannot)",
+    r"ibv_(?P<call>create_(?:qp|cq))\w* failed(?! with error Cannot|:)",
     anchors=("ibv_create_qp", "ibv_create_cq"),
     example="node-a:411:498 [0] NCCL WARN Call to ibv_create_qp failed",
 )
 LIMITED = FAULT.wording(
     "limited",
-    r"RLIMIT_MEMLOCK is (?P<bytes>\d+) bytes|max locked memory +\(kbytes, -l\) +(?P<kib>\d+)",
+    r"RLIMIT_MEMLOCK is (?P<bytes>\d+) bytes|max locked memory +\(kbytes, -l\) +(?P<kib>\d+)"
+    r"|max locked memory \(ulimit -l\) to 'unlimited' \(current: (?P<ucx>\d+) kbytes",
     anchors=("RLIMIT_MEMLOCK is", "max locked memory"),
     example="libibverbs: Warning: RLIMIT_MEMLOCK is 65536 bytes.",
     # libibverbs says so whenever it is loaded, used or not
@@ -131,13 +145,14 @@ def _advice(facts: MachineFacts, hard: int | None) -> str:
 @FAULT.recognise
 def memory_could_not_be_locked(wreckage: Wreckage) -> Diagnosis | None:
     refused = wreckage.seen(NO_MEMORY)
-    seen = refused or wreckage.seen(NO_QUEUE)
+    seen = refused or wreckage.seen(UCX_MEMORY) or wreckage.seen(NO_QUEUE)
     if not seen:
         return None
     limit = wreckage.seen(LIMITED)
+    call = next((f" (ibv_{one.fields['call']})" for one in seen if "call" in one.fields), "")
     shown = f"; the limit is {_limit(limit[0].fields)}" if limit else ""
     return FAULT.diagnosis(
-        f"the RDMA card could not lock the memory it needs (ibv_{seen[0].fields['call']})"
+        f"the RDMA card could not lock the memory it needs{call}"
         f"{shown}: RLIMIT_MEMLOCK of the job is too low",
         confidence=0.93 if refused or limit else 0.6,
         seen=[*seen, *limit],
@@ -150,5 +165,6 @@ def memory_could_not_be_locked(wreckage: Wreckage) -> Diagnosis | None:
 
 
 def _limit(fields: dict[str, str]) -> str:
-    count = int(fields["bytes"]) if "bytes" in fields else int(fields["kib"]) * 1024
-    return wording.size(count)
+    if "bytes" in fields:
+        return wording.size(int(fields["bytes"]))
+    return wording.size(int(fields.get("kib") or fields["ucx"]) * 1024)

@@ -39,8 +39,11 @@ FAULT = Fault(code="HOLD210", slug="ib-misconfig")
 MODIFY_QP = FAULT.wording(
     "modify-qp",
     r"ibv_modify_qp failed with (?:error )?(?:\d+ )?(?P<why>[A-Z][\w ]+?)?(?: errno \d+)?"
-    r"(?:, on dev (?P<device>\S+?),.*?local GID index (?P<gid>-?\d+).*?)?(?:$|,|[\"'])",
-    anchors=("ibv_modify_qp failed",),
+    r"(?:, on dev (?P<device>\S+?),.*?local GID index (?P<gid>-?\d+).*?)?(?:$|,|[\"'])"
+    # Programs that use the card without NCCL: UCX, Mooncake, UCCL, perftest.
+    r"|(?:[Ff]ailed to modify|[Ee]rror modifying) QP(?: 0x\w{1,8})? to (?:INIT|RTR|RTS)\b"
+    r"(?:[^:\n]{0,60}: (?:reason: )?(?P<said>[A-Z][\w ]{3,40}))?",
+    anchors=("ibv_modify_qp failed", "ailed to modify QP", "rror modifying QP"),
     example="node-a:411:498 [0] misc/ibvwrap.cc:376 NCCL WARN Call to ibv_modify_qp failed with 22 "
     "Invalid argument, on dev mlx5_0:1, curr state INIT, next state RTR, local GID index 3, local "
     "GID ::ffff:192.0.2.2, remote GID ::ffff:192.0.2.7",
@@ -60,9 +63,11 @@ COMPLETION = FAULT.wording(
 BAD_EVENT = FAULT.wording(
     "async-event",
     r"NET/IB : (?:(?P<device>\S+:\d+) )?(?:async fatal event(?: on \w+)?[^:]*: (?P<event>.*)"
-    r"|Got async event : (?P<old>(?:port (?:error|active)|GID|local catastrophic|device fatal"
-    r"|LID change|P_Key|SM change).*)|(?P<table>GID table changed))",
-    anchors=("async fatal event", "Got async event", "GID table changed"),
+    r"|Got async (?:error )?event ?: (?P<old>(?:port (?:error|active)|GID|local catastrophic"
+    r"|device fatal|LID change|P_Key|SM change).*)|(?P<table>GID table changed))"
+    r"|IB Async event on (?P<card>[\w-]{1,40}): (?P<ucx>(?:port error|GID table change|local "
+    r"catastrophic error|device fatal|LID change|P_Key table change)[^\n]{0,60})",
+    anchors=("async fatal event", "Got async ", "GID table changed", "IB Async event on "),
     example="node-a:411:498 [0] NCCL WARN NET/IB : mlx5_0:1 async fatal event: port error",
 )
 NOT_OPENED = FAULT.wording(
@@ -74,6 +79,13 @@ NOT_OPENED = FAULT.wording(
         *("ibv_query_port failed", "ibv_alloc_pd failed"),
     ),
     example="node-a:411:498 [0] NCCL WARN NET/IB : Unable to open device mlx5_0",
+)
+NO_GID = FAULT.wording(
+    "no-gid",
+    r"(?:open|read) failed in ncclIbRoceGetVersionNum: (?P<why>[A-Z][\w ]{3,40})",
+    anchors=("failed in ncclIbRoceGetVersionNum",),
+    example="node-a:411:498 [0] transport/net_ib.cc:330 NCCL WARN NET/IB: read failed in "
+    "ncclIbRoceGetVersionNum: Invalid argument",
 )
 MIXED = FAULT.wording(
     "mixed-links",
@@ -98,6 +110,22 @@ OFI_ERROR = FAULT.wording(
     "Error: unreachable remote. Completed length: 0",
     role=Role.CASCADE,
 )
+OFI_ABSENT = FAULT.wording(
+    "ofi-absent",
+    r"fi_getinfo: provider efa output empty list"
+    r"|NET/OFI .{0,200}(?:Creating new endpoint .{0,60}failed"
+    r"|Initializing a new domain .{0,80}failed"
+    r"|Couldn't create fabric|Unable to find a protocol that worked"
+    r"|Failed to initialize (?:sendrecv|rdma|RDMA) protocol)",
+    anchors=(
+        *("provider efa output empty list", "Creating new endpoint", "Initializing a new domain"),
+        *("Couldn't create fabric", "find a protocol that worked", "Failed to initialize "),
+    ),
+    example="libfabric:85:1747438790::core:core:fi_getinfo_():1392<warn> fi_getinfo: provider efa "
+    "output empty list",
+    # An image may bring the plugin to machines without EFA, where NCCL goes on by TCP.
+    role=Role.CONTEXT,
+)
 
 WHY_MODIFY = {
     "Invalid argument": "the two ends do not fit: usually a forced NCCL_IB_GID_INDEX, or GIDs of "
@@ -109,6 +137,11 @@ WHY_MODIFY = {
 }
 MTU_STATUSES = {"1", "2", "8"}
 ECHO, GPU_DIRECT, RETRIES = "5", "4", "12"
+FOREIGN_GID = "the card lists GIDs of other network namespaces, as with macvlan in containers"
+SKIP_GID = (
+    "NCCL 2.26.2 and later pass over such a GID; before, set NCCL_IB_GID_INDEX to one that "
+    "show_gids lists inside this container"
+)
 PROVE_IT = "prove it with one run under NCCL_IB_DISABLE=1, then mend the path between the two cards"
 
 
@@ -118,10 +151,11 @@ def cards_cannot_agree(wreckage: Wreckage) -> Diagnosis | None:
     if not seen:
         return None
     first = seen[0].fields
-    why = WHY_MODIFY.get(first.get("why", ""), "they could not agree on a path")
+    said = (first.get("why") or first.get("said", "")).strip()
+    why = WHY_MODIFY.get(said, "they could not agree on a path")
     forced = wreckage.settings.get("NCCL_IB_GID_INDEX", "")
     return FAULT.diagnosis(
-        f"two RDMA cards could not set up a connection ({first.get('why', 'no error given')}): "
+        f"two RDMA cards could not set up a connection ({said or 'no error given'}): "
         f"{why}{f'; NCCL_IB_GID_INDEX={forced} is set' if forced else ''}",
         confidence=0.9,
         seen=seen,
@@ -166,7 +200,7 @@ def transfers_failed(wreckage: Wreckage) -> Diagnosis | None:
 def the_card_is_unfit(wreckage: Wreckage) -> Diagnosis | None:
     if wreckage.seen(MODIFY_QP, COMPLETION):
         return None
-    seen = wreckage.seen(BAD_EVENT, NOT_OPENED, MIXED, REG_MR)
+    seen = wreckage.seen(BAD_EVENT, NOT_OPENED, NO_GID, MIXED, REG_MR)
     if not seen:
         return None
     reason, confidence, fix = _unfit(seen[0])
@@ -197,15 +231,41 @@ def efa_failed(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
+@FAULT.recognise
+def efa_is_not_usable(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(OFI_ABSENT)
+    if not seen or wreckage.seen(OFI_ERROR) or wreckage.roots():
+        return None
+    return FAULT.diagnosis(
+        "libfabric is there but could open no EFA card: the container was not given the devices, "
+        "the limit of locked memory is too low, or its version does not fit the plugin's",
+        confidence=0.55,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what="libfabric"),
+        fix="give the container the cards (`--device /dev/infiniband/uverbs0`, for each of them) "
+        "and `--ulimit memlock=-1`; use the libfabric and plugin of one EFA installer",
+        next="fi_info -p efa; ls /dev/infiniband",
+        unknown=["whether this machine has EFA at all: without it NCCL goes by TCP"],
+    )
+
+
 def _unfit(seen: Sighting) -> tuple[str, float, str]:
-    device = seen.fields.get("device", "the RDMA card")
+    device = seen.fields.get("device") or seen.fields.get("card", "the RDMA card")
     if seen.signature == BAD_EVENT.name:
-        event = next((seen.fields[k] for k in ("event", "old", "table") if k in seen.fields), "")
+        event = next(
+            (seen.fields[k] for k in ("event", "old", "table", "ucx") if k in seen.fields), ""
+        )
         sure = 0.6 if re.search("GID|active|change", event) else 0.85
         return (
             f"{device} reported '{event}': its port or its addresses changed under the job",
             sure,
             "look at cable and switch port; keep address changes (DHCP, bonding) off RDMA ports",
+        )
+    if seen.signature == NO_GID.name:
+        return (
+            f"NCCL could not read the kind of a GID ({seen.fields['why']}): {FOREIGN_GID}",
+            0.8,
+            SKIP_GID,
         )
     if seen.signature == MIXED.name:
         return (

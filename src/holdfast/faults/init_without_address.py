@@ -36,6 +36,13 @@ NOT_SET = FAULT.wording(
     example="ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
     "variable MASTER_ADDR expected, but not set",
 )
+RAISING = FAULT.wording(
+    "raising",
+    # The line of torch's source that raises it: all that is left of a traceback cut at its end.
+    r"(?:raise _env_error|_get_env_or_raise)\(['\"](?P<name>\w+)['\"]\)",
+    anchors=("raise _env_error(", "_get_env_or_raise("),
+    example='    raise _env_error("MASTER_ADDR")',
+)
 INCOMPLETE = FAULT.wording(
     "parameter-missing",
     r"using (?P<scheme>\w+):// rendezvous: "
@@ -71,7 +78,7 @@ NO_GROUP = FAULT.wording(
 
 @FAULT.recognise
 def nobody_said_where(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(NOT_SET, INCOMPLETE, NO_SUCH_KEY)
+    seen = wreckage.seen(NOT_SET, INCOMPLETE, NO_SUCH_KEY) or wreckage.seen(RAISING)
     if not seen:
         return None
     first = seen[0]
@@ -119,7 +126,7 @@ def _cure(one: Sighting) -> str:
 def nobody_made_the_group(wreckage: Wreckage) -> Diagnosis | None:
     """Ambiguous: never called, called in another process, or called later than it was needed."""
     seen = wreckage.seen(NO_GROUP)
-    if not seen or wreckage.seen(NOT_SET, INCOMPLETE, NO_SUCH_KEY):
+    if not seen or wreckage.seen(NOT_SET, INCOMPLETE, NO_SUCH_KEY, RAISING):
         return None
     call = "hvd.init()" if "horovod" in seen[0].fields else "init_process_group"
     return FAULT.diagnosis(

@@ -142,19 +142,32 @@ START_TIMEOUT = FAULT.wording(
     "start. Please check connectivity between servers.",
     role=Role.CASCADE,
 )
+STORE_SILENT = FAULT.wording(
+    "store-silent",
+    r"waitForInput: (?:poll for )?socket .{1,200}(?:timed out after \d+ms|likely a timeout)",
+    anchors=("waitForInput: ",),
+    example="[W socket.cpp:487] [c10d] waitForInput: socket SocketImpl(fd=11, addr=[node-b]:38674, "
+    "remote=[node-a]:29500) timed out after 900000ms",
+    role=Role.CASCADE,
+)
 MORE = "torchrun --rdzv-conf join_timeout=3600 …"
 
 
 @FAULT.recognise
 def the_time_to_join_ran_out(wreckage: Wreckage) -> Diagnosis | None:
     rendezvous = wreckage.seen(RENDEZVOUS, START_TIMEOUT)
-    counted = wreckage.seen(clocks.CLIENTS_JOINED, clocks.STORE_BARRIER)
+    counted = [
+        s
+        for s in wreckage.seen(clocks.CLIENTS_JOINED, clocks.STORE_BARRIER)
+        if int(s.fields.get("joined", "0")) < int(s.fields.get("expected", "1"))
+    ]
     waited = [s for s in wreckage.seen(clocks.STORE_WAIT) if _is_start(s.fields.get("keys", ""))]
-    seen = rendezvous or counted or tuple(waited)
+    silent = wreckage.seen(STORE_SILENT)
+    seen = rendezvous or tuple(counted or waited or silent)
     if not seen:
         return None
     explained = blame.of(wreckage).explained
-    sure = 0.75 if rendezvous else 0.5 if counted else 0.45
+    sure = 0.75 if rendezvous else 0.5 if counted else 0.45 if waited else 0.35
     return FAULT.diagnosis(
         "the time to join ran out: those who report it came, and somebody else did not come in "
         "time or at all",

@@ -28,10 +28,12 @@ from typing import NamedTuple
 
 from holdfast.fault import Fault
 from holdfast.model import Culprit, Diagnosis
+from holdfast.remains import start_checks, starters
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role, Signature
 
 FAULT = Fault(code="HOLD901", slug="launcher-config")
+FAULT.signatures.extend((*starters.ALL, *start_checks.ALL))
 
 
 class Complaint(NamedTuple):
@@ -46,145 +48,86 @@ class Complaint(NamedTuple):
     sure: float = 0.93
 
 
-SLOTS = FAULT.wording(
-    "mpi-slots",
-    r"not enough slots available in the system(?: to satisfy the (?P<wanted>\d+))?"
-    r"|requested more processes than the ppr"
-    r"|(?:Not enough slots on the hosts to fulfill the (?P<asked>\d+))",
-    anchors=("not enough slots available", "than the ppr", "Not enough slots on the hosts"),
-    example="There are not enough slots available in the system to satisfy the 8 slots",
-)
-HOROVOD_SLOTS = FAULT.wording(
-    "horovod-slots",
-    r"Requested more processes \((?P<wanted>\d+)\) than there are available slots "
-    r"\((?P<slots>\d+)\)",
-    anchors="than there are available slots",
-    example="ValueError: Requested more processes (8) than there are available slots (4)",
-)
-NO_PMI = FAULT.wording(
-    "mpi-pmi",
-    r"appears to have been direct launched using \"srun\"",
-    anchors="appears to have been direct launched",
-    example='The application appears to have been direct launched using "srun",',
-)
-LOCAL_RANK = FAULT.wording(
-    "local-rank",
-    r"unrecognized arguments?:.*?(?P<flag>--local[-_]rank)\b",
-    anchors=("arguments: --local", "recognized arguments:"),
-    example="train.py: error: unrecognized arguments: --local-rank=0",
-)
-TORCHRUN = FAULT.wording(
-    "torchrun",
-    r"(?P<what>Unsupported nproc_per_node value: ?\S*"
-    r"|nnodes=\S+ is not in \"MIN:MAX\" format"
-    r"|min_nodes must be > 0 and <= max_nodes[^\n]*"
-    r"|(?:torchrun|run\.py): error: (?!unrecognized arguments: --local)[^\n]*)",
-    anchors=(
-        "Unsupported nproc_per_node",
-        'not in "MIN:MAX" format',
-        "min_nodes must be > 0",
-        "torchrun: error: ",
-        "run.py: error: ",
-    ),
-    example="ValueError: Unsupported nproc_per_node value: gpus",
-)
-HOSTFILE = FAULT.wording(
-    "deepspeed-hostfile",
-    r"(?P<what>No slot '\d+' specified on host '[^']*'|Hostname '[^']*' not found in hostfile"
-    r"|Hostfile contains a bad entry: [^,]*|Hostfile contains multiple entries for [^,\s]+"
-    r"|Hostfile is (?:empty or )?not formatted correctly|host \S+ is already defined"
-    r"|Num nodes is >1 but no extra nodes available via hostfile"
-    r"|Cannot specify num_nodes/gpus with include/exclude)",
-    anchors=(
-        "specified on host '",
-        "not found in hostfile",
-        "Hostfile contains ",
-        "not formatted correctly",
-        " is already defined",
-        "nodes available via hostfile",
-        "num_nodes/gpus with include",
-    ),
-    example="ValueError: No slot '4' specified on host 'worker-0'",
-)
-ACCELERATE = FAULT.wording(
-    "accelerate",
-    r"(?P<what>need to use at least 2 processes to use `?-*multi_gpu"
-    r"|Less than two GPU ids were configured"
-    r"|only use one of `--cpu`, `--multi_gpu`[^.]*"
-    r"|need to manually pass in `--num_processes`)",
-    anchors=(
-        "at least 2 processes to use",
-        "Less than two GPU ids",
-        "can only use one of `--",
-        "manually pass in `--num_processes`",
-    ),
-    example="ValueError: You need to use at least 2 processes to use `--multi_gpu`.",
-)
-LIGHTNING = FAULT.wording(
-    "lightning-slurm",
-    r"You set `(?P<what>--ntasks=\d+)` in your SLURM bash script"
-    r"|You set `(?P<mine>(?:devices|num_nodes)=\d+)` in Lightning, but the number of .*? "
-    r"configured in SLURM `(?P<slurm>--[\w-]+=\d+)` does not match",
-    anchors=("in your SLURM bash script", "in Lightning, but the number of"),
-    example="ValueError: You set `devices=4` in Lightning, but the number of tasks per node "
-    "configured in SLURM `--ntasks-per-node=1` does not match. HINT: Set `devices=1`.",
-)
-SLURM = FAULT.wording(
-    "slurm",
-    r"(?P<what>More processors requested than permitted"
-    r"|Requested node configuration is not available)",
-    anchors=("More processors requested than", "Requested node configuration is not"),
-    example="srun: error: Unable to create step for job 4711: More processors requested than "
-    "permitted",
-)
-DIVISIBLE = FAULT.wording(
-    "parallel-sizes",
-    r"world[ _]size ?\((?P<world>\d+)\) is not divisible by (?P<by>.*?\d+\)?)"
-    r"|Invalid parallel dims: (?P<dims>.*?WORLD_SIZE\(\d+\))"
-    r"|Mesh should not be bigger than default world size(?: (?P<have>\d+))?"
-    r"(?:, but found (?P<need>\d+) ranks)?"
-    r"|World size \((?P<size>\d+)\) is not valid with the current list of valid GPU counts",
-    anchors=(
-        ") is not divisible by ",
-        "Invalid parallel dims",
-        "bigger than default world size",
-        "is not valid with the current list",
-    ),
-    example="AssertionError: world size (6) is not divisible by total_model_size "
-    "(total_model_size=4)",
-)
-BATCH = FAULT.wording(
-    "deepspeed-batch",
-    r"train_batch_size is not equal to micro_batch_per_gpu \* gradient_acc_step \* world_size"
-    r"(?: (?P<total>\d+) ?!= ?(?P<micro>\d+) ?\* ?(?P<steps>\d+) ?\* ?(?P<world>\d+))?",
-    anchors="train_batch_size is not equal",
-    example="AssertionError: Check batch related parameters. train_batch_size is not equal to "
-    "micro_batch_per_gpu * gradient_acc_step * world_size 256 != 4 * 8 * 1",
-)
-
 FEWER = "ask for as many processes as there are slots, or name more slots in the host file"
+WITHIN = (
+    "ask the step for no more than the allocation holds, and the allocation for no more than a "
+    "node of the partition has"
+)
 COMPLAINTS = (
     Complaint(
-        SLOTS,
-        "mpirun was asked for more processes ({wanted}{asked}) than it has slots",
+        starters.SLOTS,
+        "the launcher was asked for more processes ({wanted}{asked}) than it has slots",
         "slots",
         f"{FEWER} (`host slots=N`); --oversubscribe only where ranks may share cores",
     ),
     Complaint(
-        HOROVOD_SLOTS,
+        starters.HOROVOD_SLOTS,
         "{wanted} processes were asked for, but the hosts have {slots} slots",
         "-np {wanted}",
         FEWER,
     ),
     Complaint(
-        NO_PMI,
+        starters.NO_PMI,
         "srun started an MPI program whose MPI was built without Slurm's process interface",
         "srun",
         "start it with mpirun inside the allocation, or `srun --mpi=pmix` with an MPI built for it",
         "srun --mpi=list",
     ),
     Complaint(
-        LOCAL_RANK,
+        starters.MAPPING,
+        "mpirun could not place the processes on the nodes it was given: {what}",
+        "{what}",
+        "make -np, the host list or host file and the scheduler's allocation say the same; inside "
+        "a Slurm job mpirun uses that job's nodes and no others",
+        "mpirun --display-allocation …",
+        sure=0.9,
+    ),
+    Complaint(
+        starters.AS_ROOT,
+        "{program} refuses to start anything as root unless told to",
+        "root",
+        "run as an ordinary user, or, in a container of your own, `--allow-run-as-root`",
+    ),
+    Complaint(
+        starters.NO_PROGRAM,
+        "the program to be started was not found on a node: {what}{program}{hydra}{mpirun}"
+        "{starter}{module}{spec}{pdsh}",
+        "{what}{program}{hydra}{starter}{module}{spec}{pdsh}",
+        "have the same MPI, interpreter and script at the same path on every node, name them by "
+        "their whole path, and give mpirun `--prefix` where a login shell would not find it",
+        "ssh NODE 'which orted python'",
+    ),
+    Complaint(
+        starters.NO_LOGIN,
+        "the launcher could not log in to {host}{horovod}{here}{asked} by ssh, so nothing was "
+        "started there",
+        "{host}{horovod}{here}{asked}",
+        "start sshd there and let the launching user in without a password; for one machine leave "
+        "the host file out, and start each node by hand (torchrun) where there is no ssh",
+        "ssh -o BatchMode=yes NODE true",
+        sure=0.7,
+    ),
+    Complaint(
+        starters.NO_INIT,
+        "MPI did not start up inside a rank: the library it was built with and the launcher that "
+        "started it do not fit, or it could not reach that launcher",
+        "MPI_Init",
+        "start it with the mpirun of the very MPI that the program was built with (mpi4py too), "
+        "and look above for what PMIx or the network said",
+        "which mpirun; python -c 'import mpi4py; print(mpi4py.get_config())'",
+        sure=0.4,
+    ),
+    Complaint(
+        starters.NO_DAEMON,
+        "mpirun could not start its helper on every node",
+        "orted",
+        "look above for what ssh or the shell said; then try it by hand: mpirun needs ssh without "
+        "a password and the same Open MPI at the same path on each of them",
+        "ssh -o BatchMode=yes NODE which orted",
+        sure=0.5,
+    ),
+    Complaint(
+        start_checks.LOCAL_RANK,
         "the launcher handed the script {flag}, which its argument parser does not know",
         "{flag}",
         'start it with torchrun and read os.environ["LOCAL_RANK"], or accept both spellings: '
@@ -192,14 +135,23 @@ COMPLAINTS = (
         "torchrun --nproc-per-node=N SCRIPT",
     ),
     Complaint(
-        TORCHRUN,
+        start_checks.MISPLACED,
+        "the script was handed {flag}, which was meant for the launcher",
+        "{flag}",
+        "what the launcher is to read stands before the script's name: `torchrun "
+        "--nproc-per-node=N SCRIPT …`",
+        "torchrun --nproc-per-node=N SCRIPT",
+        sure=0.9,
+    ),
+    Complaint(
+        start_checks.TORCHRUN,
         "torchrun did not accept its arguments: {what}",
         "{what}",
         "correct that argument",
         "torchrun --help",
     ),
     Complaint(
-        HOSTFILE,
+        start_checks.HOSTFILE,
         "DeepSpeed's launcher cannot use its host file or its filters: {what}",
         "{what}",
         "one line per host, `name slots=N`; --include, --exclude and --num_nodes must name what "
@@ -207,14 +159,14 @@ COMPLAINTS = (
         "cat HOSTFILE",
     ),
     Complaint(
-        ACCELERATE,
+        start_checks.ACCELERATE,
         "accelerate's configuration contradicts itself: {what}",
         "accelerate config",
         "give --num_processes as the number of GPUs, and one kind of launch only",
         "accelerate env",
     ),
     Complaint(
-        LIGHTNING,
+        start_checks.LIGHTNING,
         "Slurm and Lightning were told different numbers: {what}{mine} {slurm}",
         "{what}{slurm}",
         "make --ntasks-per-node equal to the Trainer's devices and --nodes equal to num_nodes, and "
@@ -222,16 +174,41 @@ COMPLAINTS = (
         "scontrol show job $SLURM_JOB_ID",
     ),
     Complaint(
-        SLURM,
-        "Slurm cannot give this step what it asks for: {what}",
-        "{what}",
-        "ask the step for no more than the allocation holds, and the allocation for no more "
-        "than a node of the partition has",
-        "scontrol show job $SLURM_JOB_ID",
+        starters.SLURM,
+        "Slurm cannot give what was asked for: {what}{fatal}",
+        "{what}{fatal}",
+        f"{WITHIN}, and name the partition, account and resources as this cluster spells them",
+        "scontrol show job $SLURM_JOB_ID; sinfo -o '%P %c %m %G'",
         sure=0.9,
     ),
     Complaint(
-        DIVISIBLE,
+        starters.SLURM_OTHER,
+        "Slurm did not accept the request as it stands: {what}{fewer}",
+        "{what}{fewer}",
+        WITHIN,
+        "scontrol show job $SLURM_JOB_ID; sinfo -o '%P %c %m %G'",
+        sure=0.6,
+    ),
+    Complaint(
+        starters.SLURM_WAITS,
+        "srun waits for what another step of the same job holds ({what})",
+        "{what}",
+        "start the inner step with `srun --overlap`, or give each step its own share of the "
+        "allocation; do not call srun from inside srun",
+        "squeue --steps -j $SLURM_JOB_ID",
+        sure=0.6,
+    ),
+    Complaint(
+        starters.RESOURCES,
+        "more was asked for than the cluster shows it has: {what}",
+        "{what}",
+        "see what it believes to have (a node that joined without its GPUs counts for nothing), "
+        "and ask for no more, or wait until others give it back",
+        "ray status; kubectl describe nodes | grep -A8 Allocatable",
+        sure=0.75,
+    ),
+    Complaint(
+        start_checks.DIVISIBLE,
         "the number of ranks does not fit the parallel sizes: {world}{size}{have} ranks, {by}"
         "{dims}{need} asked for",
         "world size {world}{size}{have}",
@@ -239,7 +216,17 @@ COMPLAINTS = (
         "the sizes",
     ),
     Complaint(
-        BATCH,
+        start_checks.GROUP,
+        "the script makes a group of ranks that were never started: its parallel sizes ask for "
+        "more processes than the launcher did",
+        "new_group",
+        "start as many ranks as the mesh or the parallel sizes of the script need, or make them "
+        "smaller",
+        "torchrun --nproc-per-node=N SCRIPT",
+        sure=0.75,
+    ),
+    Complaint(
+        start_checks.BATCH,
         "DeepSpeed's batch sizes are not made for this number of ranks: {total} is not {micro} x "
         "{steps} x {world}",
         "train_batch_size",

@@ -132,6 +132,15 @@ HEAP = FAULT.wording(
     ),
     example="double free or corruption (!prev)",
 )
+GAVE_UP = FAULT.wording(
+    "gave-up",
+    # C++ ends a program so that leaves a thread behind, or calls what is no longer there.
+    r"terminate called without an active exception|pure virtual method called"
+    r"|terminate called recursively",
+    anchors=("terminate called without", "pure virtual method called", "terminate called recurs"),
+    example="terminate called without an active exception",
+    role=Role.TEARDOWN,
+)
 FIX = (
     "same builds of torch, CUDA and extensions on every node, made for each other; run once with "
     "PYTHONFAULTHANDLER=1 to see the Python line"
@@ -162,6 +171,26 @@ def native_code_crashed(wreckage: Wreckage) -> Diagnosis | None:
         fix=FIX,
         next=f"coredumpctl info {pid}" if pid else "PYTHONFAULTHANDLER=1 holdfast run …",
         unknown=() if library else ("in which library: the kernel log or a core file names it",),
+    )
+
+
+@FAULT.recognise
+def it_gave_up_without_a_reason(wreckage: Wreckage) -> Diagnosis | None:
+    """Mostly the echo of an error before it; a crash of its own only where nothing else is told."""
+    seen = wreckage.seen(GAVE_UP)
+    told = [one for one in wreckage.raised if one.kind != "terminate"]
+    if not seen or told or wreckage.roots() or blame.of(wreckage).victims:
+        return None
+    return FAULT.diagnosis(
+        f"{'a process' if seen[0].rank is None else f'rank {seen[0].rank}'} was aborted by the C++ "
+        f"runtime ({seen[0].line.text.strip()[:80]}): native code left a thread or an object "
+        "behind, mostly while the program was on its way out",
+        confidence=0.55,
+        seen=seen,
+        culprit=Culprit(rank=seen[0].rank),
+        fix=FIX,
+        next="PYTHONFAULTHANDLER=1 holdfast run …",
+        unknown=("what ended the program before: its own last lines would tell",),
     )
 
 

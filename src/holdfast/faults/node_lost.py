@@ -41,6 +41,21 @@ DEAD = FAULT.wording(
     "been marked dead because the detector has missed too many heartbeats from it.",
     role=Role.CONFIRMATION,
 )
+RAY = FAULT.wording(
+    "ray-node-died",
+    r"actor (?:is dead|died) because its node has died(?:\. Node Id: (?P<id>\w+))?"
+    r"|because the node it was running on is dead or unavailable"
+    r"(?:\. Node IP: (?P<host>[\w.:\-]+),)?"
+    r"|[Oo]wner's node has crashed|node was terminated unexpectedly",
+    anchors=(
+        "because its node has died",
+        "node it was running on is dead",
+        "wner's node has crashed",
+        "node was terminated unexpectedly",
+    ),
+    example="The actor died because its node has died. Node Id: 75b2eec8f1",
+    role=Role.CONFIRMATION,
+)
 DAEMON = FAULT.wording(
     "daemon-lost",
     r"lost communication with a remote daemon|daemon .*has unexpectedly (?:failed|died)"
@@ -71,17 +86,19 @@ def somebody_saw_it_go(wreckage: Wreckage) -> Diagnosis | None:
     sure = (
         *(s for s in wreckage.seen(launchers.SLURM_NODE)),
         *(s for s in wreckage.seen(launchers.SLURM_CANCELLED) if "NODE FAIL" in _why(s)),
-        *wreckage.seen(DEAD),
+        *wreckage.seen(DEAD, RAY),
     )
     seen = sure or wreckage.seen(DAEMON)
     if not seen:
         return None
     host = next((h for s in seen if (h := _host(s))), "")
+    ray_alone = all(s.signature == RAY.name for s in seen)
     own = blame.of(wreckage).own
     return FAULT.diagnosis(
         f"the machine {host or 'that these lines mean'} is gone, as whoever watches over it says: "
         "its ranks went with it, and all others can only wait for them",
-        confidence=0.5 if own else 0.92 if sure else 0.6,
+        # Ray calls a node dead when its raylet has gone: stopped, scaled down, or killed.
+        confidence=0.5 if own else 0.85 if ray_alone else 0.92 if sure else 0.6,
         seen=seen,
         culprit=Culprit(host=host, what=host),
         victims=blame.of(wreckage).victims,

@@ -74,6 +74,21 @@ UNTRANSLATED = FAULT.wording(
     # RCCL's warning at every start on such a machine: it explains a hang, and makes none.
     role=Role.CONTEXT,
 )
+REDIRECTED = FAULT.wording(
+    "redirected",
+    r"ACSCtl:\s{1,8}SrcValid(?P<valid>[+\-]) .{0,40}ReqRedir(?P<redirected>[+\-])",
+    anchors="ACSCtl:",
+    example="\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- "
+    "DirectTrans-",
+    # lspci's word on one bridge: many machines have it so, and only some have GPUs behind it.
+    role=Role.CONTEXT,
+)
+WRONG_SUMS = FAULT.wording(
+    "wrong-sums",
+    r"Out of bounds values : [1-9]\d* FAILED|Verification error @ element \d+: val = ",
+    anchors=("Out of bounds values : ", "Verification error @ element"),
+    example="# Out of bounds values : 8 FAILED",
+)
 EARLY = 5
 """a collective of this number or lower: nothing has worked yet"""
 TRY = "NCCL_P2P_DISABLE=1 torchrun …"
@@ -89,7 +104,9 @@ def direct_access_is_broken(wreckage: Wreckage) -> Diagnosis | None:
         _nic_was_refused(wreckage)
         or _iommu_tells(wreckage)
         or _peer_was_refused(wreckage)
+        or _sums_were_wrong(wreckage)
         or _first_collective_never_ended(wreckage)
+        or _bridges_redirect(wreckage)
     )
 
 
@@ -139,6 +156,47 @@ def _peer_was_refused(wreckage: Wreckage) -> Diagnosis | None:
         fix="`export NCCL_P2P_DISABLE=1`; see that every process sees the same GPUs "
         "(CUDA_VISIBLE_DEVICES, containers), and that no container hides one of the pair",
         next="nvidia-smi topo -p2p r",
+    )
+
+
+def _sums_were_wrong(wreckage: Wreckage) -> Diagnosis | None:
+    """nccl-tests and CUDA's simpleP2P compare what arrived with what was sent."""
+    seen = wreckage.seen(WRONG_SUMS)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        "a test of the GPUs' connections found wrong data: what one GPU sent is not what the other "
+        "received, as where ACS or an IOMMU stands between them; a failing GPU or link does it too",
+        confidence=0.55,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what="direct access between GPUs (P2P)"),
+        fix=f"run the test again with NCCL_P2P_DISABLE=1; if it is right then: {BARE} keep that",
+        next="sudo lspci -vvv | grep ACSCtl; nvidia-smi topo -p2p r",
+        unknown=["whether it is right without P2P"],
+    )
+
+
+def _bridges_redirect(wreckage: Wreckage) -> Diagnosis | None:
+    """Somebody pasted what lspci says: worth a word where nothing else explains the trouble."""
+    seen = wreckage.seen(REDIRECTED)
+    on = [one for one in seen if "+" in one.fields.values()]
+    if not on or wreckage.roots():
+        return None
+    redirected = sighted.saying(on, r"ReqRedir\+")
+    return FAULT.diagnosis(
+        "PCIe bridges of this machine have Access Control Services (ACS) switched on"
+        + (
+            " and redirect requests: traffic between GPUs behind them goes through the root "
+            "complex, where it can be slow or lost"
+            if redirected
+            else ", though they redirect no requests: whether that harms depends on the bridge"
+        ),
+        confidence=0.55 if redirected else 0.3,
+        seen=redirected or on,
+        culprit=Culprit(host=on[0].line.host, what="ACS on PCIe bridges"),
+        fix=f"{BARE} `export NCCL_P2P_DISABLE=1`",
+        next="lspci -tv; nvidia-smi topo -m",
+        unknown=["whether the GPUs sit behind those bridges"],
     )
 
 

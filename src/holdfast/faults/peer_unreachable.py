@@ -32,7 +32,7 @@ from holdfast import addresses
 from holdfast.fault import Fault
 from holdfast.faults import dns_failure
 from holdfast.model import Culprit, Diagnosis
-from holdfast.remains import ways
+from holdfast.remains import clocks, ways
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.ways import Attempt
 
@@ -76,6 +76,27 @@ def one_address_is_out_of_reach(wreckage: Wreckage) -> Diagnosis | None:
         "they share (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
         next=f"ip route get {address or 'ADDRESS'}",
         unknown=_unknown(kind, address),
+    )
+
+
+@FAULT.recognise
+def gloo_did_not_come_together(wreckage: Wreckage) -> Diagnosis | None:
+    """The line is cut, or is of a torch whose Gloo does not say whom it called."""
+    seen = wreckage.seen(clocks.GLOO_MESH)
+    told = ways.attempts(wreckage) or wreckage.seen(dns_failure.GLOO_NAME)
+    if not seen or told or wreckage.roots():
+        return None
+    return FAULT.diagnosis(
+        "Gloo could not connect every rank with every other, and does not say which pair failed: "
+        "a firewall between ephemeral ports, an interface that does not lead to the others, or a "
+        "rank that died meanwhile",
+        confidence=0.35,
+        seen=seen,
+        culprit=Culprit(),
+        fix="name the interface that the machines share (GLOO_SOCKET_IFNAME), and open all TCP "
+        "ports between them, both ways",
+        next="getent ahosts $(hostname), on each machine",
+        unknown=["whom it called, and whether that rank was alive"],
     )
 
 

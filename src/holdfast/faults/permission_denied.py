@@ -23,12 +23,15 @@ from holdfast.facts import MachineFacts, PortFacts, Unread, known
 from holdfast.fault import Fault
 from holdfast.faults.port_in_use import describe_tries
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
-from holdfast.remains.nouns import Wreckage
+from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 
 FAULT = Fault(code="HOLD110", slug="permission-denied")
 
-_DENIED = r"EACCES|EPERM|errno: (?:13|1)\b|[Pp]ermission denied|[Oo]peration not permitted"
+_DENIED = (
+    r"EACCES|EPERM|errno: (?:13|1)\b|system error: 10013\b"
+    r"|[Pp]ermission denied|[Oo]peration not permitted"
+)
 BIND = FAULT.wording(
     "bind",
     r"server socket has failed to (?:bind|listen)(?:.{0,300}?(?:\bport: |\]:)(?P<port>\d+))?"
@@ -37,6 +40,14 @@ BIND = FAULT.wording(
     example="torch.distributed.DistNetworkError: The server socket has failed to bind. port: 80, "
     "useIpv6: false, code: -13, name: EACCES, message: permission denied",
 )
+PRIVILEGED = FAULT.wording(
+    "privileged",
+    # The reason is cut off, or stands before it: for such a port it is nearly always the same.
+    r"server socket has failed to bind to \S{1,80}:(?P<port>[1-9]\d{0,2}|10[01]\d|102[0-3])\b"
+    r"(?!.*(?:in use|EADDRINUSE|errno: (?!13)))",
+    anchors=("server socket has failed to bind to",),
+    example="[W socket.cpp:436] [c10d] The server socket has failed to bind to [::]:80",
+)
 CONNECT = FAULT.wording(
     "connect",
     rf"(?:client socket has failed to connect|Connect to \S+ failed|Call to (?:connect|bind|"
@@ -44,6 +55,13 @@ CONNECT = FAULT.wording(
     anchors=("ermission denied", "peration not permitted", "errno: 13 "),
     example="node-a:411:498 [0] NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Operation not "
     "permitted",
+)
+SHARED_MEMORY = FAULT.wording(
+    "shared-memory",
+    r"(?:shm_open failed ?:|/dev/shm/(?P<file>[\w.-]{1,80})[^\n]{0,80}) ?Permission denied",
+    anchors=("shm_open failed", "dev/shm/"),
+    example="node-a:411:498 [0] include/shm.h:27 NCCL WARN Call to shm_open failed : Permission "
+    "denied",
 )
 AVC = FAULT.wording(
     "avc",
@@ -136,17 +154,18 @@ NETWORK = ("name_bind", "name_connect", "connect", "bind", "listen", "accept", "
 
 @FAULT.recognise
 def it_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(BIND, CONNECT)
+    plain = wreckage.seen(BIND, CONNECT)
+    seen = plain or wreckage.seen(PRIVILEGED)
     if not seen:
         return None
     first = seen[0]
     port = int(first.fields.get("port", "0"))
     privileged = 0 < port < 1024
-    action = "listen on" if first.signature == BIND.name else "connect from"
+    action = "connect from" if first.signature == CONNECT.name else "listen on"
     return FAULT.diagnosis(
         f"this process may not {action} {f'port {port}' if port else 'its port'}"
         + (": ports below 1024 are privileged" if privileged else ": a rule of the system forbids"),
-        confidence=0.95 if first.signature == BIND.name else 0.85,
+        confidence=_sure_of(first) if plain else 0.7,
         seen=[*seen, *wreckage.seen(AVC)],
         culprit=Culprit(host=first.line.host, what=f"port {port}" if port else "a security rule"),
         fix="take a port from 1024 up: `--master-port 29600`"
@@ -156,6 +175,31 @@ def it_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
         next="cat /proc/sys/net/ipv4/ip_unprivileged_port_start"
         if privileged
         else "sudo ausearch -m AVC -ts recent | audit2why",
+    )
+
+
+def _sure_of(seen: Sighting) -> float:
+    if "10013" in seen.line.text:
+        return 0.75  # Windows says so as well of a port that another program has for itself
+    return 0.95 if seen.signature == BIND.name else 0.85
+
+
+@FAULT.recognise
+def shared_memory_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(SHARED_MEMORY)
+    if not seen:
+        return None
+    file = next((one.fields["file"] for one in seen if "file" in one.fields), "")
+    what = f"shared memory segment {file}".strip()
+    return FAULT.diagnosis(
+        f"this process may not open its {what}: one of the same name belongs to another user, "
+        "left by a job that was killed, or /dev/shm itself is not open to everybody",
+        confidence=0.75,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what=what),
+        fix="have the leftovers removed by their owner once no job uses them; /dev/shm itself "
+        "should show drwxrwxrwt",
+        next="ls -la /dev/shm",
     )
 
 

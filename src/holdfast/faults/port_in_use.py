@@ -52,11 +52,20 @@ BIND = FAULT.wording(
 )
 TAKEN = FAULT.wording(
     "taken",
-    r"(?:RuntimeError|OSError|socket\.error|DistNetworkError|std::system_error|bind\b[^:]*?)"
+    r"(?:RuntimeError|OSError|ZMQError|socket\.error|DistNetworkError|std::system_error|bind\b[^:]*?)"
     r" ?: ?(?:\[Errno (?:98|48)\] )?(?:error while attempting to bind on address "
     r"\('[^']*', (?P<port>\d+)\): )?[Aa]ddress already in use",
     anchors=("ddress already in use",),
     example="RuntimeError: Address already in use",
+)
+CUT = FAULT.wording(
+    "cut",
+    # The reason follows on the same line, where the line is whole.
+    r"server socket has failed to listen on any local network address\.?\s*$",
+    anchors=("server socket has failed to listen",),
+    example="[E socket.cpp:435] [c10d] The server socket has failed to listen on any local network "
+    "address.",
+    role=Role.CONTEXT,
 )
 ACCELERATE = FAULT.wording(
     "accelerate",
@@ -114,7 +123,8 @@ def _stop(listeners: tuple[Connection, ...]) -> str:
 @FAULT.recognise
 def the_bind_was_refused(wreckage: Wreckage) -> Diagnosis | None:
     final = wreckage.seen(LISTEN, TAKEN, ACCELERATE)
-    seen = final or wreckage.seen(BIND)
+    tried = wreckage.seen(BIND)
+    seen = final or tried or wreckage.seen(CUT)
     if not seen:
         return None
     port = taken_port(wreckage)
@@ -122,7 +132,7 @@ def the_bind_was_refused(wreckage: Wreckage) -> Diagnosis | None:
     return FAULT.diagnosis(
         f"{_who(seen[0])} could not listen on {named}: somebody listens there already, another "
         "job, a survivor of an earlier run, or any other program",
-        confidence=0.93 if final else 0.7,
+        confidence=0.93 if final else 0.7 if tried else 0.5,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what=f"port {port}" if port else "the master port"),
         fix="stop the listener if it is yours, or take another port: `torchrun --master-port "

@@ -88,16 +88,21 @@ def _left(seconds: float) -> str:
 TAKEN = FAULT.wording(
     "taken",
     r"(?P<preempted>[Pp]reempted by (?:a )?pod|node is being preempted|instance .{0,40}preempted"
-    r"|[Ss]pot (?:instance )?interruption|Preempting|job (?:was )?preempted)"
-    r"|(?P<limit>TERM_RUNLIMIT|job killed: walltime \S+ exceeded|DeadlineExceeded|TIME_?LIMIT"
-    r"|exceeded (?:its )?(?:wall)?time limit)",
+    r"|[Ss]pot (?:instance )?interruption|Preempting|job (?:was |is |has been )?preempted"
+    # Kubernetes, when the machine is taken from under the pod.
+    r"|in response to imminent node shutdown|evicted by a node shutdown)"
+    r"|(?P<limit>this job is timed-out|TERM_RUNLIMIT|job killed: walltime \S+ exceeded"
+    r"|DeadlineExceeded|TIME_?LIMIT|exceeded (?:its )?(?:wall)?time limit)",
     anchors=(
         "reempted by ",
         "being preempted",
         "preempted",
+        "response to imminent node shutdown",
+        "evicted by a node shutdown",
         "pot interruption",
         "pot instance interruption",
         "Preempting",
+        "this job is timed-out",
         "TERM_RUNLIMIT",
         "job killed: walltime",
         "DeadlineExceeded",

@@ -126,10 +126,13 @@ def _pool(facts: MachineFacts) -> int:
 
 THREADS = FAULT.wording(
     "threads",
-    r"can't start new thread|pthread_create failed|pthread_create\(?\)?:? .*Resource temporarily"
+    r"can't start new thread|pthread_create failed(?!.{0,60}Operation not permitted)"
+    r"|pthread_create\(?\)?:? .*Resource temporarily|thread: Resource temporarily unavailable"
+    r"|ThreadPoolBuildError.{0,80}(?:code: 11\b|os error 11\b|Resource temporarily)"
+    r"|failed to spawn thread: Os \{ code: 11\b|OMP: System error #11\b"
     r"|[Tt]hread creation failed|(?:failed|unable) to create (?:new )?(?:native|OS) thread"
     r"|unable to allocate necessary resources for OMP thread"
-    r"|Call to pthread_create failed",
+    r"|Call to pthread_create failed(?!.{0,60}Operation not permitted)",
     anchors=(
         "start new thread",
         "pthread_create",
@@ -137,6 +140,10 @@ THREADS = FAULT.wording(
         "native thread",
         "OS thread",
         "resources for OMP thread",
+        "thread: Resource temporarily",
+        "ThreadPoolBuildError",
+        "failed to spawn thread: Os",
+        "OMP: System error #11",
     ),
     example="OpenBLAS blas_thread_init: pthread_create failed for thread 63 of 64: Resource "
     "temporarily unavailable",

@@ -28,6 +28,7 @@ from holdfast import endings, joining, numbering, scene_words
 from holdfast.facts import MachineFacts, Plan, Smoke, SmokeRank, known
 from holdfast.fault import Fault
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
+from holdfast.remains import clocks
 from holdfast.remains.nouns import Wreckage
 from holdfast.signals import RankView, Scene
 
@@ -239,4 +240,32 @@ def numbers_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what=what),
         fix=f"{UNSET}, and start each node once, with its own --node-rank",
         next="env | grep -E 'RANK|WORLD_SIZE|MASTER', on every node",
+    )
+
+
+@FAULT.recognise
+def more_came_than_belong(wreckage: Wreckage) -> Diagnosis | None:
+    """Every process adds one to a counter in the store, and waits until it is the world's size."""
+    counted = [
+        s
+        for s in wreckage.seen(clocks.STORE_BARRIER)
+        if int(s.fields["joined"]) > int(s.fields["expected"])
+    ]
+    if not counted:
+        return None
+    fields = counted[-1].fields
+    joined, expected = int(fields["joined"]), int(fields["expected"])
+    beyond = int(fields["rank"]) >= expected
+    return FAULT.diagnosis(
+        f"{joined} processes joined a group of {expected}"
+        + (f", one as rank {fields['rank']}" if beyond else "")
+        + ": the processes were started more often than WORLD_SIZE says, a file or store still "
+        "counts those of an earlier run, or two jobs share one",
+        confidence=0.7 if beyond else 0.55,
+        seen=counted,
+        culprit=Culprit(what=f"{joined} processes for a world of {expected}"),
+        fix=f"{UNSET}; start each node once (not `srun -n` and spawn together); a new name for "
+        "a file:// rendezvous, a port of its own for each job",
+        next="env | grep -E 'RANK|WORLD_SIZE|MASTER', on every node",
+        unknown=["who the others are: the store counts, it knows no names"],
     )

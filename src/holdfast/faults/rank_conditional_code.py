@@ -212,6 +212,28 @@ def they_wait_in_a_circle(wreckage: Wreckage) -> Diagnosis | None:
 
 
 @FAULT.recognise
+def horovod_has_parts_of_different_ranks(wreckage: Wreckage) -> Diagnosis | None:
+    """Of two tensors that wait, each was brought by ranks that lack the other: whoever is merely
+    late lacks them both."""
+    ready = rank_stuck.ready_in_horovod(wreckage)
+    crossed = [(a, b) for a in ready for b in ready if a - b and b - a]
+    if not crossed or blame.of(wreckage).explained:
+        return None
+    one, other = sorted(crossed[0], key=min)
+    return FAULT.diagnosis(
+        f"Horovod holds a tensor that only {blame.plain(one)} brought and another that only "
+        f"{blame.plain(other)} brought: they submit different ones, so their code went different "
+        "ways",
+        confidence=0.65,
+        seen=wreckage.seen(rank_stuck.HOROVOD_READY),
+        culprit=Culprit(what=f"{blame.plain(one)} versus {blame.plain(other)}"),
+        victims=one | other,
+        fix=FIX,
+        next="horovodrun --timeline-filename timeline.json …",
+    )
+
+
+@FAULT.recognise
 def horovod_lists_different_tensors(wreckage: Wreckage) -> Diagnosis | None:
     missing = rank_stuck.missing_in_horovod(wreckage)
     if len(set(map(tuple, missing.values()))) < 2 or blame.of(wreckage).explained:

@@ -19,6 +19,8 @@ Sources        torch/csrc/distributed/c10d/FlightRecorder.hpp: sequence numbers 
 
 from __future__ import annotations
 
+import re
+
 from holdfast import hold_up
 from holdfast.collectives import stacks
 from holdfast.fault import Fault
@@ -67,6 +69,14 @@ HOROVOD_OLD = FAULT.wording(
     example="DistributedAdam_Allreduce/grads_0 [missing ranks: 2]",
     role=Role.CONFIRMATION,
 )
+HOROVOD_READY = FAULT.wording(
+    "horovod-ready",
+    # Until Horovod 0.16 the report listed who had come, not who was missing.
+    r"\[ready ranks: (?P<ready>[\d, ]{1,4000})",
+    anchors="[ready ranks: ",
+    example="Stalled ops: allreduce.fc.weight [ready ranks: 0, 1, 3]",
+    role=Role.CONFIRMATION,
+)
 
 LOOK = "holdfast run …"
 """the same command under our own launcher: it takes every rank's stack before anything is ended"""
@@ -92,7 +102,7 @@ def the_others_waited_for_one(wreckage: Wreckage) -> Diagnosis | None:
     return FAULT.diagnosis(
         f"{who} never came to {_title(suspect)}, in which "
         f"{_waited(suspect)} until the timeout: {how}{where}; nobody reported an error",
-        confidence=_confidence(suspect),
+        confidence=_confidence(wreckage, suspect),
         evidence=blame.positions(wreckage),
         seen=suspect.seen,
         culprit=suspicion.culprit_on(wreckage, suspect),
@@ -104,10 +114,20 @@ def the_others_waited_for_one(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-def _confidence(suspect: Suspect) -> float:
+def _confidence(wreckage: Wreckage, suspect: Suspect) -> float:
     if suspect.how == "absent":
-        return 0.85 if suspect.whole and len(suspect.ranks) == 1 else 0.65
+        alone = suspect.whole and len(suspect.ranks) == 1
+        return 0.65 if not alone else 0.85 if _would_have_spoken(wreckage, suspect) else 0.75
     return {"named": 0.7, "mute": 0.3, "unheard": 0.45}[suspect.how]
+
+
+def _would_have_spoken(wreckage: Wreckage, suspect: Suspect) -> bool:
+    """By dumps alone it did not come, and may have told why in a log that is not here."""
+    remains = wreckage.rank(suspect.ranks[0])
+    if blame.has_log(wreckage, suspect.ranks[0]) or (remains and remains.stack):
+        return True
+    one_log_of_all = not any(r.logs for r in wreckage.ranks)
+    return one_log_of_all and bool(suspect.seen)
 
 
 def _title(suspect: Suspect) -> str:
@@ -166,11 +186,47 @@ def missing_in_horovod(wreckage: Wreckage) -> dict[int, list[str]]:
     return missing
 
 
+def ready_in_horovod(wreckage: Wreckage) -> set[frozenset[int]]:
+    """The ranks that had brought a tensor that others lacked, for each such tensor."""
+    lists = [
+        found
+        for one in wreckage.seen(HOROVOD_READY)
+        for found in re.findall(r"\[ready ranks: ([\d, ]{1,4000})", one.line.text)
+    ]
+    return {frozenset(map(int, re.findall(r"\d{1,7}", text))) for text in lists}
+
+
+@FAULT.recognise
+def horovod_waits_for_the_rest(wreckage: Wreckage) -> Diagnosis | None:
+    """It tells that ranks are missing, and at most who is not."""
+    seen = wreckage.seen(HOROVOD_READY) or wreckage.seen(launchers.HOROVOD_MISSING)
+    if not seen or missing_in_horovod(wreckage) or blame.of(wreckage).explained:
+        return None
+    ready = ready_in_horovod(wreckage)
+    came = frozenset[int]().union(*ready)
+    late = sorted(blame.of(wreckage).members - came) if came else []
+    who = blame.plain(late) if late else "the other ranks"
+    return FAULT.diagnosis(
+        f"Horovod waits for {who}, which did not submit what "
+        f"{blame.plain(came) if came else 'the ones that came'} did",
+        confidence=0.35 if len(ready) > 1 else 0.65 if len(late) == 1 else 0.4,
+        seen=seen,
+        culprit=Culprit(rank=late[0]) if len(late) == 1 else Culprit(),
+        victims=came,
+        fix="see where those ranks are; if they run on, make them submit the same tensors",
+        next=LOOK,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=() if len(late) == 1 else ("who is missing: Horovod lists only who came",),
+    )
+
+
 @FAULT.recognise
 def nobody_says_for_whom_they_waited(wreckage: Wreckage) -> Diagnosis | None:
     """Only those who waited are heard: that somebody did not come is all that follows."""
     known = blame.of(wreckage)
-    timeouts = wreckage.seen(clocks.WATCHDOG, clocks.WAIT_TIMEOUT, clocks.GLOO_TIMEOUT)
+    timeouts = wreckage.seen(
+        clocks.WATCHDOG, clocks.WAIT_TIMEOUT, clocks.GLOO_TIMEOUT, clocks.STORE_GET
+    )
     held = wreckage.seen(UNIQUE_ID)
     if known.explained or known.disagreement or suspicion.find(wreckage):
         return None

@@ -50,6 +50,15 @@ REJECTED = FAULT.wording(
     example="ValueError: The hostname of the rendezvous endpoint 'node a:29400' must be a "
     "dot-separated list of labels, an IPv4 address, or an IPv6 address.",
 )
+NO_ETCD = FAULT.wording(
+    "no-etcd",
+    r"EtcdConnectionFailed|connection to etcd has failed|No more machines in the cluster",
+    anchors=(
+        *("EtcdConnectionFailed", "connection to etcd has failed"),
+        "No more machines in the cluster",
+    ),
+    example="etcd.EtcdConnectionFailed: No more machines in the cluster",
+)
 HOSTS_IT = FAULT.wording(
     "hosts-it",
     r"hosts the TCP store for the C10d rendezvous backend",
@@ -174,6 +183,23 @@ def the_launcher_refused_it(wreckage: Wreckage) -> Diagnosis | None:
         fix="static: `--master-addr HOST --master-port 29500 --node-rank N`; elastic: "
         "`--rdzv-backend c10d --rdzv-endpoint HOST:29400 --rdzv-id NAME`",
         next="torchrun --help | grep -A2 rdzv",
+    )
+
+
+@FAULT.recognise
+def no_etcd_answered(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(NO_ETCD)
+    if not seen or wreckage.seen(REJECTED):
+        return None
+    return FAULT.diagnosis(
+        "torchrun was to meet through etcd, and no etcd server answered at the endpoint: none runs "
+        "there, it speaks only the v3 interface, or the address is wrong",
+        confidence=0.7,
+        seen=seen,
+        culprit=Culprit(what="etcd endpoint"),
+        fix="start etcd with `--enable-v2` and name it by --rdzv-endpoint, or do without: "
+        "`--rdzv-backend c10d --rdzv-endpoint HOST:29400`",
+        next="curl http://ENDPOINT/version",
     )
 
 

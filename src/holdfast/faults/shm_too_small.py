@@ -135,8 +135,15 @@ TENSOR = FAULT.wording(
     "tensor",
     r"unable to allocate shared memory\(shm\) for file <(?P<file>[^>]*)>"
     r"|unable to (?:write to|resize) file <(?P<old>/?torch_[^>]*)>"
-    r"|unable to open shared memory object <(?P<object>[^>]*)>.*No space left",
-    anchors=("shared memory(shm)", "unable to write to file", "unable to resize file", "No space"),
+    r"|unable to open shared memory object <(?P<object>[^>]*)>.*No space left"
+    r"|not enough space for (?P<backing>\S{1,200}) \(the shared-memory",
+    anchors=(
+        "shared memory(shm)",
+        "unable to write to file",
+        "unable to resize file",
+        "No space",
+        "(the shared-memory",
+    ),
     example="RuntimeError: unable to allocate shared memory(shm) for file </torch_4711_1_0>: "
     "Success (0)",
 )
@@ -185,6 +192,9 @@ def shared_memory_ran_out(wreckage: Wreckage) -> Diagnosis | None:
         *(s for s in wreckage.seen(disk_full.FULL) if disk_full.in_shared_memory(wreckage, s)),
     ]
     other = sighted.saying(seen, OTHER_TROUBLE)
+    if sighted.saying(wreckage.seen(nccl.WARN), rf"Call to \w+ failed ?: (?:{OTHER_TROUBLE})"):
+        # NCCL gives the reason in one line, and in the next only that a segment was not made.
+        other = (*other, *(one for one in seen if one.fields.get("segment")))
     seen = sorted((one for one in seen if one not in other), key=lambda one: one.order)
     if seen:
         return _refused(wreckage, seen)
@@ -208,15 +218,16 @@ def shared_memory_ran_out(wreckage: Wreckage) -> Diagnosis | None:
         return _told(
             wreckage,
             f"{sighted.who(unopened)} could not open a piece of shared memory, and the text does "
-            "not say why: it may be full, or too many files are open",
+            "not say why: it may be full, though too many open files are more likely",
             unopened,
-            confidence=0.5,
+            # Making the file needs an inode and no room: a full /dev/shm refuses a step later.
+            confidence=0.35,
         )
     return _by_exit_code(wreckage)
 
 
 def _refused(wreckage: Wreckage, seen: Sequence[Sighting]) -> Diagnosis:
-    names = ("file", "segment", "old", "object")
+    names = ("file", "segment", "old", "object", "backing")
     file = next((f for name in names if (f := sighted.field(seen, name))), "")
     asked = sighted.field(seen, "size") or sighted.field(seen, "bytes")
     size = f" of {wording.size(int(asked))}" if asked else ""

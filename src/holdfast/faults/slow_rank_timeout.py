@@ -18,8 +18,11 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#torch.distr
 
 from __future__ import annotations
 
+import re
+
 from holdfast import hold_up, scene_words
 from holdfast.fault import Fault
+from holdfast.faults import rank_stuck
 from holdfast.inference import blame
 from holdfast.model import Culprit, Diagnosis, Verdict
 from holdfast.remains import clocks
@@ -114,6 +117,14 @@ SAVING = FAULT.wording(
     example="INFO:trainer:Saving model checkpoint to output/checkpoint-500",
     role=Role.CONTEXT,
 )
+FIRST = FAULT.wording(
+    "main-first",
+    r"\b(?P<call>(?:local_)?main_process_first)\(",
+    anchors="main_process_first(",
+    example='    with training_args.main_process_first(desc="dataset map pre-processing"):',
+    role=Role.CONTEXT,
+)
+TIMED_OUT = re.compile(r"(?i)socket timeout|wait timeout|timeout waiting|timed out")
 DEFAULTS = (600, 1800)
 """seconds: NCCL's timeout since torch 2.2, and that of everything else and before"""
 STRUCK = 90
@@ -155,6 +166,50 @@ def one_was_still_at_work(wreckage: Wreckage) -> Diagnosis | None:
         next=NEXT,
         ruled_out=blame.ruled_out(wreckage),
         unknown=() if work.rank is not None else ("which rank it was: that line carries no rank",),
+    )
+
+
+@FAULT.recognise
+def the_first_process_goes_first(wreckage: Wreckage) -> Diagnosis | None:
+    """Hugging Face's `main_process_first`: all others wait until rank 0 has done its part."""
+    behind = wreckage.seen(FIRST)
+    timeouts = list(_timeouts(wreckage))
+    if not behind or not timeouts or _last_work(wreckage, timeouts):
+        return None
+    if blame.of(wreckage).explained:
+        return None
+    return FAULT.diagnosis(
+        f"the others waited behind `{behind[0].fields['call']}` for the first process to do its "
+        "part, mostly tokenising or caching data, until the timeout struck",
+        confidence=0.65,
+        seen=(*behind[:1], *timeouts[:2]),
+        culprit=Culprit(rank=0),
+        victims=[r for r in blame.of(wreckage).waited if r != 0],
+        fix=FIX,
+        next=NEXT,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("whether rank 0 still worked or was stuck: its own lines would tell",),
+    )
+
+
+@FAULT.recognise
+def the_first_never_put_its_id_there(wreckage: Wreckage) -> Diagnosis | None:
+    """Before the first collective of a group: what keeps a rank that long there is mostly data."""
+    held = [s for s in wreckage.seen(rank_stuck.UNIQUE_ID) if TIMED_OUT.search(s.line.text)]
+    if not held or blame.of(wreckage).explained or wreckage.seen(FIRST, WORKING, SAVING):
+        return None
+    owner = int(held[0].fields["owner"])
+    return FAULT.diagnosis(
+        f"the others waited for rank {owner} of the group before its first collective until the "
+        "timeout: it may simply have been at work, on data or caches that it alone prepares",
+        confidence=0.4,
+        seen=held,
+        culprit=Culprit(rank=owner),
+        victims=[s.rank for s in held if s.rank is not None],
+        fix=FIX,
+        next=NEXT,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=(f"what rank {owner} was doing: its own lines would tell",),
     )
 
 

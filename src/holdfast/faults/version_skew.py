@@ -85,7 +85,8 @@ MISMATCH = FAULT.wording(
 SYMBOL = FAULT.wording(
     "symbol",
     r"(?P<library>[\w./+\-]{1,300}\.so[\w.]*): undefined symbol: "
-    r"(?P<symbol>nccl\w+|_ZN?K?(?:3c10|2at|5torch|4c10d)\w*)",
+    r"(?P<symbol>nccl\w+|_ZN?K?(?:3c10|2at|5torch|4c10d)\w*|__nvJitLink\w+"
+    r"|cu(?:blas|dnn|sparse|solver|fft|da|pti)[A-Z]\w*)",
     anchors="undefined symbol: ",
     example="ImportError: /opt/venv/lib/libtorch_cuda.so: undefined symbol: ncclCommWindowRegister",
 )
@@ -96,15 +97,37 @@ TRUNCATED = FAULT.wording(
     example="vm:1009:1009 [0] bootstrap.cc:100 NCCL WARN Message truncated : received 256 bytes "
     "instead of 4096",
 )
+BUNDLED = FAULT.wording(
+    "bundled",
+    r"cuDNN version incompatibility: PyTorch was compiled\s{1,4}against "
+    r"\((?P<built>[\d, ]{1,20})\) but found runtime version \((?P<ran>[\d, ]{1,20})\)"
+    r"|cuDNN version incompatibility"
+    r"|were compiled with different CUDA major versions",
+    anchors=("cuDNN version incompatibility", "with different CUDA major versions"),
+    example="RuntimeError: cuDNN version incompatibility: PyTorch was compiled against (8, 9, 2) "
+    "but found runtime version (8, 4, 0). PyTorch already comes bundled with cuDNN.",
+)
+MISSING = FAULT.wording(
+    "missing",
+    r"(?P<library>lib(?:nccl|cudart|cudnn|cublas|cublasLt|cusparse|cusolver|cufft|curand|cupti"
+    r"|nvrtc|nvJitLink|torch|torch_cuda|c10)\w{0,40}\.so[\w.]{0,20}): cannot open shared object",
+    anchors=": cannot open shared object file",
+    example="ImportError: libcudart.so.11.0: cannot open shared object file: No such file or "
+    "directory",
+)
 ONE_IMAGE = "use one image, or one locked list of packages, on all nodes"
 
 
 @FAULT.recognise
 def versions_differ(wreckage: Wreckage) -> Diagnosis | None:
-    if seen := wreckage.seen(MISMATCH):
-        return _between_ranks(seen)
-    if seen := wreckage.seen(SYMBOL):
-        return _in_one_process(seen)
+    for signature, tell in (
+        (MISMATCH, _between_ranks),
+        (SYMBOL, _in_one_process),
+        (BUNDLED, _beside_torchs_own),
+        (MISSING, _built_for_another),
+    ):
+        if seen := _meant(wreckage.seen(signature)):
+            return tell(seen)
     cut_short = wreckage.seen(TRUNCATED)
     versions = _versions(wreckage)
     if cut_short:
@@ -123,6 +146,12 @@ def versions_differ(wreckage: Wreckage) -> Diagnosis | None:
             next="pip show nvidia-nccl-cu12 | grep Version",
         )
     return None
+
+
+def _meant(seen: Sequence[Sighting]) -> Sequence[Sighting]:
+    """TensorFlow reports every library that it can do without."""
+    optional = sighted.saying(seen, "Warning|dso_loader|dlerror")
+    return [one for one in seen if one not in optional]
 
 
 def _versions(wreckage: Wreckage) -> tuple[str, ...]:
@@ -167,23 +196,54 @@ def _between_ranks(seen: Sequence[Sighting]) -> Diagnosis:
 
 def _in_one_process(seen: Sequence[Sighting]) -> Diagnosis:
     symbol, library = sighted.field(seen, "symbol"), sighted.field(seen, "library")
-    of_nccl = symbol.startswith("nccl")
+    of_nccl = symbol.startswith(("nccl", "cu", "__nv"))
+    owner = "NCCL" if symbol.startswith("nccl") else "CUDA library"
     file = library.rpartition("/")[2]
     return FAULT.diagnosis(
         f"{file} needs {symbol}, and the "
         + (
-            "NCCL that was loaded is too old to have it"
+            f"{owner} that was loaded is too old to have it"
             if of_nccl
             else "torch that was loaded does not have it: it was built for another version of torch"
         ),
         confidence=0.95 if of_nccl else 0.85,
         seen=seen,
         culprit=Culprit(what=library),
-        fix="let torch find its own NCCL: drop older copies from LD_PRELOAD and LD_LIBRARY_PATH, "
-        "and keep the nvidia-nccl package at the version torch asks for"
+        fix="let torch find its own libraries: drop older copies from LD_PRELOAD and "
+        "LD_LIBRARY_PATH, and keep the nvidia-… packages at the versions torch asks for"
         if of_nccl
         else f"reinstall the package that brings {file}, built for the torch that is installed",
         next="pip check; echo $LD_PRELOAD $LD_LIBRARY_PATH",
+    )
+
+
+def _beside_torchs_own(seen: Sequence[Sighting]) -> Diagnosis:
+    built, ran = (sighted.field(seen, name).replace(", ", ".") for name in ("built", "ran"))
+    return FAULT.diagnosis(
+        f"torch was built with cuDNN {built} and found {ran} first"
+        if built
+        else "parts of this program were built with different versions of CUDA or cuDNN, and were "
+        "loaded together",
+        confidence=0.95,
+        seen=seen,
+        culprit=Culprit(what=f"cuDNN {ran}" if ran else "CUDA packages"),
+        fix="let torch find what it brings: take the other copy out of LD_LIBRARY_PATH; install "
+        "torch and torchvision together, from the same index",
+        next="pip list | grep -E 'torch|nvidia'; echo $LD_LIBRARY_PATH",
+    )
+
+
+def _built_for_another(seen: Sequence[Sighting]) -> Diagnosis:
+    library = sighted.field(seen, "library")
+    return FAULT.diagnosis(
+        f"{sighted.who(seen, 'this program')} needs {library}, and there is none of that version: "
+        "a package was built for another CUDA or torch than is installed here",
+        confidence=0.75,
+        seen=seen,
+        culprit=Culprit(what=library),
+        fix="install that package in the build for this torch and CUDA; do not link other versions "
+        "to the missing name",
+        next="python -c 'import torch; print(torch.__version__, torch.version.cuda)'; pip check",
     )
 
 

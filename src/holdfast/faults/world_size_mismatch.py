@@ -139,9 +139,17 @@ FLAT_SHARD = FAULT.wording(
     example="size mismatch for _fsdp_wrapped_module._flat_param: copying a param with shape "
     "torch.Size([1024]) from checkpoint, the shape in current model is torch.Size([2048]).",
 )
+ACCESS = FAULT.wording(
+    "access-pattern",
+    # Megatron's dist_checkpointing: what the ranks ask for does not cover the whole once.
+    r"Invalid (?:access|sharding) pattern(?: for (?P<what>Sharded\w+)|: (?P<count>\d+) Sharded)",
+    anchors=("Invalid access pattern", "Invalid sharding pattern"),
+    example="CheckpointingException: Invalid access pattern for ShardedTensor(key='decoder.weight'",
+)
 RANKS_FILE = FAULT.wording(
     "ranks-file",
-    r"No such file or directory: b?'(?P<path>[^']*(?:mp_|pp_)?rank_?(?P<of>\d+)[^']*\.\w+)'",
+    r"No such file or directory: b?'(?P<path>[^']*(?:rank_?|random_states_|rng_state_)(?P<of>\d+)"
+    r"[^']*\.\w+)(?:'|$)",
     anchors="No such file or directory: ",
     example="FileNotFoundError: [Errno 2] No such file or directory: '/ckpts/step-90/rank_3.pt'",
     role=Role.CONFIRMATION,
@@ -192,7 +200,7 @@ def _from_shards(wreckage: Wreckage) -> Diagnosis | None:
     """A shard of another size, or one that is missing: the number of ranks is the usual reason."""
     seen = wreckage.seen(FLAT_SHARD) or wreckage.seen(RANKS_FILE)
     if not seen:
-        return None
+        return _by_another_layout(wreckage)
     flat = seen[0].signature == FLAT_SHARD.name
     what = seen[0].fields.get("what") or seen[0].fields["path"]
     return FAULT.diagnosis(
@@ -204,4 +212,20 @@ def _from_shards(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what=what),
         fix=FIX,
         unknown=("how many ranks saved it: the log does not say",),
+    )
+
+
+def _by_another_layout(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(ACCESS)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        "the pieces that the ranks ask the checkpoint for do not make up the whole, or some twice: "
+        "it was probably saved with other parallel sizes than this job has",
+        confidence=0.5,
+        seen=seen,
+        culprit=Culprit(what="parallel sizes"),
+        fix="start with the tensor, pipeline and expert parallel sizes it was saved with, or "
+        "convert the checkpoint to the new ones",
+        unknown=("whether the sizes differ, or a layer names its pieces wrongly",),
     )

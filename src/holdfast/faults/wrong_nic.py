@@ -42,6 +42,13 @@ CHOSE = FAULT.wording(
     example="node-a:411:411 [0] NCCL INFO NET : Using interface eth0:192.0.2.2<0>",  # before 2.4
     role=Role.CONTEXT,
 )
+NO_COMMON = FAULT.wording(
+    "no-common",
+    r"Unable to find a set of common task-to-task communication interfaces",
+    anchors=("common task-to-task communication",),
+    example="Exception: Unable to find a set of common task-to-task communication interfaces: "
+    "[(0, {'eth0': [('192.0.2.2', 40001)]})]",
+)
 
 PRIVATE = ("docker", "virbr", "br-", "veth", "cni", "flannel", "lxcbr", "lxdbr", "podman")
 """interfaces that software makes for itself: their addresses mean nothing on another machine"""
@@ -73,6 +80,26 @@ def ranks_announce_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
         fix="name the interface that reaches the other machines: `export "
         "NCCL_SOCKET_IFNAME==eth0` (exact name), GLOO_SOCKET_IFNAME the same without the sign",
         next="ip route get ADDRESS_OF_ANOTHER_NODE",
+    )
+
+
+@FAULT.recognise
+def mpi_called_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
+    """Open MPI tries every interface that both machines have, Docker's bridge among them."""
+    failed = [one for one in ways.attempts(wreckage, ways.MPI) if _is_private_address(one.address)]
+    missed = wreckage.seen(NO_COMMON)
+    if not failed and not missed:
+        return None
+    return FAULT.diagnosis(
+        f"Open MPI called {failed[0].address}, an address that every machine has for itself"
+        if failed
+        else "Horovod found no interface of one name by which all hosts reach each other",
+        confidence=0.6,
+        seen=[*(one.seen for one in failed), *missed],
+        culprit=Culprit(what=_interface([], failed) if failed else "network interfaces"),
+        fix="name the interface that reaches the other machines: `mpirun --mca btl_tcp_if_include "
+        "eth0 --mca oob_tcp_if_include eth0`, `horovodrun --network-interfaces eth0`",
+        next="ip -br address, on each machine",
     )
 
 

@@ -7,6 +7,7 @@ meeting       ranks of one group that were not in the same collective
 fingerprints  collectives compared by torch itself (TORCH_DISTRIBUTED_DEBUG=DETAIL)
 memory_kills  who was killed for memory, as the kernel and schedulers tell it
 allocator     the numbers in 'CUDA out of memory'
+damage        what is wrong with a file that could not be loaded
 xids          the numbers of NVIDIA's driver in the kernel log
 sighted       small questions to lines that were seen
 """

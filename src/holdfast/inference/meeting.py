@@ -65,11 +65,12 @@ def of_counts(recorders: Recorders) -> Disagreement | None:
 def _counts(group: str, waiting: dict[int, list[int]], recorders: Recorders) -> Disagreement | None:
     ahead = max(waiting)
     behind = [rank for number, who in waiting.items() if number < ahead for rank in who]
-    if any(recorders[rank].entered[group] >= ahead for rank in behind):
-        return None  # it had asked for them, so it only was not done with them
     ops = {number: _op(recorders, who, group, number) for number, who in waiting.items()}
     if set(ops.values()) & ONE_SIDED:
         return None
+    asked = [rank for rank in behind if recorders[rank].entered[group] >= ahead]
+    if asked and (not _apart(ops) or _op(recorders, asked, group, ahead) == ops[ahead]):
+        return None  # it had asked for them, so it only was not done with them
     return Disagreement(
         what="count",
         sides={
@@ -78,6 +79,12 @@ def _counts(group: str, waiting: dict[int, list[int]], recorders: Recorders) -> 
         },
         odd=minority(list(waiting.values())),
     )
+
+
+def _apart(ops: dict[int, str]) -> bool:
+    """Stuck in another operation, further back than a count that lags by one can explain."""
+    known = set(ops.values())
+    return max(ops) - min(ops) > 1 and len(known) == len(ops) and "" not in known
 
 
 def _op(recorders: Recorders, ranks: Sequence[int], group: str, sequence: int) -> str:

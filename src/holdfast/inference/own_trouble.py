@@ -34,6 +34,8 @@ LAUNCHERS = frozenset(
     | {"RendezvousTimeoutError", "ActorDiedError", "RayActorError", "WorkerCrashedError"}
 )
 """exceptions by which a launcher tells that somebody else failed"""
+GAVE_UP = "Timed out waiting for "
+"""Horovod's launcher, of hosts and tasks that did not come"""
 STOPPED = ("KeyboardInterrupt", "SignalException", "SystemExit", "GeneratorExit")
 """no error at all: somebody asked the process to end"""
 
@@ -67,6 +69,8 @@ def troubles(wreckage: Wreckage) -> tuple[Trouble, ...]:
 
 def tells_a_cause(raised: Raised) -> bool:
     kind = raised.kind.rpartition(".")[2]
+    if kind in ("Exception", "TimeoutException") and raised.text.startswith(GAVE_UP):
+        return False
     return not raised.consequence and kind not in LAUNCHERS and kind not in STOPPED
 
 

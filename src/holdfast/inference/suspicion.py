@@ -11,7 +11,7 @@ import re
 import msgspec
 
 from holdfast.collectives.census import Standstill
-from holdfast.inference import blame
+from holdfast.inference import blame, own_trouble
 from holdfast.model import Culprit
 from holdfast.remains import clocks, peers
 from holdfast.remains.nouns import Sighting, Wreckage
@@ -54,7 +54,13 @@ def find(wreckage: Wreckage) -> Suspect | None:
     known = blame.of(wreckage)
     if known.explained or known.disagreement:
         return None
-    return _behind(wreckage) or _named(wreckage) or _unheard(wreckage)
+    found = _behind(wreckage) or _named(wreckage) or _unheard(wreckage)
+    return None if found is None or _ended_by_itself(wreckage, found.ranks) else found
+
+
+def _ended_by_itself(wreckage: Wreckage, ranks: tuple[int, ...]) -> bool:
+    """Its launcher saw it fail: whatever it was, it did not keep the others waiting."""
+    return any(e.rank in ranks and e.code > 0 and not e.teardown for e in wreckage.exits)
 
 
 def _behind(wreckage: Wreckage) -> Suspect | None:
@@ -68,6 +74,8 @@ def _behind(wreckage: Wreckage) -> Suspect | None:
         victims=known.others(*behind),
         place=place,
         whole=known.counted and not known.census.unread and _dumped(wreckage, behind),
+        # After a timeout the first one to give up closes connections too.
+        ended=bool(wreckage.seen(*_ENDED)) and not wreckage.seen(*own_trouble.TIMEOUTS),
         seen=blame.first_complaint(wreckage),
     )
 

@@ -116,7 +116,7 @@ GLOO_WAIT = _waited(
 )
 GLOO_MESH = _waited(
     name="clocks: gloo-mesh",
-    pattern=r"Gloo connectFullMesh failed with (?P<why>.*)",
+    pattern=r"Gloo connectFullMesh failed(?: with)? (?P<why>.*)",
     anchors=("connectFullMesh failed",),
     example="RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/"
     "tcp/pair.cc:144] no error",
@@ -129,8 +129,9 @@ STORE_WAIT = _waited(
 )
 STORE_GET = _waited(
     name="clocks: store-get",
-    pattern=r"store->get\('(?P<key>[^']*)'\) got error: (?P<why>.*)",
-    anchors=("store->get(",),
+    pattern=r"store->get\('(?P<key>[^']*)'\) got error: (?P<why>.*)"
+    r"|(?:^|: )RuntimeError: (?P<bare>Socket Timeout)",
+    anchors=("store->get(", "RuntimeError: Socket Timeout"),
     example="torch.distributed.DistBackendError: [3] is setting up NCCL communicator and "
     "retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') "
     "got error: Socket Timeout",

@@ -31,7 +31,8 @@ OOM_INVOKED = _saw(
 XID = _saw(
     name="kernel: xid",
     pattern=r"\bXid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)[^)]*\):? (?P<number>\d+)\b"
-    r"(?:, pid='?(?P<pid>\d+)'?)?(?:, name=(?P<name>[^,]+))?",
+    r"(?:, pid='?(?P<pid>\d+)'?)?(?:, name=(?P<name>[^,]+))?"
+    r"(?:.{0,200}caused by previous Xid (?P<previous>\d+))?",
     anchors=("NVRM: Xid", "Xid (PCI"),
     example="Nov 15 01:02:03 vm kernel: NVRM: Xid (PCI:0000:3d:00): 79, pid=1011, name=python, "
     "GPU has fallen off the bus.",

@@ -105,8 +105,11 @@ STORE_RESET = _lost(
 )
 RENDEZVOUS_LOST = _lost(
     name="peers: rendezvous-lost",
-    pattern=r"RendezvousConnectionError|connection to the C10d store has failed",
-    anchors=("RendezvousConnectionError", "connection to the C10d store has failed"),
+    pattern=r"RendezvousConnectionError|connection to (?:the C10d store|etcd) has failed",
+    anchors=(
+        *("RendezvousConnectionError", "connection to the C10d store has failed"),
+        "connection to etcd has failed",
+    ),
     example="torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to "
     "the C10d store has failed. See inner exception for details.",
 )

@@ -1,4 +1,4 @@
-"""Connections that did not come about, as torch's store, Gloo, NCCL and ssh tell it.
+"""Connections that did not come about, as torch's store, Gloo, NCCL, MPI and ssh tell it.
 
 All of them report at the one who called. What helps is whom it called and how the call ended:
 refused (a machine answered, nobody listens), silent (nothing came back), no way (no route, or a
@@ -24,6 +24,7 @@ MASKED = "masked"
 STORE = "store"
 GLOO = "gloo"
 NCCL = "nccl"
+MPI = "mpi"
 SSH = "ssh"
 
 _KINDS = {
@@ -38,7 +39,17 @@ _KINDS = {
 }
 """the beginnings of what the system says: reports often quote a line that is cut"""
 _ERRORS = rf"(?:{'|'.join(_KINDS)})[\w ]*"
-_ERRNOS = {"111": REFUSED, "104": REFUSED, "110": SILENT, "113": NO_WAY, "112": NO_WAY}
+_ERRNOS = {
+    "111": REFUSED,
+    "104": REFUSED,
+    "110": SILENT,
+    "113": NO_WAY,
+    "112": NO_WAY,
+    # Windows, which says the words in its own language
+    "10061": REFUSED,
+    "10060": SILENT,
+    "10065": NO_WAY,
+}
 """what c10d prints beside the words; 101 is missing on purpose: without an IPv6 route it says so
 once and goes on by IPv4"""
 
@@ -54,9 +65,10 @@ NCCL_CONNECT = _way(
 )
 NCCL_CALL = _way(
     name="ways: nccl-call",
-    pattern=r"Call to connect(?: to (?P<address>[^\s<]+)<(?P<port>\d+)>)? "
+    # The second spelling is of NCCL 2.24 and 2.25.
+    pattern=r"(?:Call to|Connect:) connect(?: to (?P<address>[^\s<]+)<(?P<port>\d+)>)? "
     rf"(?:returned|failed|timeout|timed out) ?:? ?(?P<why>{_ERRORS})?",
-    anchors=("Call to connect",),
+    anchors=("Call to connect", "Connect: connect returned"),
     example="node-a:411:498 [0] NCCL INFO Call to connect returned Connection refused, retrying",
 )
 NCCL_GAVE_UP = _way(
@@ -94,7 +106,7 @@ STORE_FAILED = _way(
     name="ways: store",
     pattern=r"client socket has failed to connect to (?P<final>any network address of )?"
     r"[\[(](?P<address>[^\],)\s]+)\]?(?:, |:)(?P<port>\d+)\)?"
-    r"(?:.*errno: (?P<errno>\d+) - (?P<why>[A-Z][\w ]+))?",
+    r"(?:.*(?:errno|system error): (?P<errno>\d+) - (?P<why>[A-Z][\w ]+)?)?",
     anchors=("client socket has failed to connect",),
     example="[W socket.cpp:558] [c10d] The client socket has failed to connect to [node-a]:29500 "
     "(errno: 113 - No route to host).",
@@ -127,6 +139,22 @@ OLD_TORCH = _way(
     anchors=tuple(f"RuntimeError: {words}" for words in _KINDS),
     example="RuntimeError: Connection refused",
 )
+MPI_CONNECT = _way(
+    name="ways: mpi",
+    pattern=r"connect\(\) to (?P<address>[\w.-]{1,120}|\[[\w:]{2,60}\])(?::(?P<port>\d+))? failed"
+    rf"(?:[:,] ?(?:Error: +)?(?P<why>{_ERRORS}))?"
+    r"|unable to connect from \"[^\"\n]{1,120}\" to \"(?P<host>[^\"\n]{1,120})\" "
+    rf"\((?P<hydra>{_ERRORS})\)",
+    anchors=("connect() to ", "unable to connect from "),
+    example="[node-a][[38971,1],2][btl_tcp_endpoint.c:796:mca_btl_tcp_endpoint_complete_connect] "
+    "connect() to 192.0.2.7 failed: No route to host (113)",
+)
+MPI_DAEMON = _way(
+    name="ways: mpi-daemon",
+    pattern=r"process or daemon was unable to complete a TCP connection",
+    anchors=("unable to complete a TCP connection",),
+    example="A process or daemon was unable to complete a TCP connection",
+)
 SSH_FAILED = _way(
     name="ways: ssh",
     pattern=r"ssh: connect to host (?P<address>\S+) port (?P<port>\d+): "
@@ -146,6 +174,7 @@ _LAYERS: tuple[tuple[str, tuple[Signature, ...]], ...] = (
             clocks.CLIENT_TIMEOUT,
         ),
     ),
+    (MPI, (MPI_CONNECT, MPI_DAEMON)),
     (SSH, (SSH_FAILED,)),
 )
 _LAYER_OF = {one.name: layer for layer, signatures in _LAYERS for one in signatures}
@@ -206,11 +235,11 @@ def _kind(seen: Sighting) -> str:
         return REFUSED
     if seen.signature == NCCL_POLL.name:
         return MASKED
-    if seen.signature == STORE_SILENT.name or fields.get("clock") == "timeouts":
+    if seen.signature in (STORE_SILENT.name, MPI_DAEMON.name) or fields.get("clock") == "timeouts":
         return SILENT
     if "waited" in fields:
         return SILENT
-    why = fields.get("why", "")
+    why = fields.get("why") or fields.get("hydra", "")
     return next((kind for words, kind in _KINDS.items() if words in why), "")
 
 

@@ -33,6 +33,8 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True):
     """srun -l: `12: text`"""
     hosts: frozenset[str] = frozenset()
     """pdsh, clush: `node7: text`"""
+    indent: int = 0
+    """blanks before every line, as in a listing that was pasted somewhere"""
     year: int = moments.YEAR
     """of the dates that tell none"""
 
@@ -87,6 +89,8 @@ _PREFIXES = {
     rf"|\| {_LEVEL} *\| [^|]{{0,80}}? - |{_LEVEL} {{1,5}}(?=\d{{4}}-)",
     "logger": rf"[a-z_][\w.]{{2,60}}: \[{_LEVEL}\] ",
     "spot": r"\[(?P<spot__host>[A-Za-z][\w.\-]*):(?P<spot__local_rank>\d{1,4})\]: ?",
+    # Logs come by mail and through issue trackers, quoted.
+    "quoted": r"(?:>(?: |$)){1,3}",
     "said": r"[Rr]ank[ _:]{0,2}(?P<said__rank>\d{1,7})(?:/\d+)?: ",
 }
 _PREFIX = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _PREFIXES.items()))
@@ -112,7 +116,8 @@ _MID_LINE = re.compile(r"\[rank\d{1,7}\]:(?:\[[IWEF][\d ]| Traceback )")
 def head(raw: str, grammar: Grammar = PLAIN) -> Head:
     """Never raises; the text is a suffix of the line."""
     found = Head(text=raw)
-    at = _bare(raw, grammar, found) or _behind_a_bar(raw)
+    begin = grammar.indent if raw[: grammar.indent].isspace() else 0
+    at = _bare(raw, grammar, found, begin) or _behind_a_bar(raw) or begin
     names = [found.grammar] if found.grammar else []
     for _ in range(PEELS):
         prefix = _PREFIX.match(raw, at)
@@ -140,12 +145,12 @@ def _behind_a_bar(raw: str) -> int:
     return late.start() if late and _PREFIX.match(raw) is None else 0
 
 
-def _bare(raw: str, grammar: Grammar, found: Head) -> int:
-    """The length of a prefix that only the whole file makes believable."""
-    if grammar.bare_ranks and (number := _BARE_RANK.match(raw)):
+def _bare(raw: str, grammar: Grammar, found: Head, begin: int) -> int:
+    """The end of a prefix that only the whole file makes believable."""
+    if grammar.bare_ranks and (number := _BARE_RANK.match(raw, begin)):
         found.rank, found.grammar = int(number[1]), "srun"
         return number.end()
-    if grammar.hosts and (host := _BARE_HOST.match(raw)) and host[1] in grammar.hosts:
+    if grammar.hosts and (host := _BARE_HOST.match(raw, begin)) and host[1] in grammar.hosts:
         found.host, found.grammar = host[1], "pdsh"
         return host.end()
     return 0
@@ -169,6 +174,9 @@ def _take(found: Head, kind: str, prefix: re.Match[str], grammar: Grammar) -> No
 def grammar_of(sample: Iterable[str]) -> Grammar:
     """Decide by a sample of lines whether `12: ` and `node7: ` are labels in this file."""
     lines = [line for line in sample if line.strip()][:2000]
+    indent = min((len(line) - len(line.lstrip(" ")) for line in lines), default=0)
+    indent = indent if len(lines) > 1 else 0  # one alone may be a line of a traceback
+    lines = [line[indent:] for line in lines]
     numbers: Counter[str] = Counter()
     hosts: Counter[str] = Counter()
     for line in lines:
@@ -183,6 +191,7 @@ def grammar_of(sample: Iterable[str]) -> Grammar:
     return Grammar(
         bare_ranks=len(lines) >= 4 and sum(numbers.values()) >= LABELLED * len(lines),
         hosts=frozenset(often) if labelled >= LABELLED * len(lines) else frozenset(),
+        indent=indent,
         year=years[0] if years else moments.YEAR,
     )
 

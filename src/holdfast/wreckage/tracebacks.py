@@ -38,7 +38,7 @@ _TREE = re.compile(r" *[|+] ?")
 """what an exception group draws before its lines"""
 _NEW_MESSAGE = frozenset({"glog", "elastic", "date", "nccl", "level", "place", "syslog", "nemo"})
 _OTHER_THING = re.compile(
-    r"Traceback \(most|-{20,}|={20,}|\[\w*rank|terminate called|Fatal Python error|srun: "
+    r"Traceback \(most|```|-{20,}|={20,}|\[\w*rank|terminate called|Fatal Python error|srun: "
     r"|slurmstepd|Root Cause|\S+ FAILED$|\s*$"
 )
 

@@ -12,6 +12,8 @@ from holdfast.remains import clocks
 from holdfast.remains.nouns import Sighting
 from holdfast.signals import Collective, Recorder
 
+_CAUGHT = (clocks.WATCHDOG.name, clocks.WAIT_TIMEOUT.name)
+"""by the watchdog, or by the rank itself where it waits for the end (blocking wait)"""
 DEFAULT = "0"
 """torch's name of the default group"""
 _OPS = {
@@ -30,7 +32,7 @@ _OPS = {
 
 def recorder(sightings: Iterable[Sighting]) -> Recorder | None:
     """Of one rank's words; None when they tell no position."""
-    ours = [s for s in sightings if s.signature in (clocks.WATCHDOG.name, clocks.STATUS.name)]
+    ours = [s for s in sightings if s.signature in (*_CAUGHT, clocks.STATUS.name)]
     entered: dict[str, int] = {}
     finished: dict[str, int] = {}
     groups: dict[int, str] = {}
@@ -53,7 +55,7 @@ def _collectives(sightings: Sequence[Sighting], groups: dict[int, str]) -> list[
     """One for each that timed out. Its line names no group; the status line that follows does."""
     found = {}
     for seen in sightings:
-        if seen.signature != clocks.WATCHDOG.name or "seq" not in seen.fields:
+        if seen.signature not in _CAUGHT or "seq" not in seen.fields:
             continue
         fields = seen.fields
         sequence = int(fields["seq"])
