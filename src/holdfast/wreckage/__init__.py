@@ -3,6 +3,7 @@
 Files to bytes
     opening, folders, streams, archives   what there is to read, packed or not, within bounds
     escapes          terminal escapes and control characters, taken out of what is quoted
+    wrapping         text that a terminal cut at its width, whole again
 Bytes to findings
     scan             a log -> the lines that hold a known wording
     heads, moments   a line -> rank, host, pid, time and text, by the grammar of its writer

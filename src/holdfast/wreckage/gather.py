@@ -11,7 +11,17 @@ from holdfast import catalogue
 from holdfast.facts import Unread
 from holdfast.remains.nouns import Source, Wreckage
 from holdfast.signals import LastWords
-from holdfast.wreckage import documents, dumps, names, opening, ras, run_folder, stacks, tracebacks
+from holdfast.wreckage import (
+    documents,
+    dumps,
+    names,
+    opening,
+    ras,
+    run_folder,
+    stacks,
+    tracebacks,
+    wrapping,
+)
 from holdfast.wreckage.assemble import assemble
 from holdfast.wreckage.escapes import decoded
 from holdfast.wreckage.findings import Findings
@@ -112,8 +122,16 @@ class _Collector:
             self._findings.catch(documents.raised(told, opened.name, named, order=order))
             self._findings.sources.append(opened.source("error file", rank=named.rank))
         else:
-            kind = self._logs.read(opened, named, decoded(peek))
+            kind = self._read_log(opened, named, peek)
             self._findings.sources.append(opened.source(kind, rank=named.rank))
+
+    def _read_log(self, opened: Opened, named: Named, peek: bytes) -> str:
+        """Only short texts are ever pasted from a terminal."""
+        whole = wrapping.mended(peek) if len(peek) < opening.PEEK else peek
+        if whole == peek:
+            return self._logs.read(opened, named, decoded(peek))
+        pasted = Opened(opened.name, io.BytesIO(whole), size=opened.size)
+        return self._logs.read(pasted, named, decoded(whole))
 
     def _read_stacks(self, opened: Opened, named: Named) -> None:
         """Where each process stood; their words ('Fatal Python error') are wordings like others."""
