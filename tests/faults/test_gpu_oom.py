@@ -45,7 +45,7 @@ test_recognise = recognise_table(
             "[rank1]: torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. "
             "(out of memory)"
         ),
-        sure=0.95,
+        sure=0.8,
         rank=1,
         saying=["ran out of GPU memory"],
     ),
@@ -54,7 +54,7 @@ test_recognise = recognise_table(
             "OOM when allocating tensor with shape[32,3] and type float on "
             "/job:localhost/device:GPU:0 by allocator"
         ),
-        sure=0.95,
+        sure=0.8,
         saying=["ran out of GPU memory"],
     ),
     recognises(
@@ -130,7 +130,7 @@ test_recognise = recognise_table(
             "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 256.00 MiB.",
             "[rank0]:   GPU 0 has a total capacity of 21.96 GiB of which 147.12 MiB is free.",
         ),
-        sure=0.95,
+        sure=0.8,
         rank=0,
         saying=["256 MiB when 147 MiB of 22 GiB of GPU 0 was free"],
     ),
@@ -147,7 +147,7 @@ test_recognise = recognise_table(
         saying=["20 MiB when 14.2 MiB of 79.2 GiB of GPU 0 was free, and held 78.5 GiB itself"],
     ),
     recognises(
-        wreckage("HIP out of memory. Tried to al"), sure=0.95, saying=["ran out of GPU memory"]
+        wreckage("HIP out of memory. Tried to al"), sure=0.8, saying=["ran out of GPU memory"]
     ),
     recognises(
         wreckage("[rank3]: include/alloc.h:185 NCCL WARN Cuda failure 2 'out of memory'"),

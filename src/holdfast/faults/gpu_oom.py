@@ -197,7 +197,9 @@ def shortage(wreckage: Wreckage, seen: Sequence[Sighting]) -> Shortage:
 def _by_the_allocator(wreckage: Wreckage, seen: Sequence[Sighting]) -> Diagnosis:
     short = shortage(wreckage, seen)
     share = short.foreign_share
-    confidence = 0.4 if share > TAKEN_BY_OTHERS else 0.6 if share > SHARED else 0.95
+    # Without the numbers somebody else's processes may as well have filled it.
+    own = 0.95 if short.foreign is not None else 0.8
+    confidence = 0.4 if share > TAKEN_BY_OTHERS else 0.6 if share > SHARED else own
     fragments = short.unused is not None and short.tried is not None and short.unused > short.tried
     defragment = (
         "much of torch's memory is held in pieces: `export PYTORCH_CUDA_ALLOC_CONF="
