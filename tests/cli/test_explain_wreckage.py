@@ -17,7 +17,8 @@ from tests.wreckage.test_run_folder import RAISED, full
 
 OOM = (
     "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a "
-    "total capacity of 79.15 GiB of which 1.20 GiB is free.\n"
+    "total capacity of 79.15 GiB of which 1.20 GiB is free. Including non-PyTorch memory, this "
+    "process has 77.90 GiB memory in use.\n"
 )
 
 

@@ -75,13 +75,15 @@ def _ask(wreckage: Wreckage, faults: Iterable[Fault]) -> tuple[list[Diagnosis], 
 
 def _in_order(answers: Sequence[Diagnosis]) -> list[Diagnosis]:
     ordered = sorted(answers, key=lambda d: (-d.confidence, d.order, d.code))
-    if not ordered or ordered[0].confidence <= SURE:
-        return ordered[:SHOWN]
+    if not ordered:
+        return []
     sure = [d for d in ordered if d.confidence > SURE]
-    first = min(sure, key=lambda d: (d.order, -d.confidence))
-    others = [d for d in ordered if d is not first and not _is_vaguer(d, first)]
-    rest = [d if _same_line(d, first) else _humbled(d) for d in others]
-    return [first, *sorted(rest, key=lambda d: (-d.confidence, d.order, d.code))][:SHOWN]
+    first = min(sure, key=lambda d: (d.order, -d.confidence)) if sure else ordered[0]
+    rest = [d for d in ordered if d is not first and not _is_vaguer(d, first)]
+    if sure:
+        humbled = [d if _same_line(d, first) else _humbled(d) for d in rest]
+        rest = sorted(humbled, key=lambda d: (-d.confidence, d.order, d.code))
+    return [first, *rest][:SHOWN]
 
 
 def _same_line(one: Diagnosis, other: Diagnosis) -> bool:

@@ -17,7 +17,7 @@ from holdfast.remains.nouns import Told, Wreckage
 
 ACTED_ON = 0.92
 NOTICED = 0.5
-SPECIFIC = 0.8
+SPECIFIC = 0.75
 """a fault's own wording, found in a log, is surer than this"""
 GENERAL = frozenset({"python-exception", "rank-killed", "native-crash", "rank-stuck"})
 """names for 'it ended' and 'it does not come', whatever the reason"""
