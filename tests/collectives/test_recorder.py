@@ -19,6 +19,7 @@ from holdfast.collectives import stacks
 from holdfast.collectives.recorder import parse
 from holdfast.facts import Unread
 from holdfast.probe import activity, pyspy, recorder_query
+from holdfast.probe.process_table import row_of
 from holdfast.signals import Collective, Recorder, Stack
 from tests.collectives.ranks import Rank, both, two_ranks
 from tests.probe.sockets import wait_for
@@ -119,6 +120,7 @@ def test_two_ranks_in_two_groups_and_one_stopped(folder: Path) -> None:
         for pid in (first.pid, second.pid):  # Gloo's own polling is no sign of life
             wait_for(partial(still_while_its_threads_poll, pid), seconds=60)
         first.process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: (row := row_of(first.pid)) is not None and row.state == "T", seconds=60)
         silent = recorder_query.ask(first.socket_path, seconds=0.3)
         assert isinstance(silent, Unread)
         assert "did not answer within 0.3 s" in silent.why

@@ -46,11 +46,17 @@ def rank(folder: Path) -> Iterator[tuple[Family, int]]:
         process = subprocess.Popen(command, env={**os.environ, **settings}, start_new_session=True)
         try:
             wait_until(lambda: len(noted(folder)) == 2)
-            wait_until(lambda: len(family.members({process.pid: 5})) >= 3)
+            # Each bears the name of its rank until it has become the program it is to run.
+            wait_until(lambda: {"sh", "sleep"} <= _names(family, process.pid))
             yield family, process.pid
         finally:
             ending._kill_sessions([process.pid])
             process.wait()
+
+
+def _names(family: Family, leader: int) -> set[str]:
+    rows = (row_of(member.row.pid) for member in family.members({leader: 5}))
+    return {row.name for row in rows if row is not None}
 
 
 def test_helpers_of_a_rank_are_found_and_ended_after_it(tmp_path: Path) -> None:
