@@ -19,6 +19,7 @@ from holdfast.fault import FACES, Fault
 from holdfast.model import Finding, Page
 from holdfast.remains import shared
 from holdfast.remains.signature import Signature
+from holdfast.source.nouns import Source
 
 SECTIONS = {
     "What you see": "see",
@@ -126,6 +127,11 @@ def _is_named(fault: Fault, name: str) -> bool:
 def foresee(facts: MachineFacts, faults: Iterable[Fault]) -> list[Finding]:
     """Ask every fault about this machine."""
     return [finding for fault in faults for finding in fault.look_at(facts)]
+
+
+def lint(source: Source, faults: Iterable[Fault]) -> list[Finding]:
+    """Ask every fault about this piece of source."""
+    return [finding for fault in faults for finding in fault.inspect(source)]
 
 
 def signatures() -> tuple[Signature, ...]:

@@ -12,10 +12,13 @@ from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Status, Verdic
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role, Signature
 from holdfast.signals import Scene
+from holdfast.source.nouns import Source
+from holdfast.source.place import Place
 
 Foresight = Callable[[MachineFacts], Finding | Sequence[Finding]]
 Perception = Callable[[Scene], Verdict | None]
 Recognition = Callable[[Wreckage], Diagnosis | None]
+Inspection = Callable[[Source], Iterable[Finding]]
 
 SHOWN = 5
 """quoted lines of evidence are enough; the count tells of the rest"""
@@ -45,6 +48,7 @@ class Fault:
         self.code = code
         self.slug = slug
         self.foresights: list[Foresight] = []
+        self.inspections: list[Inspection] = []
         self.perceptions: list[Perception] = []
         self.recognitions: list[Recognition] = []
         self.signatures: list[Signature] = []
@@ -52,6 +56,11 @@ class Fault:
     def foresee(self, face: Foresight) -> Foresight:
         """Register a pure function from the facts of a machine to findings."""
         self.foresights.append(face)
+        return face
+
+    def lint(self, face: Inspection) -> Inspection:
+        """Register a pure function from a piece of source to findings, each with its place."""
+        self.inspections.append(face)
         return face
 
     def notice(self, face: Perception) -> Perception:
@@ -89,6 +98,7 @@ class Fault:
     def faces(self) -> frozenset[str]:
         made = {
             "foresee": self.foresights,
+            "lint": self.inspections,
             "notice": self.perceptions,
             "recognise": self.recognitions,
         }
@@ -110,6 +120,19 @@ class Fault:
             found.extend([answer] if isinstance(answer, Finding) else answer)
         # Two faces that miss the same fact would say the same thing twice.
         return [msgspec.structs.replace(f, host=facts.host) for f in dict.fromkeys(found)]
+
+    def inspect(self, source: Source) -> list[Finding]:
+        """Every finding of this fault in this piece of source; never raises."""
+        found = [finding for face in self.inspections for finding in self._ask(face, source)]
+        return list(dict.fromkeys(found))
+
+    def _ask(self, face: Inspection, source: Source) -> list[Finding]:
+        try:
+            return list(face(source))
+        except Exception as bug:  # noqa: BLE001 - one broken rule must not hide the others
+            why = f"this rule itself failed, a bug in holdfast: {type(bug).__name__}: {bug}"
+            at = Place(file=source.file, line=1)
+            return [msgspec.structs.replace(self.skipped(why), place=at)]
 
     def verdict(
         self,
@@ -173,22 +196,40 @@ class Fault:
     # --- building findings: the words come from the fault's file, the identity from here -------
 
     def error(
-        self, summary: str, *, reason: str, fix: str, evidence: Iterable[Evidence] = ()
+        self,
+        summary: str,
+        *,
+        reason: str,
+        fix: str,
+        evidence: Iterable[Evidence] = (),
+        at: Place | None = None,
     ) -> Finding:
         """This will break the job."""
-        return self._finding(Status.ERROR, summary, reason, fix, evidence)
+        return self._finding(Status.ERROR, summary, reason, fix, evidence, at)
 
     def warning(
-        self, summary: str, *, reason: str, fix: str, evidence: Iterable[Evidence] = ()
+        self,
+        summary: str,
+        *,
+        reason: str,
+        fix: str,
+        evidence: Iterable[Evidence] = (),
+        at: Place | None = None,
     ) -> Finding:
         """This may break the job, or makes it slow or blind."""
-        return self._finding(Status.WARNING, summary, reason, fix, evidence)
+        return self._finding(Status.WARNING, summary, reason, fix, evidence, at)
 
     def note(
-        self, summary: str, *, reason: str, fix: str = "", evidence: Iterable[Evidence] = ()
+        self,
+        summary: str,
+        *,
+        reason: str,
+        fix: str = "",
+        evidence: Iterable[Evidence] = (),
+        at: Place | None = None,
     ) -> Finding:
         """Worth knowing; nothing has to be done for this job."""
-        return self._finding(Status.NOTE, summary, reason, fix, evidence)
+        return self._finding(Status.NOTE, summary, reason, fix, evidence, at)
 
     def ok(self, summary: str, *, evidence: Iterable[Evidence] = ()) -> Finding:
         """Looked, and it is fine; the summary says what was looked at."""
@@ -205,7 +246,13 @@ class Fault:
         )
 
     def _finding(
-        self, status: Status, summary: str, reason: str, fix: str, evidence: Iterable[Evidence]
+        self,
+        status: Status,
+        summary: str,
+        reason: str,
+        fix: str,
+        evidence: Iterable[Evidence],
+        at: Place | None = None,
     ) -> Finding:
         return Finding(
             code=self.code,
@@ -215,4 +262,5 @@ class Fault:
             reason=reason,
             fix=fix,
             evidence=tuple(evidence),
+            place=at,
         )

@@ -10,6 +10,7 @@ import enum
 import msgspec
 
 from holdfast.remains.nouns import Sighting
+from holdfast.source.place import Place
 
 
 class Status(enum.Enum):
@@ -53,6 +54,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     applies: bool = True
     """False when the question does not arise here ('one machine', 'no container')"""
+    place: Place | None = None
+    """where it stands in a file; only lint has one"""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

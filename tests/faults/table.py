@@ -24,6 +24,15 @@ and, for what `holdfast explain` finds in the wreckage of one,
         passes_over(wreckage("[rank0]: RuntimeError: something else")),
     )
 
+and, for what `holdfast lint` finds in what people write (tests/source/made.py reads it),
+
+    test_lint = lint_table(
+        "timeout-keyword",
+        flags("error", python("import torch.distributed as dist\ndist.all_reduce(x, timeout=5)"),
+              lines=[2], saying=["async_op"]),
+        leaves(python("import torch.distributed as dist\ndist.all_reduce(x)")),
+    )
+
 `tests/test_catalogue.py` refuses a fault whose table lacks a case where it must speak, or
 one where it must stay silent.
 """
@@ -40,6 +49,7 @@ from holdfast.facts import MachineFacts
 from holdfast.model import Diagnosis, Finding, Status, Verdict
 from holdfast.remains.nouns import Wreckage
 from holdfast.signals import Scene
+from holdfast.source.nouns import Source
 
 
 class Case(NamedTuple):
@@ -260,3 +270,53 @@ def recognise_table(slug: str, *cases: Reading) -> Callable[[Reading], None]:
 
     test_recognise.cases = cases  # type: ignore[attr-defined]
     return test_recognise
+
+
+class Remark(NamedTuple):
+    """One case of a lint face."""
+
+    expected: str
+    """'error', 'warning', 'note' or 'silent'"""
+    source: Source
+    lines: tuple[int, ...] = ()
+    saying: tuple[str, ...] = ()
+    not_saying: tuple[str, ...] = ()
+
+    @property
+    def speaks(self) -> bool:
+        return self.expected != "silent"
+
+
+def flags(
+    status: str,
+    source: Source,
+    *,
+    lines: Sequence[int],
+    saying: Sequence[str],
+    not_saying: Sequence[str] = (),
+) -> Remark:
+    """The fault must be found with this status on exactly these lines, and nothing else of it."""
+    assert status in ("error", "warning", "note")
+    assert saying, "say which words the user must see"
+    return Remark(status, source, tuple(lines), tuple(saying), tuple(not_saying))
+
+
+def leaves(source: Source) -> Remark:
+    """The fault must say nothing."""
+    return Remark("silent", source)
+
+
+def lint_table(slug: str, *cases: Remark) -> Callable[[Remark], None]:
+    @pytest.mark.parametrize("case", cases, ids=lambda case: case.expected)
+    def test_lint(case: Remark) -> None:
+        found = by_slug(slug).inspect(case.source)
+        assert {f.slug for f in found} <= {slug}
+        where = [(f.status.value, f.place.line if f.place else None) for f in found]
+        assert sorted(where) == sorted((case.expected, line) for line in case.lines), found
+        text = " || ".join(words_of(f) for f in found)
+        assert [word for word in case.saying if word not in text] == [], text
+        assert [word for word in case.not_saying if word in text] == [], text
+        assert all(f.summary and f.reason and f.fix for f in found), "seen, meant, to be done"
+
+    test_lint.cases = cases  # type: ignore[attr-defined]
+    return test_lint

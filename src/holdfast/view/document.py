@@ -26,13 +26,22 @@ def check(
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "command": "check",
-        "findings": findings,
+        "findings": [_finding(one) for one in findings],
         "counts": counts,
         "seconds": round(seconds, 3),
     }
     if smoke is not None:
         document["smoke"] = smoke
     return _dump(document)
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    """Only what lint finds has a place."""
+    fields = msgspec.structs.asdict(finding)
+    place = fields.pop("place")
+    if place is not None:
+        fields |= {"file": place.file, "line": place.line, "column": place.column}
+    return fields
 
 
 def explain(pages: Sequence[Page]) -> str:

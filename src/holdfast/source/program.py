@@ -1,0 +1,209 @@
+"""A Python script, with its calls resolved through its imports. Nothing is imported or run.
+
+`dist.all_reduce(x)` after `import torch.distributed as dist` is `torch.distributed.all_reduce`,
+however it was imported. What a name is bound to at run time is not followed further than that:
+a face that needs more must be content with not knowing.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+
+from holdfast.source.place import Place
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Module
+
+
+class Call:
+    """One call: `name` is the dotted name after imports, '' when its root is no import."""
+
+    __slots__ = ("name", "node", "written")
+
+    def __init__(self, node: ast.Call, name: str, written: str) -> None:
+        self.node = node
+        self.name = name
+        self.written = written
+        """as the script has it: 'work.wait', 'self.model.step'; '' for computed ones"""
+
+    @property
+    def method(self) -> str:
+        """The last part: 'wait' of 'work.wait'."""
+        return self.written.rpartition(".")[2]
+
+    def keyword(self, name: str) -> ast.expr | None:
+        return next((k.value for k in self.node.keywords if k.arg == name), None)
+
+    def argument(self, position: int, name: str) -> ast.expr | None:
+        """By position or by keyword; None where it is not given or hides behind a star."""
+        plain = self.node.args
+        if position < len(plain) and not any(isinstance(a, ast.Starred) for a in plain):
+            return plain[position]
+        return self.keyword(name)
+
+    @property
+    def starred(self) -> bool:
+        """`f(*args)` or `f(**options)`: what is not seen may still be given."""
+        return any(isinstance(a, ast.Starred) for a in self.node.args) or any(
+            k.arg is None for k in self.node.keywords
+        )
+
+
+class Program:
+    """The tree, and what one walk over it collects. Lines are those of the file."""
+
+    def __init__(self, tree: ast.Module, text: str, file: str, *, indent: int = 0) -> None:
+        self.tree = tree
+        self.text = text
+        self.file = file
+        self.indent = indent
+        """columns that stand before the code: of a fenced block inside a list"""
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.calls: list[Call] = []
+        self.functions: list[Function] = []
+        self.classes: list[ast.ClassDef] = []
+        self.loops: list[ast.For | ast.AsyncFor | ast.While] = []
+        self.ifs: list[ast.If] = []
+        self.tries: list[ast.Try] = []
+        self.assigns: list[ast.Assign | ast.AnnAssign | ast.AugAssign] = []
+        self.imports: dict[str, str] = {}
+        """local name -> dotted name"""
+        self.stars: list[str] = []
+        """modules of `from x import *`"""
+        self.bound: set[str] = set()
+        """every name that is bound somewhere in the file"""
+        self._walk()
+        self._resolve_calls()
+
+    # --- built once ---------------------------------------------------------------------------
+
+    def _walk(self) -> None:
+        waiting: list[ast.AST] = [self.tree]
+        unresolved: list[ast.Call] = []
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Call):
+                unresolved.append(node)
+            else:
+                self._collect(node)
+            for child in ast.iter_child_nodes(node):
+                self.parents[child] = node
+                waiting.append(child)
+        unresolved.sort(key=lambda call: (call.lineno, call.col_offset))
+        self.calls = [Call(node, "", dotted(node.func)) for node in unresolved]
+        for found in (self.functions, self.classes, self.loops, self.ifs, self.tries, self.assigns):
+            found.sort(key=lambda node: (node.lineno, node.col_offset))
+
+    def _collect(self, node: ast.AST) -> None:  # noqa: C901 - a plain table of kinds
+        if isinstance(node, ast.Name):
+            if not isinstance(node.ctx, ast.Load):
+                self.bound.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            self.functions.append(node)
+            self.bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            self.bound.add(node.arg)
+        elif isinstance(node, ast.ClassDef):
+            self.classes.append(node)
+            self.bound.add(node.name)
+        elif isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            self.loops.append(node)
+        elif isinstance(node, ast.If):
+            self.ifs.append(node)
+        elif isinstance(node, ast.Try):
+            self.tries.append(node)
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            self.assigns.append(node)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                local = alias.asname or alias.name.partition(".")[0]
+                self.imports[local] = alias.name if alias.asname else local
+        elif isinstance(node, ast.ImportFrom):
+            self._import_from(node)
+
+    def _import_from(self, node: ast.ImportFrom) -> None:
+        module = "." * node.level + (node.module or "")
+        for alias in node.names:
+            if alias.name == "*":
+                self.stars.append(module)
+            else:
+                self.imports[alias.asname or alias.name] = f"{module}.{alias.name}"
+
+    def _resolve_calls(self) -> None:
+        for call in self.calls:
+            call.name = self._through_imports(call.written)
+
+    def _through_imports(self, written: str) -> str:
+        root, dot, rest = written.partition(".")
+        if root in self.imports:
+            return self.imports[root] + dot + rest
+        if not dot and root not in self.bound and hasattr(builtins, root):
+            return f"builtins.{root}"
+        return ""
+
+    # --- questions ------------------------------------------------------------------------------
+
+    def name_of(self, node: ast.AST) -> str:
+        """The dotted name of an expression after imports; '' when its root is no import."""
+        return self._through_imports(dotted(node))
+
+    def place(self, node: ast.AST) -> Place:
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        return Place(file=self.file, line=line, column=column + 1 + self.indent)
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Its parents, from the nearest to the module."""
+        while (parent := self.parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def function_of(self, node: ast.AST) -> Function | None:
+        """The function whose body it runs in; None at module level (and in a class body)."""
+        return next((a for a in self.above(node) if isinstance(a, Function)), None)
+
+    def called(self, *names: str) -> list[Call]:
+        """Calls of these dotted names, in order of the text."""
+        return [call for call in self.calls if call.name in names]
+
+    def inside(self, call: Call, body: ast.AST) -> bool:
+        return call.node is body or body in self.above(call.node)
+
+    def calls_in(self, *bodies: ast.AST) -> list[Call]:
+        """Calls anywhere below these nodes, nested functions included."""
+        return [call for call in self.calls if any(self.inside(call, body) for body in bodies)]
+
+    def function(self, name: str) -> Function | None:
+        """The only function of this name in the file; None when there are none or several."""
+        found = [one for one in self.functions if one.name == name]
+        return found[0] if len(found) == 1 else None
+
+    def target(self, call: Call) -> Function | None:
+        """The function of this file that a call runs: `save(…)`, `self.save(…)`."""
+        root, _, rest = call.written.partition(".")
+        if root in ("self", "cls") and rest and "." not in rest:
+            return self.function(rest)
+        return self.function(root) if not rest else None
+
+    @property
+    def main_guards(self) -> list[ast.If]:
+        """`if __name__ == "__main__":`"""
+        return [node for node in self.ifs if "__name__" in ast.dump(node.test)]
+
+
+def dotted(node: ast.AST) -> str:
+    """'a.b.c' of names and attributes; '' of anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def constant(node: ast.AST | None) -> object:
+    """The value of a literal; None of anything else (and of None itself)."""
+    return node.value if isinstance(node, ast.Constant) else None
