@@ -82,10 +82,9 @@ BARRIER_TAKES_TIMEOUT = (2, 13)
 
 def distributed(program: Program, call: Call) -> str:
     """'all_reduce' of a call of torch.distributed.all_reduce (or DeepSpeed's); '' of others."""
-    for root in ROOTS:
-        if call.name.startswith(root):
-            rest = call.name[len(root) :]
-            return "" if "." in rest else rest
+    root, _, last = call.name.rpartition(".")
+    if f"{root}." in ROOTS:
+        return last
     star = not call.name and call.written in COLLECTIVES | POINT_TO_POINT | GROUP_MAKERS
     if star and call.written not in program.bound and "torch.distributed" in program.stars:
         return call.written
