@@ -19,6 +19,10 @@ def test_the_fault_pages_are_up_to_date() -> None:
     assert written == write_docs.everything(), "run `make docs`"
 
 
+def test_the_table_of_variables_is_up_to_date() -> None:
+    assert write_docs.VARIABLES.read_text() == write_docs.variable_page(), "run `make docs`"
+
+
 def test_every_fault_has_an_example_that_is_what_holdfast_says_today() -> None:
     written = {path.name: path.read_text() for path in write_examples.FOLDER.glob("*.txt")}
     assert written == write_examples.everything(), "run `make docs`"

@@ -88,3 +88,22 @@ def test_exclusion_is_the_opposite(wanted: list[str], interface: str) -> None:
 def test_no_possible_name_holds_a_separator(name: str) -> None:
     if nic_filter.is_possible_name(name):
         assert not set(name) & set(" \t\n/:")
+
+
+@pytest.mark.parametrize(
+    "name", ["^eth0", "=eth0", "!lo", " eth0", "eth0/1", "'eth0'", "eth*", "10.0.0.5", "10.0", ""]
+)
+def test_what_no_interface_is_called(name: str) -> None:
+    assert nic_filter.strange(name)
+
+
+@pytest.mark.parametrize("name", ["eth0", "eno1.100", "br-1a2b", "bond0", "100g", "lo"])
+def test_what_an_interface_may_be_called(name: str) -> None:
+    assert nic_filter.strange(name) == ""
+
+
+@given(st.text())
+def test_an_exclusion_can_be_mended(value: str) -> None:
+    mended = nic_filter.read_nccl(nic_filter.excluding_loopback(nic_filter.read_nccl(f"^{value}")))
+    assert mended.exclude
+    assert not mended.admits("lo")

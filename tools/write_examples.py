@@ -2,7 +2,8 @@
 
 Nothing here is written by hand. A fault that `explain` recognises gets a small log, put together
 from the wordings it declares, and the answer to it. The others get what `run` says of a scene, or
-`check` of a machine, that the fault's own test sets up. `make docs` writes them; a test compares.
+`check` of a machine, that the fault's own test sets up; those that can be seen in what people write
+get what `lint` says of that as well. `make docs` writes them; a test compares.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from holdfast import catalogue
 from holdfast.fault import Fault
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
-from holdfast.view import diagnosis, run_screen, text
+from holdfast.source.nouns import Source
+from holdfast.source.place import Place
+from holdfast.view import diagnosis, lint, run_screen, text
 from holdfast.wreckage.diagnose import Report, diagnose
 from holdfast.wreckage.gather import gather
 
@@ -44,8 +49,9 @@ def example(fault: Fault) -> str:
     made = best.drawn() if best else _from_a_job(fault) or _from_check(fault)
     if not made and answers:  # some faults are never more than one answer among others
         made = answers[0].drawn()
-    assert made, f"{fault.slug} has no face that its tests make speak"
-    return "\n".join(line.rstrip() for line in made.splitlines()) + "\n"
+    parts = [part for part in (made, _from_lint(fault)) if part]
+    assert parts, f"{fault.slug} has no face that its tests make speak"
+    return "\n".join(line.rstrip() for line in "\n\n".join(parts).splitlines()) + "\n"
 
 
 # --- explain -------------------------------------------------------------------------------------
@@ -129,6 +135,55 @@ def _from_check(fault: Fault) -> str:
             worst = max(found, key=lambda one: one.status.concern)
             return f"$ holdfast check\n{text.finding(worst, colour=False)}"
     return ""
+
+
+# --- lint ----------------------------------------------------------------------------------------
+
+
+def _from_lint(fault: Fault) -> str:
+    """The gravest thing it says of what its own test has written."""
+    found = [
+        (one, case.source)
+        for case in _cases(fault, "test_lint")
+        for one in fault.inspect(case.source)
+        if one.status.concern and one.place is not None
+    ]
+    if not found:
+        return ""
+    worst, source = max(found, key=lambda pair: pair[0].status.concern)
+    assert worst.place is not None
+    shown = lint.Shown(worst, _line(source, worst.place.line))
+    return f"$ holdfast lint {worst.place.file}\n{lint.paragraph(shown, colour=False)}"
+
+
+def _line(source: Source, number: int) -> str:
+    """A line of the source: as it was read, else put together from what was read out of it."""
+    if source.program is not None:
+        lines = source.program.text.splitlines()
+        first = next(n for n, line in enumerate(lines) if line.strip() and line[0] != "#")
+        above = source.program.tree.body[0].lineno - first - 1  # of a block in a document
+        return lines[number - 1 - above] if 0 < number - above <= len(lines) else ""
+    pieces = {
+        place.column: text for place, text in _pieces(source) if place.line == number and text
+    }
+    made = ""
+    for column, piece in sorted(pieces.items()):
+        made = made.ljust(column - 1) + piece if len(made) < column else made
+    return made
+
+
+def _pieces(source: Source) -> Iterator[tuple[Place, str]]:
+    for setting in source.settings:
+        yield setting.place, f"{setting.name}={setting.written or setting.value}"
+        if setting.by == "export" and setting.place.column > len("export "):
+            column = setting.place.column - len("export ")
+            yield msgspec.structs.replace(setting.place, column=column), "export"
+    for command in source.commands:
+        for word in command.words:
+            yield word.place, word.text
+    for container in source.containers:
+        for option in container.options:
+            yield option.place, f"{option.name}: {option.value}"
 
 
 def _cases(fault: Fault, table: str) -> Iterator[Any]:

@@ -29,6 +29,10 @@ The map of this tree, in the order data flows through it:
     remains/      what is left of a job: the nouns, and wordings that many faults share
     inference/    from wreckage to suspects: who waited, who spoke, who did not
     wreckage/     WRECKAGE -> DIAGNOSIS: open, scan, sort to ranks, assemble, diagnose
+    source/       what a user wrote: frozen nouns, and Python with its names resolved
+    lint/         WHAT A USER WROTE -> FINDINGS: walk, read each language, link, judge
+    judged.py     what `env` says of settings and clocks: frozen nouns
+    settings/     AN ENVIRONMENT -> EVERY SETTING AND EVERY CLOCK IN FORCE
     examples/     what holdfast says when it meets each fault; generated
     view/         draws the nouns as text and JSON
     cli/          one file per verb

@@ -5,6 +5,7 @@ Frozen nouns and pure functions; nothing here reads or writes the world.
 
 from __future__ import annotations
 
+import ast
 import enum
 
 import msgspec
@@ -119,6 +120,11 @@ def quote(sighting: Sighting) -> Evidence:
         rank=line.rank,
         host=line.host or None,
     )
+
+
+def cited(node: ast.AST, file: str) -> Evidence:
+    """A piece of Python as evidence."""
+    return Evidence(quote=ast.unparse(node), source=file, line=getattr(node, "lineno", None))
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ Both ignore a value of fewer than two characters without a word.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 NCCL = "NCCL_SOCKET_IFNAME"
@@ -60,3 +61,24 @@ def read_gloo(value: str) -> tuple[str, ...]:
 def is_possible_name(name: str) -> bool:
     """Could the kernel have an interface of this name? (dev_valid_name: no space, `/` or `:`)"""
     return name != "" and not any(c.isspace() or c in "/:" for c in name)
+
+
+def strange(name: str) -> str:
+    """Why no interface is called so; '' when one may be."""
+    if name[:1] in ("^", "=", "!"):
+        return "a sign counts once, in front of the whole list"
+    if not is_possible_name(name):
+        return "no name holds a blank, `/` or `:`"
+    if name[0] in "'\"" or name[-1] in "'\"":
+        return "the quotes are taken for part of the name"
+    if set(name) & set("*?["):
+        return "patterns are not expanded"
+    if re.fullmatch(r"\d+(\.\d+)+", name):
+        return "it is an address, and names are wanted"
+    return ""
+
+
+def excluding_loopback(chosen: NcclFilter) -> str:
+    """The same exclusion with lo in it."""
+    names = [name for name in chosen.names if not strange(name)]
+    return f"^{'=' * chosen.exact}{','.join([*names, 'lo'])}"

@@ -18,6 +18,20 @@ def span(seconds: float) -> str:
     return f"{int(seconds)} s"
 
 
+def exact(seconds: float | None) -> str:
+    """A setting's duration without loss: '8 min' for 480, '90 s', '0.1 s'; 'never' for None."""
+    if seconds is None:
+        return "never"
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length and seconds % length == 0:
+            return f"{seconds / length:.0f} {unit}"
+    if seconds >= 2 * 86400:
+        return f"{seconds / 86400:.1f} days"
+    if seconds >= 7200:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+
+
 def size(count: float) -> str:
     """Bytes in binary units: '64 MiB', '1.5 GiB'."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):

@@ -1,7 +1,10 @@
 from holdfast.facts import Unread
 from tests.faults.machines import a_machine, settings
 from tests.faults.table import (
+    flags,
     foresee_table,
+    leaves,
+    lint_table,
     passes_over,
     recognise_table,
     recognises,
@@ -10,6 +13,7 @@ from tests.faults.table import (
     speaks,
 )
 from tests.remains.made import wreckage
+from tests.source.made import python, shell
 
 test_foresee = foresee_table(
     "async-handling-off",
@@ -74,4 +78,49 @@ test_recognise = recognise_table(
     passes_over(wreckage(OFF, TIMED_OUT, TAKEN_DOWN)),
     passes_over(wreckage(OFF.replace("WAIT: 0", "WAIT: 1"), TIMED_OUT)),
     passes_over(wreckage(OFF.replace("HANDLING: 0", "HANDLING: 3"), TIMED_OUT)),
+)
+
+test_lint = lint_table(
+    "async-handling-off",
+    flags(
+        "warning",
+        shell("export TORCH_NCCL_ASYNC_ERROR_HANDLING=0"),
+        lines=[1],
+        saying=["hangs on after its timeout", "remove TORCH_NCCL_ASYNC_ERROR_HANDLING"],
+    ),
+    flags(
+        "warning",
+        python('import os\nos.environ.update(TORCH_NCCL_ASYNC_ERROR_HANDLING="0")'),
+        lines=[2],
+        saying=["init_process_group(timeout=…)"],
+    ),
+    flags(
+        "note",
+        shell("NCCL_ASYNC_ERROR_HANDLING=0 mpirun -np 8 python train.py"),
+        lines=[1],
+        saying=["except under torchrun"],
+    ),
+    flags(
+        "note",
+        shell("export TORCH_NCCL_BLOCKING_WAIT=1"),
+        lines=[1],
+        saying=["hold up the CPU", "switches async error handling off", "nothing requires it"],
+    ),
+    flags(  # the wait itself times out: only its cost is worth a word
+        "note",
+        shell("export TORCH_NCCL_ASYNC_ERROR_HANDLING=0\nexport NCCL_BLOCKING_WAIT=1"),
+        lines=[2],
+        saying=["NCCL_BLOCKING_WAIT=1"],
+    ),
+    leaves(shell("export TORCH_NCCL_ASYNC_ERROR_HANDLING=3 TORCH_NCCL_BLOCKING_WAIT=0")),
+    leaves(shell("export TORCH_NCCL_ASYNC_ERROR_HANDLING=0 TORCH_NCCL_BLOCKING_WAIT=$WAIT")),
+    leaves(shell("export TORCH_NCCL_ASYNC_ERROR_HANDLING=${HANDLING}")),
+    flags(
+        "error",
+        shell("export TORCH_NCCL_ASYNC_ERROR_HANDLING=true\nexport NCCL_BLOCKING_WAIT=on"),
+        lines=[1, 2],
+        saying=["torch takes a number, 0 to 3", "torch takes 1 or 0", "Invalid value"],
+    ),
+    leaves(shell("TORCH_NCCL_ASYNC_ERROR_HANDLING=0")),
+    leaves(shell("unset TORCH_NCCL_ASYNC_ERROR_HANDLING")),
 )

@@ -1,7 +1,14 @@
+from __future__ import annotations
+
 from holdfast.facts import Unread
+from holdfast.source.nouns import Flag, Launch
+from holdfast.source.place import Place
 from tests.faults.machines import a_machine, settings
 from tests.faults.table import (
+    flags,
     foresee_table,
+    leaves,
+    lint_table,
     passes_over,
     recognise_table,
     recognises,
@@ -10,6 +17,7 @@ from tests.faults.table import (
     speaks,
 )
 from tests.remains.made import wreckage
+from tests.source.made import python, shell
 
 test_foresee = foresee_table(
     "clocks-inconsistent",
@@ -104,4 +112,112 @@ test_recognise = recognise_table(
     passes_over(wreckage(ASKED.replace("5400000", "600000"), TIMED_OUT)),
     passes_over(wreckage(ASKED)),
     passes_over(wreckage(TIMED_OUT)),
+)
+
+AT = Place(file="job.sh", line=2, column=9)
+
+
+def within(limit: str) -> tuple[Launch, ...]:
+    """Started by a job of Slurm's that may last this long."""
+    return (Launch(kind="sbatch", flags=(Flag(name="time", value=limit, place=AT),), place=AT),)
+
+
+GROUPS = """
+    from datetime import timedelta
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    dist.init_process_group("{backend}", timeout={timeout})
+    part = {group}
+"""
+
+
+def groups(
+    group: str = "dist.new_group([0, 1])",
+    timeout: str = "timedelta(hours=2)",
+    backend: str = "nccl",
+) -> str:
+    return GROUPS.format(backend=backend, timeout=timeout, group=group)
+
+
+test_lint = lint_table(
+    "clocks-inconsistent",
+    flags(
+        "warning",
+        python(groups()),
+        lines=[5],
+        saying=["has a timeout of 10 minutes", "2 hours", "dist.new_group(…, timeout=…)"],
+    ),
+    flags("warning", python(groups(backend="gloo")), lines=[5], saying=["30 minutes"]),
+    flags(
+        "warning",
+        python(groups('init_device_mesh("cuda", (2, 4))')),
+        lines=[5],
+        saying=["backend_override"],
+    ),
+    flags(
+        "note",
+        python(groups("dist.new_subgroups(8)", "timedelta(minutes=1)")),
+        lines=[5],
+        saying=["10 minutes"],
+    ),
+    flags(
+        "note", python(groups(timeout="timedelta(seconds=patience)")), lines=[5], saying=["its own"]
+    ),
+    leaves(python(groups(timeout="timedelta(minutes=10)"))),
+    leaves(python(groups(timeout="None"))),
+    leaves(python(groups("dist.new_group([0, 1], timeout=long)"))),
+    leaves(python(groups("dist.new_group([0, 1], **options)"))),
+    leaves(python(groups("dist.split_group(pg_options=options)"))),
+    leaves(python(groups('init_device_mesh("cuda", (8,))'))),  # the default group itself
+    leaves(python(groups('init_device_mesh("cuda", shape)'))),
+    leaves(
+        python("import torch.distributed as dist\ndist.init_process_group()\ndist.new_group([0])")
+    ),
+    # --- against the scheduler ---
+    flags(
+        "warning",
+        python(groups("1"), started_by=within("1:30:00")),
+        lines=[4],
+        saying=["Slurm ends this job after 1 hour", "before this timeout of 2 hours"],
+    ),
+    leaves(python(groups("1"), started_by=within("1-00:00:00"))),
+    leaves(python(groups("1", timeout="limit"), started_by=within("10"))),
+    flags(
+        "note",
+        shell("""
+            #!/bin/bash
+            #SBATCH --time=00:05:00
+            srun torchrun --nproc-per-node 8 train.py
+        """),
+        lines=[2],
+        saying=["Slurm ends this job after 5 minutes"],
+    ),
+    # --- variables, in whatever language ---
+    flags(
+        "warning",
+        shell("""
+            export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=0
+            export DEEPSPEED_TIMEOUT=1800
+            DEEPSPEED_TIMEOUT=30m deepspeed train.py
+        """),
+        lines=[1, 2, 3],
+        saying=["end healthy ranks", "the unit is minutes", "`import deepspeed` will fail"],
+    ),
+    flags(
+        "note",
+        python("""
+            import os, torch.distributed
+            os.environ["TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"] = "600000"
+        """),
+        lines=[2],
+        saying=["10 minutes for the recorder's dump"],
+    ),
+    leaves(
+        shell("""
+            export TORCH_NCCL_ENABLE_MONITORING=0
+            export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1
+            export DEEPSPEED_TIMEOUT=$MINUTES
+            unset DEEPSPEED_TIMEOUT
+        """)
+    ),
 )

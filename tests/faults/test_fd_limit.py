@@ -3,7 +3,10 @@ from __future__ import annotations
 from holdfast.facts import Limit, Limits, Unread
 from tests.faults.machines import a_machine, a_plan, limits
 from tests.faults.table import (
+    flags,
     foresee_table,
+    leaves,
+    lint_table,
     passes_over,
     recognise_table,
     recognises,
@@ -12,6 +15,7 @@ from tests.faults.table import (
     speaks,
 )
 from tests.remains.made import wreckage
+from tests.source.made import dockerfile, shell
 
 
 def files(soft: int | None, hard: int | None, pid: int = 100) -> Limits:
@@ -118,4 +122,38 @@ test_recognise = recognise_table(
     ),
     passes_over(wreckage("OSError: [Errno 24] inotify instance limit reached")),
     passes_over(wreckage("OSError: [Errno 28] No space left on device")),
+)
+
+test_lint = lint_table(
+    "fd-limit",
+    flags(
+        "note",
+        shell("ulimit -n 2000000\ntorchrun x.py\n"),
+        lines=[1],
+        saying=["hard limit", 'ulimit -n "$(ulimit -Hn)"'],
+    ),
+    flags("note", shell("ulimit -Sn unlimited\n"), lines=[1], saying=["fs.nr_open"]),
+    flags("warning", shell("ulimit -n 128\n"), lines=[1], saying=["too few"]),
+    flags(
+        "error",
+        shell("sudo ulimit -n 65536\n"),
+        lines=[1],
+        saying=["`sudo ulimit` changes nothing", "part of the shell"],
+    ),
+    flags(
+        "warning",
+        dockerfile("FROM x\nRUN ulimit -n 65536\nRUN pip install y\n"),
+        lines=[2],
+        saying=["that step of the build", "--ulimit nofile=131072"],
+    ),
+    flags(
+        "error",
+        shell("docker run --ulimit nofile=131072:65536 img torchrun x.py\n"),
+        lines=[1],
+        saying=["soft limit of 131072", "`--ulimit nofile=131072`"],
+    ),
+    leaves(shell("ulimit -n 65536\nulimit -n\nulimit -Hn; ulimit -c 0\n")),
+    leaves(shell('ulimit -n "$(ulimit -Hn)"\nulimit -n $LIMIT\n')),
+    leaves(shell("docker run --ulimit nofile=65536:131072 img torchrun x.py\n")),
+    leaves(dockerfile("FROM x\nRUN ulimit -n 4096 && make -j\nCMD ulimit -n 65536 && serve\n")),
 )

@@ -2,8 +2,16 @@ from __future__ import annotations
 
 from holdfast.remains.nouns import Line, Raised
 from holdfast.signals import Frame
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.remains.made import wreckage
+from tests.source.made import python
 
 TEXT = (
     "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must "
@@ -68,4 +76,101 @@ test_recognise = recognise_table(
         saying=["forked after its parent"],
     ),
     passes_over(wreckage("RuntimeError: CUDA error: out of memory")),
+)
+
+FORKED = """
+import torch
+import torch.multiprocessing as mp
+
+def work(rank):
+    x = torch.ones(2, device=f"cuda:{rank}")
+    return x
+
+def main():
+    PARENT
+    START
+"""
+START = "mp.Process(target=work, args=(0,)).start()"
+
+
+def forked(parent: str, start: str = START) -> str:
+    return FORKED.replace("PARENT", parent).replace("START", start)
+
+
+DATASET = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Images(Dataset):
+    def __init__(self, images):
+        self.images = IMAGES
+
+    def __getitem__(self, n):
+        ITEM
+
+def train(model, images):
+    MODEL
+    loader = DataLoader(Images(images), batch_size=4, num_workers=2OPTIONS)
+    for batch in loader:
+        model(batch)
+"""
+
+
+def dataset(item: str, model: str = "model.cuda()", images: str = "images", more: str = "") -> str:
+    text = DATASET.replace("ITEM", item).replace("MODEL", model)
+    return text.replace("IMAGES", images).replace("OPTIONS", more)
+
+
+CUDA = "return self.images[n].cuda()"
+
+test_lint = lint_table(
+    "fork-cuda",
+    flags(
+        "error",
+        python(forked("torch.cuda.set_device(0)")),
+        lines=[5],
+        saying=["work() uses CUDA in a forked child", "set_start_method('spawn')", "3.14"],
+    ),
+    flags(
+        "error",
+        python(
+            forked(
+                "dev = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+                "    model = build().to(dev)",
+                "ctx = mp.get_context('fork')\n    ctx.Process(target=work, args=(1,)).start()",
+            )
+        ),
+        lines=[5],
+        saying=["asks for fork"],
+    ),
+    flags(
+        "error",
+        python(forked("free, total = torch.cuda.mem_get_info()", "mp.Pool(2).map(work, range(2))")),
+        lines=[5],
+        saying=["Cannot re-initialize"],
+    ),
+    flags(
+        "error",
+        python(dataset(CUDA)),
+        lines=[9],
+        saying=["Images.__getitem__() uses CUDA in a forked worker", "return CPU tensors"],
+    ),
+    flags("warning", python(dataset(CUDA, model="pass")), lines=[9], saying=["as soon as"]),
+    flags(
+        "error",
+        python(dataset("return self.images[n]", images="images.to('cuda')")),
+        lines=[6],
+        saying=["Images.__getitem__()"],
+    ),
+    leaves(python(forked("n = torch.cuda.device_count() if torch.cuda.is_available() else 1"))),
+    leaves(python(forked("torch.manual_seed(0)"))),
+    leaves(python(forked("torch.cuda.set_device(0)", "mp.spawn(work, nprocs=2)"))),
+    leaves(python(forked("mp.set_start_method('spawn'); torch.cuda.init()"))),
+    leaves(python(forked(START, "torch.cuda.set_device(0)"))),  # afterwards
+    leaves(python(forked("if single:\n        work_on(torch.ones(1).cuda())\n        return"))),
+    leaves(python(forked("x = torch.ones(1).to(args.device)"))),
+    leaves(python(forked("x = torch.ones(1).cuda()").replace('device=f"cuda:{rank}"', ""))),
+    leaves(python(dataset("return self.images[n]"))),
+    leaves(python(dataset(CUDA, more=", multiprocessing_context='spawn'"))),
+    leaves(python(dataset(CUDA).replace("num_workers=2", "num_workers=0"))),
 )

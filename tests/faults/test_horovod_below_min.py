@@ -1,5 +1,13 @@
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.remains.made import wreckage
+from tests.source.made import python, shell
 
 GAVE_UP = (
     "horovod.runner.common.util.timeout.TimeoutException: Timed out waiting for minimum number of "
@@ -32,4 +40,40 @@ test_recognise = recognise_table(
     passes_over(
         wreckage("Timed out waiting for tasks to start. Please check connectivity between servers.")
     ),
+)
+
+test_lint = lint_table(
+    "horovod-below-min",
+    flags(
+        "note",
+        shell("export HOROVOD_ELASTIC_TIMEOUT=60\nhorovodrun -np 8 --min-np 4 python x.py\n"),
+        lines=[1],
+        saying=["sooner than by default (600 s)", "--elastic-timeout 1800"],
+    ),
+    flags(
+        "error",
+        python('import os\nos.environ["HOROVOD_ELASTIC_TIMEOUT"] = "10m"\n'),
+        lines=[2],
+        saying=["no number of seconds", "ValueError"],
+    ),
+    flags(
+        "warning",
+        shell("horovodrun -np 8 --elastic-timeout 0 --min-np 4 python x.py\n"),
+        lines=[1],
+        saying=["means 600 s"],
+    ),
+    flags(
+        "note",
+        shell("horovodrun -np 8 --min-np 4 --elastic-timeout 30 python x.py\n"),
+        lines=[1],
+        saying=["--elastic-timeout 30"],
+    ),
+    flags(
+        "note",
+        shell("HOROVOD_ELASTIC_TIMEOUT=1200 horovodrun -np 8 --elastic-timeout 900 python x.py\n"),
+        lines=[1],
+        saying=["900 goes before"],
+    ),
+    leaves(shell("export HOROVOD_ELASTIC_TIMEOUT=1800\nhorovodrun -np 8 python x.py\n")),
+    leaves(shell("export HOROVOD_ELASTIC_TIMEOUT=$T\nunset HOROVOD_ELASTIC_TIMEOUT\n")),
 )

@@ -1,8 +1,14 @@
 import pytest
 
 from holdfast.catalogue import by_slug
-from holdfast.faults.launcher_config import COMPLAINTS, Complaint
-from tests.faults.table import passes_over, recognise_table, recognises
+from holdfast.remains.complaints import COMPLAINTS, Complaint
+from tests.faults.recipes_launcher_config import CASES
+from tests.faults.table import (
+    lint_table,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.remains.made import wreckage
 
 ALONE = "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/1"
@@ -268,3 +274,6 @@ def test_every_complaint_makes_a_whole_sentence(complaint: Complaint) -> None:
     assert not set("{}") & set(found[0].reason), "every gap is filled"
     assert found[0].culprit is not None
     assert found[0].culprit.what
+
+
+test_lint = lint_table("launcher-config", *CASES)

@@ -1,7 +1,10 @@
 from holdfast.facts import Unread
 from tests.faults.machines import a_machine, a_plan, settings
 from tests.faults.table import (
+    flags,
     foresee_table,
+    leaves,
+    lint_table,
     not_applicable,
     passes_over,
     recognise_table,
@@ -12,6 +15,7 @@ from tests.faults.table import (
 )
 from tests.faults.two_hosts import TWO_HOSTS
 from tests.remains.made import wreckage
+from tests.source.made import python, shell
 
 TWO = a_plan(min_nodes=2, max_nodes=2)
 
@@ -73,4 +77,53 @@ test_recognise = recognise_table(
     ),
     passes_over(wreckage("[rank0]: step 12", settings=LO, ranks=TWO_HOSTS)),
     passes_over(wreckage(REFUSED, settings={"NCCL_SOCKET_IFNAME": "^docker0"}, ranks=TWO_HOSTS)),
+)
+
+test_lint = lint_table(
+    "loopback-multi-node",
+    flags(
+        "error",
+        shell("export NCCL_SOCKET_IFNAME=lo\ntorchrun --nnodes=2 --node-rank=$1 train.py"),
+        lines=[1],
+        saying=["up to 2 machines", "127.0.0.1", "remove NCCL_SOCKET_IFNAME"],
+    ),
+    flags(
+        "error",
+        shell("""
+            #!/bin/bash
+            #SBATCH --nodes=4
+            export GLOO_SOCKET_IFNAME=lo
+            srun python train.py
+        """),
+        lines=[3],
+        saying=["up to 4 machines", "Gloo"],
+    ),
+    flags(
+        "warning",  # which of them is taken depends on their order
+        shell("NCCL_SOCKET_IFNAME=lo,eth0 torchrun --nnodes 1:3 train.py"),
+        lines=[1],
+        saying=["up to 3 machines"],
+    ),
+    flags(
+        "note",
+        shell("export NCCL_SOCKET_IFNAME==lo\ntorchrun --standalone train.py"),
+        lines=[1],
+        saying=["not needed on one machine", "as soon as a second machine joins"],
+    ),
+    flags(
+        "note",
+        python('import os\nos.environ["GLOO_SOCKET_IFNAME"] = "lo"'),
+        lines=[2],
+        saying=["not needed"],
+    ),
+    flags(  # the launch over two machines does not get it
+        "note",
+        shell("NCCL_SOCKET_IFNAME=lo torchrun --nnodes=1 a.py\ntorchrun --nnodes=2 b.py"),
+        lines=[1],
+        saying=["not needed on one machine"],
+    ),
+    leaves(shell("export NCCL_SOCKET_IFNAME=eth0\ntorchrun --nnodes=2 train.py")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=^lo\ntorchrun --nnodes=2 train.py")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=$IFACE\ntorchrun --nnodes=2 train.py")),
+    leaves(shell("NCCL_SOCKET_IFNAME=lo\ntorchrun --nnodes=2 train.py")),
 )

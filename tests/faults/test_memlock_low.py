@@ -4,7 +4,17 @@ import msgspec
 
 from holdfast.facts import Limit, Software, Unread
 from tests.faults.machines import a_machine, a_plan, limits
-from tests.faults.table import foresee_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    flags,
+    foresee_table,
+    leaves,
+    lint_table,
+    not_applicable,
+    silent,
+    skips,
+    speaks,
+)
+from tests.source.made import shell
 
 TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
 SMALL = limits(memlock=Limit(soft=8 << 20, hard=8 << 20))
@@ -27,4 +37,32 @@ test_foresee = foresee_table(
     not_applicable(a_machine(TWO_NODES, limits=SMALL, rdma_devices=("mlx5_0",)), saying=["RDMA"]),
     skips(a_machine(limits=Unread(why="no /proc")), saying=["no /proc"]),
     skips(a_machine(limits=SMALL, rdma_devices=Unread(why="no /sys")), saying=["no /sys"]),
+)
+
+test_lint = lint_table(
+    "memlock-low",
+    flags("error", shell("sudo ulimit -l unlimited\n"), lines=[1], saying=["without sudo"]),
+    flags(
+        "warning",
+        shell("docker run --gpus all --device=/dev/infiniband img torchrun x.py\n"),
+        lines=[1],
+        saying=["RDMA", "`--ulimit memlock=-1`"],
+    ),
+    flags(
+        "warning",
+        shell("docker run --device /dev/infiniband --ulimit memlock=65536 img torchrun x.py\n"),
+        lines=[1],
+        saying=["ibv_reg_mr"],
+    ),
+    flags(
+        "error",
+        shell("docker run --ulimit memlock=-1:65536 img torchrun x.py\n"),
+        lines=[1],
+        saying=["the container does not start"],
+    ),
+    leaves(shell("ulimit -l unlimited\n")),
+    leaves(shell("docker run --gpus all img torchrun x.py\n")),
+    leaves(shell("docker run --device=/dev/infiniband --ulimit memlock=-1:-1 img torchrun x.py\n")),
+    leaves(shell("docker run --device=/dev/infiniband --cap-add=IPC_LOCK img torchrun x.py\n")),
+    leaves(shell("docker run --device=/dev/infiniband --privileged img torchrun x.py\n")),
 )

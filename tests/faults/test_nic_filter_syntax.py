@@ -3,7 +3,10 @@ from __future__ import annotations
 from holdfast.facts import MachineFacts, Setting, Unread
 from tests.faults.machines import a_machine, a_plan, settings
 from tests.faults.table import (
+    flags,
     foresee_table,
+    leaves,
+    lint_table,
     not_applicable,
     passes_over,
     recognise_table,
@@ -13,6 +16,7 @@ from tests.faults.table import (
     speaks,
 )
 from tests.remains.made import wreckage
+from tests.source.made import python, shell
 
 TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
 
@@ -32,8 +36,8 @@ test_foresee = foresee_table(
         nccl("=eth0,=eth1"),
         saying=["'=eth1' can match no interface", "`export NCCL_SOCKET_IFNAME='=eth0,eth1'`"],
     ),
-    speaks("warning", nccl("eth0, eth1"), saying=["' eth1' can match", "'eth0,eth1'"]),
-    speaks("warning", nccl("=^eth0"), saying=["'^eth0' can match"]),
+    speaks("warning", nccl("eth0, eth1"), saying=["' eth1' can match", "=eth0,eth1`"]),
+    speaks("error", nccl("=^eth0"), saying=["'^eth0' can match", "NCCL finds no interface"]),
     speaks(
         "warning",
         nccl("^docker0"),
@@ -97,4 +101,46 @@ test_recognise = recognise_table(
     passes_over(wreckage(NONE, settings={"NCCL_SOCKET_IFNAME": "nope0"})),
     passes_over(wreckage(NONE)),
     passes_over(wreckage("all is well", settings={"NCCL_SOCKET_IFNAME": "=eth0,=eth1"})),
+)
+
+test_lint = lint_table(
+    "nic-filter-syntax",
+    flags(
+        "warning",
+        shell("export NCCL_SOCKET_IFNAME==eth0,=eth1"),
+        lines=[1],
+        saying=["'=eth1' can match no interface", "`NCCL_SOCKET_IFNAME='=eth0,eth1'`"],
+    ),
+    flags(
+        "warning",
+        shell("export NCCL_SOCKET_IFNAME='^lo,^docker0'"),
+        lines=[1],
+        saying=["'^docker0'", "'^lo,docker0'"],
+    ),
+    flags(
+        "warning",
+        python('import os\nos.environ["NCCL_SOCKET_IFNAME"] = "eth0, eth1"'),
+        lines=[2],
+        saying=["' eth1'", "`NCCL_SOCKET_IFNAME=eth0,eth1`"],
+    ),
+    flags("warning", shell("export NCCL_SOCKET_IFNAME=e"), lines=[1], saying=["one character"]),
+    flags(
+        "error",
+        shell("export NCCL_SOCKET_IFNAME=192.168.1.7"),
+        lines=[1],
+        saying=["an address", "NCCL finds no interface and fails"],
+    ),
+    flags("error", shell("export NCCL_SOCKET_IFNAME='eth*'"), lines=[1], saying=["patterns"]),
+    flags(
+        "error",
+        shell("export GLOO_SOCKET_IFNAME==eth0"),
+        lines=[1],
+        saying=["Gloo takes '=eth0' for the name", "will raise"],
+    ),
+    leaves(shell("export NCCL_SOCKET_IFNAME==eth0,eth1 GLOO_SOCKET_IFNAME=eth0,eth1")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=^docker0,lo")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=^docker0")),  # wrong-nic says it
+    leaves(shell("export NCCL_SOCKET_IFNAME=<interface>")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=$(ip -o route get 1 | cut -f5 -d' ')")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=")),
 )

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
 from holdfast.facts import Unread
+from holdfast.source.nouns import Here, Kind, Source
+from holdfast.source.nouns import Setting as Written
+from holdfast.source.place import Place
 from tests.faults.machines import a_loopback, a_machine, an_interface, settings
 from tests.faults.table import (
+    flags,
     foresee_table,
+    leaves,
+    lint_table,
     not_applicable,
     passes_over,
     recognise_table,
@@ -13,6 +19,7 @@ from tests.faults.table import (
     speaks,
 )
 from tests.remains.made import wreckage
+from tests.source.made import dockerfile, nccl_conf, shell
 
 UNPLUGGED = an_interface("ens5", "10.1.0.5", running=False, state="down")
 NAMELESS = an_interface("ens6", addresses=())
@@ -167,4 +174,57 @@ test_recognise = recognise_table(
             "(errno: 97 - Address family not supported by protocol)."
         )
     ),
+)
+
+KNOWN_HERE = Here(interfaces=("lo", "eth0", "ib0"))
+
+
+def from_environment(**variables: str) -> Source:
+    found = [
+        Written(name=n, value=v, place=Place(file="", line=i), by="environment")
+        for i, (n, v) in enumerate(variables.items(), 1)
+    ]
+    return Source(file="", kind=Kind.ENVIRONMENT, settings=tuple(found), here=KNOWN_HERE)
+
+
+test_lint = lint_table(
+    "nic-name-missing",
+    flags(
+        "note",
+        shell("export NCCL_SOCKET_IFNAME=ens5", here=KNOWN_HERE),
+        lines=[1],
+        saying=["ens5 is no interface of this machine", "where the job runs it may be"],
+    ),
+    flags(
+        "note",
+        shell("GLOO_SOCKET_IFNAME=eth0,eth1 torchrun train.py", here=KNOWN_HERE),
+        lines=[1],
+        saying=["eth1 is no interface", "every name"],
+    ),
+    flags(
+        "error",
+        from_environment(NCCL_SOCKET_IFNAME="=eth", GLOO_SOCKET_IFNAME="eth7"),
+        lines=[1, 2],
+        saying=["does not fall back", "`export NCCL_SOCKET_IFNAME='=eth0'`", "`unset GLOO_"],
+    ),
+    flags(
+        "error",
+        nccl_conf("NCCL_SOCKET_IFNAME=ens5", file="/etc/nccl.conf", here=KNOWN_HERE),
+        lines=[1],
+        saying=["ens5 is no interface of this machine"],
+        not_saying=["where the job runs"],
+    ),
+    flags(  # a file in somebody's repository
+        "note",
+        nccl_conf("NCCL_SOCKET_IFNAME=ens5", file="conf/nccl.conf", here=KNOWN_HERE),
+        lines=[1],
+        saying=["where the job runs it may be"],
+    ),
+    leaves(dockerfile("FROM x\nENV NCCL_SOCKET_IFNAME=ens5", here=KNOWN_HERE)),
+    leaves(shell("export NCCL_SOCKET_IFNAME=ens5")),  # nothing is known of this machine
+    leaves(shell("export NCCL_SOCKET_IFNAME=eth GLOO_SOCKET_IFNAME=ib0", here=KNOWN_HERE)),
+    leaves(shell("export NCCL_SOCKET_IFNAME=ens5,ib", here=KNOWN_HERE)),
+    leaves(shell("export NCCL_SOCKET_IFNAME=^ens5", here=KNOWN_HERE)),
+    leaves(shell("export NCCL_SOCKET_IFNAME=$IFACE", here=KNOWN_HERE)),
+    leaves(shell("export NCCL_SOCKET_IFNAME=x", here=KNOWN_HERE)),
 )

@@ -1,7 +1,15 @@
 from __future__ import annotations
 
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.remains.made import wreckage
+from tests.source.made import python, shell
 
 VIA = "[rank0]: NCCL INFO Channel 00/0 : 0[1b000] -> 1[1c000] via P2P/IPC"
 IN_VAIN = (
@@ -113,4 +121,23 @@ test_recognise = recognise_table(
     passes_over(
         wreckage("transport/shm.cc:590 NCCL WARN Cuda failure 217 'peer access is not supported b'")
     ),
+)
+
+test_lint = lint_table(
+    "p2p-acs-iommu",
+    flags(
+        "note",
+        shell("export NCCL_P2P_DISABLE=1"),
+        lines=[1],
+        saying=["NVLink included", "remove NCCL_P2P_DISABLE", "keep it and say why"],
+    ),
+    flags(
+        "note",
+        python('import os\nos.environ["NCCL_P2P_DISABLE"] = "1"'),
+        lines=[2],
+        saying=["host memory"],
+    ),
+    leaves(shell("export NCCL_P2P_DISABLE=0")),
+    leaves(shell("export NCCL_P2P_DISABLE=$NO_P2P")),
+    leaves(shell("unset NCCL_P2P_DISABLE")),
 )

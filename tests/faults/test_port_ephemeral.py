@@ -2,10 +2,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from holdfast.facts import Bind, Connection, PortRanges, Unread
+from holdfast.source import drawn_ports
+from holdfast.source.nouns import Here
 from tests.faults.machines import a_connection, a_machine, a_plan, a_port, a_process
 from tests.faults.table import (
+    flags,
     foresee_table,
+    leaves,
+    lint_table,
     not_applicable,
     passes_over,
     recognise_table,
@@ -15,6 +24,7 @@ from tests.faults.table import (
     speaks,
 )
 from tests.remains.made import wreckage
+from tests.source.made import python, shell
 
 TAKEN = (Bind(family="IPv6", error="EADDRINUSE"), Bind(family="IPv4", error="EADDRINUSE"))
 HIGH = a_plan(port=40123, port_origin="MASTER_PORT")
@@ -142,3 +152,139 @@ test_recognise = recognise_table(
     ),
     passes_over(wreckage("RuntimeError: Address already in use")),
 )
+
+test_lint = lint_table(
+    "port-ephemeral",
+    flags(
+        "warning",
+        shell("export MASTER_PORT=45123\nsrun python x.py\n"),
+        lines=[1],
+        saying=["port 45123", "32768-60999", "29600"],
+    ),
+    flags(
+        "warning",
+        shell("torchrun --nnodes 2 \\\n  --master_port=50000 x.py\n"),
+        lines=[2],
+        saying=["50000"],
+    ),
+    flags(
+        "warning",
+        shell('torchrun --rdzv-backend c10d --rdzv-endpoint "$HOST:49152" x.py\n'),
+        lines=[1],
+        saying=["49152"],
+    ),
+    flags(
+        "warning",
+        shell("P_PORT=$((30000 + RANDOM % 10000))\ndeepspeed --master_port $P_PORT x.py\n"),
+        lines=[1],
+        saying=["from 30000 to 39999", "72%"],
+    ),
+    flags(
+        "warning",
+        shell("export MASTER_PORT=$(shuf -i 10000-65000 -n 1)\n"),
+        lines=[1],
+        saying=["10000 to 65000"],
+    ),
+    flags(
+        "warning",
+        shell("MASTER_PORT=$(python -c 'from random import *; print(randint(20000, 60000))')\n"),
+        lines=[1],
+        saying=["20000 to 60000"],
+    ),
+    flags(
+        "warning",
+        python(
+            """
+            import os, random
+            os.environ["MASTER_PORT"] = str(random.randint(40000, 50000))
+            """
+        ),
+        lines=[2],
+        saying=["40000 to 50000"],
+    ),
+    flags(
+        "warning",
+        python(
+            """
+            import torch.distributed as dist
+            dist.init_process_group(
+                "gloo",
+                init_method="tcp://10.0.0.1:47000",
+            )
+            """
+        ),
+        lines=[4],
+        saying=["port 47000"],
+    ),
+    flags(
+        "warning",
+        python(
+            """
+            from torch.distributed import TCPStore
+            store = TCPStore("localhost", 33000, 2, True)
+            """
+        ),
+        lines=[2],
+        saying=["port 33000"],
+    ),
+    flags(
+        "note",
+        shell("export MASTER_PORT=$((1024 + RANDOM))\n"),
+        lines=[1],
+        saying=["3% of them"],
+    ),
+    leaves(
+        python(
+            """
+            import torch.distributed as dist
+            dist.init_process_group("gloo", init_method="tcp://10.0.0.1:29500")
+            dist.init_process_group("gloo", init_method=f"tcp://{host}:{port}")
+            """
+        )
+    ),
+    flags(
+        "error",
+        shell("export MASTER_PORT=$((RANDOM + 40000))\n"),
+        lines=[1],
+        saying=["up to 72767"],
+    ),
+    flags("error", shell("export MASTER_PORT=70000\n"), lines=[1], saying=["no port 70000"]),
+    flags("warning", shell("export MASTER_PORT=443\n"), lines=[1], saying=["root only"]),
+    leaves(shell("export MASTER_PORT=29500\ntorchrun --master-port 29600 x.py\n")),
+    leaves(shell("export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))\n")),
+    leaves(shell("torchrun --rdzv-endpoint=localhost:0 x.py\n")),
+    leaves(shell("export MASTER_PORT=$PORT MASTER_PORT=$(free_port) MASTER_PORT=<port>\n")),
+    leaves(shell("REDIS_PORT=$((40000 + RANDOM % 9))\nredis-server --port $REDIS_PORT\n")),
+    leaves(
+        shell("export MASTER_PORT=45123\n", here=Here(torch="2.13.0", ephemeral=(50000, 60999)))
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("$(( RANDOM % 20000 + 40000 ))", (40000, 59999)),
+        ("$((RANDOM%100*10+20000))", (20000, 20990)),
+        ("$[ 10000 + $RANDOM / 2 ]", (10000, 26383)),
+        ("$(( ( ${RANDOM} % 10 ) * ( 2 + 3 ) ))", (0, 45)),
+        ("$((12000 + $$ % 1000))", (12000, 12999)),
+        ("$(expr 15000 + $RANDOM % 10)", (15000, 15009)),
+        ("$(seq 49152 65535 | shuf | head -n 1)", (49152, 65535)),
+        ("$(jot -r 1 30000 40000)", (30000, 40000)),
+        ("random.randrange(100, 200)", (100, 199)),
+        ("$((SLURM_JOB_ID))", None),
+        ("$((RANDOM % N))", None),
+        ("$(( ( RANDOM ))", None),
+        ("$(free_port)", None),
+        ("$((", None),
+    ],
+)
+def test_the_span_of_a_draw(written: str, expected: tuple[int, int] | None) -> None:
+    assert drawn_ports.span(written) == expected
+
+
+@given(st.text("0123456789+-*/%() RANDOM$x", max_size=60))
+def test_any_expression_has_a_span_or_none(text: str) -> None:
+    span = drawn_ports.span(f"$(({text}))")
+    assert span is None or 0 <= span[0] <= span[1]

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from tests.faults.table import passes_over, recognise_table, recognises
+from holdfast.source.nouns import Here
+from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
 from tests.remains.made import wreckage
+from tests.source.made import python, shell
 
 test_recognise = recognise_table(
     "rdma-unused",
@@ -40,4 +42,36 @@ test_recognise = recognise_table(
     passes_over(
         wreckage("NCCL INFO Using network Socket", settings={"NCCL_IB_DISABLE": "1"}),
     ),
+)
+
+test_lint = lint_table(
+    "rdma-unused",
+    flags(
+        "note",
+        shell("export NCCL_IB_DISABLE=1\ntorchrun --standalone train.py"),
+        lines=[1],
+        saying=["Within one machine it changes nothing", "remove NCCL_IB_DISABLE"],
+    ),
+    flags(
+        "warning",
+        shell("export NCCL_IB_DISABLE=1\ntorchrun --nnodes=8 train.py"),
+        lines=[1],
+        saying=["makes NCCL go by TCP", "takes sockets by itself"],
+    ),
+    flags(
+        "warning",
+        shell("export NCCL_NET=Socket", here=Here(rdma_devices=("mlx5_0",))),
+        lines=[1],
+        saying=["off the RDMA cards of this machine (mlx5_0)"],
+    ),
+    flags(
+        "note",
+        python('import os\nos.environ["NCCL_NET"] = "socket"'),
+        lines=[2],
+        saying=["NCCL_NET=socket"],
+    ),
+    leaves(shell("export NCCL_IB_DISABLE=0 NCCL_NET=IB", here=Here(rdma_devices=("mlx5_0",)))),
+    leaves(shell("export NCCL_IB_DISABLE=$NO_IB")),
+    leaves(shell("export NCCL_NET='AWS Libfabric'")),
+    leaves(shell("unset NCCL_IB_DISABLE")),
 )

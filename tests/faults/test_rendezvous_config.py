@@ -15,8 +15,10 @@ import pytest
 from holdfast.facts import MachineFacts, Plan, Resolution, Unread
 from holdfast.faults.rendezvous_config import _believes_to_host
 from tests.faults.machines import a_machine, a_plan
+from tests.faults.recipes_rendezvous_config import CASES
 from tests.faults.table import (
     foresee_table,
+    lint_table,
     not_applicable,
     passes_over,
     recognise_table,
@@ -234,3 +236,5 @@ test_recognise = recognise_table(
         )
     ),
 )
+
+test_lint = lint_table("rendezvous-config", *CASES)

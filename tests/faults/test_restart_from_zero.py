@@ -9,6 +9,9 @@ from holdfast.faults.restart_from_zero import infer
 from holdfast.kept import Account, FirstStep, Resumed, Saved, SetAside
 from holdfast.signals import Scene
 from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
     notice_table,
     notices,
     overlooks,
@@ -18,6 +21,8 @@ from tests.faults.table import (
 )
 from tests.job.scenes import a_scene
 from tests.remains.made import wreckage
+from tests.source.launches import launched
+from tests.source.made import python
 
 
 def first(attempt: int = 0, **changes: Any) -> FirstStep:
@@ -150,4 +155,93 @@ test_recognise = recognise_table(
     passes_over(wreckage(EMPTY, "step 0: loss 6.9", SAVED_LINE)),  # the very first start
     passes_over(wreckage(RESTART, "step 0: loss 6.9")),  # nothing had been saved
     passes_over(wreckage(SAVED_LINE, RESTART)),  # the second attempt never came to a step
+)
+
+TRAIN = """
+import argparse, torch
+import torch.distributed as dist
+IMPORT
+
+def main(model, optimizer, loader):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--resume", default=None)
+    args = parser.parse_args()
+    LOAD
+    for batch in loader:
+        loss = model(batch)
+        loss.backward()
+        optimizer.step()
+"""
+RESTARTS = launched("torchrun", max_restarts="3", nnodes="2")
+
+
+def train(load: str = "pass", more: str = "") -> str:
+    return TRAIN.replace("LOAD", load).replace("IMPORT", more)
+
+
+ASKED = "if args.resume:\n        model.load_state_dict(torch.load(args.resume))"
+
+test_lint = lint_table(
+    "restart-from-zero",
+    flags(
+        "warning",
+        python(train(), started_by=RESTARTS),
+        lines=[12],
+        saying=["torchrun --max-restarts=3", "step 0", "resume()"],
+    ),
+    flags(
+        "warning",
+        python(train(), started_by=launched("torchrun", nnodes="1:4")),
+        lines=[12],
+        saying=["--nnodes=1:4"],
+    ),
+    flags(
+        "warning",
+        python(train("dataset = datasets.load_dataset('c4')"), started_by=RESTARTS),
+        lines=[12],
+        saying=["loads no checkpoint"],
+    ),
+    flags(
+        "warning",
+        python(train("n = os.environ['TORCHELASTIC_RESTART_COUNT']", "import os")),
+        lines=[12],
+        saying=["counts its restarts"],
+    ),
+    flags(
+        "warning",
+        python(train(ASKED), started_by=RESTARTS),
+        lines=[10],
+        saying=["only with --resume", "os.path.exists"],
+    ),
+    flags(
+        "warning",
+        python(
+            "from transformers import Trainer\nimport torch\ntrainer = Trainer(model)\n"
+            "trainer.train()\n",
+            started_by=RESTARTS,
+        ),
+        lines=[4],
+        saying=["loads no checkpoint"],
+    ),
+    leaves(
+        python(
+            "from transformers import Trainer\nimport torch\ntrainer = Trainer(model)\n"
+            "trainer.train(resume_from_checkpoint=True)\n",
+            started_by=RESTARTS,
+        )
+    ),
+    leaves(python(train())),  # nothing restarts it, as far as we see
+    leaves(python(train(), started_by=launched("torchrun", max_restarts="0"))),
+    leaves(python(train("state = torch.load('ckpt.pt')"), started_by=RESTARTS)),
+    leaves(python(train("step = manager.maybe_restore(model)"), started_by=RESTARTS)),
+    leaves(python(train(more="from ours import CheckpointManager"), started_by=RESTARTS)),
+    leaves(python(train("step = ckpt.resume()", "import holdfast"), started_by=RESTARTS)),
+    leaves(
+        python(
+            train(ASKED),
+            started_by=launched("torchrun", max_restarts="3", given="--resume last.pt"),
+        )
+    ),
+    leaves(python(train(ASKED.replace("args.resume:", "os.path.exists(p):")), started_by=RESTARTS)),
+    leaves(python("import torch\nprint(torch.ones(1))\n", started_by=RESTARTS)),
 )

@@ -3,8 +3,10 @@ from typing import Any
 import msgspec
 
 from holdfast.facts import MachineFacts, NcclLibrary, Software, Unread
+from holdfast.source.nouns import Here
 from tests.faults.machines import a_machine, settings
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import flags, foresee_table, leaves, lint_table, silent, skips, speaks
+from tests.source.made import shell
 
 
 def with_torch(version: str, *, nccl: str = "2.29.7", **variables: str) -> MachineFacts:
@@ -70,4 +72,52 @@ test_foresee = foresee_table(
         saying=["pip hung"],
     ),
     skips(a_machine(settings=Unread(why="not permitted")), saying=["not permitted"]),
+)
+
+OLD = "export NCCL_ASYNC_ERROR_HANDLING=1"
+
+test_lint = lint_table(
+    "variable-deprecated",
+    flags(
+        "warning",
+        shell(f"{OLD}\ntorchrun --nproc-per-node=8 train.py"),
+        lines=[1],
+        saying=["has no effect: the job is started by torchrun", "on by default"],
+    ),
+    flags(
+        "warning",
+        shell(f"{OLD}\nmpirun -np 8 python train.py"),
+        lines=[1],
+        saying=["no effect under torchrun", "`TORCH_NCCL_ASYNC_ERROR_HANDLING=1`"],
+    ),
+    flags("warning", shell(OLD, here=Here()), lines=[1], saying=["torch prefers"]),
+    flags(
+        "note",
+        shell("export NCCL_BLOCKING_WAIT=1"),
+        lines=[1],
+        saying=["the old name of TORCH_NCCL_BLOCKING_WAIT", "`TORCH_NCCL_BLOCKING_WAIT=1`"],
+    ),
+    flags(
+        "warning",
+        shell("export TORCH_NCCL_BLOCKING_WAIT=1", here=Here(torch="2.1.2")),
+        lines=[1],
+        saying=["ignored by torch 2.1.2", "`NCCL_BLOCKING_WAIT=1`"],
+    ),
+    flags(
+        "warning",
+        shell("export NCCL_TREE_THRESHOLD=0", here=Here(nccl="2.27.3")),
+        lines=[1],
+        saying=["no longer read by NCCL 2.27.3", "use NCCL_ALGO"],
+    ),
+    leaves(shell("export TORCH_NCCL_BLOCKING_WAIT=1")),
+    leaves(shell(OLD, here=Here(torch="2.1.2"))),
+    leaves(shell(f"{OLD} TORCH_NCCL_ASYNC_ERROR_HANDLING=1")),  # for old and new versions
+    flags(  # the other command has both
+        "warning",
+        shell(f"{OLD}\npython a.py\nTORCH_NCCL_ASYNC_ERROR_HANDLING=1 python b.py"),
+        lines=[1],
+        saying=["no effect under torchrun"],
+    ),
+    leaves(shell("unset NCCL_ASYNC_ERROR_HANDLING")),
+    leaves(shell("NCCL_ASYNC_ERROR_HANDLING=1")),
 )

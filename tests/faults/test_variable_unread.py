@@ -1,7 +1,9 @@
 from holdfast.catalogue import by_slug
 from holdfast.facts import Setting, Unread, VariableSearch
+from holdfast.source.nouns import Here
 from tests.faults.machines import a_machine, settings
-from tests.faults.table import foresee_table, silent, skips, speaks
+from tests.faults.table import flags, foresee_table, leaves, lint_table, silent, skips, speaks
+from tests.source.made import compose, dockerfile, env_file, nccl_conf, python, shell
 
 NCCL = "libnccl.so.2 (NCCL 2.29.7)"
 
@@ -102,3 +104,90 @@ def test_each_variable_has_its_own_finding() -> None:
     machine = a_machine(settings=settings(NCCL_TIMEOUT="1", NCCL_DEBUG="WARN", GLOO_IFNAME="lo"))
     findings = by_slug("variable-unread").look_at(machine)
     assert [finding.summary.split()[0] for finding in findings] == ["NCCL_TIMEOUT", "GLOO_IFNAME"]
+
+
+test_lint = lint_table(
+    "variable-unread",
+    flags(
+        "error",
+        shell("export NCCL_REUSE_SOCKET_ADDR=0 ACCELERATE_DISABLE_NCCL=1"),
+        lines=[1, 1],
+        saying=["NCCL_REUSE_SOCKET_ADDR is read by no program", "InitProcessGroupKwargs"],
+    ),
+    flags(
+        "error",
+        shell("NCCL_TIMEOUT=$((30 * 60)) torchrun train.py"),
+        lines=[1],
+        saying=["init_process_group(timeout=…)", "unless your own script reads it"],
+    ),
+    flags(
+        "error",
+        python('from os import environ\nenviron["NCCL_DISABLE_P2P"] = "1"'),
+        lines=[2],
+        saying=["the name is NCCL_P2P_DISABLE"],
+    ),
+    flags(
+        "error",  # a default for itself is no reader
+        shell('export NCCL_PORT=${NCCL_PORT:-1}\necho "NCCL_PORT=$NCCL_PORT"'),
+        lines=[1],
+        saying=["NCCL_PORT"],
+    ),
+    flags(
+        "warning",
+        shell("export NCCL_SOCKET_IFNAMES=$IFACE"),
+        lines=[1],
+        saying=["did you mean NCCL_SOCKET_IFNAME?"],
+    ),
+    flags(
+        "note",
+        shell("export NCCL_FROBNICATE=1"),
+        lines=[1],
+        saying=["not among the variables we know", "a plugin or your own script"],
+    ),
+    flags(
+        "note",
+        shell("export NCCL_RAS_ENABLE=0", here=Here(nccl="2.21.5")),
+        lines=[1],
+        saying=["from 2.24 on", "2.21.5 is installed here"],
+    ),
+    flags("warning", nccl_conf("NCCL_DEBUG = INFO"), lines=[1], saying=["a blank"]),
+    flags(
+        "warning",
+        nccl_conf("NCCL_DEBUG=INFO\nTORCH_NCCL_BLOCKING_WAIT=1"),
+        lines=[2],
+        saying=["torch reads it, not NCCL"],
+    ),
+    flags(
+        "error",
+        dockerfile("FROM x\nENV NCCL_VERSION=2.1 \\\n    NCCL_TIMEOUT=900"),
+        lines=[3],
+        saying=["NCCL_TIMEOUT"],
+    ),
+    flags("error", env_file("# ours\nNCCL_IFNAME=eth0"), lines=[2], saying=["NCCL_SOCKET_IFNAME"]),
+    flags(
+        "error",
+        compose("""
+            services:
+              trainer:
+                image: x
+                environment:
+                  GLOO_TIMEOUT: 60
+        """),
+        lines=[5],
+        saying=["init_process_group(timeout=…)"],
+    ),
+    leaves(shell("NCCL_TIMEOUT=5")),  # a variable of the script's own
+    leaves(shell("unset NCCL_TIMEOUT")),
+    leaves(shell('export NCCL_TIMEOUT=900\npython train.py --timeout "$NCCL_TIMEOUT"')),
+    leaves(
+        python("""
+            import os
+            os.environ["NCCL_TIMEOUT"] = "900"
+            limit = int(os.environ.get("NCCL_TIMEOUT"))
+        """)
+    ),
+    leaves(shell("export NCCL_VERSION=2.19.3-1 NCCL_HOME=/opt/nccl NCCL_FASTRAK_IFNAME=eth1")),
+    leaves(shell("export NCCL_DEBUG=INFO TORCH_NCCL_DUMP_ON_TIMEOUT=1 MY_NCCL_TIMEOUT=5")),
+    leaves(shell("export NCCL_RAS_ENABLE=0", here=Here(nccl="2.24.3"))),
+    leaves(nccl_conf("NCCL_DEBUG=INFO")),
+)

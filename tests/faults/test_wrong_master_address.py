@@ -5,7 +5,10 @@ from typing import Any
 from holdfast.facts import Container, Plan, Resolution, Unread
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
 from tests.faults.table import (
+    flags,
     foresee_table,
+    leaves,
+    lint_table,
     not_applicable,
     passes_over,
     recognise_table,
@@ -16,6 +19,7 @@ from tests.faults.table import (
 )
 from tests.faults.two_hosts import TWO_HOSTS
 from tests.remains.made import wreckage
+from tests.source.made import shell
 
 
 def plan(addr: str, **changes: Any) -> Plan:
@@ -171,5 +175,94 @@ test_recognise = recognise_table(
             "[W socket.cpp:601] [c10d] The client socket has failed to connect to "
             "[localhost]:29500 (errno: 99 - Cannot assign requested address)."
         )
+    ),
+)
+
+BATCH = "#!/bin/bash\n#SBATCH --nodes=4\n"
+
+test_lint = lint_table(
+    "wrong-master-address",
+    flags(
+        "error",
+        shell("torchrun --nnodes=2 --node-rank=$1 --master_addr=127.0.0.1 x.py\n"),
+        lines=[1],
+        saying=["each machine's own loopback", "2 machines", "hostname -I"],
+    ),
+    flags(
+        "error",
+        shell("torchrun --nnodes=4 --rdzv-backend=c10d --rdzv-endpoint=localhost:29400 x.py\n"),
+        lines=[1],
+        saying=["--rdzv-endpoint localhost"],
+    ),
+    flags(
+        "warning",
+        shell("torchrun --nnodes=1:4 --rdzv-backend=c10d --rdzv-endpoint=localhost:29400 x.py\n"),
+        lines=[1],
+        saying=["up to 4"],
+    ),
+    flags(
+        "error",
+        shell("accelerate launch --num_machines 2 --main_process_ip 0.0.0.0 x.py\n"),
+        lines=[1],
+        saying=["--main-process-ip 0.0.0.0"],
+    ),
+    flags(
+        "error",
+        shell(BATCH + "export MASTER_ADDR=localhost\nsrun python x.py\n"),
+        lines=[3],
+        saying=["4 machines", "scontrol show hostnames"],
+    ),
+    flags(
+        "error",
+        shell("export MASTER_ADDR=http://node-a:29500\n"),
+        lines=[1],
+        saying=["is a URL", "`node-a`"],
+    ),
+    flags(
+        "error",
+        shell("export MASTER_ADDR=node-a:29500\n"),
+        lines=[1],
+        saying=["MASTER_ADDR=node-a", "MASTER_PORT=29500"],
+    ),
+    flags(
+        "warning",
+        shell("torchrun --nnodes=2 --node-rank=$1 --master-addr=172.17.0.2 x.py\n"),
+        lines=[1],
+        saying=["Docker's own bridge"],
+    ),
+    flags(
+        "warning",
+        shell(
+            """
+            export MASTER_ADDR=$(hostname)
+            torchrun --nnodes=2 --node-rank=$SLURM_NODEID --master-addr=$MASTER_ADDR x.py
+            """
+        ),
+        lines=[1],
+        saying=["each node names itself", "scontrol"],
+    ),
+    flags(
+        "error",
+        shell(BATCH + "srun torchrun --nnodes=$SLURM_NNODES --rdzv-endpoint=localhost:29400 x\n"),
+        lines=[3],
+        saying=["4 machines"],
+    ),
+    leaves(shell("torchrun --nnodes=1 --master-addr=127.0.0.1 x.py\n")),
+    leaves(shell("torchrun --nnodes=2 --node-rank=$1 --master-addr=$MASTER x.py\n")),
+    leaves(shell("export MASTER_ADDR=localhost\npython x.py\n")),
+    leaves(shell("export MASTER_ADDR=fe80::1\nexport MASTER_ADDR=<address>\n")),
+    leaves(  # two nodes rehearsed on one machine
+        shell(
+            """
+            torchrun --nnodes=2 --node-rank=0 --master-addr=localhost x.py &
+            torchrun --nnodes=2 --node-rank=1 --master-addr=localhost x.py
+            """
+        )
+    ),
+    leaves(  # torchrun overwrites it: deepspeed-port-ignored speaks
+        shell(BATCH + "export MASTER_ADDR=localhost\nsrun torchrun --nnodes=4 $ARGS x.py\n")
+    ),
+    leaves(  # the batch script runs on the first node, whose name it is
+        shell(BATCH + "export MASTER_ADDR=$(hostname)\nsrun python x.py\n")
     ),
 )

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
 from tests.faults.two_hosts import TWO_HOSTS
 from tests.remains.made import wreckage
+from tests.source.made import python, shell
 
 LO = "[rank0]: NCCL INFO Bootstrap: Using lo:127.0.0.1<0>"
 REFUSED = (
@@ -93,4 +94,38 @@ test_recognise = recognise_table(
             "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Connection timed out",
         )
     ),
+)
+
+test_lint = lint_table(
+    "wrong-nic",
+    flags(
+        "error",
+        shell("export NCCL_SOCKET_IFNAME=^docker0\ntorchrun --nnodes=2 train.py"),
+        lines=[1],
+        saying=["lets the loopback interface in", "'^docker0,lo'"],
+    ),
+    flags(
+        "warning",
+        shell("export NCCL_SOCKET_IFNAME=^docker,br-"),
+        lines=[1],
+        saying=["On one machine that works"],
+    ),
+    flags(
+        "warning",
+        python('import os\nos.environ["NCCL_SOCKET_IFNAME"] = "^=eth0"'),
+        lines=[2],
+        saying=["'^=eth0,lo'"],
+    ),
+    flags(
+        "warning",
+        shell("export NCCL_SOCKET_IFNAME=eth0,br-1a2b3c\nexport GLOO_SOCKET_IFNAME=docker0"),
+        lines=[1, 2],
+        saying=["names br-1a2b3c", "names docker0", "`ip route get`"],
+    ),
+    leaves(shell("export NCCL_SOCKET_IFNAME=^docker0,lo\ntorchrun --nnodes=2 train.py")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=^lo,docker\ntorchrun --nnodes=2 train.py")),
+    leaves(shell("export NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=bond0,br0")),  # br0 is often a machine's real one
+    leaves(shell("export NCCL_SOCKET_IFNAME=docker0\ntorchrun --nnodes=1 train.py")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=^$SKIP NCCL_IB_HCA=^mlx5_2")),
 )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.facts import Setting
-from holdfast.machine.settings import parse, read_settings
+from holdfast.machine.settings import parse, read_overridden, read_settings
 from tests.faults.machines import a_plan
 
 HOME = pwd.getpwuid(os.getuid()).pw_dir.lstrip("/")
@@ -43,6 +43,21 @@ def test_the_environment_beats_home_which_beats_etc(tmp_path: Path) -> None:
         "NCCL_ALGO": ("Ring", f"{tmp_path}/{HOME}/.nccl.conf:2"),
         "NCCL_PROTO": ("Simple", f"{tmp_path}/etc/nccl.conf:3"),
     }
+
+
+def test_what_loses_is_known_too(tmp_path: Path) -> None:
+    plant(tmp_path, home="NCCL_DEBUG=WARN\n", etc="NCCL_DEBUG=INFO\nNCCL_PROTO=LL\n")
+    plan = a_plan(environment={"NCCL_DEBUG": "TRACE"})
+    lost = read_overridden(plan, root=str(tmp_path))
+    assert [(s.value, s.origin.rpartition("/")[2]) for s in lost] == [
+        ("WARN", ".nccl.conf:1"),
+        ("INFO", "nccl.conf:1"),
+    ]
+
+
+def test_every_family_of_the_table_is_seen(tmp_path: Path) -> None:
+    names = {"SLURM_NEW_THING": "1", "UCX_TLS": "rc", "OMPI_COMM_WORLD_RANK": "0", "PBS_JOBID": "7"}
+    assert set(in_force(tmp_path, **names, EDITOR="vi")) == set(names)
 
 
 def test_a_named_file_stands_in_for_the_one_at_home(tmp_path: Path) -> None:

@@ -67,6 +67,12 @@ def test_a_variable_that_no_program_reads_is_found_nowhere(site: Path) -> None:
     assert "libtorch_cuda.so (torch 9.9.9)" in found.searched
 
 
+def test_a_variable_that_is_not_set_can_be_asked_for(site: Path) -> None:
+    plan = a_plan(environment={})
+    found = read_variable_search(plan, root=str(site), also=["NCCL_TIMEOUT", "EDITOR"])
+    assert found.found == {"NCCL_TIMEOUT": ()}
+
+
 def test_a_cpu_build_proves_nothing_about_nccl(site: Path) -> None:
     plant_torch(site, gpu=False)
     plant_nccl(site)

@@ -14,7 +14,7 @@ from holdfast.source.torch_calls import COLLECTIVES, distributed
 
 
 def program(text: str) -> Program:
-    found = python.read(f"# torch\n{text}", "train.py").program
+    found = python.read(f"# torch.distributed\n{text}", "train.py").program
     assert found is not None
     return found
 
@@ -49,7 +49,7 @@ def test_a_collective_is_known_however_it_was_imported(imports: str, call: str) 
         "import numpy as dist\ndist.all_reduce(x)",
         "def all_reduce(x): ...\nfrom torch.distributed import *\nall_reduce(x)",
         "import torch.distributed as dist\nself.dist.all_reduce(x)",
-        "import torch.distributed as dist\ndist.nn.functional.all_reduce(x)",
+        "import torch.distributed as dist\ndist.rpc.all_reduce(x)",
     ],
 )
 def test_what_only_sounds_like_it_is_none(text: str) -> None:

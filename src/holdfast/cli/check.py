@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     look.add_argument(
         "--deadline",
-        type=_seconds,
+        type=seconds,
         default=DEADLINE,
         metavar="SECONDS",
         help=f"how long a fact may take to read before it is skipped (default: {DEADLINE})",
@@ -62,14 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """The type of --deadline."""
     try:
-        seconds = float(text)
+        number = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 3600:
+        number = 0.0
+    if not 0 < number <= 3600:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time between 0 and 3600 s")
-    return seconds
+    return number
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -85,16 +86,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.smoke:
         facts = smoke(facts, named=arguments.nproc_per_node is not None)
     findings = catalogue.foresee(facts, faults)
-    seconds = time.monotonic() - began
+    took = time.monotonic() - began
     counts = text.count(findings)
     if arguments.json:
         streams.answer(
-            document.check(findings, counts, seconds, facts.smoke), encoding=document.ENCODING
+            document.check(findings, counts, took, facts.smoke), encoding=document.ENCODING
         )
     else:
         colour = text.wants_colour(sys.stdout)
         body = text.report(findings, verbose=arguments.verbose, colour=colour)
-        parts = [text.banner(facts), text.smoke_table(facts), body, text.summary(counts, seconds)]
+        parts = [text.banner(facts), text.smoke_table(facts), body, text.summary(counts, took)]
         streams.answer("\n\n".join(part for part in parts if part))
         _hint(findings)
     worst = max((f.status.concern for f in findings), default=0)

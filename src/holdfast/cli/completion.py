@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def words_by_verb() -> dict[str, list[str]]:
     """Every flag of every verb, and the names of faults where they are asked for."""
-    from holdfast import catalogue
+    from holdfast import catalogue, variables
     from holdfast.cli.main import VERBS
 
     names = [word for e in catalogue.entries() for word in (e.fault.code, e.fault.slug)]
@@ -57,5 +57,6 @@ def words_by_verb() -> dict[str, list[str]]:
         module.add_arguments(parser)
         flags = [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001
         choices = [str(choice) for action in parser._actions for choice in action.choices or ()]  # noqa: SLF001
-        words[verb] = flags + choices + (names if verb in ("check", "explain") else [])
+        words[verb] = flags + choices + (names if verb in ("check", "explain", "lint") else [])
+    words["env"] += [name for name in variables.everything() if name[-1] != "*"]
     return words

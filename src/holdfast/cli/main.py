@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast import __version__
-from holdfast.cli import bundle, check, completion, explain, run, runs, stop, streams
+from holdfast.cli import bundle, check, completion, env, explain, lint, run, runs, stop, streams
 from holdfast.errors import HoldfastError
 
 
@@ -23,6 +23,8 @@ class Verb(Protocol):
 
 VERBS: dict[str, Verb] = {
     "check": check,
+    "lint": lint,
+    "env": env,
     "run": run,
     "runs": runs,
     "stop": stop,
@@ -52,7 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = list(sys.argv[1:] if argv is None else argv)
         if words[:1] == ["run"]:  # what follows is torchrun's language, not ours
             return run.launch(words[1:])
-        arguments = build_parser().parse_args(words)
+        command: list[str] = []
+        if words[:1] == ["env"]:  # behind -- stands the job it is asked about
+            words, command = env.cut_command(words)
+        arguments = build_parser().parse_args(words, argparse.Namespace(command=command))
         return VERBS[arguments.verb].run(arguments)
     except HoldfastError as problem:
         streams.remark(f"error: {problem.sentence}")

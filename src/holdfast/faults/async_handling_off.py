@@ -7,42 +7,68 @@ Why            TORCH_NCCL_ASYNC_ERROR_HANDLING=0 tells torch not to act when NCC
                or a collective exceeds its timeout. With TORCH_NCCL_BLOCKING_WAIT=1 the wait itself
                times out; without it only the heartbeat monitor of recent versions is left, which
                ends the process minutes later (TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC), if it is on. The
-               default (3) ends the process at once.
+               default (3) ends the process at once. TORCH_NCCL_BLOCKING_WAIT=1 switches the
+               watchdog off as well: each wait() then holds up the CPU, and raises on a timeout in
+               the rank that waits; a debugging aid that guides hand on as 'required'.
 How to be sure `env | grep ASYNC_ERROR_HANDLING` in a rank. torchrun hands your value on.
 Fix            `unset TORCH_NCCL_ASYNC_ERROR_HANDLING`. If you turned it off because ranks were
                ended during long saves or first steps, give init_process_group a longer timeout.
+               A value that torch cannot read (`on`, `true` for a number) is refused with `Invalid
+               value for environment variable`.
 Sources        torch 2.13.0: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp (ErrorHandlingMode)
                pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (Watchdog)
+               torch 2.13.0: torch/csrc/distributed/c10d/Utils.hpp (getCvarBool, getCvarInt)
                https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
                https://github.com/pytorch/pytorch/pull/110723
 """
 
 from __future__ import annotations
 
-from holdfast.facts import MachineFacts, known
+from collections.abc import Iterator
+
+from holdfast.facts import MachineFacts, Setting
 from holdfast.fault import Fault
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import clocks
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
-from holdfast.variables.values import torch_bool, torch_int, torch_setting
+from holdfast.source.nouns import Kind, Source
+from holdfast.variables.values import torch_bool, torch_int
+from holdfast.variables.written import (
+    InForce,
+    as_fact,
+    at,
+    environments,
+    in_force,
+    readable,
+    without,
+)
 
 FAULT = Fault(code="HOLD505", slug="async-handling-off")
 
 NEW, OLD = "TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"
 
 
+BLOCKING_WAIT = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
+
+
 @FAULT.foresee
 def failures_are_not_handled(facts: MachineFacts) -> Finding:
-    known(facts.settings)
-    handling = torch_setting(facts, NEW, OLD)
+    settings = in_force(facts)
+    handling = settings.torch(NEW, OLD)
     if handling is None:
         return FAULT.ok("async error handling is on, as by default")
-    if torch_int(handling.value) != 0:
-        return FAULT.ok(f"{handling.name}={handling.value} does not turn error handling off")
-    blocking = torch_setting(facts, "TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
+    return _switched_off(settings) or FAULT.ok(
+        f"{handling.name}={handling.value} does not leave failures unhandled"
+    )
+
+
+def _switched_off(settings: InForce) -> Finding | None:
+    handling, blocking = settings.torch(NEW, OLD), settings.torch(*BLOCKING_WAIT)
+    if handling is None or torch_int(handling.value) != 0:
+        return None
     if blocking and torch_bool(blocking.value):
-        return FAULT.ok(f"{handling.name}=0, but {blocking.name} makes waits time out")
+        return None  # then the wait itself times out
     evidence = [Evidence(quote=f"{handling.name}={handling.value}", source=handling.origin)]
     if handling.name == OLD:
         return FAULT.note(
@@ -50,15 +76,56 @@ def failures_are_not_handled(facts: MachineFacts) -> Finding:
             reason=f"torchrun exports {NEW}=1 unless you set it; with other launchers a failed "
             "NCCL collective would hang",
             evidence=evidence,
-            fix=f"`unset {OLD}`",
+            fix=without(handling),
         )
     return FAULT.warning(
         f"{NEW}=0: a failed NCCL collective hangs on after its timeout",
         reason="torch does not act on NCCL's errors, nor when a collective exceeds its timeout; at "
         "best its heartbeat monitor ends the process minutes later",
         evidence=evidence,
-        fix=f"`unset {NEW}` (the default, 3, ends the process); for long pauses give "
+        fix=f"{without(handling)} (the default, 3, ends the process); for long pauses give "
         "init_process_group(timeout=…) instead",
+    )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def failures_go_unhandled_where_written(source: Source) -> Iterator[Finding]:
+    for environment in environments(source):
+        finding = _switched_off(environment.in_force)
+        # The value of the other one may be on, for all we know.
+        if finding and not environment.has_unknown(*BLOCKING_WAIT):
+            yield environment.placed(finding)
+    for setting in readable(source, NEW, OLD, *BLOCKING_WAIT):
+        if source.kind is Kind.NCCL_CONF or not setting.value:
+            continue
+        switch = setting.name in BLOCKING_WAIT
+        meant = torch_bool(setting.value) if switch else torch_int(setting.value)
+        if meant is None:
+            yield at(_refused(as_fact(setting), switch=switch), source, setting)
+        elif switch and meant:
+            yield at(_blocking(as_fact(setting)), source, setting)
+
+
+def _refused(setting: Setting, *, switch: bool) -> Finding:
+    values = "1 or 0 (or true, false, yes, no)" if switch else "a number, 0 to 3"
+    return FAULT.error(
+        f"{setting.name}={setting.value} is refused: torch takes {values}",
+        reason="the first NCCL group raises `Invalid value for environment variable: "
+        f"{setting.name}`",
+        fix=f"{without(setting)}: failures are handled by default",
+    )
+
+
+def _blocking(setting: Setting) -> Finding:
+    return FAULT.note(
+        f"{setting.name}={setting.value} makes every wait() hold up the CPU, and switches async "
+        "error handling off",
+        reason="no watchdog runs then: a timeout raises in the rank that waits, and nowhere else. "
+        "It is meant for debugging, or for a script that catches that error; nothing requires it",
+        fix=f"{without(setting)}: by default a watchdog ends the process after a timeout",
     )
 
 

@@ -18,13 +18,15 @@ Sources        torch/distributed/distributed_c10d.py: init_process_group
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.facts import MachineFacts, Software, known
 from holdfast.fault import Fault
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
+from holdfast.source import backends
+from holdfast.source.nouns import Source
 
 FAULT = Fault(code="HOLD114", slug="backend-unavailable")
 
@@ -240,3 +242,14 @@ def it_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
 def _build(software: Software) -> Evidence:
     cuda = f"CUDA {software.torch_cuda}" if software.torch_cuda else "no CUDA"
     return Evidence(quote=f"torch {software.torch}, {cuda}", source=software.executable)
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+
+@FAULT.lint
+def it_asks_for_what_cannot_be(source: Source) -> Iterator[Finding]:
+    program = source.program
+    for doubt in backends.doubts(program, complete=source.complete) if program else ():
+        tell = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
+        yield tell(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)

@@ -30,91 +30,42 @@ from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import clocks
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
-from holdfast.variables.values import torch_bool, torch_int, torch_setting
+from holdfast.source import group_timeouts
+from holdfast.source.nouns import Launch, Source
+from holdfast.variables import clocks as clock_words
+from holdfast.variables.values import torch_bool, torch_setting
 
 FAULT = Fault(code="HOLD510", slug="clocks-inconsistent")
 
-HEARTBEAT = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
-DUMP = "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"
-HEARTBEAT_DEFAULT = 480
-TINY = 10
-"""seconds: one slow CUDA call or a busy machine holds the watchdog up that long"""
-LIKELY_SECONDS = 600
-"""of DEEPSPEED_TIMEOUT: as minutes ten hours, as seconds the usual ten minutes"""
-GROUP_DEFAULT = 600
-"""seconds, of NCCL groups since torch 2.2; the shortest of the usual defaults"""
+STARTERS = ("torchrun", "torch.distributed.launch", "deepspeed", "accelerate")
 
 
 @FAULT.foresee
 def clocks_contradict(facts: MachineFacts) -> Finding | list[Finding]:
     known(facts.settings)
-    checks = (_heartbeat(facts), _dump(facts), _deepspeed(facts), _scheduler(facts))
-    findings = [finding for check in checks for finding in check]
+    findings = [*_torch(facts), *_deepspeed(facts), *_scheduler(facts)]
     return findings or FAULT.ok("the clocks set by variables do not contradict each other")
 
 
-def _seen(*settings: Setting) -> list[Evidence]:
-    return [Evidence(quote=f"{s.name}={s.value}", source=s.origin) for s in settings]
+def _seen(*settings: Setting | None) -> list[Evidence]:
+    return [Evidence(quote=f"{s.name}={s.value}", source=s.origin) for s in settings if s]
 
 
-def _monitored(facts: MachineFacts) -> bool:
-    switch = torch_setting(facts, "TORCH_NCCL_ENABLE_MONITORING")
-    return switch is None or torch_bool(switch.value) is not False
-
-
-def _heartbeat(facts: MachineFacts) -> Iterator[Finding]:
-    setting = torch_setting(facts, HEARTBEAT)
-    seconds = torch_int(setting.value) if setting else None
-    if setting is None or seconds is None or seconds >= TINY or not _monitored(facts):
+def _torch(facts: MachineFacts) -> Iterator[Finding]:
+    switch = torch_setting(facts, clock_words.MONITORING)
+    if switch is not None and torch_bool(switch.value) is False:
         return
-    what = "at once" if seconds <= 0 else f"after {seconds} s without progress"
-    yield FAULT.warning(
-        f"{HEARTBEAT}={setting.value} lets the monitor end healthy ranks",
-        reason=f"the watchdog is taken for stuck {what}; the default is {HEARTBEAT_DEFAULT} s",
-        evidence=_seen(setting),
-        fix=f"`unset {HEARTBEAT}`; TORCH_NCCL_ENABLE_MONITORING=0 turns the monitor off",
-    )
-
-
-def _dump(facts: MachineFacts) -> Iterator[Finding]:
-    setting = torch_setting(facts, DUMP)
-    millis = torch_int(setting.value) if setting else None
-    beat = torch_setting(facts, HEARTBEAT)
-    limit = (torch_int(beat.value) if beat else None) or HEARTBEAT_DEFAULT
-    if setting is None or millis is None or limit < TINY or not _monitored(facts):
-        return
-    if millis > limit * 1000:
-        yield FAULT.note(
-            f"{DUMP} allows {wording.span(millis / 1000)} for the recorder's dump, the heartbeat "
-            f"only {wording.span(limit)}",
-            reason="a watchdog that waits for the dump shows no heartbeat, so the monitor may end "
-            "the process before the dump is written; this one counts milliseconds",
-            evidence=_seen(setting, *([beat] if beat else [])),
-            fix=f"`unset {DUMP}` (15 seconds), or raise {HEARTBEAT} above it",
-        )
+    beat, dump = (torch_setting(facts, n) for n in (clock_words.HEARTBEAT, clock_words.DUMP))
+    if beat and (words := clock_words.heartbeat(beat.value)):
+        yield FAULT.warning(**words, evidence=_seen(beat))
+    if dump and (words := clock_words.dump(dump.value, beat.value if beat else "")):
+        yield FAULT.note(**words, evidence=_seen(dump, beat))
 
 
 def _deepspeed(facts: MachineFacts) -> Iterator[Finding]:
-    setting = torch_setting(facts, "DEEPSPEED_TIMEOUT")
-    if setting is None:
-        return
-    try:
-        minutes = int(setting.value)  # as deepspeed/constants.py does
-    except ValueError:
-        yield FAULT.warning(
-            f"DEEPSPEED_TIMEOUT={setting.value} is no whole number: `import deepspeed` will fail",
-            reason="DeepSpeed passes it to int() when it is imported; the unit is minutes",
-            evidence=_seen(setting),
-            fix="`export DEEPSPEED_TIMEOUT=30` for half an hour",
-        )
-        return
-    if minutes >= LIKELY_SECONDS:
-        yield FAULT.warning(
-            f"DEEPSPEED_TIMEOUT={minutes} is {wording.span(minutes * 60)}: the unit is minutes",
-            reason="a hang would be noticed only then; very likely seconds were meant",
-            evidence=_seen(setting),
-            fix=f"`export DEEPSPEED_TIMEOUT={minutes // 60}`, if {minutes} seconds were meant",
-        )
+    setting = torch_setting(facts, clock_words.DEEPSPEED)
+    if setting and (words := clock_words.deepspeed(setting.value)):
+        yield FAULT.warning(**words, evidence=_seen(setting))
 
 
 def _scheduler(facts: MachineFacts) -> Iterator[Finding]:
@@ -122,15 +73,8 @@ def _scheduler(facts: MachineFacts) -> Iterator[Finding]:
     start, end = facts.setting("SLURM_JOB_START_TIME"), facts.setting("SLURM_JOB_END_TIME")
     if not (start and end and start.value.isdecimal() and end.value.isdecimal()):
         return
-    seconds = int(end.value) - int(start.value)
-    if 0 < seconds < GROUP_DEFAULT:
-        yield FAULT.note(
-            f"Slurm ends this job after {wording.span(seconds)}, before torch's default timeout",
-            reason=f"a hang would end without a word about its cause: NCCL groups wait "
-            f"{wording.span(GROUP_DEFAULT)}, others longer, unless the script gives a timeout",
-            evidence=_seen(start, end),
-            fix="ask for more time, or give init_process_group a shorter timeout",
-        )
+    if words := clock_words.scheduler(int(end.value) - int(start.value)):
+        yield FAULT.note(**words, evidence=_seen(start, end))
 
 
 # --- in what is left of a job -------------------------------------------------------------------
@@ -149,16 +93,17 @@ ASKED = FAULT.wording(
 def healthy_ranks_were_taken_for_stuck(wreckage: Wreckage) -> Diagnosis | None:
     """A monitor that waits a few seconds only ends whoever makes one slow call."""
     for one in wreckage.seen(clocks.HEARTBEAT_STUCK):
-        seconds = int(one.fields.get("seconds", HEARTBEAT_DEFAULT))
-        if seconds < 6 * TINY:
+        seconds = int(one.fields.get("seconds", clock_words.HEARTBEAT_DEFAULT))
+        if seconds < 6 * clock_words.TINY:
             return FAULT.diagnosis(
                 f"torch's monitor took the watchdog for stuck after {seconds} s, and ended the "
-                f"process; the default is {HEARTBEAT_DEFAULT} s, and one slow call takes longer "
-                "than this",
+                f"process; the default is {clock_words.HEARTBEAT_DEFAULT} s, and one slow call "
+                "takes longer than this",
                 confidence=0.6,
                 seen=(one,),
-                culprit=Culprit(what=f"{HEARTBEAT}={seconds}"),
-                fix=f"`unset {HEARTBEAT}`, or a value above the longest pause of a healthy step",
+                culprit=Culprit(what=f"{clock_words.HEARTBEAT}={seconds}"),
+                fix=f"`unset {clock_words.HEARTBEAT}`, or a value above the longest pause of a "
+                "healthy step",
                 next="env | grep HEARTBEAT",
                 unknown=("whether the call would ever have returned",),
             )
@@ -192,3 +137,77 @@ def another_clock_ran_out_first(wreckage: Wreckage) -> Diagnosis | None:
 def _seconds(one: Sighting) -> float:
     fields = one.fields
     return int(fields["ms"]) / 1000 if "ms" in fields else float(fields.get("seconds", 0))
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def variables_contradict(source: Source) -> Iterator[Finding]:
+    switch, beat = source.setting(clock_words.MONITORING), source.setting(clock_words.HEARTBEAT)
+    monitored = switch is None or torch_bool(switch.value) is not False
+    limit = beat.value if beat and beat.known else ""
+    for one in source.settings:
+        if not (one.known and one.exported) or one.by == "unset":
+            continue
+        words, say = None, FAULT.warning
+        if one.name == clock_words.HEARTBEAT and monitored:
+            words = clock_words.heartbeat(one.value)
+        elif one.name == clock_words.DUMP and monitored:
+            words, say = clock_words.dump(one.value, limit), FAULT.note
+        elif one.name == clock_words.DEEPSPEED:
+            words = clock_words.deepspeed(one.value)
+        if words is not None:
+            yield say(**words, at=one.place)
+
+
+@FAULT.lint
+def groups_do_not_inherit(source: Source) -> Iterator[Finding]:
+    program = source.program
+    own = group_timeouts.custom(program) if program else None
+    if program is None or own is None:
+        return
+    for left in group_timeouts.left_out(program):
+        if own.seconds is not None and own.seconds == left.default:
+            continue
+        asked = "its own" if own.seconds is None else wording.span(own.seconds)
+        usual = wording.span(left.default) if left.default else "its backend's default"
+        longest = left.default or max(group_timeouts.DEFAULTS.values())
+        say = FAULT.warning if own.seconds and own.seconds > longest else FAULT.note
+        mesh = "mesh" in left.call.method
+        yield say(
+            f"the group of {left.call.written} has a timeout of {usual}, not that of "
+            "init_process_group",
+            reason=f"the timeout given there ({asked}) belongs to the default group; other groups "
+            "do not take it over (10 minutes for NCCL, 30 for others, unless told)",
+            fix="form the groups with `dist.new_group(ranks, timeout=…)` and DeviceMesh.from_group,"
+            " or give the options in `backend_override=`"
+            if mesh
+            else f"`{left.call.written}(…, timeout=…)`, with the same value",
+            at=program.place(left.call.node),
+        )
+
+
+@FAULT.lint
+def the_scheduler_is_first(source: Source) -> Iterator[Finding]:
+    program = source.program
+    own = group_timeouts.custom(program) if program else None
+    limits = [s for launch in source.started_by if (s := _limit(launch)) is not None]
+    if program and own and own.seconds and limits and own.seconds >= min(limits):
+        yield FAULT.warning(
+            f"Slurm ends this job after {wording.span(min(limits))}, before this timeout of "
+            f"{wording.span(own.seconds)}",
+            reason="a hang would end without a word about its cause",
+            fix="a timeout well below the job's --time, or more time for the job",
+            at=program.place(own.value),
+        )
+    starts = any(launch.kind in STARTERS for launch in source.launches)
+    for launch in source.launches if starts else ():
+        seconds, flag = _limit(launch), launch.flag("time")
+        if flag and seconds and (words := clock_words.scheduler(seconds)):
+            yield FAULT.note(**words, at=flag.place)
+
+
+def _limit(launch: Launch) -> int | None:
+    flag = launch.flag("time") if launch.kind in ("sbatch", "srun", "salloc") else None
+    return group_timeouts.slurm_seconds(flag.value) if flag is not None and flag.known else None

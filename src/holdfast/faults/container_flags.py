@@ -24,10 +24,15 @@ Sources        https://docs.docker.com/reference/cli/docker/container/run/ (--gp
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from holdfast.fault import Fault
 from holdfast.inference import sighted
-from holdfast.model import Culprit, Diagnosis
+from holdfast.model import Culprit, Diagnosis, Finding
 from holdfast.remains.nouns import Wreckage
+from holdfast.source import containers, recipe
+from holdfast.source.nouns import Container, Flag, Source
 
 FAULT = Fault(code="HOLD409", slug="container-flags")
 
@@ -193,3 +198,93 @@ def _hook_failed(wreckage: Wreckage) -> Diagnosis | None:
         "nvidia-container-toolkit and restart the engine",
         next="nvidia-smi -L" if absent else "nvidia-container-cli -k -d /dev/stderr info",
     )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+OWN_IPC = re.compile(r"kernel\.(?:msg|shm)\w*|kernel\.sem|fs\.mqueue\.\w+")
+"""sysctls that belong to an IPC namespace"""
+NAMESPACED = re.compile(rf"net\.[\w.\-/]+|{OWN_IPC.pattern}|kernel\.(?:domainname|hostname)")
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - its name
+SEVERAL_RANKS = ("torchrun", "deepspeed", "accelerate", "horovodrun", "mpirun")
+
+
+@FAULT.lint
+def the_engine_refuses_the_flags(source: Source) -> Iterator[Finding]:
+    for container in source.containers:
+        for option in container.every("sysctl"):
+            why = _refused(container, option)
+            if not why:
+                continue
+            yield FAULT.error(
+                f"{option.value.partition('=')[0]} cannot be set here: the container will not "
+                "start",
+                reason=why,
+                fix="set it on the host, if it is needed at all: "
+                + _corrected(source, container, option),
+                at=option.place,
+            )
+
+
+@FAULT.lint
+def the_size_of_shared_memory(source: Source) -> Iterator[Finding]:
+    for container in source.containers:
+        size, ipc = container.option("shm-size"), container.option("ipc")
+        if size is not None and _unused(container, size):
+            yield FAULT.warning(
+                f"the size {size.value or 'of /dev/shm'} is not used: with the host's IPC "
+                "namespace the container gets the host's /dev/shm",
+                reason="Docker ignores the size there, and Podman documents the two as in conflict",
+                fix=f"one of the two: {_corrected(source, container, size)}",
+                at=size.place,
+            )
+        elif size is None and ipc is None and _wants_much(container):
+            if containers.hides_options(source, container):
+                continue
+            yield FAULT.note(
+                "no --ipc and no --shm-size: /dev/shm in the container has 64 MiB",
+                reason="loader workers hand tensors over through it, and NCCL may use it between "
+                "ranks; beyond its size a rank dies of SIGBUS",
+                fix="add `--ipc=host`, or `--shm-size=8g` for a share of its own",
+                at=container.place,
+            )
+
+
+def _refused(container: Container, option: Flag) -> str:
+    """Why the engine does not accept this sysctl; '' when it does, or when that is not known."""
+    key = option.value.partition("=")[0].strip().replace("/", ".")
+    network, ipc = container.option("network"), container.option("ipc")
+    if not option.known or not re.fullmatch(r"[a-z][\w.\-]*", key):
+        return ""
+    if key.startswith("net.") and network is not None and network.value == "host":
+        return "with the host's network it has no network settings of its own, and they are refused"
+    if OWN_IPC.fullmatch(key) and ipc is not None and ipc.value == "host":
+        return "with the host's IPC namespace it has no such settings of its own; they are refused"
+    if not NAMESPACED.fullmatch(key):
+        return "it belongs to the whole machine, not to a namespace that a container can own"
+    return ""
+
+
+def _unused(container: Container, option: Flag) -> bool:
+    ipc = container.option("ipc")
+    return option.name == "shm-size" and ipc is not None and ipc.value == "host"
+
+
+def _wants_much(container: Container) -> bool:
+    gpus = container.option("gpus") is not None or container.option("runtime") is not None
+    mounted = [o.value for name in ("volume", "mount", "tmpfs") for o in container.every(name)]
+    shared = any(SHARED_MEMORY in value for value in mounted)
+    ranks = any(word.text.rpartition("/")[2] in SEVERAL_RANKS for word in container.words)
+    return gpus and ranks and not shared and container.engine in ("docker", "podman")
+
+
+def _corrected(source: Source, container: Container, option: Flag) -> str:
+    """The user's own line without what does not work in it."""
+    command = recipe.command_of(source, container)
+    if command is None or container.engine == "compose":
+        return f"leave out `{option.name}: {option.value}`"
+    words = list(command.words)
+    for wrong in container.options:
+        if _unused(container, wrong) or (wrong.name == "sysctl" and _refused(container, wrong)):
+            words = recipe.without(words, wrong)
+    return f"`{recipe.line(words)}`"

@@ -21,9 +21,14 @@ Sources        https://docs.docker.com/engine/security/rootless/troubleshoot/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast.facts import Container, Interface, MachineFacts, known
 from holdfast.fault import Fault
 from holdfast.model import Evidence, Finding
+from holdfast.source import containers, recipe
+from holdfast.source.nouns import Container as Started
+from holdfast.source.nouns import Source
 
 FAULT = Fault(code="HOLD408", slug="container-network")
 
@@ -79,3 +84,75 @@ def _own_network(facts: MachineFacts, container: Container) -> Finding:
 def _address(interface: Interface) -> Evidence:
     addresses = " ".join(f"{a.ip}/{a.prefix}" for a in interface.addresses)
     return Evidence(quote=f"{interface.name} has {addresses}", source="ip -br addr")
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+
+ENGINES = ("docker", "podman")
+
+
+@FAULT.lint
+def others_cannot_reach_what_it_starts(source: Source) -> Iterator[Finding]:
+    for container in source.containers:
+        if container.engine not in ENGINES or containers.hides_options(source, container):
+            continue
+        if not containers.has_own_bridge(container):
+            continue
+        launch = containers.launch_inside(source, container)
+        if launch is None or (launch.machines or 1) < 2:
+            continue
+        master = launch.flag("master-addr", "rdzv-endpoint", "main-process-ip")
+        if master is not None and master.value.startswith("172."):
+            continue  # containers of one machine, which the bridge does join
+        yield FAULT.warning(
+            f"{launch.machines} machines, and a container on {container.engine}'s bridge",
+            reason="its ranks will announce an address such as 172.17.0.2, which exists on its own "
+            "machine only; publishing the master port is not enough: NCCL and Gloo listen on more",
+            fix=f"`{container.engine} run --network=host …`",
+            at=container.place,
+        )
+
+
+@FAULT.lint
+def loopback_is_the_containers_own(source: Source) -> Iterator[Finding]:
+    """Containers of one piece that are to form one job."""
+    apart = [c for c in source.containers if c.engine in (*ENGINES, "compose")]
+    members = [c for c in apart if containers.stands_alone(c) and containers.is_member(c)]
+    if len(members) < 2:
+        return
+    for container in members:
+        address = containers.variable(container, "MASTER_ADDR")
+        if address is not None and recipe.is_loopback(address.value):
+            yield FAULT.error(
+                f"MASTER_ADDR={address.value} is each container's own loopback",
+                reason=f"{len(members)} containers are to form one job, and each has a network of "
+                "its own: every one would wait for itself",
+                fix=f"name the service of rank 0: `MASTER_ADDR: {_first(members).service}`"
+                if container.engine == "compose"
+                else "`--network=host` for all; or a network of theirs (`docker network create "
+                "job`) and the name of the first: `--network job -e MASTER_ADDR=NAME`",
+                at=address.place,
+            )
+
+
+def _first(members: list[Started]) -> Started:
+    ranks = [(containers.variable(c, "RANK", "NODE_RANK"), c) for c in members]
+    return next((c for rank, c in ranks if rank and rank.value == "0"), members[0])
+
+
+@FAULT.lint
+def host_means_rootlesskits_network(source: Source) -> Iterator[Finding]:
+    socket = source.setting("DOCKER_HOST")
+    if socket is None or not socket.value.startswith("unix:///run/user/"):
+        return
+    for container in source.containers:
+        network = container.option("network")
+        if container.engine == "docker" and network is not None and network.value == "host":
+            yield FAULT.note(
+                "rootless Docker: --network=host is the host's network from Engine 29.5 on only",
+                reason="before, 'host' meant RootlessKit's own namespace, which other machines "
+                "cannot reach",
+                fix="`docker version` must say 29.5 or newer",
+                at=network.place,
+            )

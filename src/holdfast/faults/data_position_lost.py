@@ -16,10 +16,21 @@ Sources        https://docs.pytorch.org/docs/stable/data.html (DistributedSample
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+
 from holdfast import refusal
 from holdfast.fault import Fault
-from holdfast.model import Evidence, Verdict
+from holdfast.model import Evidence, Finding, Verdict
 from holdfast.signals import Scene
+from holdfast.source.epochs import Epochs, epochs
+from holdfast.source.flow import reached
+from holdfast.source.nouns import Source
+from holdfast.source.program import Call, Program, constant
+from holdfast.source.resuming import loads
+from holdfast.source.saving import Save, saves
+from holdfast.source.training import bound_to
 
 FAULT = Fault(code="HOLD808", slug="data-position-lost")
 
@@ -50,3 +61,85 @@ def no_place_was_saved(scene: Scene) -> Verdict | None:
         fix="holdfast.State(…, data=sampler) with holdfast.Sampler keeps it",
         evidence=[Evidence(quote="manifest: data is unknown", source=last.path)],
     )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+SAMPLERS = (
+    "torch.utils.data.DistributedSampler",
+    "torch.utils.data.distributed.DistributedSampler",
+)
+TRAINERS = re.compile(
+    r"(?:pytorch_)?lightning|accelerate|transformers\.\w*Trainer|ray\.train|ignite"
+)
+"""they call set_epoch themselves"""
+
+SKIPS = re.compile(r"(?i)skip|islice|stateful|start_batch|resume_step|batches_done|fast_forward")
+
+
+@FAULT.lint
+def every_epoch_in_the_same_order(source: Source) -> Iterator[Finding]:
+    program = source.program
+    if program is None or "DistributedSampler" not in program.text or _trained_for(program):
+        return
+    if any(call.method == "set_epoch" for call in program.calls) or "set_epoch" in program.text:
+        return
+    again = epochs(program)
+    for call in program.called(*SAMPLERS):
+        shuffle = call.argument(3, "shuffle")
+        if again and not call.starred and constant(shuffle) is not False and _plain(shuffle):
+            yield _same_order(program, call, again[0])
+
+
+def _trained_for(program: Program) -> bool:
+    return any(TRAINERS.match(name) for name in (*program.imports.values(), *program.stars))
+
+
+def _plain(shuffle: object) -> bool:
+    """Left to its default (True), or said outright."""
+    return shuffle is None or constant(shuffle) is True  # type: ignore[arg-type]
+
+
+def _same_order(program: Program, call: Call, again: Epochs) -> Finding:
+    name = next(iter(sorted(bound_to(program, [call]))), "sampler")
+    line = again.outer.lineno
+    return FAULT.warning(
+        "DistributedSampler shuffles, but nothing calls set_epoch(): every epoch has the same "
+        "order",
+        reason="its shuffle is seeded by seed + epoch, and epoch stays 0: the loop over epochs in "
+        f"line {line} sees the very same batches again and again, also after a resume",
+        fix=f"`{name}.set_epoch(epoch)` as the first line of that loop",
+        at=program.place(call.node),
+    )
+
+
+@FAULT.lint
+def it_resumes_in_the_middle_of_an_epoch(source: Source) -> Iterator[Finding]:
+    program = source.program
+    if program is None or not saves(program) or not loads(program) or _trained_for(program):
+        return
+    if SKIPS.search(program.text):
+        return
+    again = epochs(program)
+    for save in saves(program):
+        if save.loaded and any(
+            _inside(program, save, loop) for one in again for loop in one.batches
+        ):
+            yield FAULT.note(
+                "this checkpoint is saved in the middle of an epoch, and a resume begins the epoch "
+                "anew",
+                reason="nothing here skips the batches that were seen, or saves the place in the "
+                "data: after a resume some samples are seen twice in that epoch",
+                fix="torchdata's StatefulDataLoader, or `holdfast.State(…, data=sampler)` with "
+                "`holdfast.Sampler`; if an epoch more or less does not matter, leave it",
+                at=program.place(save.call.node),
+            )
+
+
+def _inside(program: Program, save: Save, loop: ast.For) -> bool:
+    """In the loop over batches itself, or in a function that it calls."""
+    if program.inside(save.call, loop):
+        return True
+    function = program.function_of(save.call.node)
+    targets = (program.target(call) for call in program.calls_in(loop))
+    return any(one is not None and function in reached(program, one, 1) for one in targets)

@@ -22,11 +22,14 @@ Sources        https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from holdfast.fault import Fault
-from holdfast.model import Culprit, Diagnosis
+from holdfast.model import Culprit, Diagnosis, Finding
 from holdfast.remains.nouns import Raised, Sighting, Wreckage
 from holdfast.remains.signature import Role
+from holdfast.source import producers
+from holdfast.source.nouns import Source
 
 FAULT = Fault(code="HOLD115", slug="dead-producer")
 
@@ -124,3 +127,24 @@ def _refused(raised: Raised | None, ended: list[Sighting]) -> bool:
     words = [raised.kind] if raised else []
     words += [s.line.text for s in ended]
     return any(re.search(r"ConnectionRefused|FileNotFound|Errno 111\b", w) for w in words)
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+
+@FAULT.lint
+def it_ends_before_it_is_asked(source: Source) -> Iterator[Finding]:
+    program = source.program
+    for one in producers.short_lived(program) if program else ():
+        tell = FAULT.error if one.joined else FAULT.warning
+        after = "is joined before" if one.joined else "may be over by the time"
+        yield tell(
+            f"the process that puts a tensor here {after} {one.get.written} (line "
+            f"{one.get.node.lineno}) takes it",
+            reason="the queue carries a ticket only: the receiver fetches the memory from the "
+            "sender, and from one that has ended it gets ConnectionRefusedError or "
+            "FileNotFoundError (strategy file_descriptor, the usual one on Linux)",
+            fix="get everything first and join afterwards, with an Event that the receiver sets "
+            "and the sender waits for at its end; or send a copy: `tensor.numpy()`",
+            at=program.place(one.put.node) if program else None,
+        )

@@ -17,12 +17,16 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#torch.distr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast.collectives import stacks
 from holdfast.fault import Fault
 from holdfast.inference import blame
-from holdfast.model import Culprit, Diagnosis, Evidence
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import clocks
 from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.source.nouns import Source
+from holdfast.source.ring import SENDS, Ring, rings
 
 FAULT = Fault(code="HOLD612", slug="deadlock-ring")
 
@@ -92,3 +96,29 @@ def everybody_was_sending(wreckage: Wreckage) -> Diagnosis | None:
 
 def _way(seen: Sighting) -> str:
     return (seen.fields.get("op") or seen.fields.get("what") or "").lower()
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def all_do_the_same_first(source: Source) -> Iterator[Finding]:
+    program = source.program
+    for ring in rings(program) if program else ():
+        if program is not None:
+            yield (FAULT.error if ring.computed else FAULT.warning)(
+                _order(ring),
+                reason="a send ends when the other side receives, a receive when it sends; if all "
+                "begin with the same, each waits for a neighbour who waits too. Gloo hangs with "
+                "one element already; NCCL asks for both to be posted together",
+                fix="`for work in dist.batch_isend_irecv([send, recv]): work.wait()` with two "
+                "dist.P2POp, or let even ranks send first and odd ranks receive first",
+                at=program.place(ring.first.call.node),
+            )
+
+
+def _order(ring: Ring) -> str:
+    first, second = ring.first.said, ring.second.said
+    if ring.first.op in SENDS:
+        return f"every rank calls {first} to a neighbour before {second}: a ring that deadlocks"
+    return f"every rank waits in {first} before any calls {second}: nothing is ever sent"

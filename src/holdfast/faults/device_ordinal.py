@@ -19,12 +19,19 @@ Sources        https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPE
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import re
+from collections.abc import Iterator, Sequence
 
 from holdfast.fault import Fault
 from holdfast.inference import sighted
-from holdfast.model import Culprit, Diagnosis
+from holdfast.model import Culprit, Diagnosis, Finding
 from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.source import counts, placement
+from holdfast.source.names import names
+from holdfast.source.nouns import Source
+from holdfast.source.processes import SPAWNERS
+from holdfast.source.program import constant
 
 FAULT = Fault(code="HOLD306", slug="device-ordinal")
 
@@ -133,3 +140,59 @@ def _counts(seen: Sequence[Sighting]) -> str:
     if asked:
         return f" ({asked} were asked for, {found} are there)"
     return f" (asked for {wanted}; there is {has or 'none'})" if wanted else ""
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+
+GLOBAL = re.compile(r"get_rank|RANK|PROCID")
+
+
+@FAULT.lint
+def it_counts_devices_by_the_global_rank(source: Source) -> Iterator[Finding]:
+    program = source.program
+    if program is None or "cuda" not in program.text or "device_count" in program.text:
+        return
+    if not GLOBAL.search(program.text):
+        return
+    several = any((launch.machines or 1) > 1 for launch in source.started_by)
+    tell = FAULT.error if several else FAULT.note
+    chosen = [c for c in placement.choices(program) if placement.global_rank(program, c.number)]
+    # Said once it is enough where it may never matter.
+    for choice in chosen if several else chosen[:1]:
+        number = ast.unparse(choice.number) if choice.number else ""
+        yield tell(
+            f"{choice.call.written or 'this call'} takes `{number}`, the rank in the whole job, as the number of "
+            "a GPU",
+            reason="devices are counted on each machine from 0, ranks through all of them: "
+            + (
+                "this job runs on several machines, and on all but the first that number does "
+                "not exist (invalid device ordinal)"
+                if several
+                else "on a second machine that number does not exist (invalid device ordinal)"
+            ),
+            fix="`int(os.environ['LOCAL_RANK'])`, which torchrun sets, or "
+            f"`{number} % torch.cuda.device_count()`",
+            at=program.place(choice.call.node),
+        )
+
+
+@FAULT.lint
+def it_starts_more_than_it_shows(source: Source) -> Iterator[Finding]:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"` and mp.spawn(…, nprocs=4)."""
+    program = source.program
+    shown = source.setting("CUDA_VISIBLE_DEVICES")
+    gpus = counts.visible(shown)
+    if program is None or shown is None or gpus is None or not set(placement.choices(program)):
+        return
+    for call in program.called(*SPAWNERS):
+        given = call.argument(2, "nprocs")
+        number = constant(names(program).follow(given)) if given is not None else None
+        if isinstance(number, int) and number > gpus:
+            yield FAULT.error(
+                f"{call.written} starts {number} ranks, and CUDA_VISIBLE_DEVICES={shown.value} "
+                f"(line {shown.place.line}) shows {gpus} GPU{'s' if gpus > 1 else ''}",
+                reason="rank number n takes device n: the last ones get 'invalid device ordinal'",
+                fix="`nprocs=torch.cuda.device_count()`, or name more devices",
+                at=program.place(given or call.node),
+            )

@@ -17,16 +17,22 @@ Sources        NVIDIA/nccl src/init.cc at v2.29.7-1 and v2.30.7-1: two ranks on 
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 
 from holdfast import endings, joining, scene_words
 from holdfast.endings import Ending
 from holdfast.fault import Fault
 from holdfast.inference import sighted
-from holdfast.model import Culprit, Diagnosis, Verdict
+from holdfast.model import Culprit, Diagnosis, Finding, Verdict
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 from holdfast.signals import RankView, Scene
+from holdfast.source import init_calls, placement
+from holdfast.source.nouns import Source
+from holdfast.source.program import Call, Program, constant
+from holdfast.source.ranks import ranks
 
 FAULT = Fault(code="HOLD305", slug="duplicate-gpu")
 
@@ -170,3 +176,70 @@ def _use_was_invalid(wreckage: Wreckage) -> Diagnosis | None:
         next="NCCL_DEBUG=WARN torchrun …",
         unknown=["what was invalid: NCCL_DEBUG=WARN prints it"],
     )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+SHOWN = 40
+"""characters of a call in a sentence"""
+CHOOSE = "`torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`"
+
+
+@FAULT.lint
+def every_rank_takes_the_first(source: Source) -> Iterator[Finding]:
+    """Only of whole scripts on NCCL: elsewhere the device may be chosen by somebody else."""
+    program = source.program
+    if program is None or not source.complete or init_calls.only_backend(program) != "nccl":
+        return
+    if not placement.CHOOSES.search(program.text):
+        first = next((use for use in placement.uses(program) if use.number is None), None)
+        if first is not None:
+            yield FAULT.warning(
+                f"`{_shown(first.call)}` is the first GPU on every rank: nothing here gives each "
+                "its own",
+                reason="NCCL refuses two ranks of one machine on one GPU (Duplicate GPU detected), "
+                "unless whatever starts them shows each rank a single GPU",
+                fix=f"first of all in the script: {CHOOSE}",
+                at=program.place(first.call.node),
+            )
+        return
+    yield from _same_number(program)
+    yield from _too_early(program)
+
+
+def _same_number(program: Program) -> Iterator[Finding]:
+    for call in program.called(*placement.SETTERS):
+        number = constant(call.argument(0, "device"))
+        if isinstance(number, int) and "VISIBLE_DEVICES" not in program.text:
+            yield FAULT.warning(
+                f"{call.written}({number}) chooses the same GPU on every rank",
+                reason="NCCL refuses two ranks of one machine on one GPU (Duplicate GPU detected), "
+                "unless whatever starts them shows each rank a single GPU",
+                fix=CHOOSE,
+                at=program.place(call.node),
+            )
+
+
+def _too_early(program: Program) -> Iterator[Finding]:
+    setters = [
+        call
+        for call in program.called(*placement.SETTERS)
+        if call.node.args and ranks(program).number(call.node.args[0])
+    ]
+    for setter in setters:
+        for use in placement.uses(program):
+            if use.number is None and placement.before(program, use.call.node, setter.node):
+                yield FAULT.warning(
+                    f"`{_shown(use.call)}` comes before {setter.written} (line "
+                    f"{setter.node.lineno}), so it goes to the first GPU on every rank",
+                    reason="until set_device 'cuda' means cuda:0: the first GPU fills up with the "
+                    "contexts of all ranks, and a collective on this tensor is refused",
+                    fix=f"move line {setter.node.lineno} up, before anything that touches CUDA",
+                    at=program.place(use.call.node),
+                )
+                break
+
+
+def _shown(call: Call) -> str:
+    text = ast.unparse(call.node)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -27,12 +27,16 @@ Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast.facts import Limits, MachineFacts, known
 from holdfast.fault import Fault
 from holdfast.faults import shm_too_small
 from holdfast.inference import sighted
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
+from holdfast.source import ulimits
+from holdfast.source.nouns import Source
 
 FAULT = Fault(code="HOLD401", slug="fd-limit")
 
@@ -176,3 +180,60 @@ def _sharing_failed(wreckage: Wreckage) -> Diagnosis | None:
         next="ulimit -Sn; df -h /dev/shm",
         unknown=["why it was refused: a newer torch adds the reason to this message"],
     )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+USUAL_HARD = 524288
+"""what systemd gives a login; fs.nr_open, the most there can be, is 1048576 without it"""
+
+
+@FAULT.lint
+def the_limit_is_not_what_it_says(source: Source) -> Iterator[Finding]:
+    for raised in ulimits.raised(source, "nofile"):
+        count = int(raised.value) if raised.value.isdecimal() else None
+        if "sudo" in raised.command.wrappers:
+            yield FAULT.error(
+                "`sudo ulimit` changes nothing here",
+                reason="ulimit is part of the shell, and sudo starts programs: 'command not "
+                "found', or a child whose limit ends with it",
+                fix=f"`ulimit -n {GENEROUS}` without sudo, up to the hard limit; above: {MORE}",
+                at=raised.command.place,
+            )
+        elif ulimits.only_while_building(source, raised.command):
+            yield FAULT.warning(
+                "`RUN ulimit` ends with that step of the build",
+                reason="the limits of a container are those that the engine starts it with",
+                fix="`docker run --ulimit nofile=131072 …`",
+                at=raised.command.place,
+            )
+        elif raised.value == "unlimited" or (count is not None and count > USUAL_HARD):
+            yield FAULT.note(
+                f"`ulimit -n {raised.value}` is more than most shells may have",
+                reason=f"a user reaches the hard limit at most (often {USUAL_HARD}), nobody "
+                "fs.nr_open; where it is refused the old limit stays, and the script goes on",
+                fix='`ulimit -n "$(ulimit -Hn)"` takes what there is; for more: ' + MORE,
+                at=raised.place,
+            )
+        elif count is not None and count < RANK_WITH_LOADERS:
+            yield FAULT.warning(
+                f"`ulimit -n {count}` is too few for a rank",
+                reason=f"a rank with loader workers needs about {RANK_WITH_LOADERS}, and "
+                f"{EACH_PEER} more for each rank of the job",
+                fix=f"`ulimit -n {GENEROUS}`",
+                at=raised.place,
+            )
+
+
+@FAULT.lint
+def the_containers_limit_is_refused(source: Source) -> Iterator[Finding]:
+    for container in source.containers:
+        asked = ulimits.asked(container, "nofile")
+        if asked is not None and ulimits.soft_above_hard(*asked[1:]):
+            option, soft, hard = asked
+            yield FAULT.error(
+                f"a soft limit of {soft} above a hard limit of {hard}",
+                reason="the engine refuses it, and the container does not start",
+                fix=f"`--ulimit nofile={max(soft, hard)}`",
+                at=option.place,
+            )

@@ -19,10 +19,16 @@ Sources        pytorch/pytorch torch/cuda/__init__.py: the wording
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast.fault import Fault
 from holdfast.inference import sighted
-from holdfast.model import Culprit, Diagnosis
+from holdfast.model import Culprit, Diagnosis, Finding, cited
 from holdfast.remains.nouns import Raised, Sighting, Wreckage
+from holdfast.source.forked_cuda import Pair, loader_pairs, pairs
+from holdfast.source.nouns import Source
+from holdfast.source.processes import processes
+from holdfast.source.start_method import forks
 
 FAULT = Fault(code="HOLD313", slug="fork-cuda")
 
@@ -93,3 +99,67 @@ def _users_frame(raised: Raised | None) -> str:
     frames = raised.frames if raised else ()
     own = (f for f in frames if "/torch/" not in f.file and "multiprocessing" not in f.file)
     return next((f"{f.file.rpartition('/')[2]}:{f.line}" for f in own), "")
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+SPAWN = "`torch.multiprocessing.set_start_method('spawn')` under the main guard"
+
+
+@FAULT.lint
+def a_forked_child_will_want_cuda(source: Source) -> Iterator[Finding]:
+    if source.program is None or "cuda" not in source.program.text:
+        return
+    children = processes(source.program)
+    if children is None:
+        return
+    told = set()
+    for pair in pairs(children):
+        if forks(pair.method, source.here.python) and pair.child.node not in told:
+            told.add(pair.child.node)
+            yield _process(source, pair)
+    for pair in loader_pairs(children):
+        if forks(pair.method, source.here.python) and pair.child.node not in told:
+            told.add(pair.child.node)
+            yield _worker(source, pair)
+
+
+def _process(source: Source, pair: Pair) -> Finding:
+    assert source.program is not None
+    assert pair.parent is not None
+    return FAULT.error(
+        f"{pair.where} uses CUDA in a forked child, and its parent has used CUDA by then",
+        reason="a CUDA context does not survive fork(): the child raises 'Cannot re-initialize "
+        f"CUDA in forked subprocess'. {_chosen(pair)}",
+        fix=f"start the children by spawn: {SPAWN}; or touch CUDA in the children only",
+        evidence=[cited(one.node, source.file) for one in (pair.parent, pair.starter)],
+        at=source.program.place(pair.child.node),
+    )
+
+
+def _worker(source: Source, pair: Pair) -> Finding:
+    assert source.program is not None
+    seen = [one for one in (pair.parent, pair.starter) if one is not None]
+    say = FAULT.error if pair.parent else FAULT.warning
+    meant = (
+        "the training process uses CUDA too, so this raises 'Cannot re-initialize CUDA in forked "
+        "subprocess'"
+        if pair.parent
+        else "that fails as soon as the training process uses CUDA before the loader starts, and "
+        "otherwise takes a CUDA context in every worker"
+    )
+    return say(
+        f"{pair.where} uses CUDA in a forked worker of a DataLoader",
+        reason=f"{meant}. {_chosen(pair)}",
+        fix="return CPU tensors and move the batch in the training loop: "
+        "`batch.to(device, non_blocking=True)` with `pin_memory=True`; or give the loader "
+        "`multiprocessing_context='spawn'`",
+        evidence=[cited(one.node, source.file) for one in seen],
+        at=source.program.place(pair.child.node),
+    )
+
+
+def _chosen(pair: Pair) -> str:
+    if pair.method == "fork":
+        return "This script asks for fork"
+    return "No start method is chosen: on Linux that is fork before Python 3.14"

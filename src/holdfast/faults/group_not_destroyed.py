@@ -17,10 +17,17 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#shutdown
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+
 from holdfast.fault import Fault
-from holdfast.model import Diagnosis
+from holdfast.model import Diagnosis, Finding
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
+from holdfast.source import init_calls
+from holdfast.source.nouns import Source
+from holdfast.source.program import Call, Program
 
 FAULT = Fault(code="HOLD624", slug="group-not-destroyed")
 
@@ -69,4 +76,50 @@ def _follows(one: Sighting, warning: Sighting) -> bool:
         one.line.source == warning.line.source
         and one.order > warning.order
         and one.rank != warning.rank
+    )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+CLOSES = re.compile(
+    r"\w*(cleanup|clean_up|destroy|shutdown|shut_down|teardown|tear_down|finali[sz]e|finish|end_dist)"
+    r"\w*"
+)
+"""functions from elsewhere that may well close the group"""
+
+
+@FAULT.lint
+def it_ends_without_closing(source: Source) -> Iterator[Finding]:
+    """Of whole scripts only: a library leaves the closing to whoever uses it."""
+    program = source.program
+    if program is None or not source.complete or "destroy_process_group" in program.text:
+        return
+    opened = [one for one in init_calls.inits(program) if _runs(program, one.call)]
+    if not opened or any(CLOSES.fullmatch(call.method) for call in program.calls):
+        return
+    nccl = init_calls.backend(program, opened[0]) == "nccl"
+    tell = FAULT.warning if nccl else FAULT.note
+    yield tell(
+        "this script joins a group and never calls destroy_process_group",
+        reason="threads and connections then end in any order at exit: "
+        + (
+            "NCCL warns of it, and now and then a rank hangs or crashes after its work is done"
+            if nccl
+            else "mostly harmless, though peers may report a lost connection at the very end"
+        ),
+        fix="as the last thing on every rank, best in a `finally:`: "
+        "`torch.distributed.destroy_process_group()`",
+        at=program.place(opened[0].call.node),
+    )
+
+
+def _runs(program: Program, call: Call) -> bool:
+    """It belongs to a script that is run: at its top level, or in a function that this script
+    calls or starts processes with."""
+    function = program.function_of(call.node)
+    if function is None or not program.main_guards:
+        return function is None
+    return any(
+        isinstance(node, ast.Name) and node.id == function.name and isinstance(node.ctx, ast.Load)
+        for node in program.parents
     )

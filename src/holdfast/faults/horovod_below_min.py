@@ -19,10 +19,14 @@ Sources        horovod/horovod horovod/runner/elastic/driver.py (wait_for_availa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast.fault import Fault
-from holdfast.model import Culprit, Diagnosis
+from holdfast.model import Culprit, Diagnosis, Finding
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
+from holdfast.source import recipe
+from holdfast.source.nouns import Flag, Launch, Setting, Source
 
 FAULT = Fault(code="HOLD908", slug="horovod-below-min")
 
@@ -74,4 +78,61 @@ def too_few_slots_came(wreckage: Wreckage) -> Diagnosis | None:
         "--elastic-timeout as long as new hosts take",
         next="sh DISCOVERY_SCRIPT   # the slots Horovod sees now",
         unknown=() if hosts else ("why hosts were missing: the log names none",),
+    )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+TIMEOUT = "HOROVOD_ELASTIC_TIMEOUT"
+DEFAULT = 600
+
+
+@FAULT.lint
+def it_waits_as_long_as_it_is_told(source: Source) -> Iterator[Finding]:
+    for setting in source.settings:
+        if setting.name == TIMEOUT and setting.known and setting.by != "unset":
+            if not setting.value.strip().isdecimal():
+                yield FAULT.error(
+                    f"{TIMEOUT}={setting.value} is no number of seconds",
+                    reason="Horovod's driver reads it with int() and ends with a ValueError",
+                    fix=f"`export {TIMEOUT}={DEFAULT}`",
+                    at=setting.place,
+                )
+            elif int(setting.value) < DEFAULT:
+                yield _short(f"{TIMEOUT}={setting.value}", setting)
+    for launch in source.launches:
+        if launch.kind == "horovodrun":
+            yield from _by_flag(launch)
+
+
+def _by_flag(launch: Launch) -> Iterator[Finding]:
+    flag = launch.flag("elastic-timeout")
+    seconds = recipe.number(flag)
+    if flag is None or seconds is None:
+        return
+    setting = recipe.exported(launch, TIMEOUT)
+    if seconds == 0:
+        yield FAULT.warning(
+            f"--elastic-timeout 0 means {DEFAULT} s, not 'at once' or 'for ever'",
+            reason=f"Horovod takes 0 for 'not given', then {TIMEOUT}, then {DEFAULT} s",
+            fix=f"`--elastic-timeout {DEFAULT}`, or as long as new hosts take",
+            at=flag.place,
+        )
+    elif setting is not None and setting.known and setting.value != flag.value:
+        yield FAULT.note(
+            f"--elastic-timeout {seconds} goes before {TIMEOUT}={setting.value}",
+            reason="the variable is read only where the option is not given",
+            fix="keep one of the two",
+            at=flag.place,
+        )
+    elif seconds < DEFAULT:
+        yield _short(f"--elastic-timeout {seconds}", flag)
+
+
+def _short(said: str, what: Setting | Flag) -> Finding:
+    return FAULT.note(
+        f"{said}: below --min-np the job ends sooner than by default ({DEFAULT} s)",
+        reason="it waits that long for slots to come back; a host that takes longer comes too late",
+        fix="as long as new hosts take: `--elastic-timeout 1800`",
+        at=what.place,
     )

@@ -21,9 +21,17 @@ Sources        torch 2.13.0: torch/distributed/rendezvous.py (_env_rendezvous_ha
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from holdfast.fault import Fault
-from holdfast.model import Culprit, Diagnosis
+from holdfast.model import Culprit, Diagnosis, Finding
 from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.source import init_calls
+from holdfast.source.init_calls import Init
+from holdfast.source.names import names
+from holdfast.source.nouns import Source
+from holdfast.source.program import Program, constant
 
 FAULT = Fault(code="HOLD623", slug="init-without-address")
 
@@ -140,3 +148,103 @@ def nobody_made_the_group(wreckage: Wreckage) -> Diagnosis | None:
         next=START,
         unknown=("whether the script was started by a launcher at all",),
     )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+NEEDS = {"rank": "RANK", "world_size": "WORLD_SIZE"}
+SET_BOTH = (
+    "before the processes start: `os.environ.setdefault('MASTER_ADDR', '127.0.0.1')` and "
+    "`os.environ.setdefault('MASTER_PORT', '29500')`, or give init_process_group "
+    "`init_method='tcp://127.0.0.1:29500'`"
+)
+
+
+@FAULT.lint
+def it_does_not_say_where(source: Source) -> Iterator[Finding]:
+    program = source.program
+    for init in init_calls.inits(program) if program else ():
+        if program is None or not init.known or init.given("store") is not None:
+            continue
+        method = init.given("init_method")
+        url = constant(names(program).follow(method)) if method is not None else "env://"
+        if init_calls.backend(program, init) == "mpi" or not isinstance(url, str):
+            continue
+        if url.startswith("env://"):
+            yield from _environment_lacks(source, program, init)
+        elif url.startswith(("tcp://", "file://")):
+            yield from _url_lacks(program, init, url)
+
+
+def _environment_lacks(source: Source, program: Program, init: Init) -> Iterator[Finding]:
+    starter = init_calls.started_here(program, init)
+    if starter is None:
+        if finding := _nobody_sets(source, program, init):
+            yield finding
+        return
+    given = {s.name for launch in source.started_by for s in launch.settings}
+    wanted = [NEEDS[name] for name in NEEDS if init.given(name) is None]
+    wanted += ["MASTER_ADDR", "MASTER_PORT"]
+    missing = [
+        name for name in wanted if name not in given and not init_calls.mentions(program, name)
+    ]
+    if not missing or any(launch.kind in LAUNCHERS for launch in source.started_by):
+        return
+    address = [name for name in missing if name.startswith("MASTER_")]
+    yield FAULT.error(
+        f"init_process_group will look for {_and(missing)} in the environment, and "
+        f"nothing here sets {'it' if len(missing) == 1 else 'them'}",
+        reason=f"the ranks are started by {starter.written} (line {starter.node.lineno}), which "
+        f"sets none of them: ValueError: environment variable {missing[0]} expected, but not set",
+        fix=SET_BOTH if address else _numbers(missing),
+        at=program.place(init.call.node),
+    )
+
+
+def _numbers(missing: list[str]) -> str:
+    options = [option for option, name in NEEDS.items() if name in missing]
+    given = ", ".join(f"{option}={option}" for option in options)
+    return f"`init_process_group(…, {given})`"
+
+
+LAUNCHERS = ("torchrun", "torch.distributed.launch", "deepspeed", "accelerate", "holdfast")
+
+
+def _nobody_sets(source: Source, program: Program, init: Init) -> Finding | None:
+    """A script that may be started by anything; here it is seen to be started by hand."""
+    plain = [one for one in source.started_by if one.kind == "python" and not one.around]
+    told = init_calls.mentions(program, "MASTER_ADDR") or any(
+        one.setting("MASTER_ADDR") for one in source.started_by
+    )
+    if not plain or len(plain) < len(source.started_by) or told:
+        return None
+    where = plain[0].place
+    return FAULT.warning(
+        "init_process_group will look for MASTER_ADDR and MASTER_PORT in the environment, and the "
+        f"script is started by plain python ({where.file}:{where.line})",
+        reason="python sets none of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unless the "
+        "environment has them already, this raises ValueError",
+        fix=f"`{START}` instead of `python SCRIPT`",
+        at=program.place(init.call.node),
+    )
+
+
+def _url_lacks(program: Program, init: Init, url: str) -> Iterator[Finding]:
+    scheme = url.partition(":")[0]
+    missing = [name for name in NEEDS if init.given(name) is None and f"{name}=" not in url]
+    host = url.partition("//")[2].partition("?")[0].partition("/")[0]
+    if scheme == "tcp" and not re.search(r":\d+$|[{}<>$]", host):
+        missing = ["a port in the address", *missing]
+    if missing and (host not in ("", "...") or scheme == "file"):
+        yield FAULT.error(
+            f"init_process_group(init_method='{scheme}://…') lacks {_and(missing)}",
+            reason=f"{scheme}:// reads nothing from the environment: ValueError: … rank "
+            "parameter missing",
+            fix="`init_process_group(…, rank=rank, world_size=world_size)`, or leave init_method "
+            "out and start it by torchrun",
+            at=program.place(init.call.node),
+        )
+
+
+def _and(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -18,12 +18,16 @@ Sources        NVIDIA/nccl docs/userguide/source/env.rst (NCCL_SOCKET_IFNAME), s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast import nic_filter
 from holdfast.facts import MachineFacts, Setting, known
 from holdfast.fault import Fault
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import clocks, peers, ways
 from holdfast.remains.nouns import Wreckage
+from holdfast.source.nouns import Source
+from holdfast.variables.written import as_fact, at, machines, readable, without
 
 FAULT = Fault(code="HOLD508", slug="loopback-multi-node")
 
@@ -37,11 +41,16 @@ def loopback_is_named(facts: MachineFacts) -> Finding | list[Finding]:
     loopback = [s for s in named if _names_loopback(s)]
     if not loopback:
         return FAULT.ok(", ".join(f"{s.name}={s.value} does not name lo" for s in named))
-    return [_finding(setting, facts) for setting in loopback]
+    return [
+        _across_machines(setting, facts.plan.max_nodes)
+        if facts.plan.multi_node
+        else _on_one_machine(setting)
+        for setting in loopback
+    ]
 
 
 def _names_loopback(setting: Setting) -> bool:
-    """Is lo asked for by name? (That `^docker0` lets it in is for nic-filter-syntax to say.)"""
+    """Is lo asked for by name? (That `^docker0` lets it in is for others to say.)"""
     if nic_filter.is_ignored(setting.value):
         return False
     if setting.name == nic_filter.GLOO:
@@ -50,27 +59,52 @@ def _names_loopback(setting: Setting) -> bool:
     return bool(chosen.names) and not chosen.exclude and chosen.admits("lo")
 
 
-def _finding(setting: Setting, facts: MachineFacts) -> Finding:
-    program = "NCCL" if setting.name == nic_filter.NCCL else "Gloo"
-    evidence = [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
-    if not facts.plan.multi_node:
-        return FAULT.note(
-            f"{setting.name}={setting.value} is not needed on one machine",
-            reason=f"{program} finds its interface by itself; the setting breaks the job as soon "
-            "as a second machine joins",
-            evidence=evidence,
-            fix=f"`unset {setting.name}`",
-        )
+def _program(setting: Setting) -> str:
+    return "NCCL" if setting.name == nic_filter.NCCL else "Gloo"
+
+
+def _evidence(setting: Setting) -> list[Evidence]:
+    return [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+
+
+def _on_one_machine(setting: Setting) -> Finding:
+    return FAULT.note(
+        f"{setting.name}={setting.value} is not needed on one machine",
+        reason=f"{_program(setting)} finds its interface by itself; the setting breaks the job as "
+        "soon as a second machine joins",
+        evidence=_evidence(setting),
+        fix=without(setting),
+    )
+
+
+def _across_machines(setting: Setting, count: int) -> Finding:
     only = setting.value.lstrip("=") == "lo"
     speak = FAULT.error if only else FAULT.warning
     return speak(
-        f"{setting.name}={setting.value} chooses loopback for a job of up to "
-        f"{facts.plan.max_nodes} machines",
-        reason=f"{program} announces 127.0.0.1, which on another machine is that machine itself"
+        f"{setting.name}={setting.value} chooses loopback for a job of up to {count} machines",
+        reason=f"{_program(setting)} announces 127.0.0.1, which on another machine is that machine "
+        "itself"
         + ("" if only else "; whether it takes lo or another of the names depends on their order"),
-        evidence=evidence,
-        fix=f"`unset {setting.name}`, or name the interface that `ip route get` shows for a peer",
+        evidence=_evidence(setting),
+        fix=f"{without(setting)}, or name the interface that `ip route get` shows for a peer",
     )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def loopback_is_written(source: Source) -> Iterator[Finding]:
+    for setting in readable(source, nic_filter.NCCL, nic_filter.GLOO):
+        fact = as_fact(setting)
+        if not _names_loopback(fact):
+            continue
+        count = machines(source, setting) or 1
+        finding = _across_machines(fact, count) if count > 1 else _on_one_machine(fact)
+        yield at(finding, source, setting)
+
+
+# --- in what is left of a job -------------------------------------------------------------------
 
 
 @FAULT.recognise

@@ -17,10 +17,14 @@ Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/networking_trou
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast import wording
 from holdfast.facts import MachineFacts, Software, known
 from holdfast.fault import Fault
 from holdfast.model import Evidence, Finding
+from holdfast.source import ulimits
+from holdfast.source.nouns import Container, Source
 
 FAULT = Fault(code="HOLD403", slug="memlock-low")
 
@@ -58,3 +62,59 @@ def _who_would_mind(facts: MachineFacts) -> str:
     if facts.plan.multi_node:
         return "no RDMA device is visible here; if another machine of the job has one, it fails"
     return ""
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+
+@FAULT.lint
+def the_limit_is_not_what_it_says(source: Source) -> Iterator[Finding]:
+    for raised in ulimits.raised(source, "memlock"):
+        if "sudo" in raised.command.wrappers:
+            yield FAULT.error(
+                "`sudo ulimit` changes nothing here",
+                reason="ulimit is part of the shell, and sudo starts programs: 'command not "
+                "found', or a child whose limit ends with it",
+                fix="`ulimit -l unlimited` without sudo, where the hard limit allows it; else a "
+                "line `* - memlock unlimited` in /etc/security/limits.d/",
+                at=raised.command.place,
+            )
+        elif ulimits.only_while_building(source, raised.command):
+            yield FAULT.warning(
+                "`RUN ulimit` ends with that step of the build",
+                reason="the limits of a container are those that the engine starts it with",
+                fix="`docker run --ulimit memlock=-1 …`",
+                at=raised.command.place,
+            )
+
+
+@FAULT.lint
+def rdma_without_locked_memory(source: Source) -> Iterator[Finding]:
+    """A container that is handed RDMA devices, and may lock next to nothing."""
+    for container in source.containers:
+        asked = ulimits.asked(container, "memlock")
+        if asked is not None and ulimits.soft_above_hard(*asked[1:]):
+            option, soft, hard = asked
+            yield FAULT.error(
+                f"a soft limit of {soft} above a hard limit of {hard}",
+                reason="the engine refuses it, and the container does not start",
+                fix="`--ulimit memlock=-1`",
+                at=option.place,
+            )
+        elif _given_rdma(container) and (asked is None or 0 <= asked[1] < LITTLE):
+            yield FAULT.warning(
+                "the container gets RDMA devices, but may lock little memory",
+                reason="RDMA locks what it sends and receives: `ibv_reg_mr` fails beyond the limit "
+                "(8 MiB by default), unless the engine is set up to give more",
+                fix="`--ulimit memlock=-1`",
+                at=(asked[0] if asked else container).place,
+            )
+
+
+def _given_rdma(container: Container) -> bool:
+    free = container.option("privileged") is not None or any(
+        option.value.upper().removeprefix("CAP_") in ("IPC_LOCK", "ALL")
+        for option in container.every("cap-add")
+    )
+    devices = any("/dev/infiniband" in option.value for option in container.every("device"))
+    return devices and not free

@@ -20,12 +20,15 @@ Sources        https://docs.python.org/3/library/multiprocessing.html#the-spawn-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from holdfast.fault import Fault
-from holdfast.model import Culprit, Diagnosis
+from holdfast.model import Culprit, Diagnosis, Finding, cited
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
+from holdfast.source.importing import Birth, births, second_choice
+from holdfast.source.nouns import Source
+from holdfast.source.start_method import spawns
 
 FAULT = Fault(code="HOLD622", slug="missing-main-guard")
 
@@ -131,3 +134,62 @@ def _script(place: Sequence[Sighting]) -> str:
 
 def _where(place: Sequence[Sighting]) -> str:
     return f"{_script(place)} line {place[0].fields['line']}" if place else ""
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+GUARD = 'put what starts the work into a function, and call it under `if __name__ == "__main__":`'
+
+
+@FAULT.lint
+def it_starts_processes_on_import(source: Source) -> Iterator[Finding]:
+    if source.program is None or source.file.endswith("__main__.py"):
+        return  # a child does not run a package's __main__.py again
+    for birth in births(source.program, complete=source.complete):
+        if spawns(birth.method, source.here.python):
+            yield _would_start_children(source, birth)
+        elif birth.method == "default":
+            yield _only_by_fork(source, birth)
+
+
+def _would_start_children(source: Source, birth: Birth) -> Finding:
+    assert source.program is not None
+    how = "forkserver, Python's default since 3.14," if birth.method == "default" else birth.method
+    return FAULT.error(
+        f"{birth.what} runs when this file is imported: nothing keeps it under "
+        '`if __name__ == "__main__":`',
+        reason=f"children started by {how} import the file, come to the same line and would start "
+        "children of their own: Python stops them with RuntimeError ('… before the current process "
+        "has finished its bootstrapping phase')",
+        fix=GUARD,
+        evidence=[cited(birth.starter, source.file)],
+        at=source.program.place(birth.entry),
+    )
+
+
+def _only_by_fork(source: Source, birth: Birth) -> Finding:
+    assert source.program is not None
+    return FAULT.note(
+        f'{birth.what} runs when this file is imported, with no `if __name__ == "__main__":`',
+        reason="that works only while children are forked; Linux's default is forkserver since "
+        "Python 3.14, and there, on macOS and on Windows it is a RuntimeError",
+        fix=GUARD,
+        evidence=[cited(birth.starter, source.file)],
+        at=source.program.place(birth.entry),
+    )
+
+
+@FAULT.lint
+def it_chooses_the_start_method_twice(source: Source) -> Iterator[Finding]:
+    if source.program is None or source.file.endswith("__main__.py"):
+        return
+    for call in second_choice(source.program):
+        yield FAULT.error(
+            "set_start_method() runs again in every child: this raises RuntimeError ('context has "
+            "already been set')",
+            reason="a child that is not forked imports this file, and its start method has been "
+            "set by then",
+            fix='move it under `if __name__ == "__main__":`, or use a context: '
+            "`ctx = multiprocessing.get_context('spawn')` and `ctx.Process(…)`",
+            at=source.program.place(call.node),
+        )

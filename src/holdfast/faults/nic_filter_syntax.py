@@ -30,6 +30,8 @@ from holdfast.fault import Fault
 from holdfast.faults import nic_name_missing
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
+from holdfast.source.nouns import Kind, Source
+from holdfast.variables.written import as_fact, at, judged, put, without
 
 FAULT = Fault(code="HOLD203", slug="nic-filter-syntax")
 
@@ -41,17 +43,22 @@ def filter_is_misread(facts: MachineFacts) -> Finding | list[Finding]:
     ]
     if not settings:
         return FAULT.does_not_apply("no interface is named by NCCL_SOCKET_IFNAME or GLOO_…")
-    problems = [problem for setting in settings for problem in _problems(setting, facts)]
+    problems = [problem for setting in settings for problem in _problems(setting)]
+    if facts.plan.multi_node:
+        problems += [problem for setting in settings for problem in _loopback(setting)]
     return problems or FAULT.ok(", ".join(f"{s.name}={s.value} is well formed" for s in settings))
 
 
-def _problems(setting: Setting, facts: MachineFacts) -> Iterator[Finding]:
-    evidence = [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+def _evidence(setting: Setting) -> list[Evidence]:
+    return [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+
+
+def _problems(setting: Setting) -> Iterator[Finding]:
     if setting.name != setting.name.strip():
         yield FAULT.warning(
             f"a blank belongs to the name of {setting.name.strip()!r}, so nobody reads it",
             reason=f"nccl.conf is not trimmed: the variable set there is {setting.name!r}",
-            evidence=evidence,
+            evidence=_evidence(setting),
             fix=f"write `{setting.name.strip()}={setting.value.strip()}` without blanks "
             f"at {setting.origin}",
         )
@@ -60,18 +67,18 @@ def _problems(setting: Setting, facts: MachineFacts) -> Iterator[Finding]:
             yield FAULT.warning(
                 f"{setting.name}={setting.value} is ignored: one character is no name to it",
                 reason="the interface is then chosen as if the variable were not set",
-                evidence=evidence,
-                fix=f"write the whole name, or `unset {setting.name}`",
+                evidence=_evidence(setting),
+                fix=f"write the whole name, or {without(setting)}",
             )
     elif setting.name == nic_filter.GLOO:
-        yield from _gloo_problems(setting, evidence)
+        yield from _gloo_problems(setting)
     else:
-        yield from _nccl_problems(setting, evidence, facts)
+        yield from _nccl_problems(setting)
 
 
-def _gloo_problems(setting: Setting, evidence: list[Evidence]) -> Iterator[Finding]:
+def _gloo_problems(setting: Setting) -> Iterator[Finding]:
     names = nic_filter.read_gloo(setting.value)
-    wrong = [name for name in names if name[:1] in "^=" or not nic_filter.is_possible_name(name)]
+    wrong = [name for name in names if nic_filter.strange(name)]
     if not wrong:
         return
     signs = any(name[:1] in ("^", "=") for name in wrong)
@@ -79,40 +86,64 @@ def _gloo_problems(setting: Setting, evidence: list[Evidence]) -> Iterator[Findi
         f"{setting.name}={setting.value}: Gloo takes {wrong[0]!r} for the name of an interface",
         reason=("`^` and `=` are NCCL's; Gloo knows " if signs else "Gloo knows ")
         + "only exact names with commas between, no blanks; init_process_group will raise",
-        evidence=evidence,
-        fix=f"`export {setting.name}=NAME[,NAME]` with names that `ip -br addr` shows",
+        evidence=_evidence(setting),
+        fix=f"{put(setting, setting.name, 'NAME[,NAME]')} with names that `ip -br addr` shows",
     )
 
 
-def _nccl_problems(
-    setting: Setting, evidence: list[Evidence], facts: MachineFacts
-) -> Iterator[Finding]:
+def _nccl_problems(setting: Setting) -> Iterator[Finding]:
     understood = nic_filter.read_nccl(setting.value)
-    wrong = [
-        name
-        for name in understood.names
-        if name[0] in "^=" or not nic_filter.is_possible_name(name)
-    ]
-    if wrong:
-        sign = "^" * understood.exclude + "=" * understood.exact
-        repaired = sign + ",".join(name.strip().lstrip("^=") for name in understood.names)
-        yield FAULT.warning(
-            f"{setting.name}={setting.value}: {wrong[0]!r} can match no interface",
-            reason="`^` and `=` count once, in front of the whole list, and blanks are kept; "
-            "the other names in the list still work",
-            evidence=evidence,
-            fix=f"`export {setting.name}='{repaired}'`",
-        )
-    if understood.exclude and understood.admits("lo") and facts.plan.multi_node:
-        listed = ",".join(name for name in understood.names if name not in wrong)
+    wrong = [name for name in understood.names if nic_filter.strange(name)]
+    if not wrong:
+        return
+    sign = "^" * understood.exclude + "=" * understood.exact
+    repaired = [name.strip(" \t'\"").lstrip("^=!") for name in understood.names]
+    repaired = [name for name in repaired if name and not nic_filter.strange(name)]
+    none_left = not understood.exclude and len(wrong) == len(understood.names)
+    speak = FAULT.error if none_left else FAULT.warning
+    yield speak(
+        f"{setting.name}={setting.value}: {wrong[0]!r} can match no interface",
+        reason=f"{nic_filter.strange(wrong[0])}; "
+        + (
+            "no name is left, so NCCL finds no interface and fails"
+            if none_left
+            else "`^` and `=` hold for all names, blanks are kept; the other names still work"
+        ),
+        evidence=_evidence(setting),
+        fix=put(setting, setting.name, sign + ",".join(repaired or ["NAME"])),
+    )
+
+
+def _loopback(setting: Setting) -> Iterator[Finding]:
+    """Among several machines only: on one, lo serves as well as any."""
+    if setting.name != nic_filter.NCCL or nic_filter.is_ignored(setting.value):
+        return
+    understood = nic_filter.read_nccl(setting.value)
+    if understood.exclude and understood.admits("lo"):
         yield FAULT.warning(
             f"{setting.name}={setting.value} lets the loopback interface in",
             reason="a filter of your own switches NCCL's ranking off; lo usually comes first, and "
             "the other machines cannot reach it: the job then hangs at its first collective",
-            evidence=evidence,
+            evidence=_evidence(setting),
             fix=f"name the interface (`{setting.name}==eth0`), or exclude lo too: "
-            f"`^{'=' * understood.exact}{listed},lo`",
+            f"`{nic_filter.excluding_loopback(understood)}`",
         )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def filter_is_miswritten(source: Source) -> Iterator[Finding]:
+    for setting in judged(source):
+        blanks = setting.name != setting.name.strip()
+        if setting.name.strip() not in (nic_filter.NCCL, nic_filter.GLOO) or not setting.known:
+            continue
+        if not blanks or source.kind is Kind.NCCL_CONF:
+            yield from (at(f, source, setting) for f in _problems(as_fact(setting)))
+
+
+# --- in what is left of a job -------------------------------------------------------------------
 
 
 @FAULT.recognise

@@ -23,13 +23,24 @@ Sources        NVIDIA/nccl src/misc/socket.cc and src/os/linux.cc: find or fail
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from holdfast import nic_filter
 from holdfast.facts import Interface, MachineFacts, Setting, known
 from holdfast.fault import Fault
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Sighting, Wreckage
+from holdfast.source.nouns import Setting as Written
+from holdfast.source.nouns import Source
+from holdfast.variables.written import (
+    as_fact,
+    at,
+    is_of_here,
+    may_be_of_here,
+    put,
+    readable,
+    without,
+)
 
 FAULT = Fault(code="HOLD202", slug="nic-name-missing")
 
@@ -168,6 +179,55 @@ def _advice(setting: Setting, interfaces: Iterable[Interface]) -> str:
     return (
         f"`export {setting.name}={exact}{usable[0]}` (choose from {', '.join(usable)}), or {unset}"
     )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def named_interface_is_not_here(source: Source) -> Iterator[Finding]:
+    """A script may be meant for other machines: of those it is only worth knowing."""
+    here = source.here.interfaces
+    for setting in readable(source, nic_filter.NCCL, nic_filter.GLOO):
+        if here is None or nic_filter.is_ignored(setting.value):
+            continue
+        missing = _missing_here(setting, here)
+        if missing and may_be_of_here(setting, source):
+            yield at(_not_here(as_fact(setting), missing, here, source), source, setting)
+
+
+def _missing_here(setting: Written, here: tuple[str, ...]) -> list[str]:
+    """The names that find nothing; what no interface can be called is nic-filter-syntax's."""
+    if setting.name == nic_filter.GLOO:
+        names = nic_filter.read_gloo(setting.value)
+        return [n for n in names if not nic_filter.strange(n) and n not in here]
+    wanted = nic_filter.read_nccl(setting.value)
+    if any(map(wanted.admits, here)) or any(map(nic_filter.strange, wanted.names)):
+        return []
+    return list(wanted.names)
+
+
+def _not_here(
+    setting: Setting, missing: list[str], here: tuple[str, ...], source: Source
+) -> Finding:
+    gloo = setting.name == nic_filter.GLOO
+    speak = FAULT.error if is_of_here(source) else FAULT.note
+    choice = [name for name in here if name.startswith(("en", "eth", "ib", "bond"))]
+    example = put(setting, setting.name, ("" if gloo else "=") + choice[0]) if choice else ""
+    elsewhere = "" if is_of_here(source) else "; where the job runs it may be"
+    return speak(
+        f"{setting.name}={setting.value}: {', '.join(missing)} is no interface of this machine"
+        f"{elsewhere}",
+        reason="Gloo needs every name in the list, exactly; init_process_group raises"
+        if gloo
+        else "NCCL does not fall back to another interface: every rank fails at its first "
+        "collective",
+        fix=(f"{example} (choose from {', '.join(choice)}), or " if example else "")
+        + without(setting),
+    )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
 
 
 @FAULT.recognise

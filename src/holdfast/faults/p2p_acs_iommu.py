@@ -24,13 +24,18 @@ Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/gpu_troubleshoo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast import wording
 from holdfast.fault import Fault
 from holdfast.inference import sighted
-from holdfast.model import Culprit, Diagnosis
+from holdfast.model import Culprit, Diagnosis, Finding
 from holdfast.remains import clocks
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
+from holdfast.source.nouns import Source
+from holdfast.variables.values import nccl_int
+from holdfast.variables.written import as_fact, at, readable, without
 
 FAULT = Fault(code="HOLD310", slug="p2p-acs-iommu")
 
@@ -232,3 +237,22 @@ def _somebody_is_absent(wreckage: Wreckage, late: tuple[Sighting, ...]) -> bool:
             return True
     spoke = {one.rank for one in late if one.rank is not None}
     return bool(wreckage.world_size and spoke and len(spoke) < wreckage.world_size)
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def direct_access_is_switched_off(source: Source) -> Iterator[Finding]:
+    """A work-around that outlives its reason; where it is needed, it is right."""
+    for setting in readable(source, "NCCL_P2P_DISABLE"):
+        if nccl_int(setting.value) == 1:
+            finding = FAULT.note(
+                "NCCL_P2P_DISABLE=1 keeps GPUs from reaching each other's memory, NVLink included",
+                reason="everything between GPUs of a machine goes through host memory then, which "
+                "is slower. It is right only where direct access is broken; where "
+                "GPUs do not support it, NCCL sees that by itself",
+                fix=f"{without(as_fact(setting))}, and see whether the first collective ends; if "
+                "not, keep it and say why in a comment",
+            )
+            yield at(finding, source, setting)

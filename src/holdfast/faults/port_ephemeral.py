@@ -23,7 +23,7 @@ Sources        https://docs.kernel.org/networking/ip-sysctl.html
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from holdfast import rendezvous, wording
 from holdfast.facts import Connection, MachineFacts, PortFacts, Process, known
@@ -32,6 +32,8 @@ from holdfast.faults import port_in_use
 from holdfast.faults.port_in_use import describe_tries
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
+from holdfast.source import drawn_ports, master, port_loops
+from holdfast.source.nouns import Setting, Source
 
 FAULT = Fault(code="HOLD102", slug="port-ephemeral")
 
@@ -144,3 +146,79 @@ def the_port_was_the_kernels_to_give(wreckage: Wreckage) -> Diagnosis | None:
         next=f"ss -tano 'sport = :{port}'; sysctl net.ipv4.ip_local_port_range",
         unknown=["who held it: a listener is the commoner case"],
     )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+LAST_PORT = 65535
+OFTEN = 0.1
+"""a smaller share of the draws is bad luck"""
+CHOOSE = "a port below the range, `29600` say, or let torchrun choose: `--standalone`"
+
+
+@FAULT.lint
+def the_port_named_is_the_kernels_to_give(source: Source) -> Iterator[Finding]:
+    low, high = source.here.ephemeral
+    for said in master.ports(source):
+        port = int(said.value) if said.value.isascii() and said.value.isdigit() else 0
+        if port > LAST_PORT:
+            yield FAULT.error(
+                f"there is no port {port}",
+                reason=f"ports end at {LAST_PORT}; the store refuses the number",
+                fix=CHOOSE,
+                at=said.place,
+            )
+        elif 0 < port < 1024:
+            yield FAULT.warning(
+                f"port {port} is for root only",
+                reason="ports below 1024 are refused to other users: 'Permission denied' (EACCES)",
+                fix=CHOOSE,
+                at=said.place,
+            )
+        elif low <= port <= high:
+            yield FAULT.warning(
+                f"port {port} may be taken by any outgoing connection",
+                reason=f"it lies in the ephemeral range {low}-{high}: now and then a launch fails "
+                "with EADDRINUSE, and works a minute later",
+                fix=CHOOSE,
+                at=said.place,
+            )
+
+
+@FAULT.lint
+def the_port_drawn_may_be_the_kernels_to_give(source: Source) -> Iterator[Finding]:
+    low, high = source.here.ephemeral
+    for setting in source.settings:
+        if setting.known or not _for_the_master(source, setting):
+            continue
+        drawn = drawn_ports.span(setting.written)
+        if drawn is None or not drawn_ports.is_drawn(setting.written):
+            continue
+        least, most = drawn
+        if most > LAST_PORT:
+            yield FAULT.error(
+                f"this draws ports up to {most}, and there are none above {LAST_PORT}",
+                reason="a launch that draws one of those fails",
+                fix=CHOOSE,
+                at=setting.place,
+            )
+        elif least <= high and most >= low:
+            share = (min(most, high) - max(least, low) + 1) / (most - least + 1)
+            speak = FAULT.warning if share >= OFTEN else FAULT.note
+            yield speak(
+                f"this draws ports from {least} to {most}, where outgoing connections get theirs",
+                reason=f"{share:.0%} of them lie in the ephemeral range {low}-{high}; one that a "
+                "connection holds, even in TIME_WAIT, cannot be bound",
+                fix="draw from 20000 to 32767 (`$(( 20000 + RANDOM % 12768 ))`), or let torchrun "
+                "choose: `--standalone`",
+                at=setting.place,
+            )
+
+
+def _for_the_master(source: Source, setting: Setting) -> bool:
+    if setting.name in master.PORT_VARIABLES:
+        return True
+    asks = any(s.name in master.PORT_VARIABLES for s in source.settings) or any(
+        launch.flag(*master.PORT_FLAGS, "rdzv-endpoint") for launch in source.launches
+    )
+    return asks and port_loops.is_port(setting.name)

@@ -17,6 +17,8 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#groups
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast import hold_up, scene_words
 from holdfast.collectives import groups, siblings, waits
 from holdfast.collectives.positions import Wait
@@ -25,9 +27,11 @@ from holdfast.faults import collective_mismatch, rank_stuck
 from holdfast.faults.collective_mismatch import met
 from holdfast.inference import blame, fingerprints, meeting
 from holdfast.inference.meeting import Disagreement
-from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.signals import Scene
+from holdfast.source import parting, swallowed
+from holdfast.source.nouns import Source
 
 FAULT = Fault(code="HOLD602", slug="rank-conditional-code")
 
@@ -249,3 +253,37 @@ def horovod_lists_different_tensors(wreckage: Wreckage) -> Diagnosis | None:
         fix=FIX,
         next="horovodrun --timeline-filename timeline.json …",
     )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+
+@FAULT.lint
+def one_rank_swallows_its_error(source: Source) -> Iterator[Finding]:
+    for doubt in swallowed.doubts(source.program) if source.program else ():
+        yield FAULT.warning(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)
+
+
+MEANS = "a collective ends when every rank of its group has called it; "
+
+
+@FAULT.lint
+def only_some_ranks_come(source: Source) -> Iterator[Finding]:
+    if source.program is None:
+        return
+    for one in parting.missed(source.program):
+        meeting, first = one.stop.meeting, one.stop.at.written
+        name = f"{first}, which calls {meeting.title}," if one.stop.deep else first
+        seen = f"{name} runs only {one.split.where}"
+        reason = "those that do wait for the others until a timeout, or meet them in another one"
+        fix = f"move {first}(…) out of the condition, so that every rank of the group calls it; "
+        fix += "keep only what one rank shall do (print, save) inside"
+        if one.left:
+            seen = f"ranks {one.split.where} {one.word} here, before {meeting.title}"
+            reason = "those that go on wait there for the ones that left, until a timeout"
+            fix = f"let every rank reach {meeting.call.written}; where all shall stop, broadcast "
+            fix += "the decision and let every rank test what it received"
+        if meeting.group and not one.sure:
+            reason += f" (unless nobody else is a member of `{meeting.group}`)"
+        tell = FAULT.error if one.sure else FAULT.warning
+        yield tell(seen, reason=MEANS + reason, fix=fix, at=source.program.place(one.at))

@@ -20,11 +20,16 @@ Sources        NVIDIA/nccl src/transport/net_ib/init.cc: No device found
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast.fault import Fault
-from holdfast.model import Culprit, Diagnosis
+from holdfast.model import Culprit, Diagnosis, Finding
 from holdfast.remains import nccl
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
+from holdfast.source.nouns import Setting, Source
+from holdfast.variables.values import nccl_int
+from holdfast.variables.written import as_fact, at, machines, may_be_of_here, readable, without
 
 FAULT = Fault(code="HOLD213", slug="rdma-unused")
 
@@ -42,6 +47,43 @@ NOT_FOUND = FAULT.wording(
     anchors=("Error: network ", "Failed to initialize any NET plugin"),
     example="node-a:411:411 [0] NCCL WARN Error: network IB not found.",
 )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def rdma_is_switched_off(source: Source) -> Iterator[Finding]:
+    for setting in readable(source, "NCCL_IB_DISABLE", "NCCL_NET"):
+        if setting.name == "NCCL_NET":
+            off = setting.value.lower() == "socket"
+        else:
+            off = nccl_int(setting.value) != 0
+        if off:
+            yield at(_off(setting, source), source, setting)
+
+
+def _off(setting: Setting, source: Source) -> Finding:
+    said = f"{setting.name}={setting.value}"
+    count = machines(source, setting)
+    cards = source.here.rdma_devices if may_be_of_here(setting, source) else None
+    if cards:
+        return FAULT.warning(
+            f"{said} keeps NCCL off the RDMA cards of this machine ({', '.join(cards)})",
+            reason="between machines it then goes by TCP, at a fraction of the speed",
+            fix=f"{without(as_fact(setting))}, unless it is there to look for a fault",
+        )
+    speak = FAULT.warning if (count or 1) > 1 else FAULT.note
+    return speak(
+        f"{said} makes NCCL go by TCP between machines",
+        reason="where there is RDMA, it is dropped without a word; where there is none, NCCL finds "
+        "out at once and takes sockets by itself. Within one machine it changes nothing",
+        fix=f"{without(as_fact(setting))}; it is a setting for the search for a fault, not for a "
+        "profile",
+    )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
 
 
 @FAULT.recognise

@@ -22,6 +22,8 @@ Sources        torch/distributed/run.py: default static, ports
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast import addresses, rendezvous
 from holdfast.facts import MachineFacts, Plan, Unread, known
 from holdfast.fault import Fault
@@ -30,6 +32,8 @@ from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import peers, ways
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
+from holdfast.source import meeting
+from holdfast.source.nouns import Source
 
 FAULT = Fault(code="HOLD108", slug="rendezvous-config")
 
@@ -227,3 +231,14 @@ def nobody_hosts_the_rendezvous(wreckage: Wreckage) -> Diagnosis | None:
         next="getent ahosts $(hostname), on the node of the endpoint",
         unknown=["whether that node was started at all, and whether a firewall stands between"],
     )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+
+@FAULT.lint
+def the_nodes_cannot_meet(source: Source) -> Iterator[Finding]:
+    for launch in source.launches:
+        for doubt in meeting.doubts(source, launch):
+            speak = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
+            yield speak(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)

@@ -19,15 +19,20 @@ Sources        https://docs.pytorch.org/docs/stable/elastic/train_script.html (o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.fault import Fault
 from holdfast.kept import Account, FirstStep, Resumed
-from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict, cited
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 from holdfast.signals import Scene
+from holdfast.source import resuming
+from holdfast.source.elastic import Elastic, aware_of_restarts, restarted
+from holdfast.source.nouns import Source
+from holdfast.source.program import Call
+from holdfast.source.training import trains
 
 FAULT = Fault(code="HOLD801", slug="restart-from-zero")
 
@@ -229,4 +234,51 @@ def _began_again(saved: Sighting, start: Sighting, restarts: Sequence[Sighting])
         if looked
         else FIX,
         unknown=("what made the first attempt end: that is another question",),
+    )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def it_never_loads(source: Source) -> Iterator[Finding]:
+    program, elastic = source.program, restarted(source)
+    if program is None or not source.complete:
+        return
+    work = trains(program) or resuming.trainer_starts_anew(program)
+    if work is None or not (elastic or aware_of_restarts(program)):
+        return
+    if not resuming.may_load(program):
+        yield _from_the_start(source, work, elastic)
+    elif elastic and (switch := resuming.only_if_asked(program, source.started_by)):
+        yield _only_if_asked(source, switch, elastic)
+
+
+def _launched(elastic: Elastic) -> Evidence:
+    return Evidence(quote=elastic.said, source=elastic.place.file, line=elastic.place.line)
+
+
+def _from_the_start(source: Source, work: Call, elastic: Elastic | None) -> Finding:
+    assert source.program is not None
+    how = f"`{elastic.said}` starts it again" if elastic else "it counts its restarts"
+    return FAULT.warning(
+        f"this training loads no checkpoint, and {how}: every restart begins at step 0",
+        reason="launchers restart processes and restore nothing; what the script does not load "
+        "itself is lost at each restart. No call that loads was found in this file",
+        fix=FIX,
+        evidence=[_launched(elastic)] if elastic else (),
+        at=source.program.place(work.node),
+    )
+
+
+def _only_if_asked(source: Source, switch: resuming.Switch, elastic: Elastic) -> Finding:
+    assert source.program is not None
+    return FAULT.warning(
+        f"a checkpoint is loaded only with {switch.option}, which the launch does not give: a "
+        "restart begins at step 0",
+        reason=f"`{elastic.said}` starts the script again with the same arguments",
+        fix="load the newest checkpoint whenever there is one: `if os.path.exists(path):`, or "
+        "`holdfast.Checkpoint(folder, state).resume()`",
+        evidence=[_launched(elastic), cited(switch.load.node, source.file)],
+        at=source.program.place(switch.load.node),
     )

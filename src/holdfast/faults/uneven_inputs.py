@@ -17,15 +17,19 @@ Sources        https://docs.pytorch.org/tutorials/advanced/generic_join.html
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast import endings, hold_up, scene_words
 from holdfast.collectives import progress, waits
 from holdfast.fault import Fault
 from holdfast.faults.collective_mismatch import met, odd_one
 from holdfast.inference import blame
-from holdfast.model import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Verdict
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 from holdfast.signals import Scene
+from holdfast.source import shares
+from holdfast.source.nouns import Source
 
 FAULT = Fault(code="HOLD603", slug="uneven-inputs")
 
@@ -129,3 +133,26 @@ def _near_the_end(wreckage: Wreckage) -> tuple[Sighting, ...]:
     timeouts = blame.first_complaint(wreckage)
     first = min((s.order for s in timeouts), default=0)
     return tuple(s for s in wreckage.seen(EPOCH_END) if s.order < first)
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+WAYS_OUT = (
+    "give every rank the same number (a DistributedSampler pads, drop_last cuts), wrap the loop "
+    "in `with Join([model]):`, or stop together by an all_reduce of 'I have data'"
+)
+
+
+@FAULT.lint
+def its_loop_is_of_another_length(source: Source) -> Iterator[Finding]:
+    program = source.program
+    for one in shares.uneven_loops(program) if program else ():
+        tell = FAULT.error if one.sure else FAULT.warning
+        yield tell(
+            f"{one.what} in a loop over {one.over}, whose length "
+            f"{'differs' if one.sure else 'may differ'} from rank to rank",
+            reason="the rank with fewer rounds leaves the loop, and the others wait for it in "
+            "their next one until a timeout",
+            fix=WAYS_OUT,
+            at=one.place,
+        )

@@ -30,11 +30,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast import nic_filter, variables
-from holdfast.facts import MachineFacts, Setting, known
+from holdfast.facts import MachineFacts, Setting
 from holdfast.fault import Fault
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Sighting, Wreckage
-from holdfast.variables.values import nccl_int, torch_bool, torch_int, torch_setting
+from holdfast.source.nouns import Source
+from holdfast.variables.values import nccl_int, torch_bool, torch_int
+from holdfast.variables.written import InForce, environments, in_force, once, put, without
 
 FAULT = Fault(code="HOLD503", slug="variable-conflict")
 
@@ -44,18 +46,22 @@ ASYNC = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")
 
 @FAULT.foresee
 def settings_contradict(facts: MachineFacts) -> Finding | list[Finding]:
-    known(facts.settings)
-    checks = (_waits(facts), _spellings(facts), _root_and_interface(facts), _p2p(facts), _ib(facts))
-    findings = [finding for check in checks for finding in check]
+    findings = list(_contradictions(in_force(facts)))
     return findings or FAULT.ok("no two variables contradict each other")
+
+
+def _contradictions(settings: InForce) -> Iterator[Finding]:
+    """Each quotes the settings that contradict each other."""
+    for check in (_waits, _spellings, _root_and_interface, _p2p, _ib):
+        yield from check(settings)
 
 
 def _seen(*settings: Setting) -> list[Evidence]:
     return [Evidence(quote=f"{s.name}={s.value}", source=s.origin) for s in settings]
 
 
-def _waits(facts: MachineFacts) -> Iterator[Finding]:
-    blocking, handling = torch_setting(facts, *BLOCKING), torch_setting(facts, *ASYNC)
+def _waits(settings: InForce) -> Iterator[Finding]:
+    blocking, handling = settings.torch(*BLOCKING), settings.torch(*ASYNC)
     if not (blocking and handling):
         return
     if torch_bool(blocking.value) and torch_int(handling.value):
@@ -65,58 +71,70 @@ def _waits(facts: MachineFacts) -> Iterator[Finding]:
             reason="torch allows only one of the two; blocking wait also means no watchdog and "
             "no flight-recorder dump on a timeout",
             evidence=_seen(blocking, handling),
-            fix=f"`unset {blocking.name} {handling.name}`: async handling is on by default",
+            fix=f"{without(blocking, handling)}: async handling is on by default",
         )
 
 
-def _spellings(facts: MachineFacts) -> Iterator[Finding]:
+def _spellings(settings: InForce) -> Iterator[Finding]:
     """Both names of one torch setting, with different values."""
-    for old in known(facts.settings):
+    for old in settings.every:
         row = variables.lookup(old.name)
         if row is None or row.reader != "PyTorch" or not row.instead:
             continue
-        new = torch_setting(facts, row.instead)
-        if new and old.origin == "environment" and new.value != old.value:
+        new = settings.torch(row.instead)
+        if new and settings.torch(old.name) and new.value != old.value:
             yield FAULT.warning(
                 f"{new.name}={new.value} wins over {old.name}={old.value}",
                 reason="they are two spellings of one setting; torch prefers the new one (2.2 on)",
                 evidence=_seen(new, old),
-                fix=f"`unset {old.name}`",
+                fix=without(old),
             )
 
 
-def _root_and_interface(facts: MachineFacts) -> Iterator[Finding]:
-    root, interface = facts.setting("NCCL_COMM_ID"), facts.setting(nic_filter.NCCL)
+def _root_and_interface(settings: InForce) -> Iterator[Finding]:
+    root, interface = settings.get("NCCL_COMM_ID"), settings.get(nic_filter.NCCL)
     if root and interface and root.value and not nic_filter.is_ignored(interface.value):
         yield FAULT.note(
             f"NCCL's bootstrap goes by NCCL_COMM_ID={root.value} and ignores {interface.name}",
             reason="it takes an interface in the subnet of that address, or fails; the data "
             f"connections still follow {interface.name}",
             evidence=_seen(root, interface),
-            fix="`unset NCCL_COMM_ID`: torch hands NCCL its address through the store",
+            fix=f"{without(root)}: torch hands NCCL its address through the store",
         )
 
 
-def _p2p(facts: MachineFacts) -> Iterator[Finding]:
-    disable, level = facts.setting("NCCL_P2P_DISABLE"), facts.setting("NCCL_P2P_LEVEL")
+def _p2p(settings: InForce) -> Iterator[Finding]:
+    disable, level = settings.get("NCCL_P2P_DISABLE"), settings.get("NCCL_P2P_LEVEL")
     if disable and level and nccl_int(disable.value) == 1 and level.value not in ("LOC", "0"):
         yield FAULT.note(
             f"NCCL_P2P_DISABLE=1 wins: NCCL_P2P_LEVEL={level.value} has no effect",
             reason="NCCL looks at the level only where direct access is not disabled",
             evidence=_seen(disable, level),
-            fix="`unset NCCL_P2P_DISABLE` or `unset NCCL_P2P_LEVEL`, whichever you do not mean",
+            fix=f"{without(disable)} or {without(level)}, whichever you do not mean",
         )
 
 
-def _ib(facts: MachineFacts) -> Iterator[Finding]:
-    disable, network = facts.setting("NCCL_IB_DISABLE"), facts.setting("NCCL_NET")
+def _ib(settings: InForce) -> Iterator[Finding]:
+    disable, network = settings.get("NCCL_IB_DISABLE"), settings.get("NCCL_NET")
     if disable and network and nccl_int(disable.value) and network.value.lower() == "ib":
         yield FAULT.error(
             f"NCCL_NET={network.value} demands RDMA, NCCL_IB_DISABLE={disable.value} forbids it",
             reason="neither wins: NCCL will not start (`Failed to initialize any NET plugin`)",
             evidence=_seen(network, disable),
-            fix="`unset NCCL_IB_DISABLE`; or, to use sockets, `export NCCL_NET=Socket`",
+            fix=f"{without(disable)}; or, to use sockets, {put(network, 'NCCL_NET', 'Socket')}",
         )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def settings_contradict_where_written(source: Source) -> Iterator[Finding]:
+    yield from once(
+        environment.placed(finding)
+        for environment in environments(source)
+        for finding in _contradictions(environment.in_force)
+    )
 
 
 # --- in what is left of a job -------------------------------------------------------------------

@@ -19,74 +19,97 @@ Sources        torch 2.13.0: torch/csrc/distributed/c10d/Utils.hpp, ProcessGroup
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from holdfast import variables
-from holdfast.facts import MachineFacts, Setting, Software, known
+from holdfast.facts import MachineFacts, Setting, known
 from holdfast.fault import Fault
 from holdfast.model import Evidence, Finding
+from holdfast.source.nouns import Setting as Written
+from holdfast.source.nouns import Source
 from holdfast.variables import Variable
 from holdfast.variables.values import release
+from holdfast.variables.written import (
+    Environment,
+    as_fact,
+    at,
+    environments,
+    once,
+    renamed,
+    started_by_torchrun,
+    without,
+)
 
 FAULT = Fault(code="HOLD502", slug="variable-deprecated")
 
 RENAMED = (2, 2)
 """the torch that brought the TORCH_NCCL_ names"""
+CURRENT = (2, 13)
+"""the torch that the table was read from"""
+ASYNC = "NCCL_ASYNC_ERROR_HANDLING"
 OLD_OF = {
     f"TORCH_{old}": old
-    for old in (
-        "NCCL_ASYNC_ERROR_HANDLING",
-        "NCCL_BLOCKING_WAIT",
-        "NCCL_DESYNC_DEBUG",
-        "NCCL_ENABLE_TIMING",
-    )
+    for old in (ASYNC, "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING")
 }
+
+
+class Versions(NamedTuple):
+    """What is installed; '' where that is not known."""
+
+    torch: str
+    nccl: str
 
 
 @FAULT.foresee
 def variable_has_a_newer_name(facts: MachineFacts) -> Finding | list[Finding]:
     rows = [(s, variables.lookup(s.name)) for s in known(facts.settings)]
-    candidates = [(s, r) for s, r in rows if r and (r.instead or r.until or s.name in OLD_OF)]
+    candidates = [(s, r) for s, r in rows if r and _has_two_names(s.name, r)]
     if not candidates:
         return FAULT.ok("no variable with a newer name is set")
     software = known(facts.software)
+    if not release(software.torch):  # no torch here: neither name is wrong
+        candidates = [(s, r) for s, r in candidates if r.reader == "NCCL"]
+    versions = Versions(software.torch, software.nccl[0].version if software.nccl else "")
     # With the new name set as well the old one is moot; variable-conflict speaks if they differ.
     both = {s.name for s, r in candidates if r.reader == "PyTorch" and facts.setting(r.instead)}
-    findings = [f for s, r in candidates if s.name not in both and (f := _judge(s, r, software))]
+    findings = [f for s, r in candidates if s.name not in both and (f := _judge(s, r, versions))]
     names = ", ".join(s.name for s, _ in candidates)
     return findings or FAULT.ok(f"spelt as the installed versions want it: {names}")
 
 
-def _judge(setting: Setting, row: Variable, software: Software) -> Finding | None:
+def _has_two_names(name: str, row: Variable) -> bool:
+    return bool(row.instead or row.until or name in OLD_OF)
+
+
+def _judge(setting: Setting, row: Variable, versions: Versions) -> Finding | None:
+    """Without a version, as the current one would take it."""
     if row.reader == "NCCL":
-        return _nccl_name(setting, row, software)
-    torch = release(software.torch)
-    if not torch:
-        return None  # no torch here: neither name is wrong
+        return _nccl_name(setting, row, versions.nccl)
+    torch = release(versions.torch) or CURRENT
     if setting.name in OLD_OF:
-        return _too_new(setting, software) if torch < RENAMED else None
+        return _too_new(setting, versions.torch) if torch < RENAMED else None
+    reader = f"torch {versions.torch}" if versions.torch else "torch"
     if row.instead in OLD_OF:
-        return _old_spelling(setting, row, software) if torch >= RENAMED else None
+        return _old_spelling(setting, row, reader) if torch >= RENAMED else None
     # We know the other renamed ones only from the version the table was read from.
-    return _still_read(setting, row, "torch") if torch >= (2, 13) else None
+    return _still_read(setting, row, "torch") if torch >= CURRENT else None
 
 
 def _evidence(setting: Setting) -> list[Evidence]:
     return [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
 
 
-def _rename(setting: Setting, row: Variable) -> str:
-    return f"`unset {setting.name}; export {row.instead}={setting.value}`"
-
-
-def _old_spelling(setting: Setting, row: Variable, software: Software) -> Finding:
-    if setting.name == "NCCL_ASYNC_ERROR_HANDLING":
+def _old_spelling(setting: Setting, row: Variable, reader: str) -> Finding:
+    if setting.name == ASYNC:
         return FAULT.warning(
             f"{setting.name} has no effect under torchrun",
-            reason=f"torch {software.torch} prefers {row.instead}, which torchrun exports to every "
+            reason=f"{reader} prefers {row.instead}, which torchrun exports to every "
             "rank by itself; with other launchers the old name still works",
             evidence=_evidence(setting),
-            fix=_rename(setting, row),
+            fix=renamed(setting, row.instead),
         )
-    return _still_read(setting, row, f"torch {software.torch}")
+    return _still_read(setting, row, reader)
 
 
 def _still_read(setting: Setting, row: Variable, reader: str) -> Finding:
@@ -94,23 +117,21 @@ def _still_read(setting: Setting, row: Variable, reader: str) -> Finding:
         f"{setting.name} is the old name of {row.instead}",
         reason=f"{reader} still reads it, but the new name wins where both are set",
         evidence=_evidence(setting),
-        fix=_rename(setting, row),
+        fix=renamed(setting, row.instead),
     )
 
 
-def _too_new(setting: Setting, software: Software) -> Finding:
-    old = OLD_OF[setting.name]
+def _too_new(setting: Setting, torch: str) -> Finding:
     return FAULT.warning(
-        f"{setting.name} is ignored by torch {software.torch}",
+        f"{setting.name} is ignored by torch {torch}",
         reason="the TORCH_NCCL_ names came with torch 2.2",
         evidence=_evidence(setting),
-        fix=f"`unset {setting.name}; export {old}={setting.value}`, or upgrade torch",
+        fix=f"{renamed(setting, OLD_OF[setting.name])}, or upgrade torch",
     )
 
 
-def _nccl_name(setting: Setting, row: Variable, software: Software) -> Finding | None:
-    version = software.nccl[0].version if software.nccl else ""
-    fix = f"use {row.instead}" if row.instead else f"`unset {setting.name}`"
+def _nccl_name(setting: Setting, row: Variable, version: str) -> Finding | None:
+    fix = f"use {row.instead}" if row.instead else without(setting)
     if not row.until:
         return FAULT.note(
             f"{setting.name} is deprecated in favour of {row.instead}",
@@ -133,4 +154,40 @@ def _nccl_name(setting: Setting, row: Variable, software: Software) -> Finding |
         reason=f"the last version that read it was {row.until}",
         evidence=_evidence(setting),
         fix=fix,
+    )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def an_old_name_is_written(source: Source) -> Iterator[Finding]:
+    yield from once(f for one in environments(source) for f in _old_names(one, source))
+
+
+def _old_names(environment: Environment, source: Source) -> Iterator[Finding]:
+    versions = Versions(source.here.torch, source.here.nccl)
+    names = {s.name for s in environment.written}
+    for setting in environment.written:
+        row = variables.lookup(setting.name)
+        if row is None or not _has_two_names(setting.name, row):
+            continue
+        if row.reader == "PyTorch" and row.instead in names:
+            continue  # both are set: the old one serves older versions, or variable-conflict speaks
+        finding = _dead(setting, source) or _judge(as_fact(setting), row, versions)
+        if finding:
+            yield at(finding, source, setting)
+
+
+def _dead(setting: Written, source: Source) -> Finding | None:
+    """Certainly started by torchrun, which sets the new name for every rank."""
+    torch = release(source.here.torch) or CURRENT
+    if setting.name != ASYNC or torch < RENAMED or not started_by_torchrun(setting, source):
+        return None
+    return FAULT.warning(
+        f"{ASYNC}={setting.value} has no effect: the job is started by torchrun",
+        reason=f"torchrun exports TORCH_{ASYNC}=1 to every rank unless you set that one, and it "
+        "wins over the old name; so error handling is on in any case",
+        fix="remove it: handling is on by default. It does not shorten the time until a dead rank "
+        "is noticed",
     )

@@ -20,11 +20,18 @@ Sources        NVIDIA/nccl: docs/userguide/source/env.rst, src/misc/param.cc and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import msgspec
+
 from holdfast import nic_filter, variables
 from holdfast.facts import MachineFacts, Setting, Unread, VariableSearch, known
 from holdfast.fault import Fault
-from holdfast.model import Evidence, Finding
+from holdfast.model import Evidence, Finding, Status
+from holdfast.source.nouns import Here, Kind, Source
 from holdfast.variables import Variable
+from holdfast.variables.values import release
+from holdfast.variables.written import as_fact, at, judged, put, without
 
 FAULT = Fault(code="HOLD501", slug="variable-unread")
 
@@ -96,21 +103,22 @@ def _unknown(setting: Setting, search: VariableSearch) -> Finding:
     version = variables.READ_FROM[variables.prefix_of(name)]
     return FAULT.note(
         f"{name} is not among the variables we know",
-        reason=f"not in the table read from {version}; its reader is not installed here to "
-        "prove it, and another version or a plugin may know it",
+        reason=f"not in the table read from {version}; another version, a plugin or your own "
+        "script may know it",
         evidence=_evidence(setting),
         fix=f"{suggestion}check the spelling in the documentation of the program you mean",
     )
 
 
 def _known_myth(setting: Setting, row: Variable, search: VariableSearch) -> Finding:
+    """A warning where only a machine is looked at: the job's own script may read it."""
     name = setting.name
     proof = f" and {_searched(search)}" if _provable(name, search) else ""
     return FAULT.warning(
         f"{name} is read by no program",
         reason=f"{row.source}{proof}; {UNLESS}",
         evidence=_evidence(setting),
-        fix=f"`unset {name}`; {row.effect}",
+        fix=f"{without(setting)}; {row.effect}",
     )
 
 
@@ -128,4 +136,74 @@ def _missing_here(setting: Setting, row: Variable, search: VariableSearch) -> Fi
         f"{_searched(search)}",
         evidence=_evidence(setting),
         fix=f"nothing, if another program needs it; otherwise `unset {setting.name}`",
+    )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def nobody_reads_what_is_set(source: Source) -> Iterator[Finding]:
+    for setting in judged(source):
+        name = setting.name.strip()
+        if not variables.prefix_of(name) or name in source.reads:
+            continue
+        finding = _judge_written(as_fact(setting), source)
+        if finding:
+            yield at(finding, source, setting)
+
+
+def _judge_written(setting: Setting, source: Source) -> Finding | None:
+    if setting.name != setting.name.strip():
+        return _blank(setting) if source.kind is Kind.NCCL_CONF else None
+    row = variables.lookup(setting.name)
+    if row is None:
+        return _near_or_new(setting)
+    if not row.is_read:
+        myth = _known_myth(setting, row, NOTHING_SEARCHED)
+        return msgspec.structs.replace(myth, status=Status.ERROR)
+    if source.kind is Kind.NCCL_CONF and row.reader == "PyTorch":
+        return _too_late(setting)
+    return _not_yet(setting, row, source.here)
+
+
+def _near_or_new(setting: Setting) -> Finding:
+    """Only what looks like a slip is likely one: plugins and forks have names of their own."""
+    meant = variables.nearest(setting.name)
+    if not meant:
+        return _unknown(setting, NOTHING_SEARCHED)
+    version = variables.READ_FROM[variables.prefix_of(setting.name)]
+    return FAULT.warning(
+        f"{setting.name} is no variable we know: did you mean {meant}?",
+        reason=f"{version} does not read it, and no program complains about a name it does not "
+        f"know; {UNLESS}",
+        evidence=_evidence(setting),
+        fix=f"write {put(setting, meant, setting.value)}, or {without(setting)}",
+    )
+
+
+def _too_late(setting: Setting) -> Finding:
+    return FAULT.warning(
+        f"{setting.name} does not belong into an nccl.conf: torch reads it, not NCCL",
+        reason="NCCL reads this file when its first communicator starts; torch has looked at the "
+        "environment before that, when it made the process group",
+        evidence=_evidence(setting),
+        fix=f"`export {setting.name}={setting.value}` where the job is started",
+    )
+
+
+def _not_yet(setting: Setting, row: Variable, here: Here) -> Finding | None:
+    """The version that is installed here is too old to read it."""
+    version = {"NCCL": here.nccl, "PyTorch": here.torch}.get(row.reader, "")
+    since, installed = release(row.since), release(version)
+    # torch before 2.2 has the old spellings, which variable-deprecated knows.
+    if not since or not installed or row.instead or setting.name.startswith("TORCH_NCCL_"):
+        return None
+    if installed[: len(since)] >= since:
+        return None
+    return FAULT.note(
+        f"{setting.name} is read by {row.reader} from {row.since} on; {version} is installed here",
+        reason="an older version takes no notice of it; where the job runs may be another one",
+        evidence=_evidence(setting),
+        fix=f"{without(setting)}, or use {row.reader} {row.since} or later",
     )

@@ -18,12 +18,18 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#environment
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from holdfast import addresses, rendezvous
 from holdfast.facts import Container, Interface, MachineFacts, Plan, known
 from holdfast.fault import Fault
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import ways
 from holdfast.remains.nouns import Wreckage
+from holdfast.source import master, recipe
+from holdfast.source.nouns import Source
+from holdfast.source.place import Place
 
 FAULT = Fault(code="HOLD105", slug="wrong-master-address")
 
@@ -171,3 +177,109 @@ def _doubt(address: str, *, several: bool) -> tuple[str, float]:
     if address.startswith("172.17."):
         return "Docker's own bridge has such addresses, and they exist on one machine only", 0.5
     return "", 0.0
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+SHARED = "node rank 0's address on the network that all nodes share: `hostname -I` there lists them"
+
+
+@FAULT.lint
+def every_node_would_call_itself(source: Source) -> Iterator[Finding]:
+    """Options of a launcher that is to span machines."""
+    if master.rehearsed(source):
+        return
+    for launch in source.launches:
+        count = recipe.nodes(launch)
+        fewest = count[0] if count else None
+        most = launch.machines or (source.machines if "srun" in launch.around else 1) or 1
+        for said in master.addresses(launch):
+            yield from _judged(said.what, said.value, said.place, most=most)
+            if most > 1 and _own_everywhere(said.value) and launch.flag("standalone") is None:
+                speak = FAULT.warning if fewest == 1 else FAULT.error
+                yield speak(
+                    f"{said.what} {said.value} is each machine's own loopback",
+                    reason=f"the job has {'up to ' if fewest == 1 else ''}{most} machines, and "
+                    "every one of them would wait for itself",
+                    fix=f"{SHARED}",
+                    at=said.place,
+                )
+
+
+@FAULT.lint
+def the_variable_leads_nowhere(source: Source) -> Iterator[Finding]:
+    started = (*source.launches, *source.started_by)
+    most = max((launch.machines or 1 for launch in started), default=1)
+    for setting in master.variables(source):
+        if not setting.known:
+            continue
+        yield from _judged("MASTER_ADDR", setting.value, setting.place, most=most)
+        if most > 1 and _own_everywhere(setting.value) and _is_read(source):
+            yield FAULT.error(
+                f"MASTER_ADDR={setting.value} is each machine's own loopback",
+                reason=f"the job has {most} machines, and every one of them would wait for itself",
+                fix="in a batch script: `export MASTER_ADDR=$(scontrol show hostnames "
+                '"$SLURM_JOB_NODELIST" | head -n 1)`; elsewhere '
+                f"{SHARED}",
+                at=setting.place,
+            )
+
+
+def _is_read(source: Source) -> bool:
+    """torchrun and its like overwrite the variable: then another fault speaks of it."""
+    kinds = {launch.kind for launch in (*source.launches, *source.started_by)}
+    overwrites = kinds & {"torchrun", "torch.distributed.launch", "deepspeed", "accelerate"}
+    return not overwrites and not master.rehearsed(source)
+
+
+def _own_everywhere(value: str) -> bool:
+    return recipe.is_loopback(value) or value in ("0.0.0.0", "::", "[::]")
+
+
+def _judged(what: str, value: str, at: Place, *, most: int) -> Iterator[Finding]:
+    """Wrong however many machines there are."""
+    if re.match(r"[a-z]+://", value):
+        yield FAULT.error(
+            f"{what} {value} is a URL, and a bare name or address is expected",
+            reason="it is looked up as a host name, and no host has it",
+            fix=f"`{re.sub(r'^[a-z]+://', '', value).partition('/')[0].partition(':')[0]}`",
+            at=at,
+        )
+    elif re.fullmatch(r"[\w.\-]+:\d{2,5}", value):
+        host, _, port = value.partition(":")
+        yield FAULT.error(
+            f"{what} {value} has a port in it",
+            reason="it is looked up as a host name, colon and all, and no host has it",
+            fix=f"`MASTER_ADDR={host}` and `MASTER_PORT={port}`, each by itself",
+            at=at,
+        )
+    elif value.startswith("172.17.") and most > 1:
+        yield FAULT.warning(
+            f"{what} {value} lies on Docker's own bridge",
+            reason="172.17.0.0/16 is what every Docker gives its containers, and exists on one "
+            f"machine only; this job has {most}",
+            fix=SHARED,
+            at=at,
+        )
+
+
+@FAULT.lint
+def every_node_names_itself(source: Source) -> Iterator[Finding]:
+    """A script that runs on every node, as its node rank shows, and takes its own name."""
+    per_node = any(
+        (rank := launch.flag("node-rank", "machine-rank")) is not None
+        and re.search(r"SLURM_(?:NODEID|PROCID)", rank.value)
+        and not launch.around
+        for launch in source.launches
+    )
+    if not per_node or any(launch.kind in ("sbatch", "srun") for launch in source.launches):
+        return
+    for setting in master.variables(source):
+        if re.match(r"[\"']?(?:\$\(|`)\s*hostname\b", setting.written):
+            yield FAULT.warning(
+                "each node names itself as the master",
+                reason="this script runs on every node (its node rank is Slurm's), and `hostname` "
+                "answers differently on each",
+                fix='`MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)`',
+                at=setting.place,
+            )

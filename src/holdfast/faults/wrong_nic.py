@@ -25,13 +25,17 @@ Sources        NVIDIA/nccl src/misc/socket.cc: ncclFindInterfaces
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast import addresses, nic_filter
 from holdfast.fault import Fault
-from holdfast.model import Culprit, Diagnosis
+from holdfast.model import Culprit, Diagnosis, Finding
 from holdfast.remains import clocks, nccl, peers, ways
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 from holdfast.remains.ways import Attempt
+from holdfast.source.nouns import Setting, Source
+from holdfast.variables.written import at, machines, readable
 
 FAULT = Fault(code="HOLD201", slug="wrong-nic")
 
@@ -52,6 +56,8 @@ NO_COMMON = FAULT.wording(
 
 PRIVATE = ("docker", "virbr", "br-", "veth", "cni", "flannel", "lxcbr", "lxdbr", "podman")
 """interfaces that software makes for itself: their addresses mean nothing on another machine"""
+BRIDGES = ("docker", "virbr", "br-", "veth")
+"""of those, the ones that never lead to another machine: overlays (flannel) do"""
 TROUBLE = (clocks.WATCHDOG, clocks.STORE_GET, peers.NCCL_REMOTE, nccl.ERROR_CODE)
 
 
@@ -183,3 +189,49 @@ def _network(address: str) -> str:
     if ip is None:
         return ""
     return ".".join(str(ip).split(".")[:2]) if ip.version == 4 else ip.exploded[:14]
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def the_filter_leads_nowhere(source: Source) -> Iterator[Finding]:
+    for setting in readable(source, nic_filter.NCCL, nic_filter.GLOO):
+        if nic_filter.is_ignored(setting.value):
+            continue
+        count = machines(source, setting)
+        finding = _lets_loopback_in(setting, count) or _names_a_bridge(setting, count)
+        if finding:
+            yield at(finding, source, setting)
+
+
+def _lets_loopback_in(setting: Setting, count: int | None) -> Finding | None:
+    chosen = nic_filter.read_nccl(setting.value)
+    if setting.name != nic_filter.NCCL or not chosen.exclude or not chosen.admits("lo"):
+        return None
+    speak = FAULT.error if (count or 1) > 1 else FAULT.warning
+    return speak(
+        f"{setting.name}={setting.value} lets the loopback interface in",
+        reason="a filter of your own replaces NCCL's rules, by which lo comes last; now it comes "
+        "first. On one machine that works, another machine cannot be reached over it: the job "
+        "hangs or fails at its first collective",
+        fix=f"`{setting.name}='{nic_filter.excluding_loopback(chosen)}'`, or better name the "
+        f"interface to use: `{setting.name}==eth0`",
+    )
+
+
+def _names_a_bridge(setting: Setting, count: int | None) -> Finding | None:
+    if setting.name == nic_filter.NCCL:
+        chosen = nic_filter.read_nccl(setting.value)
+        names = () if chosen.exclude else chosen.names
+    else:
+        names = nic_filter.read_gloo(setting.value)
+    bridges = [name for name in names if name.startswith(BRIDGES)]
+    if not bridges or count == 1:
+        return None
+    return FAULT.warning(
+        f"{setting.name}={setting.value} names {bridges[0]}, which leads to no other machine",
+        reason="software on this machine makes that interface for its own containers or guests; "
+        "its address means nothing elsewhere. Ranks on one machine can use it",
+        fix=f"name the interface that `ip route get` shows for a peer, or remove {setting.name}",
+    )

@@ -17,18 +17,21 @@ Reader = Callable[[Plan], object]
 
 
 def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> MachineFacts:
-    """Run every reader in its own process; what did not answer within `seconds` is `Unread`."""
+    """Run every reader in its own process; what did not answer within `seconds` is `Unread`, and so
+    is what has no reader here."""
     hints = get_type_hints(MachineFacts)
 
     def question(reader: Reader) -> deadline.Question:
         return lambda: _encode(reader(plan))
 
     raw = deadline.ask({name: question(r) for name, r in readers.items()}, seconds=seconds)
+    asked = {"plan", "host", "smoke", *readers}
+    unasked = {name: Unread(why="not asked for") for name in hints if name not in asked}
     answers: dict[str, Any] = {
         name: answer if isinstance(answer, Unread) else _decode(answer, hints[name])
         for name, answer in raw.items()
     }
-    return MachineFacts(plan=plan, host=socket.gethostname(), smoke=None, **answers)
+    return MachineFacts(plan=plan, host=socket.gethostname(), smoke=None, **answers, **unasked)
 
 
 def _encode(answer: object) -> bytes:

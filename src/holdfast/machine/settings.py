@@ -6,47 +6,19 @@ import os
 import pwd
 from collections.abc import Iterator
 
+from holdfast import variables
 from holdfast.facts import Plan, Setting
 from holdfast.probe.process import redact
 
 PREFIXES = (
-    "NCCL_",
-    "TORCH_NCCL_",
-    "TORCH_GLOO_",
-    "GLOO_",
-    "TORCHELASTIC_",
-    "TORCH_FR_",
-    "TORCH_DISTRIBUTED_",
-    "TORCH_DIST_",
-    "PET_",
-    "ACCELERATE_",
-    "DEEPSPEED_",
+    *variables.PREFIXES,
+    "TORCH_",
     "DS_",
-    "HOROVOD_",
     "MASTER_",
     "LOCAL_",
     "GROUP_",
-    "UCX_",
-    "FI_",
-    "SLURM_JOB_",
-    "SLURM_N",
-    "SLURM_PROCID",
-    "SLURM_LOCALID",
-    "SLURM_STEP_",
-    "SLURM_TASKS_",
 )
-NAMES = frozenset(
-    {
-        "RANK",
-        "WORLD_SIZE",
-        "NODE_RANK",
-        "ROLE_RANK",
-        "OMP_NUM_THREADS",
-        "CUDA_VISIBLE_DEVICES",
-        "CUDA_LAUNCH_BLOCKING",
-        "TORCH_CPP_LOG_LEVEL",
-    }
-)
+"""and every name and family that the table of variables holds"""
 LARGEST_FILE = 1 << 20
 LONGEST_NAME = LONGEST_VALUE = 1023
 """NCCL cuts both there (src/misc/param.cc)"""
@@ -54,15 +26,30 @@ LONGEST_NAME = LONGEST_VALUE = 1023
 
 def read_settings(plan: Plan, root: str = "/") -> tuple[Setting, ...]:
     """Each variable once, with the value that wins: NCCL sets from a file only what is unset."""
-    in_force = {
-        name: Setting(name=name, value=_text(value), origin="environment")
-        for name, value in plan.environment.items()
-        if name == _text(name)
-    }
+    in_force: dict[str, Setting] = {}
+    for setting in _in_order(plan, root):
+        in_force.setdefault(setting.name, setting)
+    return tuple(_without_secret(s) for s in in_force.values())
+
+
+def read_overridden(plan: Plan, root: str = "/") -> tuple[Setting, ...]:
+    """What files say of a variable that has its value from elsewhere already."""
+    seen: set[str] = set()
+    lost = []
+    for setting in _in_order(plan, root):
+        if setting.name in seen:
+            lost.append(_without_secret(setting))
+        seen.add(setting.name)
+    return tuple(lost)
+
+
+def _in_order(plan: Plan, root: str) -> Iterator[Setting]:
+    """The winner of each name first."""
+    for name, value in plan.environment.items():
+        if name == _text(name) and is_relevant(name):
+            yield Setting(name=name, value=_text(value), origin="environment")
     for path in _files(plan, root):
-        for setting in _read_file(path):
-            in_force.setdefault(setting.name, setting)
-    return tuple(_without_secret(s) for s in in_force.values() if is_relevant(s.name))
+        yield from (setting for setting in _read_file(path) if is_relevant(setting.name))
 
 
 def _text(value: str) -> str:
@@ -72,7 +59,8 @@ def _text(value: str) -> str:
 
 def is_relevant(name: str) -> bool:
     """Spaces around a name count for NCCL, not for us: such a mistake must be seen."""
-    return name.strip().startswith(PREFIXES) or name.strip() in NAMES
+    plain = name.strip()
+    return plain.startswith(PREFIXES) or variables.lookup(plain) is not None
 
 
 def _files(plan: Plan, root: str) -> Iterator[str]:

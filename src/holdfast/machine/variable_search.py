@@ -41,9 +41,12 @@ class Program(NamedTuple):
     files: tuple[str, ...]
 
 
-def read_variable_search(plan: Plan, root: str = "/") -> VariableSearch:
+def read_variable_search(
+    plan: Plan, root: str = "/", *, also: Collection[str] = ()
+) -> VariableSearch:
+    """For every variable that is set, and for those of `also`."""
     set_here = {s.name: s.value for s in read_settings(plan, root)}
-    names = [name for name in set_here if _prefix(name)]
+    names = [name for name in dict.fromkeys([*set_here, *also]) if _prefix(name)]
     if not names:
         return VariableSearch(searched=(), prefixes=(), found={})
     wanted = {part for name in names for part in OWN_TEXT[_prefix(name)]}

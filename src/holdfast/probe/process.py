@@ -18,7 +18,7 @@ LONGEST_ARGUMENT = 4096
 # A name is secret when it *ends* in one of these: --hf-token and WANDB_API_KEY are,
 # --tokenizer and --max-tokens are not.
 _SENSITIVE = (
-    r"(?:token|secret|passw(?:or)?d|passphrase|pwd|credentials?|auth"
+    r"(?:token|secret|passw(?:or)?d|passphrase|pwd|psk|jwt|credentials?|auth"
     r"|(?:api|access|secret|private|auth|account)[-_]?key)"
 )
 _SENSITIVE_OPTION = re.compile(rf"-[\w.-]*{_SENSITIVE}", re.IGNORECASE)

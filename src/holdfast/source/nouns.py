@@ -59,6 +59,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     """how it is set: 'export', 'shell', 'prefix', 'unset', 'env file', 'ENV', 'docker -e',
     'mpirun -x', 'srun --export', 'compose', 'nccl.conf', 'os.environ', 'environment', 'prose'"""
+    arms: tuple[tuple[int, int], ...] = ()
+    """(fork, arm) of every if and case around it: settings in two arms of one fork never meet"""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +78,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     piped_to: str = ""
     """name of the next command of the pipeline"""
     background: bool = False
+    writes_to: tuple[Word, ...] = ()
+    """files its output is sent to"""
     wrappers: tuple[str, ...] = ()
     """names of what was taken off: ('sudo', 'timeout')"""
     number: int = 0
@@ -138,6 +142,20 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     def setting(self, name: str) -> Setting | None:
         return next((s for s in reversed(self.settings) if s.name == name), None)
 
+    @property
+    def machines(self) -> int | None:
+        """How many machines it speaks of, at most; None when it does not tell."""
+        counts = [len({host.name for host in self.hosts})] if self.hosts else []
+        listed = self.flag("host", "hosts")
+        if listed is not None and listed.known and listed.value:
+            names = {entry.partition(":")[0] for entry in listed.value.split(",")}
+            counts.append(len(names - {""}))
+        told = self.flag("nnodes", "num-nodes", "num-machines", "nodes")
+        if told is not None and told.known:
+            most = told.value.rpartition(":")[2].rpartition("-")[2]  # '1:4', '2-4'
+            counts += [int(most)] if most.isdecimal() else []
+        return max(counts, default=None)
+
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
     """A container somebody starts: `docker run`, `podman run`, a compose service."""
@@ -174,6 +192,16 @@ class Here(msgspec.Struct, frozen=True, kw_only=True):
     """net.ipv4.ip_local_port_range; Linux's default where it could not be read"""
 
 
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Python itself would not take this piece as it stands."""
+
+    error: str
+    """'IndentationError: expected an indented block after 'for' statement'"""
+    place: Place
+    mended: bool
+    """whether the rest could be read after a small repair: what was meant is a program"""
+
+
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of one file: a whole script, or a fenced block of a document."""
 
@@ -181,13 +209,19 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     program: Program | None = None
     """of Python only"""
+    refused: Refusal | None = None
+    """of Python only"""
     settings: tuple[Setting, ...] = ()
     """in order of the text"""
+    reads: frozenset[str] = frozenset()
+    """variables this piece itself asks for: `$NAME` in a shell script"""
     commands: tuple[Command, ...] = ()
     loops: tuple[Loop, ...] = ()
     launches: tuple[Launch, ...] = ()
     containers: tuple[Container, ...] = ()
     hosts: tuple[Host, ...] = ()
+    versions: tuple[Word, ...] = ()
+    """of PROSE: what a sentence calls by name and version, 'NCCL 2.21.5'"""
     started_by: tuple[Launch, ...] = ()
     """launches in other files of this lint that name this script"""
     complete: bool = True
@@ -202,13 +236,5 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def machines(self) -> int | None:
         """How many machines the launches of this piece speak of; None when they do not tell."""
-        counts = [n for launch in self.launches if (n := _machines(launch)) is not None]
+        counts = [n for launch in self.launches if (n := launch.machines) is not None]
         return max(counts, default=None)
-
-
-def _machines(launch: Launch) -> int | None:
-    flag = launch.flag("nnodes", "num-nodes", "num-machines", "nodes")
-    if flag is None or not flag.known:
-        return None
-    most = flag.value.rpartition(":")[2].rpartition("-")[2]
-    return int(most) if most.isdecimal() else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -76,6 +77,8 @@ class Program:
         """modules of `from x import *`"""
         self.bound: set[str] = set()
         """every name that is bound somewhere in the file"""
+        self._order: list[ast.AST] = []
+        """each node before what is below it, and that before anything else"""
         self._walk()
         self._resolve_calls()
 
@@ -83,7 +86,7 @@ class Program:
 
     def _walk(self) -> None:
         """One pass; written for speed, since it is half of what lint does on a large tree."""
-        parents = self.parents
+        parents, order = self.parents, self._order
         waiting: list[ast.AST] = [self.tree]
         unresolved: list[ast.Call] = []
         keep: dict[type, Callable[[Any], None]] = {
@@ -107,6 +110,7 @@ class Program:
         }
         while waiting:
             node: Any = waiting.pop()
+            order.append(node)
             kind = node.__class__
             if kind in keep:
                 keep[kind](node)
@@ -184,19 +188,55 @@ class Program:
 
     def called(self, *names: str) -> list[Call]:
         """Calls of these dotted names, in order of the text."""
-        return [call for call in self.calls if call.name in names]
+        found = [call for name in names for call in self._by_name.get(name, ())]
+        return sorted(found, key=lambda call: _position(call.node)) if len(names) > 1 else found
 
     def inside(self, call: Call, body: ast.AST) -> bool:
-        return call.node is body or body in self.above(call.node)
+        first, last = self._spans[body]
+        return first <= self._spans[call.node][0] <= last
 
     def calls_in(self, *bodies: ast.AST) -> list[Call]:
-        """Calls anywhere below these nodes, nested functions included."""
-        return [call for call in self.calls if any(self.inside(call, body) for body in bodies)]
+        """Calls anywhere below these nodes, nested functions included, in order of the text."""
+        numbers, calls = self._by_number
+        found: set[Call] = set()
+        for body in bodies:
+            first, last = self._spans[body]
+            found.update(calls[bisect_left(numbers, first) : bisect_right(numbers, last)])
+        return sorted(found, key=lambda call: _position(call.node))
 
     def function(self, name: str) -> Function | None:
         """The only function of this name in the file; None when there are none or several."""
-        found = [one for one in self.functions if one.name == name]
+        found = self._functions_by_name.get(name, ())
         return found[0] if len(found) == 1 else None
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, list[Call]]:
+        found: dict[str, list[Call]] = {}
+        for call in self.calls:
+            found.setdefault(call.name, []).append(call)
+        return found
+
+    @functools.cached_property
+    def _functions_by_name(self) -> dict[str, list[Function]]:
+        found: dict[str, list[Function]] = {}
+        for one in self.functions:
+            found.setdefault(one.name, []).append(one)
+        return found
+
+    @functools.cached_property
+    def _spans(self) -> dict[ast.AST, tuple[int, int]]:
+        """Its number in the walk, and that of the last node below it."""
+        last = list(range(len(self._order)))
+        numbers = {node: number for number, node in enumerate(self._order)}
+        for number in range(len(last) - 1, 0, -1):
+            above = numbers[self.parents[self._order[number]]]
+            last[above] = max(last[above], last[number])
+        return {node: (number, last[number]) for node, number in numbers.items()}
+
+    @functools.cached_property
+    def _by_number(self) -> tuple[list[int], list[Call]]:
+        ordered = sorted(self.calls, key=lambda call: self._spans[call.node][0])
+        return [self._spans[call.node][0] for call in ordered], ordered
 
     def target(self, call: Call) -> Function | None:
         """The function of this file that a call runs: `save(…)`, `self.save(…)`."""

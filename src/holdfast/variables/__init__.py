@@ -2,8 +2,9 @@
 
 Read from NCCL 2.30.7 (documentation, and every parameter in its source; first and last versions
 from all tags), torch 2.13.0 (headers, Python files and strings of the libraries), Accelerate
-1.15.0.dev0, DeepSpeed 0.19.6 and Horovod 0.28.1. Other versions read other names: where the
-installed programs can be searched, what they hold counts more than this table.
+1.15.0.dev0, DeepSpeed 0.19.6 and Horovod 0.28.1; what CUDA, OpenMP, MPI and the schedulers read
+or set comes from their documentation. Other versions read other names: where the installed
+programs can be searched, what they hold counts more than this table.
 """
 
 from __future__ import annotations
@@ -11,10 +12,30 @@ from __future__ import annotations
 import difflib
 import functools
 
-from holdfast.variables import frameworks, nccl, nccl_undocumented, nobody, others, pytorch
+from holdfast.variables import (
+    frameworks,
+    launchers,
+    nccl,
+    nccl_undocumented,
+    nobody,
+    others,
+    pytorch,
+    runtime,
+    schedulers,
+)
 from holdfast.variables.table import Variable, rows
 
-__all__ = ["PREFIXES", "READ_FROM", "Variable", "everything", "lookup", "nearest", "prefix_of"]
+__all__ = [
+    "PREFIXES",
+    "READ_FROM",
+    "Variable",
+    "everything",
+    "lookup",
+    "near_names",
+    "nearest",
+    "prefix_of",
+    "version_of",
+]
 
 READ_FROM = {
     "NCCL_": "NCCL 2.30.7",
@@ -32,6 +53,26 @@ READ_FROM = {
 }
 """Per prefix, the version whose names this table holds."""
 
+TABLE_OF = {
+    "NCCL": "NCCL 2.30.7",
+    **dict.fromkeys(
+        (
+            "PyTorch",
+            "Gloo in PyTorch",
+            "torchrun",
+            "torch.distributed",
+            "your script",
+            "torch itself",
+        ),
+        "torch 2.13.0",
+    ),
+    "Accelerate": "Accelerate 1.15.0.dev0",
+    "DeepSpeed": "DeepSpeed 0.19.6",
+    "Horovod": "Horovod 0.28.1",
+    "Lightning": "Lightning 2.6.6",
+}
+"""Per reader, likewise."""
+
 PREFIXES = tuple(READ_FROM)
 """Names that begin so are judged; any other variable is none of our business."""
 
@@ -46,6 +87,16 @@ TABLES = (
     ("Horovod", frameworks.HOROVOD),
     ("NCCL plugins and tests", others.PLUGINS),
     ("build tools", others.BUILD),
+    ("Lightning", launchers.LIGHTNING),
+    ("torch.distributed", launchers.ENV_RENDEZVOUS),
+    ("your script", launchers.RANKS),
+    ("torch itself", runtime.TORCH),
+    ("CUDA and its containers", runtime.CUDA),
+    ("OpenMP", runtime.OPENMP),
+    ("MPI", launchers.MPI),
+    ("other networks", runtime.NETWORKS),
+    ("Slurm", schedulers.SLURM),
+    ("schedulers", schedulers.OTHERS),
     ("nobody", nobody.TABLE),
 )
 
@@ -54,6 +105,11 @@ TABLES = (
 def everything() -> dict[str, Variable]:
     """Every row by name; families under their name with the '*'."""
     return {row.name: row for reader, text in TABLES for row in rows(reader, text)}
+
+
+def version_of(row: Variable) -> str:
+    """What the row was read from; '' where only documentation tells."""
+    return TABLE_OF.get(row.reader, "")
 
 
 def lookup(name: str) -> Variable | None:
@@ -74,10 +130,21 @@ def prefix_of(name: str) -> str:
 def nearest(name: str) -> str:
     """The known variable this may be a slip of; '' when none is close."""
     stem = name.strip().upper()
-    candidates = [
-        row.name for row in everything().values() if row.is_read and not row.name.endswith("*")
-    ]
+    candidates = _names()
     if stem in candidates:
         return stem
     close = difflib.get_close_matches(stem, candidates, n=1, cutoff=0.85)
     return close[0] if close else ""
+
+
+def near_names(name: str) -> list[str]:
+    """Known variables a person may have meant: close spellings, then names with all its words."""
+    stem = name.strip().upper()
+    words = {word for word in stem.split("_") if word}
+    close = difflib.get_close_matches(stem, _names(), n=5, cutoff=0.7)
+    holding = [known for known in _names() if words and words <= set(known.split("_"))]
+    return list(dict.fromkeys([*close, *holding]))
+
+
+def _names() -> list[str]:
+    return [row.name for row in everything().values() if row.is_read and row.name[-1] != "*"]

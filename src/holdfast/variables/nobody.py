@@ -20,6 +20,7 @@ NCCL_DISABLE_P2P | | | | the name is NCCL_P2P_DISABLE
 NCCL_DISABLE_SHM | | | | the name is NCCL_SHM_DISABLE
 NCCL_DISABLE_IB | | | | the name is NCCL_IB_DISABLE
 NCCL_IB_ENABLE | | | | RDMA is used where it is found; NCCL_IB_DISABLE=1 turns it off
+NCCL_P2P_NET_DISABLE | | | | only RCCL has such a switch: RCCL_P2P_NET_DISABLE
 NCCL_P2P_ENABLE | | | | direct access is used where it works; NCCL_P2P_DISABLE=1 turns it off
 NCCL_INTERFACE | | | | the name is NCCL_SOCKET_IFNAME
 NCCL_IFNAME | | | | the name is NCCL_SOCKET_IFNAME

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.facts import Smoke, Unread
+from holdfast.facts import Smoke, Software, Unread
+from holdfast.judged import Clock, Judged, One
 from holdfast.model import Diagnosis, Evidence, Finding, Page
+from holdfast.variables import Variable
 from holdfast.wording import legible
 
 SCHEMA = "holdfast/1"
@@ -33,6 +35,27 @@ def check(
     if smoke is not None:
         document["smoke"] = smoke
     return _dump(document)
+
+
+def lint(
+    findings: Sequence[Finding],
+    counts: dict[str, int],
+    files: int,
+    unread: Sequence[tuple[str, str]],
+    seconds: float,
+) -> str:
+    """What `holdfast lint --json` prints; `files` were looked at, `unread` could not be."""
+    return _dump(
+        {
+            "schema": SCHEMA,
+            "command": "lint",
+            "findings": [_finding(one) for one in findings],
+            "counts": {name: counts[name] for name in ("note", "warning", "error", "skipped")},
+            "files": files,
+            "unread": [{"file": file, "why": why} for file, why in unread],
+            "seconds": round(seconds, 3),
+        }
+    )
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -73,6 +96,46 @@ def diagnoses(
     if places:
         document["places"] = places
     return _dump(document)
+
+
+def env(
+    software: Software | Unread,
+    settings: Sequence[Judged],
+    clocks: Sequence[Clock],
+    findings: Sequence[Finding],
+    remarks: Sequence[str],
+    rows: Sequence[Variable],
+) -> str:
+    """What `holdfast env --json` prints; `rows` only with --all."""
+    document = {
+        "schema": SCHEMA,
+        "command": "env",
+        "software": software,
+        "settings": settings,
+        "clocks": clocks,
+        "findings": [_finding(one) for one in findings],
+        "remarks": remarks,
+    }
+    return _dump(document | {"table": rows} if rows else document)
+
+
+def env_variables(answers: Sequence[One], rows: Sequence[Variable]) -> str:
+    """What `holdfast env NAME --json` prints; `rows` of families."""
+    return _dump({"schema": SCHEMA, "command": "env", "variables": answers, "rows": rows})
+
+
+def env_export(lines: Sequence[tuple[str, str | None, str]], remarks: Sequence[str]) -> str:
+    """What `holdfast env --export json` prints: (name, value or None for unset, reason)."""
+    return _dump(
+        {
+            "schema": SCHEMA,
+            "command": "env",
+            "set": {name: value for name, value, _ in lines if value is not None},
+            "unset": [name for name, value, _ in lines if value is None],
+            "reasons": {name: reason for name, _, reason in lines},
+            "remarks": remarks,
+        }
+    )
 
 
 def plain(command: str, **fields: Any) -> str:

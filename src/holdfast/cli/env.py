@@ -1,0 +1,192 @@
+"""`holdfast env`: every setting and every clock of a job, who reads it, and what becomes of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.cli import streams
+from holdfast.cli.check import seconds
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from holdfast.judged import Judged, One
+    from holdfast.model import Finding
+
+SUMMARY = "show every setting and every timeout of a job: who reads it, what becomes of it"
+DEADLINE = 0.8
+"""seconds: all readers run at once; what takes longer hangs (a name server, mostly)"""
+FAIL_ON = {"error": 3, "warning": 2, "note": 1, "never": 4}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "holdfast env [options] [NAME …] [-- COMMAND …]"
+    parser.epilog = (
+        "After -- comes the job as you would start it: its variables, flags and script count, "
+        "and nothing is run. holdfast env -- NCCL_DEBUG=INFO torchrun --nproc-per-node 8 train.py"
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="explain these variables; NCCL_IB_* for a family"
+    )
+    parser.add_argument("--nnodes", metavar="N", help="machines of the job, or MIN:MAX")
+    parser.add_argument(
+        "--deadline",
+        type=seconds,
+        default=DEADLINE,
+        metavar="SECONDS",
+        help=f"how long a fact may take to read before it is left out (default: {DEADLINE})",
+    )
+    out = parser.add_argument_group("what to print")
+    out.add_argument("--all", action="store_true", help="also the whole table, set or not")
+    out.add_argument(
+        "--export",
+        nargs="?",
+        const="sh",
+        choices=["sh", "json"],
+        help="the least environment this machine and job need, for eval (normally nothing)",
+    )
+    out.add_argument(
+        "--preset",
+        choices=["first-run", "production"],
+        help="export what helps to see (first-run), or what keeps evidence (production)",
+    )
+    out.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    out.add_argument(
+        "--fail-on",
+        choices=FAIL_ON,
+        default="never",
+        help="exit with 1 from this status on (default: never; `holdfast lint --env` judges)",
+    )
+
+
+def cut_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What is ours, and the job behind the first `--`."""
+    if "--" not in words:
+        return list(words), []
+    at = words.index("--")
+    return list(words[:at]), list(words[at + 1 :])
+
+
+def run(arguments: argparse.Namespace) -> int:
+    command: list[str] = getattr(arguments, "command", [])
+    names: list[str] = arguments.names
+    if arguments.all and names:
+        raise UsageError("--all shows every variable: leave out the names, or --all")
+    if arguments.export or arguments.preset:
+        return _export(arguments, command)
+    if names:
+        return _explain(names, command, arguments)
+    return _show(command, arguments)
+
+
+# --- everything that is set -----------------------------------------------------------------------
+
+
+def _show(command: list[str], arguments: argparse.Namespace) -> int:
+    from holdfast import variables
+    from holdfast.cli.env_job import read_job
+    from holdfast.machine.settings import read_overridden
+    from holdfast.settings import clocks, in_force, order
+    from holdfast.view import document, env, text
+
+    job, remarks = read_job(command, arguments, also=(), brief=False)
+    judged = (*in_force.judge(job), *in_force.added(job))
+    lost = in_force.lost(job, read_overridden(job.facts.plan))
+    found = clocks.clocks(job)
+    findings = order.findings(job, found)
+    said = (*remarks, *clocks.silences(job))
+    rows = tuple(variables.everything().values()) if arguments.all else ()
+    if arguments.json:
+        answer = document.env(job.facts.software, (*judged, *lost), found, findings, said, rows)
+        streams.answer(answer, encoding=document.ENCODING)
+    else:
+        width = _width()
+        parts = [
+            text.banner(job.facts),
+            env.settings(judged, lost, width=width, everything=arguments.all),
+            env.clocks(found, width=width),
+            env.order(findings, colour=text.wants_colour(sys.stdout)),
+            env.remarks(said, width=width),
+            env.table(rows, width=width),
+        ]
+        streams.answer("\n\n".join(part for part in parts if part))
+    return _code(judged, findings, arguments.fail_on)
+
+
+def _code(judged: Sequence[Judged], findings: Sequence[Finding], fail_on: str) -> int:
+    statuses = [*(one.status for one in judged), *(one.status for one in findings)]
+    worst = max((status.concern for status in statuses), default=0)
+    return int(worst >= FAIL_ON[fail_on])
+
+
+def _width() -> int:
+    import shutil  # takes ten milliseconds, of which `--help` has a hundred and fifty
+
+    from holdfast.view import env
+
+    return env.width_of(shutil.get_terminal_size((100, 40)).columns)
+
+
+# --- one variable ---------------------------------------------------------------------------------
+
+
+def _explain(names: list[str], command: list[str], arguments: argparse.Namespace) -> int:
+    from holdfast.cli.env_job import read_job
+    from holdfast.settings import in_force, one
+    from holdfast.view import document, env
+
+    families = {name: one.family(name) for name in names if name.endswith(("*", "_"))}
+    plain = [name.partition("=")[0] for name in names if name not in families]
+    for name, rows in families.items():
+        if not rows:
+            raise UsageError(f"no variable begins with {name.rstrip('*')}")
+    job, _ = read_job(command, arguments, also=plain, brief=True)
+    judged = in_force.judge(job)
+    answers = [one.one(name, job, judged) for name in plain]
+    _insist_on_known(answers)
+    if arguments.json:
+        listed = [row for found in families.values() for row in found]
+        streams.answer(document.env_variables(answers, listed), encoding=document.ENCODING)
+    else:
+        tables = [env.table(rows, width=_width()) for rows in families.values()]
+        streams.answer("\n\n".join([*(env.one(a, width=_width()) for a in answers), *tables]))
+    return _code([found for found in judged if found.name in plain], (), arguments.fail_on)
+
+
+def _insist_on_known(answers: Sequence[One]) -> None:
+    for answer in answers:
+        if answer.row is None and answer.now is None and not answer.read_by:
+            meant = ", ".join(answer.near[:6])
+            raise UsageError(
+                f"holdfast does not know {answer.name!r}, and it is not set here",
+                hint=f"did you mean {meant}?" if meant else "holdfast env --all shows all it knows",
+            )
+
+
+# --- what to set ----------------------------------------------------------------------------------
+
+
+def _export(arguments: argparse.Namespace, command: list[str]) -> int:
+    from holdfast.cli.env_job import read_job
+    from holdfast.settings import export, in_force, presets
+    from holdfast.view import document
+
+    job, _ = read_job(command, arguments, also=presets.wanted(), brief=False)
+    made = export.export(job, in_force.judge(job), arguments.preset or "", _folder())
+    if arguments.export == "json" or arguments.json:
+        lines = [(line.name, line.value, line.reason) for line in made.lines]
+        streams.answer(document.env_export(lines, made.remarks), encoding=document.ENCODING)
+    else:
+        streams.answer(export.shell(made))
+    return 0
+
+
+def _folder() -> str:
+    """Where logs may go: here, if one may write here; on clusters that is a shared disk."""
+    import tempfile
+
+    here = os.getcwd()
+    return here if os.access(here, os.W_OK) else tempfile.gettempdir()

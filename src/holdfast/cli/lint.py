@@ -1,0 +1,217 @@
+"""`holdfast lint`: what in scripts and recipes will hang, does nothing, or fights itself."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.cli import streams
+from holdfast.errors import CannotWorkError, UsageError
+
+if TYPE_CHECKING:
+    from holdfast.lint.configuration import Configuration
+    from holdfast.lint.session import Report
+    from holdfast.lint.walk import Text, Unread
+    from holdfast.source.nouns import Here
+
+T = TypeVar("T")
+
+SUMMARY = "read scripts and recipes: what will hang, does nothing, or fights itself"
+FAIL_ON = {"error": 3, "warning": 2, "note": 1, "never": 4}
+STDIN = "-"
+PROGRESS_AFTER = 2.0
+"""seconds; what is done sooner needs no remark"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="FILE|DIR",
+        help="training scripts, shell and Slurm recipes, Dockerfiles, compose files, documents; "
+        "- for stdin",
+    )
+    look = parser.add_argument_group("what to look at")
+    look.add_argument("--env", action="store_true", help="also the variables of this environment")
+    look.add_argument(
+        "--select", action="append", default=[], metavar="FAULT", help="code, slug or family digit"
+    )
+    look.add_argument("--ignore", action="append", default=[], metavar="FAULT", help="likewise")
+    look.add_argument(
+        "--torch-version",
+        default="",
+        metavar="V",
+        help="judge for this torch (default: the installed one, else the newest known)",
+    )
+    look.add_argument(
+        "--stdin-filename", default="", metavar="NAME", help="what stdin would be called"
+    )
+    out = parser.add_argument_group("what to print")
+    out.add_argument("--output-format", choices=["text", "json", "github"], default="text")
+    out.add_argument("--json", action="store_true", help="the same as --output-format json")
+    out.add_argument(
+        "-v", "--verbose", action="store_true", help="also each file, as what it was read"
+    )
+    out.add_argument(
+        "--fail-on",
+        choices=FAIL_ON,
+        default="warning",
+        help="exit with 1 from this status on (default: warning)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    # A syntax tree is large and has no cycles: the collector would walk it again and again.
+    gc.disable()
+    try:
+        return _lint(arguments)
+    finally:
+        gc.enable()
+
+
+def _lint(arguments: argparse.Namespace) -> int:
+    from holdfast.lint import configuration
+
+    began = time.monotonic()
+    paths: list[str] = arguments.paths
+    if not paths and not arguments.env:
+        raise UsageError("lint what?", hint="holdfast lint train.py launch.sh, a folder, or --env")
+    for path in paths:
+        if path != STDIN and not os.path.lexists(path):
+            raise UsageError(f"there is no file or folder {path!r}")
+    first = next((path for path in paths if path != STDIN), ".")
+    report = _look(paths, arguments, configuration.find(first))
+    _answer(report, arguments, time.monotonic() - began)
+    if paths and not report.looked_at and (report.unread or report.refused):
+        raise CannotWorkError("nothing could be read")
+    worst = max((told.finding.status.concern for told in report.told), default=0)
+    return int(worst >= FAIL_ON[arguments.fail_on])
+
+
+def _look(paths: list[str], arguments: argparse.Namespace, wanted: Configuration) -> Report:
+    import msgspec
+
+    from holdfast.lint import walk
+    from holdfast.lint.session import Session
+
+    ignore = (*wanted.ignore, *_names(arguments.ignore))
+    wanted = msgspec.structs.replace(wanted, ignore=ignore)
+    select = _names(arguments.select) or wanted.select
+    session = Session(select, wanted, _here(arguments.torch_version or wanted.torch))
+    if STDIN in paths:
+        session.text(_stdin(arguments.stdin_filename))
+    named = [path for path in paths if path != STDIN]
+    found = list(walk.files(named, wanted.excludes))
+    session.files(found, _progress(len(found)))
+    if arguments.env:
+        session.environment(_environment())
+    report = session.report()
+    if paths and not (report.looked_at or report.unread or report.refused):
+        streams.remark(f"nothing to lint in {', '.join(paths)}: no script, recipe or document")
+    return report
+
+
+def _names(given: list[str]) -> list[str]:
+    """`--select a,b --select c` and `--select a --select b --select c` mean the same."""
+    return [name for item in given for name in item.split(",") if name]
+
+
+def _here(torch: str) -> Here:
+    """What this machine tells without importing torch; scripts may be meant for another one."""
+    import platform
+    import socket
+
+    import msgspec
+
+    from holdfast.machine import devices, port, software
+    from holdfast.machine.plan import Flags, make_plan
+    from holdfast.source.nouns import Here
+
+    plan = make_plan(Flags(), {}, accelerators=0)
+    installed = software.find_torch()
+    made = Here(
+        torch=torch or (installed.version if installed else ""),
+        python=platform.python_version(),
+        rdma_devices=_or_unknown(lambda: devices.read_rdma_devices(plan)),
+        interfaces=_or_unknown(lambda: tuple(name for _, name in socket.if_nameindex())),
+    )
+    ranges = _or_unknown(lambda: port.read_port_ranges(plan))
+    if ranges is None:
+        return made
+    return msgspec.structs.replace(made, ephemeral=(ranges.ephemeral_low, ranges.ephemeral_high))
+
+
+def _or_unknown(ask: Callable[[], T]) -> T | None:
+    """A machine that does not tell is no reason not to lint."""
+    try:
+        return ask()
+    except OSError:
+        return None
+
+
+def _stdin(name: str) -> Text | Unread | None:
+    from holdfast.lint import walk
+
+    if sys.stdin is None:
+        raise UsageError("stdin is closed")
+    content = sys.stdin.buffer.read(walk.LARGEST + 1)
+    return walk.understand(content, name or "stdin", named=True)
+
+
+def _environment() -> dict[str, str]:
+    """What launchers, torch and NCCL read of it, without secrets."""
+    from holdfast.job import secrets
+    from holdfast.machine.settings import is_relevant
+
+    shown = secrets.from_environment(os.environ)
+    return {name: value for name, value in shown.items() if is_relevant(name)}
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """Tells how far it has come, once it takes long, and only where somebody watches."""
+    watched = sys.stderr.isatty()
+    done = 0
+    due = time.monotonic() + PROGRESS_AFTER
+
+    def step(count: int) -> None:
+        nonlocal done, due
+        done += count
+        if watched and time.monotonic() > due:
+            streams.remark(f"{done} of {total} files")
+            due = time.monotonic() + PROGRESS_AFTER
+
+    return step
+
+
+def _answer(report: Report, arguments: argparse.Namespace, seconds: float) -> None:
+    from holdfast.view import document, lint, text
+
+    findings = [told.finding for told in report.told]
+    counts = text.count(findings)
+    wanted = "json" if arguments.json else arguments.output_format
+    for unread in report.unread:
+        streams.remark(f"{text.harmless(unread.path)}: not linted: {text.harmless(unread.why)}")
+    for path, language in report.read if arguments.verbose else ():
+        streams.remark(f"{text.harmless(path)}: read as {language}")
+    for remark in report.remarks:
+        streams.remark(text.harmless(remark))
+    if wanted == "json":
+        unread_files = [(unread.path, unread.why) for unread in report.unread]
+        answer = document.lint(findings, counts, report.looked_at, unread_files, seconds)
+        streams.answer(answer, encoding=document.ENCODING)
+        return
+    if wanted == "github":
+        if findings:
+            streams.answer(lint.github(findings))
+        return
+    shown = [lint.Shown(told.finding, told.excerpt) for told in report.told]
+    body = lint.report(shown, colour=text.wants_colour(sys.stdout))
+    concerned = {f.place.file for f in findings if f.place and f.status.concern}
+    gaps = len(report.unread) + report.refused
+    last = lint.summary(counts, files=len(concerned), looked_at=report.looked_at, unread=gaps)
+    streams.answer("\n\n".join(part for part in (body, last) if part))

@@ -1,0 +1,109 @@
+"""`[tool.holdfast.lint]` of the nearest pyproject.toml."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import CannotWorkError, UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = "pyproject.toml"
+SECTION = "[tool.holdfast.lint]"
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+    """What a project wants of lint; `file` is '' where it says nothing."""
+
+    file: str = ""
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    """patterns of paths, or names of files and folders"""
+    torch: str = ""
+    per_file_ignores: dict[str, tuple[str, ...]] = {}
+
+    def excludes(self, path: str) -> bool:
+        return bool(self.exclude) and self._matches(path, self.exclude)
+
+    def ignored_in(self, path: str) -> tuple[str, ...]:
+        """Names of faults that are not told of in this file."""
+        return tuple(
+            name
+            for pattern, names in self.per_file_ignores.items()
+            if self._matches(path, (pattern,))
+            for name in names
+        )
+
+    def _matches(self, path: str, patterns: tuple[str, ...]) -> bool:
+        """Like .gitignore, without its subtleties: a name matches anywhere, a path from here."""
+        parts = os.path.relpath(path, os.path.dirname(self.file)).split(os.sep)
+        beginnings = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        return any(
+            fnmatch.fnmatchcase(candidate, pattern.rstrip("/"))
+            for pattern in patterns
+            for candidate in (*beginnings, *parts)
+        )
+
+
+def find(start: str) -> Configuration:
+    """From the nearest pyproject.toml above that speaks of holdfast."""
+    folder = os.path.abspath(start)
+    if not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    while True:
+        file = os.path.join(folder, FILE)
+        if (found := _read(file)) is not None:
+            return found
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return Configuration()
+        folder = parent
+
+
+def _read(file: str) -> Configuration | None:
+    try:
+        with open(file, "rb") as opened:
+            document = tomllib.load(opened)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise CannotWorkError(f"{file} is no valid TOML: {problem}") from problem
+    except OSError as problem:
+        raise CannotWorkError(f"{file} cannot be read: {problem.strerror}") from problem
+    tools = document.get("tool")
+    if not isinstance(tools, dict) or "holdfast" not in tools:
+        return None
+    return parse(tools["holdfast"], file)
+
+
+def parse(table: Any, file: str) -> Configuration:
+    """The table under [tool.holdfast]; every unknown key is a slip that would go unnoticed."""
+    sections = table if isinstance(table, dict) else {}
+    if not isinstance(table, dict) or set(sections) - {"lint"}:
+        unknown = ", ".join(sorted(set(sections) - {"lint"}))
+        raise UsageError(
+            f"{file}: [tool.holdfast] has no {unknown or 'such form'}", hint=f"write {SECTION}"
+        )
+    values = sections.get("lint", {})
+    if not isinstance(values, dict):
+        raise UsageError(f"{file}: lint must be a table", hint=f"write {SECTION}")
+    known = {"select", "ignore", "exclude", "torch", "per-file-ignores"}
+    if unknown_keys := sorted(set(values) - known):
+        raise UsageError(
+            f"{file}: {SECTION} has no key {unknown_keys[0]!r}",
+            hint=f"there are {', '.join(sorted(known))}",
+        )
+    fields = {name.replace("-", "_"): value for name, value in values.items()}
+    try:
+        return msgspec.convert({"file": os.path.abspath(file), **fields}, Configuration)
+    except msgspec.ValidationError as problem:
+        raise UsageError(f"{file}: {SECTION}: {problem}") from problem

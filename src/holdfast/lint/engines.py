@@ -1,0 +1,67 @@
+"""Container engines' command lines: options, image, and what runs inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.lint import launch_options as known
+from holdfast.lint.arguments import Options, Split, program, split
+from holdfast.source.nouns import Command, Container, Word
+
+ENGINES = ("docker", "podman", "nerdctl", "nvidia-docker", "apptainer", "singularity")
+GLOBAL = Options(
+    values=frozenset(["H", "c", "l", "host", "context", "config", "log-level", "namespace"]),
+    shorts={"H": "host", "l": "log-level", "n": "namespace"},
+    aliases={"n": "namespace"},
+)
+"""what may stand between docker and its verb"""
+
+
+def _verb(words: Sequence[Word]) -> tuple[str, int]:
+    """`docker --context x container run …`: 'run', and where its options begin."""
+    at = 1 + split(words[1:], GLOBAL).rest
+    if at < len(words) and words[at].text == "container":
+        at += 1
+    return (words[at].text, at + 1) if at < len(words) else ("", at)
+
+
+def _options(words: Sequence[Word]) -> tuple[str, int, Split] | None:
+    """Verb, where its options begin, and the options."""
+    engine = program(words[0]) if words else ""
+    verb, at = _verb(words)
+    if engine in ("apptainer", "singularity"):
+        starts, options = {"exec", "run", "shell"}, known.APPTAINER
+    else:
+        starts, options = {"run", "create", "exec"}, known.DOCKER_RUN
+    if engine not in ENGINES or verb not in starts:
+        return None
+    return verb, at, split(words[at:], options)
+
+
+def container_words(words: Sequence[Word]) -> int | None:
+    """Where the command inside begins; None when this starts none."""
+    found = _options(words)
+    if found is None:
+        return None
+    _, at, options = found
+    return min(at + options.rest + 1, len(words))  # behind the image
+
+
+def container(command: Command) -> Container | None:
+    """`docker exec` enters one that exists: it is no Container of its own."""
+    found = _options(command.words)
+    if found is None:
+        return None
+    verb, at, options = found
+    engine = {"singularity": "apptainer", "nvidia-docker": "docker", "nerdctl": "docker"}
+    apptainer = command.name in ("apptainer", "singularity")
+    if verb == "exec" and not apptainer:
+        return None
+    image = at + options.rest
+    return Container(
+        engine=engine.get(command.name, command.name),
+        options=options.flags,
+        place=command.place,
+        image=command.words[image].text if image < len(command.words) else "",
+        words=command.words[image + 1 :],
+    )

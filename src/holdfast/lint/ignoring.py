@@ -1,0 +1,123 @@
+"""`# holdfast: ignore[slug]` on a line, on the line above, or for a whole file.
+
+In Markdown `<!-- holdfast: ignore[slug] -->`, which alone before a fence counts for the block.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import NamedTuple
+
+from holdfast.lint.blocks import FENCE
+from holdfast.model import Finding
+from holdfast.source.nouns import Source
+
+_COMMENT = re.compile(
+    # not where a text or a string only speaks of it
+    r"(?<![`'\"])(?:#|<!--)\s*holdfast:\s*(?P<what>ignore(?:-file)?)\b"
+    r"\s*(?:\[(?P<names>[^\]]*)\])?"
+)
+EVERYTHING = frozenset({"*"})
+
+
+class Directive(NamedTuple):
+    line: int
+    whole_file: bool
+    alone: bool
+    """nothing else stands on its line"""
+    names: frozenset[str]
+
+
+class Ignored:
+    """What a file asks not to be told."""
+
+    def __init__(self, text: str) -> None:
+        self.directives = _directives(text) if "holdfast:" in text else []
+        self._lines = text.splitlines() if self.directives else []
+        self._on_line: dict[int, set[str]] = {}
+        self._in_file: set[str] = set()
+        for one in self.directives:
+            if one.whole_file:
+                self._in_file |= one.names
+                continue
+            lines = [one.line]
+            if one.alone:
+                lines = self._below(one.line)
+            for line in lines:
+                self._on_line.setdefault(line, set()).update(one.names)
+
+    def _below(self, line: int) -> list[int]:
+        """The line under a comment of its own; a whole block where that opens a fence."""
+        following = line + 1
+        while following <= len(self._lines) and not self._lines[following - 1].strip():
+            following += 1
+        if following > len(self._lines):
+            return [line]
+        opened = FENCE.match(self._lines[following - 1])
+        if not opened:
+            return [line, following]
+        for last in range(following + 1, len(self._lines) + 1):
+            closing = FENCE.match(self._lines[last - 1])
+            if closing and closing["fence"].startswith(opened["fence"]):
+                break
+        else:
+            last = len(self._lines)
+        return list(range(following, last + 1))
+
+    def hides(self, finding: Finding, source: Source) -> bool:
+        if not self.directives or finding.place is None:
+            return False
+        lines = {finding.place.line, self._first_line(finding.place.line, source)}
+        names = self._in_file.union(*(self._on_line.get(line, set()) for line in lines))
+        return bool(names & {"*", *names_of(finding.code, finding.slug)})
+
+    def _first_line(self, line: int, source: Source) -> int:
+        """Of the statement or command that this line belongs to."""
+        if source.program is not None:
+            return _statement_line(source.program.tree, line)
+        while line > 1 and self._lines[line - 2].rstrip().endswith("\\"):
+            line -= 1
+        return line
+
+    def unknown(self, known: frozenset[str]) -> list[tuple[int, str]]:
+        """Names that no fault has: a slip there would go unnoticed."""
+        return [
+            (one.line, name)
+            for one in self.directives
+            for name in sorted(one.names - known - EVERYTHING)
+        ]
+
+
+def names_of(code: str, slug: str) -> tuple[str, ...]:
+    """What a comment may call it: its slug, its code, its family."""
+    return slug, code.lower(), code.lower()[:5], code[4]
+
+
+def _directives(text: str) -> list[Directive]:
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        for match in _COMMENT.finditer(line):
+            names = match["names"]
+            listed = [n.strip().lower() for n in (names or "").split(",") if n.strip()]
+            found.append(
+                Directive(
+                    line=number,
+                    whole_file=match["what"] == "ignore-file",
+                    alone=not line[: match.start()].strip(),
+                    names=EVERYTHING if names is None else frozenset(listed),
+                )
+            )
+    return found
+
+
+def _statement_line(tree: ast.Module, line: int) -> int:
+    """The first line of the innermost statement around a line."""
+    best = line
+    shortest = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            length = (node.end_lineno or node.lineno) - node.lineno
+            if shortest is None or length <= shortest:
+                best, shortest = node.lineno, length
+    return best

@@ -1,0 +1,77 @@
+"""Sources -> what is said of them: in order, nothing twice, nothing that was asked not to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast import catalogue
+from holdfast.fault import Fault
+from holdfast.lint.ignoring import Ignored
+from holdfast.lint.reading import Piece
+from holdfast.model import Finding
+from holdfast.probe.process import redact
+from holdfast.source.nouns import Here, Launch, Source
+
+
+class Told(NamedTuple):
+    finding: Finding
+    excerpt: str
+    """the line it stands on, without what looks like a secret"""
+
+
+def judge(
+    piece: Piece,
+    faults: Sequence[Fault],
+    ignored: Ignored,
+    *,
+    here: Here,
+    started_by: tuple[Launch, ...] = (),
+) -> list[Told]:
+    found: list[Finding] = []
+    for source in piece.sources:
+        known = msgspec.structs.replace(source, here=here, started_by=started_by)
+        spoken = catalogue.lint(known, faults)
+        found += [finding for finding in spoken if not ignored.hides(finding, source)]
+    if not found:
+        return []
+    lines = piece.text.text.splitlines()
+    return [Told(finding, _excerpt(finding, lines)) for finding in in_order(found)]
+
+
+def in_order(found: Iterable[Finding]) -> list[Finding]:
+    """By place; where one fault speaks twice of one place, the graver word counts."""
+    best: dict[tuple[object, ...], Finding] = {}
+    for finding in found:
+        key = (finding.slug, finding.place)
+        first = best.setdefault(key, finding)
+        if first is not finding:
+            best[key] = _merged(first, finding)
+    return sorted(best.values(), key=_position)
+
+
+def _merged(one: Finding, other: Finding) -> Finding:
+    graver, lesser = (one, other) if one.status.concern >= other.status.concern else (other, one)
+    more = tuple(e for e in lesser.evidence if e not in graver.evidence)
+    return msgspec.structs.replace(graver, evidence=(*graver.evidence, *more))
+
+
+def _position(finding: Finding) -> tuple[str, int, int, str]:
+    place = finding.place
+    return (place.file, place.line, place.column, finding.code) if place else ("", 0, 0, "")
+
+
+def _excerpt(finding: Finding, lines: Sequence[str]) -> str:
+    place = finding.place
+    if place is None or not 0 < place.line <= len(lines):
+        return ""
+    return redact(lines[place.line - 1])
+
+
+def of_environment(source: Source, faults: Sequence[Fault], here: Here) -> list[Told]:
+    """Of `--env`: the line of a setting is its number, the excerpt the setting itself."""
+    lines = [f"{setting.name}={setting.value}" for setting in source.settings]
+    found = catalogue.lint(msgspec.structs.replace(source, here=here), faults)
+    return [Told(finding, _excerpt(finding, lines)) for finding in in_order(found)]

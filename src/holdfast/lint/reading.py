@@ -1,0 +1,40 @@
+"""The text of a file -> its Sources, by the reader of its language."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.lint import documents, notebook, python
+from holdfast.lint.readers import reader
+from holdfast.lint.sniff import Language
+from holdfast.lint.walk import Text, Unread
+from holdfast.source.nouns import Source
+
+
+class Piece(NamedTuple):
+    """A file with what was read out of it."""
+
+    text: Text
+    sources: list[Source]
+
+
+def read(text: Text) -> Piece | Unread:
+    try:
+        return _read(text)
+    except Exception as bug:  # noqa: BLE001 - one file must not hide the others
+        why = f"its reader failed, a bug in holdfast: {type(bug).__name__}: {bug}"
+        return Unread(text.path, why)
+
+
+def _read(text: Text) -> Piece | Unread:
+    made: Source | str
+    if text.language is Language.DOCUMENT:
+        return Piece(text, list(documents.markdown(text.text, text.path)))
+    if text.language is Language.RST:
+        return Piece(text, list(documents.rst(text.text, text.path)))
+    if text.language is Language.NOTEBOOK:
+        made = notebook.read(text.text, text.path)
+        return Unread(text.path, made) if isinstance(made, str) else Piece(text, [made])
+    if text.language is Language.PYTHON:
+        return Piece(text, [python.read_file(text.text, text.path)])
+    return Piece(text, [reader(text.language)(text.text, text.path)])

@@ -1,0 +1,79 @@
+"""Shell -> Source, by tree-sitter's bash grammar.
+
+grammar.py     the parser, and the `<placeholders>` of recipes
+passage.py     texts inside texts, and where each byte of them stands in the file
+scope.py       what the variables hold: layers for branches, loops, functions, subshells
+expanding.py   words -> text with variables filled in
+arithmetic.py  `$(( … ))` of known numbers
+assigning.py   assignments, export, unset
+walking.py     statements, in the order in which they run
+commanding.py  simple commands
+starting.py    what they start, feed and write
+sbatch.py      #SBATCH lines
+wrappers.py    sudo, env, nohup, timeout… taken off
+inner.py       commands that start commands or shells
+reading.py     what was found
+"""
+
+from __future__ import annotations
+
+from holdfast.lint import launching
+from holdfast.lint.shell.commanding import Spelled
+from holdfast.lint.shell.expanding import word_of
+from holdfast.lint.shell.passage import Ground, Passage
+from holdfast.lint.shell.reading import Reading
+from holdfast.lint.shell.scope import Atom, Scope
+from holdfast.lint.shell.walking import Walker
+from holdfast.source.nouns import Container, Kind, Source, Word
+
+
+def read(
+    text: str, file: str, *, first_line: int = 1, indent: int = 0, complete: bool = True
+) -> Source:
+    """Never fails: what is no shell is passed over."""
+    ground = Ground(text, file, first_line=first_line, indent=indent)
+    reading = Reading()
+    walk(ground.whole(), reading, Scope())
+    return source(reading, file, Kind.SHELL, complete=complete)
+
+
+def walk(passage: Passage, reading: Reading, scope: Scope) -> None:
+    Walker(passage, reading, scope).walk()
+
+
+def run(fields: list[list[Atom]], ground: Ground, reading: Reading, scope: Scope) -> None:
+    """A command whose words are given: `CMD ["torchrun", "train.py"]`."""
+    if not fields or not all(fields):
+        return
+    walker = Walker(Passage(ground, b""), reading, scope)
+    words = [word(field, ground) for field in fields]
+    start, end = ground.place(fields[0][0].at), ground.place(fields[-1][-1].at)
+    walker.commander.run(Spelled(words=words, atoms=fields), start, end)
+
+
+def word(field: list[Atom], ground: Ground) -> Word:
+    return word_of(field, ground.place(field[0].at))
+
+
+def source(
+    reading: Reading,
+    file: str,
+    kind: Kind,
+    *,
+    complete: bool,
+    containers: tuple[Container, ...] = (),
+) -> Source:
+    """`containers`: those that are no command, of a compose file."""
+    commands = reading.in_order()
+    return Source(
+        file=file,
+        kind=kind,
+        settings=reading.settings_in_order(),
+        reads=frozenset(reading.reads),
+        commands=commands,
+        loops=tuple(reading.loops),
+        launches=(*reading.jobs, *launching.launches(commands)),
+        containers=(*containers, *launching.containers(commands)),
+        hosts=tuple(reading.hosts),
+        complete=complete,
+    )

@@ -1,0 +1,182 @@
+"""Paths -> files, their text, and why one could not be read.
+
+Only regular files are ever opened: a FIFO would hold us up, a device may do anything.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import stat
+import tokenize
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from holdfast.lint import sniff
+from holdfast.lint.sniff import Language
+from holdfast.wording import size
+
+SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
+LARGEST = 5 << 20
+"""bytes: nobody writes a script of 5 MB by hand, and a generated one hides no hang"""
+HEAD = 8192
+
+
+class File(NamedTuple):
+    path: str
+    """as the user would write it"""
+    named: bool
+    """given by name, and not found in a folder: it is read whatever it is called"""
+
+
+class Unread(NamedTuple):
+    path: str
+    why: str
+
+
+class Text(NamedTuple):
+    path: str
+    language: Language
+    text: str
+
+
+def files(paths: list[str], excluded: Callable[[str], bool]) -> Iterator[File | Unread]:
+    """Every file once, folders in order of their names. What is named is never excluded."""
+    seen: set[tuple[int, int]] = set()
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except OSError as problem:
+            yield Unread(path, problem.strerror or "cannot be looked at")
+            continue
+        if not stat.S_ISDIR(status.st_mode):
+            if _is_new(status, seen):
+                yield File(path, named=True)
+            continue
+        yield from _folder(path, excluded, seen)
+
+
+def _folder(
+    top: str, excluded: Callable[[str], bool], seen: set[tuple[int, int]]
+) -> Iterator[File | Unread]:
+    """Depth first without recursion, as a tree may be deep. Links are followed once."""
+    waiting = [top]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            if not _is_new(os.stat(folder), seen):
+                continue
+            with os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as problem:
+            yield Unread(folder, problem.strerror or "cannot be looked into")
+            continue
+        if folder != top and any(entry.name == "pyvenv.cfg" for entry in entries):
+            continue  # a virtual environment: other people's code
+        below: list[str] = []
+        for entry in entries:
+            path = os.path.normpath(entry.path)
+            if excluded(path):
+                continue
+            if _is_folder(entry):
+                if not entry.name.startswith(".") and entry.name not in SKIPPED_FOLDERS:
+                    below.append(path)
+            elif _is_worth_opening(path) and _is_new_file(path, seen):
+                yield File(path, named=False)
+        waiting.extend(reversed(below))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _is_worth_opening(path: str) -> bool:
+    return sniff.by_name(path) is not None or sniff.may_tell_by_content(path)
+
+
+def _is_new_file(path: str, seen: set[tuple[int, int]]) -> bool:
+    """A dangling link or a socket among the files of a folder is nobody's script."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and _is_new(status, seen)
+
+
+def _is_new(status: os.stat_result, seen: set[tuple[int, int]]) -> bool:
+    key = (status.st_dev, status.st_ino)
+    if key in seen:
+        return False
+    seen.add(key)
+    return True
+
+
+def read(file: File) -> Text | Unread | None:
+    """None: nothing of ours, in a folder where that is no surprise."""
+    try:
+        content = _bytes(file)
+    except OSError as problem:
+        return Unread(file.path, problem.strerror or "cannot be read")
+    if isinstance(content, Unread):
+        return content
+    return understand(content, file.path, named=file.named)
+
+
+def _bytes(file: File) -> bytes | Unread:
+    # O_NONBLOCK: between our look and our open the name may have become a FIFO.
+    number = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    with open(number, "rb") as opened:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode):
+            return Unread(file.path, "is no regular file")
+        if status.st_size > LARGEST:
+            told = f"is {size(status.st_size)} large; only files up to {size(LARGEST)} are read"
+            return Unread(file.path, told)
+        return opened.read(LARGEST)
+
+
+def understand(content: bytes, path: str, *, named: bool) -> Text | Unread | None:
+    """The text of a file and its language, from its name and its bytes."""
+    language = sniff.by_name(path)
+    if _is_binary(content):
+        known = named or language is not None
+        return Unread(path, "is no text: it holds NUL bytes") if known else None
+    try:
+        text = decode(content, python=language is Language.PYTHON)
+    except (SyntaxError, LookupError, UnicodeError) as problem:
+        return Unread(path, f"cannot be decoded: {problem}")
+    language = language or sniff.by_content(path, text)
+    if language is None and named:
+        language = sniff.of_snippet(text[: sniff.HEAD]) or _as_document(path)
+        if language is None:
+            return Unread(path, "is of no kind that lint reads (scripts, recipes, documents)")
+    return Text(path, language, text) if language else None
+
+
+def _as_document(path: str) -> Language | None:
+    return None if os.path.splitext(path)[1] else Language.DOCUMENT
+
+
+def _is_binary(content: bytes) -> bool:
+    marked = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return b"\0" in content[:HEAD] and not marked
+
+
+def decode(content: bytes, *, python: bool) -> str:
+    """Python by its own rule (PEP 263); anything else is UTF-8, or UTF-16 with a mark, or what
+    every byte is something in. Line ends become those of Python."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = content.decode("utf-16")
+    elif python:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        text = content.decode(encoding)
+    else:
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = content.decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n")

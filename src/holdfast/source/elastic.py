@@ -1,0 +1,64 @@
+"""Whether a script is started again by its launcher, or with another number of ranks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.source.nouns import Flag, Launch, Source
+from holdfast.source.place import Place
+from holdfast.source.program import Program
+
+RESTARTERS = ("torchrun", "torch.distributed.launch", "torch.distributed.run", "accelerate")
+
+
+class Elastic(NamedTuple):
+    """What says so."""
+
+    said: str
+    """'torchrun --max-restarts=3'"""
+    place: Place
+
+
+def restarted(source: Source) -> Elastic | None:
+    """A launch that starts the script again after a failure, or when nodes come and go."""
+    for launch in source.started_by:
+        flag = launch.flag("max-restarts")
+        again = launch.kind in (*RESTARTERS, "holdfast") and _number(flag) > 0
+        if again and flag is not None:
+            return Elastic(f"{launch.kind} --max-restarts={flag.value}", flag.place)
+    return resized(source)
+
+
+def resized(source: Source) -> Elastic | None:
+    """A launch, or code, that lets the number of ranks change from one start to the next."""
+    for launch in source.started_by:
+        if (found := _range(launch)) is not None:
+            return found
+    program = source.program
+    if program is not None and "horovod" in program.text:
+        for call in program.calls:
+            if call.name.startswith("horovod.") and ".elastic." in call.name:
+                return Elastic(call.written, program.place(call.node))
+    return None
+
+
+def _range(launch: Launch) -> Elastic | None:
+    nodes = launch.flag("nnodes")
+    if nodes is not None and nodes.known and launch.kind in (*RESTARTERS, "holdfast"):
+        least, colon, most = nodes.value.partition(":")
+        if colon and least != most:
+            return Elastic(f"{launch.kind} --nnodes={nodes.value}", nodes.place)
+    least_np = launch.flag("min-np", "min-num-proc")
+    if launch.kind == "horovodrun" and least_np is not None:
+        return Elastic(f"horovodrun --{least_np.name} {least_np.value}", least_np.place)
+    return None
+
+
+def _number(flag: Flag | None) -> int:
+    known = flag is not None and flag.known and flag.value.isdecimal()
+    return int(flag.value) if flag is not None and known else 0
+
+
+def aware_of_restarts(program: Program) -> bool:
+    """The script asks how often it was restarted."""
+    return "TORCHELASTIC_RESTART_COUNT" in program.text

@@ -1,0 +1,51 @@
+"""Loops and one-liners by which a recipe looks for a free port."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from holdfast.source.nouns import Command, Loop, Setting, Source, Word
+
+LOOKERS = frozenset({"ss", "netstat", "lsof", "nc", "ncat", "netcat", "fuser"})
+_PORT = re.compile(r"(?:^|_)port\d*$", re.IGNORECASE)
+_BIND_ZERO = re.compile(r"\.bind\(\s*\(\s*([\"']).*?\1\s*,\s*0\s*\)\s*\)|HTTPServer|get_free_port")
+
+
+def is_port(name: str) -> bool:
+    return bool(_PORT.search(name))
+
+
+def searches(source: Source) -> Iterator[tuple[Loop, str]]:
+    """Loops that draw a port and look whether somebody has it; with the tool that looks."""
+    for number, loop in enumerate(source.loops):
+        inside = [c for c in source.commands if number in c.loops or _in(c, loop)]
+        looker = next((c.name for c in inside if c.name in LOOKERS), "")
+        if looker and _chooses(source, loop):
+            yield loop, looker
+
+
+def _in(command: Command, loop: Loop) -> bool:
+    return loop.place.line <= command.place.line <= loop.last_line
+
+
+def _chooses(source: Source, loop: Loop) -> bool:
+    """A loop that waits for a server asks too, but sets no port."""
+    drawn = any(_drawn_in(setting, loop) for setting in source.settings)
+    counted = re.match(r"\s*(?:for\s+)?(\w+)\s+in\b", loop.condition)
+    return drawn or (loop.kind == "for" and counted is not None and is_port(counted[1]))
+
+
+def _drawn_in(setting: Setting, loop: Loop) -> bool:
+    inside = loop.place.line <= setting.place.line <= loop.last_line
+    return inside and is_port(setting.name) and setting.by != "unset"
+
+
+def bind_to_zero(command: Command) -> Word | None:
+    """`python -c "…bind(('', 0))…getsockname()"`: the word with the program."""
+    if not re.fullmatch(r"python[\d.]*", command.name):
+        return None
+    for flag, word in zip(command.words, command.words[1:], strict=False):
+        if flag.text == "-c" and _BIND_ZERO.search(word.text) and "print" in word.text:
+            return word
+    return None

@@ -1,0 +1,132 @@
+"""Loops whose length follows the rank, with something inside that all ranks must do equally often.
+
+for file in files[rank::world_size]:      one more on the first ranks, unless it divides
+for _ in range(rank):                     differs for certain
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.source.guards import guards
+from holdfast.source.names import names
+from holdfast.source.place import Place
+from holdfast.source.program import Call, Program, dotted
+from holdfast.source.rank_words import is_world_size
+from holdfast.source.ranks import ranks
+from holdfast.source.ways import ways
+
+WRAPPERS = frozenset(
+    {
+        *("enumerate", "zip", "iter", "list", "tuple", "sorted", "tqdm", "reversed"),
+        *("DataLoader", "Subset"),
+    }
+)
+"""what passes on as much as it is given"""
+EVENED = re.compile(
+    r"drop_last|\bJoin\(|with .*\.join\(|%\s*(\w+\.)*(get_)?world_size|set_epoch|DistributedSampler"
+)
+"""words of a script that takes care of it: the count divides, or ranks are joined"""
+SPLITTERS = ("array_split", "chunk", "tensor_split")
+DDP = "DistributedDataParallel"
+
+
+class Share(NamedTuple):
+    """What one rank iterates over."""
+
+    text: str
+    sure: bool
+
+
+class Uneven(NamedTuple):
+    """A meeting in a loop of uneven length."""
+
+    what: str
+    over: str
+    sure: bool
+    place: Place
+
+
+def uneven_loops(program: Program) -> Iterator[Uneven]:
+    if not ways(program).meetings and DDP not in program.text:
+        return
+    for loop in program.loops:
+        if not isinstance(loop, ast.For | ast.AsyncFor):
+            continue
+        share = _share(program, loop.iter)
+        if share is None or (not share.sure and EVENED.search(program.text)):
+            continue
+        met = _met(program, loop)
+        if met is not None and next(guards(program, met.node, until=loop), None) is None:
+            what = met.written or "backward"
+            over = share.text if len(share.text) < 50 else f"{share.text[:49]}…"
+            yield Uneven(what, f"`{over}`", share.sure, program.place(met.node))
+
+
+def _met(program: Program, loop: ast.For | ast.AsyncFor) -> Call | None:
+    """The first call of the loop at which all ranks meet; of DDP, backward."""
+    for stop in ways(program).of(*loop.body):
+        if not stop.meeting.group and stop.sure:
+            return stop.at
+    if DDP not in program.text:
+        return None
+    calls = program.calls_in(*loop.body)
+    return next((call for call in calls if call.method == "backward"), None)
+
+
+def _share(program: Program, node: ast.expr, deep: int = 5) -> Share | None:
+    node = names(program).follow(node)
+    if deep == 0:
+        return None
+    if isinstance(node, ast.Call):
+        return _called(program, node, deep)
+    if isinstance(node, ast.Subscript):
+        return _sliced(program, node)
+    return None
+
+
+def _called(program: Program, node: ast.Call, deep: int) -> Share | None:
+    last = dotted(node.func).rpartition(".")[2]
+    if last == "range":
+        return _range(program, node)
+    if last == "islice" and len(node.args) == 4:
+        return _strided(program, node, node.args[1], node.args[3])
+    if last in WRAPPERS:
+        inner = (_share(program, one, deep - 1) for one in node.args[:2])
+        return next((one for one in inner if one), None)
+    return None
+
+
+def _range(program: Program, node: ast.Call) -> Share | None:
+    """`range(rank)` and `range(rank, n)` differ; `range(rank, n, world_size)` may; what else is
+    computed from the rank is most likely an equal part."""
+    asked = ranks(program)
+    if len(node.args) == 3:
+        return _strided(program, node, node.args[0], node.args[2])
+    plain = [one for one in node.args if isinstance(one, ast.Name | ast.Attribute | ast.Call)]
+    if node.args and any(asked.number(one) for one in plain[-1:] + plain[:1]):
+        kinds = [one for one in node.args if asked.number(one)]
+        return Share(ast.unparse(node), sure=True) if len(kinds) == 1 else None
+    return None
+
+
+def _strided(program: Program, node: ast.expr, start: ast.expr, step: ast.expr) -> Share | None:
+    if ranks(program).number(start) and is_world_size(step):
+        return Share(ast.unparse(node), sure=False)
+    return None
+
+
+def _sliced(program: Program, node: ast.Subscript) -> Share | None:
+    part = node.slice
+    if isinstance(part, ast.Slice):
+        if part.lower is None or part.step is None or not dotted(node.value):
+            return None
+        return _strided(program, node, part.lower, part.step)
+    made = names(program).follow(node.value)
+    split = isinstance(made, ast.Call) and dotted(made.func).rpartition(".")[2] in SPLITTERS
+    if split and ranks(program).number(part):
+        return Share(ast.unparse(node), sure=False)
+    return None

@@ -1,0 +1,68 @@
+"""[tool.holdfast.lint], found and read from real files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import CannotWorkError, UsageError
+from holdfast.lint import configuration
+
+EVERYTHING = """
+[tool.holdfast.lint]
+select = ["6"]
+ignore = ["port-ephemeral"]
+exclude = ["build", "third_party/*"]
+torch = "2.9"
+per-file-ignores = { "tests/*" = ["group-not-destroyed"], "*.md" = ["1"] }
+"""
+
+
+def project(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pyproject.toml").write_text(text)
+    return folder
+
+
+def test_every_key(tmp_path: Path) -> None:
+    found = configuration.find(str(project(tmp_path, EVERYTHING)))
+    assert (found.select, found.ignore, found.torch) == (("6",), ("port-ephemeral",), "2.9")
+    assert found.excludes(str(tmp_path / "a" / "build" / "x.py"))
+    assert found.excludes(str(tmp_path / "third_party" / "lib" / "x.py"))
+    assert not found.excludes(str(tmp_path / "rebuild" / "x.py"))
+    assert found.ignored_in(str(tmp_path / "tests" / "x.py")) == ("group-not-destroyed",)
+    assert found.ignored_in(str(tmp_path / "docs" / "x.md")) == ("1",)
+    assert found.ignored_in(str(tmp_path / "x.py")) == ()
+
+
+def test_the_nearest_that_speaks_of_holdfast(tmp_path: Path) -> None:
+    project(tmp_path, EVERYTHING)
+    inner = project(tmp_path / "a", "[tool.ruff]\n")
+    (inner / "x.py").write_text("")
+    assert configuration.find(str(inner / "x.py")).file == str(tmp_path / "pyproject.toml")
+    project(inner, "[tool.holdfast.lint]\n")
+    assert configuration.find(str(inner / "x.py")).file == str(inner / "pyproject.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[tool.holdfast.lint]\nselct = []\n", "has no key 'selct'"),
+        ("[tool.holdfast]\nselect = []\n", "[tool.holdfast] has no select"),
+        ("[tool]\nholdfast = 1\n", "[tool.holdfast]"),
+        ("[tool.holdfast]\nlint = 1\n", "lint must be a table"),
+        ("[tool.holdfast.lint]\nselect = 'a'\n", "select"),
+        ("[tool.holdfast.lint]\nper-file-ignores = {a = 1}\n", "per"),
+    ],
+)
+def test_a_slip_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as told:
+        configuration.find(str(project(tmp_path, text)))
+    assert sentence in told.value.sentence
+    assert "pyproject.toml" in told.value.sentence
+
+
+def test_broken_toml_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(CannotWorkError, match="no valid TOML"):
+        configuration.find(str(project(tmp_path, "[tool")))

@@ -1,0 +1,60 @@
+"""What is said: in order, nothing twice, secrets never."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.fault import Fault
+from holdfast.lint.ignoring import Ignored
+from holdfast.lint.judge import in_order, judge
+from holdfast.lint.reading import Piece
+from holdfast.lint.sniff import Language
+from holdfast.lint.walk import Text
+from holdfast.model import Evidence, Finding, Status
+from holdfast.source.nouns import Here, Kind, Source
+from holdfast.source.place import Place
+
+
+def finding(
+    line: int, status: Status = Status.ERROR, *, slug: str = "made-up", quote: str = ""
+) -> Finding:
+    return Finding(
+        code="HOLD699",
+        slug=slug,
+        status=status,
+        summary=f"{status.value} at {line}",
+        evidence=(Evidence(quote=quote),) if quote else (),
+        place=Place(file="x", line=line),
+    )
+
+
+def test_one_fault_at_one_place_speaks_once_and_gravely() -> None:
+    note, error = finding(3, Status.NOTE, quote="a"), finding(3, quote="b")
+    (merged,) = in_order([note, error, note])
+    assert merged.status is Status.ERROR
+    assert [e.quote for e in merged.evidence] == ["b", "a"]
+    assert len(in_order([error, finding(3, slug="another")])) == 2
+
+
+@given(st.permutations([finding(n, slug=s) for n in (1, 2, 10) for s in ("a", "b")]))
+def test_the_order_is_that_of_the_text(found: list[Finding]) -> None:
+    assert [f.place.line for f in in_order(found) if f.place] == [1, 1, 2, 2, 10, 10]
+
+
+def test_excerpts_tell_no_secret() -> None:
+    fault = Fault(code="HOLD699", slug="made-up")
+    fault.lint(lambda _source: [finding(1), finding(9)])
+    text = Text("x", Language.SHELL, "docker run -e HF_TOKEN=hf_abcdefghijklmn image\n")
+    piece = Piece(text, [Source(file="x", kind=Kind.SHELL)])
+    told = judge(piece, [fault], Ignored(text.text), here=Here())
+    assert [one.excerpt for one in told] == ["docker run -e HF_TOKEN=<redacted> image", ""]
+
+
+def test_a_rule_sees_the_machine_and_its_launches() -> None:
+    seen: list[Source] = []
+    fault = Fault(code="HOLD699", slug="made-up")
+    fault.lint(lambda source: seen.append(source) or [])  # type: ignore[func-returns-value]
+    piece = Piece(Text("x", Language.PYTHON, ""), [Source(file="x", kind=Kind.PYTHON)])
+    judge(piece, [fault], Ignored(""), here=Here(torch="2.9"))
+    assert seen[0].here.torch == "2.9"

@@ -1,0 +1,54 @@
+"""Notebooks: one program of all cells, at the lines of the file where they stand there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from holdfast.lint import notebook
+from holdfast.source.nouns import Source
+
+
+def made(*cells: str | list[str]) -> dict[str, Any]:
+    listed = [
+        {"cell_type": "code", "metadata": {}, "source": c} for c in cells
+    ]  # fmt: skip
+    words = {"cell_type": "markdown", "metadata": {}, "source": ["dist.barrier()\n"]}
+    return {"cells": [words, *listed], "nbformat": 4}
+
+
+def barriers(source: Source | str) -> list[tuple[str, int, int]]:
+    assert isinstance(source, Source)
+    program = source.program
+    assert program is not None
+    places = [program.place(call.node) for call in program.called("torch.distributed.barrier")]
+    return [(place.file, place.line, place.column) for place in places]
+
+
+CELLS = (
+    ["import torch.distributed as dist\n", "print('é \"x\"')"],
+    ["%time\n", "if True:\n", "    dist.barrier()"],
+)
+
+
+def test_places_are_those_of_the_file() -> None:
+    text = json.dumps(made(*CELLS), indent=1, ensure_ascii=False)
+    ((file, line, column),) = barriers(notebook.read(text, "demo.ipynb"))
+    shown = text.splitlines()[line - 1]
+    assert file == "demo.ipynb"
+    assert shown[column - 1 :].startswith("dist.barrier()")
+
+
+def test_a_notebook_on_one_line_counts_through_its_cells() -> None:
+    text = json.dumps(made(*CELLS))
+    assert barriers(notebook.read(text, "demo.ipynb")) == [("demo.ipynb (cells)", 5, 5)]
+
+
+def test_a_cell_as_one_text_and_empty_ones() -> None:
+    text = json.dumps(made("import torch.distributed as dist\ndist.barrier()\n", "", []), indent=1)
+    assert barriers(notebook.read(text, "demo.ipynb")) == [("demo.ipynb (cells)", 2, 1)]
+
+
+def test_what_is_no_notebook() -> None:
+    for text in ("", "{}", "[1]", '{"cells": 3}', '{"cells": [1]}', "[" * 100_000):
+        assert notebook.read(text, "x.ipynb") == "is no notebook: its JSON has no cells"

@@ -1,0 +1,149 @@
+"""Real files: which are found, what is read of them, and what is said of the others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.lint import walk
+from holdfast.lint.sniff import Language
+from holdfast.lint.walk import File, Text, Unread
+
+
+def found(*paths: Path, excluded: str = "") -> list[str]:
+    items = walk.files(
+        [str(p) for p in paths], lambda path: bool(excluded) and path.endswith(excluded)
+    )
+    return [os.path.basename(item.path) for item in items if isinstance(item, File)]
+
+
+def write(path: Path, text: str = "x = 1\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_folder_is_walked_in_order_without_what_is_not_yours(tmp_path: Path) -> None:
+    for name in ("b.py", "a.py", "sub/c.sh", "run", "weights.bin", ".env", "sub/.hidden/x.py"):
+        write(tmp_path / name)
+    write(tmp_path / "env" / "pyvenv.cfg")
+    write(tmp_path / "env" / "lib" / "other.py")
+    for folder in (".git", "__pycache__", "node_modules"):
+        write(tmp_path / folder / "x.py")
+    assert found(tmp_path) == [".env", "a.py", "b.py", "run", "c.sh"]
+
+
+def test_a_virtual_environment_that_is_named_is_walked(tmp_path: Path) -> None:
+    write(tmp_path / "pyvenv.cfg")
+    write(tmp_path / "x.py")
+    assert found(tmp_path) == ["x.py"]
+
+
+def test_what_is_named_is_read_whatever_it_is_called_and_never_twice(tmp_path: Path) -> None:
+    odd = write(tmp_path / ".hidden" / "x.odd")
+    assert found(odd, odd, tmp_path) == ["x.odd"]
+    assert found(odd, excluded="x.odd") == ["x.odd"]
+
+
+def test_excluded_folders_are_not_entered(tmp_path: Path) -> None:
+    write(tmp_path / "build" / "x.py")
+    write(tmp_path / "y.py")
+    assert found(tmp_path, excluded="build") == ["y.py"]
+
+
+def test_links_are_followed_once_and_loops_end(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "x.py")
+    (tmp_path / "a" / "loop").symlink_to(tmp_path)
+    (tmp_path / "gone.py").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "again.py").symlink_to(tmp_path / "a" / "x.py")
+    assert found(tmp_path) == ["again.py"]
+
+
+def test_pipes_and_sockets_are_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket.py"))
+        assert found(tmp_path) == []
+        told = walk.read(File(str(tmp_path / "pipe.py"), named=True))
+        assert told == Unread(str(tmp_path / "pipe.py"), "is no regular file")
+    told = walk.read(File("/dev/zero", named=True))
+    assert told == Unread("/dev/zero", "is no regular file")
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """Root may read everything, so for a moment we are not root."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def test_what_is_not_permitted_is_told() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to others
+        os.chmod(folder, 0o755)
+        write(Path(folder, "x.py")).chmod(0)
+        write(Path(folder, "closed", "y.py")).parent.chmod(0)
+        with as_nobody():
+            told = walk.read(File(f"{folder}/x.py", named=True))
+            (file, inside) = walk.files([folder], lambda _: False)
+        Path(folder, "closed").chmod(0o700)
+    assert told == Unread(f"{folder}/x.py", "Permission denied")
+    assert file == File(f"{folder}/x.py", named=False)
+    assert inside == Unread(f"{folder}/closed", "Permission denied")
+
+
+def understood(content: bytes, path: str, *, named: bool = True) -> Text | Unread | None:
+    return walk.understand(content, path, named=named)
+
+
+def test_binary_huge_and_undecodable_files_are_told_in_a_line(tmp_path: Path) -> None:
+    binary = understood(b"\x7fELF\0\0", "train.py")
+    assert isinstance(binary, Unread)
+    assert "no text" in binary.why
+    cookie = understood(b"# coding: klingon\n", "train.py")
+    assert isinstance(cookie, Unread)
+    assert "klingon" in cookie.why
+    huge = tmp_path / "huge.py"
+    with huge.open("wb") as file:
+        file.truncate(walk.LARGEST + 1)
+    told = walk.read(File(str(huge), named=True))
+    assert isinstance(told, Unread)
+    assert "only files up to 5 MiB" in told.why
+
+
+def test_an_unknown_kind_is_a_word_when_named_and_nothing_in_a_folder() -> None:
+    assert understood(b"int main;\n", "x.c", named=False) is None
+    told = understood(b"int main;\n", "x.c")
+    assert isinstance(told, Unread)
+    assert "no kind that lint reads" in told.why
+    assert understood(b"\0\0", "run", named=False) is None
+    notes = understood(b"Some words.\n", "notes")
+    assert isinstance(notes, Text)
+    assert notes.language is Language.DOCUMENT
+
+
+@pytest.mark.parametrize(
+    ("content", "path", "text"),
+    [
+        (b"a = 1\r\nb = 2\r\n", "x.py", "a = 1\nb = 2\n"),
+        ("\ufeffé".encode(), "x.sh", "é"),
+        ("\ufeffé = 1".encode(), "x.py", "é = 1"),
+        (b"# coding: latin-1\ns = '\xe9'\n", "x.py", "# coding: latin-1\ns = 'é'\n"),
+        ("é".encode("utf-16"), "x.txt", "é"),
+        (b"caf\xe9 \xff", "x.sh", "café ÿ"),
+    ],
+)
+def test_encodings(content: bytes, path: str, text: str) -> None:
+    told = understood(content, path)
+    assert isinstance(told, Text)
+    assert told.text == text
