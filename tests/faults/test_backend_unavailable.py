@@ -7,7 +7,10 @@ import msgspec
 from holdfast.facts import MachineFacts, Unread
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.table import (
+    flags,
     foresee_table,
+    leaves,
+    lint_table,
     passes_over,
     recognise_table,
     recognises,
@@ -16,6 +19,7 @@ from tests.faults.table import (
     speaks,
 )
 from tests.remains.made import wreckage
+from tests.source.made import python
 
 HEALTHY = a_machine()
 
@@ -137,4 +141,58 @@ test_recognise = recognise_table(
         saying=["Gloo"],
     ),
     passes_over(wreckage("RuntimeError: this optimizer does not support sparse gradients")),
+)
+
+COMMON = (
+    "import torch\nimport torch.distributed as dist\n"
+    "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+)
+NCCL = COMMON + "dist.init_process_group('nccl')\n"
+GLOO = COMMON + "dist.init_process_group('gloo')\n"
+
+test_lint = lint_table(
+    "backend-unavailable",
+    flags(
+        "error",
+        python(COMMON + "dist.init_process_group(backend='ncll')"),
+        lines=[4],
+        saying=["there is no backend 'ncll'", "`init_process_group('nccl')`"],
+    ),
+    flags(
+        "error",
+        python(COMMON + "dist.init_process_group('cpu:glo,cuda:nccl')"),
+        lines=[4],
+        saying=["there is no backend 'glo'"],
+    ),
+    flags(
+        "error",
+        python(NCCL + "total = torch.tensor(1.0)\ndist.all_reduce(total)"),
+        lines=[6],
+        saying=["`total`, a CPU tensor", "cpu:gloo,cuda:nccl"],
+    ),
+    flags("error", python(NCCL + "dist.broadcast(x.cpu(), 0)"), lines=[5], saying=["x.cpu()"]),
+    flags(
+        "warning",
+        python(NCCL + "model = DDP(torch.nn.Linear(2, 2))"),
+        lines=[5],
+        saying=["DDP gets a model on the CPU"],
+    ),
+    flags(
+        "note",
+        python(GLOO + "model = DDP(net.cuda(0), device_ids=[0])"),
+        lines=[4],
+        saying=["through the CPU's memory"],
+    ),
+    leaves(python(NCCL + "t = torch.ones(1, device='cuda')\ndist.all_reduce(t)")),
+    leaves(python(NCCL + "t = torch.ones(1)\nt = t.cuda()\ndist.all_reduce(t)")),
+    leaves(python(NCCL + "torch.set_default_device('cuda')\ndist.all_reduce(torch.ones(1))")),
+    leaves(python(NCCL + "dist.all_reduce(torch.ones(1), group=on_cpu)")),
+    leaves(python(NCCL + "g = dist.new_group(backend='gloo')\ndist.barrier()")),
+    leaves(python(NCCL + "dist.all_gather_object(out, torch.ones(1))")),
+    leaves(python(GLOO + "dist.all_reduce(torch.ones(1))")),
+    leaves(python(COMMON + "dist.init_process_group('GLOO')")),
+    leaves(python(COMMON + "dist.init_process_group('hccl')")),
+    leaves(
+        python(COMMON + "dist.init_process_group(backend=chosen)\ndist.all_reduce(torch.ones(1))")
+    ),
 )

@@ -2,8 +2,17 @@ from __future__ import annotations
 
 from holdfast.remains.nouns import Line, Raised
 from holdfast.signals import Frame
-from tests.faults.table import passes_over, recognise_table, recognises
+from holdfast.source.nouns import Source
+from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.remains.made import wreckage
+from tests.source.made import python
 
 FETCH = '  File "/opt/venv/torch/multiprocessing/reductions.py", line 541, in rebuild_storage_fd'
 REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused"
@@ -59,4 +68,51 @@ test_recognise = recognise_table(
     passes_over(wreckage(FETCH, "RuntimeError: received 0 items of ancdata")),
     passes_over(wreckage(REFUSED)),
     passes_over(wreckage(f"[rank1]: {FETCH}", f"[rank2]: {REFUSED}")),
+)
+
+QUEUE = """
+import torch
+import torch.multiprocessing as mp
+
+def work(box, done):
+    t = torch.ones(3)
+    box.put({sent})
+    {then}
+
+if __name__ == "__main__":
+    q = mp.Queue()
+    done = mp.Event()
+    p = mp.Process(target=work, args=(q, done))
+    p.start()
+    {first}
+    {second}
+"""
+
+
+def queue(
+    sent: str = "t", then: str = "pass", first: str = "p.join()", second: str = "print(q.get())"
+) -> Source:
+    return python(QUEUE.format(sent=sent, then=then, first=first, second=second))
+
+
+test_lint = lint_table(
+    "dead-producer",
+    flags(
+        "error",
+        queue(),
+        lines=[6],
+        saying=["is joined before q.get (line 15)", "ConnectionRefusedError", "tensor.numpy()"],
+    ),
+    flags("error", queue(sent="(1, t.clone())"), lines=[6], saying=["is joined before"]),
+    flags(
+        "warning",
+        queue(first="print(q.get())", second="p.join()"),
+        lines=[6],
+        saying=["may be over by the time"],
+    ),
+    leaves(queue(then="done.wait()")),
+    leaves(queue(sent="t.numpy()")),
+    leaves(queue(sent="3")),
+    leaves(queue(second="mp.set_sharing_strategy('file_system'); q.get()")),
+    leaves(queue(first="pass", second="p.join()")),
 )

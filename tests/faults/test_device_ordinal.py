@@ -1,7 +1,17 @@
 from __future__ import annotations
 
-from tests.faults.table import passes_over, recognise_table, recognises
+from holdfast.source.nouns import Flag, Launch
+from holdfast.source.place import Place
+from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.remains.made import wreckage
+from tests.source.made import python
 
 test_recognise = recognise_table(
     "device-ordinal",
@@ -72,4 +82,49 @@ test_recognise = recognise_table(
         saying=["sees no GPU at all"],
     ),
     passes_over(wreckage("[rank0]: RuntimeError: CUDA error: out of memory")),
+)
+
+COMMON = "import os, torch\nimport torch.distributed as dist\nrank = dist.get_rank()\n"
+NODES = Flag(name="nnodes", value="2", place=Place(file="run.sh", line=1))
+TWO = Launch(kind="torchrun", flags=(NODES,), place=Place(file="run.sh", line=1))
+SPAWN = (
+    "import os, torch\nimport torch.multiprocessing as mp\n"
+    "os.environ['CUDA_VISIBLE_DEVICES'] = '{}'\n"
+    "def run(rank):\n    torch.cuda.set_device(rank)\n"
+    "if __name__ == '__main__':\n    mp.spawn(run, nprocs=4)"
+)
+
+test_lint = lint_table(
+    "device-ordinal",
+    flags(
+        "error",
+        python(COMMON + "torch.cuda.set_device(rank)", started_by=(TWO,)),
+        lines=[4],
+        saying=["several machines", "LOCAL_RANK"],
+    ),
+    flags(
+        "note",
+        python(COMMON + "torch.cuda.set_device(rank)\nmodel.to(f'cuda:{rank}')"),
+        lines=[5],
+        saying=["on a second machine"],
+    ),
+    flags(
+        "note",
+        python(COMMON + "DDP(model.cuda(), device_ids=[int(os.environ['RANK'])])"),
+        lines=[4],
+        saying=["DDP takes"],
+    ),
+    flags(
+        "error",
+        python(SPAWN.format("0,1")),
+        lines=[7],
+        saying=["starts 4 ranks", "shows 2 GPUs"],
+    ),
+    leaves(python(SPAWN.format("0,1,2,3"))),
+    leaves(python(COMMON + "torch.cuda.set_device(rank % torch.cuda.device_count())")),
+    leaves(python(COMMON + "torch.cuda.set_device(rank % 8)", started_by=(TWO,))),
+    leaves(python(COMMON + "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))")),
+    leaves(  # of mp.spawn: counted on this machine
+        python("import torch\ndef run(rank):\n    torch.cuda.set_device(rank)", started_by=(TWO,))
+    ),
 )

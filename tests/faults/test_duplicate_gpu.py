@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from tests.faults.joiners import gave_up, joined, starting
 from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
     notice_table,
     notices,
     overlooks,
@@ -11,6 +14,7 @@ from tests.faults.table import (
 )
 from tests.job.scenes import NOW, a_rank, a_scene, ended, words
 from tests.remains.made import wreckage
+from tests.source.made import python
 
 NCCL = (
     "NCCL error in: /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3690, invalid usage "
@@ -128,4 +132,39 @@ test_recognise = recognise_table(
             "[rank1]: something that nobody has met before",
         )
     ),
+)
+
+NCCL = (
+    "import os, torch\nimport torch.distributed as dist\ndist.init_process_group('nccl')\n"
+    "rank = int(os.environ['LOCAL_RANK'])\n"
+)
+
+test_lint = lint_table(
+    "duplicate-gpu",
+    flags(
+        "warning",
+        python(NCCL + "model = net().cuda()"),
+        lines=[5],
+        saying=["`net().cuda()` is the first GPU on every rank", "LOCAL_RANK"],
+    ),
+    flags("warning", python(NCCL + "model = net().to('cuda')"), lines=[5], saying=["first GPU"]),
+    flags(
+        "warning",
+        python(NCCL + "torch.cuda.set_device(0)\nmodel = net().cuda()"),
+        lines=[5],
+        saying=["torch.cuda.set_device(0) chooses the same GPU on every rank"],
+    ),
+    flags(
+        "warning",
+        python(NCCL + "x = torch.ones(1, device='cuda')\ntorch.cuda.set_device(rank)"),
+        lines=[5],
+        saying=["comes before torch.cuda.set_device (line 6)", "move line 6 up"],
+    ),
+    leaves(python(NCCL + "torch.cuda.set_device(rank)\nmodel = net().cuda()")),
+    leaves(python(NCCL + "model = net().to(f'cuda:{rank}')")),
+    leaves(python(NCCL + "model = net().cuda(rank)")),
+    leaves(python(NCCL + "os.environ['CUDA_VISIBLE_DEVICES'] = str(rank)\nmodel = net().cuda()")),
+    leaves(python(NCCL.replace("nccl", "gloo") + "model = net().cuda()")),
+    leaves(python(NCCL + "model = net().cuda()", complete=False)),
+    leaves(python("import torch\nmodel = net().cuda()")),
 )

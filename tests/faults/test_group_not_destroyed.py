@@ -1,6 +1,14 @@
 from holdfast.remains.nouns import Exit, Line, Raised
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.remains.made import wreckage
+from tests.source.made import python
 
 WARNING = (
     "[rank0]: [W1115 01:03:15.1 ProcessGroupNCCL.cpp:1538] Warning: WARNING: "
@@ -32,4 +40,29 @@ test_recognise = recognise_table(
     passes_over(wreckage(WARNING, exits=(Exit(code=0, line=LINE, rank=0),))),
     passes_over(wreckage(TIMED_OUT, WARNING)),  # the trouble came first
     passes_over(wreckage(WARNING, LOST, raised=(Raised(kind="ValueError", text="", line=LINE),))),
+)
+
+JOINS = "import torch.distributed as dist\ndef setup():\n    dist.init_process_group({0})\n{1}\n"
+MAIN = 'if __name__ == "__main__":\n    setup()\n    train()'
+
+test_lint = lint_table(
+    "group-not-destroyed",
+    flags(
+        "warning",
+        python(JOINS.format("'nccl'", MAIN)),
+        lines=[3],
+        saying=["never calls destroy_process_group", "`finally:`"],
+    ),
+    flags("note", python(JOINS.format("backend='gloo'", MAIN)), lines=[3], saying=["harmless"]),
+    flags(
+        "note",
+        python("import torch.distributed as dist\ndist.init_process_group()\ntrain()"),
+        lines=[2],
+        saying=["destroy_process_group"],
+    ),
+    leaves(python(JOINS.format("'nccl'", MAIN + "\n    dist.destroy_process_group()"))),
+    leaves(python(JOINS.format("'nccl'", MAIN + "\n    helpers.cleanup()"))),
+    leaves(python(JOINS.format("'nccl'", ""))),  # a library: others close
+    leaves(python(JOINS.format("'nccl'", MAIN), complete=False)),
+    leaves(python("import torch.distributed as dist\ndist.barrier()")),
 )

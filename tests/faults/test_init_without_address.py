@@ -1,5 +1,15 @@
-from tests.faults.table import passes_over, recognise_table, recognises
+from holdfast.source.nouns import Launch, Source
+from holdfast.source.place import Place
+from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
+    passes_over,
+    recognise_table,
+    recognises,
+)
 from tests.remains.made import wreckage
+from tests.source.made import python
 
 NOT_SET = (
     "ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
@@ -66,4 +76,84 @@ test_recognise = recognise_table(
     ),
     passes_over(wreckage("KeyError: 'rank'", "KeyError: 'RANKING'")),
     passes_over(wreckage("ValueError: trying to initialize the default process group twice!")),
+)
+
+SPAWNED = """
+import os
+import torch.distributed as dist
+import torch.multiprocessing as mp
+{before}
+
+def run(rank, world_size):
+    dist.init_process_group({given})
+
+if __name__ == "__main__":
+    mp.spawn(run, args=(2,), nprocs=2)
+"""
+ALL = "'gloo', rank=rank, world_size=world_size"
+SET = "os.environ['MASTER_ADDR'] = 'localhost'"
+PORT = "os.environ.setdefault('MASTER_PORT', '29500')"
+PLAIN = "import torch.distributed as dist\ndist.init_process_group({})"
+WHERE = Place(file="run.sh", line=3)
+
+
+def spawned(given: str, before: str = "") -> Source:
+    return python(SPAWNED.format(given=given, before=before))
+
+
+def started(kind: str, *around: str) -> Source:
+    launch = Launch(kind=kind, flags=(), place=WHERE, around=around)
+    return python(PLAIN.format("'gloo'"), started_by=(launch,))
+
+
+test_lint = lint_table(
+    "init-without-address",
+    flags(
+        "error",
+        spawned(ALL),
+        lines=[7],
+        saying=["MASTER_ADDR and MASTER_PORT", "mp.spawn (line 10)", "os.environ.setdefault"],
+    ),
+    flags("error", spawned(ALL, SET), lines=[7], saying=["look for MASTER_PORT in"]),
+    flags(
+        "error",
+        spawned("'gloo'", f"{SET}; {PORT}"),
+        lines=[7],
+        saying=["RANK and WORLD_SIZE", "rank=rank, world_size=world_size"],
+    ),
+    flags(
+        "error",
+        python(
+            "import torch.distributed as dist\nfrom multiprocessing import Process\n"
+            "def join(r):\n    dist.init_process_group('gloo', rank=r, world_size=2)\n"
+            "def work(r):\n    join(r)\n"
+            "for r in range(2):\n    Process(target=work, args=(r,)).start()"
+        ),
+        lines=[4],
+        saying=["Process (line 8)"],
+    ),
+    flags(
+        "error",
+        python(PLAIN.format("'gloo', init_method='tcp://10.0.0.1:23456'")),
+        lines=[2],
+        saying=["lacks rank and world_size"],
+    ),
+    flags(
+        "error",
+        python(PLAIN.format("'gloo', 'tcp://10.0.0.1', rank=0, world_size=2")),
+        lines=[2],
+        saying=["a port in the address"],
+    ),
+    flags("warning", started("python"), lines=[2], saying=["plain python (run.sh:3)", "torchrun"]),
+    leaves(spawned(ALL, f"{SET}; {PORT}")),
+    leaves(spawned(ALL, "os.environ.update(MASTER_ADDR='a', MASTER_PORT='1')")),
+    leaves(spawned(ALL + ", init_method=url")),
+    leaves(spawned(ALL + ", store=store")),
+    leaves(spawned("'gloo', **options")),
+    leaves(spawned("...")),
+    leaves(spawned("'mpi'")),
+    leaves(python(PLAIN.format("'nccl'"))),  # whoever starts it may set everything
+    leaves(started("torchrun")),
+    leaves(started("python", "srun")),
+    leaves(python(PLAIN.format("init_method='tcp://10.0.0.1:2345?rank=0&world_size=2'"))),
 )

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
     notice_table,
     notices,
     overlooks,
@@ -23,6 +26,7 @@ from tests.job.scenes import (
     held_up,
 )
 from tests.remains.jobs import HEALTHY, STUCK, a_job, a_raise, differ, stood, timed_out
+from tests.source.made import python
 
 OTHER = entry(1, group="5", op="barrier", shape="", finished=False)
 IN_RECV = a_stack(
@@ -184,4 +188,46 @@ test_recognise = recognise_table(
         a_job(recorders={0: stood(9, usual="broadcast"), 1: stood(7, usual="broadcast")}, world=2)
     ),
     passes_over(a_job(timed_out(0), raised=[a_raise(1, "ValueError")], recorders={0: stood(11)})),
+)
+
+COMMON = "import torch.distributed as dist\n"
+
+test_lint = lint_table(  # more of them in tests/source/test_parting*.py
+    "rank-conditional-code",
+    flags(
+        "error",
+        python(COMMON + "if dist.get_rank() == 0:\n    dist.barrier()"),
+        lines=[3],
+        saying=["dist.barrier runs only where `dist.get_rank() == 0`", "move dist.barrier(…) out"],
+    ),
+    flags(
+        "error",
+        python(COMMON + "def f(rank):\n    if rank > 0:\n        return\n    dist.all_reduce(x)"),
+        lines=[4],
+        saying=["ranks where `rank > 0` return here, before dist.all_reduce (line 5)"],
+    ),
+    flags(
+        "error",
+        python(COMMON + "def meet():\n    dist.barrier()\nif is_main_process():\n    meet()"),
+        lines=[5],
+        saying=["meet, which calls dist.barrier (line 3), runs only where `is_main_process()`"],
+    ),
+    flags(
+        "warning",
+        python(COMMON + "def f(rank, g):\n    if rank == 0:\n        dist.barrier(g)"),
+        lines=[4],
+        saying=["unless nobody else is a member of `g`"],
+    ),
+    flags(
+        "warning",
+        python(
+            COMMON + "for b in data:\n    try:\n        x = work(b)\n        dist.all_reduce(x)\n"
+            "    except RuntimeError:\n        continue"
+        ),
+        lines=[6],
+        saying=["a rank that fails in this `try` skips dist.all_reduce (line 5)"],
+    ),
+    leaves(python(COMMON + "if dist.is_initialized():\n    dist.barrier()")),
+    leaves(python(COMMON + "if args.local_rank != -1:\n    dist.barrier()")),
+    leaves(python(COMMON + "if dist.get_rank() == 0:\n    print('x')\ndist.barrier()")),
 )

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
     notice_table,
     notices,
     overlooks,
@@ -18,6 +21,7 @@ from tests.job.scenes import (
     waiting,
 )
 from tests.remains.jobs import HEALTHY, STUCK, a_job, stood, timed_out
+from tests.source.made import python
 
 A_BARRIER = waiting(entry(STEPS + 1, op="barrier", shape="", finished=False))
 LARGER = waiting(entry(STEPS + 1, shape="[[8]] Float", finished=False))
@@ -73,4 +77,71 @@ test_recognise = recognise_table(
     passes_over(HEALTHY),
     passes_over(STUCK),
     passes_over(a_job(EPOCH, timed_out(0), recorders={0: stood(11), 1: stood(10, 10)}, world=2)),
+)
+
+COMMON = "import torch\nimport torch.distributed as dist\n"
+WRAPPED = (
+    "from torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(net)\n"
+    "rank = dist.get_rank()\n"
+)
+
+test_lint = lint_table(
+    "uneven-inputs",
+    flags(
+        "error",
+        python(COMMON + "for i in range(dist.get_rank()):\n    dist.barrier()"),
+        lines=[4],
+        saying=[
+            "dist.barrier in a loop over `range(dist.get_rank())`",
+            "differs from rank to rank",
+        ],
+    ),
+    flags(
+        "error",
+        python(
+            COMMON + "def f(rank, n):\n    for i in range(rank, n):\n        dist.all_reduce(x)"
+        ),
+        lines=[5],
+        saying=["range(rank, n)"],
+    ),
+    flags(
+        "warning",
+        python(
+            COMMON + "def f(rank, world_size):\n    for name in files[rank::world_size]:\n"
+            "        dist.all_reduce(read(name))"
+        ),
+        lines=[5],
+        saying=["files[rank::world_size]", "may differ", "Join([model])"],
+    ),
+    flags(
+        "warning",
+        python(
+            COMMON
+            + WRAPPED
+            + "mine = torch.utils.data.Subset(data, range(rank, len(data), world_size))\n"
+            "for batch in torch.utils.data.DataLoader(mine):\n    model(batch).sum().backward()"
+        ),
+        lines=[8],
+        saying=["range(rank, len(data), world_size)"],
+    ),
+    leaves(python(COMMON + "for batch in loader:\n    dist.all_reduce(batch)")),
+    leaves(python(COMMON + "for r in range(world_size):\n    dist.broadcast(x, r)")),
+    leaves(  # an equal part for each
+        python(
+            COMMON + "def f(rank, n):\n    for i in range(rank * n, (rank + 1) * n):\n        "
+            "dist.all_reduce(x)"
+        )
+    ),
+    leaves(  # only what one rank does alone
+        python(
+            COMMON
+            + "def f(rank, world_size):\n    for n in files[rank::world_size]:\n        read(n)"
+        )
+    ),
+    leaves(  # it sees to it
+        python(
+            COMMON + "def f(rank, world_size):\n    assert len(files) % world_size == 0\n"
+            "    for n in files[rank::world_size]:\n        dist.all_reduce(read(n))"
+        )
+    ),
 )

@@ -10,9 +10,9 @@ from holdfast.source.nouns import Source
 
 
 def made(*cells: str | list[str]) -> dict[str, Any]:
-    listed = [
-        {"cell_type": "code", "metadata": {}, "source": c} for c in cells
-    ]  # fmt: skip
+    listed: list[dict[str, Any]] = [
+        {"cell_type": "code", "metadata": {}, "source": cell} for cell in cells
+    ]
     words = {"cell_type": "markdown", "metadata": {}, "source": ["dist.barrier()\n"]}
     return {"cells": [words, *listed], "nbformat": 4}
 

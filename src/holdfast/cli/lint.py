@@ -15,7 +15,7 @@ from holdfast.errors import CannotWorkError, UsageError
 
 if TYPE_CHECKING:
     from holdfast.lint.configuration import Configuration
-    from holdfast.lint.session import Report
+    from holdfast.lint.tally import Report
     from holdfast.lint.walk import Text, Unread
     from holdfast.source.nouns import Here
 
@@ -214,4 +214,7 @@ def _answer(report: Report, arguments: argparse.Namespace, seconds: float) -> No
     concerned = {f.place.file for f in findings if f.place and f.status.concern}
     gaps = len(report.unread) + report.refused
     last = lint.summary(counts, files=len(concerned), looked_at=report.looked_at, unread=gaps)
-    streams.answer("\n\n".join(part for part in (body, last) if part))
+    if gaps and not report.looked_at:
+        last = ""  # nothing was looked at, so nothing is clear
+    if body or last:
+        streams.answer("\n\n".join(part for part in (body, last) if part))

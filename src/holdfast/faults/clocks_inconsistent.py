@@ -171,13 +171,16 @@ def groups_do_not_inherit(source: Source) -> Iterator[Finding]:
         if own.seconds is not None and own.seconds == left.default:
             continue
         asked = "its own" if own.seconds is None else wording.span(own.seconds)
-        usual = wording.span(left.default) if left.default else "its backend's default"
+        usual = (
+            f"a timeout of {wording.span(left.default)}"
+            if left.default
+            else "its backend's default timeout"
+        )
         longest = left.default or max(group_timeouts.DEFAULTS.values())
         say = FAULT.warning if own.seconds and own.seconds > longest else FAULT.note
         mesh = "mesh" in left.call.method
         yield say(
-            f"the group of {left.call.written} has a timeout of {usual}, not that of "
-            "init_process_group",
+            f"the group of {left.call.written} has {usual}, not that of init_process_group",
             reason=f"the timeout given there ({asked}) belongs to the default group; other groups "
             "do not take it over (10 minutes for NCCL, 30 for others, unless told)",
             fix="form the groups with `dist.new_group(ranks, timeout=…)` and DeviceMesh.from_group,"

@@ -162,8 +162,8 @@ def it_counts_devices_by_the_global_rank(source: Source) -> Iterator[Finding]:
     for choice in chosen if several else chosen[:1]:
         number = ast.unparse(choice.number) if choice.number else ""
         yield tell(
-            f"{choice.call.written or 'this call'} takes `{number}`, the rank in the whole job, as the number of "
-            "a GPU",
+            f"{choice.call.written or 'this call'} takes `{number}`, the rank in the whole job, as "
+            "the number of a GPU",
             reason="devices are counted on each machine from 0, ranks through all of them: "
             + (
                 "this job runs on several machines, and on all but the first that number does "

@@ -179,7 +179,7 @@ def _unguarded(source: Source, children: Processes, write: Write, found: Held) -
     what = f"`{ast.unparse(write.node)}`"
     lock = f"with {found.name}.get_lock():" if value else "with lock:"
     return FAULT.warning(
-        f"{what} by several processes at once, with no lock: updates of `{name}` are lost",
+        f"{what} by several processes at once, with no lock: some updates of `{name}` are lost",
         reason="it reads, changes and writes back; a process that does so in between is "
         "overwritten. This is a data race: no error will be shown",
         fix=f"`{lock} {ast.unparse(write.node)}`"

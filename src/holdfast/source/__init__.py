@@ -17,6 +17,13 @@
     saving.py       what torch.save writes, where to and how often; beside it paths_saved.py,
                     by_rank.py, training.py, epochs.py, resuming.py, elastic.py
     torch_calls.py  which calls of torch and the frameworks are collectives, and what they accept
+    exchanges.py    every place that talks to other ranks, also one call deep; the backend
+    handling.py     which `try` stands around a call, what it catches, how its handlers end
+    text_tests.py   how a handler looks for words in an exception, to be tried on real texts
+    durations.py    numbers and lengths of time, as far as they are written out
+    timeouts.py     where a timeout is given, and what that place takes
+    group_timeouts.py  groups beside the default one, and the timeout each will have
+    ring.py         messages that every rank sends, or waits for, first
 
 Readers (lint/) turn text into these; the `lint` faces of the faults judge them.
 """

@@ -107,9 +107,9 @@ class Parting:
 
     def _asks_for(self, group: str, node: ast.AST) -> bool:
         """`if group is not None:` is how members of a group are told from others."""
+        tests = [a.test for a in self.program.above(node) if isinstance(a, ast.If | ast.IfExp)]
         return any(
-            isinstance(above, ast.If | ast.IfExp) and group in ast.unparse(above.test)
-            for above in self.program.above(node)
+            group in ast.unparse(test) and ranks(self.program).split(test) is None for test in tests
         )
 
     def _expected(self, node: ast.AST) -> bool:

@@ -73,8 +73,10 @@ def _met(program: Program, loop: ast.For | ast.AsyncFor) -> Call | None:
             return stop.at
     if DDP not in program.text:
         return None
-    calls = program.calls_in(*loop.body)
-    return next((call for call in calls if call.method == "backward"), None)
+    for call in program.calls_in(*loop.body):
+        if isinstance(call.node.func, ast.Attribute) and call.node.func.attr == "backward":
+            return call
+    return None
 
 
 def _share(program: Program, node: ast.expr, deep: int = 5) -> Share | None:

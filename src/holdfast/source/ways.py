@@ -112,9 +112,10 @@ class Ways:
             return self._known[function]
         self._known[function] = []  # of one that calls itself
         found: list[Stop] = []
-        if not any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(function)):
-            for call in self._calls(function.body):
-                found += self._within(function, call, deep)
+        for call in self._calls(function.body):
+            found += self._within(function, call, deep)
+        if found and any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(function)):
+            found = []  # a call of a generator runs nothing yet
         self._known[function] = found
         return found
 

@@ -1,0 +1,50 @@
+"""What came out of some files; of all of them in the end."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.lint.judge import Told
+from holdfast.lint.walk import Unread
+
+
+class Report(NamedTuple):
+    told: list[Told]
+    unread: list[Unread]
+    read: list[tuple[str, str]]
+    """path and language of every file that was looked at"""
+    refused: int
+    """whole scripts that are no valid Python"""
+    remarks: list[str]
+    """slips in the comments that ask us to be silent"""
+
+    @property
+    def looked_at(self) -> int:
+        return len(self.read)
+
+
+class Tally:
+    """Everything is kept with the number of its file: files may be done in any order."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, Told]] = []
+        self.unread: list[tuple[int, Unread]] = []
+        self.read: list[tuple[int, tuple[str, str]]] = []
+        self.remarks: list[tuple[int, str]] = []
+        self.refused = 0
+
+    def add(self, other: Tally) -> None:
+        self.told += other.told
+        self.unread += other.unread
+        self.read += other.read
+        self.remarks += other.remarks
+        self.refused += other.refused
+
+    def report(self) -> Report:
+        return Report(
+            told=[told for _, told in sorted(self.told, key=lambda pair: pair[0])],
+            unread=[unread for _, unread in sorted(self.unread)],
+            read=[read for _, read in sorted(self.read)],
+            refused=self.refused,
+            remarks=[remark for _, remark in sorted(self.remarks, key=lambda pair: pair[0])],
+        )
