@@ -167,4 +167,10 @@ test_lint = lint_table(
     leaves(python(NCCL.replace("nccl", "gloo") + "model = net().cuda()")),
     leaves(python(NCCL + "model = net().cuda()", complete=False)),
     leaves(python("import torch\nmodel = net().cuda()")),
+    leaves(  # of a library: its user chooses
+        python(
+            "import torch.distributed as dist\ndef join():\n    dist.init_process_group('nccl')\n"
+            "def make():\n    return net().cuda()"
+        )
+    ),
 )

@@ -65,4 +65,5 @@ test_lint = lint_table(
     leaves(python(JOINS.format("'nccl'", ""))),  # a library: others close
     leaves(python(JOINS.format("'nccl'", MAIN), complete=False)),
     leaves(python("import torch.distributed as dist\ndist.barrier()")),
+    leaves(python("import torch.distributed as dist\nif on_cloud:\n    dist.init_process_group()")),
 )

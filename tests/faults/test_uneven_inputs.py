@@ -124,6 +124,12 @@ test_lint = lint_table(
         lines=[8],
         saying=["range(rank, len(data), world_size)"],
     ),
+    leaves(
+        python(
+            COMMON + WRAPPED + "with model.join():\n    for _ in range(rank):\n"
+            "        model(x).sum().backward()"
+        )
+    ),
     leaves(python(COMMON + "for batch in loader:\n    dist.all_reduce(batch)")),
     leaves(python(COMMON + "for r in range(world_size):\n    dist.broadcast(x, r)")),
     leaves(  # an equal part for each

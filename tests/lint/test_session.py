@@ -60,7 +60,7 @@ def test_several_processors_say_the_same_in_the_same_order(
 
 def test_a_script_is_judged_with_the_launch_that_starts_it(tmp_path: Path) -> None:
     """Restarted by torchrun, and never loads: seen only from both files together."""
-    script = "from transformers import Trainer\nimport torch.distributed\n\nTrainer(model).train()\n"
+    script = "from transformers import Trainer\ntrainer = Trainer(model)\ntrainer.train()\n"
     (tmp_path / "train.py").write_text(script)
     assert places(lint(tmp_path, "restart-from-zero")) == []
     (tmp_path / "launch.sh").write_text("torchrun --max-restarts 3 train.py\n")

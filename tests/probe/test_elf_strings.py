@@ -32,6 +32,14 @@ def test_the_tail_of_a_longer_constant_counts_because_linkers_merge_tails(tmp_pa
     assert find_words(library, ["NCCL_BLOCKING_WAIT", "NCCL_BLOCKING"]) == {"NCCL_BLOCKING_WAIT"}
 
 
+@pytest.mark.parametrize(
+    "constant", ["_DEFAULT_PG_NCCL_TIMEOUT", "kNCCL_TIMEOUT", "x.NCCL_TIMEOUTS"]
+)
+def test_the_tail_of_what_is_no_variable_proves_nothing(tmp_path: Path, constant: str) -> None:
+    library = str(write_elf(tmp_path / "lib.so", constant))
+    assert find_words(library, ["NCCL_TIMEOUT"]) == frozenset()
+
+
 def test_a_name_with_a_trailing_space_is_not_found_in_prose(tmp_path: Path) -> None:
     library = str(write_elf(tmp_path / "lib.so", "NCCL_DEBUG is set", "NCCL_ALGO "))
     assert find_words(library, ["NCCL_DEBUG ", "NCCL_ALGO ", ""]) == {"NCCL_ALGO "}

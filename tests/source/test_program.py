@@ -31,6 +31,7 @@ def program(text: str) -> Program:
         ("from torch.distributed import all_reduce as ar", "ar(x)"),
         ("from torch.distributed import *", "all_reduce(x)"),
         ("from torch.distributed import distributed_c10d as c10d", "c10d.all_reduce(x)"),
+        ("import torch\ndist = torch.distributed", "dist.all_reduce(x)"),
         ("import deepspeed.comm as dist", "dist.all_reduce(x)"),
         ("try:\n    import torch.distributed as dist\nexcept ImportError: dist = None",
          "dist.all_reduce(x)"),
@@ -106,6 +107,12 @@ SHAPES = [
     "x: int = 3",
     "@d(1)\nclass C(B, k=v(2)): ...",
 ]
+
+
+def test_columns_count_characters_not_bytes() -> None:
+    seen = python.read('import torch.distributed\nx = "é…ü"; torch.save(x)', "train.py").program
+    assert seen is not None
+    assert seen.place(seen.calls[-1].node).column == 12
 
 
 @given(st.lists(st.sampled_from(SHAPES), max_size=6).map("\n".join))

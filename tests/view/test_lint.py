@@ -53,7 +53,7 @@ def test_colour_only_where_wanted() -> None:
         ("torchrun --nnodes=2 x.py", 10, "torchrun --nnodes=2 x.py", "--nnodes=2"),
         ("\tdist.send(x)", 2, "dist.send(x)", "dist.send"),
         ("f(60)", 3, "f(60)", "60"),
-        ("f('a b')", 3, "f('a b')", "'"),
+        ("f('a b')", 3, "f('a b')", "'a b'"),
         ("short", 90, "short", ""),
     ],
 )

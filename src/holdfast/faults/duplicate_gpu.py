@@ -191,6 +191,8 @@ def every_rank_takes_the_first(source: Source) -> Iterator[Finding]:
     program = source.program
     if program is None or not source.complete or init_calls.only_backend(program) != "nccl":
         return
+    if not any(init_calls.runs(program, init) for init in init_calls.inits(program)):
+        return
     if not placement.CHOOSES.search(program.text):
         first = next((use for use in placement.uses(program) if use.number is None), None)
         if first is not None:

@@ -17,7 +17,6 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#shutdown
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
@@ -27,7 +26,6 @@ from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 from holdfast.source import init_calls
 from holdfast.source.nouns import Source
-from holdfast.source.program import Call, Program
 
 FAULT = Fault(code="HOLD624", slug="group-not-destroyed")
 
@@ -94,7 +92,7 @@ def it_ends_without_closing(source: Source) -> Iterator[Finding]:
     program = source.program
     if program is None or not source.complete or "destroy_process_group" in program.text:
         return
-    opened = [one for one in init_calls.inits(program) if _runs(program, one.call)]
+    opened = [one for one in init_calls.inits(program) if init_calls.runs(program, one)]
     if not opened or any(CLOSES.fullmatch(call.method) for call in program.calls):
         return
     nccl = init_calls.backend(program, opened[0]) == "nccl"
@@ -110,16 +108,4 @@ def it_ends_without_closing(source: Source) -> Iterator[Finding]:
         fix="as the last thing on every rank, best in a `finally:`: "
         "`torch.distributed.destroy_process_group()`",
         at=program.place(opened[0].call.node),
-    )
-
-
-def _runs(program: Program, call: Call) -> bool:
-    """It belongs to a script that is run: at its top level, or in a function that this script
-    calls or starts processes with."""
-    function = program.function_of(call.node)
-    if function is None or not program.main_guards:
-        return function is None
-    return any(
-        isinstance(node, ast.Name) and node.id == function.name and isinstance(node.ctx, ast.Load)
-        for node in program.parents
     )

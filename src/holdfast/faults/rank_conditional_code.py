@@ -279,7 +279,7 @@ def only_some_ranks_come(source: Source) -> Iterator[Finding]:
         fix = f"move {first}(…) out of the condition, so that every rank of the group calls it; "
         fix += "keep only what one rank shall do (print, save) inside"
         if one.left:
-            seen = f"ranks {one.split.where} {one.word} here, before {meeting.title}"
+            seen = f"ranks {one.split.where} {one.word} here, before {one.stop.title}"
             reason = "those that go on wait there for the ones that left, until a timeout"
             fix = f"let every rank reach {meeting.call.written}; where all shall stop, broadcast "
             fix += "the decision and let every rank test what it received"

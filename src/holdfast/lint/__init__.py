@@ -3,7 +3,7 @@
     configuration.py  [tool.holdfast.lint] of the nearest pyproject.toml
     walk.py       paths -> files, their text, and why one could not be read
     sniff.py      which language a file is written in, by name and by content
-    session.py    one lint: recipes first, then scripts one by one, then the report
+    session.py    one lint: recipes first, then scripts one by one; tally.py: what came of it
     reading.py    the text of a file -> Sources, by the reader of its language (readers.py)
     python.py     Python -> Source; environ.py: what it puts into its environment
     shell/        shell -> Source: parsed by tree-sitter's bash grammar

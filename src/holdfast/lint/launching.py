@@ -36,6 +36,10 @@ OPTIONS: dict[str, Options] = {
     "mpirun": known.MPIRUN,
     "srun": known.SRUN,
 }
+TOOLS = frozenset(
+    ["pip", "venv", "virtualenv", "pytest", "unittest", "build", "http.server", "json.tool", "site"]
+)
+"""modules that are no training"""
 STARTS_A_COMMAND = ("horovodrun", "mpirun", "srun")
 """what stands behind their options is a program, not a Python file"""
 OUTER = {
@@ -120,7 +124,7 @@ def _python(command: Command) -> Launch | None:
     if names & {"c", "V", "version", "h", "help"}:
         return None
     rest = behind[options.rest :]
-    if not rest or rest[0].text == "-":
+    if not rest or rest[0].text == "-" or ("m" in names and rest[0].text in TOOLS):
         return None
     if "m" not in names and rest[0].known and not rest[0].text.endswith((".py", ".pyc")):
         return None

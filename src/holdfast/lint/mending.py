@@ -185,6 +185,8 @@ class Imports:
         if not self._held:
             return source
         tree = ast.Module(body=[*self._held, *program.tree.body], type_ignores=[])
-        told = Program(tree, program.text, program.file, indent=program.indent)
+        told = Program(
+            tree, program.text, program.file, first_line=program.first_line, indent=program.indent
+        )
         read_again = python.of_program(told, complete=False)
         return msgspec.structs.replace(read_again, refused=source.refused)

@@ -43,7 +43,9 @@ def read(
         return Source(file=file, kind=Kind.PYTHON)
     if first_line > 1:
         ast.increment_lineno(tree, first_line - 1)
-    return of_program(Program(tree, text, file, indent=indent), complete=complete)
+    return of_program(
+        Program(tree, text, file, first_line=first_line, indent=indent), complete=complete
+    )
 
 
 def of_program(program: Program, *, complete: bool) -> Source:

@@ -24,6 +24,8 @@ _SECTION = struct.Struct("<II16xQQ")
 """sh_name, sh_type, sh_offset, sh_size: the first 40 of 64 bytes"""
 _NO_BITS = 8
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_UPPER = _LETTERS | frozenset(b"0123456789_")
 
 
 class _Extent(NamedTuple):
@@ -87,19 +89,30 @@ def _constants(data: mmap.mmap) -> list[_Extent]:
     return found
 
 
+def _ends_a_variable(data: mmap.mmap, extent: _Extent, at: int) -> bool:
+    """Whether what stands before the name makes it the tail of a longer variable's name."""
+    start = at
+    while start > extent.start and data[start - 1] in _UPPER and at - start < 64:
+        start -= 1
+    whole = start == extent.start or data[start - 1] == 0
+    return start < at and whole and data[start] in _LETTERS
+
+
 def _holds(data: mmap.mmap, extent: _Extent, name: bytes) -> bool:
     """Whether the name stands there as a word, or as the end of a constant.
 
-    The end of a longer constant counts: linkers store 'NCCL_X' only once, as the tail of
-    'TORCH_NCCL_X', when a program uses both. A name with other characters than a word's
-    (an nccl.conf with spaces makes such) must be a constant of its own, or prose would match.
+    The end of a longer variable counts: linkers store 'NCCL_X' only once, as the tail of
+    'TORCH_NCCL_X', when a program uses both. (The end of '_DEFAULT_PG_NCCL_TIMEOUT', which torch
+    has, proves nothing: that is the name of a constant in Python.) A name with other characters
+    than a word's (an nccl.conf with spaces makes such) must be a constant of its own, or prose
+    would match.
     """
     plain = _WORD.issuperset(name)
     at = data.find(name, extent.start, extent.end) if name else -1
     while at >= 0:
         before = data[at - 1] if at > extent.start else 0
         after = data[at + len(name)] if at + len(name) < extent.end else 0
-        if after == 0 and (plain or before == 0):
+        if after == 0 and (before == 0 or (plain and _ends_a_variable(data, extent, at))):
             return True
         if plain and before not in _WORD and after not in _WORD:
             return True

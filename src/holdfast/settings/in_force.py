@@ -50,6 +50,7 @@ NOT_IN_TABLE = (Verdict.UNKNOWN, Status.OK, "not in holdfast's table; your scrip
 READ_FILES = ("NCCL", "NCCL plugins and tests")
 TOO_LATE = "only NCCL reads its files, when it starts: too late for everything else"
 NO_LONGER = "has no effect any more"
+BUILDS = "build tools"
 ASYNC = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 MODES = ("1", "3")
 """of it: torchrun's own, and torch's"""
@@ -135,10 +136,8 @@ def _judged(setting: Setting, job: Job, findings: list[Finding], proof: tuple[st
 
 
 def _by_table(plain: Judged, row: Variable, setting: Setting, job: Job) -> Judged:
-    if not row.is_read:
-        return _say(plain, Verdict.NO_EFFECT, Status.WARNING, "read by no program", row.effect)
-    if row.effect.startswith(NO_LONGER):
-        return _say(plain, Verdict.NO_EFFECT, Status.NOTE, row.effect, f"`unset {setting.name}`")
+    if unread := _not_read_any_more(plain, row):
+        return unread
     if setting.origin != "environment" and row.reader not in READ_FILES:
         return _say(plain, Verdict.NO_EFFECT, Status.WARNING, TOO_LATE, "export it instead")
     if absent := readers.absent(row, job, plain.read_by):
@@ -146,6 +145,16 @@ def _by_table(plain: Judged, row: Variable, setting: Setting, job: Job) -> Judge
     if why := _redundant(setting, row, job):
         return _say(plain, Verdict.REDUNDANT, Status.OK, why, f"`unset {setting.name}`")
     return plain
+
+
+def _not_read_any_more(plain: Judged, row: Variable) -> Judged | None:
+    if not row.is_read:
+        return _say(plain, Verdict.NO_EFFECT, Status.WARNING, "read by no program", row.effect)
+    if row.reader == BUILDS:
+        return _say(plain, Verdict.NO_EFFECT, Status.OK, f"{row.effect}; not read when a job runs")
+    if row.effect.startswith(NO_LONGER):
+        return _say(plain, Verdict.NO_EFFECT, Status.NOTE, row.effect, f"`unset {row.name}`")
+    return None
 
 
 def _say(plain: Judged, verdict: Verdict, status: Status, why: str, fix: str = "") -> Judged:

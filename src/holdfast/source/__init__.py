@@ -23,6 +23,12 @@
     durations.py    numbers and lengths of time, as far as they are written out
     timeouts.py     where a timeout is given, and what that place takes
     group_timeouts.py  groups beside the default one, and the timeout each will have
+    ranks.py        what differs from rank to rank, and whom a condition lets through (split.py);
+                    rank_words.py: how people call their ranks; guards.py: conditions around code
+    parting.py      meetings that some ranks miss; collective_calls.py: calls at which ranks meet,
+                    ways.py: which of them lie on a way; swallowed.py, shares.py (uneven loops)
+    init_calls.py   how a script joins its group; backends.py, placement.py (whose GPU),
+                    producers.py (senders that end too early)
     ring.py         messages that every rank sends, or waits for, first
 
 Readers (lint/) turn text into these; the `lint` faces of the faults judge them.

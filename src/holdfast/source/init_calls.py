@@ -74,6 +74,19 @@ def started_here(program: Program, init: Init) -> Call | None:
     return None
 
 
+def runs(program: Program, init: Init) -> bool:
+    """It belongs to a script that is run: at its top level, or in a function that a script with a
+    main guard calls or starts processes with. A library's or a test's is somebody else's."""
+    function = program.function_of(init.call.node)
+    if not program.main_guards:
+        plain = not any(isinstance(a, ast.If | ast.Try) for a in program.above(init.call.node))
+        return function is None and plain
+    return function is None or any(
+        isinstance(node, ast.Name) and node.id == function.name and isinstance(node.ctx, ast.Load)
+        for node in program.parents
+    )
+
+
 def mentions(program: Program, variable: str) -> bool:
     """Whether the code (not a comment) speaks of a variable of the environment: as a string, or
     as a keyword of dict()."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -57,10 +58,14 @@ class Call:
 class Program:
     """The tree, and what one walk over it collects. Lines are those of the file."""
 
-    def __init__(self, tree: ast.Module, text: str, file: str, *, indent: int = 0) -> None:
+    def __init__(
+        self, tree: ast.Module, text: str, file: str, *, first_line: int = 1, indent: int = 0
+    ) -> None:
         self.tree = tree
         self.text = text
         self.file = file
+        self.first_line = first_line
+        """the line of the file on which the text begins"""
         self.indent = indent
         """columns that stand before the code: of a fenced block inside a list"""
         self.parents: dict[ast.AST, ast.AST] = {}
@@ -80,6 +85,7 @@ class Program:
         self._order: list[ast.AST] = []
         """each node before what is below it, and that before anything else"""
         self._walk()
+        self._alias()
         self._resolve_calls()
 
     # --- built once ---------------------------------------------------------------------------
@@ -154,6 +160,15 @@ class Program:
             else:
                 self.imports[alias.asname or alias.name] = f"{module}.{alias.name}"
 
+    def _alias(self) -> None:
+        """`dist = torch.distributed` at the top of a file is as good as an import."""
+        for node in self.tree.body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
+                known = self._through_imports(dotted(node.value))
+                names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+                if known:
+                    self.imports.update((name, known) for name in names if name not in self.imports)
+
     def _resolve_calls(self) -> None:
         for call in self.calls:
             call.name = self._through_imports(call.written)
@@ -174,7 +189,15 @@ class Program:
 
     def place(self, node: ast.AST) -> Place:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        if not self.text.isascii():  # the tree counts bytes, editors count characters
+            before = self._lines[line - self.first_line].encode()[:column]
+            column = len(before.decode(errors="replace"))
         return Place(file=self.file, line=line, column=column + 1 + self.indent)
+
+    @functools.cached_property
+    def _lines(self) -> list[str]:
+        """As Python counts them: not at every character that `splitlines` takes for an end."""
+        return re.split(r"\r\n|\r|\n", self.text)
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
         """Its parents, from the nearest to the module."""

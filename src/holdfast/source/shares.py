@@ -26,9 +26,7 @@ WRAPPERS = frozenset(
     }
 )
 """what passes on as much as it is given"""
-EVENED = re.compile(
-    r"drop_last|\bJoin\(|with .*\.join\(|%\s*(\w+\.)*(get_)?world_size|set_epoch|DistributedSampler"
-)
+EVENED = re.compile(r"drop_last|%\s*(\w+\.)*(get_)?world_size|set_epoch|DistributedSampler")
 """words of a script that takes care of it: the count divides, or ranks are joined"""
 SPLITTERS = ("array_split", "chunk", "tensor_split")
 DDP = "DistributedDataParallel"
@@ -59,11 +57,22 @@ def uneven_loops(program: Program) -> Iterator[Uneven]:
         share = _share(program, loop.iter)
         if share is None or (not share.sure and EVENED.search(program.text)):
             continue
-        met = _met(program, loop)
+        met = None if _joined(program, loop) else _met(program, loop)
         if met is not None and next(guards(program, met.node, until=loop), None) is None:
             what = met.written or "backward"
             over = share.text if len(share.text) < 50 else f"{share.text[:49]}…"
             yield Uneven(what, f"`{over}`", share.sure, program.place(met.node))
+
+
+def _joined(program: Program, loop: ast.AST) -> bool:
+    """`with model.join():`, `with Join([model]):` let the early ones wait."""
+    return any(
+        isinstance(item.context_expr, ast.Call)
+        and ast.unparse(item.context_expr.func).rpartition(".")[2] in ("join", "Join")
+        for above in program.above(loop)
+        if isinstance(above, ast.With)
+        for item in above.items
+    )
 
 
 def _met(program: Program, loop: ast.For | ast.AsyncFor) -> Call | None:

@@ -44,6 +44,11 @@ class Stop(NamedTuple):
     def deep(self) -> bool:
         return self.at is not self.meeting.call
 
+    @property
+    def title(self) -> str:
+        through = f", which calls {self.meeting.call.written}" if self.deep else ""
+        return f"{self.at.written} (line {self.at.node.lineno}){through}"
+
 
 class Ways:
     """The meetings of one program, by the code that leads to them."""

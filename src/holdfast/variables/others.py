@@ -25,7 +25,7 @@ NCCL_SHIMNET_* | | | | the shim that comes with those plugins
 
 BUILD = """
 [nvidia/cuda container images; pytorch/pytorch cmake/Modules/FindNCCL.cmake]
-NCCL_VERSION | | | | left by container images; nothing reads it when a job runs
+NCCL_VERSION | | | | left by container images
 NCCL_HOME | | | | where a build looks for NCCL
 NCCL_ROOT | | | | where a build looks for NCCL
 NCCL_ROOT_DIR | | | | where a build looks for NCCL

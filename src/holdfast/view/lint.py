@@ -12,7 +12,9 @@ from holdfast.view.text import COLOURS, PLAIN, harmless
 WIDEST = 110
 """columns of an excerpt; a line of prose may be a whole paragraph"""
 BOLD, BLUE = "\033[1m", "\033[1;34m"
-_WORD = re.compile(r"[A-Za-z_][\w.]*(?:=[^\s,;)`|]+)?|\d[\w.]*|-{1,2}[\w-]+(?:=[^\s,;)`|]+)?|\S")
+_WORD = re.compile(
+    r"'[^']*'|\"[^\"]*\"|[A-Za-z_][\w.]*(?:=[^\s,;)`|]+)?|\d[\w.]*|-{1,2}[\w-]+(?:=[^\s,;)`|]+)?|\S"
+)
 
 
 class Shown(NamedTuple):

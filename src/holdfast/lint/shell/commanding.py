@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast.lint.arguments import program
 from holdfast.lint.shell import grammar
 from holdfast.lint.shell.assigning import Assigner
-from holdfast.lint.shell.expanding import Expander
+from holdfast.lint.shell.expanding import Expander, word_of
 from holdfast.lint.shell.reading import Reading
 from holdfast.lint.shell.scope import Atom
 from holdfast.lint.shell.starting import Nested, Starter, prefix
@@ -121,6 +121,7 @@ class Commander:
 
     def _spelled(self, node: Node, redirections: Sequence[Node]) -> Spelled:
         spelled = Spelled()
+        end = -1
         for child in (*node.children, *redirections):
             if child.type == "variable_assignment":
                 given = self.assigner.prefix(child)
@@ -128,13 +129,20 @@ class Commander:
             elif child.type.endswith("_redirect"):
                 self._redirect(child, spelled)
             elif child.is_named and child.type != "comment" and child not in redirections:
-                self._spell(child, spelled)
+                self._spell(child, spelled, glued=child.start_byte == end)
+            end = child.end_byte
         return spelled
 
-    def _spell(self, node: Node, into: Spelled) -> None:
+    def _spell(self, node: Node, into: Spelled, *, glued: bool = False) -> None:
+        """`glued`: no blank before it. The grammar cuts some words in two: `%j_$DATE.log`."""
         fields = self.expander.fields(node)
+        words = self.expander.as_words(node, fields)
+        if glued and fields and into.words:
+            into.atoms[-1] = [*into.atoms[-1], *fields.pop(0)]
+            into.words[-1] = word_of(into.atoms[-1], into.words[-1].place)
+            words.pop(0)
         into.atoms.extend(fields)
-        into.words.extend(self.expander.as_words(node, fields))
+        into.words.extend(words)
 
     def _redirect(self, node: Node, spelled: Spelled) -> None:
         if node.type == "file_redirect":

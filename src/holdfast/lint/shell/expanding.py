@@ -26,6 +26,7 @@ DEPTH = 60
 ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
 SHIFT = re.compile(rb'\\([$`"\\]|\n)|\n')
 """inside double quotes: what is written in more bytes than it means, and ends of lines"""
+BLANKS = re.compile(rb"\s*")
 ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 BRACES = re.compile(r"\{[^{}]*\}")
 
@@ -33,7 +34,7 @@ BRACES = re.compile(r"\{[^{}]*\}")
 class Expander:
     def __init__(self, passage: Passage, found: Callable[[Node, Scope, int], None]) -> None:
         self.passage = passage
-        self.data = grammar.prepared(passage.data)
+        self.data = grammar.masked(passage.data)
         self.scope = Scope()
         self.parameters = Parameters(self)
         self._found = found
@@ -79,20 +80,27 @@ class Expander:
     # --- parts of words -----------------------------------------------------------------------
 
     def raw(self, node: Node) -> str:
-        return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
+        return self.data[self.start(node) : node.end_byte].decode("utf-8", "replace")
+
+    def start(self, node: Node) -> int:
+        """Inside a string, the grammar counts the blanks before an expansion among it."""
+        if node.type not in ("simple_expansion", "expansion"):
+            return node.start_byte
+        blanks = BLANKS.match(self.data, node.start_byte, node.end_byte)
+        return blanks.end() if blanks else node.start_byte
 
     def literal(self, node: Node, text: str | None = None) -> Atom:
         written = self.raw(node)
         text = written if text is None else text
-        at = self.passage.origin(node.start_byte)
+        at = self.passage.origin(self.start(node))
         return Atom(text, known=not grammar.elided(text), at=at, exact=text == written)
 
     def unknown(self, node: Node) -> Atom:
-        return Atom(self.raw(node), known=False, at=self.passage.origin(node.start_byte))
+        return Atom(self.raw(node), known=False, at=self.passage.origin(self.start(node)))
 
     def parts(self, node: Node, *, quoted: bool, depth: int) -> list[Part]:
         kind = node.type
-        if depth > DEPTH or kind == "brace_expression":
+        if depth > DEPTH or kind in ("brace_expression", "$"):
             return [self.unknown(node)]
         if kind in ("concatenation", "command_name"):
             return self._concatenation(node, quoted=quoted, depth=depth)
@@ -139,7 +147,7 @@ class Expander:
             if child.type in ("simple_expansion", "expansion", "arithmetic_expansion") or (
                 child.type == "command_substitution"
             ):
-                parts.extend(self._quoted_text(at, child.start_byte))
+                parts.extend(self._quoted_text(at, self.start(child)))
                 parts.extend(self.parts(child, quoted=True, depth=depth + 1))
                 at = child.end_byte
         parts.extend(self._quoted_text(at, end))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,10 +15,6 @@ OPEN, CLOSE, BLANK = "\x01", "\x02", "\x03"
 
 PLACEHOLDER = re.compile(rb"(?<![<\w&])<([A-Za-z_][\w./:-]*(?: [\w./:'-]+){0,5})>(?!\()")
 """`<iface>`, `<master ip>`: but not `<<EOF>`, `<(…)`, `<file >out`"""
-
-LONG, LONGEST = 2_000, 16_000
-"""bytes of a line"""
-PLAIN = re.compile(rb"[\w ./:,=-]")
 
 ELIDED = re.compile(
     r"\.\.\.|…|[\x01]|^\[[^\]]*\]$|\{[A-Za-z_ ]+\}|(?i:\byour[-_ ]|\bmy[-_](?:iface|interface|ip)\b"
@@ -33,24 +30,6 @@ def _parser() -> Parser:
     from tree_sitter import Language, Parser  # noqa: PLC0415
 
     return Parser(Language(tree_sitter_bash.language()))
-
-
-def prepared(data: bytes) -> bytes:
-    """As the parser gets it: placeholders masked, and lines that no person wrote left blank.
-
-    The grammar's recovery from errors takes quadratic time over a line; a line that long, or long
-    and mostly punctuation, is no recipe.
-    """
-    if any(len(line) > LONG for line in data.split(b"\n")):
-        data = b"\n".join(map(_readable, data.split(b"\n")))
-    return masked(data)
-
-
-def _readable(line: bytes) -> bytes:
-    if len(line) <= LONG:
-        return line
-    plain = len(PLAIN.findall(line))
-    return line if len(line) <= LONGEST and plain * 3 > len(line) * 2 else b" " * len(line)
 
 
 def masked(data: bytes) -> bytes:
@@ -72,9 +51,32 @@ def elided(text: str) -> bool:
     return ELIDED.search(text) is not None
 
 
-def parse(data: bytes) -> Node:
+class Patience:
+    """How long all texts of one reading may take to parse.
+
+    The grammar is fast, but recovers from errors in quadratic time. A text that uses its patience
+    up ends there for the parser, and what stood before is kept.
+    """
+
+    def __init__(self, seconds: float = 2.0) -> None:
+        self.seconds = seconds
+
+
+def parse(data: bytes, patience: Patience) -> Node:
     """Never fails: what the grammar does not know becomes ERROR nodes among good ones."""
-    return _parser().parse(data).root_node
+    begun = time.process_time()
+    looks_left = 5_000 + len(data) // 8  # a good text takes one look per 256 bytes
+
+    def look(at: int, _point: object) -> bytes:
+        nonlocal looks_left
+        looks_left -= 1
+        if looks_left < 0 or time.process_time() - begun > patience.seconds:
+            return b""
+        return data[at : at + 512]
+
+    root = _parser().parse(look).root_node
+    patience.seconds -= time.process_time() - begun
+    return root
 
 
 def substitutions(node: Node) -> list[Node]:

@@ -63,7 +63,7 @@ class Parameters:
         if any(map(str.isspace, "".join(atom.text for atom in atoms))):
             return [atom._replace(splits=not quoted) for atom in atoms]
         # one word: it stands where it is used; of several each stands where it was written
-        at = self.words.passage.origin(node.start_byte)
+        at = self.words.passage.origin(self.words.start(node))
         return [atom._replace(at=at, exact=False, splits=not quoted) for atom in atoms]
 
     def _elements(self, node: Node, held: Variable, *, quoted: bool, apart: bool) -> list[Part]:

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from holdfast.lint.shell.grammar import Patience
 from holdfast.source.nouns import Command, Host, Launch, Loop, Setting
 
 EXPANDED = re.compile(r"\$\{?([A-Za-z_]\w*)")
@@ -25,6 +26,7 @@ class Reading:
         """#SBATCH lines"""
         self.hosts: list[Host] = []
         self.texts = 0
+        self.patience = Patience()
         self.reads: set[str] = set()
         """variables whose value some command or other variable is given"""
         self.arms: Arms = ()

@@ -59,7 +59,7 @@ class Starter:
                 command,
                 name=program(bare.words[0]),
                 words=bare.words,
-                place=bare.words[0].place,
+                place=max(bare.words[0].place, command.place),  # a variable stands further up
                 wrappers=(*around, *bare.wrappers),
                 settings=(*handed_on, *prefixes),
             )
