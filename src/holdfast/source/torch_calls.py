@@ -146,6 +146,8 @@ def distributed(program: Program, call: Call) -> str:
     if call.name:
         module, _, function = call.name.rpartition(".")
         return function if module in ROOTS else ""
+    if not program.stars:
+        return ""
     known = call.written in COLLECTIVES | POINT_TO_POINT | GROUP_MAKERS
     if known and call.written not in program.bound and set(program.stars) & set(ROOTS):
         return call.written

@@ -55,12 +55,14 @@ class Parameters:
             return [] if not held.elements else [self.words.unknown(node)]
         return self._filled(node, held.elements[index], quoted=quoted)
 
-    def _filled(self, node: Node, atoms: tuple[Atom, ...], *, quoted: bool) -> list[Part]:
+    def _filled(
+        self, node: Node, atoms: tuple[Atom, ...], *, quoted: bool, several: bool = False
+    ) -> list[Part]:
         size = sum(len(atom.text) for atom in atoms) + len(atoms)
         if size > LONGEST or size > self.budget:
             return [self.words.unknown(node)]
         self.budget -= size
-        if any(map(str.isspace, "".join(atom.text for atom in atoms))):
+        if several or any(map(str.isspace, "".join(atom.text for atom in atoms))):
             return [atom._replace(splits=not quoted) for atom in atoms]
         # one word: it stands where it is used; of several each stands where it was written
         at = self.words.passage.origin(self.words.start(node))
@@ -75,7 +77,8 @@ class Parameters:
                 parts.append(None)
             elif number:
                 parts.append(self.words.literal(node, " "))
-            parts.extend(self._filled(node, atoms, quoted=quoted))
+            several = len(held.elements) > 1
+            parts.extend(self._filled(node, atoms, quoted=quoted, several=several))
         return parts
 
     def _operator(self, node: Node, *, quoted: bool, depth: int) -> list[Part]:
