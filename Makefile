@@ -38,9 +38,10 @@ proof: $(READY)  ## the full counts; writes dated results into proof/
 	$(BIN)/python -m tools.kill_saves 1000 --out proof/kill-saves-$$(date -u +%F).md
 	$(BIN)/python -m tools.launches 200 --out proof
 
-docs: $(READY)  ## one page per fault and the table of faces, from the code
+docs: $(READY)  ## one page per fault, the table of faces, the screens of lint and env: from the code
 	$(BIN)/python -m tools.write_examples
 	$(BIN)/python -m tools.write_docs
+	$(BIN)/python -m tools.write_screens
 
 bench: $(READY)  ## side-by-side figures, printed as ratios
 	$(BIN)/python -m bench.startup

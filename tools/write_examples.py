@@ -16,17 +16,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from holdfast import catalogue
 from holdfast.fault import Fault
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
-from holdfast.source.nouns import Source
+from holdfast.source.nouns import Kind, Source
 from holdfast.source.place import Place
 from holdfast.view import diagnosis, lint, run_screen, text
 from holdfast.wreckage.diagnose import Report, diagnose
 from holdfast.wreckage.gather import gather
+from tests.source.made import text_of
 
 FOLDER = Path(__file__).parent.parent / "src" / "holdfast" / "examples"
 SURE = 0.8
@@ -152,38 +151,16 @@ def _from_lint(fault: Fault) -> str:
         return ""
     worst, source = max(found, key=lambda pair: pair[0].status.concern)
     assert worst.place is not None
-    shown = lint.Shown(worst, _line(source, worst.place.line))
-    return f"$ holdfast lint {worst.place.file}\n{lint.paragraph(shown, colour=False)}"
+    shown = lint.Shown(worst, _line(source, worst.place))
+    named = worst.place.file or "--env"
+    return f"$ holdfast lint {named}\n{lint.paragraph(shown, colour=False)}"
 
 
-def _line(source: Source, number: int) -> str:
-    """A line of the source: as it was read, else put together from what was read out of it."""
-    if source.program is not None:
-        lines = source.program.text.splitlines()
-        first = next(n for n, line in enumerate(lines) if line.strip() and line[0] != "#")
-        above = source.program.tree.body[0].lineno - first - 1  # of a block in a document
-        return lines[number - 1 - above] if 0 < number - above <= len(lines) else ""
-    pieces = {
-        place.column: text for place, text in _pieces(source) if place.line == number and text
-    }
-    made = ""
-    for column, piece in sorted(pieces.items()):
-        made = made.ljust(column - 1) + piece if len(made) < column else made
-    return made
-
-
-def _pieces(source: Source) -> Iterator[tuple[Place, str]]:
-    for setting in source.settings:
-        yield setting.place, f"{setting.name}={setting.written or setting.value}"
-        if setting.by == "export" and setting.place.column > len("export "):
-            column = setting.place.column - len("export ")
-            yield msgspec.structs.replace(setting.place, column=column), "export"
-    for command in source.commands:
-        for word in command.words:
-            yield word.place, word.text
-    for container in source.containers:
-        for option in container.options:
-            yield option.place, f"{option.name}: {option.value}"
+def _line(source: Source, place: Place) -> str:
+    """A line of what was read; of the environment the variable."""
+    if source.kind is Kind.ENVIRONMENT:
+        return next(f"{one.name}={one.value}" for one in source.settings if one.place == place)
+    return text_of(source).splitlines()[place.line - 1]
 
 
 def _cases(fault: Fault, table: str) -> Iterator[Any]:

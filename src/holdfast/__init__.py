@@ -22,9 +22,11 @@ The map of this tree, in the order data flows through it:
     collectives/  who is in which collective, who waits for whom
     consequences.py, endings.py, hold_up.py, scene_words.py   a job's scene, in words
     joining.py, numbering.py   ranks on their way into the group
+    surroundings.py, starvation.py   who shares the processors, and whether ranks wait for a core
     paths.py      the name of every file of a run
     job/          A JOB -> RANKS -> SIGNALS -> VERDICT -> ACTION: launch, watch, decide, journal
     manifest.py   what a checkpoint says of itself
+    kept.py, lost_time.py, refusal.py   what was saved, what that costs, why a resume was refused
     checkpoint/   A STEP -> PROOF -> RESUME: save, commit, verify, resume, the place in the data
     remains/      what is left of a job: the nouns, and wordings that many faults share
     inference/    from wreckage to suspects: who waited, who spoke, who did not

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.faults.table import flags, leaves
-from tests.source.made import shell
+from tests.source.made import hostfile, shell
 
 BATCH = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n"
 MEET = "--rdzv-backend c10d --rdzv-endpoint $H:29400"
@@ -46,6 +46,7 @@ CASES = (
         lines=[1],
         saying=["ignores CUDA_VISIBLE_DEVICES", "--include localhost:2,3"],
     ),
+    leaves(shell("CUDA_VISIBLE_DEVICES=0,1 deepspeed --num_gpus 2 x.py\n")),  # the same two
     flags(
         "error",
         shell("accelerate launch --num_machines 2 --num_processes 7 x.py\n"),
@@ -123,4 +124,12 @@ CASES = (
     leaves(shell("mpiexec -n 8 -hosts a,b python x.py\n")),
     leaves(shell("mpirun -np 8 --oversubscribe -H a,b python x.py\n")),
     leaves(shell("accelerate launch --num_machines 2 --num_processes 16 x.py\n")),
+    flags(
+        "warning",
+        hostfile("gpu-a slots=4\ngpu-b slots=4\ngpu-a slots=2\n"),
+        lines=[3],
+        saying=["gpu-a stands here twice", "multiple entries", "6 in all"],
+    ),
+    leaves(hostfile("gpu-a slots=4\ngpu-b slots=4\n")),
+    leaves(hostfile("gpu-a\ngpu-a\ngpu-b\n")),  # a slot each
 )

@@ -1,4 +1,6 @@
-from holdfast.facts import Unread
+import msgspec
+
+from holdfast.facts import Unread, known
 from tests.faults.machines import a_machine, settings
 from tests.faults.table import (
     flags,
@@ -14,6 +16,8 @@ from tests.faults.table import (
 )
 from tests.remains.made import wreckage
 from tests.source.made import python, shell
+
+OLD_TORCH = msgspec.structs.replace(known(a_machine().software), torch="2.7.1")
 
 test_foresee = foresee_table(
     "async-handling-off",
@@ -41,9 +45,19 @@ test_foresee = foresee_table(
             settings=settings(TORCH_NCCL_ASYNC_ERROR_HANDLING="3", NCCL_ASYNC_ERROR_HANDLING="0")
         )
     ),
-    silent(
-        a_machine(settings=settings(TORCH_NCCL_ASYNC_ERROR_HANDLING="0", NCCL_BLOCKING_WAIT="true"))
+    speaks(
+        "warning",
+        a_machine(
+            settings=settings(TORCH_NCCL_ASYNC_ERROR_HANDLING="0", NCCL_BLOCKING_WAIT="true")
+        ),
+        saying=["without a timeout", "unset NCCL_BLOCKING_WAIT"],
     ),
+    speaks(
+        "note",
+        a_machine(settings=settings(TORCH_NCCL_BLOCKING_WAIT="1"), software=OLD_TORCH),
+        saying=["hold up the CPU"],
+    ),
+    silent(a_machine(settings=settings(TORCH_NCCL_BLOCKING_WAIT="0"))),
     silent(  # torch does not see what an nccl.conf holds
         a_machine(settings=settings("/etc/nccl.conf:1", TORCH_NCCL_ASYNC_ERROR_HANDLING="0"))
     ),
@@ -101,13 +115,19 @@ test_lint = lint_table(
         saying=["except under torchrun"],
     ),
     flags(
-        "note",
+        "warning",
         shell("export TORCH_NCCL_BLOCKING_WAIT=1"),
         lines=[1],
-        saying=["hold up the CPU", "switches async error handling off", "nothing requires it"],
+        saying=["without a timeout", "remove TORCH_NCCL_BLOCKING_WAIT", "work.wait(timedelta"],
     ),
-    flags(  # the wait itself times out: only its cost is worth a word
+    flags(
         "note",
+        python('import os\nos.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"', torch="2.7.0"),
+        lines=[2],
+        saying=["hold up the CPU", "switches async error handling off", "meant for debugging"],
+    ),
+    flags(  # one word for both
+        "warning",
         shell("export TORCH_NCCL_ASYNC_ERROR_HANDLING=0\nexport NCCL_BLOCKING_WAIT=1"),
         lines=[2],
         saying=["NCCL_BLOCKING_WAIT=1"],

@@ -32,6 +32,12 @@ test_lint = lint_table(
     "checkpoint-lacks-state",
     flags(
         "warning",
+        python(train(f"torch.save(obj={{{MODEL}, 'epoch': epoch}}, f='ckpt.pt')")),
+        lines=[9],
+        saying=["has no optimizer"],
+    ),
+    flags(
+        "warning",
         python(train(f"torch.save({{{MODEL}, 'epoch': epoch}}, 'ckpt.pt')")),
         lines=[9],
         saying=["has no optimizer", '`"optimizer": optimizer.state_dict()`', "moments"],

@@ -63,6 +63,9 @@ def ranks(guard: str = "if step > 10:", path: str = "'model.pt'") -> str:
 
 test_lint = lint_table(
     "checkpoint-not-atomic",
+    leaves(python(loop("torch.save(history, 'losses.pt')"))),
+    leaves(python(loop("torch.save(weight.grad, 'seen.pt')").replace("weight", "p"))),
+    flags("note", python(loop("torch.save(model, 'best.pt')")), lines=[7], saying=["best"]),
     flags(
         "warning",
         python(loop(f"torch.save({STATE}, 'checkpoint.pt')")),

@@ -142,6 +142,27 @@ def groups(
 test_lint = lint_table(
     "clocks-inconsistent",
     flags(
+        "note",
+        shell(
+            """
+            #SBATCH --time=45
+            export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=7200
+            srun python x.py
+            """
+        ),
+        lines=[2],
+        saying=["2 hours", "45 minutes", "never ring"],
+    ),
+    leaves(
+        shell(
+            """
+            #SBATCH --time=08:00:00
+            export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=7200 DEEPSPEED_TIMEOUT=60
+            srun python x.py
+            """
+        )
+    ),
+    flags(
         "warning",
         python(groups()),
         lines=[5],

@@ -118,4 +118,19 @@ test_lint = lint_table(
     leaves(shell(f"docker run trainer {INSIDE.replace('10.0.0.1', '172.17.0.2')}\n")),
     leaves(compose(APART.format("network_mode: service:first"))),
     leaves(compose(APART.replace("localhost", "first").format("restart: no"))),
+    flags(
+        "warning",
+        compose(f"services:\n  rank:\n    image: trainer:2\n    command: {INSIDE}\n"),
+        lines=[2],
+        saying=["2 machines", "Docker's bridge", "`network_mode: host`"],
+    ),
+    *(
+        leaves(compose(f"services:\n  rank:\n    image: trainer:2\n    {more}\n"))
+        for more in (
+            f"network_mode: host\n    command: {INSIDE}",
+            f"networks: [overlay]\n    command: {INSIDE}",
+            f"command: {INSIDE.replace('10.0.0.1', 'rank')}",
+            f"command: {INSIDE.replace('--nnodes 2', '--nnodes 1')}",
+        )
+    ),
 )

@@ -105,6 +105,14 @@ test_lint = lint_table(
     leaves(python(shuffled(first="sampler.set_epoch(epoch)"))),
     leaves(python(shuffled(first="loader.sampler.set_epoch(epoch)"))),
     leaves(python(shuffled(", shuffle=False"))),
+    leaves(python(shuffled().replace("sampler =", "val_sampler ="))),  # whatever its order
+    leaves(python(shuffled().replace("Sampler(data", "Sampler(parts['test']"))),
+    flags(
+        "warning",
+        python(shuffled().replace("sampler =", "latest =")),
+        lines=[6],
+        saying=["latest."],
+    ),
     leaves(python(shuffled(", shuffle=args.shuffle"))),
     leaves(python(shuffled().replace("range(epochs)", "range(1)"))),
     leaves(python("import lightning\n" + shuffled())),

@@ -17,11 +17,13 @@ test_lint = lint_table(
         "note",
         python("""
             import os
-            os.environ.update({"NCCL_DEBUG": "info", "NCCL_DEBUG_SUBSYS": "coll"})
+            os.environ.update({"NCCL_DEBUG": "info", "NCCL_DEBUG_SUBSYS": "net"})
         """),
         lines=[2],
-        saying=["the start of each communicator", "`NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,COLL`"],
+        saying=["the start of each communicator", "`NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET`"],
     ),
+    leaves(shell("export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING")),  # asked for by name
+    leaves(shell("export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL")),
     flags(
         "note",
         shell("NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=^ENV torchrun train.py"),

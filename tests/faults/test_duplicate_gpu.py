@@ -152,7 +152,7 @@ test_lint = lint_table(
         "warning",
         python(NCCL + "torch.cuda.set_device(0)\nmodel = net().cuda()"),
         lines=[5],
-        saying=["torch.cuda.set_device(0) chooses the same GPU on every rank"],
+        saying=["`torch.cuda.set_device(0)` chooses the same GPU, cuda:0, on every rank"],
     ),
     flags(
         "warning",

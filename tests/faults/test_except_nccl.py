@@ -39,7 +39,7 @@ test_lint = lint_table(
         "warning",
         python(caught()),
         lines=[8],
-        saying=["the group is NCCL's", "watchdog ends the process", "BLOCKING_WAIT=1"],
+        saying=["the group is NCCL's", "watchdog ends the process", "work.wait(timedelta"],
     ),
     flags("warning", python(caught('backend="cuda:nccl"')), lines=[8], saying=["NCCL"]),
     flags(

@@ -130,7 +130,7 @@ test_lint = lint_table(
         "note",
         shell("ulimit -n 2000000\ntorchrun x.py\n"),
         lines=[1],
-        saying=["hard limit", 'ulimit -n "$(ulimit -Hn)"'],
+        saying=["fs.nr_open, by default 1048576", 'ulimit -n "$(ulimit -Hn)"'],
     ),
     flags("note", shell("ulimit -Sn unlimited\n"), lines=[1], saying=["fs.nr_open"]),
     flags("warning", shell("ulimit -n 128\n"), lines=[1], saying=["too few"]),
@@ -152,6 +152,7 @@ test_lint = lint_table(
         lines=[1],
         saying=["soft limit of 131072", "`--ulimit nofile=131072`"],
     ),
+    leaves(shell("ulimit -n 1048576\n")),  # may be granted; where it is not, the old one stays
     leaves(shell("ulimit -n 65536\nulimit -n\nulimit -Hn; ulimit -c 0\n")),
     leaves(shell('ulimit -n "$(ulimit -Hn)"\nulimit -n $LIMIT\n')),
     leaves(shell("docker run --ulimit nofile=65536:131072 img torchrun x.py\n")),

@@ -72,7 +72,7 @@ test_lint = lint_table(
         "error",
         msgspec.structs.replace(python(PLAIN), here=Here(python="3.14.1")),
         lines=[4],
-        saying=["by default forkserver"],
+        saying=["forkserver, the default"],
     ),
     flags(
         "error",

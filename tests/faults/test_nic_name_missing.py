@@ -221,6 +221,10 @@ test_lint = lint_table(
         saying=["where the job runs it may be"],
     ),
     leaves(dockerfile("FROM x\nENV NCCL_SOCKET_IFNAME=ens5", here=KNOWN_HERE)),
+    leaves(  # jobs of other machines
+        shell("#!/bin/bash\n#SBATCH -N 2\nexport NCCL_SOCKET_IFNAME=ens5", here=KNOWN_HERE)
+    ),
+    leaves(shell("export NCCL_SOCKET_IFNAME=ens5\ntorchrun --nnodes=2 train.py", here=KNOWN_HERE)),
     leaves(shell("export NCCL_SOCKET_IFNAME=ens5")),  # nothing is known of this machine
     leaves(shell("export NCCL_SOCKET_IFNAME=eth GLOO_SOCKET_IFNAME=ib0", here=KNOWN_HERE)),
     leaves(shell("export NCCL_SOCKET_IFNAME=ens5,ib", here=KNOWN_HERE)),

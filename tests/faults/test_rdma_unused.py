@@ -46,6 +46,15 @@ test_recognise = recognise_table(
 
 test_lint = lint_table(
     "rdma-unused",
+    leaves(  # a plugin carries the data, over EFA
+        shell("export FI_PROVIDER=efa NCCL_IB_DISABLE=1\ntorchrun --nnodes=8 train.py")
+    ),
+    flags(
+        "warning",
+        shell("export FI_PROVIDER=efa NCCL_NET=Socket\ntorchrun --nnodes=8 train.py"),
+        lines=[1],
+        saying=["NCCL_NET=Socket makes NCCL go by TCP"],
+    ),
     flags(
         "note",
         shell("export NCCL_IB_DISABLE=1\ntorchrun --standalone train.py"),

@@ -70,6 +70,22 @@ test_lint = lint_table(
         lines=[1],
         saying=["lsof"],
     ),
+    *(
+        flags(
+            "warning",
+            shell(f"for n in {counted}; do\n  nc -z localhost $n || break\ndone\n"),
+            lines=[1],
+            saying=["nc"],
+        )
+        for counted in ("$(seq 23000 23100)", "{23000..23100}", "$(seq 23000 10 23100)")
+    ),
+    leaves(shell("for i in $(seq 1 30); do\n  nc -z $HEAD 29500 && break\n  sleep 1\ndone\n")),
+    flags(
+        "error",
+        shell("for h in $HOSTS; do\n  ssh $h 'pkill -f launch.sh step.py'\ndone\n"),
+        lines=[2],
+        saying=["pkill takes one pattern"],
+    ),
     flags(
         "note",
         shell(

@@ -1,5 +1,5 @@
 from tests.faults.table import flags, leaves, lint_table
-from tests.source.made import dockerfile, shell
+from tests.source.made import dockerfile, shell, yaml
 
 test_lint = lint_table(
     "sysctl-useless",
@@ -51,6 +51,47 @@ test_lint = lint_table(
         lines=[2],
         saying=["FIN_WAIT_2"],
     ),
+    flags(
+        "warning",
+        shell(
+            """
+            sudo tee /etc/sysctl.d/80-job.conf > /dev/null <<EOF
+            # for the rendezvous port
+            net.core.wmem_max = 1048576
+            net.ipv4.tcp_tw_reuse = 1
+            EOF
+            """
+        ),
+        lines=[4],
+        saying=["never a bind"],
+    ),
+    flags(
+        "warning",
+        shell("cat <<'X' | sudo tee -a /etc/sysctl.conf\nnet/ipv4/tcp_fin_timeout=9\nX\n"),
+        lines=[2],
+        saying=["net.ipv4.tcp_fin_timeout"],
+    ),
+    flags(
+        "warning",
+        yaml(
+            """
+            kind: Pod
+            spec:
+              securityContext:
+                sysctls:
+                  - name: net.ipv4.tcp_tw_reuse
+                    value: "1"
+              containers:
+                - name: main
+                  image: trainer:3
+                - name: side
+                  image: helper:1
+            """
+        ),
+        lines=[5],
+        saying=["tcp_tw_reuse"],
+    ),
+    leaves(shell("cat > notes.md <<EOF\nnet.ipv4.tcp_tw_reuse = 1\nEOF\n")),
     leaves(shell("sysctl net.ipv4.tcp_fin_timeout\n")),  # only asks
     leaves(
         shell("sysctl -w net.core.rmem_max=67108864 net.ipv4.ip_local_port_range='20000 32000'\n")

@@ -70,7 +70,7 @@ test_lint = lint_table(
                     return gather(x, left - 1)
         """),
         lines=[8],
-        saying=["calls itself"],
+        saying=["gather is called once more"],
     ),
     flags(
         "error",

@@ -85,11 +85,13 @@ test_lint = lint_table(
         saying=["has no effect: the job is started by torchrun", "on by default"],
     ),
     flags(
-        "warning",
+        "note",
         shell(f"{OLD}\nmpirun -np 8 python train.py"),
         lines=[1],
-        saying=["no effect under torchrun", "`TORCH_NCCL_ASYNC_ERROR_HANDLING=1`"],
+        saying=["is the old name", "`TORCH_NCCL_ASYNC_ERROR_HANDLING=1`"],
+        not_saying=["torchrun"],
     ),
+    flags("warning", shell(f"{OLD}\naccelerate launch a.py"), lines=[1], saying=["torchrun"]),
     flags("warning", shell(OLD, here=Here()), lines=[1], saying=["torch prefers"]),
     flags(
         "note",
@@ -113,10 +115,10 @@ test_lint = lint_table(
     leaves(shell(OLD, here=Here(torch="2.1.2"))),
     leaves(shell(f"{OLD} TORCH_NCCL_ASYNC_ERROR_HANDLING=1")),  # for old and new versions
     flags(  # the other command has both
-        "warning",
+        "note",
         shell(f"{OLD}\npython a.py\nTORCH_NCCL_ASYNC_ERROR_HANDLING=1 python b.py"),
         lines=[1],
-        saying=["no effect under torchrun"],
+        saying=["is the old name"],
     ),
     leaves(shell("unset NCCL_ASYNC_ERROR_HANDLING")),
     leaves(shell("NCCL_ASYNC_ERROR_HANDLING=1")),

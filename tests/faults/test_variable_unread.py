@@ -108,6 +108,13 @@ def test_each_variable_has_its_own_finding() -> None:
 
 test_lint = lint_table(
     "variable-unread",
+    leaves(shell('NCCL_IMAGE="${NCCL_IMAGE:-nccl-tests}"\nexport NCCL_IMAGE')),  # a knob of theirs
+    leaves(shell("NCCL_NIGHTLY_ONLY=1 ./health.sh --quick")),  # the script will know it
+    flags("note", shell("NCCL_NIGHTLY_ONLY=1 torchrun a.py"), lines=[1], saying=["NIGHTLY"]),
+    leaves(  # one spelling for older versions, one for newer ones
+        shell("export NCCL_AVOID_RECORD_STREAMS=1 TORCH_NCCL_AVOID_RECORD_STREAMS=1")
+    ),
+    flags("warning", shell("export NCCL_AVOID_RECORD_STREAMS=1"), lines=[1], saying=["TORCH_"]),
     flags(
         "error",
         shell("export NCCL_REUSE_SOCKET_ADDR=0 ACCELERATE_DISABLE_NCCL=1"),

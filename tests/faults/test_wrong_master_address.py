@@ -262,6 +262,76 @@ test_lint = lint_table(
     leaves(  # torchrun overwrites it: deepspeed-port-ignored speaks
         shell(BATCH + "export MASTER_ADDR=localhost\nsrun torchrun --nnodes=4 $ARGS x.py\n")
     ),
+    # asked on every node
+    flags(
+        "error",
+        shell(
+            BATCH
+            + """srun bash -c 'export MASTER_ADDR=$(hostname -f)
+              torchrun --nnodes=$SLURM_NNODES --node-rank=$SLURM_NODEID \\
+                --master-addr=$MASTER_ADDR x.py'
+            """
+        ),
+        lines=[3],
+        saying=["each node names itself", "srun runs this on every node", "scontrol"],
+    ),
+    flags(
+        "error",
+        shell(
+            BATCH + 'srun sh -c "torchrun --nnodes=4 --rdzv-endpoint=\\$(uname -n):29400 x.py"\n'
+        ),
+        lines=[3],
+        saying=["each node names itself"],
+    ),
+    flags(
+        "warning",
+        shell(BATCH + "srun bash -c 'MASTER_ADDR=`hostname` RANK=$SLURM_PROCID python x.py'\n"),
+        lines=[3],
+        saying=["answers differently on each"],
+    ),
+    flags(
+        "error",
+        shell(
+            """
+            for at in 0 1 2; do
+              ssh node$at "torchrun --nnodes 3 --node_rank $at --master_addr \\$(hostname) x.py" &
+            done
+            """
+        ),
+        lines=[2],
+        saying=["ssh runs this on every node"],
+    ),
+    flags(
+        "error",
+        shell(
+            """
+            for at in 0 1; do
+              ssh node$at torchrun --nnodes 2 --node_rank $at --master_addr localhost x.py &
+            done
+            """
+        ),
+        lines=[2],
+        saying=["own loopback"],
+    ),
+    *(
+        leaves(shell(BATCH + text + "\n"))
+        for text in (
+            # this shell asks, once
+            'srun bash -c "torchrun --nnodes=4 --rdzv-endpoint=$(hostname):29400 x.py"',
+            "srun torchrun --nnodes=4 --rdzv-endpoint=$(hostname):29400 x.py",
+            # a job of its own on each node
+            "srun bash -c 'torchrun --nnodes=1 --master-addr=$(hostname) x.py'",
+            "srun bash -c 'MASTER_ADDR=$(hostname); torchrun --nproc-per-node=8 x.py'",
+            # one node is asked
+            "srun -N1 -n1 bash -c 'MASTER_ADDR=$(hostname) python x.py'",
+            "srun -w $FIRST bash -c 'MASTER_ADDR=$(hostname) python x.py'",
+            # the rank's own file tells the others
+            "srun bash -c 'if [ $RANK = 0 ]; then MASTER_ADDR=$(hostname); fi; python x.py'",
+        )
+    ),
+    leaves(
+        shell("ssh head 'torchrun --nnodes=2 --node-rank=0 --master-addr=$(hostname) x.py' &\n")
+    ),
     leaves(  # the batch script runs on the first node, whose name it is
         shell(BATCH + "export MASTER_ADDR=$(hostname)\nsrun python x.py\n")
     ),

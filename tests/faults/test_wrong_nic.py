@@ -127,5 +127,6 @@ test_lint = lint_table(
     leaves(shell("export NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0")),
     leaves(shell("export NCCL_SOCKET_IFNAME=bond0,br0")),  # br0 is often a machine's real one
     leaves(shell("export NCCL_SOCKET_IFNAME=docker0\ntorchrun --nnodes=1 train.py")),
+    leaves(shell("export GLOO_SOCKET_IFNAME=^docker0,br-7f")),  # nic-filter-syntax
     leaves(shell("export NCCL_SOCKET_IFNAME=^$SKIP NCCL_IB_HCA=^mlx5_2")),
 )

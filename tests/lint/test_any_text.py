@@ -86,9 +86,11 @@ texts = st.one_of(
 def test_a_reader_never_fails(text: str, name: str) -> None:
     source = READERS[name](text, "file")
     lines = text.count("\n") + 1
-    found = (*source.settings, *source.commands, *source.loops, *source.launches, *source.hosts)
-    assert all(1 <= one.place.line <= lines for one in found)
-    assert all(one.place.column >= 1 for one in found)
+    places = [setting.place for setting in source.settings]
+    places += [command.place for command in source.commands]
+    places += [launch.place for launch in source.launches]
+    places += [container.place for container in source.containers]
+    assert all(1 <= place.line <= lines and place.column >= 1 for place in places)
     assert [command.number for command in source.commands] == list(range(len(source.commands)))
 
 

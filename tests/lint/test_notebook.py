@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from holdfast.lint import notebook
-from holdfast.source.nouns import Source
+from holdfast.lint.notebook import Notebook
 
 
 def made(*cells: str | list[str]) -> dict[str, Any]:
@@ -17,9 +17,9 @@ def made(*cells: str | list[str]) -> dict[str, Any]:
     return {"cells": [words, *listed], "nbformat": 4}
 
 
-def barriers(source: Source | str) -> list[tuple[str, int, int]]:
-    assert isinstance(source, Source)
-    program = source.program
+def barriers(made: Notebook | str) -> list[tuple[str, int, int]]:
+    assert isinstance(made, Notebook)
+    program = made.source.program
     assert program is not None
     places = [program.place(call.node) for call in program.called("torch.distributed.barrier")]
     return [(place.file, place.line, place.column) for place in places]
@@ -52,3 +52,26 @@ def test_a_cell_as_one_text_and_empty_ones() -> None:
 def test_what_is_no_notebook() -> None:
     for text in ("", "{}", "[1]", '{"cells": 3}', '{"cells": [1]}', "[" * 100_000):
         assert notebook.read(text, "x.ipynb") == "is no notebook: its JSON has no cells"
+
+
+def test_what_a_cell_hands_to_another_program_is_passed_over() -> None:
+    cells = (
+        "%%bash\nexport A=1\nif then",
+        "import torch.distributed as dist",
+        "%%time\ndist.barrier()",
+    )
+    made_of = notebook.read(json.dumps(made(*cells)), "x.ipynb")
+    assert barriers(made_of) == [("x.ipynb (cells)", 6, 1)]
+    assert isinstance(made_of, Notebook)
+    assert made_of.source.refused is None
+    written = made("%%writefile train.py\nimport torch.distributed as dist\ndist.barrier()\n")
+    assert barriers(notebook.read(json.dumps(written), "x.ipynb")) == [("x.ipynb (cells)", 3, 1)]
+
+
+def test_the_text_of_the_code_stands_where_the_places_say() -> None:
+    for indent in (1, None):
+        text = json.dumps(made(*CELLS), indent=indent, ensure_ascii=False)
+        read = notebook.read(text, "demo.ipynb")
+        ((_, line, column),) = barriers(read)
+        assert isinstance(read, Notebook)
+        assert read.text.split("\n")[line - 1][column - 1 :] == "dist.barrier()"

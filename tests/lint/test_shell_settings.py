@@ -20,7 +20,9 @@ def last(text: str, name: str = "A") -> Setting:
         ("export A=1", "1", True, "export"),
         ("A=1", "1", False, "shell"),
         ("A=1\nexport A", "1", True, "shell"),
-        ("export A\nA=1", "1", False, "shell"),
+        ("export A\nA=1", "1", True, "shell"),
+        (': "${A:=1}"', "1", False, "shell"),
+        (": ${A:=1}; export A", "1", True, "shell"),
         ("A=0; export A; A=1", "1", True, "shell"),
         ("declare -x A=1", "1", True, "export"),
         ("declare -i A=1", "1", False, "shell"),
@@ -81,6 +83,7 @@ def test_what_is_set(text: str, value: str, exported: bool, by: str) -> None:
         ("if x; then P=1; else P=1; fi", "$P", "1"),
         ("f() { P=1; }; f", "$P", "1"),
         ("source venv/bin/activate", "${P:-1}", "1"),
+        (": ${P:=1}", "$P", "1"),
     ],
 )
 def test_values_that_a_script_gives_itself(before: str, written: str, value: str) -> None:
@@ -119,6 +122,7 @@ def test_values_that_a_script_gives_itself(before: str, written: str, value: str
         ("case $1 in a) P=1;; *) P=2;; esac", "$P"),
         ("P=1; for P in 1 2; do :; done", "$P"),
         ("P=1; read -r P", "$P"),
+        ("f() { local P=1; }; f", "$P"),
         ("P=1; while x; do P=$((P+1)); done", "$P"),
         ("P=1; printf -v P %s 2", "$P"),
         ("L=(a); L[3]=b", '"${L[*]}"'),

@@ -60,6 +60,8 @@ def test_by_name(path: str, language: Language | None) -> None:
         ("hosts", "# the nodes\nnode-a slots=8\nnode-b slots=8\n", Language.HOSTFILE),
         ("hosts", "node-a:4\nnode-b:4\n", Language.HOSTFILE),
         ("hosts", "127.0.0.1 localhost\n", None),
+        ("settings.conf", "# ours\nNCCL_DEBUG=WARN\nNCCL_IB_HCA==mlx5_0\n", Language.NCCL_CONF),
+        ("other.conf", "NCCL_DEBUG=WARN\n[section]\n", None),
         ("image", "FROM debian:12\nRUN true\n", Language.DOCKERFILE),
         ("stack.yml", "services:\n  a: {image: b}\n", Language.COMPOSE),
         ("pod.yaml", "apiVersion: v1\nkind: Pod\n", Language.YAML),

@@ -33,37 +33,60 @@ def shell(
     text: str, *, file: str = "run.sh", complete: bool = True, here: Here | None = None
 ) -> Source:
     """A script or a recipe of shell commands; the first line of the text is line 1."""
-    return _at(shell_reader.read(_plain(text), file, complete=complete), here)
+    plain = _plain(text)
+    return _made(shell_reader.read(plain, file, complete=complete), plain, here)
 
 
 def dockerfile(text: str, *, file: str = "Dockerfile", here: Here | None = None) -> Source:
-    return _at(dockerfile_reader.read(_plain(text), file), here)
+    plain = _plain(text)
+    return _made(dockerfile_reader.read(plain, file), plain, here)
 
 
 def compose(text: str, *, file: str = "compose.yaml", here: Here | None = None) -> Source:
-    return _at(compose_reader.read(_plain(text), file), here)
+    plain = _plain(text)
+    return _made(compose_reader.read(plain, file), plain, here)
 
 
 def yaml(text: str, *, file: str = "job.yaml", here: Here | None = None) -> Source:
     """A Kubernetes manifest, or Accelerate's configuration."""
-    return _at(yaml_reader.read(_plain(text), file), here)
+    plain = _plain(text)
+    return _made(yaml_reader.read(plain, file), plain, here)
 
 
 def env_file(text: str, *, file: str = ".env", here: Here | None = None) -> Source:
-    return _at(env_file_reader.read(_plain(text), file), here)
+    plain = _plain(text)
+    return _made(env_file_reader.read(plain, file), plain, here)
 
 
 def nccl_conf(text: str, *, file: str = "nccl.conf", here: Here | None = None) -> Source:
-    return _at(env_file_reader.read_nccl_conf(_plain(text), file), here)
+    plain = _plain(text)
+    return _made(env_file_reader.read_nccl_conf(plain, file), plain, here)
 
 
 def hostfile(text: str, *, file: str = "hostfile", here: Here | None = None) -> Source:
-    return _at(hostfile_reader.read(_plain(text), file), here)
+    plain = _plain(text)
+    return _made(hostfile_reader.read(plain, file), plain, here)
 
 
 def _plain(text: str) -> str:
     return textwrap.dedent(text).lstrip("\n")
 
 
-def _at(source: Source, here: Here | None) -> Source:
+def _made(source: Source, text: str, here: Here | None) -> Source:
+    _TEXTS[_content(source)] = text
     return msgspec.structs.replace(source, here=here or Here(torch="2.13.0"))
+
+
+_TEXTS: dict[object, str] = {}
+
+
+def _content(source: Source) -> object:
+    """What stays the same when a test gives a source another machine or launch."""
+    return source.file, source.settings, source.commands, source.containers, source.hosts
+
+
+def text_of(source: Source) -> str:
+    """What it was read from: a Source holds what stands in a text, and only Python the text."""
+    if source.program is not None:
+        return "\n" * (source.program.first_line - 1) + source.program.text
+    return _TEXTS.get(_content(source), "")

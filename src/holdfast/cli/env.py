@@ -105,7 +105,7 @@ def _show(command: list[str], arguments: argparse.Namespace) -> int:
     else:
         width = _width()
         parts = [
-            text.banner(job.facts),
+            text.banner(job.facts, port=False),  # a launch may name another one
             env.settings(judged, lost, width=width, everything=arguments.all),
             env.clocks(found, width=width),
             env.order(findings, colour=text.wants_colour(sys.stdout)),
@@ -188,5 +188,8 @@ def _folder() -> str:
     """Where logs may go: here, if one may write here; on clusters that is a shared disk."""
     import tempfile
 
-    here = os.getcwd()
+    try:
+        here = os.getcwd()
+    except OSError:  # removed meanwhile
+        return tempfile.gettempdir()
     return here if os.access(here, os.W_OK) else tempfile.gettempdir()

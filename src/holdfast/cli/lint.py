@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -79,6 +80,7 @@ def _lint(arguments: argparse.Namespace) -> int:
 
     began = time.monotonic()
     paths: list[str] = arguments.paths
+    _insist_on_a_folder()
     if not paths and not arguments.env:
         raise UsageError("lint what?", hint="holdfast lint train.py launch.sh, a folder, or --env")
     for path in paths:
@@ -91,6 +93,14 @@ def _lint(arguments: argparse.Namespace) -> int:
         raise CannotWorkError("nothing could be read")
     worst = max((told.finding.status.concern for told in report.told), default=0)
     return int(worst >= FAIL_ON[arguments.fail_on])
+
+
+def _insist_on_a_folder() -> None:
+    """Recipes name scripts from where one stands."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as problem:
+        raise CannotWorkError("the current folder has been removed", hint="cd ..") from problem
 
 
 def _look(paths: list[str], arguments: argparse.Namespace, wanted: Configuration) -> Report:
@@ -118,7 +128,7 @@ def _look(paths: list[str], arguments: argparse.Namespace, wanted: Configuration
 
 def _names(given: list[str]) -> list[str]:
     """`--select a,b --select c` and `--select a --select b --select c` mean the same."""
-    return [name for item in given for name in item.split(",") if name]
+    return [name for item in given for part in item.split(",") if (name := part.strip())]
 
 
 def _here(torch: str) -> Here:
@@ -132,6 +142,8 @@ def _here(torch: str) -> Here:
     from holdfast.machine.plan import Flags, make_plan
     from holdfast.source.nouns import Here
 
+    if torch and not re.match(r"\d{1,4}\.\d{1,4}(?!\d)", torch):
+        raise UsageError(f"{torch!r} is no version of torch", hint="write it like 2.9 or 2.9.1")
     plan = make_plan(Flags(), {}, accelerators=0)
     installed = software.find_torch()
     made = Here(
@@ -159,8 +171,10 @@ def _stdin(name: str) -> Text | Unread | None:
 
     if sys.stdin is None:
         raise UsageError("stdin is closed")
-    content = sys.stdin.buffer.read(walk.LARGEST + 1)
-    return walk.understand(content, name or "stdin", named=True)
+    try:
+        return walk.stream(sys.stdin.buffer, name or "stdin")
+    except OSError as problem:  # `holdfast lint - < folder`
+        raise CannotWorkError(f"stdin cannot be read: {problem.strerror}") from problem
 
 
 def _environment() -> dict[str, str]:
@@ -206,15 +220,23 @@ def _answer(report: Report, arguments: argparse.Namespace, seconds: float) -> No
         streams.answer(answer, encoding=document.ENCODING)
         return
     if wanted == "github":
-        if findings:
+        for line in lint.refused(findings):  # GitHub has no mark for what could not be looked at
+            streams.remark(line)
+        if any(finding.status.concern for finding in findings):
             streams.answer(lint.github(findings))
         return
     shown = [lint.Shown(told.finding, told.excerpt) for told in report.told]
     body = lint.report(shown, colour=text.wants_colour(sys.stdout))
     concerned = {f.place.file for f in findings if f.place and f.status.concern}
     gaps = len(report.unread) + report.refused
-    last = lint.summary(counts, files=len(concerned), looked_at=report.looked_at, unread=gaps)
-    if gaps and not report.looked_at:
+    last = lint.summary(
+        counts,
+        files=len(concerned - {""}),
+        looked_at=report.looked_at,
+        unread=gaps,
+        environment="" in concerned if concerned else arguments.env,
+    )
+    if not report.looked_at and not arguments.env:
         last = ""  # nothing was looked at, so nothing is clear
     if body or last:
         streams.answer("\n\n".join(part for part in (body, last) if part))

@@ -4,15 +4,20 @@ What you see   One rank dies or loses its link; the others sit in their collecti
                timeout, at worst until the scheduler ends the job. The log may name the timeout,
                but nothing follows from it.
 Why            TORCH_NCCL_ASYNC_ERROR_HANDLING=0 tells torch not to act when NCCL reports an error
-               or a collective exceeds its timeout. With TORCH_NCCL_BLOCKING_WAIT=1 the wait itself
-               times out; without it only the heartbeat monitor of recent versions is left, which
-               ends the process minutes later (TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC), if it is on. The
-               default (3) ends the process at once. TORCH_NCCL_BLOCKING_WAIT=1 switches the
-               watchdog off as well: each wait() then holds up the CPU, and raises on a timeout in
-               the rank that waits; a debugging aid that guides hand on as 'required'.
-How to be sure `env | grep ASYNC_ERROR_HANDLING` in a rank. torchrun hands your value on.
-Fix            `unset TORCH_NCCL_ASYNC_ERROR_HANDLING`. If you turned it off because ranks were
-               ended during long saves or first steps, give init_process_group a longer timeout.
+               or a collective exceeds its timeout; only the heartbeat monitor of recent versions is
+               left, which ends the process minutes later (TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC), if it
+               is on. The default (3) ends the process at once. TORCH_NCCL_BLOCKING_WAIT=1, which
+               guides hand on as 'required', switches the watchdog off as well: a work.wait() then
+               holds up the CPU and raises on a timeout. But since torch 2.8 a synchronous call
+               (all_reduce or barrier without async_op) has no wait() inside: with blocking wait it
+               has no timeout at all. Measured with torch 2.11 and NCCL 2.28.9, a group timeout of
+               6 s and a peer that never came: barrier() and all_reduce() hung on until they were
+               killed, silently; async_op=True and wait() raised after 6 s.
+How to be sure `env | grep -E 'ASYNC_ERROR_HANDLING|BLOCKING_WAIT'` in a rank. torchrun hands your
+               values on.
+Fix            `unset TORCH_NCCL_ASYNC_ERROR_HANDLING TORCH_NCCL_BLOCKING_WAIT`. If you turned
+               handling off because ranks were ended during long saves or first steps, give
+               init_process_group a longer timeout.
                A value that torch cannot read (`on`, `true` for a number) is refused with `Invalid
                value for environment variable`.
 Sources        torch 2.13.0: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp (ErrorHandlingMode)
@@ -20,20 +25,21 @@ Sources        torch 2.13.0: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp (E
                torch 2.13.0: torch/csrc/distributed/c10d/Utils.hpp (getCvarBool, getCvarInt)
                https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
                https://github.com/pytorch/pytorch/pull/110723
+               https://github.com/pytorch/pytorch/pull/150398 (synchronous calls without a wait)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.facts import MachineFacts, Setting
+from holdfast.facts import MachineFacts, Setting, Unread
 from holdfast.fault import Fault
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import clocks
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 from holdfast.source.nouns import Kind, Source
-from holdfast.variables.values import torch_bool, torch_int
+from holdfast.variables.values import release, torch_bool, torch_int
 from holdfast.variables.written import (
     InForce,
     as_fact,
@@ -47,15 +53,17 @@ from holdfast.variables.written import (
 FAULT = Fault(code="HOLD505", slug="async-handling-off")
 
 NEW, OLD = "TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"
-
-
 BLOCKING_WAIT = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
+NO_WAIT_INSIDE = (2, 8)
+"""the torch whose synchronous calls on NCCL return without a wait()"""
 
 
 @FAULT.foresee
 def failures_are_not_handled(facts: MachineFacts) -> Finding:
     settings = in_force(facts)
-    handling = settings.torch(NEW, OLD)
+    handling, blocking = settings.torch(NEW, OLD), settings.torch(*BLOCKING_WAIT)
+    if blocking and torch_bool(blocking.value):
+        return _blocking(blocking, _torch(facts))
     if handling is None:
         return FAULT.ok("async error handling is on, as by default")
     return _switched_off(settings) or FAULT.ok(
@@ -63,12 +71,16 @@ def failures_are_not_handled(facts: MachineFacts) -> Finding:
     )
 
 
+def _torch(facts: MachineFacts) -> str:
+    return "" if isinstance(facts.software, Unread) else facts.software.torch
+
+
 def _switched_off(settings: InForce) -> Finding | None:
     handling, blocking = settings.torch(NEW, OLD), settings.torch(*BLOCKING_WAIT)
     if handling is None or torch_int(handling.value) != 0:
         return None
     if blocking and torch_bool(blocking.value):
-        return None  # then the wait itself times out
+        return None  # said of that one
     evidence = [Evidence(quote=f"{handling.name}={handling.value}", source=handling.origin)]
     if handling.name == OLD:
         return FAULT.note(
@@ -106,7 +118,7 @@ def failures_go_unhandled_where_written(source: Source) -> Iterator[Finding]:
         if meant is None:
             yield at(_refused(as_fact(setting), switch=switch), source, setting)
         elif switch and meant:
-            yield at(_blocking(as_fact(setting)), source, setting)
+            yield at(_blocking(as_fact(setting), source.here.torch), source, setting)
 
 
 def _refused(setting: Setting, *, switch: bool) -> Finding:
@@ -119,13 +131,26 @@ def _refused(setting: Setting, *, switch: bool) -> Finding:
     )
 
 
-def _blocking(setting: Setting) -> Finding:
-    return FAULT.note(
-        f"{setting.name}={setting.value} makes every wait() hold up the CPU, and switches async "
-        "error handling off",
-        reason="no watchdog runs then: a timeout raises in the rank that waits, and nowhere else. "
-        "It is meant for debugging, or for a script that catches that error; nothing requires it",
-        fix=f"{without(setting)}: by default a watchdog ends the process after a timeout",
+def _blocking(setting: Setting, torch: str) -> Finding:
+    seen = [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+    fix = f"{without(setting)}: by default a watchdog ends the process after a timeout"
+    if torch and release(torch) < NO_WAIT_INSIDE:
+        return FAULT.note(
+            f"{setting.name}={setting.value} makes every wait() hold up the CPU, and switches "
+            "async error handling off",
+            reason="no watchdog acts then: a timeout raises in the rank that waits, and nowhere "
+            "else. It is meant for debugging, or for a script that catches that error",
+            evidence=seen,
+            fix=fix,
+        )
+    return FAULT.warning(
+        f"{setting.name}={setting.value} leaves synchronous NCCL collectives without a timeout",
+        reason="it switches the watchdog's handling off, and only an explicit work.wait() raises "
+        "instead: since torch 2.8 a call without async_op has none inside. barrier() and "
+        "all_reduce() hung on past their timeout (measured with torch 2.11)",
+        evidence=seen,
+        fix=f"{fix}; to catch one, `work = dist.all_reduce(x, async_op=True)` and "
+        "`work.wait(timedelta(seconds=…))`, which raises without this variable",
     )
 
 

@@ -45,23 +45,25 @@ def it_cannot_go_on_from_this(source: Source) -> Iterator[Finding]:
         return
     for save in saves(program):
         made = parts(program)
-        if not made.optimizers or not _to_resume(program, save):
-            continue
         held = content(program, save)
+        if not made.optimizers or not _to_resume(program, save, held):
+            continue
         if held is not None:
             yield from _lacks(program, save, held, made)
         elif _model_alone(save):
             yield from _only_weights(program, save, made)
 
 
-def _to_resume(program: Program, save: Save) -> bool:
-    """Somebody means to go on from this file."""
-    words = " ".join([save.written, ast.unparse(save.path), ast.unparse(save.call.node.args[0])])
+def _to_resume(program: Program, save: Save, held: Content | None) -> bool:
+    """Somebody means to go on from this file: by its name, or why else save an optimizer?"""
+    what = save.call.argument(0, "obj") or save.what
+    words = " ".join([save.written, ast.unparse(save.path), ast.unparse(what)])
     if EXPORTS.search(words):
         return False
     functions = " ".join(save_functions(program, save)[:1])
     again = save.repeated or re.search(r"(?i)save", functions)
-    return bool(again and (save.loaded or RESUMES.search(f"{words} {functions}")))
+    whole = held is not None and any(OPTIMIZER.search(name) for name in held.states)
+    return bool(again and (whole or save.loaded or RESUMES.search(f"{words} {functions}")))
 
 
 def _lacks(program: Program, save: Save, held: Content, made: Parts) -> Iterator[Finding]:

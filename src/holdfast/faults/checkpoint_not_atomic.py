@@ -21,6 +21,7 @@ Sources        https://pubs.opengroup.org/onlinepubs/9699919799/functions/rename
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from holdfast.fault import Fault
@@ -31,6 +32,9 @@ from holdfast.source.program import Program
 from holdfast.source.saving import EXPORTS, RESUMES, Save, keeps_the_old, saves
 
 FAULT = Fault(code="HOLD804", slug="checkpoint-not-atomic")
+
+STATE = re.compile(r"(?i)state|model|weight|param|optim|ckpt|check_?point|snapshot|(?:^|_)net")
+"""what would be missed: not a table of losses, or a tensor put aside to look at"""
 
 GROUPS = (
     "torch.distributed.init_process_group",
@@ -88,7 +92,7 @@ def _over_itself(program: Program, save: Save) -> Iterator[Finding]:
             fix=fix,
             at=program.place(save.call.node),
         )
-    elif save.repeated:
+    elif save.repeated and STATE.search(f"{words} {ast.unparse(save.what)}"):
         yield FAULT.note(
             f"torch.save writes straight over `{save.written}`, the only copy",
             reason="it empties the old file first: killed while it writes, the job leaves neither "

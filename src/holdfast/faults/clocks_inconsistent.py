@@ -211,6 +211,16 @@ def the_scheduler_is_first(source: Source) -> Iterator[Finding]:
             yield FAULT.note(**words, at=flag.place)
 
 
+@FAULT.lint
+def a_clock_will_never_ring(source: Source) -> Iterator[Finding]:
+    limits = [s for launch in source.launches if (s := _limit(launch)) is not None]
+    for one in source.settings if limits else ():
+        if one.known and one.exported and one.by != "unset":
+            words = clock_words.behind_the_scheduler(one.name, one.value, min(limits))
+            if words is not None:
+                yield FAULT.note(**words, at=one.place)
+
+
 def _limit(launch: Launch) -> int | None:
     flag = launch.flag("time") if launch.kind in ("sbatch", "srun", "salloc") else None
     return group_timeouts.slurm_seconds(flag.value) if flag is not None and flag.known else None

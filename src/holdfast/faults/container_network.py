@@ -28,7 +28,7 @@ from holdfast.fault import Fault
 from holdfast.model import Evidence, Finding
 from holdfast.source import containers, recipe
 from holdfast.source.nouns import Container as Started
-from holdfast.source.nouns import Source
+from holdfast.source.nouns import Launch, Source
 
 FAULT = Fault(code="HOLD408", slug="container-network")
 
@@ -95,23 +95,31 @@ ENGINES = ("docker", "podman")
 @FAULT.lint
 def others_cannot_reach_what_it_starts(source: Source) -> Iterator[Finding]:
     for container in source.containers:
-        if container.engine not in ENGINES or containers.hides_options(source, container):
+        if container.engine not in (*ENGINES, "compose"):
             continue
-        if not containers.has_own_bridge(container):
+        if not containers.has_own_bridge(container) or containers.hides_options(source, container):
             continue
         launch = containers.launch_inside(source, container)
-        if launch is None or (launch.machines or 1) < 2:
+        if launch is None or (launch.machines or 1) < 2 or _is_next_door(source, launch):
             continue
-        master = launch.flag("master-addr", "rdzv-endpoint", "main-process-ip")
-        if master is not None and master.value.startswith("172."):
-            continue  # containers of one machine, which the bridge does join
+        compose = container.engine == "compose"
+        engine = "Docker" if compose else container.engine
         yield FAULT.warning(
-            f"{launch.machines} machines, and a container on {container.engine}'s bridge",
+            f"{launch.machines} machines, and a container on {engine}'s bridge",
             reason="its ranks will announce an address such as 172.17.0.2, which exists on its own "
             "machine only; publishing the master port is not enough: NCCL and Gloo listen on more",
-            fix=f"`{container.engine} run --network=host …`",
+            fix="`network_mode: host`" if compose else f"`{container.engine} run --network=host …`",
             at=container.place,
         )
+
+
+def _is_next_door(source: Source, launch: Launch) -> bool:
+    """The master is a container of the same machine, which the bridge does join."""
+    master = launch.flag("master-addr", "rdzv-endpoint", "main-process-ip")
+    if master is None:
+        return False
+    services = {container.service for container in source.containers} - {""}
+    return master.value.startswith("172.") or recipe.endpoint(master.value)[0] in services
 
 
 @FAULT.lint

@@ -74,6 +74,11 @@ TRAINERS = re.compile(
 )
 """they call set_epoch themselves"""
 
+ONLY_LOOKED_AT = re.compile(
+    r"(?i)(?:^|[^a-z])(?:eval|val|valid|test|dev)(?:$|[^a-z]|set|data|sampler)|evaluat|validat"
+)
+"""data whose order makes no difference"""
+
 SKIPS = re.compile(r"(?i)skip|islice|stateful|start_batch|resume_step|batches_done|fast_forward")
 
 
@@ -87,7 +92,7 @@ def every_epoch_in_the_same_order(source: Source) -> Iterator[Finding]:
     again = epochs(program)
     for call in program.called(*SAMPLERS):
         shuffle = call.argument(3, "shuffle")
-        if again and not call.starred and constant(shuffle) is not False and _plain(shuffle):
+        if again and not call.starred and _plain(shuffle) and not _only_looked_at(program, call):
             yield _same_order(program, call, again[0])
 
 
@@ -98,6 +103,13 @@ def _trained_for(program: Program) -> bool:
 def _plain(shuffle: object) -> bool:
     """Left to its default (True), or said outright."""
     return shuffle is None or constant(shuffle) is True  # type: ignore[arg-type]
+
+
+def _only_looked_at(program: Program, call: Call) -> bool:
+    """A sampler for evaluation: by its own name, or by that of its data."""
+    data = call.argument(0, "dataset")
+    words = [*bound_to(program, [call]), ast.unparse(data) if data is not None else ""]
+    return any(ONLY_LOOKED_AT.search(word) for word in words)
 
 
 def _same_order(program: Program, call: Call, again: Epochs) -> Finding:

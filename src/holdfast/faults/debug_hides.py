@@ -54,6 +54,8 @@ KNOWN_PARTS = frozenset(
 ESSENTIAL = ("INIT", "BOOTSTRAP", "ENV")
 """the default since NCCL 2.23; before, the bootstrap was part of INIT"""
 BOOTSTRAP_APART = (2, 23)
+AFTER_THE_START = frozenset({"COLL", "GRAPH", "TUNING", "NVLS", "CALL", "PROFILE", "RAS", "REG"})
+"""who asks for these asks what NCCL does once it runs, or how fast"""
 
 
 @FAULT.lint
@@ -147,6 +149,8 @@ def _unknown_part(parts: Setting) -> Finding | None:
 
 def _hidden(parts: Setting, environment: Environment, source: Source) -> Finding | None:
     named = {name.upper() for name in _names(parts.value)}
+    if named & AFTER_THE_START and not parts.value.startswith("^"):
+        return None
     apart = (release(source.here.nccl) or BOOTSTRAP_APART) >= BOOTSTRAP_APART
     wanted = [p for p in ESSENTIAL if apart or p != "BOOTSTRAP"]
     if parts.value.startswith("^"):

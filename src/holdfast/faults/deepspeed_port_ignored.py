@@ -97,7 +97,8 @@ def _said_otherwise(launch: Launch, setting: Setting) -> bool:
     if launch.kind == "deepspeed":  # with a hostfile it asks the first host for its address
         return setting.name == "MASTER_ADDR" and launch.flag("hostfile") is not None
     if launch.kind == "accelerate":
-        return (recipe.number(launch.flag("num-processes")) or 1) < 2
+        several = launch.flag("multi-gpu") is not None
+        return not several and (recipe.number(launch.flag("num-processes")) or 1) < 2
     pet = ("PET_RDZV_ENDPOINT", f"PET_{setting.name}")
     return any(recipe.exported(launch, name) for name in pet)
 

@@ -191,7 +191,9 @@ def every_rank_takes_the_first(source: Source) -> Iterator[Finding]:
     program = source.program
     if program is None or not source.complete or init_calls.only_backend(program) != "nccl":
         return
-    if not any(init_calls.runs(program, init) for init in init_calls.inits(program)):
+    joined = init_calls.inits(program)
+    alone = any(constant(init.given("world_size")) == 1 for init in joined)
+    if alone or not any(init_calls.runs(program, init) for init in joined):
         return
     if not placement.CHOOSES.search(program.text):
         first = next((use for use in placement.uses(program) if use.number is None), None)
@@ -210,16 +212,23 @@ def every_rank_takes_the_first(source: Source) -> Iterator[Finding]:
 
 
 def _same_number(program: Program) -> Iterator[Finding]:
-    for call in program.called(*placement.SETTERS):
-        number = constant(call.argument(0, "device"))
-        if isinstance(number, int) and "VISIBLE_DEVICES" not in program.text:
-            yield FAULT.warning(
-                f"{call.written}({number}) chooses the same GPU on every rank",
-                reason="NCCL refuses two ranks of one machine on one GPU (Duplicate GPU detected), "
-                "unless whatever starts them shows each rank a single GPU",
-                fix=CHOOSE,
-                at=program.place(call.node),
-            )
+    """Of what chooses a device by a number that is written out; in other places than set_device
+    only where no line of the script chooses by anything else."""
+    if "VISIBLE_DEVICES" in program.text:
+        return
+    chosen = list(placement.choices(program))
+    fixed = [one for one in chosen if isinstance(constant(one.number), int)]
+    setters = [one for one in fixed if one.call.name in placement.SETTERS]
+    everywhere = len(fixed) == len(chosen) and not placement.BY_OTHERS.search(program.text)
+    for one in setters or (fixed[:1] if everywhere else []):
+        yield FAULT.warning(
+            f"`{_shown(one.call)}` chooses the same GPU, cuda:{constant(one.number)}, on every "
+            "rank",
+            reason="NCCL refuses two ranks of one machine on one GPU (Duplicate GPU detected), "
+            "unless whatever starts them shows each rank a single GPU",
+            fix=CHOOSE,
+            at=program.place(one.call.node),
+        )
 
 
 def _too_early(program: Program) -> Iterator[Finding]:

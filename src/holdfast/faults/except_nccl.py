@@ -9,9 +9,10 @@ Why            A collective on an NCCL group returns at once; the GPU does the w
                arrive in an `except`. Gloo and the store do raise.
 How to be sure `env | grep BLOCKING_WAIT` in a rank; and the exit status is that of SIGABRT (-6).
 Fix            Count on the process being ended, and restart from a checkpoint. Where a handler must
-               run: TORCH_NCCL_BLOCKING_WAIT=1, which makes every wait block the CPU, or
-               `work = dist.all_reduce(x, async_op=True)` and `work.wait(timedelta(seconds=…))`.
-               After that the group must be formed anew.
+               run: `work = dist.all_reduce(x, async_op=True)`, then
+               `work.wait(timedelta(seconds=…))`: that raises (measured with torch 2.11). Not
+               TORCH_NCCL_BLOCKING_WAIT=1: since torch 2.8 it leaves synchronous calls without any
+               timeout (see async-handling-off). After a failure the group must be formed anew.
 Sources        torch 2.13.0: torch/distributed/distributed_c10d.py (init_process_group, timeout)
                torch 2.13.0: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp (ErrorHandlingMode)
                https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
@@ -37,7 +38,13 @@ FAULT = Fault(code="HOLD617", slug="except-nccl")
 BLOCKING = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
 ABOUT_MEMORY = re.compile(r"out of memory|oom", re.I)
 """an error that is raised at once, in Python"""
-ABOUT_FAILURE = re.compile(r"tim(e|ed|ing)[ _-]?out|nccl|network|peer|node|straggl|hang|hung", re.I)
+ABOUT_FAILURE = re.compile(
+    r"tim(e|ed|ing)[ _-]?out|nccl|network|peer|node|straggl|hang|hung"
+    r"|\brank\b.*\b(gone|dead|died|lost|fail|failed|missing)",
+    re.I,
+)
+ONLY_THAT = frozenset(["DistError", "DistBackendError", "DistNetworkError", "DistStoreError"])
+"""exceptions that nothing but a failed exchange raises"""
 
 
 @FAULT.lint
@@ -52,8 +59,25 @@ def the_watchdog_comes_first(source: Source) -> Iterator[Finding]:
             continue
         seen.add(guard)
         for handler in guard.handlers:
-            if caught(handler) & FAILURES and endings(program, handler.body) - {"raise", "exit"}:
+            if caught(handler) & FAILURES and _would_act(program, handler):
                 yield from _judge(program, one, handler, sure=bool(known))
+
+
+def _would_act(program: Program, handler: ast.ExceptHandler) -> bool:
+    """It goes on, or has something of its own to do before the end: then it must run. One that
+    only reports and raises again loses nothing."""
+    if endings(program, handler.body) - {"raise", "exit"}:
+        return True
+    leaves = any(
+        isinstance(line, ast.Raise) and "SystemExit" in ast.unparse(line) for line in handler.body
+    )
+    return _expected(handler) and (leaves or "exit" in endings(program, handler.body))
+
+
+def _expected(handler: ast.ExceptHandler) -> bool:
+    """Written for a failed exchange, not for whatever may go wrong."""
+    said = " ".join(words(*handler.body))
+    return bool(ABOUT_FAILURE.search(said) or caught(handler) & ONLY_THAT)
 
 
 def _judge(
@@ -61,7 +85,7 @@ def _judge(
 ) -> Iterator[Finding]:
     """Without a backend in sight only what says 'cuda' inside the `try`, and expects a timeout."""
     said, guard = " ".join(words(*handler.body)), program.parents[handler]
-    expected = ABOUT_FAILURE.search(said)
+    expected = _expected(handler)
     if ABOUT_MEMORY.search(said):
         return
     if not sure and not (expected and isinstance(guard, ast.Try) and _on_gpu(guard)):
@@ -72,8 +96,7 @@ def _judge(
         reason="the call returns before the work is done; when that fails, torch's watchdog ends "
         "the process. Only mistakes seen at the call itself, such as a wrong shape, are caught",
         fix="count on the process being ended and restart from a checkpoint; where the handler "
-        "must run, set TORCH_NCCL_BLOCKING_WAIT=1, or `work.wait(timedelta(seconds=…))` after "
-        "`async_op=True`",
+        "must run, `work = …(async_op=True)` and `work.wait(timedelta(seconds=…))`, which raises",
         at=program.place(handler),
     )
 

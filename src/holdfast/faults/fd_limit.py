@@ -184,8 +184,8 @@ def _sharing_failed(wreckage: Wreckage) -> Diagnosis | None:
 
 # --- in what a user wrote ------------------------------------------------------------------------
 
-USUAL_HARD = 524288
-"""what systemd gives a login; fs.nr_open, the most there can be, is 1048576 without it"""
+MOST = 1048576
+"""fs.nr_open as the kernel sets it: no limit may be higher; systemd raises it on many machines"""
 
 
 @FAULT.lint
@@ -207,11 +207,11 @@ def the_limit_is_not_what_it_says(source: Source) -> Iterator[Finding]:
                 fix="`docker run --ulimit nofile=131072 …`",
                 at=raised.command.place,
             )
-        elif raised.value == "unlimited" or (count is not None and count > USUAL_HARD):
+        elif raised.value == "unlimited" or (count is not None and count > MOST):
             yield FAULT.note(
-                f"`ulimit -n {raised.value}` is more than most shells may have",
-                reason=f"a user reaches the hard limit at most (often {USUAL_HARD}), nobody "
-                "fs.nr_open; where it is refused the old limit stays, and the script goes on",
+                f"`ulimit -n {raised.value}` is more than most machines allow anybody",
+                reason=f"no limit may be above fs.nr_open, by default {MOST}; where it is refused "
+                "the old limit stays, and the script goes on",
                 fix='`ulimit -n "$(ulimit -Hn)"` takes what there is; for more: ' + MORE,
                 at=raised.place,
             )

@@ -179,7 +179,7 @@ def it_does_not_say_where(source: Source) -> Iterator[Finding]:
 def _environment_lacks(source: Source, program: Program, init: Init) -> Iterator[Finding]:
     starter = init_calls.started_here(program, init)
     if starter is None:
-        if finding := _nobody_sets(source, program, init):
+        if finding := _nobody_sets(source, program, init) or _a_rank_by_hand(source, program, init):
             yield finding
         return
     given = {s.name for launch in source.started_by for s in launch.settings}
@@ -225,6 +225,26 @@ def _nobody_sets(source: Source, program: Program, init: Init) -> Finding | None
         reason="python sets none of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unless the "
         "environment has them already, this raises ValueError",
         fix=f"`{START}` instead of `python SCRIPT`",
+        at=program.place(init.call.node),
+    )
+
+
+def _a_rank_by_hand(source: Source, program: Program, init: Init) -> Finding | None:
+    """`rank=0` written out: no launcher starts this, since each of its ranks would be number 0."""
+    given = [init.given(name) for name in NEEDS]
+    by_hand = all(one and isinstance(constant(names(program).follow(one)), int) for one in given)
+    told = any(init_calls.mentions(program, name) for name in ("MASTER_ADDR", "MASTER_PORT"))
+    if not by_hand or told or source.started_by or not source.complete:
+        return None
+    if not init_calls.runs(program, init):
+        return None
+    return FAULT.warning(
+        "init_process_group will look for MASTER_ADDR and MASTER_PORT in the environment, also for "
+        "a rank that is written out",
+        reason="rank= and world_size= do not say where to meet; unless the environment has both, "
+        "this raises ValueError",
+        fix="`init_process_group(…, init_method='tcp://127.0.0.1:29500')`, or for a single "
+        "process `store=torch.distributed.HashStore()`",
         at=program.place(init.call.node),
     )
 

@@ -33,7 +33,7 @@ from holdfast.remains.complaints import COMPLAINTS
 from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 from holdfast.source import counts
-from holdfast.source.nouns import Source
+from holdfast.source.nouns import Host, Kind, Source
 
 FAULT = Fault(code="HOLD901", slug="launcher-config")
 FAULT.signatures.extend((*starters.ALL, *start_checks.ALL))
@@ -131,3 +131,19 @@ def the_numbers_do_not_add_up(source: Source) -> Iterator[Finding]:
         for doubt in counts.doubts(source, launch):
             speak = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
             yield speak(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)
+
+
+@FAULT.lint
+def a_host_stands_there_twice(source: Source) -> Iterator[Finding]:
+    """Only with slots: where a line is one slot, a name stands there once for each."""
+    seen: dict[str, Host] = {}
+    for host in source.hosts if source.kind is Kind.HOSTFILE else ():
+        first = seen.setdefault(host.name, host)
+        if first is not host and first.slots and host.slots:
+            yield FAULT.warning(
+                f"{host.name} stands here twice, first in line {first.place.line}",
+                reason="DeepSpeed refuses such a file ('multiple entries'); Open MPI adds the "
+                f"slots up, {first.slots + host.slots} in all",
+                fix=f"one line for each host: `{host.name} slots={host.slots}`",
+                at=host.place,
+            )

@@ -36,6 +36,7 @@ from holdfast.variables.written import (
     as_fact,
     at,
     is_of_here,
+    machines,
     may_be_of_here,
     put,
     readable,
@@ -192,15 +193,22 @@ def named_interface_is_not_here(source: Source) -> Iterator[Finding]:
         if here is None or nic_filter.is_ignored(setting.value):
             continue
         missing = _missing_here(setting, here)
-        if missing and may_be_of_here(setting, source):
+        if missing and may_be_of_here(setting, source) and not _of_others(setting, source):
             yield at(_not_here(as_fact(setting), missing, here, source), source, setting)
+
+
+def _of_others(setting: Written, source: Source) -> bool:
+    """A batch job, or one of several machines: what this machine has tells nothing of theirs."""
+    batch = any(launch.kind == "sbatch" for launch in source.launches)
+    return not is_of_here(source) and (batch or (machines(source, setting) or 1) > 1)
 
 
 def _missing_here(setting: Written, here: tuple[str, ...]) -> list[str]:
     """The names that find nothing; what no interface can be called is nic-filter-syntax's."""
     if setting.name == nic_filter.GLOO:
         names = nic_filter.read_gloo(setting.value)
-        return [n for n in names if not nic_filter.strange(n) and n not in here]
+        strange = any(map(nic_filter.strange, names))
+        return [] if strange else [name for name in names if name not in here]
     wanted = nic_filter.read_nccl(setting.value)
     if any(map(wanted.admits, here)) or any(map(nic_filter.strange, wanted.names)):
         return []

@@ -188,11 +188,9 @@ def the_port_named_is_the_kernels_to_give(source: Source) -> Iterator[Finding]:
 @FAULT.lint
 def the_port_drawn_may_be_the_kernels_to_give(source: Source) -> Iterator[Finding]:
     low, high = source.here.ephemeral
-    for setting in source.settings:
-        if setting.known or not _for_the_master(source, setting):
-            continue
-        drawn = drawn_ports.span(setting.written)
-        if drawn is None or not drawn_ports.is_drawn(setting.written):
+    for written, place in _drawn(source):
+        drawn = drawn_ports.span(written)
+        if drawn is None or not drawn_ports.is_drawn(written):
             continue
         least, most = drawn
         if most > LAST_PORT:
@@ -200,7 +198,7 @@ def the_port_drawn_may_be_the_kernels_to_give(source: Source) -> Iterator[Findin
                 f"this draws ports up to {most}, and there are none above {LAST_PORT}",
                 reason="a launch that draws one of those fails",
                 fix=CHOOSE,
-                at=setting.place,
+                at=place,
             )
         elif least <= high and most >= low:
             share = (min(most, high) - max(least, low) + 1) / (most - least + 1)
@@ -211,8 +209,24 @@ def the_port_drawn_may_be_the_kernels_to_give(source: Source) -> Iterator[Findin
                 "connection holds, even in TIME_WAIT, cannot be bound",
                 fix="draw from 20000 to 32767 (`$(( 20000 + RANDOM % 12768 ))`), or let torchrun "
                 "choose: `--standalone`",
-                at=setting.place,
+                at=place,
             )
+
+
+def _drawn(source: Source) -> Iterator[tuple[str, Place]]:
+    """What is worked out only when it runs: by variables, and by options that use none of them."""
+    written: set[str] = set()
+    for setting in source.settings:
+        if not setting.known and _for_the_master(source, setting):
+            written.add(setting.written)
+            yield setting.written, setting.place
+    for launch in source.launches:
+        for name in (*master.PORT_FLAGS, "rdzv-endpoint"):
+            flag = launch.flag(name)
+            if flag is not None and not flag.known:
+                drawn = flag.value[flag.value.find("$(") :]  # of `host:$(( … ))`
+                if drawn not in written:
+                    yield drawn, flag.place
 
 
 def _for_the_master(source: Source, setting: Setting) -> bool:

@@ -275,7 +275,7 @@ def only_some_ranks_come(source: Source) -> Iterator[Finding]:
         meeting, first = one.stop.meeting, one.stop.at.written
         name = f"{first}, which calls {meeting.title}," if one.stop.deep else first
         seen = f"{name} runs only {one.split.where}"
-        reason = "those that do wait for the others until a timeout, or meet them in another one"
+        reason = "those that call it wait for the others until a timeout, or meet their next one"
         fix = f"move {first}(…) out of the condition, so that every rank of the group calls it; "
         fix += "keep only what one rank shall do (print, save) inside"
         if one.left:

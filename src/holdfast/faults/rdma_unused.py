@@ -29,7 +29,15 @@ from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
 from holdfast.source.nouns import Setting, Source
 from holdfast.variables.values import nccl_int
-from holdfast.variables.written import as_fact, at, machines, may_be_of_here, readable, without
+from holdfast.variables.written import (
+    as_fact,
+    at,
+    judged,
+    machines,
+    may_be_of_here,
+    readable,
+    without,
+)
 
 FAULT = Fault(code="HOLD213", slug="rdma-unused")
 
@@ -58,9 +66,14 @@ def rdma_is_switched_off(source: Source) -> Iterator[Finding]:
         if setting.name == "NCCL_NET":
             off = setting.value.lower() == "socket"
         else:
-            off = nccl_int(setting.value) != 0
+            off = nccl_int(setting.value) != 0 and not _by_libfabric(source)
         if off:
             yield at(_off(setting, source), source, setting)
+
+
+def _by_libfabric(source: Source) -> bool:
+    """A plugin carries the data, on AWS over EFA: NCCL_IB_DISABLE is for NCCL's own verbs only."""
+    return any(s.name.startswith(("FI_", "OFI_NCCL_")) for s in judged(source))
 
 
 def _off(setting: Setting, source: Source) -> Finding:

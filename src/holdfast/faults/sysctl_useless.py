@@ -48,6 +48,10 @@ _ASSIGNMENT = re.compile(r"\s*-?(?P<key>net[./]ipv[46][./]tcp_\w+)\s*=\s*[\"']?\
 _FILE = re.compile(r"/proc/sys/(?P<key>net/ipv[46]/tcp_\w+)")
 
 
+QUOTE_OR_SEEK = frozenset(["grep", "egrep", "rg", "sed", "awk", "ssh", "docker", "podman"])
+"""a line that looks like a setting is none in their words, or is met again as one"""
+
+
 class Change(NamedTuple):
     key: str
     place: Place
@@ -55,7 +59,9 @@ class Change(NamedTuple):
 
 @FAULT.lint
 def it_does_nothing_for_the_port(source: Source) -> Iterator[Finding]:
-    for change in _changes(source):
+    # a line that `echo` writes into sysctl.conf is met as a word and as a line of the file
+    once = {(change.key, change.place.line): change for change in _changes(source)}
+    for change in once.values():
         if change.key == GONE:
             yield FAULT.error(
                 f"{change.key} does not exist any more",
@@ -76,6 +82,9 @@ def it_does_nothing_for_the_port(source: Source) -> Iterator[Finding]:
 def _changes(source: Source) -> Iterator[Change]:
     for command in source.commands:
         yield from _by_command(command)
+    for setting in source.settings:
+        if setting.by == "sysctl.conf":
+            yield Change(setting.name, setting.place)
     for container in source.containers:
         for option in container.every("sysctl"):
             yield Change(option.value.partition("=")[0].strip(), option.place)
@@ -87,9 +96,9 @@ def _by_command(command: Command) -> Iterator[Change]:
         if match := _FILE.search(target.text):
             yield Change(match["key"].replace("/", "."), target.place)
     for word in command.words[1:]:
-        if command.name in ("sysctl", "echo", "printf"):
+        if command.name not in QUOTE_OR_SEEK:
             for line in word.text.replace("\\n", "\n").splitlines():
                 if match := _ASSIGNMENT.fullmatch(line):
                     yield Change(match["key"].replace("/", "."), word.place)
-        elif command.name == "tee" and (match := _FILE.search(word.text)):
+        if command.name == "tee" and (match := _FILE.search(word.text)):
             yield Change(match["key"].replace("/", "."), word.place)

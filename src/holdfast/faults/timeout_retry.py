@@ -82,9 +82,9 @@ def it_is_tried_again(source: Source) -> Iterator[Finding]:
                 fix=FIX,
                 at=program.place(one.call.node),
             )
-        elif again := _recursion(program, guard):
+        elif again := _again(program, guard, one):
             yield FAULT.error(
-                f"after {one.said} failed, {dotted(again.func)} calls itself to try once more",
+                f"after {one.said} failed, {dotted(again.func)} is called once more",
                 reason=BROKEN,
                 fix=FIX,
                 at=program.place(again),
@@ -181,15 +181,15 @@ def _mends(program: Program, handler: ast.ExceptHandler) -> bool:
     return _makes_groups(program, handler) or any(map(MENDS.search, _calls(handler)))
 
 
-def _recursion(program: Program, guard: ast.Try) -> ast.Call | None:
-    function = program.function_of(guard)
-    for handler in _handlers(guard) if function else ():
-        if _mends(program, handler):
-            continue
-        for node in (n for line in handler.body for n in ast.walk(line)):
-            written = dotted(node.func) if isinstance(node, ast.Call) else ""
-            if function and written in (function.name, f"self.{function.name}"):
-                return node if isinstance(node, ast.Call) else None
+def _again(program: Program, guard: ast.Try, one: Exchange) -> ast.Call | None:
+    """The handler makes the same call, or calls the function that it stands in."""
+    function, same = program.function_of(guard), ast.dump(one.call.node)
+    itself = {function.name, f"self.{function.name}"} if function else set()
+    for handler in _handlers(guard):
+        inside = (n for line in handler.body for n in ast.walk(line))
+        for node in (n for n in inside if isinstance(n, ast.Call)):
+            if dotted(node.func) in itself or ast.dump(node) == same:
+                return None if _mends(program, handler) else node
     return None
 
 

@@ -38,6 +38,7 @@ from holdfast.variables.written import (
     once,
     renamed,
     started_by_torchrun,
+    started_otherwise,
     without,
 )
 
@@ -175,6 +176,8 @@ def _old_names(environment: Environment, source: Source) -> Iterator[Finding]:
         if row.reader == "PyTorch" and row.instead in names:
             continue  # both are set: the old one serves older versions, or variable-conflict speaks
         finding = _dead(setting, source) or _judge(as_fact(setting), row, versions)
+        if finding and setting.name == ASYNC and started_otherwise(setting, source):
+            finding = _still_read(as_fact(setting), row, "torch")
         if finding:
             yield at(finding, source, setting)
 

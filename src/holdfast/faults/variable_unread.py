@@ -29,6 +29,7 @@ from holdfast.facts import MachineFacts, Setting, Unread, VariableSearch, known
 from holdfast.fault import Fault
 from holdfast.model import Evidence, Finding, Status
 from holdfast.source.nouns import Here, Kind, Source
+from holdfast.source.nouns import Setting as Written
 from holdfast.variables import Variable
 from holdfast.variables.values import release
 from holdfast.variables.written import as_fact, at, judged, put, without
@@ -148,21 +149,36 @@ def nobody_reads_what_is_set(source: Source) -> Iterator[Finding]:
         name = setting.name.strip()
         if not variables.prefix_of(name) or name in source.reads:
             continue
-        finding = _judge_written(as_fact(setting), source)
+        if variables.lookup(name) is None and _is_no_slip(setting, source):
+            continue
+        finding = _judge_written(as_fact(setting), source, in_conf=setting.by == "nccl.conf")
         if finding:
             yield at(finding, source, setting)
 
 
-def _judge_written(setting: Setting, source: Source) -> Finding | None:
+def _is_no_slip(setting: Written, source: Source) -> bool:
+    """Somebody's own name, or a second spelling for another version."""
+    meant = variables.nearest(setting.name)
+    if meant:
+        return meant == f"TORCH_{setting.name}" and source.setting(meant) is not None
+    own_default = f"${{{setting.name}" in setting.written
+    handed_on = any(
+        setting in command.settings and command.name.endswith(".sh") for command in source.commands
+    )
+    return own_default or handed_on or source.kind is Kind.PROSE
+
+
+def _judge_written(setting: Setting, source: Source, *, in_conf: bool) -> Finding | None:
+    """`in_conf`: a line of an nccl.conf, also of one that a script writes."""
     if setting.name != setting.name.strip():
-        return _blank(setting) if source.kind is Kind.NCCL_CONF else None
+        return _blank(setting) if in_conf else None
     row = variables.lookup(setting.name)
     if row is None:
         return _near_or_new(setting)
     if not row.is_read:
         myth = _known_myth(setting, row, NOTHING_SEARCHED)
         return msgspec.structs.replace(myth, status=Status.ERROR)
-    if source.kind is Kind.NCCL_CONF and row.reader == "PyTorch":
+    if in_conf and row.reader == "PyTorch":
         return _too_late(setting)
     return _not_yet(setting, row, source.here)
 

@@ -27,7 +27,7 @@ from holdfast.fault import Fault
 from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import ways
 from holdfast.remains.nouns import Wreckage
-from holdfast.source import master, recipe
+from holdfast.source import master, own_names, recipe
 from holdfast.source.nouns import Source
 from holdfast.source.place import Place
 
@@ -265,21 +265,18 @@ def _judged(what: str, value: str, at: Place, *, most: int) -> Iterator[Finding]
 
 @FAULT.lint
 def every_node_names_itself(source: Source) -> Iterator[Finding]:
-    """A script that runs on every node, as its node rank shows, and takes its own name."""
-    per_node = any(
-        (rank := launch.flag("node-rank", "machine-rank")) is not None
-        and re.search(r"SLURM_(?:NODEID|PROCID)", rank.value)
-        and not launch.around
-        for launch in source.launches
-    )
-    if not per_node or any(launch.kind in ("sbatch", "srun") for launch in source.launches):
-        return
-    for setting in master.variables(source):
-        if re.match(r"[\"']?(?:\$\(|`)\s*hostname\b", setting.written):
-            yield FAULT.warning(
-                "each node names itself as the master",
-                reason="this script runs on every node (its node rank is Slurm's), and `hostname` "
-                "answers differently on each",
-                fix='`MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)`',
-                at=setting.place,
-            )
+    for own in own_names.found(source):
+        speak = FAULT.error if own.sure else FAULT.warning
+        runs = (
+            "this script runs on every node (its node rank is Slurm's)"
+            if own.by == "Slurm"
+            else f"{own.by} runs this on every node"
+        )
+        yield speak(
+            "each node names itself as the master",
+            reason=f"{runs}, and `hostname` answers differently on each",
+            fix="ask once, before the ranks are started: `export MASTER_ADDR=$(scontrol show "
+            'hostnames "$SLURM_JOB_NODELIST" | head -n 1)` in a Slurm job, else the first '
+            "node's name",
+            at=own.place,
+        )

@@ -226,6 +226,8 @@ def _names_a_bridge(setting: Setting, count: int | None) -> Finding | None:
         names = () if chosen.exclude else chosen.names
     else:
         names = nic_filter.read_gloo(setting.value)
+        if any(map(nic_filter.strange, names)):
+            return None  # what `^docker0` means to Gloo is nic-filter-syntax's
     bridges = [name for name in names if name.startswith(BRIDGES)]
     if not bridges or count == 1:
         return None

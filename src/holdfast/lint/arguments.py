@@ -35,6 +35,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """options not named here take one"""
     abbreviates: bool = False
     """argparse and getopt_long accept the beginning of a name"""
+    before_a_script: bool = True
+    """what it starts is a script, far behind: an unknown word before that holds more options"""
 
     @property
     def names(self) -> frozenset[str]:
@@ -83,7 +85,11 @@ class _Reader:
 
     def _is_more_options(self, word: Word) -> bool:
         """`torchrun $ARGS train.py`: what is not known, with the script still to come."""
-        if word.known or self.at >= self._last_script or not word.text.startswith(("$", ".", "…")):
+        if word.known or not self.options.before_a_script:
+            return False
+        following = self.words[self.at + 1].text if self.at + 1 < len(self.words) else ""
+        to_come = self.at < self._last_script or following in ("-m", "--module")
+        if not to_come or not word.text.startswith(("$", ".", "…")):
             return False
         self.at += 1
         return True

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.lint import sniff
+from holdfast.lint.lines import lines as lines_of
 
 FENCE = re.compile(
     # a list's bullets and a quotation's marks may stand before it
@@ -40,7 +41,7 @@ def markdown(text: str) -> tuple[list[Block], list[Line]]:
     """Fences, also in lists and quotations; an unclosed one goes to the end."""
     blocks: list[Block] = []
     prose: list[Line] = []
-    lines = text.splitlines()
+    lines = lines_of(text)
     at = 0
     while at < len(lines):
         opened = FENCE.match(lines[at])
@@ -122,7 +123,7 @@ def rst(text: str) -> tuple[list[Block], list[Line]]:
     """`.. code-block:: bash` and literal blocks after `::`."""
     blocks: list[Block] = []
     prose: list[Line] = []
-    lines = text.splitlines()
+    lines = lines_of(text)
     at = 0
     while at < len(lines):
         directive = _DIRECTIVE.match(lines[at])

@@ -10,7 +10,7 @@ from holdfast.lint.shell.passage import Ground
 from holdfast.lint.shell.reading import Reading
 from holdfast.lint.shell.scope import Scope, environment
 from holdfast.lint.yaml_nodes import Documents, filled
-from holdfast.source.nouns import Container, Flag, Kind, Setting, Source
+from holdfast.source.nouns import Container, Flag, Kind, Setting, Source, Word
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -33,6 +33,7 @@ LISTED = {
     "cap_add": "cap-add",
     "devices": "device",
     "security_opt": "security-opt",
+    "networks": "network",
 }
 
 
@@ -47,8 +48,10 @@ def read(
         for key, service in documents.pairs(documents.get(root, "services")):
             given = list(_environment(documents, documents.get(service, "environment")))
             reading.settings.extend(given)
+            before = len(reading.commands)
             run(documents, service, ("entrypoint", "command"), given, reading)
-            containers.append(_container(documents, key, service, given))
+            started = reading.commands[before].words if len(reading.commands) > before else ()
+            containers.append(_container(documents, key, service, given, started))
     return shell.source(
         reading, file, Kind.COMPOSE, complete=complete, containers=tuple(containers)
     )
@@ -93,16 +96,18 @@ def _setting(documents: Documents, node: Node, name: str, written: str) -> Setti
 
 
 def _container(
-    documents: Documents, key: Node, service: Node, settings: list[Setting]
+    documents: Documents,
+    key: Node,
+    service: Node,
+    settings: list[Setting],
+    words: tuple[Word, ...],
 ) -> Container:
-    words = documents.get(service, "command")
-    fields = documents.words(words) if words is not None else []
     return Container(
         engine="compose",
         options=(*_options(documents, service), *map(_env, settings)),
         place=documents.place(key),
         image=documents.scalar(service, "image"),
-        words=tuple(shell.word(field, documents.ground) for field in fields if field),
+        words=words,
         service=str(key.value),
     )
 

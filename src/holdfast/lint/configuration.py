@@ -71,10 +71,14 @@ def find(start: str) -> Configuration:
 
 def _read(file: str) -> Configuration | None:
     try:
+        if not os.path.isfile(file):  # a FIFO of that name would hold us up
+            return None
         with open(file, "rb") as opened:
             document = tomllib.load(opened)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
+    except RecursionError as problem:
+        raise CannotWorkError(f"{file} is nested too deeply to be read") from problem
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise CannotWorkError(f"{file} is no valid TOML: {problem}") from problem
     except OSError as problem:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from holdfast.lint import launch_options as known
 from holdfast.lint.arguments import Options, Split, program, split
-from holdfast.source.nouns import Command, Container, Word
+from holdfast.source.nouns import Command, Container, Flag, Word
 
 ENGINES = ("docker", "podman", "nerdctl", "nvidia-docker", "apptainer", "singularity")
 GLOBAL = Options(
@@ -15,6 +16,12 @@ GLOBAL = Options(
     aliases={"n": "namespace"},
 )
 """what may stand between docker and its verb"""
+IMAGE = re.compile(r"(?:[\w.\-]+(?::\d+)?/)*[\w.\-]+(?::[\w.\-]+|@sha256:\w+)")
+"""a name with a tag: nothing that runs inside is called so"""
+PATH = re.compile(r"[\w\-]+(?:\.[\w.\-]+)?(?::\d+)?(?:/[\w.\-]+)+(?<!\.py)(?<!\.sh)")
+"""`nvcr.io/nvidia/pytorch`, and no script"""
+LETTERS = re.compile(r"-(?:[dit]+|[evpwu])")
+VARIABLE = re.compile(r"\$(?:\w+|\{[^}]*\})|…")
 
 
 def _verb(words: Sequence[Word]) -> tuple[str, int]:
@@ -35,7 +42,32 @@ def _options(words: Sequence[Word]) -> tuple[str, int, Split] | None:
         starts, options = {"run", "create", "exec"}, known.DOCKER_RUN
     if engine not in ENGINES or verb not in starts:
         return None
-    return verb, at, split(words[at:], options)
+    return verb, at, _split(words[at:], options)
+
+
+def _split(words: Sequence[Word], options: Options) -> Split:
+    """`docker run "${OPTIONS[@]}" $IMAGE …`: behind what is not known options may go on."""
+    flags: list[Flag] = []
+    at = 0
+    while True:
+        found = split(words[at:], options)
+        flags.extend(found.flags)
+        at += found.rest
+        if not _image_is_to_come(words[at : at + 2], options):
+            return Split(flags=tuple(flags), rest=at)
+        at += 1
+
+
+def _image_is_to_come(words: Sequence[Word], options: Options) -> bool:
+    """Whether the first of these two words is no image, by what stands behind it."""
+    if len(words) < 2 or words[0].known or not VARIABLE.fullmatch(words[0].text):
+        return False
+    behind = words[1]
+    if not behind.known:
+        return behind.text.startswith("$")
+    if behind.text.startswith("--"):
+        return options.canonical(behind.text[2:].partition("=")[0]) in options.names
+    return any(form.fullmatch(behind.text) for form in (IMAGE, PATH, LETTERS))
 
 
 def container_words(words: Sequence[Word]) -> int | None:

@@ -17,6 +17,7 @@ LINE = re.compile(
     rb"[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.]*)[ \t]*=[ \t]*"
     rb"(?P<value>'[^'\n]*'|\"(?:[^\"\\\n]|\\.)*\"|[^\n]*)"
 )
+SYSCTL = re.compile(rb"[ \t]*-?(?P<name>[a-z]\w*(?:[./][\w.\-]+)+)[ \t]*=(?P<value>[^\n]+)")
 COMMENT = re.compile(r"(?:^|[ \t]+)#.*")
 
 
@@ -81,4 +82,21 @@ def nccl_settings_of(passage: Passage) -> Iterator[Setting]:
                 known=not grammar.elided(grammar.masked(value.encode()).decode()),
                 written=value,
                 by="nccl.conf",
+            )
+
+
+def sysctl_settings_of(passage: Passage) -> Iterator[Setting]:
+    """`net.ipv4.tcp_tw_reuse = 1`: settings of the kernel, which no program finds in itself."""
+    for at, line in lines(passage):
+        match = SYSCTL.match(line)
+        if match is not None:
+            value = match["value"].decode("utf-8", "replace").strip()
+            yield Setting(
+                name=match["name"].decode().replace("/", "."),
+                value=value,
+                place=passage.place(at + match.start("name")),
+                known="$" not in value,
+                exported=False,
+                written=value,
+                by="sysctl.conf",
             )

@@ -6,12 +6,15 @@ In Markdown `<!-- holdfast: ignore[slug] -->`, which alone before a fence counts
 from __future__ import annotations
 
 import ast
+import bisect
 import re
 from typing import NamedTuple
 
 from holdfast.lint.blocks import FENCE
+from holdfast.lint.lines import lines as lines_of
 from holdfast.model import Finding
 from holdfast.source.nouns import Source
+from holdfast.source.program import Program
 
 _COMMENT = re.compile(
     # not where a text or a string only speaks of it
@@ -34,7 +37,9 @@ class Ignored:
 
     def __init__(self, text: str) -> None:
         self.directives = _directives(text) if "holdfast:" in text else []
-        self._lines = text.splitlines() if self.directives else []
+        self._lines = lines_of(text) if self.directives else []
+        self._commands: list[int] = []
+        self._statements: tuple[Program, Statements] | None = None
         self._on_line: dict[int, set[str]] = {}
         self._in_file: set[str] = set()
         for one in self.directives:
@@ -75,10 +80,15 @@ class Ignored:
     def _first_line(self, line: int, source: Source) -> int:
         """Of the statement or command that this line belongs to."""
         if source.program is not None:
-            return _statement_line(source.program.tree, line)
-        while line > 1 and self._lines[line - 2].rstrip().endswith("\\"):
-            line -= 1
-        return line
+            return self._statements_of(source.program).first_line(line)
+        self._commands = self._commands or _command_lines(self._lines)
+        return self._commands[line - 1] if 0 < line <= len(self._commands) else line
+
+    def _statements_of(self, program: Program) -> Statements:
+        """Kept for the next finding of the same program."""
+        if self._statements is None or self._statements[0] is not program:
+            self._statements = program, Statements(program.tree)
+        return self._statements[1]
 
     def unknown(self, known: frozenset[str]) -> list[tuple[int, str]]:
         """Names that no fault has: a slip there would go unnoticed."""
@@ -96,7 +106,7 @@ def names_of(code: str, slug: str) -> tuple[str, ...]:
 
 def _directives(text: str) -> list[Directive]:
     found = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(lines_of(text), start=1):
         for match in _COMMENT.finditer(line):
             names = match["names"]
             listed = [n.strip().lower() for n in (names or "").split(",") if n.strip()]
@@ -111,13 +121,39 @@ def _directives(text: str) -> list[Directive]:
     return found
 
 
-def _statement_line(tree: ast.Module, line: int) -> int:
-    """The first line of the innermost statement around a line."""
-    best = line
-    shortest = None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            length = (node.end_lineno or node.lineno) - node.lineno
-            if shortest is None or length <= shortest:
-                best, shortest = node.lineno, length
-    return best
+def _command_lines(lines: list[str]) -> list[int]:
+    """For each line the first one of its command: a backslash at the end goes on."""
+    first = []
+    goes_on = False
+    for number, line in enumerate(lines, start=1):
+        first.append(first[-1] if goes_on else number)
+        goes_on = line.rstrip().endswith("\\")
+    return first
+
+
+class Statements:
+    """Which statement a line belongs to, without a walk through the tree for each question."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        spans = sorted(
+            (node.lineno, -(node.end_lineno or node.lineno), node.col_offset)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.stmt)
+        )
+        self._first = [first for first, _, _ in spans]
+        self._last = [-last for _, last, _ in spans]
+        self._around: list[int] = []
+        """for each statement the index of the one it stands in; -1 for none"""
+        open_ones: list[int] = []
+        for index, first in enumerate(self._first):
+            while open_ones and self._last[open_ones[-1]] < first:
+                open_ones.pop()
+            self._around.append(open_ones[-1] if open_ones else -1)
+            open_ones.append(index)
+
+    def first_line(self, line: int) -> int:
+        """Of the innermost statement around this line; the line itself where there is none."""
+        index = bisect.bisect_right(self._first, line) - 1
+        while index >= 0 and self._last[index] < line:
+            index = self._around[index]
+        return self._first[index] if index >= 0 else line

@@ -10,6 +10,7 @@ import msgspec
 from holdfast import catalogue
 from holdfast.fault import Fault
 from holdfast.lint.ignoring import Ignored
+from holdfast.lint.lines import lines as lines_of
 from holdfast.lint.reading import Piece
 from holdfast.model import Finding
 from holdfast.probe.process import redact
@@ -37,8 +38,8 @@ def judge(
         found += [finding for finding in spoken if not ignored.hides(finding, source)]
     if not found:
         return []
-    lines = piece.text.text.splitlines()
-    return [Told(finding, _excerpt(finding, lines)) for finding in in_order(found)]
+    excerpts = _Excerpts(lines_of(piece.text.text))
+    return [Told(finding, excerpts.of(finding)) for finding in in_order(found)]
 
 
 def in_order(found: Iterable[Finding]) -> list[Finding]:
@@ -63,15 +64,25 @@ def _position(finding: Finding) -> tuple[str, int, int, str]:
     return (place.file, place.line, place.column, finding.code) if place else ("", 0, 0, "")
 
 
-def _excerpt(finding: Finding, lines: Sequence[str]) -> str:
-    place = finding.place
-    if place is None or not 0 < place.line <= len(lines):
-        return ""
-    return redact(lines[place.line - 1])
+class _Excerpts:
+    """The lines findings stand on. Each is looked through for secrets once: a file may be a single
+    line of many megabytes with thousands of findings on it."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+        self._shown: dict[int, str] = {}
+
+    def of(self, finding: Finding) -> str:
+        place = finding.place
+        if place is None or not 0 < place.line <= len(self._lines):
+            return ""
+        if place.line not in self._shown:
+            self._shown[place.line] = redact(self._lines[place.line - 1])
+        return self._shown[place.line]
 
 
 def of_environment(source: Source, faults: Sequence[Fault], here: Here) -> list[Told]:
     """Of `--env`: the line of a setting is its number, the excerpt the setting itself."""
-    lines = [f"{setting.name}={setting.value}" for setting in source.settings]
+    excerpts = _Excerpts([f"{setting.name}={setting.value}" for setting in source.settings])
     found = catalogue.lint(msgspec.structs.replace(source, here=here), faults)
-    return [Told(finding, _excerpt(finding, lines)) for finding in in_order(found)]
+    return [Told(finding, excerpts.of(finding)) for finding in in_order(found)]

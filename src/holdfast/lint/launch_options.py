@@ -166,6 +166,7 @@ DOCKER_RUN = Options(
     },
     aliases={"net": "network"},
     others_take_values=True,
+    before_a_script=False,
 )  # fmt: skip
 APPTAINER = Options(
     switches=names(
@@ -184,12 +185,18 @@ APPTAINER = Options(
     ),
     aliases={"bind": "volume"},
     others_take_values=True,
+    before_a_script=False,
 )  # fmt: skip
 SSH = Options(
     values=frozenset("BbcDEeFIiJLlmOoPpQRSWw"),
     switches=frozenset("46AaCfGgKkMNnqsTtVvXxYy"),
+    before_a_script=False,
 )
-PDSH = Options(values=frozenset("wxgGRtuflSIMN") - {"S", "N"}, switches=frozenset("SNbaidvqhLV"))
+PDSH = Options(
+    values=frozenset("wxgGRtuflSIMN") - {"S", "N"},
+    switches=frozenset("SNbaidvqhLV"),
+    before_a_script=False,
+)
 PYTHON = Options(
     values=frozenset(["W", "X", "check-hash-based-pycs"]),
     switches=frozenset("bBdEhiIOPqsSuvVxmc"),

@@ -16,6 +16,8 @@ from holdfast.source.place import Place
 from holdfast.source.program import Program
 
 ATTEMPTS = 5
+MOST_IMPORTS = 300
+"""that later examples are read with; every one of them is read with all of these"""
 _PROMPT = re.compile(r"(?:>>>|\.\.\.)(?: |$)")
 _MAGIC = re.compile(r"(?P<indent>\s*)(?:%%?|!)[\w/.]")
 _OMISSION = re.compile(r"(?:,\s*)?(?:\.{3}|…)(?=\s*[,)\]}])|(?<=[(\[{,])\s*(?:\.{3}|…)\s*,?")
@@ -172,7 +174,7 @@ class Imports:
     are read with those of the earlier ones, as in a notebook."""
 
     def __init__(self) -> None:
-        self._held: list[ast.stmt] = []
+        self._held: dict[str, ast.stmt] = {}
 
     def shared(self, source: Source) -> Source:
         program = source.program
@@ -180,13 +182,19 @@ class Imports:
             return source
         own = [node for node in program.tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
         if own:
-            self._held += own
+            self._hold(own)
             return source
         if not self._held:
             return source
-        tree = ast.Module(body=[*self._held, *program.tree.body], type_ignores=[])
+        tree = ast.Module(body=[*self._held.values(), *program.tree.body], type_ignores=[])
         told = Program(
             tree, program.text, program.file, first_line=program.first_line, indent=program.indent
         )
         read_again = python.of_program(told, complete=False)
         return msgspec.structs.replace(read_again, refused=source.refused)
+
+    def _hold(self, nodes: list[ast.Import | ast.ImportFrom]) -> None:
+        """Each once: a long document repeats its imports in every second example."""
+        for node in nodes:
+            if len(self._held) < MOST_IMPORTS:
+                self._held.setdefault(ast.dump(node), node)

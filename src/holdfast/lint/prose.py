@@ -29,6 +29,8 @@ TOOLS = (
 )  # fmt: skip
 LONGEST = 10_000
 """characters: a longer line is data"""
+NEAR = 80
+"""characters around code that may say it is advised against"""
 _NAME = rf"(?:{'|'.join(PREFIXES)}|MASTER_(?=ADDR|PORT))[A-Z0-9_]+"
 _WORTHWHILE = re.compile(rf"{_NAME}=|`|\((?:{'|'.join(LAUNCHERS)})\s")
 _INLINE = re.compile(r"(?<!`)(`{1,2})(?!`)(?P<code>.+?)(?<!`)\1(?!`)")
@@ -88,17 +90,20 @@ def _versions(line: Line, file: str) -> Iterator[Source]:
 
 def spans(line: Line) -> Iterator[Span]:
     """What of a line is meant as code."""
-    rest = line.text
+    rest = _INLINE.sub(_blank, line.text)
     for found in _INLINE.finditer(line.text):
-        rest = rest[: found.start()] + " " * (found.end() - found.start()) + rest[found.end() :]
         yield from _of_inline(found["code"], line.number, found.start("code"))
     if whole := _WHOLE_LINE.match(rest):
         yield Span(whole["code"], line.number, whole.start("code"))
         return
     for found in _IN_BRACKETS.finditer(rest):
         yield Span(found["code"], line.number, found.start("code"))
-        rest = rest[: found.start()] + " " * (found.end() - found.start()) + rest[found.end() :]
-    yield from _settings(rest, line.number)
+    yield from _settings(_IN_BRACKETS.sub(_blank, rest), line.number)
+
+
+def _blank(found: re.Match[str]) -> str:
+    """What is read already; every other character keeps its place."""
+    return " " * len(found[0])
 
 
 def _of_inline(code: str, line: int, column: int) -> Iterator[Span]:
@@ -122,7 +127,9 @@ def _settings(text: str, line: int, column: int = 0) -> Iterator[Span]:
 
 def _is_advised_against(line: str, span: Span) -> bool:
     """'Never set X=1', 'X=1 is deprecated': the text says it itself."""
-    before, after = line[: span.column], line[span.column + len(span.text) :]
+    # Near by: a line may be a long paragraph with hundreds of settings in it.
+    before = line[max(0, span.column - NEAR) : span.column]
+    after = line[span.column + len(span.text) :][:NEAR]
     return bool(_ADVISED_AGAINST.search(before.rstrip("` (")) or _REPORTED.match(after))
 
 

@@ -27,14 +27,15 @@ def read(text: Text) -> Piece | Unread:
 
 
 def _read(text: Text) -> Piece | Unread:
-    made: Source | str
     if text.language is Language.DOCUMENT:
         return Piece(text, list(documents.markdown(text.text, text.path)))
     if text.language is Language.RST:
         return Piece(text, list(documents.rst(text.text, text.path)))
     if text.language is Language.NOTEBOOK:
         made = notebook.read(text.text, text.path)
-        return Unread(text.path, made) if isinstance(made, str) else Piece(text, [made])
+        if isinstance(made, str):
+            return Unread(text.path, made)
+        return Piece(text._replace(text=made.text), [made.source])
     if text.language is Language.PYTHON:
         return Piece(text, [python.read_file(text.text, text.path)])
     return Piece(text, [reader(text.language)(text.text, text.path)])

@@ -53,6 +53,7 @@ _SHEBANG = re.compile(r"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(?P<program>[\w.-]+)(?:\s
 _HOST_LINE = re.compile(
     r"[\w.-]+(?:\s+slots\s*=\s*\d+|:\d+)(?:\s+max[_-]slots\s*=\s*\d+)?\s*(?:#.*)?"
 )
+_NCCL_LINE = re.compile(r"NCCL_[A-Z0-9_]+=.*")
 _SHELL_LINE = re.compile(
     r"(?:\$ |export [A-Za-z_]\w*=|#SBATCH |(?:sudo |srun )?(?:torchrun|deepspeed|horovodrun|mpirun"
     r"|accelerate launch|docker run|podman run|python3? (?:-m )?[\w./-]+)\b)"
@@ -76,7 +77,7 @@ def may_tell_by_content(path: str) -> bool:
     """Whether a file of a folder is worth opening although its name does not tell."""
     name = os.path.basename(path)
     ending = os.path.splitext(name)[1].lower()
-    return ending in ("", ".yaml", ".yml") and not name.startswith(".")
+    return ending in ("", ".conf", ".yaml", ".yml") and not name.startswith(".")
 
 
 def by_content(path: str, text: str) -> Language | None:
@@ -89,8 +90,9 @@ def by_content(path: str, text: str) -> Language | None:
     lines = [line for line in head.splitlines() if line.strip() and not line.startswith("#")]
     if re.search(r"^#SBATCH\s", head, re.MULTILINE):
         return Language.SHELL
-    if lines and all(_HOST_LINE.fullmatch(line.strip()) for line in lines[:20]):
-        return Language.HOSTFILE
+    for form, language in ((_NCCL_LINE, Language.NCCL_CONF), (_HOST_LINE, Language.HOSTFILE)):
+        if lines and all(form.fullmatch(line.strip()) for line in lines[:20]):
+            return language
     if re.match(r"FROM\s+\S+", lines[0] if lines else "") and re.search(
         r"^(?:RUN|CMD|ENTRYPOINT|COPY|ENV|WORKDIR)\s", head, re.MULTILINE
     ):

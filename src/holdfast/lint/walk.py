@@ -11,7 +11,7 @@ import os
 import stat
 import tokenize
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from holdfast.lint import sniff
 from holdfast.lint.sniff import Language
@@ -134,9 +134,20 @@ def _bytes(file: File) -> bytes | Unread:
         if not stat.S_ISREG(status.st_mode):
             return Unread(file.path, "is no regular file")
         if status.st_size > LARGEST:
-            told = f"is {size(status.st_size)} large; only files up to {size(LARGEST)} are read"
-            return Unread(file.path, told)
+            return _too_large(file.path, f"is {size(status.st_size)} large")
         return opened.read(LARGEST)
+
+
+def stream(opened: IO[bytes], path: str) -> Text | Unread | None:
+    """What comes by a pipe: a part of it would be judged as if it were all."""
+    content = opened.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        return _too_large(path, "is too large")
+    return understand(content, path, named=True)
+
+
+def _too_large(path: str, how: str) -> Unread:
+    return Unread(path, f"{how}; only files up to {size(LARGEST)} are read")
 
 
 def understand(content: bytes, path: str, *, named: bool) -> Text | Unread | None:

@@ -89,6 +89,10 @@ def _host(documents: Documents, pod: Node) -> Iterator[Flag]:
         name = {"hostNetwork": "network", "hostIPC": "ipc", "hostPID": "pid"}.get(str(key.value))
         if name and value.id == "scalar" and str(value.value).lower() in YES:
             yield flag(documents, key, name, "host")
+    for entry in documents.items(documents.get(pod, "securityContext", "sysctls")):
+        name, value = documents.get(entry, "name"), documents.scalar(entry, "value")
+        if name is not None and name.id == "scalar":
+            yield flag(documents, name, "sysctl", f"{name.value}={value}")
 
 
 def _own(documents: Documents, container: Node) -> Iterator[Flag]:

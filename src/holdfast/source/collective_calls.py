@@ -12,11 +12,9 @@ from typing import NamedTuple
 
 from holdfast.source.names import names
 from holdfast.source.program import Call, Program, constant, dotted
-from holdfast.source.torch_calls import COLLECTIVES, distributed
+from holdfast.source.torch_calls import COLLECTIVES, NEW_GROUPS, distributed
 
-MAKERS = frozenset(["new_group", "new_subgroups", "new_subgroups_by_enumeration", "split_group"])
-"""every rank of the job must call them, also those that are no member"""
-JOINING = MAKERS | {"init_process_group"}
+JOINING = NEW_GROUPS | {"init_process_group"}
 TAILS = ("", "_", "_async", "_async_", "_object")
 FRAMEWORKS = frozenset(
     [
@@ -168,7 +166,7 @@ def _makers(program: Program, node: ast.expr) -> Iterator[str]:
     """The dotted names of the calls that made what a name stands for."""
     values = names(program).values(dotted(node), node)
     if not values and isinstance(node, ast.Name):
-        values = list(_unpacked(program, node))
+        values = [*_unpacked(program, node), *_wrapped(program, node)]
     for value in (node, *values):
         if isinstance(value, ast.Call):
             yield program.name_of(value.func)
@@ -182,3 +180,13 @@ def _unpacked(program: Program, node: ast.Name) -> Iterator[ast.expr]:
             first = assign.targets[0].elts[0]
             if isinstance(first, ast.Name) and first.id == node.id:
                 yield call.node
+
+
+def _wrapped(program: Program, node: ast.Name) -> Iterator[ast.expr]:
+    """`model = FSDP(model)` of a parameter, before this and under no condition."""
+    function = program.function_of(node)
+    for assign in program.assigns:
+        if program.parents.get(assign) is function and isinstance(assign, ast.Assign):
+            named = any(dotted(target) == node.id for target in assign.targets)
+            if named and assign.lineno < node.lineno:
+                yield assign.value

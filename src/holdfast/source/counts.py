@@ -115,7 +115,12 @@ def _deepspeed(launch: Launch) -> Iterator[Doubt]:
         )
     setting = recipe.exported(launch, "CUDA_VISIBLE_DEVICES")
     chosen = named or counted
-    if setting is not None and chosen is not None and launch.flag("hostfile") is None:
+    if (
+        setting is not None
+        and chosen is not None
+        and launch.flag("hostfile") is None
+        and not _the_first(setting, counted)
+    ):
         yield Doubt(
             "warning",
             f"deepspeed ignores CUDA_VISIBLE_DEVICES beside --{chosen.name.replace('-', '_')}",
@@ -126,6 +131,12 @@ def _deepspeed(launch: Launch) -> Iterator[Doubt]:
             else "name the devices: `deepspeed --include localhost:0,1`",
             setting.place,
         )
+
+
+def _the_first(setting: Setting, counted: Flag | None) -> bool:
+    """`CUDA_VISIBLE_DEVICES=0,1` beside `--num_gpus 2`: the same devices, whoever is heard."""
+    count = recipe.number(counted) if counted is not None else None
+    return count is not None and setting.value == ",".join(map(str, range(count)))
 
 
 def _accelerate(launch: Launch) -> Iterator[Doubt]:

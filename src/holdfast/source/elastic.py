@@ -6,8 +6,13 @@ from typing import NamedTuple
 
 from holdfast.source.nouns import Flag, Launch, Source
 from holdfast.source.place import Place
-from holdfast.source.program import Program
+from holdfast.source.program import Call, Program, constant
 
+CONFIGS = (
+    "torch.distributed.launcher.LaunchConfig",
+    "torch.distributed.launcher.api.LaunchConfig",
+)
+"""torchrun as a library: `elastic_launch(LaunchConfig(…), train)()`"""
 RESTARTERS = ("torchrun", "torch.distributed.launch", "torch.distributed.run", "accelerate")
 
 
@@ -26,6 +31,11 @@ def restarted(source: Source) -> Elastic | None:
         again = launch.kind in (*RESTARTERS, "holdfast") and _number(flag) > 0
         if again and flag is not None:
             return Elastic(f"{launch.kind} --max-restarts={flag.value}", flag.place)
+    for call in source.program.called(*CONFIGS) if source.program else ():
+        times = constant(call.keyword("max_restarts"))
+        if isinstance(times, int) and times > 0 and source.program:
+            said = f"{call.written}(max_restarts={times})"
+            return Elastic(said, source.program.place(call.node))
     return resized(source)
 
 
@@ -35,11 +45,23 @@ def resized(source: Source) -> Elastic | None:
         if (found := _range(launch)) is not None:
             return found
     program = source.program
-    if program is not None and "horovod" in program.text:
-        for call in program.calls:
-            if call.name.startswith("horovod.") and ".elastic." in call.name:
-                return Elastic(call.written, program.place(call.node))
+    for call in program.calls if program else ():
+        if program and (said := _changes_members(call)):
+            return Elastic(said, program.place(call.node))
     return None
+
+
+def _changes_members(call: Call) -> str:
+    if call.name.startswith("horovod.") and ".elastic." in call.name:
+        return call.written
+    if call.name in CONFIGS:
+        least, most = (
+            constant(call.argument(0, "min_nodes")),
+            constant(call.argument(1, "max_nodes")),
+        )
+        if isinstance(least, int) and isinstance(most, int) and least < most:
+            return f"{call.written}(min_nodes={least}, max_nodes={most})"
+    return ""
 
 
 def _range(launch: Launch) -> Elastic | None:

@@ -16,11 +16,10 @@ from holdfast.source import durations
 from holdfast.source.exchanges import backends, starts
 from holdfast.source.names import names
 from holdfast.source.program import Call, Program, constant
-from holdfast.source.torch_calls import torch_ops
+from holdfast.source.torch_calls import NEW_GROUPS, torch_ops
 
 DEFAULTS = {"nccl": 600, "gloo": 1800, "mpi": 1800, "ucc": 1800}
 """seconds, since torch 2.2"""
-MAKERS = frozenset(["new_group", "new_subgroups", "new_subgroups_by_enumeration", "split_group"])
 MESHES = frozenset(
     ["torch.distributed.init_device_mesh", "torch.distributed.device_mesh.init_device_mesh"]
 )
@@ -59,7 +58,7 @@ def left_out(program: Program) -> Iterator[Left]:
     ops = torch_ops(program)
     if any(op == "_set_pg_timeout" for _, op in ops):
         return
-    plain = [call for call, op in ops if op in MAKERS and not _has_own(op, call)]
+    plain = [call for call, op in ops if op in NEW_GROUPS and not _has_own(op, call)]
     meshes = [call for call in program.called(*MESHES) if _makes_several(program, call)]
     for call in (*plain, *meshes):
         if not call.starred:

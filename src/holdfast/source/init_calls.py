@@ -81,8 +81,15 @@ def runs(program: Program, init: Init) -> bool:
     if not program.main_guards:
         plain = not any(isinstance(a, ast.If | ast.Try) for a in program.above(init.call.node))
         return function is None and plain
-    return function is None or any(
-        isinstance(node, ast.Name) and node.id == function.name and isinstance(node.ctx, ast.Load)
+    if function is None:
+        return True
+    owner = program.parents.get(function)
+    in_class = isinstance(owner, ast.ClassDef)
+    name = owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else ""
+    name = name or function.name
+    return any(
+        (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
+        or (in_class and isinstance(node, ast.Attribute) and node.attr == name)
         for node in program.parents
     )
 

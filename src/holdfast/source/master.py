@@ -25,8 +25,6 @@ class Said(NamedTuple):
 PORT_VARIABLES = ("MASTER_PORT", "PET_MASTER_PORT")
 PORT_FLAGS = ("master-port", "main-process-port")
 ADDRESS_FLAGS = ("master-addr", "main-process-ip")
-READS_ENVIRONMENT = frozenset({"python", "srun", "mpirun", "sbatch"})
-"""launches whose ranks find MASTER_ADDR as it was exported"""
 
 
 def ports(source: Source) -> Iterator[Said]:
@@ -94,7 +92,10 @@ def rehearsed(source: Source) -> bool:
         if (flag := launch.flag("node-rank", "machine-rank")) is not None and flag.known
     }
     looped = any(
-        launch.command is not None and launch.command.loops and launch.command.background
+        launch.command is not None
+        and launch.command.loops
+        and launch.command.background
+        and not recipe.REMOTE & set(launch.around)
         for launch in source.launches
     )
     return len(ranks) > 1 or looped

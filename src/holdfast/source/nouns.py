@@ -58,7 +58,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """the value as written: `$(( 40000 + RANDOM % 20000 ))`"""
     by: str = ""
     """how it is set: 'export', 'shell', 'prefix', 'unset', 'env file', 'ENV', 'docker -e',
-    'mpirun -x', 'srun --export', 'compose', 'nccl.conf', 'os.environ', 'environment', 'prose'"""
+    'mpirun -x', 'srun --export', 'compose', 'nccl.conf', 'os.environ', 'environment', 'prose';
+    'sysctl.conf': a setting of the kernel, under its dotted name"""
     arms: tuple[tuple[int, int], ...] = ()
     """(fork, arm) of every if and case around it: settings in two arms of one fork never meet"""
 
@@ -75,8 +76,6 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """what it finds in its environment by this source: exports before it, its own prefixes"""
     loops: tuple[int, ...] = ()
     """indexes into Source.loops of the loops around it, outermost first"""
-    piped_to: str = ""
-    """name of the next command of the pipeline"""
     background: bool = False
     writes_to: tuple[Word, ...] = ()
     """files its output is sent to"""

@@ -20,13 +20,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from holdfast.source.collective_calls import MAKERS
 from holdfast.source.guards import Guard, guards
 from holdfast.source.names import names
 from holdfast.source.program import Call, Function, Program, dotted
 from holdfast.source.rank_words import Of
 from holdfast.source.ranks import ranks
 from holdfast.source.split import Split
+from holdfast.source.torch_calls import NEW_GROUPS
 from holdfast.source.ways import Stop, Ways, ways
 
 LONELY = re.compile(
@@ -186,7 +186,7 @@ def _sure(stop: Stop, split: Split) -> bool | None:
     meeting = stop.meeting
     if meeting.group == "?":
         return None
-    if meeting.name in MAKERS and split.members:
+    if meeting.name in NEW_GROUPS and split.members:
         return stop.sure
     if stop.deep and not split.sure:
         return None

@@ -74,6 +74,8 @@ def _from_outside(program: Program, value: ast.expr) -> bool:
 
 
 def _parameter(program: Program, function: Function, name: str, deep: int) -> bool | None:
+    if function.name == "__init__":
+        return True  # for as long as the object lives
     sites = callers(program, function)
     handed = [_handed(function, call, name) for call in sites] or [_default(function, name)]
     if not deep or None in handed:

@@ -21,11 +21,13 @@ SETTERS = (
     "torch.accelerator.set_device_index",
     "torch.accelerator.set_device_idx",
 )
-CHOOSES = re.compile(
-    r"set_device|device_ids?\b|CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|current_device|cuda:\{"
-    r"|gpus[-_]per[-_]task|gpu_id|local_device|accelerat|deepspeed|lightning|ray\b|torch_xla"
+BY_OTHERS = re.compile(
+    r"VISIBLE_DEVICES|current_device|cuda:\{|gpus[-_]per[-_]task|gpu_id|local_device|accelerat"
+    r"|deepspeed|lightning|ray\b|torch_xla"
 )
-"""words of a script that may give each rank its own device, or leave it to a framework"""
+"""words of a script that leaves it to a framework, or does it in its own way"""
+CHOOSES = re.compile(rf"set_device|device_ids?\b|cuda:\d|{BY_OTHERS.pattern}")
+"""words of a script that may give each rank its own device"""
 MAKERS = frozenset(
     ["tensor", "zeros", "ones", "rand", "randn", "empty", "full", "arange", "randint", "eye"]
 )

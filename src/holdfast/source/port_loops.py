@@ -11,6 +11,9 @@ LOOKERS = frozenset({"ss", "netstat", "lsof", "nc", "ncat", "netcat", "fuser"})
 _PORT = re.compile(r"(?:^|_)port\d*$", re.IGNORECASE)
 _BIND_ZERO = re.compile(r"\.bind\(\s*\(\s*([\"']).*?\1\s*,\s*0\s*\)\s*\)|HTTPServer|get_free_port")
 
+_COUNTED_PORTS = re.compile(r"\bseq\s+\d{4,5}\s+(?:\d+\s+)?\d{4,5}\b|\{\d{4,5}\.\.\d{4,5}\}")
+"""`$(seq 29500 29600)`, `{29500..29600}`"""
+
 
 def is_port(name: str) -> bool:
     return bool(_PORT.search(name))
@@ -20,9 +23,15 @@ def searches(source: Source) -> Iterator[tuple[Loop, str]]:
     """Loops that draw a port and look whether somebody has it; with the tool that looks."""
     for number, loop in enumerate(source.loops):
         inside = [c for c in source.commands if number in c.loops or _in(c, loop)]
-        looker = next((c.name for c in inside if c.name in LOOKERS), "")
+        looker = next((name for c in inside if (name := _looks(c))), "")
         if looker and _chooses(source, loop):
             yield loop, looker
+
+
+def _looks(command: Command) -> str:
+    """What it asks whether a port is in use; bash itself by `(echo >/dev/tcp/HOST/PORT)`."""
+    by_shell = any(word.text.startswith("/dev/tcp/") for word in command.writes_to)
+    return command.name if command.name in LOOKERS else "/dev/tcp" if by_shell else ""
 
 
 def _in(command: Command, loop: Loop) -> bool:
@@ -32,8 +41,10 @@ def _in(command: Command, loop: Loop) -> bool:
 def _chooses(source: Source, loop: Loop) -> bool:
     """A loop that waits for a server asks too, but sets no port."""
     drawn = any(_drawn_in(setting, loop) for setting in source.settings)
-    counted = re.match(r"\s*(?:for\s+)?(\w+)\s+in\b", loop.condition)
-    return drawn or (loop.kind == "for" and counted is not None and is_port(counted[1]))
+    counted = re.match(r"\s*(?:for\s+)?(\w+)\s+in\b(.*)", loop.condition, re.DOTALL)
+    if drawn or loop.kind != "for" or counted is None:
+        return drawn
+    return is_port(counted[1]) or _COUNTED_PORTS.search(counted[2]) is not None
 
 
 def _drawn_in(setting: Setting, loop: Loop) -> bool:

@@ -196,6 +196,9 @@ class Processes(StartMethods):
                 (a for a in self.program.above(target) if isinstance(a, ast.ClassDef)), None
             )
             return (_method(owner, name[5:]) if owner else None), []
+        owned, _, method = name.rpartition(".")
+        if owner := next((one for one in self.program.classes if one.name == owned), None):
+            return _method(owner, method), []
         return (self.program.function(name) if name else None), []
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.source.place import Place
+from holdfast.source.tree_walk import walk
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Module
@@ -91,9 +92,6 @@ class Program:
     # --- built once ---------------------------------------------------------------------------
 
     def _walk(self) -> None:
-        """One pass; written for speed, since it is half of what lint does on a large tree."""
-        parents, order = self.parents, self._order
-        waiting: list[ast.AST] = [self.tree]
         unresolved: list[ast.Call] = []
         keep: dict[type, Callable[[Any], None]] = {
             ast.Call: unresolved.append,
@@ -114,22 +112,7 @@ class Program:
             ast.Import: self._import,
             ast.ImportFrom: self._import_from,
         }
-        while waiting:
-            node: Any = waiting.pop()
-            order.append(node)
-            kind = node.__class__
-            if kind in keep:
-                keep[kind](node)
-            for field in _children(kind):
-                child = getattr(node, field)
-                if child.__class__ is list:
-                    for one in child:
-                        if isinstance(one, ast.AST):
-                            parents[one] = node
-                            waiting.append(one)
-                elif child is not None:
-                    parents[child] = node
-                    waiting.append(child)
+        self._order, self.parents = walk(self.tree, keep)
         unresolved.sort(key=_position)
         self.calls = [Call(node, "", dotted(node.func)) for node in unresolved]
         for found in (self.functions, self.classes, self.loops, self.ifs, self.tries, self.assigns):
@@ -272,24 +255,6 @@ class Program:
     def main_guards(self) -> list[ast.If]:
         """`if __name__ == "__main__":`"""
         return [node for node in self.ifs if "__name__" in ast.dump(node.test)]
-
-
-NO_NODES = frozenset(
-    {
-        *("ctx", "op", "ops", "names", "name", "id", "attr", "arg", "asname", "module", "level"),
-        *("kind", "type_comment", "type_ignores", "conversion", "is_async", "simple", "rest"),
-        *("cls_name", "kwd_attrs", "str", "tag", "lineno"),
-    }
-)
-"""fields that hold no statement or expression that anybody asks for"""
-
-
-@functools.cache
-def _children(kind: type) -> tuple[str, ...]:
-    fields: tuple[str, ...] = getattr(kind, "_fields", ())
-    if kind is ast.Constant:  # its value may be anything
-        return ()
-    return tuple(field for field in fields if field not in NO_NODES)
 
 
 def _position(node: ast.stmt | ast.expr) -> tuple[int, int]:

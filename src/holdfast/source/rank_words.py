@@ -65,7 +65,7 @@ LONE_FLAGS = frozenset(
 )
 """without an is_ before them they mean other things as well"""
 WORLD = re.compile(
-    r"(get_)?\w*(world_size|num_processes|nprocs|n_procs|num_ranks|nranks|n_ranks|ngpus\w*)"
+    r"world|(get_)?\w*(world_size|num_processes|nprocs|n_procs|num_ranks|nranks|n_ranks|ngpus\w*)"
 )
 CHOSEN = re.compile(r"(src|dst|source|root|target|master|main|chief|leader|owner|\w+_rank)")
 COMPANY = re.compile(

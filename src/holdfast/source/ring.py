@@ -17,13 +17,13 @@ from typing import NamedTuple
 from holdfast.source.exchanges import Exchange, reached
 from holdfast.source.names import names
 from holdfast.source.program import Function, Program, Scope, dotted
+from holdfast.source.torch_calls import AT_ONCE
 
 SENDS = frozenset(["send", "isend", "send_object_list"])
 RECEIVES = frozenset(["recv", "irecv", "recv_object_list"])
-AT_ONCE = frozenset(["isend", "irecv"])
 UNIFORM = re.compile(r"world|initiali[sz]ed|available|distributed|step|epoch|iter", re.I)
 MAY_TELL_APART = re.compile(r"rank|even|odd|parity|first|last|main|master|stage|send|recv|%", re.I)
-NEIGHBOUR = re.compile(r"next|prev|left|right|neighbou?r|partner|succ|pred", re.I)
+NEIGHBOUR = re.compile(r"ne?xt|prev|left|right|neighbou?r|partner|succ|pred", re.I)
 
 
 class Ring(NamedTuple):
@@ -188,4 +188,22 @@ def _way(program: Program, peer: ast.expr) -> str:
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Sub):
         mirrored = "rank" in ast.unparse(value.right) and "rank" not in ast.unparse(value.left)
         return "computed" if mirrored else ""  # `1 - rank`, `world - 1 - rank`
+    if _goes_round(_choices(program, value)):
+        return "computed"
     return "named" if dotted(value) and NEIGHBOUR.search(dotted(value)) else ""
+
+
+def _choices(program: Program, value: ast.expr) -> list[ast.expr]:
+    """Both arms of `a if … else b`; both values of a name that an `if` corrects."""
+    if isinstance(value, ast.IfExp):
+        return [value.body, value.orelse]
+    return names(program).values(dotted(value), value) if dotted(value) else []
+
+
+def _goes_round(choices: list[ast.expr]) -> bool:
+    """`rank + 1` or 0, `rank - 1` or `world - 1`: the last one's neighbour is the first."""
+    texts = {ast.unparse(one) for one in choices}
+    if len(texts) != 2:
+        return False
+    up = "0" in texts and any(text.endswith(" + 1") for text in texts)
+    return up or all(text.endswith(" - 1") for text in texts)

@@ -1,7 +1,8 @@
 """Loops whose length follows the rank, with something inside that all ranks must do equally often.
 
 for file in files[rank::world_size]:      one more on the first ranks, unless it divides
-for _ in range(rank):                     differs for certain
+for item in [x for i, x in enumerate(items) if i % world_size == rank]:      likewise
+for _ in range(rank):                     differs for certain, and so does range(20 + rank)
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from holdfast.source.guards import guards
 from holdfast.source.names import names
 from holdfast.source.place import Place
 from holdfast.source.program import Call, Program, dotted
-from holdfast.source.rank_words import is_world_size
+from holdfast.source.rank_words import integer
 from holdfast.source.ranks import ranks
 from holdfast.source.ways import ways
 
@@ -26,8 +27,12 @@ WRAPPERS = frozenset(
     }
 )
 """what passes on as much as it is given"""
-EVENED = re.compile(r"drop_last|%\s*(\w+\.)*(get_)?world_size|set_epoch|DistributedSampler")
-"""words of a script that takes care of it: the count divides, or ranks are joined"""
+EVENED = re.compile(
+    r"drop_last|set_epoch|DistributedSampler|//\s*[\w.]*(world|num_replicas|n_?ranks|n_?procs)"
+    r"|%\s*[\w.]*world(_size)?\b(\(\))?(?!\s*[!=]=\s*[\w.]*rank)"
+)
+"""words of a script that takes care of it: the count divides, or is cut so that it does; not those
+that deal the items out, `i % world_size == rank`"""
 SPLITTERS = ("array_split", "chunk", "tensor_split")
 DDP = "DistributedDataParallel"
 
@@ -96,6 +101,19 @@ def _share(program: Program, node: ast.expr, deep: int = 5) -> Share | None:
         return _called(program, node, deep)
     if isinstance(node, ast.Subscript):
         return _sliced(program, node)
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        return _dealt_out(program, node)
+    return None
+
+
+def _dealt_out(program: Program, node: ast.ListComp | ast.GeneratorExp) -> Share | None:
+    """`[x for i, x in enumerate(items) if i % world_size == rank]`"""
+    for test in (one for part in node.generators for one in part.ifs):
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq):
+            sides = [test.left, test.comparators[0]]
+            turns = [s for s in sides if isinstance(s, ast.BinOp) and isinstance(s.op, ast.Mod)]
+            if len(turns) == 1 and any(ranks(program).number(s) for s in sides if s not in turns):
+                return Share(ast.unparse(node), sure=False)
     return None
 
 
@@ -114,18 +132,35 @@ def _called(program: Program, node: ast.Call, deep: int) -> Share | None:
 def _range(program: Program, node: ast.Call) -> Share | None:
     """`range(rank)` and `range(rank, n)` differ; `range(rank, n, world_size)` may; what else is
     computed from the rank is most likely an equal part."""
-    asked = ranks(program)
     if len(node.args) == 3:
         return _strided(program, node, node.args[0], node.args[2])
-    plain = [one for one in node.args if isinstance(one, ast.Name | ast.Attribute | ast.Call)]
-    if node.args and any(asked.number(one) for one in plain[-1:] + plain[:1]):
-        kinds = [one for one in node.args if asked.number(one)]
-        return Share(ast.unparse(node), sure=True) if len(kinds) == 1 else None
-    return None
+    steps = [_step(program, one) for one in node.args]
+    if not steps or None in steps or steps[-1] == (steps[0] if len(steps) == 2 else 0):
+        return None
+    return Share(ast.unparse(node), sure=True)
+
+
+def _step(program: Program, node: ast.expr, deep: int = 5) -> int | None:
+    """By how much a number grows from a rank to the next; None when that cannot be told."""
+    asked = ranks(program)
+    made = names(program).follow(node)
+    if isinstance(made, ast.BinOp) and isinstance(made.op, ast.Add | ast.Sub) and deep:
+        left, right = (_step(program, one, deep - 1) for one in (made.left, made.right))
+        if left is None or right is None:
+            return None
+        return left - right if isinstance(made.op, ast.Sub) else left + right
+    if isinstance(made, ast.IfExp) and asked.split(made.test):
+        either = integer(made.body), integer(made.orelse)
+        return None if None in either else int(either[0] != either[1])
+    if not isinstance(made, ast.BinOp) and asked.number(node):
+        return 1
+    parts = (one for one in ast.walk(made) if isinstance(one, ast.expr))
+    return None if any(asked.number(one) for one in parts) else 0
 
 
 def _strided(program: Program, node: ast.expr, start: ast.expr, step: ast.expr) -> Share | None:
-    if ranks(program).number(start) and is_world_size(step):
+    """From one's own rank on, in steps of some number: what else than the number of ranks?"""
+    if ranks(program).number(start) and integer(step) is None:
         return Share(ast.unparse(node), sure=False)
     return None
 

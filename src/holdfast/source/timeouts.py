@@ -15,6 +15,7 @@ from holdfast.source.names import names
 from holdfast.source.program import Call, Program, constant, dotted
 from holdfast.source.torch_calls import (
     ACCELERATORS,
+    AT_ONCE,
     COLLECTIVES,
     OF_FRAMEWORKS,
     POINT_TO_POINT,
@@ -56,8 +57,6 @@ OTHERS_WITHOUT = frozenset(
     ]
 )
 LIGHTNING = ("lightning.", "pytorch_lightning.", "lightning_fabric.")
-IMMEDIATE = frozenset(["isend", "irecv"])
-"""calls that return a Work at once"""
 
 
 class Given(NamedTuple):
@@ -133,7 +132,7 @@ def _starts_work(program: Program, value: ast.expr) -> bool:
     op = distributed(program, call)
     if op in COLLECTIVES:
         return constant(call.keyword("async_op")) is True
-    return op in IMMEDIATE or op == "batch_isend_irecv"
+    return op in AT_ONCE or op == "batch_isend_irecv"
 
 
 def _origins(program: Program, node: ast.expr) -> list[ast.expr]:

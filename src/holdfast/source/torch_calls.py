@@ -65,17 +65,14 @@ POINT_TO_POINT = frozenset(
         "recv_object_list",
     ]
 )
-GROUP_MAKERS = frozenset(
-    [
-        "init_process_group",
-        "new_group",
-        "new_subgroups",
-        "new_subgroups_by_enumeration",
-        "split_group",
-        "destroy_process_group",
-    ]
+AT_ONCE = frozenset(["isend", "irecv"])
+"""calls that return a Work and wait for nobody"""
+NEW_GROUPS = frozenset(
+    ["new_group", "new_subgroups", "new_subgroups_by_enumeration", "split_group"]
 )
-"""every rank of the job must call them (new_group: also those that are no member)"""
+"""every rank of the job must call them, also those that are no member"""
+GROUP_MAKERS = NEW_GROUPS | {"init_process_group", "destroy_process_group"}
+"""every rank of the job must call them"""
 
 TAKES_TIMEOUT = frozenset(
     [
@@ -159,10 +156,6 @@ def torch_ops(program: Program) -> tuple[tuple[Call, str], ...]:
     """Every call of torch.distributed with its name there, in order of the text."""
     found = ((call, distributed(program, call)) for call in program.calls)
     return tuple((call, op) for call, op in found if op)
-
-
-def is_collective(program: Program, call: Call) -> bool:
-    return distributed(program, call) in COLLECTIVES
 
 
 def exchange(program: Program, call: Call) -> str:

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import NamedTuple
 
+from holdfast.source.flow import method_of
 from holdfast.source.program import Call, Program, constant, dotted
 
 SCHEDULERS = re.compile(
@@ -57,4 +58,4 @@ def _plain_sgd(call: Call) -> bool:
 
 def trains(program: Program) -> Call | None:
     """The first `.backward()` of the script: it is what makes it a training."""
-    return next((call for call in program.calls if call.method == "backward"), None)
+    return next((call for call in program.calls if method_of(call) == "backward"), None)

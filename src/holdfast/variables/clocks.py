@@ -86,3 +86,19 @@ def scheduler(seconds: int) -> Concern | None:
         f"{wording.span(GROUP_DEFAULT)}, others longer, unless the script gives a timeout",
         "fix": "ask for more time, or give init_process_group a shorter timeout",
     }
+
+
+def behind_the_scheduler(name: str, value: str, limit: int) -> Concern | None:
+    """A clock that is still running when the scheduler ends the job after `limit` seconds."""
+    number = torch_int(value)
+    if number is None or name not in (HEARTBEAT, DEEPSPEED):
+        return None
+    seconds = number * (60 if name == DEEPSPEED else 1)
+    if seconds < limit:
+        return None
+    return {
+        "summary": f"{name}={value} is {wording.span(seconds)}, and Slurm ends this job after "
+        f"{wording.span(limit)}",
+        "reason": "this clock will never ring: a hang would end without a word about its cause",
+        "fix": f"a value well below {wording.span(limit)}, or more time for the job",
+    }

@@ -7,7 +7,7 @@ with a warning, and lose against the new name (Utils.hpp, getCvarInt).
 PYTORCH = """
 [torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp]
 TORCH_NCCL_ASYNC_ERROR_HANDLING | 2.2 | | 3 | on failure: 0 nothing, 1 abort and end, 2 abort, 3 end
-TORCH_NCCL_BLOCKING_WAIT | 2.2 | | 0 | wait() blocks the CPU; no watchdog, no async handling then
+TORCH_NCCL_BLOCKING_WAIT | 2.2 | | 0 | only wait() times out, and blocks the CPU; no watchdog acts
 TORCH_NCCL_DESYNC_DEBUG | 2.2 | | 0 | on timeout, report which ranks are behind
 TORCH_NCCL_ENABLE_TIMING | 2.2 | | 0 | record the start of every collective too
 TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK | 2.2 | | 0 | register allocations with NCCL

@@ -164,6 +164,13 @@ def started_by_torchrun(setting: Written, source: Source) -> bool:
     return any(one.kind in TORCHRUN for one in launches)
 
 
+def started_otherwise(setting: Written, source: Source) -> bool:
+    """Is it handed to ranks that are seen, and torchrun starts none of them?"""
+    kinds = {one.kind for one in source.launches if setting in one.settings} - {"sbatch"}
+    # accelerate starts several processes through torchrun's own code
+    return bool(kinds) and not kinds & {*TORCHRUN, "accelerate"}
+
+
 # --- words --------------------------------------------------------------------------------------
 
 

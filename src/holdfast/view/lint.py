@@ -90,23 +90,31 @@ def excerpt(line: str, column: int) -> tuple[str, str]:
     return shown, " " * (at - start + len(before)) + "^" * length
 
 
-def summary(counts: dict[str, int], *, files: int, looked_at: int, unread: int) -> str:
-    """'Found 3 errors, 2 warnings, 1 note in 2 files (14 looked at, 1 not readable).'"""
-    looked = f"{looked_at} looked at" + (f", {unread} not readable" if unread else "")
+def summary(
+    counts: dict[str, int], *, files: int, looked_at: int, unread: int, environment: bool = False
+) -> str:
+    """'Found 3 errors, 2 warnings, 1 note in 2 files (14 looked at, 1 not readable).'
+
+    `environment`: it is one of the places; where nothing was found, it was looked at."""
+    gaps = f"{unread} not readable" if unread else ""
+    looked = ", ".join(part for part in (f"{looked_at} looked at" * bool(looked_at), gaps) if part)
     parts = [
         f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}"
         for name in ("error", "warning", "note")
         if counts[name]
     ]
     if not parts:
-        return f"All clear: nothing found in {_files(looked_at)}" + (
-            f" ({unread} not readable)." if unread else "."
-        )
-    return f"Found {', '.join(parts)} in {_files(files)} ({looked})."
+        clear = f"All clear: nothing found in {_places(looked_at, environment=environment)}"
+        return f"{clear} ({gaps})." if gaps else f"{clear}."
+    found = f"Found {', '.join(parts)} in {_places(files, environment=environment)}"
+    return f"{found} ({looked})." if looked else f"{found}."
 
 
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
+def _places(count: int, *, environment: bool) -> str:
+    files = "1 file" if count == 1 else f"{count} files"
+    if not environment:
+        return files
+    return f"{files} and the environment" if count else "the environment"
 
 
 # --- GitHub -------------------------------------------------------------------------------------
@@ -119,6 +127,12 @@ def github(findings: Sequence[Finding]) -> str:
     return "\n".join(_annotation(one) for one in findings if one.status in ANNOTATIONS)
 
 
+def refused(findings: Sequence[Finding]) -> list[str]:
+    """A line for each script that could not be looked at."""
+    skipped = [one for one in findings if one.status is Status.SKIPPED]
+    return [f"{place_of(one)}: not linted: {harmless(one.reason)}" for one in skipped]
+
+
 def _annotation(finding: Finding) -> str:
     place = finding.place
     properties = {"title": f"{finding.code} {finding.slug}"}
@@ -126,9 +140,8 @@ def _annotation(finding: Finding) -> str:
         where = {"file": place.file, "line": str(place.line), "col": str(place.column)}
         properties = where | properties
     listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    message = f"{finding.summary}\n{finding.reason}" + (
-        f"\nhelp: {finding.fix}" if finding.fix else ""
-    )
+    told = [finding.summary, finding.reason, f"help: {finding.fix}" if finding.fix else ""]
+    message = "\n".join(harmless(part) for part in told if part)
     return f"::{ANNOTATIONS[finding.status]} {listed}::{_data(message)}"
 
 

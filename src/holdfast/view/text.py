@@ -38,7 +38,7 @@ def harmless(text: str) -> str:
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
-def banner(facts: MachineFacts) -> str:
+def banner(facts: MachineFacts, *, port: bool = True) -> str:
     """One line: what was looked at."""
     parts = []
     if isinstance(facts.software, Software):
@@ -53,10 +53,12 @@ def banner(facts: MachineFacts) -> str:
     if plan.multi_node:
         elastic = plan.max_nodes > plan.min_nodes
         nodes = f"{plan.min_nodes} to {plan.max_nodes}" if elastic else f"{plan.max_nodes}"
-        parts.append(f"{nodes} machines with {plan.nproc} ranks each")
+        ranks = "1 rank" if plan.nproc == 1 else f"{plan.nproc} ranks"
+        parts.append(f"{nodes} machines with {ranks} each")
     elif plan.nproc > 1:
         parts.append(f"{plan.nproc} ranks")
-    parts.append(f"port {plan.port}" if plan.port else "port chosen by the launcher")
+    if port:
+        parts.append(f"port {plan.port}" if plan.port else "port chosen by the launcher")
     return f"{harmless(facts.host)}: {', '.join(parts)}"
 
 

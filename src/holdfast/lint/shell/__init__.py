@@ -4,9 +4,11 @@ grammar.py     the parser, and the `<placeholders>` of recipes
 passage.py     texts inside texts, and where each byte of them stands in the file
 scope.py       what the variables hold: layers for branches, loops, functions, subshells
 expanding.py   words -> text with variables filled in
+parameters.py  `$NAME`, `${NAME:-default}`, `${ARGS[@]}`
 arithmetic.py  `$(( … ))` of known numbers
 assigning.py   assignments, export, unset
 walking.py     statements, in the order in which they run
+branching.py   branches, loops, functions, subshells
 commanding.py  simple commands
 starting.py    what they start, feed and write
 sbatch.py      #SBATCH lines

@@ -33,6 +33,7 @@ def assigned_names(data: bytes) -> list[tuple[int, str]]:
 class Assigner:
     def __init__(self, expander: Expander, reading: Reading) -> None:
         self.expander = expander
+        self.expander.parameters.assign = self.default
         self.reading = reading
 
     # --- nodes ----------------------------------------------------------------------------------
@@ -59,9 +60,18 @@ class Assigner:
             elements,
             array=array,
             by=by,
-            exported=exported or was_exported or self.expander.scope.exporting,
+            exported=exported or was_exported or self._is_promised(name),
             written=self.expander.raw(value) if value is not None else "",
         )
+
+    def _is_promised(self, name: str) -> bool:
+        return self.expander.scope.exporting or name in self.expander.scope.promised
+
+    def default(self, node: Node, name: str, atoms: tuple[Atom, ...]) -> None:
+        """`${NAME:=default}` of what has no value."""
+        written = self.expander.raw(node)
+        exported = self._is_promised(name)
+        self._set(node, name, (atoms,), array=False, by="shell", exported=exported, written=written)
 
     def _elements(self, value: Node | None) -> tuple[tuple[Atom, ...], ...]:
         if value is None:
@@ -151,6 +161,8 @@ class Assigner:
         for child in node.named_children:
             if child.type == "variable_assignment":
                 self.assign(child, by="export" if exported else "shell", exported=exported)
+                if verb in ("local", "declare", "typeset") and "g" not in options:
+                    self.expander.scope.local.add(self.expander.raw(child).partition("=")[0])
             elif child.type == "variable_name" and exported:
                 self.export(self.expander.raw(child))
             elif child.type not in ("word", "comment"):
@@ -158,6 +170,7 @@ class Assigner:
 
     def export(self, name: str) -> None:
         held = self.expander.scope.get(name)
+        self.expander.scope.promised.add(name)
         if held is not None:
             self.reading.export(held.indexes)
             self.expander.scope.set(name, msgspec.structs.replace(held, exported=True))

@@ -112,7 +112,6 @@ class Commander:
     def piped(self, before: int, spelled: Spelled | None, index: int) -> None:
         """`echo … | sudo tee -a FILE`"""
         first, second = self.reading.commands[before], self.reading.commands[index]
-        self.reading.pipe(before, index)
         if second.name == "tee" and spelled is not None:
             files = [word for word in second.words[1:] if not word.text.startswith("-")]
             self.starter.writes(first, spelled.atoms, spelled.documents, files)

@@ -67,11 +67,17 @@ def _remote(options: Options, *, hosts: int) -> Finder:
 
     def find(words: Sequence[Word]) -> Started | None:
         at = 1 + split(words[1:], options).rest + hosts
+        while hosts and at < len(words) and all(map(_is_variable, words[at - 1 : at + 1])):
+            at += 1  # ssh $OPTIONS $host …
         while at < len(words) and hosts and words[at].text.startswith("-"):  # ssh host -p 22 …
             at += 1 + split(words[at:], options).rest - 1
         return Started(at=min(at, len(words)), text=True, inherits=False)
 
     return find
+
+
+def _is_variable(word: Word) -> bool:
+    return not word.known and re.fullmatch(r"\$\S+", word.text) is not None
 
 
 def _container(words: Sequence[Word]) -> Started | None:

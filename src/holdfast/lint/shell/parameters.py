@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.lint.shell import arithmetic, grammar
@@ -26,6 +27,8 @@ class Parameters:
     def __init__(self, words: Expander) -> None:
         self.words = words
         self.budget = BUDGET
+        self.assign: Callable[[Node, str, tuple[Atom, ...]], None] | None = None
+        """told of `${NAME:=default}`"""
 
     def arithmetic(self, node: Node) -> Atom:
         for found in grammar.substitutions(node):
@@ -111,7 +114,11 @@ class Parameters:
         asked_of_outside = GIVEN_FROM_OUTSIDE.match(name) or self.words.scope.sourced
         if operator[-1] in "?+" or (asked_of_outside and not self.words.scope.was_unset(name)):
             return [self.words.unknown(node)]
-        return self._alternative(node, quoted=quoted, depth=depth)
+        parts = self._alternative(node, quoted=quoted, depth=depth)
+        if operator.endswith("=") and self.assign is not None:
+            atoms = (part._replace(splits=False) for part in parts if part is not None)
+            self.assign(node, name, tuple(atoms))
+        return parts
 
     def _alternative(self, node: Node, *, quoted: bool, depth: int) -> list[Part]:
         after = [c for c in node.named_children if c.type not in ("variable_name", "subscript")]

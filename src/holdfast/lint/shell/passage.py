@@ -49,17 +49,6 @@ class Ground:
     def whole(self) -> Passage:
         return Passage(self, self.data)
 
-    def byte_at(self, row: int, column: int) -> int:
-        """The byte at a line and column that both count from 0, in characters."""
-        if row >= len(self._starts):
-            return len(self.data)
-        start = self._starts[row]
-        end = self._starts[row + 1] if row + 1 < len(self._starts) else len(self.data)
-        line = self.data[start:end]
-        if line.isascii():
-            return start + min(column, len(line))
-        return start + len(line.decode("utf-8", "replace")[:column].encode("utf-8"))
-
 
 class Passage:
     """A text to parse, each byte of which stands somewhere in the ground."""

@@ -58,10 +58,6 @@ class Reading:
         self.commands.append(command)
         return len(self.commands) - 1
 
-    def pipe(self, index: int, into: int) -> None:
-        named = self.commands[into].name
-        self.commands[index] = msgspec.structs.replace(self.commands[index], piped_to=named)
-
     def in_order(self) -> tuple[Command, ...]:
         """By the text. A `$(…)` inside `bash -c "…"` is met twice, and counts once."""
         firsts: dict[tuple[object, ...], Command] = {}

@@ -74,6 +74,10 @@ class Scope:
         self.doubting = doubting
         self.own: dict[str, Variable | None] = {}
         self.passed_on: dict[str, Setting | None] = {}
+        self.promised: set[str] = parent.promised if parent else set()
+        """`export NAME` before it has a value"""
+        self.local: set[str] = set()
+        """what a function keeps to itself"""
         self.exporting: bool = parent.exporting if parent else False
         """`set -a`"""
         self.sourced: bool = parent.sourced if parent else False
@@ -129,7 +133,8 @@ class Scope:
     # --- folding layers back ------------------------------------------------------------------
 
     def changes(self) -> dict[str, Variable | None]:
-        return self.own
+        """What a call of this function leaves behind."""
+        return {name: held for name, held in self.own.items() if name not in self.local}
 
     def apply(self, changes: dict[str, Variable | None]) -> None:
         """This happened for certain."""

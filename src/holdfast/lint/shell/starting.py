@@ -26,6 +26,7 @@ Nested = Callable[[Passage, Scope, tuple[str, ...]], None]
 SCRIPT = re.compile(r"\.(?:sh|bash|sbatch|slurm|job)$|rc$|profile$|/profile\.d/")
 NCCL_CONF = re.compile(r"(?:^|/)\.?nccl\.conf$")
 ENV_FILE = re.compile(r"(?:^|/)(?:\.deepspeed_env|environment|[^/]*\.env)$")
+SYSCTL_CONF = re.compile(r"(?:^|/)sysctl\.conf$|/sysctl\.d/")
 HOSTFILE = re.compile(r"(?:^|/)(?:my)?(?:host|machine)_?files?\b[^/]*$")
 
 
@@ -155,6 +156,8 @@ class Starter:
             self.reading.settings.extend(env_file.nccl_settings_of(passage))
         elif ENV_FILE.search(path):
             self.reading.settings.extend(env_file.settings_of(passage))
+        elif SYSCTL_CONF.search(path):
+            self.reading.settings.extend(env_file.sysctl_settings_of(passage))
         elif HOSTFILE.search(path):
             self.reading.hosts.extend(hostfile.hosts_of(passage))
         elif SCRIPT.search(path):

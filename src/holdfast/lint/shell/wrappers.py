@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.lint.arguments import program
+from holdfast.lint.arguments import names, program
 from holdfast.source.nouns import Word
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -24,52 +24,48 @@ class Wrapper(msgspec.Struct, frozen=True, kw_only=True):
     """starts a program only under this subcommand: `conda run`"""
 
 
-def _options(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 WRAPPERS = {
     "sudo": Wrapper(
-        with_value=_options(
+        with_value=names(
             "-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --close-from --role "
             "--type --command-timeout --other-user --chdir --chroot"
         ),
         assigns=True,
     ),
-    "doas": Wrapper(with_value=_options("-u -C")),
-    "env": Wrapper(with_value=_options("-u --unset -C --chdir"), assigns=True),
+    "doas": Wrapper(with_value=names("-u -C")),
+    "env": Wrapper(with_value=names("-u --unset -C --chdir"), assigns=True),
     "nohup": Wrapper(),
-    "exec": Wrapper(with_value=_options("-a")),
-    "time": Wrapper(with_value=_options("-f -o --format --output")),
-    "timeout": Wrapper(with_value=_options("-s -k --signal --kill-after"), positional=1),
-    "nice": Wrapper(with_value=_options("-n --adjustment")),
-    "ionice": Wrapper(with_value=_options("-c -n -p -P -u --class --classdata")),
+    "exec": Wrapper(with_value=names("-a")),
+    "time": Wrapper(with_value=names("-f -o --format --output")),
+    "timeout": Wrapper(with_value=names("-s -k --signal --kill-after"), positional=1),
+    "nice": Wrapper(with_value=names("-n --adjustment")),
+    "ionice": Wrapper(with_value=names("-c -n -p -P -u --class --classdata")),
     "chrt": Wrapper(positional=1),
     "numactl": Wrapper(
-        with_value=_options(
+        with_value=names(
             "-i -w -p -m -N -C --interleave --preferred --membind --cpunodebind --physcpubind"
         )
     ),
     "taskset": Wrapper(positional=1),
-    "stdbuf": Wrapper(with_value=_options("-i -o -e --input --output --error")),
+    "stdbuf": Wrapper(with_value=names("-i -o -e --input --output --error")),
     "setsid": Wrapper(),
     "command": Wrapper(),
     "builtin": Wrapper(),
     "unbuffer": Wrapper(),
     "catchsegv": Wrapper(),
-    "strace": Wrapper(with_value=_options("-o -e -p -s -u -E -a -b -I -O -P -S -X")),
+    "strace": Wrapper(with_value=names("-o -e -p -s -u -E -a -b -I -O -P -S -X")),
     "dumb-init": Wrapper(),
     "tini": Wrapper(),
     "gosu": Wrapper(positional=1),
     "nsys": Wrapper(
-        with_value=_options("-o -t -s -c -y -d -f -w -b -e -x --output --trace --sample --delay"),
+        with_value=names("-o -t -s -c -y -d -f -w -b -e -x --output --trace --sample --delay"),
         verb="profile",
     ),
-    "conda": Wrapper(with_value=_options("-n -p --name --prefix --cwd"), verb="run"),
-    "micromamba": Wrapper(with_value=_options("-n -p --name --prefix --cwd"), verb="run"),
+    "conda": Wrapper(with_value=names("-n -p --name --prefix --cwd"), verb="run"),
+    "micromamba": Wrapper(with_value=names("-n -p --name --prefix --cwd"), verb="run"),
     "poetry": Wrapper(verb="run"),
     "pipenv": Wrapper(verb="run"),
-    "uv": Wrapper(with_value=_options("--with --python -p --extra --group --env-file"), verb="run"),
+    "uv": Wrapper(with_value=names("--with --python -p --extra --group --env-file"), verb="run"),
 }
 
 

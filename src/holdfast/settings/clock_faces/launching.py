@@ -13,6 +13,7 @@ from holdfast.settings.clock_faces import reading
 from holdfast.settings.clock_faces.reading import Value
 from holdfast.settings.nouns import Job
 from holdfast.source.nouns import Launch
+from holdfast.variables.values import release
 
 TORCHRUN = frozenset({"torchrun", "torch.distributed.launch", "accelerate"})
 HOLDFAST = frozenset({"holdfast"})
@@ -20,6 +21,8 @@ HOROVOD = frozenset({"horovodrun"})
 DYNAMIC = "torch 2.13.0 torch/distributed/elastic/rendezvous/dynamic_rendezvous.py"
 STATIC = "torch 2.13.0 elastic/rendezvous/static_tcp_rendezvous.py, launcher/api.py"
 AGENT = "torch 2.13.0 torch/distributed/elastic/agent/server/api.py"
+FREE_PORT_SINCE = "2.12"
+"""https://github.com/pytorch/pytorch/pull/175699"""
 RUN = "horovod/horovod horovod/runner/launch.py (0.28.1)"
 
 
@@ -42,15 +45,41 @@ def _installed(job: Job, package: str) -> bool:
 
 
 def backend(job: Job) -> str:
-    """As torchrun decides: --standalone means c10d, nothing means static."""
+    """As torchrun decides: --standalone means c10d; nothing means static, on one machine c10d."""
     launch = _torchrun(job)
     if launch is not None and launch.flag("standalone"):
         return "c10d"
     flag = launch.flag("rdzv-backend") if launch is not None else None
-    if flag is not None:
-        return flag.value if flag.known else ""
     setting = job.setting("PET_RDZV_BACKEND")
-    return setting.value if setting else "static"
+    if flag is not None:
+        named = flag.value if flag.known else ""
+    else:
+        named = setting.value if setting else "static"
+    return "c10d" if named == "static" and _takes_a_free_port(job, launch) else named
+
+
+def _takes_a_free_port(job: Job, launch: Launch | None) -> bool:
+    """On one machine, and told nothing of where to meet, torchrun does as with --standalone."""
+    version = job.version("torch")
+    if version and release(version) < release(FREE_PORT_SINCE):
+        return False
+    if launch is not None and launch.kind == "accelerate":  # which hands a port to torchrun
+        return False
+    told = ("rdzv-endpoint", "master-port")
+    if launch is not None and (launch.flag(*told) or not _counted(launch)):
+        return False
+    if any(job.setting(f"PET_{name.upper().replace('-', '_')}") for name in told):
+        return False
+    return not _several(job)
+
+
+def _counted(launch: Launch) -> bool:
+    nnodes = launch.flag("nnodes")
+    return nnodes is None or nnodes.known
+
+
+def _several(job: Job) -> bool:
+    return job.facts.plan.multi_node or any((x.machines or 1) > 1 for x in job.launches)
 
 
 def _torchrun(job: Job) -> Launch | None:
@@ -80,14 +109,13 @@ def configuration(job: Job) -> dict[str, Value]:
 def _rendezvous(job: Job) -> Iterator[Clock]:
     given = configuration(job)
     kind = backend(job)
-    several = job.facts.plan.multi_node or any((x.machines or 1) > 1 for x in job.launches)
     if kind in ("static", ""):
         value = given.get("timeout") or Value(900.0, "default of torchrun (launcher/api.py)")
         yield _join("static", value, "the agents' store waits for the other machines", STATIC)
     if kind != "static":
         value = given.get("join_timeout") or reading.default_of_torch(job, 600.0, since="1.9")
         yield _join(kind or "c10d", value, "torchrun gives up when machines are missing", DYNAMIC)
-    if kind == "static" or not several:
+    if kind == "static" or not _several(job):
         return
     last = given.get("last_call_timeout") or reading.default_of_torch(job, 30.0, since="1.9")
     yield Clock(
@@ -159,7 +187,7 @@ def _agent(job: Job) -> Iterator[Clock]:
         does="how long ranks may take to save and leave once they are told to",
         source=AGENT,
     )
-    if job.facts.plan.multi_node or any((x.machines or 1) > 1 for x in job.launches):
+    if _several(job):
         last = reading.default_of_torch(job, 300.0, since="1.9")
         yield Clock(
             name="torchrun: exit barrier",
