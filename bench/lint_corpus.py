@@ -35,9 +35,13 @@ PACKAGES = (
 )
 TABLE = os.path.join(os.path.dirname(__file__), "lint_corpus.md")
 NOT_YET = "not judged"
+STATUSES = ("error", "warning", "note", "skipped")
+VERDICTS = ("right", "meant", "arguable", "wrong", NOT_YET)
 ROW = re.compile(
     r"\| `(?P<place>[^`]+)` \| (?P<status>\w+) \| (?P<slug>[\w-]+) \| .* \| (?P<said>.*) \|"
 )
+
+Key = tuple[str, str, str]
 
 
 class Found(NamedTuple):
@@ -48,9 +52,12 @@ class Found(NamedTuple):
     summary: str
 
     @property
-    def key(self) -> tuple[str, str]:
-        """Lines stay what they are in a pinned version; what we say about them may be reworded."""
-        return self.place, self.slug
+    def key(self) -> Key:
+        """Lines stay what they are in a pinned version; what we say about them may be reworded.
+
+        What is said louder or more softly than before has to be judged anew.
+        """
+        return self.place, self.slug, self.status
 
 
 class Linted(NamedTuple):
@@ -121,24 +128,24 @@ def _lint(name: str, tree: str) -> Linted:
     return Linted(name, document["files"], sorted(set(found)))
 
 
-def _judgements() -> dict[tuple[str, str], str]:
-    """What was said before, by place and fault."""
+def _judgements() -> dict[Key, str]:
+    """What was said before, by place, fault and status."""
     if not os.path.exists(TABLE):
         return {}
     with open(TABLE, encoding="utf-8") as table:
         rows = [row for line in table if (row := ROW.fullmatch(line.strip()))]
-    return {(row["place"], row["slug"]): row["said"] for row in rows}
+    return {(row["place"], row["slug"], row["status"]): row["said"] for row in rows}
 
 
-def report(linted: list[Linted], judged: dict[tuple[str, str], str]) -> str:
-    lines = ["# holdfast lint on good code", "", *_preface(), ""]
+def report(linted: list[Linted], judged: dict[Key, str]) -> str:
+    lines = ["# holdfast lint on good code", "", *_preface(), "", *_totals(linted, judged), ""]
     lines += [
         "| package | files | errors | warnings | notes | not read |",
         "|---|---|---|---|---|---|",
     ]
     for one in linted:
         counts = collections.Counter(found.status for found in one.found)
-        shown = " | ".join(str(counts[s]) for s in ("error", "warning", "note", "skipped"))
+        shown = " | ".join(str(counts[s]) for s in STATUSES)
         lines.append(f"| {one.name} | {one.files} | {shown} |")
     lines += ["", "| place | status | fault | what it says | judgement |", "|---|---|---|---|---|"]
     for one in linted:
@@ -150,9 +157,26 @@ def report(linted: list[Linted], judged: dict[tuple[str, str], str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _totals(linted: list[Linted], judged: dict[Key, str]) -> list[str]:
+    """How many of each status were judged how."""
+    counts = collections.Counter(
+        (found.status, judged.get(found.key, NOT_YET).partition(":")[0])
+        for one in linted
+        for found in one.found
+    )
+    lines = [f"| status | {' | '.join(VERDICTS)} |", "|---" * (len(VERDICTS) + 1) + "|"]
+    for status in STATUSES:
+        shown = " | ".join(str(counts[status, verdict]) for verdict in VERDICTS)
+        lines.append(f"| {status} | {shown} |")
+    return lines
+
+
 def _preface() -> list[str]:
     return [
         "Made by `python -m bench.lint_corpus FOLDER --write`; the last column is a reviewer's.",
+        "Libraries in their published versions, and checkouts for what packages lack: recipes,",
+        "batch files, manifests, manuals.",
+        "",
         "`right`: the reviewer would want to be told. `meant`: true, and on purpose here (a test",
         "of a hang, an example of what not to do). `arguable`: true, but of little use here.",
         "`wrong`: the rule is mistaken. No error may be wrong.",

@@ -7,6 +7,9 @@ from holdfast.facts import CouldNotLook, MachineFacts, Plan, PortRanges, Unread,
 
 C10D_PORT = 29400
 """torchrun's c10d backend takes this port when the endpoint names none"""
+FREE_PORT_SINCE = (2, 12)
+"""torch whose torchrun, on one machine and told no port, takes c10d and a free one:
+https://github.com/pytorch/pytorch/pull/175699"""
 
 
 def split_endpoint(endpoint: str) -> tuple[str, int | None]:

@@ -154,6 +154,12 @@ test_lint = lint_table(
     "backend-unavailable",
     flags(
         "error",
+        python(NCCL + "d = torch.device('cpu')\nn = torch.ones(1, device=d)\ndist.all_reduce(n)"),
+        lines=[7],
+        saying=["`n`, a CPU tensor"],
+    ),
+    flags(
+        "error",
         python(COMMON + "dist.init_process_group(backend='ncll')"),
         lines=[4],
         saying=["there is no backend 'ncll'", "`init_process_group('nccl')`"],

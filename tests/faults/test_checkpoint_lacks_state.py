@@ -30,6 +30,12 @@ RESUME = "state = torch.load('ckpt.pt'); optimizer.load_state_dict(state['optimi
 
 test_lint = lint_table(
     "checkpoint-lacks-state",
+    flags(  # no word tells what it is for, but why else save the optimizer?
+        "warning",
+        python(train(f"torch.save({{{FULL}}}, f'out/{{epoch}}.pth')", more=SCHEDULER)),
+        lines=[9],
+        saying=["has no scheduler"],
+    ),
     flags(
         "warning",
         python(train(f"torch.save(obj={{{MODEL}, 'epoch': epoch}}, f='ckpt.pt')")),

@@ -61,8 +61,30 @@ def ranks(guard: str = "if step > 10:", path: str = "'model.pt'") -> str:
     return RANKS.replace("GUARD", guard).replace("PATH", path)
 
 
+CLASS_WITH_FOLDER = """
+import os
+import torch
+class Keeper:
+    def __init__(self, model, folder, step):
+        self.model = model
+        self.path = {0}
+    def save(self):
+        torch.save(dict(model=self.model.state_dict()), self.path)
+    def run(self):
+        for step in range(9):
+            self.save()
+"""
 test_lint = lint_table(
     "checkpoint-not-atomic",
+    flags(
+        "warning",
+        python(
+            CLASS_WITH_FOLDER.format("os.path.join(folder, 'last.pt')"),
+        ),
+        lines=[8],
+        saying=["last.pt"],
+    ),
+    leaves(python(CLASS_WITH_FOLDER.format("os.path.join(folder, f'last-{step}.pt')"))),
     leaves(python(loop("torch.save(history, 'losses.pt')"))),
     leaves(python(loop("torch.save(weight.grad, 'seen.pt')").replace("weight", "p"))),
     flags("note", python(loop("torch.save(model, 'best.pt')")), lines=[7], saying=["best"]),

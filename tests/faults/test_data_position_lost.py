@@ -71,6 +71,18 @@ class Fit:
         for _ in range(30):
             one_epoch(self.loader)
 """
+ASKED = """
+from torch.utils.data import DataLoader, DistributedSampler
+
+def loader_of(data):
+    return DataLoader(data, sampler=DistributedSampler(data))
+
+def BY(data):
+    loader = loader_of(data)
+    for epoch in range(9):
+        for batch in loader:
+            step(batch)
+"""
 MID = """
 import torch
 
@@ -107,6 +119,8 @@ test_lint = lint_table(
     leaves(python(shuffled(", shuffle=False"))),
     leaves(python(shuffled().replace("sampler =", "val_sampler ="))),  # whatever its order
     leaves(python(shuffled().replace("Sampler(data", "Sampler(parts['test']"))),
+    leaves(python(ASKED.replace("BY", "run_validation"))),
+    flags("warning", python(ASKED.replace("BY", "run")), lines=[4], saying=["same order"]),
     flags(
         "warning",
         python(shuffled().replace("sampler =", "latest =")),

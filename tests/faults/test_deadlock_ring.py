@@ -70,6 +70,29 @@ test_lint = lint_table(
         "error",
         python("""
             import torch.distributed as dist
+            def pass_on(x, y, rank, world):
+                after = rank + 1 if rank < world - 1 else 0
+                before = rank - 1
+                if rank == 0:
+                    before = world - 1
+                dist.send(x, after)
+                dist.recv(y, before)
+        """),
+        lines=[7],
+        saying=["dist.send"],
+    ),
+    leaves(  # a line, not a ring: the last has nobody to send to
+        python("""
+            import torch.distributed as dist
+            def pass_on(x, y, rank):
+                dist.send(x, rank + 1)
+                dist.recv(y, rank - 1)
+        """)
+    ),
+    flags(
+        "error",
+        python("""
+            import torch.distributed as dist
             def shift(x, y, rank, size):
                 right = (rank + 1) % size
                 left = (rank - 1) % size

@@ -1,3 +1,4 @@
+from holdfast.source.nouns import Here
 from tests.faults.table import flags, leaves, lint_table
 from tests.source.made import shell
 
@@ -19,7 +20,13 @@ test_lint = lint_table(
         "warning",
         shell("export MASTER_PORT=29777\ntorchrun --nproc-per-node 8 train.py\n"),
         lines=[1],
-        saying=["torchrun does not read MASTER_PORT"],
+        saying=["torchrun does not read MASTER_PORT", "a free port"],
+    ),
+    flags(
+        "warning",
+        shell("export MASTER_PORT=29777\ntorchrun train.py\n", here=Here(torch="2.9.1")),
+        lines=[1],
+        saying=["here to 29500"],
     ),
     flags(
         "error",
@@ -38,6 +45,13 @@ test_lint = lint_table(
         lines=[1],
         saying=["accelerate launch --main_process_port"],
     ),
+    flags(
+        "warning",
+        shell("export MASTER_PORT=29777\naccelerate launch --multi_gpu train.py\n"),
+        lines=[1],
+        saying=["--main_process_port"],
+    ),
+    leaves(shell("export MASTER_PORT=29777\naccelerate launch train.py\n")),  # one process
     leaves(shell("export MASTER_PORT=29777\ndeepspeed --master_port $MASTER_PORT train.py\n")),
     leaves(shell("export MASTER_PORT=29777\nsrun python train.py\n")),
     leaves(shell("export MASTER_PORT=29777\nsrun python train.py\ntorchrun train.py\n")),

@@ -97,6 +97,15 @@ SPAWN = (
 test_lint = lint_table(
     "device-ordinal",
     flags(
+        "note",
+        python(
+            "import torch.distributed as dist\ndist.init_process_group('nccl')\n"
+            "net.to(dist.get_rank())"
+        ),
+        lines=[3],
+        saying=["net.to takes `dist.get_rank()`"],
+    ),
+    flags(
         "error",
         python(COMMON + "torch.cuda.set_device(rank)", started_by=(TWO,)),
         lines=[4],

@@ -143,6 +143,18 @@ test_lint = lint_table(
     "duplicate-gpu",
     flags(
         "warning",
+        python(NCCL + "device = torch.device('cuda:1')\nmodel = net().to(device)"),
+        lines=[6],
+        saying=["`net().to(device)` chooses the same GPU, cuda:1, on every rank"],
+    ),
+    flags("warning", python(NCCL + "DDP(net(), device_ids=[0])"), lines=[5], saying=["cuda:0"]),
+    leaves(python(NCCL + "logits = net().to('cuda:0')\ntorch.cuda.set_device(rank)")),
+    leaves(python(NCCL + "net().to('cuda:0' if gpu_id is None else gpu_id)")),
+    leaves(
+        python(NCCL.replace("'nccl'", "'nccl', rank=0, world_size=1") + "net().to('cuda:0')"),
+    ),
+    flags(
+        "warning",
         python(NCCL + "model = net().cuda()"),
         lines=[5],
         saying=["`net().cuda()` is the first GPU on every rank", "LOCAL_RANK"],

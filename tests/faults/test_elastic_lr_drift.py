@@ -39,6 +39,17 @@ test_lint = lint_table(
     "elastic-lr-drift",
     flags(
         "warning",
+        python(
+            "import torch.distributed as dist\n"
+            "from torch.distributed.launcher.api import LaunchConfig\n"
+            "config = LaunchConfig(min_nodes=1, max_nodes=3, nproc_per_node=8)\n"
+            "lr = 0.1 * dist.get_world_size()"
+        ),
+        lines=[4],
+        saying=["LaunchConfig(min_nodes=1, max_nodes=3)"],
+    ),
+    flags(
+        "warning",
         python(scaled("world"), started_by=ELASTIC),
         lines=[7],
         saying=["args.base_lr * world", "torchrun --nnodes=1:4", "decide"],

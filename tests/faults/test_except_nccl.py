@@ -35,6 +35,54 @@ BLOCKING = Launch(
 
 test_lint = lint_table(
     "except-nccl",
+    flags(  # it would save before it leaves
+        "warning",
+        python("""
+            import sys
+            import torch.distributed as dist
+            dist.init_process_group("nccl")
+            try:
+                dist.barrier()
+            except dist.DistBackendError:
+                keep(model)
+                sys.exit(1)
+        """),
+        lines=[6],
+        saying=["dist.barrier"],
+    ),
+    flags(  # one call deep, where the handler says what it expects
+        "warning",
+        python("""
+            import torch.distributed as dist
+            dist.init_process_group("nccl")
+            def mean(x):
+                dist.all_reduce(x)
+            try:
+                mean(loss)
+            except RuntimeError:
+                print("a node has gone")
+        """),
+        lines=[7],
+        saying=["dist.all_reduce (in mean)"],
+    ),
+    leaves(  # written for whatever may go wrong
+        python("""
+            import sys
+            import torch.distributed as dist
+            dist.init_process_group("nccl")
+            def step(x):
+                dist.all_reduce(x)
+            try:
+                dist.all_reduce(x)
+            except Exception as e:
+                print("training failed", e)
+                sys.exit(1)
+            try:
+                step(x)
+            except Exception as e:
+                failures.append(e)
+        """)
+    ),
     flags(
         "warning",
         python(caught()),

@@ -127,6 +127,22 @@ test_lint = lint_table(
     "fork-cuda",
     flags(
         "error",
+        python("""
+            import torch
+            import torch.multiprocessing as mp
+            class Server:
+                def __init__(self):
+                    self.net = build().cuda()
+                def work(self):
+                    self.net(torch.ones(1, device="cuda"))
+                def start(self):
+                    mp.get_context("fork").Process(target=self.work).start()
+        """),
+        lines=[7],
+        saying=["work() uses CUDA in a forked child"],
+    ),
+    flags(
+        "error",
         python(forked("torch.cuda.set_device(0)")),
         lines=[5],
         saying=["work() uses CUDA in a forked child", "set_start_method('spawn')", "3.14"],

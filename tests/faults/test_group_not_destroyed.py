@@ -45,8 +45,19 @@ test_recognise = recognise_table(
 JOINS = "import torch.distributed as dist\ndef setup():\n    dist.init_process_group({0})\n{1}\n"
 MAIN = 'if __name__ == "__main__":\n    setup()\n    train()'
 
+OF_A_CLASS = (
+    "import torch.distributed as dist\nclass Trainer:\n    def __init__(self):\n"
+    "        dist.init_process_group('nccl')\n"
+)
 test_lint = lint_table(
     "group-not-destroyed",
+    flags(
+        "warning",
+        python(OF_A_CLASS + "if __name__ == '__main__':\n    Trainer()"),
+        lines=[4],
+        saying=["never calls destroy_process_group"],
+    ),
+    leaves(python(OF_A_CLASS + "if __name__ == '__main__':\n    other()")),
     flags(
         "warning",
         python(JOINS.format("'nccl'", MAIN)),

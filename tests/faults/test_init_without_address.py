@@ -109,6 +109,15 @@ def started(kind: str, *around: str) -> Source:
 test_lint = lint_table(
     "init-without-address",
     flags(
+        "warning",
+        python(PLAIN.format("'gloo', rank=0, world_size=1")),
+        lines=[2],
+        saying=["a rank that is written out", "HashStore()"],
+    ),
+    leaves(python(PLAIN.format("'gloo', rank=0, world_size=1"), complete=False)),
+    leaves(python(f"import os\n{SET}\n" + PLAIN.format("'gloo', rank=0, world_size=1"))),
+    leaves(python(PLAIN.format("'gloo', rank=rank, world_size=2"))),
+    flags(
         "error",
         spawned(ALL),
         lines=[7],

@@ -59,8 +59,58 @@ def queue(start: str, context: str = "") -> str:
 
 PLAIN = queue("mp.Process(target=work).start()")
 
+SET_LATER = """
+import os
+import multiprocessing as mp
+SCALE = 1
+TABLE = {{}}
+def work():
+    print({1})
+def main():
+    {0}
+    mp.get_context('spawn').Process(target=work).start()
+if __name__ == "__main__":
+    main()
+"""
 test_lint = lint_table(
     "module-state-under-spawn",
+    flags(
+        "error",
+        python(SET_LATER.format("global SCALE; SCALE = 3", "SCALE")),
+        lines=[6],
+        saying=["work() reads `SCALE`", "what line 8 set it to", "args=(…, SCALE)", "itself makes"],
+    ),
+    flags(
+        "error",
+        python(SET_LATER.format("TABLE['a'] = 3", "TABLE['a']")),
+        lines=[6],
+        saying=["`TABLE['a']`"],
+    ),
+    flags(
+        "warning",
+        python(SET_LATER.format("TABLE['a'] = 3", "TABLE['a']").replace("'spawn'", "None")),
+        lines=[6],
+        saying=["unless it is forked"],
+    ),
+    flags(
+        "error",
+        python("""
+            import torch.multiprocessing as mp
+            def work(rank):
+                print(options.lr)
+            if __name__ == "__main__":
+                options = parse()
+                mp.spawn(work, nprocs=2)
+        """),
+        lines=[3],
+        saying=["`options`", "NameError"],
+    ),
+    leaves(python(SET_LATER.format("TABLE['a'] = 3", "TABLE['b']"))),
+    leaves(python(SET_LATER.format("TABLE['a'] = 3", "TABLE['a']").replace("'spawn'", "'fork'"))),
+    leaves(python(SET_LATER.format("TABLE = {'a': 3}", "TABLE['a']"))),
+    leaves(python(SET_LATER.format("global SCALE; SCALE = 1", "SCALE"))),  # as on import
+    leaves(python(SET_LATER.format("TABLE['a'] = 3", "fill(TABLE), TABLE['a']"))),
+    leaves(python(SET_LATER.format("os.environ['a'] = '3'", "os.environ['a']"))),
     flags(
         "warning",
         python(PLAIN),

@@ -181,6 +181,26 @@ test_lint = lint_table(
     ),
     flags(
         "warning",
+        shell("torchrun --master_port=$(( 41000 + RANDOM % 500 )) x.py\n"),
+        lines=[1],
+        saying=["from 41000 to 41499"],
+    ),
+    flags(
+        "warning",
+        shell("at=$((41000 + $$ % 500))\ntorchrun --rdzv-endpoint $(hostname):$at x.py\n"),
+        lines=[2],
+        saying=["from 41000 to 41499"],
+    ),
+    flags(  # once, where it is drawn
+        "warning",
+        shell("MASTER_PORT=$((41000 + $$ % 500))\ntorchrun --master-port=$MASTER_PORT x.py\n"),
+        lines=[1],
+        saying=["from 41000 to 41499"],
+    ),
+    leaves(shell("torchrun --master_port=$(( 21000 + RANDOM % 500 )) x.py\n")),
+    leaves(shell("torchrun --master_port=$(( BASE + RANDOM % 500 )) x.py\n")),
+    flags(
+        "warning",
         shell("export MASTER_PORT=$(shuf -i 10000-65000 -n 1)\n"),
         lines=[1],
         saying=["10000 to 65000"],

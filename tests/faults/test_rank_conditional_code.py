@@ -196,6 +196,60 @@ test_lint = lint_table(  # more of them in tests/source/test_parting*.py
     "rank-conditional-code",
     flags(
         "error",
+        python(
+            COMMON + "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+            "if dist.get_rank() == 0:\n    net = DDP(net)"
+        ),
+        lines=[4],
+        saying=["DDP runs only where"],
+    ),
+    flags(
+        "error",
+        python(
+            COMMON + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+            "def save(net, rank):\n    net = FSDP(net)\n    if rank == 0:\n"
+            "        torch.save(net.state_dict(), path)"
+        ),
+        lines=[6],
+        saying=["net.state_dict runs only where `rank == 0`"],
+    ),
+    flags(
+        "error",
+        python(
+            "import lightning as L\ntrainer = L.Trainer()\nif trainer.is_global_zero:\n"
+            "    trainer.save_checkpoint('x.ckpt')"
+        ),
+        lines=[4],
+        saying=["trainer.save_checkpoint"],
+    ),
+    flags(
+        "error",
+        python(
+            "import lightning as L\nclass Net(L.LightningModule):\n    def step(self, x):\n"
+            "        if self.global_rank == 0:\n            return self.all_gather(x)"
+        ),
+        lines=[5],
+        saying=["self.all_gather"],
+    ),
+    flags(
+        "error",
+        python(
+            "import deepspeed\nclass T:\n    def make(self):\n"
+            "        self.engine, *_ = deepspeed.initialize()\n    def save(self, rank):\n"
+            "        if rank == 0:\n            self.engine.save_checkpoint('x')"
+        ),
+        lines=[7],
+        saying=["self.engine.save_checkpoint"],
+    ),
+    leaves(  # some other trainer, some other all_gather
+        python(
+            "import lightning as L\nfrom mine import Trainer\ntrainer = Trainer()\n"
+            "class Net:\n    def step(self, x):\n        if self.global_rank == 0:\n"
+            "            self.all_gather(x)\n            trainer.save_checkpoint('x')"
+        )
+    ),
+    flags(
+        "error",
         python(COMMON + "if dist.get_rank() == 0:\n    dist.barrier()"),
         lines=[3],
         saying=["dist.barrier runs only where `dist.get_rank() == 0`", "move dist.barrier(…) out"],

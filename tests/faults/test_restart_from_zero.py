@@ -185,6 +185,29 @@ test_lint = lint_table(
     "restart-from-zero",
     flags(
         "warning",
+        python(
+            "from torch.distributed.launcher import LaunchConfig, elastic_launch\n"
+            "def main():\n    net(x).sum().backward()\n"
+            "elastic_launch(LaunchConfig(max_restarts=2, **nodes), main)()"
+        ),
+        lines=[3],
+        saying=["LaunchConfig(max_restarts=2)"],
+    ),
+    leaves(
+        python(
+            "from torch.distributed.launcher import LaunchConfig, elastic_launch\n"
+            "def main():\n    net(x).sum().backward()\n"
+            "elastic_launch(LaunchConfig(max_restarts=0, **nodes), main)()"
+        )
+    ),
+    leaves(  # its state is handed on by those that stay
+        python(
+            "import horovod.torch as hvd\nnet(x).sum().backward()\n"
+            "state = hvd.elastic.TorchState(model=net)"
+        )
+    ),
+    flags(
+        "warning",
         python(train(), started_by=RESTARTS),
         lines=[12],
         saying=["torchrun --max-restarts=3", "step 0", "resume()"],

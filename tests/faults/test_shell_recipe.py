@@ -79,6 +79,20 @@ test_lint = lint_table(
         )
         for counted in ("$(seq 23000 23100)", "{23000..23100}", "$(seq 23000 10 23100)")
     ),
+    flags(
+        "warning",
+        shell(
+            """
+            while :; do
+              PORT=$((20000 + RANDOM % 900))
+              (echo > /dev/tcp/127.0.0.1/$PORT) 2> /dev/null || break
+            done
+            """
+        ),
+        lines=[1],
+        saying=["/dev/tcp"],
+    ),
+    leaves(shell("until (echo > /dev/tcp/$HEAD/29500) 2> /dev/null; do sleep 1; done\n")),
     leaves(shell("for i in $(seq 1 30); do\n  nc -z $HEAD 29500 && break\n  sleep 1\ndone\n")),
     flags(
         "error",

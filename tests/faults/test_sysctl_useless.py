@@ -91,6 +91,13 @@ test_lint = lint_table(
         lines=[5],
         saying=["tcp_tw_reuse"],
     ),
+    flags(
+        "warning",
+        shell('tune() { sudo sysctl -w "$@"; }\ntune net.ipv4.tcp_tw_reuse=1\n'),
+        lines=[2],
+        saying=["tcp_tw_reuse"],
+    ),
+    leaves(shell("grep -q net.ipv4.tcp_tw_reuse=1 /etc/sysctl.conf\n")),
     leaves(shell("cat > notes.md <<EOF\nnet.ipv4.tcp_tw_reuse = 1\nEOF\n")),
     leaves(shell("sysctl net.ipv4.tcp_fin_timeout\n")),  # only asks
     leaves(

@@ -8,6 +8,28 @@ test_lint = lint_table(
     flags(
         "error",
         python("""
+            import torch.distributed as dist
+            try:
+                dist.broadcast(x, src=0)
+            except RuntimeError:
+                print("once more")
+                dist.broadcast(x, src=0)
+        """),
+        lines=[6],
+        saying=["after dist.broadcast failed, dist.broadcast is called once more"],
+    ),
+    leaves(  # another way to do it, for builds that lack the first
+        python("""
+            import torch.distributed as dist
+            try:
+                dist.all_gather_into_tensor(out, x)
+            except RuntimeError:
+                dist.all_gather(parts, x)
+        """)
+    ),
+    flags(
+        "error",
+        python("""
             import time
             import torch.distributed as dist
             def average(x):

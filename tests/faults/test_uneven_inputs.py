@@ -89,6 +89,43 @@ test_lint = lint_table(
     "uneven-inputs",
     flags(
         "error",
+        python(COMMON + "def f(rank):\n    for i in range(20 + rank):\n        dist.barrier()"),
+        lines=[5],
+        saying=["range(20 + rank)", "differs"],
+    ),
+    flags(
+        "error",
+        python(
+            COMMON + "def f(rank):\n    rounds = 3 if rank == 0 else 2\n"
+            "    for i in range(rounds):\n        dist.barrier()"
+        ),
+        lines=[6],
+        saying=["range(rounds)"],
+    ),
+    flags(
+        "warning",
+        python(
+            COMMON + "def f(rank, ways):\n"
+            "    for x in [y for n, y in enumerate(rows) if n % ways == rank]:\n"
+            "        dist.all_reduce(x)"
+        ),
+        lines=[5],
+        saying=["enumerate(rows)", "may differ"],
+    ),
+    leaves(  # cut to a number that divides
+        python(
+            COMMON + "def f(rank, world):\n    n = len(rows) // world * world\n"
+            "    cut = rows[:n]\n    for x in cut[rank::world]:\n        dist.all_reduce(x)"
+        )
+    ),
+    leaves(
+        python(
+            COMMON + "def f(rank):\n    rounds = 3 if rank == 0 else 3\n"
+            "    for i in range(rank, rank + rounds):\n        dist.barrier()"
+        )
+    ),
+    flags(
+        "error",
         python(COMMON + "for i in range(dist.get_rank()):\n    dist.barrier()"),
         lines=[4],
         saying=[

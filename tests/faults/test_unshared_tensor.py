@@ -112,8 +112,23 @@ def main():
     print(out)
 """
 
+STATIC = """
+import torch
+from multiprocessing import get_context
+class Work:
+    @staticmethod
+    def add(into):
+        into.add_(1)
+def main():
+    sums = torch.zeros(3)
+    job = get_context("fork").Process(target=Work.add, kwargs={"into": sums})
+    job.start()
+    job.join()
+    print(sums)
+"""
 test_lint = lint_table(
     "unshared-tensor",
+    flags("error", python(STATIC), lines=[8], saying=["`sums`", "add()"]),
     flags(
         "error",
         python(PASSED),

@@ -31,7 +31,9 @@ test_lint = lint_table(
     leaves(shell(f"{HANDLING}=2")),
     leaves(shell(f"{HANDLING}=$MODE")),
     leaves(shell(f"{HANDLING}=1", here=Here(torch="2.1.0"))),  # variable-deprecated speaks
-    leaves(shell("export TORCH_NCCL_DUMP_ON_TIMEOUT=1", here=Here(torch="2.4.0"))),
+    leaves(shell("export TORCH_NCCL_ENABLE_MONITORING=1", here=Here(torch="2.4.0"))),
+    leaves(shell("export TORCH_NCCL_DUMP_ON_TIMEOUT=1")),  # the default of late: it makes sure
+    leaves(shell('export NCCL_COLLNET_ENABLE="${NCCL_COLLNET_ENABLE:-0}"')),  # a knob
     leaves(shell("export NCCL_P2P_DISABLE=1 NCCL_P2P_LEVEL=automatic NCCL_DEBUG=INFO")),
     leaves(shell("export NCCL_IB_DISABLE=1\nNCCL_IB_DISABLE=0 python train.py")),  # takes it back
     leaves(shell("NCCL_IB_DISABLE=0")),

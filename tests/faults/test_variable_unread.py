@@ -160,6 +160,12 @@ test_lint = lint_table(
     flags("warning", nccl_conf("NCCL_DEBUG = INFO"), lines=[1], saying=["a blank"]),
     flags(
         "warning",
+        shell("cat > ~/.nccl.conf <<E\nNCCL_ALGO=Ring\nNCCL_PROTO = LL\nE\n"),
+        lines=[3],
+        saying=["a blank"],
+    ),
+    flags(
+        "warning",
         nccl_conf("NCCL_DEBUG=INFO\nTORCH_NCCL_BLOCKING_WAIT=1"),
         lines=[2],
         saying=["torch reads it, not NCCL"],

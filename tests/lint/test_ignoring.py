@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import random
+
 import pytest
 
 from holdfast.lint import python
-from holdfast.lint.ignoring import Ignored, names_of
+from holdfast.lint.ignoring import Ignored, Statements, names_of
 from holdfast.model import Finding, Status
 from holdfast.source.nouns import Kind, Source
 from holdfast.source.place import Place
@@ -91,3 +94,43 @@ def test_a_name_that_no_fault_has_is_told() -> None:
     known = frozenset(names_of("HOLD613", "timeout-keyword"))
     ignored = Ignored("# holdfast: ignore[timeout-kewyord,HOLD613,6]\n# holdfast: ignore\n")
     assert ignored.unknown(known) == [(1, "timeout-kewyord")]
+
+
+def slowly(tree: ast.Module, line: int) -> int:
+    """The first line of the innermost statement around a line, by looking at all of them."""
+    around = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    return max(around, key=lambda span: (span[0], -span[1]))[0] if around else line
+
+
+def test_the_statement_of_a_line_is_the_innermost_one() -> None:
+    dice = random.Random(6)
+    pieces = ["f(\n  1,\n  2,\n)\n", "x = 1; y = (\n 2)\n", "\n", "# words\n", "@d(\n 1)\ndef f(): pass\n"]
+    for _ in range(50):
+        body = "".join(dice.choice(pieces) for _ in range(8))
+        inner = "".join(f"  {line}\n" for line in body.splitlines())
+        text = f"{body}if (a and\n  b):\n  pass\n{inner}else:\n  pass\n{inner}{body}"
+        tree = ast.parse(text)
+        statements = Statements(tree)
+        for line in range(1, text.count("\n") + 2):
+            assert statements.first_line(line) == slowly(tree, line), (line, text)
+
+
+def test_many_findings_and_one_comment_take_no_longer_than_reading() -> None:
+    """One walk for each finding would take minutes here."""
+    script = "# holdfast: ignore-file[port-in-use]\n" + "f(\n  1)\n" * 5000
+    source = python.read(f"import subprocess\n{script}", "x")
+    ignored = Ignored(script)
+    assert not any(ignored.hides(finding(line), source) for line in range(1, 10_000))
+    recipe = "# holdfast: ignore-file[port-in-use]\nexport \\\n" + "  A=1 \\\n" * 10_000
+    ignored = Ignored(recipe)
+    shell = Source(file="x", kind=Kind.SHELL)
+    assert not any(ignored.hides(finding(line), shell) for line in range(1, 10_000))
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    for odd in "\u2028\x0b\x0c\x1c\x85":
+        assert hidden(f"x = '{odd}'\ntwo  # holdfast: ignore\n", 2)

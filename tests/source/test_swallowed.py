@@ -36,6 +36,37 @@ def test_an_error_swallowed_before_a_meeting(kind: str, then: str, lines: list[i
     assert [doubt.place.line for doubt in swallowed.doubts(source.program)] == lines
 
 
+OWN = """
+def load(rank, folder):
+    try:
+        rows = {work}
+    except {kind}:
+        {then}
+    dist.barrier()
+    return rows
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "kind", "then", "found"),
+    [
+        ('read(f"{folder}/{rank}.bin")', "OSError", "return None", True),
+        ("read(folder, part=rank)", "(OSError, ValueError)", "return", True),
+        ("read(folder)", "OSError", "return None", False),  # the same on every rank
+        ("read(folder, rank)", "OSError", "rows = None", False),
+        ("read(folder, rank)", "OSError", "raise", False),
+        ("read(folder, rank)", "OSError", "dist.barrier(); return None", False),
+        ("print(rank)", "OSError", "return None", False),
+        ("read(folder, rank)", "ImportError", "return None", False),
+    ],
+)
+def test_leaving_after_a_failure_of_ones_own(work: str, kind: str, then: str, found: bool) -> None:
+    source = python(HEAD + OWN.format(work=work, kind=kind, then=then))
+    assert source.program is not None
+    doubts = list(swallowed.doubts(source.program))
+    assert [bool("dist.barrier" in doubt.summary) for doubt in doubts] == [True] * found
+
+
 HARMLESS = scripts("""
 try:
     work(x)

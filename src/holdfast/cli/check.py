@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from holdfast.cli import streams
+from holdfast.cli.choices import FAIL_ON, names, seconds
 
 if TYPE_CHECKING:
     from holdfast.facts import MachineFacts, Plan
@@ -19,7 +20,6 @@ DEADLINE = 0.8
 """seconds: all readers run at once, and an ordinary `check` must be done within one"""
 TOO_SLOW = "no answer within"
 """how probe/deadline.py begins its reason"""
-FAIL_ON = {"error": 3, "warning": 2, "note": 1, "never": 4}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,17 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def seconds(text: str) -> float:
-    """The type of --deadline."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time between 0 and 3600 s")
-    return number
-
-
 def run(arguments: argparse.Namespace) -> int:
     from holdfast import catalogue
     from holdfast.machine.collect import collect
@@ -81,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     began = time.monotonic()
     plan = plan_from(arguments)
-    faults = catalogue.choose(_names(arguments.only), _names(arguments.skip))
+    faults = catalogue.choose(names(arguments.only), names(arguments.skip))
     facts = collect(plan, READERS, seconds=arguments.deadline)
     if arguments.smoke:
         facts = smoke(facts, named=arguments.nproc_per_node is not None)
@@ -132,11 +121,6 @@ def smoke(facts: MachineFacts, *, named: bool) -> MachineFacts:
 
 def _narrate(line: str) -> None:
     streams.remark(f"holdfast> {line}")
-
-
-def _names(given: list[str]) -> list[str]:
-    """`--only a,b --only c` and `--only a --only b --only c` mean the same."""
-    return [name for item in given for name in item.split(",") if name]
 
 
 def _hint(findings: list[Finding]) -> None:

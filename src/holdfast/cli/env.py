@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli import streams
-from holdfast.cli.check import seconds
+from holdfast.cli.choices import FAIL_ON, seconds
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 SUMMARY = "show every setting and every timeout of a job: who reads it, what becomes of it"
 DEADLINE = 0.8
 """seconds: all readers run at once; what takes longer hangs (a name server, mostly)"""
-FAIL_ON = {"error": 3, "warning": 2, "note": 1, "never": 4}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.all and names:
         raise UsageError("--all shows every variable: leave out the names, or --all")
     if arguments.export or arguments.preset:
+        if names or arguments.all:
+            raise UsageError("an export is for the whole job: leave out the names and --all")
         return _export(arguments, command)
     if names:
         return _explain(names, command, arguments)
@@ -142,7 +143,11 @@ def _explain(names: list[str], command: list[str], arguments: argparse.Namespace
     plain = [name.partition("=")[0] for name in names if name not in families]
     for name, rows in families.items():
         if not rows:
-            raise UsageError(f"no variable begins with {name.rstrip('*')}")
+            better = one.family(name.upper())
+            raise UsageError(
+                f"no variable begins with {name.rstrip('*')!r}",
+                hint=f"did you mean {name.upper()}?" if better else "holdfast env --all shows all",
+            )
     job, _ = read_job(command, arguments, also=plain, brief=True)
     judged = in_force.judge(job)
     answers = [one.one(name, job, judged) for name in plain]

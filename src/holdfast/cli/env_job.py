@@ -12,7 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import CannotWorkError
+from holdfast.facts import Unread
 from holdfast.judged import TYPED
+from holdfast.probe.process import redact
 
 if TYPE_CHECKING:
     from holdfast.facts import Plan
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 RECIPES = ("sbatch", "salloc", "qsub", "bsub", "bash", "sh", "source", ".")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 NODES = re.compile(r"\d{1,9}(?::\d{1,9})?")
-LARGEST_SCRIPT = 1 << 20
 ABOUT_NAMES = ("settings", "software", "variable_search")
 ABOUT_ALL = (*ABOUT_NAMES, "interfaces", "routes", "own_name", "master_name", "rdma_devices",
              "accelerators")  # fmt: skip
@@ -67,7 +68,6 @@ def read_job(
 
     The second part is what could not be read, in a sentence each.
     """
-    from holdfast.facts import Unread
     from holdfast.machine.collect import collect
     from holdfast.machine.readers import READERS
     from holdfast.machine.variable_search import read_variable_search
@@ -97,24 +97,34 @@ def read_job(
         wall=time.time(),
         typed={name: origin for name, (_, origin) in given.items()},
     )
-    return job, (remark,) if remark else ()
+    return job, tuple(said for said in (_lost_file(environment), remark) if said)
+
+
+def _lost_file(environment: Mapping[str, str]) -> str:
+    """NCCL goes on without a word where there is none; a FIFO can be read only once."""
+    named = environment.get("NCCL_CONF_FILE", "")
+    if not named or os.path.isfile(named):
+        return ""
+    lost = os.path.isdir(named) or not os.path.exists(named)
+    how = "no file: NCCL goes on without it" if lost else "no regular file: it is not read here"
+    return f"NCCL_CONF_FILE names {redact(named)!r}, which is {how}"
 
 
 def _launches(words: list[str]) -> tuple[Launch, ...]:
     """Of the command itself, or of the recipe it runs: `sbatch job.sh`, `bash launch.sh`."""
     if not words:
         return ()
-    from holdfast.lint import shell
+    from holdfast.lint import shell, walk
+    from holdfast.lint.sniff import Language
 
     found = shell.read(shlex.join(words), TYPED).launches
     if found or os.path.basename(words[0]) not in RECIPES:
         return found
     recipe = next((word for word in words[1:] if os.path.isfile(word)), "")
-    try:
-        with open(recipe, encoding="utf-8", errors="replace") as file:
-            return shell.read(file.read(LARGEST_SCRIPT), recipe).launches
-    except OSError:
+    if not recipe:
         return ()
+    text = walk.read_as(Language.SHELL, recipe)
+    return () if isinstance(text, walk.Unread) else shell.read(text.text, recipe).launches
 
 
 def _inner_settings(launches: Sequence[Launch]) -> dict[str, tuple[str, str]]:
@@ -155,14 +165,21 @@ def _script(
     launches: Sequence[Launch],
 ) -> tuple[str, tuple[Asked, ...], frozenset[str], str]:
     """Its name, the timeouts it gives, what it imports; and why it could not be read."""
+    from holdfast.lint import walk
+    from holdfast.lint.sniff import Language
     from holdfast.settings import script
 
     named = next((x.script for x in reversed(launches) if x.script), "")
     if not named or not os.path.isfile(named):
         return "", (), frozenset(), f"there is no file {named!r}" if named.endswith(".py") else ""
+    text = walk.read_as(Language.PYTHON, named)
+    if isinstance(text, walk.Unread):
+        return "", (), frozenset(), f"{named} could not be read: {text.why}"
     try:
-        with open(named, "rb") as file:
-            program = script.read(file.read(LARGEST_SCRIPT).decode(errors="replace"), named)
-    except (OSError, SyntaxError, ValueError, RecursionError) as problem:
-        return "", (), frozenset(), f"{named} could not be read: {problem}"
+        program = script.read(text.text, named)
+    except SyntaxError as problem:
+        why = f"{problem.msg} (line {problem.lineno})"
+        return "", (), frozenset(), f"{named} could not be read: {why}"
+    except (ValueError, RecursionError, MemoryError):
+        return "", (), frozenset(), f"{named} could not be read: it is nested too deeply"
     return named, script.asked(program), script.packages(program), ""

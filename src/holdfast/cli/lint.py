@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.cli import streams
+from holdfast.cli.choices import FAIL_ON, names
 from holdfast.errors import CannotWorkError, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SUMMARY = "read scripts and recipes: what will hang, does nothing, or fights itself"
-FAIL_ON = {"error": 3, "warning": 2, "note": 1, "never": 4}
 STDIN = "-"
 PROGRESS_AFTER = 2.0
 """seconds; what is done sooner needs no remark"""
@@ -109,9 +109,10 @@ def _look(paths: list[str], arguments: argparse.Namespace, wanted: Configuration
     from holdfast.lint import walk
     from holdfast.lint.session import Session
 
-    ignore = (*wanted.ignore, *_names(arguments.ignore))
+    _insist_on_known(wanted)
+    ignore = (*wanted.ignore, *names(arguments.ignore))
     wanted = msgspec.structs.replace(wanted, ignore=ignore)
-    select = _names(arguments.select) or wanted.select
+    select = names(arguments.select) or wanted.select
     session = Session(select, wanted, _here(arguments.torch_version or wanted.torch))
     if STDIN in paths:
         session.text(_stdin(arguments.stdin_filename))
@@ -126,9 +127,15 @@ def _look(paths: list[str], arguments: argparse.Namespace, wanted: Configuration
     return report
 
 
-def _names(given: list[str]) -> list[str]:
-    """`--select a,b --select c` and `--select a --select b --select c` mean the same."""
-    return [name for item in given for part in item.split(",") if (name := part.strip())]
+def _insist_on_known(wanted: Configuration) -> None:
+    """A slip in a file is looked for in that file, and not on the command line."""
+    from holdfast import catalogue
+
+    per_file = (name for names in wanted.per_file_ignores.values() for name in names)
+    try:
+        catalogue.choose(wanted.select, (*wanted.ignore, *per_file))
+    except UsageError as slip:
+        raise UsageError(f"{wanted.file}: {slip.sentence}", hint=slip.hint) from slip
 
 
 def _here(torch: str) -> Here:

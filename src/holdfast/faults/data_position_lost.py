@@ -25,7 +25,7 @@ from holdfast.fault import Fault
 from holdfast.model import Evidence, Finding, Verdict
 from holdfast.signals import Scene
 from holdfast.source.epochs import Epochs, epochs
-from holdfast.source.flow import reached
+from holdfast.source.flow import callers, reached
 from holdfast.source.nouns import Source
 from holdfast.source.program import Call, Program, constant
 from holdfast.source.resuming import loads
@@ -106,10 +106,15 @@ def _plain(shuffle: object) -> bool:
 
 
 def _only_looked_at(program: Program, call: Call) -> bool:
-    """A sampler for evaluation: by its own name, or by that of its data."""
+    """A sampler for evaluation: by its own name, that of its data, or of all who ask for it."""
     data = call.argument(0, "dataset")
     words = [*bound_to(program, [call]), ast.unparse(data) if data is not None else ""]
-    return any(ONLY_LOOKED_AT.search(word) for word in words)
+    function = program.function_of(call.node)
+    users = callers(program, function) if function is not None else []
+    asking = [f.name if (f := program.function_of(one.node)) else "" for one in users]
+    return any(map(ONLY_LOOKED_AT.search, words)) or (
+        bool(asking) and all(map(ONLY_LOOKED_AT.search, asking))
+    )
 
 
 def _same_order(program: Program, call: Call, again: Epochs) -> Finding:

@@ -6,7 +6,7 @@ What you see   The job comes up on port 29500 although another was exported; two
 Why            deepspeed, torchrun and accelerate set MASTER_ADDR and MASTER_PORT for the ranks
                they start, from their own options. What stood in the environment is overwritten,
                not read: deepspeed and accelerate take 29500 without an option; torchrun takes a
-               free port on one machine (29500 in older versions), and 127.0.0.1:29500 for
+               free port on one machine (29500 before torch 2.12), and 127.0.0.1:29500 for
                several. torchrun does read PET_MASTER_ADDR and PET_MASTER_PORT.
 How to be sure Print os.environ["MASTER_PORT"] in a rank, or `tr '\\0' '\\n' < /proc/PID/environ`.
 Fix            Say it to the launcher: `torchrun --master-addr … --master-port …`, `deepspeed
@@ -24,8 +24,10 @@ from collections.abc import Iterator
 
 from holdfast.fault import Fault
 from holdfast.model import Finding
+from holdfast.rendezvous import FREE_PORT_SINCE
 from holdfast.source import recipe
 from holdfast.source.nouns import Flag, Launch, Setting, Source
+from holdfast.variables.values import release
 
 FAULT = Fault(code="HOLD902", slug="deepspeed-port-ignored")
 
@@ -47,7 +49,7 @@ def the_launcher_does_not_read_it(source: Source) -> Iterator[Finding]:
         for name, option in zip(("MASTER_ADDR", "MASTER_PORT"), OPTIONS[launch.kind], strict=True):
             setting = recipe.exported(launch, name)
             if setting is not None and not _used_elsewhere(source, launch, setting):
-                yield from _against(launch, setting, option)
+                yield from _against(launch, setting, option, source.here.torch)
 
 
 def _used_elsewhere(source: Source, launch: Launch, setting: Setting) -> bool:
@@ -60,12 +62,12 @@ def _used_elsewhere(source: Source, launch: Launch, setting: Setting) -> bool:
     )
 
 
-def _against(launch: Launch, setting: Setting, option: str) -> Iterator[Finding]:
+def _against(launch: Launch, setting: Setting, option: str, torch: str) -> Iterator[Finding]:
     flag = launch.flag(option.lstrip("-").replace("_", "-"))
     if flag is not None:
         yield from _two_values(launch, setting, flag, option)
         return
-    instead = _instead(launch, setting)
+    instead = _instead(launch, setting, torch)
     if _said_otherwise(launch, setting) or _the_same(setting, instead):
         return
     stranded = setting.name == "MASTER_ADDR" and _several_machines(launch)
@@ -107,12 +109,13 @@ def _several_machines(launch: Launch) -> bool:
     return (launch.machines or 1) > 1 and launch.flag("standalone") is None
 
 
-def _instead(launch: Launch, setting: Setting) -> str:
+def _instead(launch: Launch, setting: Setting, torch: str) -> str:
     """What the launcher takes where its option is not given."""
     if setting.name == "MASTER_ADDR":
         return "127.0.0.1"
     nnodes = launch.flag("nnodes")
-    if launch.kind not in recipe.TORCHRUN or (launch.machines or 1) > 1:
+    fixed = torch != "" and release(torch) < FREE_PORT_SINCE
+    if fixed or launch.kind not in recipe.TORCHRUN or (launch.machines or 1) > 1:
         return DEFAULT_PORT
     free = "a free port of its own choice"
     return free if nnodes is None or nnodes.known else f"{DEFAULT_PORT}, or on one machine {free}"

@@ -145,15 +145,16 @@ def _counts(seen: Sequence[Sighting]) -> str:
 # --- in what a user wrote ------------------------------------------------------------------------
 
 
+ON_GPU = re.compile(r"cuda|nccl")
 GLOBAL = re.compile(r"get_rank|RANK|PROCID")
 
 
 @FAULT.lint
 def it_counts_devices_by_the_global_rank(source: Source) -> Iterator[Finding]:
     program = source.program
-    if program is None or "cuda" not in program.text or "device_count" in program.text:
+    if program is None or "device_count" in program.text:
         return
-    if not GLOBAL.search(program.text):
+    if not (ON_GPU.search(program.text) and GLOBAL.search(program.text)):
         return
     several = any((launch.machines or 1) > 1 for launch in source.started_by)
     tell = FAULT.error if several else FAULT.note

@@ -226,7 +226,9 @@ def _same_number(program: Program) -> Iterator[Finding]:
             "rank",
             reason="NCCL refuses two ranks of one machine on one GPU (Duplicate GPU detected), "
             "unless whatever starts them shows each rank a single GPU",
-            fix=CHOOSE,
+            fix=CHOOSE
+            if one in setters
+            else "`torch.device('cuda', int(os.environ['LOCAL_RANK']))` in its place",
             at=program.place(one.call.node),
         )
 

@@ -26,8 +26,16 @@ from collections.abc import Iterator
 
 from holdfast.fault import Fault
 from holdfast.model import Finding
-from holdfast.source.exchanges import Exchange, backends, exchanges, own_group
-from holdfast.source.handling import FAILURES, around, caught, endings, is_last_act, words
+from holdfast.source.exchanges import Exchange, backends, own_group, reached
+from holdfast.source.handling import (
+    ABOUT_MEMORY,
+    FAILURES,
+    around,
+    caught,
+    endings,
+    is_last_act,
+    words,
+)
 from holdfast.source.nouns import Source
 from holdfast.source.program import Program
 from holdfast.source.timeouts import is_work
@@ -36,8 +44,6 @@ from holdfast.variables.values import torch_bool
 FAULT = Fault(code="HOLD617", slug="except-nccl")
 
 BLOCKING = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
-ABOUT_MEMORY = re.compile(r"out of memory|oom", re.I)
-"""an error that is raised at once, in Python"""
 ABOUT_FAILURE = re.compile(
     r"tim(e|ed|ing)[ _-]?out|nccl|network|peer|node|straggl|hang|hung"
     r"|\brank\b.*\b(gone|dead|died|lost|fail|failed|missing)",
@@ -53,13 +59,14 @@ def the_watchdog_comes_first(source: Source) -> Iterator[Finding]:
     if program is None or not program.tries or _blocks(source):
         return
     known, seen = backends(program), set[ast.AST]()
-    for one in exchanges(program) if known in ({"nccl"}, set()) else ():
+    for one in reached(program) if known in ({"nccl"}, set()) else ():
         guard = next(around(program, one.call.node), None)
-        if guard is None or guard in seen or own_group(one.call) or _raises(program, guard):
+        if guard is None or guard in seen or own_group(one.inner) or _raises(program, guard):
             continue
         seen.add(guard)
         for handler in guard.handlers:
-            if caught(handler) & FAILURES and _would_act(program, handler):
+            meant = one.via is None or _expected(handler)  # far from the call: said so
+            if meant and caught(handler) & FAILURES and _would_act(program, handler):
                 yield from _judge(program, one, handler, sure=bool(known))
 
 

@@ -25,11 +25,11 @@ from collections.abc import Iterator
 
 from holdfast.fault import Fault
 from holdfast.model import Finding, cited
-from holdfast.source.flow import may_reach, reached, under_main_guard
+from holdfast.source.flow import under_main_guard
 from holdfast.source.memory import Held, Is, held, uses
 from holdfast.source.nouns import Source
 from holdfast.source.processes import Processes, Start, processes
-from holdfast.source.program import Function
+from holdfast.source.set_by_parent import Stale, stale
 from holdfast.source.start_method import spawns
 
 FAULT = Fault(code="HOLD621", slug="module-state-under-spawn")
@@ -131,64 +131,32 @@ def _handing(start: Start, name: str) -> str:
 
 @FAULT.lint
 def it_is_set_in_the_parent_only(source: Source) -> Iterator[Finding]:
-    """`global ARGS` and `ARGS = …` in the function that then starts children, which read it."""
     children = processes(source.program) if source.program else None
-    for start in children.starts if children else ():
-        if children is None or start.method in ("fork", "unknown") or start.kind == "initializer":
-            continue
-        for name, assign in _set_before(children, start).items():
-            used = uses(children.program, start, name)
-            if used and name not in start.given:
-                yield _stale(source, children, start, name, assign, used[0])
+    for one in stale(children) if children else ():
+        if children and one.name not in {found.name for found in _reached(children, one.start)}:
+            yield _not_seen(source, children, one)
 
 
-def _set_before(children: Processes, start: Start) -> dict[str, ast.Assign]:
-    """The module's variables that are set on the way to the start, and in no child."""
-    program = children.program
-    home, found = program.function_of(start.call.node), dict[str, ast.Assign]()
-    if home is None or home in children.bodies:
-        return found
-    told = {name for node in ast.walk(home) if isinstance(node, ast.Global) for name in node.names}
-    own = {name for body in reached(program, start.function) for name in _own(body)}
-    for assign in program.assigns:
-        if isinstance(assign, ast.Assign) and program.function_of(assign) is home:
-            names_set = {t.id for t in assign.targets if isinstance(t, ast.Name)} & told
-            if may_reach(program, assign, start.born):
-                found.update(dict.fromkeys(names_set - own, assign))
-    return found
-
-
-def _own(function: Function) -> Iterator[str]:
-    """What a function takes or sets itself."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-
-
-def _stale(
-    source: Source,
-    children: Processes,
-    start: Start,
-    name: str,
-    assign: ast.Assign,
-    used: ast.AST,
-) -> Finding:
+def _not_seen(source: Source, children: Processes, one: Stale) -> Finding:
+    start, line = one.start, one.assign.lineno
     sure = spawns(start.method, source.here.python)
-    how = "forkserver, the default" if start.method == "default" else start.method
-    where = f"line {assign.lineno}"
+    how = "by default forkserver" if start.method == "default" else start.method
+    there = (
+        "there is no such name then: NameError"
+        if one.missing
+        else f"`{one.name}` is then what the module itself makes it"
+    )
     return (FAULT.error if sure else FAULT.warning)(
-        f"{start.function.name}() reads the module's `{name}` in a child process, which does not "
-        f"see what {where} set it to" + ("" if sure else ", unless children are forked"),
+        f"{start.function.name}() reads `{one.written}` in a child process, which does not see "
+        f"what line {line} set it to" + ("" if sure else ", unless it is forked"),
         reason=(
-            f"a child started by {how} imports this file again, and there `{name}` is what the "
-            "module itself makes it"
+            f"a child started by {how} imports this file again, and does not run line {line}; "
             if sure
-            else "the start method is left open: forkserver since Python 3.14 and spawn on macOS "
-            "and Windows import this file again, without running what sets it"
-        ),
-        fix=f"hand it over: `{_handing(start, name)}`",
-        evidence=[cited(assign, source.file), cited(start.call.node, source.file)],
-        at=children.program.place(used),
+            else "the start method is left open: forkserver since Python 3.14, and spawn on macOS "
+            f"and Windows, import this file again and do not run line {line}; "
+        )
+        + there,
+        fix=f"hand it over: `{_handing(start, one.name)}`",
+        evidence=[cited(one.assign, source.file), cited(start.call.node, source.file)],
+        at=children.program.place(one.read),
     )

@@ -34,6 +34,7 @@ from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains.nouns import Wreckage
 from holdfast.source import drawn_ports, master, port_loops
 from holdfast.source.nouns import Setting, Source
+from holdfast.source.place import Place
 
 FAULT = Fault(code="HOLD102", slug="port-ephemeral")
 
@@ -224,7 +225,8 @@ def _drawn(source: Source) -> Iterator[tuple[str, Place]]:
         for name in (*master.PORT_FLAGS, "rdzv-endpoint"):
             flag = launch.flag(name)
             if flag is not None and not flag.known:
-                drawn = flag.value[flag.value.find("$(") :]  # of `host:$(( … ))`
+                worked_out = flag.value.rfind("$((")  # of `$(hostname):$(( … ))`
+                drawn = flag.value[max(worked_out, 0) :]
                 if drawn not in written:
                     yield drawn, flag.place
 

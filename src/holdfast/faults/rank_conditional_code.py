@@ -275,7 +275,10 @@ def only_some_ranks_come(source: Source) -> Iterator[Finding]:
         meeting, first = one.stop.meeting, one.stop.at.written
         name = f"{first}, which calls {meeting.title}," if one.stop.deep else first
         seen = f"{name} runs only {one.split.where}"
-        reason = "those that call it wait for the others until a timeout, or meet their next one"
+        reason = (
+            "those that call it wait for the others until a timeout, or are matched with the next "
+            "collective that these call"
+        )
         fix = f"move {first}(…) out of the condition, so that every rank of the group calls it; "
         fix += "keep only what one rank shall do (print, save) inside"
         if one.left:

@@ -41,6 +41,16 @@ LET_IT_CHOOSE = (
     "`holdfast run` takes a free one by itself"
 )
 
+OVERLOOKED = (
+    (
+        ("ss", "netstat"),
+        "a pattern also matches the peer's column; where the tool is missing every port looks free",
+    ),
+    (("lsof", "fuser"), "without root it sees only this user's processes"),
+    (port_loops.LOOKERS | {"/dev/tcp"}, "it finds listeners only, not ports of connections"),
+)
+"""what each tool misses"""
+
 
 @FAULT.lint
 def pkill_takes_one_pattern(source: Source) -> Iterator[Finding]:
@@ -128,8 +138,8 @@ def the_port_is_looked_for_by_hand(source: Source) -> Iterator[Finding]:
     for loop, looker in port_loops.searches(source):
         yield FAULT.warning(
             f"this loop looks for a free port with {looker}",
-            reason="the port can be taken before the job binds it, the pattern also matches the "
-            f"peer's column, and where {looker} is missing every port looks free",
+            reason="the port can be taken before the job binds it, and "
+            + next(why for lookers, why in OVERLOOKED if looker in lookers),
             fix=LET_IT_CHOOSE,
             at=loop.place,
         )

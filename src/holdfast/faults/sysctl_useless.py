@@ -44,7 +44,7 @@ NOT_FOR_PORTS = {
     "the default, 2, already allows it on loopback, and the store binds over its own TIME_WAIT",
 }
 GONE = "net.ipv4.tcp_tw_recycle"
-_ASSIGNMENT = re.compile(r"\s*-?(?P<key>net[./]ipv[46][./]tcp_\w+)\s*=\s*[\"']?\d.*", re.DOTALL)
+_ASSIGNMENT = re.compile(r"\s*-?(?P<key>net[./]ipv[46][./]tcp_\w+)\s*=\s*[\"']?\d.*")
 _FILE = re.compile(r"/proc/sys/(?P<key>net/ipv[46]/tcp_\w+)")
 
 
@@ -96,9 +96,10 @@ def _by_command(command: Command) -> Iterator[Change]:
         if match := _FILE.search(target.text):
             yield Change(match["key"].replace("/", "."), target.place)
     for word in command.words[1:]:
-        if command.name not in QUOTE_OR_SEEK:
-            for line in word.text.replace("\\n", "\n").splitlines():
-                if match := _ASSIGNMENT.fullmatch(line):
-                    yield Change(match["key"].replace("/", "."), word.place)
+        spoken = command.name in ("echo", "printf")
+        lines = word.text.replace("\\n", "\n").splitlines() if spoken else [word.text]
+        for line in lines if command.name not in QUOTE_OR_SEEK else ():
+            if match := _ASSIGNMENT.fullmatch(line):
+                yield Change(match["key"].replace("/", "."), word.place)
         if command.name == "tee" and (match := _FILE.search(word.text)):
             yield Change(match["key"].replace("/", "."), word.place)

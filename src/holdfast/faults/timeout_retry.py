@@ -28,7 +28,16 @@ from collections.abc import Iterator
 from holdfast.fault import Fault
 from holdfast.model import Finding
 from holdfast.source.exchanges import Exchange, exchanges, reached
-from holdfast.source.handling import FAILURES, FALLS, around, caught, endings, is_last_act, words
+from holdfast.source.handling import (
+    ABOUT_MEMORY,
+    FAILURES,
+    FALLS,
+    around,
+    caught,
+    endings,
+    is_last_act,
+    words,
+)
 from holdfast.source.nouns import Source
 from holdfast.source.program import Function, Program, Scope, dotted
 from holdfast.source.torch_calls import GROUP_MAKERS
@@ -54,7 +63,6 @@ ONLY_SAYS = frozenset(
         *("print_exc", "write", "sleep", "format_exc", "rank_zero_warn", "rank_zero_info"),
     ]
 )
-MEMORY = re.compile(r"out of memory|oom", re.I)
 FIX = (
     "let it end the process and restart all ranks from a checkpoint (`holdfast run`, torchrun "
     "--max-restarts), or on every rank destroy the group and form a new one first"
@@ -128,7 +136,7 @@ def _handlers(guard: ast.Try) -> list[ast.ExceptHandler]:
     return [
         one
         for one in guard.handlers
-        if caught(one) & FAILURES and not MEMORY.search(" ".join(words(one)))
+        if caught(one) & FAILURES and not ABOUT_MEMORY.search(" ".join(words(one)))
     ]
 
 

@@ -35,6 +35,8 @@ HANDLING = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 BLOCKING = "TORCH_NCCL_BLOCKING_WAIT"
 RENAMED, CURRENT = (2, 2), (2, 13)
 """the torch that brought the TORCH_NCCL_ names, and the one whose defaults we know"""
+TURNED_ON_LATELY = ("TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_FR_BUFFER_SIZE")
+"""off by default in versions that are still in use: to write them makes sure"""
 
 
 @FAULT.lint
@@ -43,7 +45,9 @@ def the_default_is_set(source: Source) -> Iterator[Finding]:
         return  # nobody's line: `holdfast env` shows it among the rest
     for setting in judged(source):
         row = variables.lookup(setting.name)
-        if row is None or not setting.known or _takes_back(setting, source):
+        if row is None or not setting.known or setting.name in TURNED_ON_LATELY:
+            continue
+        if _takes_back(setting, source):
             continue
         fact = as_fact(setting)
         if setting.name == HANDLING and torch_int(setting.value) in (1, 3):
@@ -54,7 +58,9 @@ def the_default_is_set(source: Source) -> Iterator[Finding]:
 
 
 def _takes_back(setting: Written, source: Source) -> bool:
-    """The source itself gives the variable another value somewhere."""
+    """The source itself gives the variable another value somewhere, or lets its user do so."""
+    if f"${{{setting.name}" in setting.written:
+        return True
     return any(s.name == setting.name and s.value != setting.value for s in source.settings)
 
 

@@ -8,23 +8,14 @@ from typing import Any
 
 import msgspec
 
-from holdfast.probe.process import REDACTED, redact
+from holdfast.probe.process import REDACTED, is_secret_name, redact
 
 LONGEST_VALUE = 4096
 SHORTEST_SECRET = 8
 """characters: a shorter value would be struck out of ordinary words"""
-# The value of such a variable is never needed to explain a run, so its name is enough.
-_SECRET_NAME = re.compile(r"(?:key|pat|cookie|dsn|salt|signature|secrets|tokens)$", re.IGNORECASE)
-_FOLDERS = frozenset({"PWD", "OLDPWD"})
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
-
-
-def is_secret_name(name: str) -> bool:
-    if name in _FOLDERS:  # 'pwd' is a password's name elsewhere
-        return False
-    return redact(f"{name}=x") != f"{name}=x" or _SECRET_NAME.search(name) is not None
 
 
 def from_arguments(arguments: Sequence[str]) -> list[str]:

@@ -48,10 +48,17 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
         parts = os.path.relpath(path, os.path.dirname(self.file)).split(os.sep)
         beginnings = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
         return any(
-            fnmatch.fnmatchcase(candidate, pattern.rstrip("/"))
+            fnmatch.fnmatchcase(candidate, spelling)
             for pattern in patterns
+            for spelling in _spellings(pattern)
             for candidate in (*beginnings, *parts)
         )
+
+
+def _spellings(pattern: str) -> tuple[str, ...]:
+    """`./build/` is build; `**/build` also means the one that lies here."""
+    plain = pattern.removeprefix("./").rstrip("/")
+    return (plain, plain.removeprefix("**/")) if plain.startswith("**/") else (plain,)
 
 
 def find(start: str) -> Configuration:

@@ -123,7 +123,7 @@ def _directives(text: str) -> list[Directive]:
 
 def _command_lines(lines: list[str]) -> list[int]:
     """For each line the first one of its command: a backslash at the end goes on."""
-    first = []
+    first: list[int] = []
     goes_on = False
     for number, line in enumerate(lines, start=1):
         first.append(first[-1] if goes_on else number)

@@ -39,7 +39,21 @@ def judge(
     if not found:
         return []
     excerpts = _Excerpts(lines_of(piece.text.text))
-    return [Told(finding, excerpts.of(finding)) for finding in in_order(found)]
+    return [Told(_discreet(finding), excerpts.of(finding)) for finding in in_order(found)]
+
+
+def _discreet(finding: Finding) -> Finding:
+    """Without the password of an address that it names: logs of a CI are read by many."""
+    evidence = tuple(
+        msgspec.structs.replace(one, quote=redact(one.quote)) for one in finding.evidence
+    )
+    return msgspec.structs.replace(
+        finding,
+        summary=redact(finding.summary),
+        reason=redact(finding.reason),
+        fix=redact(finding.fix),
+        evidence=evidence,
+    )
 
 
 def in_order(found: Iterable[Finding]) -> list[Finding]:

@@ -117,25 +117,34 @@ def _is_new(status: os.stat_result, seen: set[tuple[int, int]]) -> bool:
 
 def read(file: File) -> Text | Unread | None:
     """None: nothing of ours, in a folder where that is no surprise."""
-    try:
-        content = _bytes(file)
-    except OSError as problem:
-        return Unread(file.path, problem.strerror or "cannot be read")
+    content = _bytes(file.path)
     if isinstance(content, Unread):
         return content
     return understand(content, file.path, named=file.named)
 
 
-def _bytes(file: File) -> bytes | Unread:
-    # O_NONBLOCK: between our look and our open the name may have become a FIFO.
-    number = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    with open(number, "rb") as opened:
-        status = os.fstat(number)
-        if not stat.S_ISREG(status.st_mode):
-            return Unread(file.path, "is no regular file")
-        if status.st_size > LARGEST:
-            return _too_large(file.path, f"is {size(status.st_size)} large")
-        return opened.read(LARGEST)
+def read_as(language: Language, path: str) -> Text | Unread:
+    """A file of which we know what it is, whatever it is called."""
+    content = _bytes(path)
+    if isinstance(content, Unread):
+        return content
+    text = _decoded(content, path, python=language is Language.PYTHON)
+    return text if isinstance(text, Unread) else Text(path, language, text)
+
+
+def _bytes(path: str) -> bytes | Unread:
+    try:
+        # O_NONBLOCK: between our look and our open the name may have become a FIFO.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with open(number, "rb") as opened:
+            status = os.fstat(number)
+            if not stat.S_ISREG(status.st_mode):
+                return Unread(path, "is no regular file")
+            if status.st_size > LARGEST:
+                return _too_large(path, f"is {size(status.st_size)} large")
+            return opened.read(LARGEST)
+    except OSError as problem:
+        return Unread(path, problem.strerror or "cannot be read")
 
 
 def stream(opened: IO[bytes], path: str) -> Text | Unread | None:
@@ -153,19 +162,24 @@ def _too_large(path: str, how: str) -> Unread:
 def understand(content: bytes, path: str, *, named: bool) -> Text | Unread | None:
     """The text of a file and its language, from its name and its bytes."""
     language = sniff.by_name(path)
-    if _is_binary(content):
-        known = named or language is not None
-        return Unread(path, "is no text: it holds NUL bytes") if known else None
-    try:
-        text = decode(content, python=language is Language.PYTHON)
-    except (SyntaxError, LookupError, UnicodeError) as problem:
-        return Unread(path, f"cannot be decoded: {problem}")
+    text = _decoded(content, path, python=language is Language.PYTHON)
+    if isinstance(text, Unread):
+        return text if named or language is not None else None
     language = language or sniff.by_content(path, text)
     if language is None and named:
         language = sniff.of_snippet(text[: sniff.HEAD]) or _as_document(path)
         if language is None:
             return Unread(path, "is of no kind that lint reads (scripts, recipes, documents)")
     return Text(path, language, text) if language else None
+
+
+def _decoded(content: bytes, path: str, *, python: bool) -> str | Unread:
+    if _is_binary(content):
+        return Unread(path, "is no text: it holds NUL bytes")
+    try:
+        return decode(content, python=python)
+    except (SyntaxError, LookupError, UnicodeError) as problem:
+        return Unread(path, f"cannot be decoded: {problem}")
 
 
 def _as_document(path: str) -> Language | None:

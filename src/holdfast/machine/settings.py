@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from holdfast import variables
 from holdfast.facts import Plan, Setting
-from holdfast.probe.process import redact
+from holdfast.probe.process import REDACTED, is_secret_name, redact
 
 PREFIXES = (
     *variables.PREFIXES,
@@ -79,6 +79,8 @@ def _files(plan: Plan, root: str) -> Iterator[str]:
 
 def _read_file(path: str) -> Iterator[Setting]:
     try:
+        if not os.path.isfile(path):  # of a folder NCCL reads nothing; a FIFO would hold us up
+            return
         with open(path, "rb") as file:
             content = file.read(LARGEST_FILE)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -107,4 +109,6 @@ def _without_secret(setting: Setting) -> Setting:
     """A secret shows by its name or by its form; both are judged on NAME=value."""
     start = f"{setting.name}="
     value = redact(start + setting.value).removeprefix(start)
+    if setting.value and is_secret_name(setting.name.strip()):
+        value = REDACTED  # as a whole: the form ends at the first blank
     return Setting(name=setting.name, value=value, origin=setting.origin)

@@ -21,6 +21,12 @@ _SENSITIVE = (
     r"(?:token|secret|passw(?:or)?d|passphrase|pwd|psk|jwt|credentials?|auth"
     r"|(?:api|access|secret|private|auth|account)[-_]?key)"
 )
+# Of a variable more names are enough: its value is never needed to explain a run. NCCL_IB_PKEY is
+# a number, and not a key of that kind.
+_SECRET_NAME = re.compile(
+    r"(?:(?<!_p)key|pat|cookie|dsn|salt|signature|secrets|tokens)$", re.IGNORECASE
+)
+_FOLDERS = frozenset({"PWD", "OLDPWD"})
 _SENSITIVE_OPTION = re.compile(rf"-[\w.-]*{_SENSITIVE}", re.IGNORECASE)
 _SENSITIVE_ASSIGNMENT = re.compile(rf"([\w.-]*{_SENSITIVE})=.*", re.IGNORECASE | re.DOTALL)
 
@@ -120,3 +126,10 @@ def redact(text: str) -> str:
     for pattern, replacement in _IN_TEXT:
         text = pattern.sub(replacement, text)
     return text
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether the value of such a variable must not be shown, whatever it looks like."""
+    if name in _FOLDERS:  # 'pwd' is a password's name elsewhere
+        return False
+    return redact(f"{name}=x") != f"{name}=x" or _SECRET_NAME.search(name) is not None

@@ -7,7 +7,7 @@ whether anything here reads it at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -58,11 +58,11 @@ MODES = ("1", "3")
 
 def judge(job: Job) -> tuple[Judged, ...]:
     """Every setting in force, as it stands."""
-    findings = _findings(job)
+    by_quote = _by_quote(_findings(job))
     search = job.facts.variable_search
     proof = {} if isinstance(search, Unread) else search.found
     return tuple(
-        _judged(setting, job, _about(setting, findings), readers.readers(setting.name, proof))
+        _judged(setting, job, _about(setting, by_quote), readers.readers(setting.name, proof))
         for setting in known(job.facts.settings)
     )
 
@@ -72,10 +72,18 @@ def _findings(job: Job) -> list[Finding]:
     return [one for one in found if one.status.concern]
 
 
-def _about(setting: Setting, findings: Sequence[Finding]) -> list[Finding]:
+def _by_quote(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
+    """By what they quote, in their order."""
+    found: dict[str, list[Finding]] = {}
+    for one in findings:
+        for quote in dict.fromkeys(evidence.quote for evidence in one.evidence):
+            found.setdefault(quote, []).append(one)
+    return found
+
+
+def _about(setting: Setting, by_quote: Mapping[str, list[Finding]]) -> list[Finding]:
     """The worst first."""
-    quote = f"{setting.name}={setting.value}"
-    mine = [f for f in findings if any(e.quote == quote for e in f.evidence)]
+    mine = by_quote.get(f"{setting.name}={setting.value}", [])
     return sorted(mine, key=lambda f: -f.status.concern)
 
 

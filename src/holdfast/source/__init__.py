@@ -57,6 +57,8 @@
     importing.py         what starts processes while a file is imported
     memory.py            what a value is, as far as children care
     writes.py            where a function changes what it did not make
+    set_by_parent.py     what the parent sets in its module, and its children read
+    set_by_parent.py     variables that only the parent has set, and children read
     producers.py         senders that may end before anybody has read
     placement.py         how each rank gets a GPU of its own
     cuda.py              where a script touches CUDA

@@ -40,9 +40,15 @@ FRAMEWORKS = frozenset(
         "torch.distributed.checkpoint.save",
         "torch.distributed.checkpoint.load",
         "torch.distributed.checkpoint.async_save",
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.nn.parallel.distributed.DistributedDataParallel",
     ]
 )
+OF_TRAINERS = ("save_checkpoint", "fit", "validate", "test")
 OBJECTS = {
+    "lightning.Trainer": OF_TRAINERS,
+    "lightning.pytorch.Trainer": OF_TRAINERS,
+    "pytorch_lightning.Trainer": OF_TRAINERS,
     "accelerate.Accelerator": ("wait_for_everyone", "gather", "gather_for_metrics", "reduce"),
     "accelerate.PartialState": ("wait_for_everyone",),
     "accelerate.state.PartialState": ("wait_for_everyone",),
@@ -81,8 +87,12 @@ GROUP_AT = {
     "_reduce_scatter_base": 3,
 }
 """position of `group` (torch 2.13.0, distributed_c10d.py)"""
-CONCERNED = re.compile(r"distributed|horovod|deepspeed|accelerat|[Ff]abric|torch_xla")
-OF_OBJECTS = re.compile(r"accelerat|[Ff]abric|deepspeed\.init|FullyShardedDataParallel")
+CONCERNED = re.compile(
+    r"[Dd]istributed|horovod|deepspeed|accelerat|[Ff]abric|torch_xla|[Ll]ightning"
+)
+OF_OBJECTS = re.compile(
+    r"accelerat|[Ff]abric|deepspeed\.init|FullyShardedDataParallel|[Ll]ightning"
+)
 WHOLE = ("torch.distributed.group.WORLD", "torch.distributed.GroupMember.WORLD")
 
 
@@ -155,6 +165,8 @@ def _of_object(program: Program, call: Call) -> Meeting | None:
         made, method, last = function, "", ""
     else:
         return None
+    if method == "all_gather" and last == "self" and _in_a_lightning_module(program, call):
+        return Meeting(method, call)
     if method in BY_NAME.get(last, ()) or any(
         method in OBJECTS.get(maker, ()) for maker in _makers(program, made)
     ):
@@ -162,31 +174,36 @@ def _of_object(program: Program, call: Call) -> Meeting | None:
     return None
 
 
+def _in_a_lightning_module(program: Program, call: Call) -> bool:
+    owner = next((a for a in program.above(call.node) if isinstance(a, ast.ClassDef)), None)
+    bases = owner.bases if owner else []
+    return any(dotted(base).rpartition(".")[2] == "LightningModule" for base in bases)
+
+
 def _makers(program: Program, node: ast.expr) -> Iterator[str]:
     """The dotted names of the calls that made what a name stands for."""
     values = names(program).values(dotted(node), node)
-    if not values and isinstance(node, ast.Name):
+    if not values:
         values = [*_unpacked(program, node), *_wrapped(program, node)]
     for value in (node, *values):
         if isinstance(value, ast.Call):
             yield program.name_of(value.func)
 
 
-def _unpacked(program: Program, node: ast.Name) -> Iterator[ast.expr]:
+def _unpacked(program: Program, node: ast.expr) -> Iterator[ast.expr]:
     """`engine, optimizer, _, _ = deepspeed.initialize(…)`: the engine comes first."""
     for call in program.called("deepspeed.initialize"):
         assign = program.parents.get(call.node)
-        if isinstance(assign, ast.Assign) and isinstance(assign.targets[0], ast.Tuple):
-            first = assign.targets[0].elts[0]
-            if isinstance(first, ast.Name) and first.id == node.id:
-                yield call.node
+        made = assign.targets[0] if isinstance(assign, ast.Assign) else None
+        if isinstance(made, ast.Tuple) and dotted(made.elts[0]) == dotted(node) != "":
+            yield call.node
 
 
-def _wrapped(program: Program, node: ast.Name) -> Iterator[ast.expr]:
+def _wrapped(program: Program, node: ast.expr) -> Iterator[ast.expr]:
     """`model = FSDP(model)` of a parameter, before this and under no condition."""
     function = program.function_of(node)
     for assign in program.assigns:
         if program.parents.get(assign) is function and isinstance(assign, ast.Assign):
-            named = any(dotted(target) == node.id for target in assign.targets)
+            named = any(dotted(target) == dotted(node) != "" for target in assign.targets)
             if named and assign.lineno < node.lineno:
                 yield assign.value

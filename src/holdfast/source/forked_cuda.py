@@ -46,7 +46,17 @@ def _before(children: Processes, start: Start) -> Call | None:
             return call
         if function is scope and may_reach(program, call.node, node):
             return call
+        if scope is not None and _made_by(program, function, scope):
+            return call
     return _through_a_call(children, start)
+
+
+def _made_by(program: Program, function: Function | None, scope: Function) -> bool:
+    """The constructor of the object whose method starts the children."""
+    owner = program.parents.get(scope)
+    if function is None or not isinstance(owner, ast.ClassDef):
+        return False
+    return scope.name != "__init__" == function.name and function in owner.body
 
 
 def _through_a_call(children: Processes, start: Start) -> Call | None:

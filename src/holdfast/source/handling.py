@@ -33,6 +33,8 @@ EXITS = frozenset(
         "pytest.skip",
     ]
 )
+ABOUT_MEMORY = re.compile(r"out of memory|oom", re.I)
+"""in the words of a handler: an error that is raised at once, in Python, with the group whole"""
 FALLS = "falls through"
 LAST_ACTS = re.compile(
     r"clean|destroy|shut_?down|tear_?down|close|exit|finali[sz]e|stop|del_", re.I

@@ -123,7 +123,15 @@ def on_cpu(program: Program, node: ast.expr) -> bool:
         return False
     call = Call(value, name, "")
     device = call.keyword("device")
-    return not call.starred and (device is None or constant(names(program).follow(device)) == "cpu")
+    return not call.starred and (device is None or _is_cpu(program, device))
+
+
+def _is_cpu(program: Program, node: ast.expr) -> bool:
+    """`"cpu"`, `torch.device("cpu")`, or a name for one of them."""
+    value = names(program).follow(node)
+    if isinstance(value, ast.Call) and program.name_of(value.func) == "torch.device":
+        value = value.args[0] if value.args else value
+    return constant(value) == "cpu"
 
 
 def before(program: Program, first: ast.AST, then: ast.AST) -> bool:

@@ -6,6 +6,11 @@ for batch in loader:
         dist.all_reduce(loss)      that rank does not come here
     except RuntimeError:
         continue
+
+try:
+    rows = read(f"part-{rank}")    a file of this rank's own
+except OSError:
+    return                         and the others go on to the next meeting
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from holdfast.source.doubt import Doubt
 from holdfast.source.flow import in_loop
 from holdfast.source.guards import guards
 from holdfast.source.program import Call, Program, dotted
+from holdfast.source.ranks import ranks
 from holdfast.source.ways import Stop, Ways, ways
 
 EVERYWHERE = frozenset(["ImportError", "ModuleNotFoundError", "KeyboardInterrupt", "StopIteration"])
@@ -36,6 +42,7 @@ def doubts(program: Program) -> Iterator[Doubt]:
     paths = ways(program)
     if not paths.meetings:
         return
+    yield from _left_behind(program, paths)
     for node in program.tries:
         stop = _after_work(program, paths, node) if in_loop(program, node) else None
         handler = next((one for one in node.handlers if _swallows(paths, one)), None)
@@ -51,6 +58,49 @@ def doubts(program: Program) -> Iterator[Doubt]:
             f"around the work alone, and let every rank reach {name} with a flag that says so",
             program.place(handler),
         )
+
+
+def _left_behind(program: Program, paths: Ways) -> Iterator[Doubt]:
+    """A handler that leaves, for work that differs from rank to rank, before the next meeting."""
+    for node in program.tries:
+        if not _of_its_own(program, paths, node) or paths.of(*node.body, *node.finalbody):
+            continue
+        for handler in node.handlers:
+            leave = paths.leaves(handler.body)
+            if not isinstance(leave, ast.Return | ast.Continue | ast.Break):
+                continue
+            if _kinds(handler) & EVERYWHERE or paths.of(*handler.body, nested=True):
+                continue
+            missed = (s for s in paths.after(node, leave) if s.sure and not s.meeting.group)
+            stop = next((s for s in missed if not next(guards(program, s.at.node), None)), None)
+            if stop is not None and not paths.may_meet(*handler.body):
+                name = f"{stop.at.written} (line {stop.at.node.lineno})"
+                yield Doubt(
+                    "warning",
+                    f"a rank whose own work fails leaves here, before {name}",
+                    "the work in this `try` differs from rank to rank, and so may its failure: the "
+                    "others wait for this rank until a timeout",
+                    "let the error end the rank, so that the launcher restarts all of them; or "
+                    "go on to the meeting with a flag that says so",
+                    program.place(leave),
+                )
+
+
+def _of_its_own(program: Program, paths: Ways, node: ast.Try) -> bool:
+    """What it does is made with the number of this rank: a file, a shard."""
+    asked = ranks(program)
+    return any(
+        isinstance(part, ast.expr) and asked.number(part) is not None
+        for call in program.calls_in(*node.body)
+        if _may_fail(paths, call)
+        for given in (*call.node.args, *(k.value for k in call.node.keywords))
+        for part in ast.walk(given)
+    )
+
+
+def _kinds(handler: ast.ExceptHandler) -> set[str]:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return {dotted(kind).rpartition(".")[2] for kind in kinds if kind is not None}
 
 
 def _after_work(program: Program, paths: Ways, node: ast.Try) -> Stop | None:
@@ -82,9 +132,11 @@ def _may_fail(paths: Ways, call: Call) -> bool:
 
 
 def _swallows(paths: Ways, handler: ast.ExceptHandler) -> bool:
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    names = {dotted(kind).rpartition(".")[2] for kind in kinds if kind is not None}
-    if names & EVERYWHERE or paths.of(*handler.body, nested=True) or paths.may_meet(*handler.body):
+    if (
+        _kinds(handler) & EVERYWHERE
+        or paths.of(*handler.body, nested=True)
+        or paths.may_meet(*handler.body)
+    ):
         return False
     return not any(
         always and not isinstance(leave, ast.Continue)

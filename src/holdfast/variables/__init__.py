@@ -117,9 +117,13 @@ def lookup(name: str) -> Variable | None:
     table = everything()
     if name in table:
         return table[name]
-    families = (key for key in table if key.endswith("*") and name.startswith(key[:-1]))
-    best = max(families, key=len, default=None)
-    return table[best] if best else None
+    best = max((stem for stem in _families() if name.startswith(stem)), key=len, default=None)
+    return None if best is None else table[f"{best}*"]
+
+
+@functools.cache
+def _families() -> tuple[str, ...]:
+    return tuple(key[:-1] for key in everything() if key.endswith("*"))
 
 
 def prefix_of(name: str) -> str:

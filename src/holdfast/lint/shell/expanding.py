@@ -73,9 +73,10 @@ class Expander:
         return fields
 
     def value(self, node: Node, depth: int = 0) -> tuple[Atom, ...]:
-        """Of an assignment: nothing is split there."""
+        """Of an assignment: nothing is split there, and blanks join "${ARGS[@]}"."""
+        blank = Atom(" ", known=True, at=self.passage.origin(node.start_byte), exact=False)
         parts = self.parts(node, quoted=True, depth=depth)
-        return tuple(part._replace(splits=False) for part in parts if part is not None)
+        return tuple((part or blank)._replace(splits=False) for part in parts)
 
     # --- parts of words -----------------------------------------------------------------------
 

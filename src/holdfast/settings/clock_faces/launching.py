@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.judged import Clock
+from holdfast.rendezvous import FREE_PORT_SINCE
 from holdfast.settings.clock_faces import reading
 from holdfast.settings.clock_faces.reading import Value
 from holdfast.settings.nouns import Job
@@ -21,8 +22,6 @@ HOROVOD = frozenset({"horovodrun"})
 DYNAMIC = "torch 2.13.0 torch/distributed/elastic/rendezvous/dynamic_rendezvous.py"
 STATIC = "torch 2.13.0 elastic/rendezvous/static_tcp_rendezvous.py, launcher/api.py"
 AGENT = "torch 2.13.0 torch/distributed/elastic/agent/server/api.py"
-FREE_PORT_SINCE = "2.12"
-"""https://github.com/pytorch/pytorch/pull/175699"""
 RUN = "horovod/horovod horovod/runner/launch.py (0.28.1)"
 
 
@@ -61,7 +60,7 @@ def backend(job: Job) -> str:
 def _takes_a_free_port(job: Job, launch: Launch | None) -> bool:
     """On one machine, and told nothing of where to meet, torchrun does as with --standalone."""
     version = job.version("torch")
-    if version and release(version) < release(FREE_PORT_SINCE):
+    if version and release(version) < FREE_PORT_SINCE:
         return False
     if launch is not None and launch.kind == "accelerate":  # which hands a port to torchrun
         return False

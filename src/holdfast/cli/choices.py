@@ -1,0 +1,24 @@
+"""What the options of several verbs mean."""
+
+from __future__ import annotations
+
+import argparse
+
+FAIL_ON = {"error": 3, "warning": 2, "note": 1, "never": 4}
+"""--fail-on: the least concern at which a verb exits with 1"""
+
+
+def names(given: list[str]) -> list[str]:
+    """`--only a,b --only c` and `--only a --only b --only c` mean the same."""
+    return [name for item in given for part in item.split(",") if (name := part.strip())]
+
+
+def seconds(text: str) -> float:
+    """The type of --deadline."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time between 0 and 3600 s")
+    return number
