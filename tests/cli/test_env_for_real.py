@@ -112,6 +112,51 @@ def test_secrets_are_never_printed(ask: Asker) -> None:
         assert secret not in "".join(map(str, told))
 
 
+def test_a_name_is_enough_to_hide_a_value(ask: Asker, tmp_path: Path) -> None:
+    conf = tmp_path / "nccl.conf"
+    conf.write_text("NCCL_HIDDEN_KEY=swordfish\nNCCL_NET_TOKEN=one swordfish\n")
+    secret = {
+        "TORCH_KEY": "swordfish", "DS_COOKIE": "swordfish", "NCCL_A_TOKEN": "two swordfish",
+        "PET_PAT": "swordfish", "SLURM_SECRETS": "swordfish", "NCCL_CONF_FILE": str(conf),
+        "NCCL_IB_PKEY": "3",
+    }  # fmt: skip
+    for arguments in ((), ("--json",), ("--all",), ("TORCH_KEY",), ("--json", "DS_COOKIE")):
+        told = ask(*arguments, **secret)
+        assert told[0] == 0
+        assert "swordfish" not in "".join(map(str, told))
+    assert settings_of(ask.document(**secret))["NCCL_IB_PKEY"]["value"] == "3"
+
+
+def test_a_file_of_nccl_that_is_none(ask: Asker, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "nowhere", tmp_path / "pipe"):
+        answer = ask.document(NCCL_CONF_FILE=str(path))
+        assert any(f"NCCL_CONF_FILE names '{path}'" in remark for remark in answer["remarks"])
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"x = " + b"(" * 50_000, "too many nested parentheses (line 1)"),
+        (b"\x7fELF\0\0", "is no text"),
+        (b"#" * (6 << 20), "only files up to 5 MiB"),
+        (b"# coding: klingon\n", "klingon"),
+    ],
+)
+def test_a_script_that_cannot_be_read(ask: Asker, tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "train.py").write_bytes(content)
+    answer = ask.document("--", "torchrun", "train.py")
+    assert any(why in remark and "<unknown>" not in remark for remark in answer["remarks"])
+
+
+def test_a_script_with_a_mark_and_a_recipe_of_any_name(ask: Asker, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_bytes(b"\xef\xbb\xbf" + SCRIPT.encode())
+    (tmp_path / "go.now").write_text("export NCCL_IB_DISABLE=1\ntorchrun train.py\n")
+    answer = ask.document("--", "bash", "go.now")
+    assert settings_of(answer)["NCCL_IB_DISABLE"]["origin"] == "go.now:1"
+    assert any(one["origin"] == "init_process_group at train.py:4" for one in answer["clocks"])
+
+
 @pytest.mark.parametrize("columns", ["40", "80", "120"])
 def test_the_text_fits_the_terminal(ask: Asker, columns: str) -> None:
     settings = {"NCCL_TIMEOUT": "1", "TORCH_NCCL_BLOCKING_WAIT": "1", "COLUMNS": columns}
@@ -134,6 +179,7 @@ def test_one_variable_a_slip_and_a_family(ask: Asker) -> None:
     assert "did you mean NCCL_SOCKET_IFNAME" in err
     assert "TORCH_FR_BUFFER_SIZE" in ask("TORCH_FR_*")[1]
     assert ask("NO_SUCH_*")[0] == 2
+    assert "did you mean NCCL_IB_*?" in ask("nccl_ib_*")[2]
 
 
 def test_the_installed_torch_is_the_proof(ask: Asker) -> None:
@@ -156,6 +202,8 @@ def test_exit_codes(ask: Asker) -> None:
     assert ask("--fail-on", "warning", NCCL_TIMEOUT="5")[0] == 1
     assert ask("--fail-on", "error", NCCL_TIMEOUT="5")[0] == 0
     assert ask("--all", "NCCL_DEBUG")[0] == 2
+    assert ask("--export", "sh", "NCCL_DEBUG")[0] == 2
+    assert ask("--preset", "production", "--all")[0] == 2
     assert ask("--nnodes", "many")[0] == 2
 
 

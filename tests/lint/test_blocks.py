@@ -66,3 +66,9 @@ def test_every_line_is_prose_or_in_a_block_and_never_both(lines: list[str]) -> N
         numbers += range(block.first_line, block.first_line + count)
     assert len(numbers) == len(set(numbers))
     assert all(line.text == lines[line.number - 1] for line in prose)
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    odd = "a\u2028b\x0c\x1c\x85\n"
+    assert found(f"{odd}```sh\nx\n```\n") == [Block("sh", "x\n", 3, 0)]
+    assert blocks.rst(f"{odd}\n.. code-block:: sh\n\n   x\n")[0][0].first_line == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,22 @@ def test_a_slip_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> Non
 def test_broken_toml_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(CannotWorkError, match="no valid TOML"):
         configuration.find(str(project(tmp_path, "[tool")))
+
+
+def test_a_pattern_may_be_spelt_in_several_ways(tmp_path: Path) -> None:
+    text = '[tool.holdfast.lint]\nexclude = ["./gen/", "**/vendored", "**/a_*.py"]\n'
+    found = configuration.find(str(project(tmp_path, text)))
+    for path in ("gen/x.py", "vendored/x.py", "deep/er/vendored/x.py", "a_b.py", "x/a_b.py"):
+        assert found.excludes(str(tmp_path / path)), path
+    assert not found.excludes(str(tmp_path / "b_a.py"))
+
+
+def test_what_is_no_file_or_nested_too_deeply(tmp_path: Path) -> None:
+    outer = project(tmp_path, EVERYTHING)
+    (outer / "pipe").mkdir()
+    os.mkfifo(outer / "pipe" / "pyproject.toml")
+    (outer / "folder" / "pyproject.toml").mkdir(parents=True)
+    for name in ("pipe", "folder"):
+        assert configuration.find(str(outer / name)).file == str(outer / "pyproject.toml")
+    with pytest.raises(CannotWorkError, match="nested too deeply"):
+        configuration.find(str(project(tmp_path / "deep", "x = " + "[" * 100_000)))

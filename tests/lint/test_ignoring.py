@@ -108,7 +108,13 @@ def slowly(tree: ast.Module, line: int) -> int:
 
 def test_the_statement_of_a_line_is_the_innermost_one() -> None:
     dice = random.Random(6)
-    pieces = ["f(\n  1,\n  2,\n)\n", "x = 1; y = (\n 2)\n", "\n", "# words\n", "@d(\n 1)\ndef f(): pass\n"]
+    pieces = [
+        "f(\n  1,\n  2,\n)\n",
+        "x = 1; y = (\n 2)\n",
+        "\n",
+        "# words\n",
+        "@d(\n 1)\ndef f(): pass\n",
+    ]
     for _ in range(50):
         body = "".join(dice.choice(pieces) for _ in range(8))
         inner = "".join(f"  {line}\n" for line in body.splitlines())

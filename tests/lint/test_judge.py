@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +50,32 @@ def test_excerpts_tell_no_secret() -> None:
     piece = Piece(text, [Source(file="x", kind=Kind.SHELL)])
     told = judge(piece, [fault], Ignored(text.text), here=Here())
     assert [one.excerpt for one in told] == ["docker run -e HF_TOKEN=<redacted> image", ""]
+
+
+def test_a_finding_tells_no_password_of_an_address() -> None:
+    address = "http://me:hunter2@host"
+    spoken = Finding(
+        code="HOLD699", slug="made-up", status=Status.ERROR, summary=address, reason=address,
+        fix=address, evidence=(Evidence(quote=address),), place=Place(file="x", line=1),
+    )  # fmt: skip
+    fault = Fault(code="HOLD699", slug="made-up")
+    fault.lint(lambda _source: [spoken])
+    piece = Piece(Text("x", Language.SHELL, ""), [Source(file="x", kind=Kind.SHELL)])
+    assert "hunter2" not in repr(judge(piece, [fault], Ignored(""), here=Here()))
+
+
+def test_many_findings_on_one_long_line_are_quick_and_only_a_line_feed_ends_one() -> None:
+    """To look for secrets in the line once for each of them would take minutes."""
+    fault = Fault(code="HOLD699", slug="made-up")
+    columns = [Place(file="x", line=2, column=n) for n in range(1, 4000)]
+    spoken = [msgspec.structs.replace(finding(2), place=place) for place in columns]
+    fault.lint(lambda _source: spoken)
+    line = "export NCCL_DEBUG=INFO; " * 20_000
+    text = Text("x", Language.SHELL, f"# \u2028\x0c\n{line}\n")
+    piece = Piece(text, [Source(file="x", kind=Kind.SHELL)])
+    told = judge(piece, [fault], Ignored(text.text), here=Here())
+    assert len(told) == len(columns)
+    assert {one.excerpt for one in told} == {line}
 
 
 def test_a_rule_sees_the_machine_and_its_launches() -> None:

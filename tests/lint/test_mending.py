@@ -78,3 +78,14 @@ def test_later_examples_go_on_with_the_imports_of_earlier_ones() -> None:
 @given(st.text(alphabet="ab:=()[]#'\"\n\t .>%!if", max_size=60))
 def test_no_text_makes_it_fail(text: str) -> None:
     mending.read(text, "guide.md", first_line=5)
+
+
+def test_a_long_document_does_not_carry_its_imports_many_times() -> None:
+    """Every later example would be read with all of them."""
+    imports = mending.Imports()
+    for number in range(2000):
+        imports.shared(mending.read(f"import torch\nimport m{number}\n", "x.md"))
+    later = imports.shared(mending.read("torch.save(x, 'y')\n", "x.md")).program
+    assert later is not None
+    assert len(later.tree.body) == mending.MOST_IMPORTS + 1
+    assert later.called("torch.save")

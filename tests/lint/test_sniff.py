@@ -82,6 +82,8 @@ def test_by_content(path: str, text: str, language: Language | None) -> None:
         ("export NCCL_DEBUG=INFO\n", Language.SHELL),
         ("import torch.distributed as dist\ndist.barrier()\n", Language.PYTHON),
         ("def f(x):\n    return x\n", Language.PYTHON),
+        ("$ cat step.py\n[...]\ndef f(x):\n    return x\n", Language.SHELL),
+        ("--- a/step.py\n+++ b/step.py\n@@ -1 +1 @@\n def f(x):\n", None),
         ("[rank 0/4] pid 12 gpu cuda:0\n", None),
         ("Traceback (most recent call last):\n", None),
         ("", None),

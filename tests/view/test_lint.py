@@ -80,7 +80,7 @@ def test_the_environment_has_no_line() -> None:
     assert told.startswith("environment: HOLD501 [variable-unread] note: nobody reads it\n")
     assert "  NCCL_X=1" in told.replace("|", " ")
     assert "4" not in told
-    assert lint.github([finding]) == "::notice title=HOLD501 variable-unread::nobody reads it%0A"
+    assert lint.github([finding]) == "::notice title=HOLD501 variable-unread::nobody reads it"
 
 
 def counts(**given: int) -> dict[str, int]:
@@ -98,6 +98,15 @@ def test_the_last_line() -> None:
     assert lint.summary(counts(), files=0, looked_at=3, unread=0) == (
         "All clear: nothing found in 3 files."
     )
+
+
+def test_the_environment_is_no_file() -> None:
+    told = lint.summary(counts(error=1), files=0, looked_at=0, unread=0, environment=True)
+    assert told == "Found 1 error in the environment."
+    told = lint.summary(counts(error=2), files=1, looked_at=3, unread=0, environment=True)
+    assert told == "Found 2 errors in 1 file and the environment (3 looked at)."
+    told = lint.summary(counts(), files=0, looked_at=0, unread=0, environment=True)
+    assert told == "All clear: nothing found in the environment."
 
 
 def test_github_reads_what_we_write() -> None:

@@ -38,7 +38,7 @@ def python_refuses_it(source: Source) -> Iterator[Finding]:
     if source.complete:
         why = f"Python {platform.python_version()} refuses it: {refused.error}"
         yield msgspec.structs.replace(FAULT.skipped(why), place=refused.place)
-    elif refused.mended:
+    elif refused.mended and "unexpected indent" not in refused.error:  # how excerpts are cut
         yield FAULT.warning(
             f"Python refuses this example: {refused.error}",
             reason="whoever copies it gets this error before the first line runs; the rest of the "

@@ -58,6 +58,7 @@ _SHELL_LINE = re.compile(
     r"(?:\$ |export [A-Za-z_]\w*=|#SBATCH |(?:sudo |srun )?(?:torchrun|deepspeed|horovodrun|mpirun"
     r"|accelerate launch|docker run|podman run|python3? (?:-m )?[\w./-]+)\b)"
 )
+_DIFF_LINE = re.compile(r"diff --git |@@ -\d+|--- a/|\+\+\+ b/")
 _PYTHON_LINE = re.compile(
     r"(?:import [\w.]+(?: as \w+)?|from [\w.]+ import .+|(?:async )?def \w+\(.*|class \w+.*:)\s*"
     r"(?:#.*)?$"
@@ -121,6 +122,10 @@ def of_yaml(text: str) -> Language | None:
 def of_snippet(text: str) -> Language | None:
     """Of a block in a document that does not name its language; None unless it is plain."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if any(_DIFF_LINE.match(line) for line in lines[:20]):
+        return None
+    if lines and lines[0].startswith("$ "):  # what follows may be a program, as `cat` shows it
+        return Language.SHELL
     if any(_PYTHON_LINE.match(line) for line in lines[:20]):
         return Language.PYTHON
     if any(_SHELL_LINE.match(line) for line in lines[:20]):
