@@ -33,6 +33,9 @@ test_lint = lint_table(
         saying=["print", "Python 2"],
     ),
     leaves(mending.read(EMPTY_LOOP.replace("# forward", "..."), "guide.md")),
+    leaves(  # cut out of a class
+        mending.read("# ours/loop.py\n    def sync(self):\n        dist.barrier()\n", "guide.md")
+    ),
     leaves(mending.read("all_reduce(tensor, op=<op>)", "guide.md")),  # a signature, no program
     leaves(mending.read("import json\nfor x in y:\n", "guide.md")),  # none of our business
     leaves(python.read_file("import torch.distributed\n", "train.py")),

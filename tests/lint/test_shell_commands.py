@@ -153,6 +153,13 @@ def test_words_of_a_variable_stand_where_they_were_written() -> None:
     assert places == [(4, 1), (1, 7), (1, 16), (2, 3), (4, 23), (4, 26)]
 
 
+def test_a_list_in_a_command_line_kept_in_a_variable() -> None:
+    source = shell('ARGS=(--nnodes 2\n  --tee 3)\nRUN="torchrun ${ARGS[@]} t.py"\neval $RUN')
+    (launch,) = source.launches
+    found = [(flag.name, flag.value, flag.place.line) for flag in launch.flags]
+    assert (found, launch.script) == ([("nnodes", "2", 1), ("tee", "3", 2)], "t.py")
+
+
 def test_a_block_of_a_document_has_the_places_of_the_document() -> None:
     source = reader.read("a\n  b\n", "guide.md", first_line=40, indent=3, complete=False)
     places = [(one.place.line, one.place.column) for one in source.commands]

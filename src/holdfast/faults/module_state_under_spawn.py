@@ -1,12 +1,13 @@
 """What the module holds is not what its child processes see.
 
 What you see   Children that wait for ever on a queue nobody fills, a counter in the parent that
-               stays 0, a lock that lets everyone through, or `NameError` in the child. The same
-               file worked with an older Python.
+               stays 0, a lock that lets everyone through, options that are None again, or
+               `NameError` in the child. The same file worked with an older Python.
 Why            A child started by spawn or forkserver is a fresh interpreter that imports the file
                again: every line at its top level runs once more and makes *another* tensor, queue
-               or lock, of this child only. What stands under `if __name__ == "__main__":` does not
-               run there at all, so the name does not exist. Only with fork do children find the
+               or lock, of this child only. What stands under `if __name__ == "__main__":`, or in a
+               function that only the parent calls (`global ARGS; ARGS = …`), does not run there:
+               the name does not exist, or has its first value. Only with fork do children find the
                parent's objects in place. Python 3.14 changed Linux's default from fork to
                forkserver, so a script that leaves the choice open changes its meaning.
 How to be sure `python -c "import multiprocessing as m; print(m.get_start_method())"`, and print

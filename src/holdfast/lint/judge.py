@@ -91,7 +91,7 @@ class _Excerpts:
         if place is None or not 0 < place.line <= len(self._lines):
             return ""
         if place.line not in self._shown:
-            self._shown[place.line] = redact(self._lines[place.line - 1])
+            self._shown[place.line] = redact(self._lines[place.line - 1].rstrip())
         return self._shown[place.line]
 
 

@@ -45,9 +45,10 @@ def resized(source: Source) -> Elastic | None:
         if (found := _range(launch)) is not None:
             return found
     program = source.program
-    for call in program.calls if program else ():
-        if program and (said := _changes_members(call)):
-            return Elastic(said, program.place(call.node))
+    if program is not None and ("horovod" in program.text or "LaunchConfig" in program.text):
+        for call in program.calls:
+            if said := _changes_members(call):
+                return Elastic(said, program.place(call.node))
     return None
 
 

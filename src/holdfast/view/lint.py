@@ -16,6 +16,8 @@ _WORD = re.compile(
     r"'[^']*'|\"[^\"]*\"|[A-Za-z_][\w.]*(?:=[^\s,;)`|]+)?|\d[\w.]*|-{1,2}[\w-]+(?:=[^\s,;)`|]+)?|\S"
 )
 
+_BLANK = re.compile(r"\s*")
+
 
 class Shown(NamedTuple):
     finding: Finding
@@ -79,8 +81,8 @@ def excerpt(line: str, column: int) -> tuple[str, str]:
     at = min(max(column - 1, 0), len(line))
     word = _WORD.match(line, at)
     length = len(word[0]) if word else 1
-    start = len(line) - len(line.lstrip())
-    start, before = (min(start, at), "")
+    blank = _BLANK.match(line)  # no copy: the line may be a whole file
+    start, before = (min(blank.end() if blank else 0, at), "")
     if at + length - start > WIDEST:
         start, before = max(at - WIDEST // 3, start), "…"
     end = start + WIDEST
@@ -141,7 +143,8 @@ def _annotation(finding: Finding) -> str:
         properties = where | properties
     listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
     told = [finding.summary, finding.reason, f"help: {finding.fix}" if finding.fix else ""]
-    message = "\n".join(harmless(part) for part in told if part)
+    lines = [line for part in told if part for line in part.split("\n")]
+    message = "\n".join(harmless(line) for line in lines)
     return f"::{ANNOTATIONS[finding.status]} {listed}::{_data(message)}"
 
 
