@@ -48,6 +48,8 @@ class Session:
         )
         self._tally = Tally()
         self._links = linking.Links([], [])
+        for names in configuration.per_file_ignores.values():
+            self._chosen(names)  # an unknown name is told at once, not when a file matches
 
     def _choose(self, also_ignored: tuple[str, ...] = ()) -> list[Fault]:
         chosen = catalogue.choose(self._select, (*self._configuration.ignore, *also_ignored))
