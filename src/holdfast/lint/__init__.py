@@ -20,6 +20,7 @@
     dockerfile.py      Dockerfiles
     compose.py         compose files
     yaml_file.py       Kubernetes manifests, Accelerate's configuration
+    second_opinion.py  what bash says of a script that the grammar stumbles over
     yaml_nodes.py      YAML with the place of every value
     env_file.py        .env, .deepspeed_env, nccl.conf
     hostfile.py        hostfiles

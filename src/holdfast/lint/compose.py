@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from holdfast.lint import shell
 from holdfast.lint.shell.passage import Ground
 from holdfast.lint.shell.reading import Reading
@@ -52,9 +54,10 @@ def read(
             run(documents, service, ("entrypoint", "command"), given, reading)
             started = reading.commands[before].words if len(reading.commands) > before else ()
             containers.append(_container(documents, key, service, given, started))
-    return shell.source(
+    found = shell.source(
         reading, file, Kind.COMPOSE, complete=complete, containers=tuple(containers)
     )
+    return msgspec.structs.replace(found, refused=documents.problem if complete else None)
 
 
 def run(

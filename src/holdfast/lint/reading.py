@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.lint import documents, notebook, python
+from holdfast.lint import documents, notebook, python, second_opinion
 from holdfast.lint.readers import reader
 from holdfast.lint.sniff import Language
 from holdfast.lint.walk import Text, Unread
@@ -38,4 +38,5 @@ def _read(text: Text) -> Piece | Unread:
         return Piece(text._replace(text=made.text), [made.source])
     if text.language is Language.PYTHON:
         return Piece(text, [python.read_file(text.text, text.path)])
-    return Piece(text, [reader(text.language)(text.text, text.path)])
+    source = reader(text.language)(text.text, text.path)
+    return Piece(text, [second_opinion.confirmed(source, text.text)])

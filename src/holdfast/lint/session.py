@@ -168,4 +168,8 @@ class Session:
 
 
 def _is_refused(piece: Piece) -> bool:
-    return any(source.refused and source.complete for source in piece.sources)
+    """Nothing could be read of it: what is left of a broken recipe is linted like any other."""
+    return any(
+        source.refused and source.complete and source.kind is Kind.PYTHON
+        for source in piece.sources
+    )

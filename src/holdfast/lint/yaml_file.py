@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from holdfast.lint import shell
 from holdfast.lint.compose import flag, run
 from holdfast.lint.shell.passage import Ground
@@ -35,7 +37,8 @@ def read(
             reading.jobs.append(_accelerate(documents, root))
         for pod in _pods(root):
             containers.extend(_containers(documents, pod, reading))
-    return shell.source(reading, file, Kind.YAML, complete=complete, containers=tuple(containers))
+    found = shell.source(reading, file, Kind.YAML, complete=complete, containers=tuple(containers))
+    return msgspec.structs.replace(found, refused=documents.problem if complete else None)
 
 
 def _accelerate(documents: Documents, root: Node) -> Launch:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from holdfast.lint.shell import grammar
 from holdfast.lint.shell.passage import Ground, Passage
 from holdfast.lint.shell.scope import Atom
+from holdfast.source.nouns import Refusal
 from holdfast.source.place import Place
 
 if TYPE_CHECKING:
+    from yaml import Mark
     from yaml.nodes import Node
 
 LONGEST = 300_000
@@ -35,6 +37,8 @@ class Documents:
         self.text = ground.data.decode("utf-8", "replace")
         self._bytes: list[int] | None = None
         self._asked = 0
+        self.problem: Refusal | None = None
+        """why the rest could not be read"""
         self.roots = self._compose()
 
     def _compose(self) -> list[Node]:
@@ -48,9 +52,16 @@ class Documents:
             # a stream of documents is good up to the first that is broken
             for document in yaml.compose_all(self.text, Loader=yaml.SafeLoader):
                 found.extend([document] if document is not None else [])
+        except yaml.MarkedYAMLError as problem:
+            self._stop_at(problem.problem_mark, f"no valid YAML: {problem.problem}")
         except (yaml.YAMLError, RecursionError, ValueError):
             return found
         return found
+
+    def _stop_at(self, mark: Mark | None, error: str) -> None:
+        if mark is not None and "{{" not in self.text:  # a template is none, and need not be
+            place = self.ground.place(len(self.text[: mark.index].encode()))
+            self.problem = Refusal(error=error, place=place, mended=True)
 
     # --- nodes ----------------------------------------------------------------------------------
 

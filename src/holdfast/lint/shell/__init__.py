@@ -19,6 +19,8 @@ reading.py     what was found
 
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.lint import launching
 from holdfast.lint.shell.commanding import Spelled
 from holdfast.lint.shell.expanding import word_of
@@ -26,7 +28,8 @@ from holdfast.lint.shell.passage import Ground, Passage
 from holdfast.lint.shell.reading import Reading
 from holdfast.lint.shell.scope import Atom, Scope
 from holdfast.lint.shell.walking import Walker
-from holdfast.source.nouns import Container, Kind, Source, Word
+from holdfast.source.nouns import Container, Kind, Refusal, Source, Word
+from holdfast.source.place import Place
 
 
 def read(
@@ -36,7 +39,11 @@ def read(
     ground = Ground(text, file, first_line=first_line, indent=indent)
     reading = Reading()
     walk(ground.whole(), reading, Scope())
-    return source(reading, file, Kind.SHELL, complete=complete)
+    found = source(reading, file, Kind.SHELL, complete=complete)
+    if reading.stumbled and complete:
+        doubt = Refusal(error="the grammar", place=Place(file=file, line=1), mended=True)
+        return msgspec.structs.replace(found, refused=doubt)
+    return found
 
 
 def walk(passage: Passage, reading: Reading, scope: Scope) -> None:

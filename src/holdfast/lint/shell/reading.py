@@ -25,6 +25,8 @@ class Reading:
         self.jobs: list[Launch] = []
         """#SBATCH lines"""
         self.hosts: list[Host] = []
+        self.stumbled = False
+        """the grammar does not understand all of the text"""
         self.texts = 0
         self.patience = Patience()
         self.reads: set[str] = set()

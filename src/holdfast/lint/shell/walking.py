@@ -40,7 +40,9 @@ class Walker(Branches):
         self.reading.asks(self.passage.data.decode("utf-8", "replace"))
         if (job := sbatch.job(self.passage)) is not None:
             self.reading.jobs.append(job)
-        self.statement(grammar.parse(self.expander.data, self.reading.patience))
+        root = grammar.parse(self.expander.data, self.reading.patience)
+        self.reading.stumbled = self.reading.stumbled or root.has_error
+        self.statement(root)
 
     def _nested(self, passage: Passage, scope: Scope, around: tuple[str, ...]) -> None:
         """A text inside this one: of `bash -c`, of a here-document."""
