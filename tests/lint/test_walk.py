@@ -147,3 +147,20 @@ def test_encodings(content: bytes, path: str, text: str) -> None:
     told = understood(content, path)
     assert isinstance(told, Text)
     assert told.text == text
+
+
+def test_a_large_file_in_a_folder_is_told_only_if_its_name_says_that_it_is_ours(
+    tmp_path: Path,
+) -> None:
+    for name in ("program", "run.sh"):
+        with open(tmp_path / name, "wb") as large:
+            large.truncate(walk.LARGEST + 1)
+    found = [
+        walk.read(f)
+        for f in walk.files([str(tmp_path)], lambda _: False)
+        if isinstance(f, walk.File)
+    ]
+    assert [os.path.basename(f.path) for f in found if isinstance(f, walk.Unread)] == ["run.sh"]
+    named = list(walk.files([str(tmp_path / "program")], lambda _: False))
+    assert isinstance(named[0], walk.File)
+    assert isinstance(walk.read(named[0]), walk.Unread)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from holdfast.lint.judge import Told
 from holdfast.lint.walk import Unread
 
@@ -23,15 +25,15 @@ class Report(NamedTuple):
         return len(self.read)
 
 
-class Tally:
-    """Everything is kept with the number of its file: files may be done in any order."""
+class Tally(msgspec.Struct):
+    """Everything is kept with the number of its file: files may be done in any order. A struct, so
+    that a child process can hand it over as typed bytes."""
 
-    def __init__(self) -> None:
-        self.told: list[tuple[int, Told]] = []
-        self.unread: list[tuple[int, Unread]] = []
-        self.read: list[tuple[int, tuple[str, str]]] = []
-        self.remarks: list[tuple[int, str]] = []
-        self.refused = 0
+    told: list[tuple[int, Told]] = []
+    unread: list[tuple[int, Unread]] = []
+    read: list[tuple[int, tuple[str, str]]] = []
+    remarks: list[tuple[int, str]] = []
+    refused: int = 0
 
     def add(self, other: Tally) -> None:
         self.told += other.told

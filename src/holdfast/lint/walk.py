@@ -99,10 +99,13 @@ def _is_worth_opening(path: str) -> bool:
 
 
 def _is_new_file(path: str, seen: set[tuple[int, int]]) -> bool:
-    """A dangling link or a socket among the files of a folder is nobody's script."""
+    """A dangling link or a socket among the files of a folder is nobody's script, nor is a large
+    file without an ending: that is a program."""
     try:
         status = os.stat(path)
     except OSError:
+        return False
+    if status.st_size > LARGEST and sniff.by_name(path) is None:
         return False
     return stat.S_ISREG(status.st_mode) and _is_new(status, seen)
 
