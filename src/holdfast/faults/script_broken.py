@@ -37,8 +37,8 @@ def its_language_refuses_it(source: Source) -> Iterator[Finding]:
     if refused is None:
         return
     if source.kind is not Kind.PYTHON:
-        why = f"{refused.error}; what could be read of it was linted"
-        yield msgspec.structs.replace(FAULT.skipped(why), place=refused.place)
+        summary, why = "only a part of it could be read", refused.error
+        yield msgspec.structs.replace(FAULT.skipped(why), summary=summary, place=refused.place)
     elif source.complete:
         why = f"Python {platform.python_version()} refuses it: {refused.error}"
         yield msgspec.structs.replace(FAULT.skipped(why), place=refused.place)
