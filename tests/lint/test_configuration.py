@@ -50,9 +50,9 @@ def test_the_nearest_that_speaks_of_holdfast(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("[tool.holdfast.lint]\nselct = []\n", "has no key 'selct'"),
-        ("[tool.holdfast]\nselect = []\n", "[tool.holdfast] has no select"),
-        ("[tool]\nholdfast = 1\n", "[tool.holdfast]"),
-        ("[tool.holdfast]\nlint = 1\n", "lint must be a table"),
+        ("[tool.holdfast]\nselct = []\n", "has no key 'selct'"),
+        ("[tool]\nholdfast = 1\n", "must be a table"),
+        ("[tool.holdfast]\nlint = 1\n", "must be a table"),
         ("[tool.holdfast.lint]\nselect = 'a'\n", "select"),
         ("[tool.holdfast.lint]\nper-file-ignores = {a = 1}\n", "per"),
     ],
@@ -62,6 +62,12 @@ def test_a_slip_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> Non
         configuration.find(str(project(tmp_path, text)))
     assert sentence in told.value.sentence
     assert "pyproject.toml" in told.value.sentence
+
+
+def test_both_tables_count_and_the_inner_one_more(tmp_path: Path) -> None:
+    text = '[tool.holdfast]\nselect = ["5"]\ntorch = "2.9"\n[tool.holdfast.lint]\nselect = ["6"]\n'
+    found = configuration.find(str(project(tmp_path, text)))
+    assert (found.select, found.torch) == (("6",), "2.9")
 
 
 def test_broken_toml_is_one_sentence(tmp_path: Path) -> None:

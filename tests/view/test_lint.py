@@ -96,7 +96,10 @@ def test_the_last_line() -> None:
         "Found 1 note in 1 file (1 looked at)."
     )
     assert lint.summary(counts(), files=0, looked_at=3, unread=0) == (
-        "All clear: nothing found in 3 files."
+        "All clear: nothing in 3 files."
+    )
+    assert lint.summary(counts(), files=0, looked_at=3, unread=1, in_part=2) == (
+        "Nothing found in 3 files (1 not readable, 2 only in part)."
     )
 
 
@@ -106,7 +109,7 @@ def test_the_environment_is_no_file() -> None:
     told = lint.summary(counts(error=2), files=1, looked_at=3, unread=0, environment=True)
     assert told == "Found 2 errors in 1 file and the environment (3 looked at)."
     told = lint.summary(counts(), files=0, looked_at=0, unread=0, environment=True)
-    assert told == "All clear: nothing found in the environment."
+    assert told == "All clear: nothing in the environment."
 
 
 def test_github_reads_what_we_write() -> None:

@@ -241,6 +241,7 @@ def _answer(report: Report, arguments: argparse.Namespace, seconds: float) -> No
         files=len(concerned - {""}),
         looked_at=report.looked_at,
         unread=gaps,
+        in_part=max(counts["skipped"] - report.refused, 0),
         environment="" in concerned if concerned else arguments.env,
     )
     if not report.looked_at and not arguments.env:

@@ -1,6 +1,6 @@
 """WHAT A USER WROTE -> FINDINGS.
 
-    configuration.py   [tool.holdfast.lint] of the nearest pyproject.toml
+    configuration.py   [tool.holdfast] of the nearest pyproject.toml
     walk.py            paths -> files, their text, and why one could not be read
     session.py         one lint: recipes first, then scripts one by one
     tally.py           what came of it

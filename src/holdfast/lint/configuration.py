@@ -1,4 +1,4 @@
-"""`[tool.holdfast.lint]` of the nearest pyproject.toml."""
+"""`[tool.holdfast]` of the nearest pyproject.toml."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ else:
     import tomli as tomllib
 
 FILE = "pyproject.toml"
-SECTION = "[tool.holdfast.lint]"
+SECTION = "[tool.holdfast]"
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,16 +97,12 @@ def _read(file: str) -> Configuration | None:
 
 
 def parse(table: Any, file: str) -> Configuration:
-    """The table under [tool.holdfast]; every unknown key is a slip that would go unnoticed."""
-    sections = table if isinstance(table, dict) else {}
-    if not isinstance(table, dict) or set(sections) - {"lint"}:
-        unknown = ", ".join(sorted(set(sections) - {"lint"}))
-        raise UsageError(
-            f"{file}: [tool.holdfast] has no {unknown or 'such form'}", hint=f"write {SECTION}"
-        )
-    values = sections.get("lint", {})
-    if not isinstance(values, dict):
-        raise UsageError(f"{file}: lint must be a table", hint=f"write {SECTION}")
+    """Of [tool.holdfast], or [tool.holdfast.lint], whose word counts more; every unknown key is a
+    slip that would go unnoticed."""
+    if not isinstance(table, dict) or not isinstance(table.get("lint", {}), dict):
+        raise UsageError(f"{file}: holdfast's settings must be a table", hint=f"write {SECTION}")
+    values = {name: value for name, value in table.items() if name != "lint"}
+    values |= table.get("lint", {})
     known = {"select", "ignore", "exclude", "torch", "per-file-ignores"}
     if unknown_keys := sorted(set(values) - known):
         raise UsageError(

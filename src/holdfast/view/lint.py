@@ -93,21 +93,29 @@ def excerpt(line: str, column: int) -> tuple[str, str]:
 
 
 def summary(
-    counts: dict[str, int], *, files: int, looked_at: int, unread: int, environment: bool = False
+    counts: dict[str, int],
+    *,
+    files: int,
+    looked_at: int,
+    unread: int,
+    in_part: int = 0,
+    environment: bool = False,
 ) -> str:
     """'Found 3 errors, 2 warnings, 1 note in 2 files (14 looked at, 1 not readable).'
 
     `environment`: it is one of the places; where nothing was found, it was looked at."""
-    gaps = f"{unread} not readable" if unread else ""
-    looked = ", ".join(part for part in (f"{looked_at} looked at" * bool(looked_at), gaps) if part)
+    missed = [f"{unread} not readable" * bool(unread), f"{in_part} only in part" * bool(in_part)]
+    gaps = ", ".join(filter(None, missed))
+    looked = ", ".join(filter(None, [f"{looked_at} looked at" * bool(looked_at), gaps]))
     parts = [
         f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}"
         for name in ("error", "warning", "note")
         if counts[name]
     ]
     if not parts:
-        clear = f"All clear: nothing found in {_places(looked_at, environment=environment)}"
-        return f"{clear} ({gaps})." if gaps else f"{clear}."
+        where = _places(looked_at, environment=environment)
+        # What was not seen may hold anything: then it is not 'clear'.
+        return f"Nothing found in {where} ({gaps})." if gaps else f"All clear: nothing in {where}."
     found = f"Found {', '.join(parts)} in {_places(files, environment=environment)}"
     return f"{found} ({looked})." if looked else f"{found}."
 
