@@ -18,7 +18,7 @@ demo: $(READY)  ## a training of four ranks, broken on purpose: noticed, named, 
 	@sh examples/demo.sh $(BIN)/holdfast
 
 test: $(READY) lint  ## what CI runs: lint, types, and every test with seeded samples
-	$(BIN)/python -m pytest -q -n 3 --dist loadgroup -m "not long" --reruns 1 -r R
+	$(BIN)/python -m pytest -q -n 4 --dist loadgroup -m "not long" --reruns 1 -r R
 
 coverage: $(READY)  ## the same in one process, measured: takes twice as long
 	$(BIN)/python -m pytest --cov --cov-report=term -q -m "not long"

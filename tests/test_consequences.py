@@ -16,6 +16,8 @@ from holdfast import consequences
 from holdfast.consequences import LOST_PEER, MISMATCH, TEARDOWN, consequence, words_of_abort
 from holdfast.signals import LastWords
 
+pytestmark = pytest.mark.xdist_group("consequences")  # real ranks are started once for all
+
 TARGET = Path(__file__).parent / "targets" / "gloo_faults.py"
 
 
