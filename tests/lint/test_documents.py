@@ -105,6 +105,8 @@ def test_prompts_go_and_every_character_keeps_its_place(text: str, kept: str) ->
 
 
 @given(st.text(alphabet="`~\n #$>py-bash=", max_size=120))
-def test_no_document_makes_it_fail(text: str) -> None:
-    list(documents.markdown(text, "guide.md"))
-    list(documents.rst(text, "guide.rst"))
+def test_whatever_is_found_stands_in_the_document(text: str) -> None:
+    found = [*documents.markdown(text, "guide.md"), *documents.rst(text, "guide.md")]
+    assert all(source.file == "guide.md" and not source.complete for source in found)
+    places = [one.place for s in found for one in (*s.settings, *s.commands)]
+    assert all(1 <= place.line <= text.count("\n") + 1 for place in places)

@@ -76,8 +76,11 @@ def test_later_examples_go_on_with_the_imports_of_earlier_ones() -> None:
 
 
 @given(st.text(alphabet="ab:=()[]#'\"\n\t .>%!if", max_size=60))
-def test_no_text_makes_it_fail(text: str) -> None:
-    mending.read(text, "guide.md", first_line=5)
+def test_any_text_is_a_program_or_is_refused(text: str) -> None:
+    source = mending.read(text, "guide.md", first_line=5)
+    assert source.program or source.refused
+    if source.refused:
+        assert 5 <= source.refused.place.line <= 5 + text.count("\n") + 1
 
 
 def test_a_long_document_does_not_carry_its_imports_many_times() -> None:

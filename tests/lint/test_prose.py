@@ -102,5 +102,7 @@ def test_tools_in_inline_code() -> None:
 
 
 @given(st.text(alphabet="`$ (NCCL_DEBUG=1.…<>)\"'|torchrun-", max_size=80))
-def test_no_line_makes_it_fail(text: str) -> None:
-    read(text)
+def test_what_is_found_is_written_there(text: str) -> None:
+    for source in read(text):
+        assert all(setting.name in text for setting in source.settings)
+        assert all(command.name in text for command in source.commands)

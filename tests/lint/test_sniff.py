@@ -94,7 +94,8 @@ def test_a_block_without_a_language(text: str, language: Language | None) -> Non
 
 
 @given(st.text(max_size=200))
-def test_any_text_has_an_answer(text: str) -> None:
-    sniff.by_content("file", text)
-    sniff.by_content("file.yaml", text)
-    sniff.of_snippet(text)
+def test_any_text_has_an_answer_and_a_first_line_decides(text: str) -> None:
+    for answer in (sniff.by_content("file", text), sniff.of_snippet(text)):
+        assert answer is None or isinstance(answer, Language)
+    assert sniff.by_content("file", f"#!/bin/bash\n{text}") is Language.SHELL
+    assert sniff.by_content("file", f"#!/usr/bin/env python3\n{text}") is Language.PYTHON

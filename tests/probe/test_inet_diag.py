@@ -86,10 +86,10 @@ def _refused() -> list[inet_diag.Connection]:
 @given(st.binary(max_size=300))
 def test_any_datagram_is_read_or_refused(datagram: bytes) -> None:
     try:
-        for _, message in inet_diag.messages(datagram):
-            inet_diag.parse(message)
+        seen = [inet_diag.parse(message) for _, message in inet_diag.messages(datagram)]
     except ValueError:
         return
+    assert all(0 <= one.local_port <= 65535 and one.unacked >= 0 for one in seen)
 
 
 @given(st.lists(st.tuples(st.integers(0, 65535), st.binary(max_size=40))))
