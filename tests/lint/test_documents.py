@@ -108,5 +108,6 @@ def test_prompts_go_and_every_character_keeps_its_place(text: str, kept: str) ->
 def test_whatever_is_found_stands_in_the_document(text: str) -> None:
     found = [*documents.markdown(text, "guide.md"), *documents.rst(text, "guide.md")]
     assert all(source.file == "guide.md" and not source.complete for source in found)
-    places = [one.place for s in found for one in (*s.settings, *s.commands)]
+    places = [setting.place for source in found for setting in source.settings]
+    places += [command.place for source in found for command in source.commands]
     assert all(1 <= place.line <= text.count("\n") + 1 for place in places)
