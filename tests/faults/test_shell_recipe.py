@@ -6,6 +6,15 @@ from tests.source.made import shell
 
 test_lint = lint_table(
     "shell-recipe",
+    flags(
+        "warning",
+        shell(
+            "for port in 29500 29501; do\n  torchrun --master-port $port train.py && break\ndone"
+        ),
+        lines=[1],
+        saying=["whatever the last start failed of", "--standalone"],
+    ),
+    leaves(shell("for port in 29500 29501; do torchrun --master-port $port a.py & done; wait")),
     # pkill
     flags(
         "error",

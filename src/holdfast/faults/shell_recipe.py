@@ -143,6 +143,14 @@ def the_port_is_looked_for_by_hand(source: Source) -> Iterator[Finding]:
             fix=LET_IT_CHOOSE,
             at=loop.place,
         )
+    for loop in port_loops.tries(source):
+        yield FAULT.warning(
+            "this loop starts the job on the next port, whatever the last start failed of",
+            reason="a job that dies of anything else, after hours perhaps, begins again on another "
+            "port, and what it died of is lost among the tries",
+            fix=LET_IT_CHOOSE,
+            at=loop.place,
+        )
     for command in source.commands:
         if word := port_loops.bind_to_zero(command):
             yield FAULT.note(

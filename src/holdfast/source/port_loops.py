@@ -28,6 +28,17 @@ def searches(source: Source) -> Iterator[tuple[Loop, str]]:
             yield loop, looker
 
 
+def tries(source: Source) -> Iterator[Loop]:
+    """Loops over ports that start the job on each until one start ends well."""
+    for number, loop in enumerate(source.loops):
+        if not _counts_ports(loop):
+            continue
+        inside = [command.name for command in source.commands if number in command.loops]
+        starts = any(number in one.command.loops for one in source.launches if one.command)
+        if starts and "break" in inside:
+            yield loop
+
+
 def _looks(command: Command) -> str:
     """What it asks whether a port is in use; bash itself by `(echo >/dev/tcp/HOST/PORT)`."""
     by_shell = any(word.text.startswith("/dev/tcp/") for word in command.writes_to)
@@ -40,10 +51,13 @@ def _in(command: Command, loop: Loop) -> bool:
 
 def _chooses(source: Source, loop: Loop) -> bool:
     """A loop that waits for a server asks too, but sets no port."""
-    drawn = any(_drawn_in(setting, loop) for setting in source.settings)
+    return _counts_ports(loop) or any(_drawn_in(setting, loop) for setting in source.settings)
+
+
+def _counts_ports(loop: Loop) -> bool:
     counted = re.match(r"\s*(?:for\s+)?(\w+)\s+in\b(.*)", loop.condition, re.DOTALL)
-    if drawn or loop.kind != "for" or counted is None:
-        return drawn
+    if loop.kind != "for" or counted is None:
+        return False
     return is_port(counted[1]) or _COUNTED_PORTS.search(counted[2]) is not None
 
 
