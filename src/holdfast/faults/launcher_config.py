@@ -24,6 +24,7 @@ Sources        torch 2.13.0: torch/distributed/run.py, torch/distributed/launch.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from holdfast.fault import Fault
@@ -39,7 +40,10 @@ FAULT = Fault(code="HOLD901", slug="launcher-config")
 FAULT.signatures.extend((*starters.ALL, *start_checks.ALL))
 
 
-WORDS = tuple(name for one in COMPLAINTS for name in one.wording.regex.groupindex)
+@functools.cache
+def _words() -> tuple[str, ...]:
+    """Every field of the complaints; asked for late, since it compiles all their patterns."""
+    return tuple(name for one in COMPLAINTS for name in one.wording.regex.groupindex)
 
 
 @FAULT.recognise
@@ -60,7 +64,7 @@ def the_numbers_were_refused(wreckage: Wreckage) -> Diagnosis | None:
 
 def _filled(text: str, seen: Sighting) -> str:
     """What the line did not tell is left out, with the brackets around it."""
-    for name in WORDS:
+    for name in _words():
         text = text.replace(f"{{{name}}}", seen.fields.get(name, "").strip())
     return " ".join(text.replace(" ()", "").split())
 
