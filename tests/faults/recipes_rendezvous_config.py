@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tests.faults.table import flags, leaves
-from tests.source.made import shell, yaml
+from tests.source.made import compose, shell, yaml
 
 STATIC = "--master-addr a --master-port 29500 --node-rank $R"
 C10D = "--rdzv-backend c10d --rdzv-endpoint a:29400"
+TWO = "--nnodes 2 --nproc-per-node 8 --master-addr a"
 
 CASES = (
     flags(
@@ -105,6 +106,55 @@ CASES = (
                   image: trainer
                   command: [torchrun, --nnodes=2, train.py]
             """
+        )
+    ),
+    flags(
+        "error",
+        shell(
+            f"ssh a torchrun {TWO} --master-port 29500 --node-rank 0 x.py --lr 1 &\n"
+            f"ssh b torchrun {TWO} --master-port 29600 --node-rank 1 x.py --lr 1\n"
+        ),
+        lines=[2],
+        saying=["node 1 looks for the master on port 29600, node 0 (line 1) on 29500"],
+    ),
+    flags(
+        "error",
+        shell(
+            f"ssh -p 2222 a 'torchrun {TWO} --node-rank 1 x.py' &\n"
+            f"ssh user@b 'torchrun {TWO} --node-rank 1 x.py'\n"
+        ),
+        lines=[2],
+        saying=["a (line 1) and user@b are both --node-rank 1"],
+    ),
+    flags(
+        "error",
+        compose(
+            f"""
+            services:
+              one:
+                image: trainer
+                command: torchrun {TWO} --node-rank 0 x.py
+              two:
+                image: trainer
+                command: torchrun {TWO} --node-rank 0 x.py
+            """
+        ),
+        lines=[7],
+        saying=["one (line 4) and two are both --node-rank 0"],
+    ),
+    leaves(  # two nodes as they should be, then another job
+        shell(
+            f"ssh a torchrun {TWO} --master-port 29500 --node-rank 0 x.py &\n"
+            f"ssh b torchrun {TWO} --master-port 29500 --node-rank 1 x.py\n"
+            f"ssh a torchrun {TWO} --master-port 29600 --node-rank 0 y.py &\n"
+            f"ssh b torchrun {TWO} --master-port 29600 --node-rank 1 y.py\n"
+        )
+    ),
+    leaves(  # either of them, and hosts that only a run tells
+        shell(
+            f"torchrun {TWO} --node-rank 0 x.py\ntorchrun {TWO} --node-rank 0 x.py\n"
+            f"ssh $A torchrun {TWO} --node-rank 0 z.py\nssh $B torchrun {TWO} --node-rank 0 z.py\n"
+            f"ssh a torchrun {TWO} --node-rank 0 w.py\nssh a torchrun {TWO} --node-rank 0 w.py\n"
         )
     ),
     leaves(shell(f"torchrun --nnodes=1:4 {C10D} --rdzv-id=job x.py\n")),

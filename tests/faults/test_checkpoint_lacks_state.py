@@ -30,6 +30,25 @@ RESUME = "state = torch.load('ckpt.pt'); optimizer.load_state_dict(state['optimi
 
 test_lint = lint_table(
     "checkpoint-lacks-state",
+    flags(  # no word tells what it is for, but the count is read back
+        "warning",
+        python(
+            train(
+                f"torch.save({{{MODEL}, 'epoch': epoch}}, f'{{epoch}}.pth')",
+                more="old = torch.load(args.start); first = old['epoch']",
+            )
+        ),
+        lines=[9],
+        saying=["has no optimizer"],
+    ),
+    leaves(  # another file's count, and nothing of this one
+        python(
+            train(
+                f"torch.save({{{MODEL}, 'epoch': epoch}}, f'{{epoch}}.pth')",
+                more="old = torch.load(args.start); first = old['tokens']",
+            )
+        )
+    ),
     flags(  # no word tells what it is for, but why else save the optimizer?
         "warning",
         python(train(f"torch.save({{{FULL}}}, f'out/{{epoch}}.pth')", more=SCHEDULER)),

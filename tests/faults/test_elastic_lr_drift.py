@@ -40,6 +40,24 @@ test_lint = lint_table(
     flags(
         "warning",
         python(
+            "import horovod.torch as hvd\nlr = 0.1 * hvd.size()\n"
+            "@hvd.elastic.run\ndef train(state):\n    step(state, lr)"
+        ),
+        lines=[2],
+        saying=["`@hvd.elastic.run`"],
+    ),
+    flags(  # nothing says that it is elastic
+        "note",
+        python(
+            "import horovod.torch as hvd\nlr = 0.1 * hvd.size()\n"
+            "@timed.run\ndef train(state):\n    step(state, lr)"
+        ),
+        lines=[2],
+        saying=["nothing here says that their number may change"],
+    ),
+    flags(
+        "warning",
+        python(
             "import torch.distributed as dist\n"
             "from torch.distributed.launcher.api import LaunchConfig\n"
             "config = LaunchConfig(min_nodes=1, max_nodes=3, nproc_per_node=8)\n"
@@ -67,7 +85,7 @@ test_lint = lint_table(
         saying=["horovodrun --min-np 4"],
     ),
     flags("warning", python(HOROVOD), lines=[5], saying=["0.01 * hvd.size()"]),
-    leaves(python(scaled("world"))),
+    flags("note", python(scaled("world")), lines=[7], saying=["log the rate"]),
     leaves(python(scaled("world"), started_by=launched("torchrun", nnodes="4"))),
     leaves(python(scaled("world"), started_by=launched("torchrun", nnodes="4:4"))),
     leaves(python(scaled("args.max_ranks"), started_by=ELASTIC)),

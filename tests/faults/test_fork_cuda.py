@@ -128,6 +128,21 @@ test_lint = lint_table(
     flags(
         "error",
         python("""
+            import multiprocessing
+            import torch
+            def embed(row):
+                return row.to("cuda").sum()
+            def main(rows):
+                table = torch.ones(3).cuda()
+                with multiprocessing.get_context("fork").Pool(4) as pool:
+                    return pool.map(embed, rows)
+        """),
+        lines=[4],
+        saying=["embed() uses CUDA in a forked child", "asks for fork"],
+    ),
+    flags(
+        "error",
+        python("""
             import torch
             import torch.multiprocessing as mp
             class Server:

@@ -73,6 +73,21 @@ test_lint = lint_table(
     ),
     leaves(python(JOINS.format("'nccl'", MAIN + "\n    dist.destroy_process_group()"))),
     leaves(python(JOINS.format("'nccl'", MAIN + "\n    helpers.cleanup()"))),
+    flags(  # its own, which closes nothing
+        "warning",
+        python(
+            JOINS.format(
+                "'nccl'", "def cleanup():\n    dist.barrier()\n" + MAIN + "\n    cleanup()"
+            )
+        ),
+        lines=[3],
+        saying=["never calls destroy_process_group"],
+    ),
+    leaves(
+        python(
+            JOINS.format("'nccl'", "def cleanup():\n    comm.end()\n" + MAIN + "\n    cleanup()")
+        )
+    ),
     leaves(python(JOINS.format("'nccl'", ""))),  # a library: others close
     leaves(python(JOINS.format("'nccl'", MAIN), complete=False)),
     leaves(python("import torch.distributed as dist\ndist.barrier()")),

@@ -124,6 +124,7 @@ test_lint = lint_table(
     ),
     leaves(shell("export NCCL_SOCKET_IFNAME=eth0\ntorchrun --nnodes=2 train.py")),
     leaves(shell("export NCCL_SOCKET_IFNAME=^lo\ntorchrun --nnodes=2 train.py")),
+    leaves(shell("export GLOO_SOCKET_IFNAME=^docker0,lo\ntorchrun --nnodes=2 train.py")),
     leaves(shell("export NCCL_SOCKET_IFNAME=$IFACE\ntorchrun --nnodes=2 train.py")),
     leaves(shell("NCCL_SOCKET_IFNAME=lo\ntorchrun --nnodes=2 train.py")),
 )

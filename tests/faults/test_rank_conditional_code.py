@@ -216,6 +216,16 @@ test_lint = lint_table(  # more of them in tests/source/test_parting*.py
     flags(
         "error",
         python(
+            COMMON + "import torch.distributed.fsdp as fsdp\n"
+            "def save(net: fsdp.FullyShardedDataParallel):\n    if dist.get_rank() == 0:\n"
+            "        torch.save(net.state_dict(), path)"
+        ),
+        lines=[5],
+        saying=["net.state_dict runs only where"],
+    ),
+    flags(
+        "error",
+        python(
             "import lightning as L\ntrainer = L.Trainer()\nif trainer.is_global_zero:\n"
             "    trainer.save_checkpoint('x.ckpt')"
         ),

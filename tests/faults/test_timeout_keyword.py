@@ -9,6 +9,18 @@ test_lint = lint_table(
     flags(
         "error",
         python("""
+            import torch.distributed as dist
+            from functools import partial
+            quickly = partial(dist.all_reduce, timeout=30)
+            begin = partial(dist.init_process_group, "gloo", timeout=limit)
+            fetch = partial(download, timeout=30)
+        """),
+        lines=[3],
+        saying=["dist.all_reduce has no timeout="],
+    ),
+    flags(
+        "error",
+        python("""
             import torch
             from datetime import timedelta
             torch.distributed.reduce_scatter_tensor(

@@ -137,6 +137,12 @@ test_lint = lint_table(
     ),
     flags("error", python(SUBCLASS), lines=[12], saying=["`total`", "no error is shown"]),
     flags(
+        "error",
+        python(SUBCLASS.replace("self.total = total", "self.total, self.said = total, name")),
+        lines=[12],
+        saying=["`total`"],
+    ),
+    flags(
         "error", python(GLOBAL.replace("METHOD", "fork")), lines=[3], saying=["own copy", "`hits`"]
     ),
     flags(

@@ -25,7 +25,7 @@ test_foresee = foresee_table(
         with_torch("2.13.0", NCCL_ASYNC_ERROR_HANDLING="1"),
         saying=[
             "no effect under torchrun",
-            "`unset NCCL_ASYNC_ERROR_HANDLING; export TORCH_NCCL_ASYNC_ERROR_HANDLING=1`",
+            "`unset NCCL_ASYNC_ERROR_HANDLING`: handling is on by default",
         ],
     ),
     speaks(
@@ -88,7 +88,7 @@ test_lint = lint_table(
         "note",
         shell(f"{OLD}\nmpirun -np 8 python train.py"),
         lines=[1],
-        saying=["is the old name", "`TORCH_NCCL_ASYNC_ERROR_HANDLING=1`"],
+        saying=["is the old name", "handling is on by default, under either name"],
         not_saying=["torchrun"],
     ),
     flags("warning", shell(f"{OLD}\naccelerate launch a.py"), lines=[1], saying=["torchrun"]),

@@ -80,6 +80,9 @@ def test_by_content(path: str, text: str, language: Language | None) -> None:
     [
         ("$ torchrun train.py\n", Language.SHELL),
         ("export NCCL_DEBUG=INFO\n", Language.SHELL),
+        ("pip install torch==2.9.1\n", Language.SHELL),
+        ("pkill -f train.py\n", Language.SHELL),
+        ("pkill: only one pattern can be provided\n", None),
         ("import torch.distributed as dist\ndist.barrier()\n", Language.PYTHON),
         ("def f(x):\n    return x\n", Language.PYTHON),
         ("$ cat step.py\n[...]\ndef f(x):\n    return x\n", Language.SHELL),

@@ -120,6 +120,7 @@ def test_redact_removes_the_secret(secret_text: str) -> None:
         "python -u train.py --lr 3e-4 --tokenizer gpt2 --max-tokens 100 --out /data/kim",
         "torchrun --nproc-per-node=4 --rdzv-endpoint=node-a:29500 train.py",
         "sk-learn-demo.py --author kim",
+        "docker run -v $PWD:/work -w /work trainer",
         "https://example.com/a@b",
     ],
 )

@@ -58,6 +58,11 @@ if rank in ranks:
 if rank in ranks:
     g = dist.new_group(ranks)  #!
 ---
+if rank < 4:
+    g = dist.new_group([0, 1, 2, 3])  #!
+else:
+    g = dist.new_group([4, 5, 6, 7])  #!
+---
 if rank == 0:
     dist.barrier(group=None)  #!
 ---

@@ -62,6 +62,11 @@ if rank == 0:
 ---
 g = dist.new_group([0]) if rank == 9 else dist.new_group([0])
 ---
+if rank < 4:
+    mine, _ = dist.new_group(left), dist.new_group(right)
+else:
+    _, mine = dist.new_group(left), dist.new_group(right)
+---
 if rank in ranks:
     dist.new_group(ranks, use_local_synchronization=True)
 ---

@@ -24,9 +24,19 @@ from collections.abc import Iterator
 
 from holdfast.fault import Fault
 from holdfast.model import Finding
+from holdfast.source.names import names
 from holdfast.source.nouns import Source
-from holdfast.source.program import Call, Program
-from holdfast.source.saving import EXPORTS, RESUMES, Content, Save, content, save_functions, saves
+from holdfast.source.program import Call, Program, constant
+from holdfast.source.saving import (
+    EXPORTS,
+    LOADERS,
+    RESUMES,
+    Content,
+    Save,
+    content,
+    save_functions,
+    saves,
+)
 from holdfast.source.training import Parts, bound_to, parts
 
 FAULT = Fault(code="HOLD810", slug="checkpoint-lacks-state")
@@ -63,7 +73,19 @@ def _to_resume(program: Program, save: Save, held: Content | None) -> bool:
     functions = " ".join(save_functions(program, save)[:1])
     again = save.repeated or re.search(r"(?i)save", functions)
     whole = held is not None and any(OPTIMIZER.search(name) for name in held.states)
-    return bool(again and (whole or save.loaded or RESUMES.search(f"{words} {functions}")))
+    meant = whole or save.loaded or RESUMES.search(f"{words} {functions}")
+    return bool(again and (meant or (held is not None and _read_back(program, held))))
+
+
+def _read_back(program: Program, held: Content) -> bool:
+    """`start = torch.load(args.resume)["epoch"]`: it goes on from the count that is saved here."""
+    counts = {key for key in held.keys if COUNTER.search(key)}
+    for node in program.parents:
+        if isinstance(node, ast.Subscript) and constant(node.slice) in counts:
+            made = names(program).follow(node.value)
+            if isinstance(made, ast.Call) and program.name_of(made.func) in LOADERS:
+                return True
+    return False
 
 
 def _lacks(program: Program, save: Save, held: Content, made: Parts) -> Iterator[Finding]:

@@ -282,7 +282,9 @@ def _corrected(source: Source, container: Container, option: Flag) -> str:
     """The user's own line without what does not work in it."""
     command = recipe.command_of(source, container)
     if command is None or container.engine == "compose":
-        return f"leave out `{option.name}: {option.value}`"
+        if option.name == "sysctl":
+            return f"leave out `{option.value}` under `sysctls:`"
+        return f"leave out `{option.name.replace('-', '_')}: {option.value}`"
     words = list(command.words)
     for wrong in container.options:
         if _unused(container, wrong) or (wrong.name == "sysctl" and _refused(container, wrong)):

@@ -39,9 +39,11 @@ RATE = re.compile(r"(?i)(?:^|_)(?:lr|learning_?rate)(?:$|_)|^(?:lr|learningrate)
 @FAULT.lint
 def the_rate_follows_the_ranks(source: Source) -> Iterator[Finding]:
     program = source.program
-    elastic = resized(source)
-    if program is None or elastic is None or _rescales(program):
+    if program is None or _rescales(program):
         return
+    elastic = resized(source)
+    if elastic is None and source.started_by:
+        return  # its recipe is known, and starts a fixed number
     for node in program.parents:
         if not isinstance(node, ast.BinOp | ast.AugAssign):
             continue
@@ -49,7 +51,7 @@ def the_rate_follows_the_ranks(source: Source) -> Iterator[Finding]:
         if inner or not isinstance(node.op, ast.Mult | ast.Div) or not _about_a_rate(program, node):
             continue
         if any(_counts(program, part) for part in ast.walk(node)):
-            yield _finding(program, node, elastic)
+            yield _finding(program, node, elastic) if elastic else _remark(program, node)
 
 
 def _rescales(program: Program) -> bool:
@@ -82,6 +84,18 @@ def _counts(program: Program, node: ast.AST) -> bool:
         said = ast.unparse(node)
         return "environ" in said and "'WORLD_SIZE'" in said
     return isinstance(node, ast.Subscript) and ast.unparse(node) == "os.environ['WORLD_SIZE']"
+
+
+def _remark(program: Program, node: ast.BinOp | ast.AugAssign) -> Finding:
+    """Linear scaling is sound, so of a job of fixed size it is only worth knowing."""
+    return FAULT.note(
+        f"`{ast.unparse(node)}` scales the learning rate by the ranks of this start",
+        reason="nothing here says that their number may change; where it does (an elastic job, a "
+        "restart on fewer machines), the same line gives another rate",
+        fix="log the rate and the global batch at every start; before the job is made elastic, "
+        "decide whether both shall follow the ranks or stay",
+        at=program.place(node),
+    )
 
 
 def _finding(program: Program, node: ast.BinOp | ast.AugAssign, elastic: Elastic) -> Finding:

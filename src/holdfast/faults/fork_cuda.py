@@ -131,7 +131,12 @@ def _process(source: Source, pair: Pair) -> Finding:
         f"{pair.where} uses CUDA in a forked child, and its parent has used CUDA by then",
         reason="a CUDA context does not survive fork(): the child raises 'Cannot re-initialize "
         f"CUDA in forked subprocess'. {_chosen(pair)}",
-        fix=f"start the children by spawn: {SPAWN}; or touch CUDA in the children only",
+        fix=(
+            "ask for 'spawn' where this script asks for 'fork'"
+            if pair.method == "fork"
+            else f"start the children by spawn: {SPAWN}"
+        )
+        + "; or touch CUDA in the children only",
         evidence=[cited(one.node, source.file) for one in (pair.parent, pair.starter)],
         at=source.program.place(pair.child.node),
     )

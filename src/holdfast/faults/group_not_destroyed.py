@@ -26,6 +26,7 @@ from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.remains.signature import Role
 from holdfast.source import init_calls
 from holdfast.source.nouns import Source
+from holdfast.source.program import Call, Program
 
 FAULT = Fault(code="HOLD624", slug="group-not-destroyed")
 
@@ -93,7 +94,7 @@ def it_ends_without_closing(source: Source) -> Iterator[Finding]:
     if program is None or not source.complete or "destroy_process_group" in program.text:
         return
     opened = [one for one in init_calls.inits(program) if init_calls.runs(program, one)]
-    if not opened or any(CLOSES.fullmatch(call.method) for call in program.calls):
+    if not opened or any(_may_close(program, call) for call in program.calls):
         return
     nccl = init_calls.backend(program, opened[0]) == "nccl"
     tell = FAULT.warning if nccl else FAULT.note
@@ -108,4 +109,14 @@ def it_ends_without_closing(source: Source) -> Iterator[Finding]:
         fix="as the last thing on every rank, best in a `finally:`: "
         "`torch.distributed.destroy_process_group()`",
         at=program.place(opened[0].call.node),
+    )
+
+
+def _may_close(program: Program, call: Call) -> bool:
+    """By its name; a function of this file only where it calls something unknown in turn."""
+    if not CLOSES.fullmatch(call.method):
+        return False
+    function = program.target(call)
+    return function is None or any(
+        not inner.name.startswith(("torch.", "builtins.")) for inner in program.calls_in(function)
     )

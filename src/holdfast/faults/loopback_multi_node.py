@@ -54,7 +54,9 @@ def _names_loopback(setting: Setting) -> bool:
     if nic_filter.is_ignored(setting.value):
         return False
     if setting.name == nic_filter.GLOO:
-        return "lo" in nic_filter.read_gloo(setting.value)
+        names = nic_filter.read_gloo(setting.value)
+        # A name in NCCL's syntax is no interface to Gloo, which then refuses to start.
+        return "lo" in names and not any(name.startswith(("^", "=")) for name in names)
     chosen = nic_filter.read_nccl(setting.value)
     return bool(chosen.names) and not chosen.exclude and chosen.admits("lo")
 

@@ -208,10 +208,16 @@ def the_port_drawn_may_be_the_kernels_to_give(source: Source) -> Iterator[Findin
                 f"this draws ports from {least} to {most}, where outgoing connections get theirs",
                 reason=f"{share:.0%} of them lie in the ephemeral range {low}-{high}; one that a "
                 "connection holds, even in TIME_WAIT, cannot be bound",
-                fix="draw from 20000 to 32767 (`$(( 20000 + RANDOM % 12768 ))`), or let torchrun "
-                "choose: `--standalone`",
+                fix=f"draw from 20000 to 32767 (`{_draw(source)}`), or let torchrun choose: "
+                "`--standalone`",
                 at=place,
             )
+
+
+def _draw(source: Source) -> str:
+    if source.program is not None:
+        return "random.randint(20000, 32767)"
+    return "$(( 20000 + RANDOM % 12768 ))"
 
 
 def _drawn(source: Source) -> Iterator[tuple[str, Place]]:

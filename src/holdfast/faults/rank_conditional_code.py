@@ -32,6 +32,7 @@ from holdfast.remains.nouns import Sighting, Wreckage
 from holdfast.signals import Scene
 from holdfast.source import parting, swallowed
 from holdfast.source.nouns import Source
+from holdfast.source.torch_calls import NEW_GROUPS
 
 FAULT = Fault(code="HOLD602", slug="rank-conditional-code")
 
@@ -281,6 +282,11 @@ def only_some_ranks_come(source: Source) -> Iterator[Finding]:
         )
         fix = f"move {first}(…) out of the condition, so that every rank of the group calls it; "
         fix += "keep only what one rank shall do (print, save) inside"
+        if meeting.name in NEW_GROUPS:
+            reason = "that holds for making a group too, members or not; ranks that make other "
+            reason += "groups meanwhile take them for this one, and members of both mix"
+            fix = f"let every rank call {meeting.call.written} for every group, in the same order, "
+            fix += "and keep the one it is a member of"
         if one.left:
             seen = f"ranks {one.split.where} {one.word} here, before {one.stop.title}"
             reason = "those that go on wait there for the ones that left, until a timeout"

@@ -8,7 +8,8 @@ Why            torchrun's default backend is `static`: it knows no range, and `-
                endpoint must be its host name, its canonical name, or among the addresses its own
                name resolves to. An address of a second network card is not, nor is any address
                when the name resolves to 127.0.1.1: then nobody hosts. Without an endpoint every
-               node takes localhost. Without a port c10d takes 29400; static refuses.
+               node takes localhost. Without a port c10d takes 29400; static refuses. With static
+               every node needs a --node-rank of its own, and all of them one --master-port.
 How to be sure On the node that should host: `getent ahosts $(hostname)` must list the endpoint's
                address. torchrun says `hosts the TCP store` at log level INFO where it does.
 Fix            For a range: `--rdzv-backend c10d --rdzv-endpoint HOST:29400 --rdzv-id NAME`. For a
@@ -32,7 +33,7 @@ from holdfast.model import Culprit, Diagnosis, Evidence, Finding
 from holdfast.remains import peers, ways
 from holdfast.remains.nouns import Wreckage
 from holdfast.remains.signature import Role
-from holdfast.source import meeting
+from holdfast.source import meeting, one_job
 from holdfast.source.nouns import Source
 
 FAULT = Fault(code="HOLD108", slug="rendezvous-config")
@@ -238,7 +239,7 @@ def nobody_hosts_the_rendezvous(wreckage: Wreckage) -> Diagnosis | None:
 
 @FAULT.lint
 def the_nodes_cannot_meet(source: Source) -> Iterator[Finding]:
-    for launch in source.launches:
-        for doubt in meeting.doubts(source, launch):
-            speak = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
-            yield speak(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)
+    alone = (doubt for launch in source.launches for doubt in meeting.doubts(source, launch))
+    for doubt in (*alone, *one_job.doubts(source)):
+        speak = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
+        yield speak(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)

@@ -53,10 +53,11 @@ LIMITED = re.compile(r"(timeout|time_limit)(_s|_sec|_secs|_seconds|_ms|_minutes)
 @FAULT.lint
 def it_takes_no_timeout(source: Source) -> Iterator[Finding]:
     program = source.program
-    for call in program.calls if program else ():
-        keyword = next((k for k in call.node.keywords if k.arg == "timeout"), None)
+    for written in program.calls if program else ():
+        keyword = next((k for k in written.node.keywords if k.arg == "timeout"), None)
         if program is None or keyword is None:
             continue
+        call = _as_made(program, written)
         if takes_none(program, call):
             yield FAULT.error(
                 f"{call.written} has no timeout=: this raises TypeError",
@@ -74,6 +75,14 @@ def it_takes_no_timeout(source: Source) -> Iterator[Finding]:
                 "names the missing ranks; or torch 2.12",
                 at=program.place(keyword),
             )
+
+
+def _as_made(program: Program, call: Call) -> Call:
+    """`partial(dist.all_reduce, timeout=…)` as the call that it becomes."""
+    if call.name != "functools.partial" or not call.node.args:
+        return call
+    function = call.node.args[0]
+    return Call(call.node, program.name_of(function), dotted(function))
 
 
 def _too_old(source: Source) -> bool:
@@ -114,11 +123,12 @@ def it_is_no_timedelta(source: Source) -> Iterator[Finding]:
 def _number(program: Program, one: Given, kind: str) -> Finding:
     text = ast.unparse(one.value)
     many = durations.number(program, one.value)
-    shown = text if many is None or text == f"{many:g}" else f"{text}, which is {many:g}"
+    plain = many is None or isinstance(one.value, ast.Constant)
+    shown = text if plain else f"{text}, which is {many:g}"
     return FAULT.error(
         f"the timeout of {one.call.written or one.function} is {shown}: a timedelta is needed",
         reason=f"{'a number' if kind != 'str' else 'text'} raises TypeError"
-        + ("" if one.floats else ", before any rank has joined"),
+        + (", before any rank has joined" if one.function == "init_process_group" else ""),
         fix=f"`timeout=timedelta(seconds={text})` after `from datetime import timedelta`"
         if kind != "str" and "total_seconds" not in text
         else "`timeout=timedelta(seconds=…)` after `from datetime import timedelta`",

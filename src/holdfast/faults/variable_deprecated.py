@@ -108,7 +108,7 @@ def _old_spelling(setting: Setting, row: Variable, reader: str) -> Finding:
             reason=f"{reader} prefers {row.instead}, which torchrun exports to every "
             "rank by itself; with other launchers the old name still works",
             evidence=_evidence(setting),
-            fix=renamed(setting, row.instead),
+            fix=_rename(setting, row),
         )
     return _still_read(setting, row, reader)
 
@@ -118,8 +118,14 @@ def _still_read(setting: Setting, row: Variable, reader: str) -> Finding:
         f"{setting.name} is the old name of {row.instead}",
         reason=f"{reader} still reads it, but the new name wins where both are set",
         evidence=_evidence(setting),
-        fix=renamed(setting, row.instead),
+        fix=_rename(setting, row),
     )
+
+
+def _rename(setting: Setting, row: Variable) -> str:
+    if setting.name == ASYNC and setting.value.strip() in ("1", "2", "3"):
+        return f"{without(setting)}: handling is on by default, under either name"
+    return renamed(setting, row.instead)
 
 
 def _too_new(setting: Setting, torch: str) -> Finding:

@@ -56,7 +56,8 @@ _HOST_LINE = re.compile(
 _NCCL_LINE = re.compile(r"NCCL_[A-Z0-9_]+=.*")
 _SHELL_LINE = re.compile(
     r"(?:\$ |export [A-Za-z_]\w*=|#SBATCH |(?:sudo |srun )?(?:torchrun|deepspeed|horovodrun|mpirun"
-    r"|accelerate launch|docker run|podman run|python3? (?:-m )?[\w./-]+)\b)"
+    r"|accelerate launch|docker run|podman run|python3? (?:-m )?[\w./-]+|pip3? install|sysctl -w"
+    r"|pkill -|ulimit -)\b)"
 )
 _DIFF_LINE = re.compile(r"diff --git |@@ -\d+|--- a/|\+\+\+ b/")
 _PYTHON_LINE = re.compile(

@@ -36,9 +36,11 @@ _IN_TEXT = (
     (re.compile(r"(\w://)[^\s/?#]*@"), rf"\1{REDACTED}@"),
     # Authorization: Bearer …
     (re.compile(r"\b(bearer|basic)\s+[^\s\"']+", re.IGNORECASE), rf"\1 {REDACTED}"),
-    # NAME=value, name: value, "name": "value"
+    # NAME=value, name: value, "name": "value"; but `-v $PWD:/work` is a folder
     (
-        re.compile(rf"""({_SENSITIVE}["']?\s*[=:]\s*){_QUOTED_OR_BARE}""", re.IGNORECASE),
+        re.compile(
+            rf"""(?!(?<=\$)PWD:)({_SENSITIVE}["']?\s*[=:]\s*){_QUOTED_OR_BARE}""", re.IGNORECASE
+        ),
         rf"\1{REDACTED}",
     ),
     # --name value

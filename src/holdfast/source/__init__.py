@@ -16,6 +16,7 @@
     master.py            where the ranks are to meet: addresses and ports
     own_names.py         where every machine would name itself as the master
     meeting.py           torchrun's rendezvous: options that contradict or leave it open
+    one_job.py           launches that are nodes of one job, and disagree
     port_loops.py        loops that look for a free port
     drawn_ports.py       which numbers `$(( 40000 + RANDOM % 20000 ))` can give
     killing.py           commands that end processes: what they aim at

@@ -185,9 +185,19 @@ def _makers(program: Program, node: ast.expr) -> Iterator[str]:
     values = names(program).values(dotted(node), node)
     if not values:
         values = [*_unpacked(program, node), *_wrapped(program, node)]
+        yield from _declared(program, node)
     for value in (node, *values):
         if isinstance(value, ast.Call):
             yield program.name_of(value.func)
+
+
+def _declared(program: Program, node: ast.expr) -> Iterator[str]:
+    """`def save(model: FSDP)`: the class that a parameter says it is of."""
+    function = program.function_of(node)
+    if function is not None and isinstance(node, ast.Name):
+        for one in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]:
+            if one.arg == node.id and one.annotation is not None:
+                yield program.name_of(one.annotation)
 
 
 def _unpacked(program: Program, node: ast.expr) -> Iterator[ast.expr]:

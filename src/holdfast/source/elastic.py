@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from holdfast.source.nouns import Flag, Launch, Source
 from holdfast.source.place import Place
-from holdfast.source.program import Call, Program, constant
+from holdfast.source.program import Call, Program, constant, dotted
 
 CONFIGS = (
     "torch.distributed.launcher.LaunchConfig",
@@ -49,11 +49,20 @@ def resized(source: Source) -> Elastic | None:
         for call in program.calls:
             if said := _changes_members(call):
                 return Elastic(said, program.place(call.node))
+        for function in program.functions:
+            for decorator in function.decorator_list:
+                if _of_horovod(program.name_of(decorator)):
+                    return Elastic(f"@{dotted(decorator)}", program.place(decorator))
     return None
 
 
+def _of_horovod(name: str) -> bool:
+    """`hvd.elastic.run`, `hvd.elastic.TorchState`"""
+    return name.startswith("horovod.") and ".elastic." in name
+
+
 def _changes_members(call: Call) -> str:
-    if call.name.startswith("horovod.") and ".elastic." in call.name:
+    if _of_horovod(call.name):
         return call.written
     if call.name in CONFIGS:
         least, most = (

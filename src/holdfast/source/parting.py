@@ -84,10 +84,10 @@ class Parting:
                 other += self.ways.after(guard.node)
             if self.ways.may_meet(*guard.other):
                 return
-            keys = {stop.meeting.key for stop in other}
             for stop in stops:
                 status = _sure(stop, guard.split)
-                if status is None or stop.meeting.key in keys or self._paired(stop, guard):
+                met = any(self._same(stop, another) for another in other)
+                if status is None or met or self._paired(stop, guard):
                     continue
                 if stop.meeting.group and self._asks_for(stop.meeting.group, call.node):
                     continue
@@ -98,12 +98,25 @@ class Parting:
         """`if rank != 0: barrier()` … `if rank == 0: barrier()` in one function."""
         here = self.program.function_of(guard.node)
         return any(
-            found.meeting.key == stop.meeting.key and other.split.may_complete(guard.split)
+            self._same(stop, found) and other.split.may_complete(guard.split)
             for call, stops, around in self.sites
             for other in around[:1]
             if other.node is not guard.node and self.program.function_of(other.node) is here
             for found in stops
         )
+
+    def _same(self, one: Stop, other: Stop) -> bool:
+        """Both sides may meet there. Two groups with other members are no meeting: ranks that make
+        one each take them for the same, by their number, and mix."""
+        if one.meeting.key != other.meeting.key:
+            return False
+        if one.meeting.name != "new_group":
+            return True
+        first, second = (stop.meeting.call.argument(0, "ranks") for stop in (one, other))
+        if first is None or second is None:
+            return True
+        follow = names(self.program).follow
+        return ast.unparse(follow(first)) == ast.unparse(follow(second))
 
     def _asks_for(self, group: str, node: ast.AST) -> bool:
         """`if group is not None:` is how members of a group are told from others."""

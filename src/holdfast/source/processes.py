@@ -66,7 +66,7 @@ class Processes(StartMethods):
 
     def _find(self) -> Iterator[Start]:
         workers = self.worker_classes()
-        pools = any("Pool" in call.written for call in self.program.calls)
+        pools = "Pool" in self.program.text
         for call in self.program.calls:
             if call.written in workers:
                 yield from self._subclass(call, workers[call.written])
@@ -160,12 +160,11 @@ class Processes(StartMethods):
             handed = dict(zip(parameters(made), call.node.args, strict=False))
             handed.update({k.arg: k.value for k in call.node.keywords if k.arg})
         given = {
-            dotted(assign.targets[0]): handed[assign.value.id]
+            dotted(target): handed[value.id]
             for assign in self.program.assigns
-            if isinstance(assign, ast.Assign)
-            and self.program.function_of(assign) is made
-            and isinstance(assign.value, ast.Name)
-            and assign.value.id in handed
+            if isinstance(assign, ast.Assign) and self.program.function_of(assign) is made
+            for target, value in _assigned(assign.targets[0], assign.value)
+            if isinstance(value, ast.Name) and value.id in handed
         }
         yield self._made_start(call, "subclass", worker[1], run, given)
 
@@ -204,6 +203,12 @@ class Processes(StartMethods):
 
 def _method(owner: ast.ClassDef, name: str) -> Function | None:
     return next((n for n in owner.body if isinstance(n, Function) and n.name == name), None)
+
+
+def _assigned(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """`self.a, self.b = a, b` by pairs."""
+    pairs = zip(_items(target), _items(value), strict=False)
+    return list(pairs) if _items(target) and _items(value) else [(target, value)]
 
 
 def _items(node: ast.expr) -> list[ast.expr]:

@@ -13,6 +13,7 @@ from holdfast.source.paths_saved import same_every_time, spelled
 from holdfast.source.program import Call, Function, Program, constant, dotted
 
 SAVERS = ("torch.save", "torch.serialization.save")
+LOADERS = ("torch.load", "torch.serialization.load")
 RENAMES = ("os.replace", "os.rename", "os.renames", "shutil.move", "os.link")
 COPIES = ("shutil.copy", "shutil.copyfile", "shutil.copy2", "os.link")
 RESUMES = re.compile(r"(?i)check_?point|ckpt|resume|(?:^|[^a-z])last|latest|snapshot")
@@ -85,7 +86,7 @@ def _file(program: Program, node: ast.expr) -> ast.expr | None:
 def _loads(program: Program, path: ast.expr) -> bool:
     """torch.load of the same expression, or of the same literal path."""
     wanted = _same(program, path)
-    for call in program.called("torch.load", "torch.serialization.load"):
+    for call in program.called(*LOADERS):
         given = call.argument(0, "f")
         if given is not None and _same(program, given) & wanted:
             return True
