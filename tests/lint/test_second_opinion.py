@@ -59,6 +59,12 @@ def test_without_a_bash_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     assert refused("echo )\n") is None
 
 
+def test_what_is_too_tangled_to_be_parsed_is_never_called_clear() -> None:
+    """The grammar gives up on this one; bash, which takes it for a program, is not asked."""
+    found = refused("${" * 60_000)
+    assert found == (1, "it is too tangled to be parsed to its end")
+
+
 def test_an_excerpt_is_not_asked_about() -> None:
     assert shell.read("echo )\n", "guide.md", complete=False).refused is None
 

@@ -13,7 +13,8 @@ import subprocess
 
 import msgspec
 
-from holdfast.source.nouns import Kind, Refusal, Source
+from holdfast.lint.shell import STUMBLED
+from holdfast.source.nouns import Refusal, Source
 from holdfast.source.place import Place
 
 SECONDS = 5.0
@@ -21,8 +22,8 @@ SAID = re.compile(r"line (?P<line>\d+): (?P<words>.+)")
 
 
 def confirmed(source: Source, text: str) -> Source:
-    """The source, refused only if bash agrees."""
-    if source.kind is not Kind.SHELL or source.refused is None:
+    """The source, refused only if bash agrees, where the grammar alone is in doubt."""
+    if source.refused is None or source.refused.error != STUMBLED:
         return source
     return msgspec.structs.replace(source, refused=_by_bash(text, source.file))
 

@@ -31,6 +31,9 @@ from holdfast.lint.shell.walking import Walker
 from holdfast.source.nouns import Container, Kind, Refusal, Source, Word
 from holdfast.source.place import Place
 
+STUMBLED = "the grammar does not understand all of it"
+"""a doubt, until bash itself was asked: see second_opinion.py"""
+
 
 def read(
     text: str, file: str, *, first_line: int = 1, indent: int = 0, complete: bool = True
@@ -40,10 +43,17 @@ def read(
     reading = Reading()
     walk(ground.whole(), reading, Scope())
     found = source(reading, file, Kind.SHELL, complete=complete)
-    if reading.stumbled and complete:
-        doubt = Refusal(error="the grammar", place=Place(file=file, line=1), mended=True)
+    if complete and (why := _not_all(reading)):
+        doubt = Refusal(error=why, place=Place(file=file, line=1), mended=True)
         return msgspec.structs.replace(found, refused=doubt)
     return found
+
+
+def _not_all(reading: Reading) -> str:
+    """Why a part may be missing."""
+    if reading.patience.ended:
+        return "it is too tangled to be parsed to its end"
+    return STUMBLED if reading.stumbled else ""
 
 
 def walk(passage: Passage, reading: Reading, scope: Scope) -> None:

@@ -60,6 +60,8 @@ class Patience:
 
     def __init__(self, seconds: float = 2.0) -> None:
         self.seconds = seconds
+        self.ended = False
+        """some text was not parsed to its end"""
 
 
 def parse(data: bytes, patience: Patience) -> Node:
@@ -71,6 +73,7 @@ def parse(data: bytes, patience: Patience) -> Node:
         nonlocal looks_left
         looks_left -= 1
         if looks_left < 0 or time.process_time() - begun > patience.seconds:
+            patience.ended = True
             return b""
         return data[at : at + 512]
 
