@@ -41,6 +41,7 @@ proof: $(READY)  ## the full counts; writes dated results into proof/
 docs: $(READY)  ## one page per fault, the table of faces, the screens of lint and env: from the code
 	$(BIN)/python -m tools.write_examples
 	$(BIN)/python -m tools.write_docs
+	$(BIN)/python -m tools.write_house
 	$(BIN)/python -m tools.write_screens
 
 bench: $(READY)  ## side-by-side figures, printed as ratios

@@ -165,10 +165,7 @@ def dcp_async(state: State, folder: str, **options: Any) -> Took:
 
 def reused_stager() -> Any:
     """The one that keeps its memory from save to save, as ours does."""
-    from torch.distributed.checkpoint.staging import (  # noqa: PLC0415 - not in every torch
-        DefaultStager,
-        StagingOptions,
-    )
+    from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions  # noqa: PLC0415 - not in every torch
 
     return DefaultStager(StagingOptions(False, True, False, False))
 

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast import catalogue
-from holdfast.model import Culprit, Diagnosis
-from holdfast.wreckage.diagnose import SURE, diagnose
-from holdfast.wreckage.gather import gather
+from holdfast.explain.diagnose import SURE, diagnose
+from holdfast.explain.gather import gather
+from holdfast.findings import Culprit, Diagnosis
 
 HEALTHY = "healthy"
 

@@ -24,9 +24,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast.collectives import census
-from holdfast.signals import Recorder
-from holdfast.wreckage import dumps
+from holdfast.analysis.collectives import standstills
+from holdfast.analysis.scene.scene import Recorder
+from holdfast.explain.read import dumps
 
 NODE = 8
 """ranks of a small group"""
@@ -118,7 +118,7 @@ def ours(folder: Path, world: int, culprit: int) -> float:
     read = dumps.read_all([(path.name, partial(Path.read_bytes, path)) for path in paths])
     recorders = {rank: one for rank, one in enumerate(read) if isinstance(one, Recorder)}
     reading = time.perf_counter() - began
-    found = census.take(recorders, range(world))
+    found = standstills.take(recorders, range(world))
     seconds = time.perf_counter() - began
     assert found.roots == (culprit,), found.roots
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast import catalogue
-from holdfast.wreckage.scan import Scanner
+from holdfast.explain.read.scan import Scanner
 
 RANKS = 256
 PER_NODE = 8

@@ -20,8 +20,7 @@ import psutil
 from bench.jobs import TRAIN, job
 from bench.launchers import LAUNCHERS, LEGEND, Launcher, missing, peers_folder
 from bench.launchers import command as start_of
-from holdfast import beat_page
-from holdfast.rank import delivery, own
+from holdfast.rank import delivery, heartbeat_page, own_page
 from holdfast.rank.torch_hooks import after_optimizer_step
 
 CALLS = 20_000
@@ -65,8 +64,8 @@ def a_small_step() -> Callable[[], object]:
 
 
 def hook() -> None:
-    _, buffer = beat_page.create()
-    own.adopt(beat_page.Page(buffer))
+    _, buffer = heartbeat_page.create()
+    own_page.adopt(heartbeat_page.Page(buffer))
     optimizer = object()
     empty = median_microseconds(lambda: empty_hook(optimizer, (), {}), calls=CALLS)
     ours = median_microseconds(lambda: after_optimizer_step(optimizer, (), {}), calls=CALLS)
@@ -155,7 +154,7 @@ def starts(peers: str) -> None:
 def python_starts() -> None:
     """What the shim and the hook add to the start of one bare Python."""
     bare = [sys.executable, "-c", "pass"]
-    fd, _buffer = beat_page.create()
+    fd, _buffer = heartbeat_page.create()
     with tempfile.TemporaryDirectory() as folder:
         watched = delivery.environment(
             os.environ,

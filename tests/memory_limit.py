@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-from holdfast.probe.cgroup_tree import find
+from holdfast.system.cgroup_tree import find
 
 LIMITS = {1: "memory.limit_in_bytes", 2: "memory.max"}
 

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import holdfast.faults
 from holdfast import catalogue
+from holdfast.analysis.machine import MachineFacts
+from holdfast.analysis.scene.scene import Scene
 from holdfast.errors import UsageError
-from holdfast.facts import MachineFacts
 from holdfast.fault import FACES, Fault
-from holdfast.model import Evidence, Finding, Status
-from holdfast.signals import Scene
+from holdfast.findings import Evidence, Finding, Status
 from tests.faults.machines import a_machine, a_plan, an_unreadable_machine
-from tests.job.scenes import a_scene, nothing_known
+from tests.faults.of import module_of_tests
+from tests.places import SOURCE
+from tests.run.scenes import a_scene, nothing_known
 
 ENTRIES = catalogue.entries()
 SLUGS = [entry.fault.slug for entry in ENTRIES]
 
 
 def test_every_file_is_found() -> None:
-    files = {module.name for module in pkgutil.iter_modules(holdfast.faults.__path__)}
+    files = {path.stem for path in SOURCE.glob("faults/*/*.py") if path.stem != "__init__"}
     assert {slug.replace("-", "_") for slug in SLUGS} == files
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=SLUGS)
+def test_its_folder_is_its_family(entry: catalogue.Entry) -> None:
+    folders = {
+        path.parent.name
+        for path in SOURCE.glob(f"faults/*/{entry.fault.slug.replace('-', '_')}.py")
+    }
+    assert folders == {catalogue.family(entry.fault).folder}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=SLUGS)
@@ -34,7 +42,7 @@ def test_has_faces_tests_and_sources(entry: catalogue.Entry) -> None:
     assert entry.fault.faces, "a fault without a face does nothing"
     assert entry.fault.code[4] in catalogue.FAMILIES
     assert any(re.search(r"https?://|\w+/\w+", source) for source in entry.page.sources)
-    tests = importlib.import_module(f"tests.faults.test_{entry.fault.slug.replace('-', '_')}")
+    tests = module_of_tests(entry.fault)
     for face in entry.fault.faces:
         table = getattr(tests, f"test_{face}", None)
         assert table, f"{tests.__name__} has no test_{face} table"

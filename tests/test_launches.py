@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.job import leftovers
-from holdfast.job.orphans import Family
+from holdfast.run.launch.orphans import Family
+from holdfast.run.runs import leftovers
 from tests.cli.holdfast_command import free_port, listener, wait_until
 from tools import launches
 from tools.leaks import Look, shm_entries, unheld

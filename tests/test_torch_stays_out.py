@@ -7,13 +7,13 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 MAY_IMPORT_TORCH = {
-    "smoke/rank.py",
+    "check/smoke/rank.py",
     "rank/init.py",
     *(f"checkpoint/{name}.py" for name in ("copying", "ddp_buckets", "generators", "group")),
     *(f"checkpoint/{name}.py" for name in ("modules", "objects", "reading", "staging", "state")),
     *(f"checkpoint/sharded{name}.py" for name in ("", "_load", "_plan", "_tree")),
     "checkpoint/tensors.py",
-    *(f"job/{name}.py" for name in ("agent", "flags", "launch", "logs", "rendezvous")),
+    *(f"run/launch/{name}.py" for name in ("agent", "flags", "launch", "logs", "rendezvous")),
 }
 
 
@@ -27,7 +27,7 @@ def imported_packages(path: Path) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def test_torch_is_imported_in_one_file_only() -> None:
+def test_torch_is_imported_in_these_files_only() -> None:
     files = {
         str(path.relative_to(SOURCE))
         for path in SOURCE.rglob("*.py")
@@ -38,5 +38,7 @@ def test_torch_is_imported_in_one_file_only() -> None:
 
 def test_the_rank_needs_nothing_but_torch_and_the_standard_library() -> None:
     """It must start wherever torch does, msgspec or psutil or not."""
-    for name in ("smoke/rank.py", "smoke/stages.py", "smoke/__init__.py"):
-        assert imported_packages(SOURCE / name).isdisjoint({"msgspec", "psutil"})
+    for name in ("rank.py", "stages.py", "__init__.py"):
+        assert imported_packages(SOURCE / "check" / "smoke" / name).isdisjoint(
+            {"msgspec", "psutil"}
+        )

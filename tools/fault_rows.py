@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from holdfast.job import journal
+from holdfast.run.runs import journal
 
 Record = dict[str, Any]
 DEATH_SEEN = 0.3

@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from holdfast.analysis.checkpoints.manifest import step_of_temporary
 from holdfast.checkpoint import choose
 from holdfast.checkpoint.commit import sweep
 from holdfast.checkpoint.files import DISK, read
-from holdfast.manifest import step_of_temporary
 
 # Prints `writer PID` and `committed STEP`. Every page carries the step, so that bytes of two steps
 # cannot pass as one.

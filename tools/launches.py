@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from holdfast.job import folder, registry
-from holdfast.job.orphans import Family
+from holdfast.run.launch.orphans import Family
+from holdfast.run.runs import folder, registry
 from tools.leaks import Look, is_rank, wait_until
 
 ROOT = Path(__file__).parent.parent

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.job import leftovers, orphans
-from holdfast.probe import tcp_table
-from holdfast.probe.holders import holders
-from holdfast.probe.process_table import Row, process_table
+from holdfast.run.launch import orphans
+from holdfast.run.runs import leftovers
+from holdfast.system import tcp_table
+from holdfast.system.holders import holders
+from holdfast.system.process_table import Row, process_table
 
 SHM = Path("/dev/shm")  # noqa: S108 - it is looked at, not written to
 SCRIPTS_OWN = ("torchinductor_", "pymp-")

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterator
 
 from holdfast import catalogue
-from holdfast.lint import python
-from holdfast.model import Finding
+from holdfast.findings import Finding
+from holdfast.lint.readers import python
 
 
 def scripts(paths: list[str]) -> Iterator[str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from holdfast import catalogue, variables
+from holdfast import catalogue
+from holdfast.analysis import variables
 from holdfast.fault import FACES
-from holdfast.model import Page
+from holdfast.findings import Page
 
 FOLDER = Path(__file__).parent.parent / "docs" / "faults"
 VARIABLES = FOLDER.parent / "variables.md"
@@ -73,7 +74,7 @@ def table() -> str:
         item = entry.page
         if item.code[4] != family:
             family = item.code[4]
-            lines += ["", f"## {family} {catalogue.FAMILIES[family]}", ""]
+            lines += ["", f"## {family} {catalogue.FAMILIES[family].title}", ""]
             lines += [f"| code | fault | {letters} | |", f"|---|---|{'---|' * len(FACES)}---|"]
         marks = " | ".join("●" if face in item.faces else "" for face in FACES)
         lines.append(f"| {item.code} | [{item.slug}]({item.slug}.md) | {marks} | {item.title} |")

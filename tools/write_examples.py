@@ -8,7 +8,6 @@ get what `lint` says of that as well. `make docs` writes them; a test compares.
 
 from __future__ import annotations
 
-import importlib
 import io
 import itertools
 import sys
@@ -17,17 +16,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast import catalogue
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.source.source import Kind, Source
+from holdfast.explain.diagnose import Report, diagnose
+from holdfast.explain.gather import gather
 from holdfast.fault import Fault
-from holdfast.remains.nouns import Wreckage
-from holdfast.remains.signature import Role
-from holdfast.source.nouns import Kind, Source
-from holdfast.source.place import Place
+from holdfast.findings import Place
 from holdfast.view import diagnosis, lint, run_screen, text
-from holdfast.wreckage.diagnose import Report, diagnose
-from holdfast.wreckage.gather import gather
-from tests.source.made import text_of
+from tests.analysis.source.made_sources import text_of
+from tests.faults.of import module_of_tests
 
-FOLDER = Path(__file__).parent.parent / "src" / "holdfast" / "examples"
+FOLDER = Path(__file__).parent.parent / "src" / "holdfast" / "faults" / "_examples"
 SURE = 0.8
 LOG, LINES = "job.log", 8
 
@@ -165,8 +165,7 @@ def _line(source: Source, place: Place) -> str:
 
 def _cases(fault: Fault, table: str) -> Iterator[Any]:
     """The cases of the fault's own test in which it speaks."""
-    module = importlib.import_module(f"tests.faults.test_{fault.slug.replace('-', '_')}")
-    tables = [made for name, made in vars(module).items() if name.startswith(table)]
+    tables = [made for name, made in vars(module_of_tests(fault)).items() if name.startswith(table)]
     for case in (case for made in tables for case in getattr(made, "cases", ())):
         if case.speaks:
             yield case

@@ -1,43 +1,6 @@
 """holdfast makes distributed PyTorch training start, keep going and explain itself.
 
-The map of this tree, in the order data flows through it:
-
-    facts/        what can be known of one machine: frozen nouns, no I/O
-    model.py      what we say about it: Evidence, Finding, Verdict, Diagnosis, Page
-    fault.py      a fault: its name, its faces, and how they speak
-    wording.py    how we say durations, sizes, processes
-    nic_filter.py how NCCL and Gloo read the names of interfaces they are given
-    addresses.py  which interface carries an address, and what kind it is
-    rendezvous.py where the ranks meet: master, endpoint, port
-    errors.py     exceptions that carry what to do
-    probe/        small tools that touch the world: bind, connect, fork with a deadline
-    machine/      A MACHINE -> FACTS: one reader per kind of fact
-    variables/    which program reads which environment variable
-    faults/       THE CATALOGUE: one file per fault, pure
-    catalogue.py  finds the faults, their pages, and asks them
-    smoke/        A FEW RANKS -> which layer fails
-    beat_page.py  a rank's page in shared memory
-    rank/         inside a rank: the hook, and the library below
-    signals.py    what can be seen of a running job: frozen nouns
-    collectives/  who is in which collective, who waits for whom
-    consequences.py, endings.py, hold_up.py, scene_words.py   a job's scene, in words
-    joining.py, numbering.py   ranks on their way into the group
-    surroundings.py, starvation.py   who shares the processors, and whether ranks wait for a core
-    paths.py      the name of every file of a run
-    job/          A JOB -> RANKS -> SIGNALS -> VERDICT -> ACTION: launch, watch, decide, journal
-    manifest.py   what a checkpoint says of itself
-    kept.py, lost_time.py, refusal.py   what was saved, what that costs, why a resume was refused
-    checkpoint/   A STEP -> PROOF -> RESUME: save, commit, verify, resume, the place in the data
-    remains/      what is left of a job: the nouns, and wordings that many faults share
-    inference/    from wreckage to suspects: who waited, who spoke, who did not
-    wreckage/     WRECKAGE -> DIAGNOSIS: open, scan, sort to ranks, assemble, diagnose
-    source/       what a user wrote: frozen nouns, and Python with its names resolved
-    lint/         WHAT A USER WROTE -> FINDINGS: walk, read each language, link, judge
-    judged.py     what `env` says of settings and clocks: frozen nouns
-    settings/     AN ENVIRONMENT -> EVERY SETTING AND EVERY CLOCK IN FORCE
-    examples/     what holdfast says when it meets each fault; generated
-    view/         draws the nouns as text and JSON
-    cli/          one file per verb
+The map of this tree, room by room: docs/design.md, generated from the code.
 """
 
 from __future__ import annotations

@@ -8,18 +8,19 @@ import inspect
 import os
 import pkgutil
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
 import holdfast.faults
+from holdfast.analysis.logs.pattern import Signature
+from holdfast.analysis.logs.patterns import all_patterns
+from holdfast.analysis.machine import MachineFacts
+from holdfast.analysis.source.source import Source
 from holdfast.errors import UsageError
-from holdfast.facts import MachineFacts
 from holdfast.fault import FACES, Fault
-from holdfast.model import Finding, Page
-from holdfast.remains import shared
-from holdfast.remains.signature import Signature
-from holdfast.source.nouns import Source
+from holdfast.findings import Finding, Page
 
 SECTIONS = {
     "What you see": "see",
@@ -28,17 +29,25 @@ SECTIONS = {
     "Fix": "fix",
     "Sources": "sources",
 }
+
+
+class Family(NamedTuple):
+    folder: str
+    title: str
+
+
 FAMILIES = {
-    "1": "Rendezvous and ports",
-    "2": "Interfaces and paths",
-    "3": "GPU and fabric",
-    "4": "Host limits and containers",
-    "5": "Settings",
-    "6": "Collectives and code",
-    "7": "Processes and kernel",
-    "8": "Checkpoints and resume",
-    "9": "Launchers and schedulers",
+    "1": Family("rendezvous", "Rendezvous and ports"),
+    "2": Family("network", "Interfaces and paths"),
+    "3": Family("gpu", "GPU and fabric"),
+    "4": Family("host", "Host limits and containers"),
+    "5": Family("settings", "Settings"),
+    "6": Family("collectives", "Collectives and code"),
+    "7": Family("processes", "Processes and kernel"),
+    "8": Family("checkpoints", "Checkpoints and resume"),
+    "9": Family("launchers", "Launchers and schedulers"),
 }
+"""by the first digit of a fault's code"""
 
 
 class Entry:
@@ -54,15 +63,22 @@ def entries() -> tuple[Entry, ...]:
     """Every fault, by code. Two faults with one code or slug stop the program."""
     found: list[Entry] = []
     taken: dict[str, str] = {}
-    for module_info in pkgutil.iter_modules(holdfast.faults.__path__):
-        module = importlib.import_module(f"holdfast.faults.{module_info.name}")
+    for name in sorted(_modules()):
+        module = importlib.import_module(name)
         fault: Fault = module.FAULT
-        for name in (fault.code, fault.slug):
-            if name in taken:
-                raise ValueError(f"{module.__name__} and {taken[name]} both call themselves {name}")
-            taken[name] = module.__name__
+        for identity in (fault.code, fault.slug):
+            if identity in taken:
+                raise ValueError(f"{name} and {taken[identity]} both call themselves {identity}")
+            taken[identity] = name
         found.append(Entry(fault, page_of(fault, module.__doc__ or "")))
     return tuple(sorted(found, key=lambda entry: entry.fault.code))
+
+
+def _modules() -> Iterator[str]:
+    """The module of every fault: all files of the families' folders."""
+    for found in pkgutil.iter_modules(holdfast.faults.__path__, "holdfast.faults."):
+        folder = importlib.import_module(found.name)
+        yield from (one.name for one in pkgutil.iter_modules(folder.__path__, f"{found.name}."))
 
 
 def page_of(fault: Fault, docstring: str) -> Page:
@@ -91,12 +107,16 @@ def page_of(fault: Fault, docstring: str) -> Page:
 
 def with_example(page: Page) -> Page:
     """The page with what holdfast says when it meets that fault; generated, like the docs."""
-    file = os.path.join(os.path.dirname(__file__), "examples", f"{page.slug}.txt")
+    file = os.path.join(os.path.dirname(__file__), "faults", "_examples", f"{page.slug}.txt")
     try:
         with open(file, encoding="utf-8") as text:
             return msgspec.structs.replace(page, example=text.read().rstrip("\n"))
     except OSError:
         return page
+
+
+def family(fault: Fault) -> Family:
+    return FAMILIES[fault.code[4]]
 
 
 def by_slug(slug: str) -> Fault:
@@ -137,7 +157,7 @@ def lint(source: Source, faults: Iterable[Fault]) -> list[Finding]:
 def signatures() -> tuple[Signature, ...]:
     """Every wording that logs are searched for: the shared ones, and each fault's own."""
     own = (signature for entry in entries() for signature in entry.fault.signatures)
-    return (*shared.ALL, *own)
+    return (*all_patterns.ALL, *own)
 
 
 def search(words: str) -> list[Page]:

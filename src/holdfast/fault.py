@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from holdfast.facts import CouldNotLook, MachineFacts
-from holdfast.model import Culprit, Diagnosis, Evidence, Finding, Status, Verdict, quote
-from holdfast.remains.nouns import Sighting, Wreckage
-from holdfast.remains.signature import Role, Signature
-from holdfast.signals import Scene
-from holdfast.source.nouns import Source
-from holdfast.source.place import Place
+from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage, quote
+from holdfast.analysis.machine import CouldNotLook, MachineFacts
+from holdfast.analysis.scene.scene import Scene
+from holdfast.analysis.source.source import Source
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place, Status, Verdict
 
 Foresight = Callable[[MachineFacts], Finding | Sequence[Finding]]
 Perception = Callable[[Scene], Verdict | None]
@@ -82,7 +81,7 @@ class Fault:
         example: str,
         role: Role = Role.ROOT,
     ) -> Signature:
-        """Register a wording that logs are searched for; see remains/signature.py."""
+        """Register a wording that logs are searched for; see analysis/logs/pattern.py."""
         signature = Signature(
             name=f"{self.slug}: {name}",
             pattern=pattern,

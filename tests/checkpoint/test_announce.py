@@ -6,11 +6,10 @@ import mmap
 
 import pytest
 
-from holdfast import beat_page
 from holdfast.checkpoint.announce import BLOCK, Board, Call, Memory
 from holdfast.checkpoint.timing import Word, first_word
 from holdfast.errors import CannotWorkError
-from holdfast.rank import own
+from holdfast.rank import heartbeat_page, own_page
 
 
 def word(number: int) -> Word:
@@ -69,21 +68,21 @@ def test_a_word_that_never_comes_names_who_was_to_say_it() -> None:
 
 
 def test_a_rank_that_waits_says_for_whom_on_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = mmap.mmap(-1, beat_page.SIZE)
-    monkeypatch.setattr(own, "page", beat_page.Page(page))
-    own.page.announce(1)  # type: ignore[union-attr]
+    page = mmap.mmap(-1, heartbeat_page.SIZE)
+    monkeypatch.setattr(own_page, "page", heartbeat_page.Page(page))
+    own_page.page.announce(1)  # type: ignore[union-attr]
     seen = []
 
     class Slow(Memory):
         def check(self, keys: list[str], /) -> bool:
-            beat = beat_page.read(page)
+            beat = heartbeat_page.read(page)
             seen.append(beat.phase if beat else None)
             if len(seen) == 3:
                 self.set(keys[0], '{"number":2,"step":2,"following":3}')
             return super().check(keys)
 
     assert Board(Slow(), rank=1, world_size=2).read(2).following == 3
-    beat = beat_page.read(page)
+    beat = heartbeat_page.read(page)
     assert seen == ["", "waits for rank 0", "waits for rank 0"]
     assert beat is not None
     assert beat.phase == ""

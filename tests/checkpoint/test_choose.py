@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import manifest
+from holdfast.analysis.checkpoints import manifest
+from holdfast.analysis.checkpoints.manifest import FileEntry
 from holdfast.checkpoint import choose
 from holdfast.checkpoint.choose import UNREADABLE, Candidate
 from holdfast.checkpoint.files import DISK
-from holdfast.manifest import FileEntry
 from tests.checkpoint.saves import save_all
 
 FILES = ["manifest.json", *(f"rank-{r}.{end}" for r in (0, 1) for end in ("json", "safetensors"))]

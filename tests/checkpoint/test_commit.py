@@ -9,21 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.analysis.checkpoints.manifest import Part, step_of_temporary
 from holdfast.checkpoint import choose, commit
 from holdfast.checkpoint.commit import Place, SaveError
 from holdfast.checkpoint.files import read
 from holdfast.checkpoint.messages import Failed
-from holdfast.manifest import Part, step_of_temporary
 from tests.checkpoint.crashing_files import Crash, CrashingFiles, Keep
-from tests.checkpoint.saves import (
-    Clock,
-    content,
-    newest_whole,
-    request,
-    save,
-    save_all,
-    try_save,
-)
+from tests.checkpoint.saves import Clock, content, newest_whole, request, save, save_all, try_save
 
 ROOT = "/data/ckpts"
 STEPS = (10, 20, 30, 40)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from holdfast.analysis.checkpoints.manifest import SCHEMA, Manifest
 from holdfast.checkpoint import compare
 from holdfast.checkpoint.compare import Running
 from holdfast.errors import UsageError
-from holdfast.manifest import SCHEMA, Manifest
 
 
 def saved(**changes: object) -> Manifest:

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from holdfast.checkpoint.grace import TORCHRUNS, Grace, grace_time
+from tests.places import TARGETS
 
-TARGET = Path(__file__).parent.parent / "targets" / "told_to_end.py"
+TARGET = TARGETS / "told_to_end.py"
 
 
 def told(how: str, grace: float = 20.0) -> tuple[int, str, float]:

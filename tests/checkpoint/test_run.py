@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from holdfast.checkpoint import choose
-from tests.job.launching import TARGETS, surroundings
+from tests.places import TARGETS
+from tests.run.launching import surroundings
 
 
 def test_a_launcher_that_is_told_to_end_lets_its_ranks_save(tmp_path: Path) -> None:

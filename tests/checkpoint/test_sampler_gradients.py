@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.checkpoint.samplers import PlainLoader, sampler
+from tests.places import TARGETS
 
-TARGET = Path(__file__).parent.parent / "targets" / "weighted_ddp.py"
+TARGET = TARGETS / "weighted_ddp.py"
 
 
 def gradient(model: nn.Module) -> Tensor:

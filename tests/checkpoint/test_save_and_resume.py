@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from holdfast.analysis.checkpoints.manifest import MANIFEST, decode
 from holdfast.checkpoint import staging
 from holdfast.checkpoint.lock import Lock
 from holdfast.checkpoint.messages import Answer, Failed
@@ -18,7 +19,6 @@ from holdfast.checkpoint.save import Checkpoint
 from holdfast.checkpoint.scribe import Scribe
 from holdfast.checkpoint.state import State
 from holdfast.errors import CannotWorkError, UsageError
-from holdfast.manifest import MANIFEST, decode
 from tests.checkpoint.crew import Crew, job
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.analysis.checkpoints.manifest import step_of_temporary
 from holdfast.checkpoint import choose
 from holdfast.checkpoint.messages import About, Committed, Failed, Piece, Save
 from holdfast.checkpoint.writing import WriterProcess
-from holdfast.manifest import step_of_temporary
 
 SIZE = (1 << 20) + 77
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from holdfast.job import journal
+from holdfast.run.runs import journal
 from tests.cli.holdfast_command import HOLDFAST
+from tests.places import TARGETS
 
-TARGETS = Path(__file__).parent.parent / "targets"
 DDP = TARGETS / "ddp.py"
 PATIENCE = 100.0
 """generous: two cores may be shared by many"""

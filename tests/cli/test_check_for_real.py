@@ -22,8 +22,7 @@ from tests.cli.holdfast_command import (
     wait_until,
     words,
 )
-
-TARGETS = Path(__file__).parent.parent / "targets"
+from tests.places import TARGETS
 
 
 def test_a_listener_on_the_port_is_named_by_pid_and_command() -> None:

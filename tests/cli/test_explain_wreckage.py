@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import explain, main, reading
-from holdfast.model import Culprit, Diagnosis, Evidence
+from holdfast.findings import Culprit, Diagnosis, Evidence
 from holdfast.view import diagnosis
 from tests.cli.holdfast_command import run
-from tests.wreckage.test_run_folder import RAISED, full
+from tests.explain.read.test_run_folder import RAISED, full
 
 OOM = (
     "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a "

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.holdfast_command import run, wait_until
-from tests.cli.jobs import DDP, TARGETS, job, ran, script
-from tests.job.launching import lives
+from tests.cli.jobs import DDP, job, ran, script
 from tests.memory_limit import CannotLimitError, memory_limit
+from tests.places import TARGETS
+from tests.run.launching import lives
 
 FROM_ZERO: tuple[str, str, list[int]] = ("notice", "restart-from-zero", [])
 """these scripts keep nothing, and are told so after a restart"""

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.analysis.job.run_paths import MARKER
 from holdfast.cli import run_ending
-from holdfast.model import Culprit, Diagnosis, Evidence
-from holdfast.paths import MARKER
+from holdfast.findings import Culprit, Diagnosis, Evidence
 
 TOLD = ["ended with exit code 1: 20 steps, 0 restarts, 16 s", "root cause: python-exception on …"]
 CAUSE = {"kind": "verdict", "slug": "python-exception", "ranks": [2]}

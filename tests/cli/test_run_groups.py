@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cli.jobs import TARGETS, Job, ran, script
+from tests.cli.jobs import Job, ran, script
+from tests.places import TARGETS
 
 
 def blamed(done: Job) -> list[tuple[str, str, list[int]]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cli.jobs import TARGETS, Job, ran
+from tests.cli.jobs import Job, ran
+from tests.places import TARGETS
 
 RESTARTED = str(TARGETS / "restarted.py")
 

@@ -11,10 +11,10 @@ import termios
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.job import journal
+from holdfast.run.runs import journal
 from tests.cli.holdfast_command import HOLDFAST, wait_until
 from tests.cli.jobs import PATIENCE, script
-from tests.job.launching import lives
+from tests.run.launching import lives
 from tests.window import Window, window
 
 BAR = b"".join(b"\r%3d%%|%s" % (n * 10, b"#" * n) for n in range(1, 11)) + b" \xe2\x9c\x93\n"

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 from tests.cli.holdfast_command import run
-from tests.job.runs_on_disk import a_run, living_run
+from tests.run.runs_on_disk import a_run, living_run
 
 
 def test_runs_lists_what_lives_and_what_ended(tmp_path: Path) -> None:

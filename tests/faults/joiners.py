@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.signals import Claim, RankView, Scene
-from tests.job.scenes import IN_SLEEP, NOW, TORCH, a_beat, a_rank, a_scene, a_stack, ended, words
+from holdfast.analysis.scene.scene import Claim, RankView, Scene
+from tests.run.scenes import IN_SLEEP, NOW, TORCH, a_beat, a_rank, a_scene, a_stack, ended, words
 
 GIVEN = "127.0.0.1:29400"
 """the launcher's store"""

@@ -6,7 +6,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from holdfast import facts as f
+from holdfast.analysis import machine as f
 
 GIB = 1 << 30
 

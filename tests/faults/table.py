@@ -44,12 +44,12 @@ from typing import NamedTuple
 
 import pytest
 
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import MachineFacts
+from holdfast.analysis.scene.scene import Scene
+from holdfast.analysis.source.source import Source
 from holdfast.catalogue import by_slug
-from holdfast.facts import MachineFacts
-from holdfast.model import Diagnosis, Finding, Status, Verdict
-from holdfast.remains.nouns import Wreckage
-from holdfast.signals import Scene
-from holdfast.source.nouns import Source
+from holdfast.findings import Diagnosis, Finding, Status, Verdict
 
 
 class Case(NamedTuple):

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.remains.nouns import RankRemains
+from holdfast.analysis.logs.wreckage import RankRemains
 
 TWO_HOSTS = (RankRemains(rank=0, host="node-a"), RankRemains(rank=1, host="node-b"))

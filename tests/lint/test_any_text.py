@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.lint import compose, dockerfile, env_file, hostfile, shell, yaml_file
-from holdfast.lint.shell.grammar import Patience
-from holdfast.source.nouns import Source
+from holdfast.analysis.source.source import Source
+from holdfast.lint.readers import compose, dockerfile, env_file, hostfile, shell, yaml_file
+from holdfast.lint.readers.shell.grammar import Patience
 
 Reader = Callable[[str, str], Source]
 READERS: dict[str, Reader] = {

@@ -6,15 +6,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.analysis.source.source import Here, Kind, Source
 from holdfast.fault import Fault
-from holdfast.lint.ignoring import Ignored
+from holdfast.findings import Evidence, Finding, Place, Status
+from holdfast.lint.detect_language import Language
+from holdfast.lint.ignore import Ignored
 from holdfast.lint.judge import in_order, judge
-from holdfast.lint.reading import Piece
-from holdfast.lint.sniff import Language
+from holdfast.lint.read import Piece
 from holdfast.lint.walk import Text
-from holdfast.model import Evidence, Finding, Status
-from holdfast.source.nouns import Here, Kind, Source
-from holdfast.source.place import Place
 
 
 def finding(

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.analysis.source.source import Here
 from holdfast.errors import UsageError
 from holdfast.lint import session as session_module
 from holdfast.lint import walk
-from holdfast.lint.configuration import Configuration
+from holdfast.lint.config import Configuration
 from holdfast.lint.session import Session
 from holdfast.lint.tally import Report
-from holdfast.source.nouns import Here
 
 WRONG = "import torch.distributed as dist\ndist.all_reduce(x, timeout=t)\n"
 CHOSEN = ("timeout-keyword",)

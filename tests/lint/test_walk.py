@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.lint import walk
-from holdfast.lint.sniff import Language
+from holdfast.lint.detect_language import Language
 from holdfast.lint.walk import File, Text, Unread
 
 

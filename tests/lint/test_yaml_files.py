@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.lint import compose as compose_reader
-from tests.source.made import compose, yaml
+from holdfast.lint.readers import compose as compose_reader
+from tests.analysis.source.made_sources import compose, yaml
 
 COMPOSE = """
 x-common: &common

@@ -14,11 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from holdfast import beat_page
-from holdfast.rank import delivery
-from holdfast.signals import Beat
+from holdfast.analysis.scene.scene import Beat
+from holdfast.rank import delivery, heartbeat_page
 
-TARGETS = Path(__file__).parent.parent / "targets"
 PATIENCE = 60.0
 """generous: two cores may be shared by many"""
 
@@ -45,7 +43,7 @@ class Rank:
         self.words = folder / "words.json"
         self.socket = folder / "recorder.sock"
         self.out, self.err = folder / "out", folder / "err"
-        self.fd, self.buffer = beat_page.create()
+        self.fd, self.buffer = heartbeat_page.create()
         made = delivery.environment(
             {**os.environ, **environment},
             page=environment.get("TEST_PAGE", f"/proc/{os.getpid()}/fd/{self.fd}"),
@@ -60,16 +58,16 @@ class Rank:
 
     @property
     def beat(self) -> Beat:
-        found = beat_page.read(self.buffer)
+        found = heartbeat_page.read(self.buffer)
         assert found is not None, "the rank never wrote its page"
         return found
 
     def remember(self) -> None:
         """Keep what the page says now; it goes when the rank is ended."""
-        self.last = beat_page.read(self.buffer)
+        self.last = heartbeat_page.read(self.buffer)
 
     def has_page(self) -> bool:
-        return beat_page.read(self.buffer) is not None
+        return heartbeat_page.read(self.buffer) is not None
 
     def printed(self, text: str) -> bool:
         return text in self.out.read_text()

@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from holdfast.rank import delivery
-from tests.rank.ranks import TARGETS, ran, started, wait_for
+from tests.places import TARGETS
+from tests.rank.ranks import ran, started, wait_for
 
 
 def environment(base: dict[str, str]) -> dict[str, str]:
@@ -55,14 +56,14 @@ def test_the_rank_sees_its_own_environment(tmp_path: Path) -> None:
 CHILDREN = """
 import multiprocessing, os, subprocess, sys
 LOOK = ("import os, sys; print([k for k in os.environ if k.startswith('HOLDFAST')], "
-        "'holdfast.rank.own' in sys.modules)")
+        "'holdfast.rank.own_page' in sys.modules)")
 
 def child():
-    own = sys.modules.get('holdfast.rank.own')
+    own = sys.modules.get('holdfast.rank.own_page')
     print(multiprocessing.get_start_method(), getattr(own, 'page', None), flush=True)
 
 if __name__ == '__main__':
-    print(sys.modules['holdfast.rank.own'].page is not None, flush=True)
+    print(sys.modules['holdfast.rank.own_page'].page is not None, flush=True)
     subprocess.run([sys.executable, '-c', LOOK])
     for way in ('fork', 'spawn'):
         multiprocessing.set_start_method(way, force=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.rank import delivery, events, own
+from holdfast.rank import delivery, events, own_page
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_nobody_listens_and_nothing_is_told(
 def test_it_never_breaks_a_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(own, "_complained", False)
+    monkeypatch.setattr(own_page, "_complained", False)
     monkeypatch.setenv(delivery.EVENTS, str(tmp_path / "no" / "such" / "folder"))
     events.tell("saved", step=1)
     events.tell("saved", step=2)

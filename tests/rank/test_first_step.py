@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.machine.software import find_torch
+from holdfast.check.readers.software import find_torch
 from holdfast.rank import delivery
 
 SCRIPT = """

@@ -17,7 +17,8 @@ import pytest
 
 from holdfast.rank import delivery
 from holdfast.rank.worker_server import without_lines
-from tests.rank.ranks import PATIENCE, TARGETS, Rank, free_port, place, ran, started, wait_for
+from tests.places import TARGETS
+from tests.rank.ranks import PATIENCE, Rank, free_port, place, ran, started, wait_for
 
 
 def trained(folder: Path, **others: str) -> list[Rank]:

@@ -15,7 +15,8 @@ import pytest
 
 from holdfast.errors import CannotWorkError, UsageError
 from holdfast.rank import init as init_module
-from tests.rank.ranks import PATIENCE, TARGETS, free_port, place
+from tests.places import TARGETS
+from tests.rank.ranks import PATIENCE, free_port, place
 
 
 def without_a_job() -> dict[str, str]:

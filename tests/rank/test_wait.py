@@ -10,7 +10,8 @@ import pytest
 
 import holdfast
 from holdfast.rank.wait import says_timeout
-from tests.rank.ranks import TARGETS, free_port, own_stdin, place, started, wait_for
+from tests.places import TARGETS
+from tests.rank.ranks import free_port, own_stdin, place, started, wait_for
 
 
 class Failing:

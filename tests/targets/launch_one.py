@@ -5,10 +5,9 @@ import signal
 import subprocess
 import sys
 
-from holdfast import beat_page
-from holdfast.rank import delivery
+from holdfast.rank import delivery, heartbeat_page
 
-fd, page = beat_page.create()
+fd, page = heartbeat_page.create()
 folder = sys.argv[1]
 environment = delivery.environment(
     os.environ,

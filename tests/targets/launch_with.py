@@ -12,13 +12,13 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
+from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.analysis.scene.scene import Outlived
 from holdfast.errors import HoldfastError
-from holdfast.job.ending import exit_code
-from holdfast.job.flags import parse
-from holdfast.job.launch import describe, start
-from holdfast.job.watcher import Step
-from holdfast.paths import RunPaths
-from holdfast.signals import Outlived
+from holdfast.run.launch.flags import parse
+from holdfast.run.launch.launch import describe, start
+from holdfast.run.launch.terminate import exit_code
+from holdfast.run.watch.interface import Step
 
 
 class Obedient:

@@ -20,7 +20,7 @@ class Told(Dataset[str]):
     def __getitem__(self, index: int) -> str:
         for _ in range(3):
             take_a_step()
-        own = sys.modules.get("holdfast.rank.own")
+        own = sys.modules.get("holdfast.rank.own_page")
         page = getattr(own, "page", None)
         return f"{os.getpid()} page={page} " + " ".join(k for k in os.environ if "HOLDFAST_" in k)
 

@@ -10,7 +10,7 @@ from typing import Any
 from torch.distributed.run import get_args_parser
 
 from holdfast.errors import HoldfastError
-from holdfast.job.flags import build_parser, parse
+from holdfast.run.launch.flags import build_parser, parse
 
 
 def actions(parser: Any) -> list[dict[str, Any]]:

@@ -14,13 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from sharded_runs import (  # type: ignore[import-not-found]
-    Cut,
-    Run,
-    by_both,
-    by_fsdp,
-    differing,
-)
+from sharded_runs import Cut, Run, by_both, by_fsdp, differing  # type: ignore[import-not-found]
 from torch._C._distributed_c10d import FileStore, PrefixStore
 from torch.distributed.device_mesh import DeviceMesh
 

@@ -10,7 +10,7 @@ import sys
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousInfo
 
-from holdfast.job.rendezvous import OneMachine
+from holdfast.run.launch.rendezvous import OneMachine
 
 
 def client(port: int) -> TCPStore:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.job.pump import write_all
+from holdfast.run.launch.pump import write_all
 from holdfast.view.run_screen import ERASE, Screen, Writer
 from tests.window import Window, window
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model import Evidence, Finding, Status
-from holdfast.source.place import Place
+from holdfast.findings import Evidence, Finding, Place, Status
 from holdfast.view import lint
 from holdfast.view.lint import Shown
 

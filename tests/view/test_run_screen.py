@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.analysis.scene.scene import Beat, Death, RankView, Scene
 from holdfast.fault import Fault
-from holdfast.model import Evidence
-from holdfast.signals import Beat, Death, RankView, Scene
+from holdfast.findings import Evidence
 from holdfast.view import run_screen
 from holdfast.view.run_screen import Screen, judgement, status
-from tests.probe.sockets import wait_for
+from tests.system.sockets import wait_for
 
 FAULT = Fault(code="HOLD606", slug="rank-stuck")
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.facts import Smoke, SmokeRung, SmokeStage
+from holdfast.analysis.machine import Smoke, SmokeRung, SmokeStage
 from holdfast.fault import Fault
-from holdfast.model import Evidence
+from holdfast.findings import Evidence
 from holdfast.view import text
 from tests.faults.machines import a_machine, a_plan
 

@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.beat_page import WAITS_FOR
+from holdfast.analysis.scene.scene import WAITS_FOR
 from holdfast.checkpoint.timing import Word
 from holdfast.errors import CannotWorkError
 from holdfast.rank.phase import phase

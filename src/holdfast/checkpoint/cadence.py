@@ -17,7 +17,7 @@ import math
 
 import msgspec
 
-from holdfast.lost_time import (
+from holdfast.analysis.checkpoints.save_interval import (
     DAY,
     Advice,
     Loss,

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.checkpoint.files import DISK, Files, read
-from holdfast.manifest import (
+from holdfast.analysis.checkpoints.manifest import (
     DAMAGED,
     MANIFEST,
     SCHEMA,
@@ -30,6 +29,7 @@ from holdfast.manifest import (
     order_of,
     step_of,
 )
+from holdfast.checkpoint.files import DISK, Files, read
 
 # Begins a problem that says nothing about the bytes: no permission, too many open files, a server
 # that is away. Such a checkpoint is not chosen, but neither is it called damaged and moved.

@@ -26,6 +26,16 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from holdfast.analysis.checkpoints.manifest import (
+    MANIFEST,
+    SCHEMA,
+    FileEntry,
+    Manifest,
+    Part,
+    encode,
+    folder_name,
+    order_of,
+)
 from holdfast.checkpoint.digest import Digest
 from holdfast.checkpoint.files import Files
 from holdfast.checkpoint.messages import Save
@@ -41,16 +51,6 @@ from holdfast.checkpoint.parts import (
     write_whole,
 )
 from holdfast.checkpoint.retention import remove_tree, retain, sweep
-from holdfast.manifest import (
-    MANIFEST,
-    SCHEMA,
-    FileEntry,
-    Manifest,
-    Part,
-    encode,
-    folder_name,
-    order_of,
-)
 
 __all__ = [
     "Place",

@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.analysis.checkpoints.manifest import Manifest
 from holdfast.errors import UsageError
-from holdfast.manifest import Manifest
 
 Choice = Literal["", "config", "world-size"]
 CHOICES: tuple[str, ...] = ("config", "world-size")

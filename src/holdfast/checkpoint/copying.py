@@ -16,8 +16,8 @@ from typing import NamedTuple
 import torch
 
 from holdfast.checkpoint.tensors import Named
-from holdfast.probe.cgroup_files import quota
-from holdfast.probe.cgroup_tree import find
+from holdfast.system.cgroup_files import quota
+from holdfast.system.cgroup_tree import find
 
 MOST = 8
 """threads: memory gives no more to further ones"""

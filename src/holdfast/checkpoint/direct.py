@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import msgspec
 
+from holdfast.analysis.checkpoints.manifest import Part
 from holdfast.checkpoint import commit
 from holdfast.checkpoint.commit import Place, SaveError, Watch
 from holdfast.checkpoint.files import DISK
 from holdfast.checkpoint.messages import Answer, Committed, Failed, Save, Written
 from holdfast.checkpoint.staging import tensor_file, tree_file, write_directly
 from holdfast.checkpoint.tensors import Named
-from holdfast.manifest import Part
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from holdfast import wording
+from holdfast import text
 from holdfast.errors import CannotWorkError
 
 NAME = ".holdfast-lock"
@@ -107,12 +107,12 @@ def _owner() -> dict[str, object]:
     }
 
 
-def _describe(text: bytes) -> str:
+def _describe(written: bytes) -> str:
     """Whoever it is, from what it wrote; a lock without a readable owner is held all the same."""
     try:
-        owner = json.loads(text)
+        owner = json.loads(written)
         run = f", run {owner['run']}" if owner["run"] else ""
-        ago = wording.span(max(0.0, time.time() - float(owner["since"])))
+        ago = text.span(max(0.0, time.time() - float(owner["since"])))
         return f"pid {int(owner['pid'])} on {owner['host']}{run}, for {ago}"
     except (ValueError, KeyError, TypeError):
         return f"somebody holds its lock ({NAME})"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.manifest import FileEntry
+from holdfast.analysis.checkpoints.manifest import FileEntry
 
 PATIENCE = 120.0
 """NFS may hide a new file from another machine for 60 s (acdirmax): twice that."""

@@ -8,7 +8,7 @@ import time
 
 from holdfast.checkpoint import cadence
 from holdfast.checkpoint.messages import Answer, Committed, Failed
-from holdfast.checkpoint.say import say
+from holdfast.checkpoint.print_line import say
 from holdfast.checkpoint.timing import Every
 from holdfast.rank.events import tell
 

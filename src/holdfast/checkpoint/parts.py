@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from holdfast.analysis.checkpoints.manifest import Part, temporary_name
 from holdfast.checkpoint.files import Files, read
 from holdfast.checkpoint.messages import Failed, Save
-from holdfast.manifest import Part, temporary_name
-from holdfast.wording import numbers
+from holdfast.text import numbers
 
 
 class SaveError(Exception):

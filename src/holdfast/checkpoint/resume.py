@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast import manifest as manifests
+from holdfast.analysis.checkpoints import manifest as manifests
+from holdfast.analysis.checkpoints.manifest import Manifest
 from holdfast.checkpoint import choose, commit, compare, modules
 from holdfast.checkpoint.announce import Board
 from holdfast.checkpoint.files import DISK, read
 from holdfast.checkpoint.lock import Lock
-from holdfast.checkpoint.say import say
+from holdfast.checkpoint.print_line import say
 from holdfast.checkpoint.state import State, saved_structure
 from holdfast.errors import CannotWorkError, HoldfastError
-from holdfast.manifest import Manifest
 from holdfast.rank.events import tell
 from holdfast.rank.phase import phase
 

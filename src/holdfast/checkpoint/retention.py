@@ -10,9 +10,9 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable
 
+from holdfast.analysis.checkpoints.manifest import MANIFEST, order_of, step_of_temporary
 from holdfast.checkpoint.choose import inspect
 from holdfast.checkpoint.files import Files
-from holdfast.manifest import MANIFEST, order_of, step_of_temporary
 
 
 def retain(

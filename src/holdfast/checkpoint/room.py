@@ -6,8 +6,8 @@ much of it does not fail politely: the out-of-memory killer comes, and the rank 
 
 from __future__ import annotations
 
-from holdfast.probe.cgroup_files import number, read, table
-from holdfast.probe.cgroup_tree import find
+from holdfast.system.cgroup_files import number, read, table
+from holdfast.system.cgroup_tree import find
 
 MARGIN = 0.9
 """the share of what is free that we would take"""

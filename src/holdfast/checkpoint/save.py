@@ -24,7 +24,7 @@ from holdfast.checkpoint.grace import Grace, grace_time
 from holdfast.checkpoint.lock import Lock
 from holdfast.checkpoint.outcome import Outcomes
 from holdfast.checkpoint.pending import Pending
-from holdfast.checkpoint.say import say
+from holdfast.checkpoint.print_line import say
 from holdfast.checkpoint.scribe import Scribe, sharded_part
 from holdfast.checkpoint.state import State
 from holdfast.errors import CannotWorkError

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.checkpoint import direct
 from holdfast.checkpoint.announce import Board
 from holdfast.checkpoint.messages import About, Answer, Failed, Save
-from holdfast.checkpoint.say import say
+from holdfast.checkpoint.print_line import say
 from holdfast.checkpoint.staging import Buffer, NoRoomError
 from holdfast.checkpoint.state import Captured, State, versions
 from holdfast.checkpoint.writing import WriterProcess

@@ -26,14 +26,14 @@ from typing import Any
 
 import torch
 
+from holdfast.analysis.checkpoints.manifest import FileEntry
 from holdfast.checkpoint import copying
 from holdfast.checkpoint.layout import Entry, Layout, lay_out
 from holdfast.checkpoint.messages import Piece
 from holdfast.checkpoint.room import MARGIN, memory_room
 from holdfast.checkpoint.tensors import Named
 from holdfast.errors import CannotWorkError
-from holdfast.manifest import FileEntry
-from holdfast.wording import size as in_words
+from holdfast.text import size as in_words
 
 _STEP = 4 << 20
 """bytes taken at once: the kernel starts a piece again when a signal comes"""

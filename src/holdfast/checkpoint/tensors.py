@@ -18,7 +18,7 @@ import torch
 from holdfast.checkpoint.layout import CODES, Entry
 from holdfast.checkpoint.tree import DamagedTreeError, Node, Path, place
 from holdfast.errors import UsageError
-from holdfast.wording import legible
+from holdfast.text import legible
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor)}
 """other subclasses hold more than their values: they would not come back as what they were"""

@@ -23,15 +23,7 @@ import msgspec
 from holdfast.checkpoint import commit
 from holdfast.checkpoint.commit import Place, SaveError, Watch
 from holdfast.checkpoint.files import CHUNK, DISK
-from holdfast.checkpoint.messages import (
-    Answer,
-    Committed,
-    Failed,
-    Piece,
-    Request,
-    Save,
-    Written,
-)
+from holdfast.checkpoint.messages import Answer, Committed, Failed, Piece, Request, Save, Written
 
 _POLL = 1.0
 _NICE = 5

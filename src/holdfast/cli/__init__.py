@@ -1,1 +1,1 @@
-"""The verbs: one thin file each; what they need is imported when they run."""
+"""One thin file for each verb; what a verb needs is imported when it runs."""

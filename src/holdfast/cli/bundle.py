@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from holdfast.job import bundle, registry
-    from holdfast.paths import RunPaths
+    from holdfast.analysis.job.run_paths import RunPaths
+    from holdfast.run.runs import bundle, registry
     from holdfast.view import document
 
     chosen = registry.find(arguments.runs, arguments.run)

@@ -12,14 +12,14 @@ from holdfast.cli import streams
 from holdfast.cli.choices import FAIL_ON, names, seconds
 
 if TYPE_CHECKING:
-    from holdfast.facts import MachineFacts, Plan
-    from holdfast.model import Finding
+    from holdfast.analysis.machine import MachineFacts, Plan
+    from holdfast.findings import Finding
 
 SUMMARY = "look at this machine: what will break a training job, and how to fix it"
 DEADLINE = 0.8
 """seconds: all readers run at once, and an ordinary `check` must be done within one"""
 TOO_SLOW = "no answer within"
-"""how probe/deadline.py begins its reason"""
+"""how system/deadline.py begins its reason"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from holdfast import catalogue
-    from holdfast.machine.collect import collect
-    from holdfast.machine.readers import READERS
+    from holdfast.check.collect import collect
+    from holdfast.check.reader_list import READERS
     from holdfast.view import document, text
 
     began = time.monotonic()
@@ -92,8 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def plan_from(arguments: argparse.Namespace) -> Plan:
-    from holdfast.machine.devices import accelerator_nodes
-    from holdfast.machine.plan import Flags, make_plan
+    from holdfast.check.plan import Flags, make_plan
+    from holdfast.check.readers.devices import accelerator_nodes
 
     flags = Flags(
         port=arguments.port,
@@ -110,7 +110,7 @@ def smoke(facts: MachineFacts, *, named: bool) -> MachineFacts:
     """Run the smoke test and add what it saw to the facts."""
     import msgspec
 
-    from holdfast.smoke import conduct
+    from holdfast.check.smoke import conduct
 
     plan = facts.plan
     if not named and plan.nproc == 1 and facts.accelerators == ():

@@ -47,7 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def words_by_verb() -> dict[str, list[str]]:
     """Every flag of every verb, and the names of faults where they are asked for."""
-    from holdfast import catalogue, variables
+    from holdfast import catalogue
+    from holdfast.analysis import variables
     from holdfast.cli.main import VERBS
 
     names = [word for e in catalogue.entries() for word in (e.fault.code, e.fault.slug)]

@@ -13,8 +13,8 @@ from holdfast.cli.choices import FAIL_ON, seconds
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from holdfast.judged import Judged, One
-    from holdfast.model import Finding
+    from holdfast.analysis.variables.status import Judged, One
+    from holdfast.findings import Finding
 
 SUMMARY = "show every setting and every timeout of a job: who reads it, what becomes of it"
 DEADLINE = 0.8
@@ -87,18 +87,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(command: list[str], arguments: argparse.Namespace) -> int:
-    from holdfast import variables
+    from holdfast.analysis import variables
+    from holdfast.check.readers.settings import read_overridden
     from holdfast.cli.env_job import read_job
-    from holdfast.machine.settings import read_overridden
-    from holdfast.settings import clocks, in_force, order
+    from holdfast.env import setting_status, timeout_order, timeouts_in_force
     from holdfast.view import document, env, text
 
     job, remarks = read_job(command, arguments, also=(), brief=False)
-    judged = (*in_force.judge(job), *in_force.added(job))
-    lost = in_force.lost(job, read_overridden(job.facts.plan))
-    found = clocks.clocks(job)
-    findings = order.findings(job, found)
-    said = (*remarks, *clocks.silences(job))
+    judged = (*setting_status.judge(job), *setting_status.added(job))
+    lost = setting_status.lost(job, read_overridden(job.facts.plan))
+    found = timeouts_in_force.clocks(job)
+    findings = timeout_order.findings(job, found)
+    said = (*remarks, *timeouts_in_force.silences(job))
     rows = tuple(variables.everything().values()) if arguments.all else ()
     if arguments.json:
         answer = document.env(job.facts.software, (*judged, *lost), found, findings, said, rows)
@@ -136,21 +136,21 @@ def _width() -> int:
 
 def _explain(names: list[str], command: list[str], arguments: argparse.Namespace) -> int:
     from holdfast.cli.env_job import read_job
-    from holdfast.settings import in_force, one
+    from holdfast.env import setting_status, variable
     from holdfast.view import document, env
 
-    families = {name: one.family(name) for name in names if name.endswith(("*", "_"))}
+    families = {name: variable.family(name) for name in names if name.endswith(("*", "_"))}
     plain = [name.partition("=")[0] for name in names if name not in families]
     for name, rows in families.items():
         if not rows:
-            better = one.family(name.upper())
+            better = variable.family(name.upper())
             raise UsageError(
                 f"no variable begins with {name.rstrip('*')!r}",
                 hint=f"did you mean {name.upper()}?" if better else "holdfast env --all shows all",
             )
     job, _ = read_job(command, arguments, also=plain, brief=True)
-    judged = in_force.judge(job)
-    answers = [one.one(name, job, judged) for name in plain]
+    judged = setting_status.judge(job)
+    answers = [variable.one(name, job, judged) for name in plain]
     _insist_on_known(answers)
     if arguments.json:
         listed = [row for found in families.values() for row in found]
@@ -176,11 +176,11 @@ def _insist_on_known(answers: Sequence[One]) -> None:
 
 def _export(arguments: argparse.Namespace, command: list[str]) -> int:
     from holdfast.cli.env_job import read_job
-    from holdfast.settings import export, in_force, presets
+    from holdfast.env import export, presets, setting_status
     from holdfast.view import document
 
     job, _ = read_job(command, arguments, also=presets.wanted(), brief=False)
-    made = export.export(job, in_force.judge(job), arguments.preset or "", _folder())
+    made = export.export(job, setting_status.judge(job), arguments.preset or "", _folder())
     if arguments.export == "json" or arguments.json:
         lines = [(line.name, line.value, line.reason) for line in made.lines]
         streams.answer(document.env_export(lines, made.remarks), encoding=document.ENCODING)

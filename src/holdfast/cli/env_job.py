@@ -11,15 +11,15 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.variables.status import TYPED
 from holdfast.errors import CannotWorkError
-from holdfast.facts import Unread
-from holdfast.judged import TYPED
-from holdfast.probe.process import redact
+from holdfast.system.process import redact
 
 if TYPE_CHECKING:
-    from holdfast.facts import Plan
-    from holdfast.settings.nouns import Asked, Job
-    from holdfast.source.nouns import Launch
+    from holdfast.analysis.machine import Plan
+    from holdfast.analysis.source.source import Launch
+    from holdfast.env.job import Asked, Job
 
 RECIPES = ("sbatch", "salloc", "qsub", "bsub", "bash", "sh", "source", ".")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -41,7 +41,7 @@ class Typed(NamedTuple):
 
 def take_apart(words: Sequence[str]) -> Typed:
     """`A=1 env B=2 timeout 1h torchrun …`; the shell has expanded all of it already."""
-    from holdfast.settings import spans
+    from holdfast.env import durations
 
     settings: dict[str, str] = {}
     limit: float | None = None
@@ -53,7 +53,7 @@ def take_apart(words: Sequence[str]) -> Typed:
             while len(left) > 1 and left[1].startswith("-"):
                 # -s and -k take a word of their own.
                 del left[1 : 3 if left[1] in ("-s", "-k", "--signal", "--kill-after") else 2]
-            limit = spans.coreutils(left[1]) if len(left) > 1 else None
+            limit = durations.coreutils(left[1]) if len(left) > 1 else None
             del left[1:2]
         elif os.path.basename(left[0]) != "env":
             break
@@ -68,10 +68,10 @@ def read_job(
 
     The second part is what could not be read, in a sentence each.
     """
-    from holdfast.machine.collect import collect
-    from holdfast.machine.readers import READERS
-    from holdfast.machine.variable_search import read_variable_search
-    from holdfast.settings.nouns import Job
+    from holdfast.check.collect import collect
+    from holdfast.check.reader_list import READERS
+    from holdfast.check.readers.variable_search import read_variable_search
+    from holdfast.env.job import Job
 
     typed = take_apart(command)
     launches = _launches(typed.rest)
@@ -114,8 +114,9 @@ def _launches(words: list[str]) -> tuple[Launch, ...]:
     """Of the command itself, or of the recipe it runs: `sbatch job.sh`, `bash launch.sh`."""
     if not words:
         return ()
-    from holdfast.lint import shell, walk
-    from holdfast.lint.sniff import Language
+    from holdfast.lint import walk
+    from holdfast.lint.detect_language import Language
+    from holdfast.lint.readers import shell
 
     found = shell.read(shlex.join(words), TYPED).launches
     if found or os.path.basename(words[0]) not in RECIPES:
@@ -144,8 +145,8 @@ def _plan(environment: Mapping[str, str], launches: Sequence[Launch], nnodes: st
     """Of counts and addresses only what is sound: here a bad value is to be shown, not refused."""
     import msgspec
 
-    from holdfast.machine.devices import accelerator_nodes
-    from holdfast.machine.plan import Flags, make_plan
+    from holdfast.check.plan import Flags, make_plan
+    from holdfast.check.readers.devices import accelerator_nodes
 
     machines = max((x.machines or 0 for x in launches), default=0)
     told = nnodes or (str(machines) if machines else environment.get("PET_NNODES", ""))
@@ -165,9 +166,9 @@ def _script(
     launches: Sequence[Launch],
 ) -> tuple[str, tuple[Asked, ...], frozenset[str], str]:
     """Its name, the timeouts it gives, what it imports; and why it could not be read."""
+    from holdfast.env import script_timeouts
     from holdfast.lint import walk
-    from holdfast.lint.sniff import Language
-    from holdfast.settings import script
+    from holdfast.lint.detect_language import Language
 
     named = next((x.script for x in reversed(launches) if x.script), "")
     if not named or not os.path.isfile(named):
@@ -176,10 +177,10 @@ def _script(
     if isinstance(text, walk.Unread):
         return "", (), frozenset(), f"{named} could not be read: {text.why}"
     try:
-        program = script.read(text.text, named)
+        program = script_timeouts.read(text.text, named)
     except SyntaxError as problem:
         why = f"{problem.msg} (line {problem.lineno})"
         return "", (), frozenset(), f"{named} could not be read: {why}"
     except (ValueError, RecursionError, MemoryError):
         return "", (), frozenset(), f"{named} could not be read: it is nested too deeply"
-    return named, script.asked(program), script.packages(program), ""
+    return named, script_timeouts.asked(program), script_timeouts.packages(program), ""

@@ -13,8 +13,8 @@ from holdfast.cli import runs, streams
 from holdfast.errors import CannotWorkError, UsageError
 
 if TYPE_CHECKING:
-    from holdfast.model import Evidence
-    from holdfast.remains.nouns import Wreckage
+    from holdfast.analysis.logs.wreckage import Wreckage
+    from holdfast.findings import Evidence
 
 SUMMARY = "tell what broke a job from its logs and dumps, or the story of a fault by its name"
 STDIN = "-"
@@ -74,7 +74,7 @@ def _is_piped_to() -> bool:
 
 def _explain(paths: list[str], arguments: argparse.Namespace) -> int:
     from holdfast.cli.reading import Progress
-    from holdfast.wreckage.gather import gather
+    from holdfast.explain.gather import gather
 
     chosen = [_newest_run(path) or path for path in paths]
     stdin = sys.stdin.buffer if sys.stdin else None
@@ -95,7 +95,7 @@ def _insist_on_something(wreckage: Wreckage) -> None:
 
 def _newest_run(path: str) -> str:
     """Of the folder in which all runs lie: their stories have nothing to do with each other."""
-    from holdfast.job import registry
+    from holdfast.run.runs import registry
 
     count = len(registry.run_ids(path))
     if not count:
@@ -108,8 +108,8 @@ def _newest_run(path: str) -> str:
 
 def _explain_run(arguments: argparse.Namespace) -> int:
     """A run that lives is looked at; of one that has ended the folder tells."""
-    from holdfast.job import registry
-    from holdfast.wreckage import run_folder
+    from holdfast.explain.read import run_folder
+    from holdfast.run.runs import registry
 
     chosen = registry.find(arguments.runs, arguments.run)
     if chosen.state is not registry.State.RUNNING:
@@ -121,11 +121,11 @@ def _explain_run(arguments: argparse.Namespace) -> int:
 
 
 def _explain_living(pids: list[int], arguments: argparse.Namespace) -> int:
-    from holdfast.job import living, verdict
-    from holdfast.wreckage import from_scene
+    from holdfast.explain import from_scene
+    from holdfast.run.watch import attach, verdict
 
-    streams.remark(f"watching for {living.WATCHED:g} s; nothing is done to the processes")
-    scene, still, world = living.look(pids)
+    streams.remark(f"watching for {attach.WATCHED:g} s; nothing is done to the processes")
+    scene, still, world = attach.look(pids)
     stands = all(view.rank in still for view in scene.ranks)
     said = verdict.judge(scene, stands_still=stands)
     wreckage = from_scene.wreckage(scene, said, stands_still=stands, world=world)
@@ -136,8 +136,8 @@ def _answer(
     wreckage: Wreckage, arguments: argparse.Namespace, *, places: Sequence[Evidence] = ()
 ) -> int:
     from holdfast import catalogue
+    from holdfast.explain.diagnose import diagnose
     from holdfast.view import diagnosis, document
-    from holdfast.wreckage.diagnose import diagnose
 
     report = diagnose(wreckage, (entry.fault for entry in catalogue.entries()))
     draw = document.diagnoses if arguments.json else diagnosis.report

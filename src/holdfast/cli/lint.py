@@ -16,10 +16,10 @@ from holdfast.cli.choices import FAIL_ON, names
 from holdfast.errors import CannotWorkError, UsageError
 
 if TYPE_CHECKING:
-    from holdfast.lint.configuration import Configuration
+    from holdfast.analysis.source.source import Here
+    from holdfast.lint.config import Configuration
     from holdfast.lint.tally import Report
     from holdfast.lint.walk import Text, Unread
-    from holdfast.source.nouns import Here
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lint(arguments: argparse.Namespace) -> int:
-    from holdfast.lint import configuration
+    from holdfast.lint import config
 
     began = time.monotonic()
     paths: list[str] = arguments.paths
@@ -87,7 +87,7 @@ def _lint(arguments: argparse.Namespace) -> int:
         if path != STDIN and not os.path.lexists(path):
             raise UsageError(f"there is no file or folder {path!r}")
     first = next((path for path in paths if path != STDIN), ".")
-    report = _look(paths, arguments, configuration.find(first))
+    report = _look(paths, arguments, config.find(first))
     _answer(report, arguments, time.monotonic() - began)
     if paths and not report.looked_at and (report.unread or report.refused):
         raise CannotWorkError("nothing could be read")
@@ -145,9 +145,9 @@ def _here(torch: str) -> Here:
 
     import msgspec
 
-    from holdfast.machine import devices, port, software
-    from holdfast.machine.plan import Flags, make_plan
-    from holdfast.source.nouns import Here
+    from holdfast.analysis.source.source import Here
+    from holdfast.check.plan import Flags, make_plan
+    from holdfast.check.readers import devices, port, software
 
     if torch and not re.match(r"\d{1,4}\.\d{1,4}(?!\d)", torch):
         raise UsageError(f"{torch!r} is no version of torch", hint="write it like 2.9 or 2.9.1")
@@ -186,10 +186,10 @@ def _stdin(name: str) -> Text | Unread | None:
 
 def _environment() -> dict[str, str]:
     """What launchers, torch and NCCL read of it, without secrets."""
-    from holdfast.job import secrets
-    from holdfast.machine.settings import is_relevant
+    from holdfast.check.readers.settings import is_relevant
+    from holdfast.run.runs import redact
 
-    shown = secrets.from_environment(os.environ)
+    shown = redact.from_environment(os.environ)
     return {name: value for name, value in shown.items() if is_relevant(name)}
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from holdfast.cli import streams
-from holdfast.wording import size
+from holdfast.text import size
 
 EVERY = 2.0
 """seconds between two remarks; what is read in less needs none"""

@@ -14,12 +14,12 @@ from holdfast.cli import streams
 from holdfast.errors import CannotWorkError, UsageError
 
 if TYPE_CHECKING:
-    from holdfast.facts import MachineFacts
-    from holdfast.job.flags import RunFlags
-    from holdfast.job.journal import Journal
-    from holdfast.job.leftovers import Ended
-    from holdfast.job.report import Report
-    from holdfast.paths import RunPaths
+    from holdfast.analysis.job.run_paths import RunPaths
+    from holdfast.analysis.machine import MachineFacts
+    from holdfast.run.launch.flags import RunFlags
+    from holdfast.run.runs.journal import Journal
+    from holdfast.run.runs.leftovers import Ended
+    from holdfast.run.runs.report import Report
     from holdfast.view.run_screen import Screen
 
 SUMMARY = "start a training as torchrun does; notice, name, keep the evidence, restart"
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def launch(argv: Sequence[str]) -> int:
     """Everything after `run` belongs to torchrun's parser and ours, so argparse never sees it."""
-    from holdfast.job import flags as job_flags
+    from holdfast.run.launch import flags as job_flags
 
     flags = job_flags.parse(argv)
     try:
@@ -51,10 +51,11 @@ def launch(argv: Sequence[str]) -> int:
 
 
 def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
-    from holdfast.job import folder, launch, leftovers
-    from holdfast.job.journal import Journal
-    from holdfast.paths import RunPaths
+    from holdfast.analysis.job.run_paths import RunPaths
     from holdfast.rank import delivery
+    from holdfast.run.launch import launch
+    from holdfast.run.runs import folder, leftovers
+    from holdfast.run.runs.journal import Journal
     from holdfast.view.run_screen import Screen
 
     screen = Screen(sys.stderr)
@@ -81,11 +82,11 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
 
 def _watched(flags: RunFlags, journal: Journal, screen: Screen, paths: RunPaths | None) -> int:
     """The job, from its first rank to the report."""
-    from holdfast.job import launch
-    from holdfast.job.pump import write_all
-    from holdfast.job.watch import Watch
+    from holdfast.analysis.scene.scene import Policy
     from holdfast.rank import delivery
-    from holdfast.signals import Policy
+    from holdfast.run.launch import launch
+    from holdfast.run.launch.pump import write_all
+    from holdfast.run.watch.watch import Watch
 
     watch = Watch(
         policy=Policy(patience=flags.patience, max_restarts=flags.max_restarts),
@@ -111,13 +112,13 @@ def _watched(flags: RunFlags, journal: Journal, screen: Screen, paths: RunPaths 
 
 
 def _memory_kills() -> int | None:
-    from holdfast.machine.cgroup import out_of_memory_kills
+    from holdfast.check.readers.cgroup import out_of_memory_kills
 
     return out_of_memory_kills()
 
 
 def _world(flags: RunFlags) -> int:
-    from holdfast.job.launch import nproc
+    from holdfast.run.launch.launch import nproc
 
     try:
         return nproc(flags)
@@ -126,10 +127,10 @@ def _world(flags: RunFlags) -> int:
 
 
 def _look_first(flags: RunFlags, world: int) -> MachineFacts:
+    from holdfast.check.collect import collect
+    from holdfast.check.plan import Flags, make_plan
+    from holdfast.check.reader_list import READERS
     from holdfast.cli import check
-    from holdfast.machine.collect import collect
-    from holdfast.machine.plan import Flags, make_plan
-    from holdfast.machine.readers import READERS
 
     plan = make_plan(Flags(port=flags.port, nproc_per_node=world), os.environ, accelerators=0)
     return collect(plan, READERS, seconds=check.DEADLINE)
@@ -146,7 +147,7 @@ def _without_environment(facts: MachineFacts) -> MachineFacts:
 def _refuses(facts: MachineFacts) -> bool:
     """The quick checks of this machine; an error stops the start, with the finding."""
     from holdfast import catalogue
-    from holdfast.model import Status
+    from holdfast.findings import Status
     from holdfast.view import text
 
     findings = catalogue.foresee(facts, catalogue.choose([], []))
@@ -168,7 +169,7 @@ def _raise_open_files(journal: Journal) -> None:
 
 
 def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: object, world: int) -> None:
-    from holdfast.job.folder import Made
+    from holdfast.run.runs.folder import Made
 
     assert isinstance(made, Made)
     journal.write("launch", world=world, attempt=0, max_restarts=flags.max_restarts)
@@ -180,7 +181,7 @@ def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: object, worl
 
 
 def _tell_of_leftovers(left: Ended, journal: Journal, screen: Screen) -> None:
-    from holdfast.scene_words import children
+    from holdfast.analysis.job.phrases import children
 
     if left.gap:
         screen.say(f"whether earlier runs left processes behind could not be seen: {left.gap}")
@@ -198,8 +199,8 @@ def _tell_of_leftovers(left: Ended, journal: Journal, screen: Screen) -> None:
 def _end(
     code: int, watch: object, journal: Journal, screen: Screen, paths: RunPaths | None
 ) -> None:
-    from holdfast.job import report
-    from holdfast.job.watch import Watch
+    from holdfast.run.runs import report
+    from holdfast.run.watch.watch import Watch
 
     assert isinstance(watch, Watch)
     journal.write(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.model import Diagnosis
+    from holdfast.findings import Diagnosis
 
 SECONDS = 5.0
 """somebody waits for the prompt, or a scheduler for the node"""
@@ -106,8 +106,8 @@ def explain(folder: str) -> tuple[Diagnosis | None, str]:
 
 def _first_answer(folder: str) -> Diagnosis | None:
     from holdfast import catalogue
-    from holdfast.wreckage.diagnose import diagnose
-    from holdfast.wreckage.gather import gather
+    from holdfast.explain.diagnose import diagnose
+    from holdfast.explain.gather import gather
 
     report = diagnose(gather([folder]), (entry.fault for entry in catalogue.entries()))
     return report.diagnoses[0] if report.diagnoses else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli import streams
 
 if TYPE_CHECKING:
-    from holdfast.job.registry import Run
+    from holdfast.run.runs.registry import Run
 
 SUMMARY = "list the runs of this folder: running, ended, lost"
 FOLDER = "runs"
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from holdfast.job import registry
+    from holdfast.run.runs import registry
     from holdfast.view import document
 
     runs = registry.list_runs(arguments.runs)
@@ -49,9 +49,9 @@ HEAD = f"{'RUN':<36}  {'STATE':<9}  {'STARTED':<14}  {'RANKS':>5}  {'STEPS':>8} 
 
 def line(item: Run, *, now: float) -> str:
     """One run; its last sentence under it, where it has one."""
-    from holdfast.job.registry import State
+    from holdfast.run.runs.registry import State
+    from holdfast.text import span
     from holdfast.view.text import harmless
-    from holdfast.wording import span
 
     state = item.state.value
     if item.state is State.ENDED and item.exit_code:

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from holdfast.job import registry
+    from holdfast.run.runs import registry
     from holdfast.view import document
 
     chosen = registry.find(arguments.runs, arguments.run)

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast import catalogue
+from holdfast.analysis.source.source import Here, Launch, Source
 from holdfast.fault import Fault
-from holdfast.lint.ignoring import Ignored
+from holdfast.findings import Finding
+from holdfast.lint.ignore import Ignored
 from holdfast.lint.lines import lines as lines_of
-from holdfast.lint.reading import Piece
-from holdfast.model import Finding
-from holdfast.probe.process import redact
-from holdfast.source.nouns import Here, Launch, Source
+from holdfast.lint.read import Piece
+from holdfast.system.process import redact
 
 
 class Told(NamedTuple):

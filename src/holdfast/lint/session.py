@@ -13,18 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from holdfast import catalogue
+from holdfast.analysis.source.source import Here, Kind, Setting, Source
 from holdfast.fault import Fault
-from holdfast.lint import linking, reading, walk
-from holdfast.lint.configuration import Configuration
-from holdfast.lint.ignoring import Ignored, names_of
+from holdfast.findings import Place
+from holdfast.lint import link, read, walk
+from holdfast.lint.config import Configuration
+from holdfast.lint.detect_language import Language, by_name
+from holdfast.lint.ignore import Ignored, names_of
 from holdfast.lint.judge import judge, of_environment
-from holdfast.lint.reading import Piece
-from holdfast.lint.sniff import Language, by_name
+from holdfast.lint.read import Piece
 from holdfast.lint.tally import Report, Tally
 from holdfast.lint.walk import File, Text, Unread
-from holdfast.probe import deadline
-from holdfast.source.nouns import Here, Kind, Setting, Source
-from holdfast.source.place import Place
+from holdfast.system import deadline
 
 Progress = Callable[[int], None]
 Numbered = tuple[int, File]
@@ -48,7 +48,7 @@ class Session:
             name for e in catalogue.entries() for name in names_of(e.fault.code, e.fault.slug)
         )
         self._tally = Tally()
-        self._links = linking.Links([], [])
+        self._links = link.Links([], [])
         for names in configuration.per_file_ignores.values():
             self._chosen(names)  # an unknown name is told at once, not when a file matches
 
@@ -95,8 +95,8 @@ class Session:
         return self._tally.report()
 
     def _recipes(self, recipes: list[tuple[int, Piece]], scripts: list[Numbered]) -> None:
-        together = linking.with_hosts([s for _, piece in recipes for s in piece.sources])
-        self._links = linking.Links(together, [file.path for _, file in scripts])
+        together = link.with_hosts([s for _, piece in recipes for s in piece.sources])
+        self._links = link.Links(together, [file.path for _, file in scripts])
         rest = iter(together)
         for order, piece in recipes:
             self._judge(order, piece._replace(sources=[next(rest) for _ in piece.sources]))
@@ -142,7 +142,7 @@ class Session:
     def _read(self, order: int, text: Text | Unread | None) -> list[tuple[int, Piece]]:
         if text is None:
             return []
-        piece = text if isinstance(text, Unread) else reading.read(text)
+        piece = text if isinstance(text, Unread) else read.read(text)
         if isinstance(piece, Unread):
             self._tally.unread.append((order, piece))
             return []

@@ -13,9 +13,9 @@ import tokenize
 from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple
 
-from holdfast.lint import sniff
-from holdfast.lint.sniff import Language
-from holdfast.wording import size
+from holdfast.lint import detect_language
+from holdfast.lint.detect_language import Language
+from holdfast.text import size
 
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 LARGEST = 5 << 20
@@ -95,7 +95,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_worth_opening(path: str) -> bool:
-    return sniff.by_name(path) is not None or sniff.may_tell_by_content(path)
+    return detect_language.by_name(path) is not None or detect_language.may_tell_by_content(path)
 
 
 def _is_new_file(path: str, seen: set[tuple[int, int]]) -> bool:
@@ -105,7 +105,7 @@ def _is_new_file(path: str, seen: set[tuple[int, int]]) -> bool:
         status = os.stat(path)
     except OSError:
         return False
-    if status.st_size > LARGEST and sniff.by_name(path) is None:
+    if status.st_size > LARGEST and detect_language.by_name(path) is None:
         return False
     return stat.S_ISREG(status.st_mode) and _is_new(status, seen)
 
@@ -164,13 +164,13 @@ def _too_large(path: str, how: str) -> Unread:
 
 def understand(content: bytes, path: str, *, named: bool) -> Text | Unread | None:
     """The text of a file and its language, from its name and its bytes."""
-    language = sniff.by_name(path)
+    language = detect_language.by_name(path)
     text = _decoded(content, path, python=language is Language.PYTHON)
     if isinstance(text, Unread):
         return text if named or language is not None else None
-    language = language or sniff.by_content(path, text)
+    language = language or detect_language.by_content(path, text)
     if language is None and named:
-        language = sniff.of_snippet(text[: sniff.HEAD]) or _as_document(path)
+        language = detect_language.of_snippet(text[: detect_language.HEAD]) or _as_document(path)
         if language is None:
             return Unread(path, "is of no kind that lint reads (scripts, recipes, documents)")
     return Text(path, language, text) if language else None

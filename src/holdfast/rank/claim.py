@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.rank import own
+from holdfast.rank import own_page
 
 UNKNOWN = -1
 LONGEST = 300
@@ -46,7 +46,7 @@ def follow(torch: Any) -> None:
             if caller.f_code.co_name == "init_process_group":
                 _tell(torch, caller.f_locals)
         except Exception as problem:  # noqa: BLE001
-            own.complain(problem)
+            own_page.complain(problem)
         return name_group(*args, **kwargs)
 
     c10d._process_group_name = tell_and_name  # noqa: SLF001
@@ -54,7 +54,7 @@ def follow(torch: Any) -> None:
 
 def _tell(torch: Any, arguments: Mapping[str, Any]) -> None:
     # A fake group has a made-up world, and waits for nobody.
-    if own.page is None or str(arguments.get("backend")) == "fake":
+    if own_page.page is None or str(arguments.get("backend")) == "fake":
         return
     timeout = arguments.get("timeout")
     said = {
@@ -64,7 +64,7 @@ def _tell(torch: Any, arguments: Mapping[str, Any]) -> None:
         "device": device(torch, arguments.get("device_id")),
         **_given,
     }
-    own.page.claim(json.dumps(said), time.monotonic())
+    own_page.page.claim(json.dumps(said), time.monotonic())
 
 
 def claimed(arguments: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:

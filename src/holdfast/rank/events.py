@@ -11,7 +11,7 @@ import os
 import time
 from typing import Any
 
-from holdfast.rank import own
+from holdfast.rank import own_page
 from holdfast.rank.delivery import EVENTS
 
 _file = ""
@@ -46,4 +46,4 @@ def tell(kind: str, **fields: Any) -> None:
         finally:
             os.close(number)
     except Exception as problem:  # noqa: BLE001
-        own.complain(problem)
+        own_page.complain(problem)

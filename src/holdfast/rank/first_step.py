@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from holdfast.rank import events, own
+from holdfast.rank import events, own_page
 
 PARAMETERS = 16
 VALUES = 32
@@ -60,7 +60,7 @@ class FirstStep:
         self._unwrap.append(unwrap)
 
     def before(self, optimizer: Any) -> None:
-        if self._done or own.page is None:
+        if self._done or own_page.page is None:
             return
         self._done = True
         for unwrap in self._unwrap:
@@ -79,7 +79,7 @@ def before_step(first: FirstStep) -> Callable[..., None]:
         try:
             first.before(optimizer)
         except Exception as problem:  # noqa: BLE001
-            own.complain(problem)
+            own_page.complain(problem)
 
     # What `torch.compiler.disable` sets, without the second that importing the compiler takes.
     before_optimizer_step._torchdynamo_disable = True  # type: ignore[attr-defined] # noqa: SLF001

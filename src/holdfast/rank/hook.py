@@ -6,8 +6,7 @@ import atexit
 import faulthandler
 import os
 
-from holdfast import beat_page
-from holdfast.rank import beat_thread, claim, kernel, own, torch_import
+from holdfast.rank import claim, heartbeat_page, heartbeat_thread, kernel, own_page, torch_import
 from holdfast.rank import events as rank_events
 from holdfast.rank.delivery import crash_file
 from holdfast.rank.last_words import Scribe
@@ -18,7 +17,7 @@ from holdfast.rank.worker_server import WorkerServer
 def start(*, page: str, words: str, socket: str, launcher: str, events: str = "") -> None:
     """Without a page nobody could see anything: that fails as a whole. The rest is each for
     itself: a folder that cannot be written must not cost the steps."""
-    own.adopt(beat_page.Page(beat_page.attach(page)))
+    own_page.adopt(heartbeat_page.Page(heartbeat_page.attach(page)))
     claim.remember(os.environ)
     server = WorkerServer(socket)
     for part in (
@@ -26,12 +25,14 @@ def start(*, page: str, words: str, socket: str, launcher: str, events: str = ""
         lambda: kernel.let_trace(int(launcher)),
         lambda: keep_crashes(crash_file(words)),
         lambda: atexit.register(_end, os.getpid(), Scribe(words), server),
-        lambda: torch_import.expect(begins=beat_thread.start, done=lambda t: install(t, server)),
+        lambda: torch_import.expect(
+            begins=heartbeat_thread.start, done=lambda t: install(t, server)
+        ),
     ):
         try:
             part()
         except Exception as problem:  # noqa: BLE001, PERF203
-            own.complain(problem)
+            own_page.complain(problem)
 
 
 def keep_crashes(path: str) -> None:
@@ -49,9 +50,9 @@ def _end(pid: int, scribe: Scribe, server: WorkerServer) -> None:
         return
     try:
         scribe.note_unheard()
-        if own.page is not None:
-            own.page.phase("exit")  # from here on a silent beat means nothing
+        if own_page.page is not None:
+            own_page.page.phase("exit")  # from here on a silent beat means nothing
         server.stop()
-        beat_thread.stop()
+        heartbeat_thread.stop()
     except Exception as problem:  # noqa: BLE001
-        own.complain(problem)
+        own_page.complain(problem)

@@ -17,9 +17,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-from holdfast import beat_page
 from holdfast.errors import UsageError
-from holdfast.rank import kernel, own
+from holdfast.rank import heartbeat_page, kernel, own_page
 from holdfast.rank.delivery import is_off
 
 _WATCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "limit_watcher.py")
@@ -61,19 +60,19 @@ def limit(name: str, seconds: float) -> Iterator[None]:
 
 def _publish() -> None:
     """Of several limits, the one that runs out first is the one to keep."""
-    if own.page is not None:
+    if own_page.page is not None:
         until, name = min(_active, default=(0.0, ""))
-        own.page.limit(name, until)
+        own_page.page.limit(name, until)
 
 
 def _someone_must_watch() -> None:
-    watched = own.page is not None if _watcher is None else _watcher.poll() is None
+    watched = own_page.page is not None if _watcher is None else _watcher.poll() is None
     if watched or is_off(os.environ):
         return
     try:
         _start_watcher()
     except Exception as problem:  # noqa: BLE001 - a limit that cannot be kept must not end a job
-        own.complain(problem)
+        own_page.complain(problem)
 
 
 def _start_watcher() -> None:
@@ -81,7 +80,7 @@ def _start_watcher() -> None:
     # Where py-spy is missing, or may not look: the signal itself then prints every thread.
     if not faulthandler.is_enabled():
         faulthandler.enable()
-    fd, buffer = beat_page.create()
+    fd, buffer = heartbeat_page.create()
     try:
         name = f"rank {os.environ['RANK']}" if "RANK" in os.environ else "this process"
         _watcher = subprocess.Popen(
@@ -95,7 +94,7 @@ def _start_watcher() -> None:
         os.close(fd)
     atexit.register(_dismiss, _watcher, os.getpid())
     kernel.let_trace(_watcher.pid)
-    own.adopt(beat_page.Page(buffer))
+    own_page.adopt(heartbeat_page.Page(buffer))
 
 
 def _dismiss(watcher: subprocess.Popen[bytes], pid: int) -> None:

@@ -17,7 +17,7 @@ import time
 # Started by its path in isolated mode: find the package it belongs to.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from holdfast import beat_page
+from holdfast.rank import heartbeat_page
 
 LOOK_EVERY = 0.1
 STACKS_SECONDS = 10
@@ -27,16 +27,16 @@ GRACE = 30.0
 
 def main() -> int:
     pid, fd, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    page = mmap.mmap(fd, beat_page.SIZE)
+    page = mmap.mmap(fd, heartbeat_page.SIZE)
     while os.getppid() == pid:  # not the parent-death signal: that speaks of a thread only
-        passed = beat_page.read_limit(page)
+        passed = heartbeat_page.read_limit(page)
         left = passed[1] - time.monotonic()
         if not passed[1] or left > 0:
             time.sleep(min(LOOK_EVERY, left) if passed[1] else LOOK_EVERY)
             continue
         say(f"the limit on {passed[0]!r} has run out and {name} (pid {pid}) is still in it")
         show_stacks(pid)
-        if beat_page.read_limit(page) != passed:
+        if heartbeat_page.read_limit(page) != passed:
             say(f"{passed[0]!r} has ended while we looked, so nothing is done")
             continue
         say(f"pid {pid} is ended by SIGABRT")

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from holdfast.rank import own
+from holdfast.rank import own_page
 
 _lock = threading.Lock()
 _names: list[tuple[object, str]] = []
@@ -42,7 +42,7 @@ def phase(name: str) -> Iterator[None]:
 
 
 def _publish() -> None:
-    page = own.page
+    page = own_page.page
     if page is not None:
         page.phase(_names[-1][1] if _names else "")
 
@@ -52,7 +52,7 @@ def beat() -> None:
 
     Each call counts as a step, until an optimizer is seen: from then on its calls do.
     """
-    page, steps = own.page, own.steps
-    if page is not None and not own.optimizer_seen:
+    page, steps = own_page.page, own_page.steps
+    if page is not None and not own_page.optimizer_seen:
         steps.called(0, time.monotonic_ns())
         page.step(steps.count, steps.at, steps.usual)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.rank import claim, own
+from holdfast.rank import claim, own_page
 from holdfast.rank.first_step import FirstStep
 from holdfast.rank.worker_server import WorkerServer
 
@@ -19,8 +19,8 @@ _ENTRIES = "2000"
 
 def install(torch: Any, server: WorkerServer) -> None:
     """Each part for itself: torch changes, and one part that fails must not cost the others."""
-    if own.page is not None:
-        own.page.torch_imported()
+    if own_page.page is not None:
+        own_page.page.torch_imported()
     parts: list[Callable[[], None]] = [_count_steps, lambda: FirstStep(torch).expect()]
     if torch.distributed.is_available():
         parts += [
@@ -32,7 +32,7 @@ def install(torch: Any, server: WorkerServer) -> None:
         try:
             part()
         except Exception as problem:  # noqa: BLE001, PERF203
-            own.complain(problem)
+            own_page.complain(problem)
 
 
 def _count_steps() -> None:
@@ -42,16 +42,16 @@ def _count_steps() -> None:
 
 
 def after_optimizer_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-    page = own.page
+    page = own_page.page
     if page is None:
         return
     try:
-        own.optimizer_seen = True
-        steps = own.steps
+        own_page.optimizer_seen = True
+        steps = own_page.steps
         if steps.called(id(optimizer), time.monotonic_ns()):
             page.step(steps.count, steps.at, steps.usual)
     except Exception as problem:  # noqa: BLE001
-        own.complain(problem)
+        own_page.complain(problem)
 
 
 # What `torch.compiler.disable` sets, without the second that importing the compiler takes.
@@ -86,16 +86,16 @@ def _follow_the_group(torch: Any, server: WorkerServer) -> None:
             if group is not None:
                 server.start(torch)
         except Exception as problem:  # noqa: BLE001
-            own.complain(problem)
+            own_page.complain(problem)
 
     c10d._update_default_pg = set_and_tell  # noqa: SLF001
 
 
 def _note_group(group: Any) -> None:
-    if own.page is not None:
-        own.page.group(ready=group is not None, timeout=group_timeout(group))
+    if own_page.page is not None:
+        own_page.page.group(ready=group is not None, timeout=group_timeout(group))
         if group is None:
-            own.page.claim("", 0)
+            own_page.page.claim("", 0)
 
 
 def group_timeout(group: Any) -> float:

@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
-from holdfast.rank import own
+from holdfast.rank import own_page
 
 
 class TorchFinder:
@@ -36,7 +36,7 @@ class TorchFinder:
             try:
                 self._listen(spec)
             except Exception as problem:  # noqa: BLE001
-                own.complain(problem)
+                own_page.complain(problem)
         return spec
 
     def _listen(self, spec: ModuleSpec) -> None:
@@ -59,7 +59,7 @@ def _told(tell: Callable[[], None]) -> None:
     try:
         tell()
     except Exception as problem:  # noqa: BLE001 - the import of torch must not fail for us
-        own.complain(problem)
+        own_page.complain(problem)
 
 
 def expect(*, begins: Callable[[], None], done: Callable[[ModuleType], None]) -> None:

@@ -1,1 +1,1 @@
-"""Draws the nouns as text and JSON; decides nothing."""
+"""Text and JSON for people and programs; draws, decides nothing."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from holdfast.model import Culprit, Diagnosis, Evidence
+from holdfast.findings import Culprit, Diagnosis, Evidence
+from holdfast.text import numbers
 from holdfast.view.text import harmless
-from holdfast.wording import numbers
 
 QUOTED = 160
 """characters of a quoted line; the file and line say where the rest is"""

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from holdfast.facts import Smoke, Software, Unread
-from holdfast.judged import Clock, Judged, One
-from holdfast.model import Diagnosis, Evidence, Finding, Page
-from holdfast.variables import Variable
-from holdfast.wording import legible
+from holdfast.analysis.machine import Smoke, Software, Unread
+from holdfast.analysis.variables import Variable
+from holdfast.analysis.variables.status import Clock, Judged, One
+from holdfast.findings import Diagnosis, Evidence, Finding, Page
+from holdfast.text import legible
 
 SCHEMA = "holdfast/1"
 ENCODING = "utf-8"

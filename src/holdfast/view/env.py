@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from holdfast.judged import STAGES, TYPED, Clock, Judged, One
-from holdfast.model import Finding
-from holdfast.variables import TABLES, Variable
+from holdfast.analysis.variables import TABLES, Variable
+from holdfast.analysis.variables.status import STAGES, TYPED, Clock, Judged, One
+from holdfast.findings import Finding
+from holdfast.text import exact
 from holdfast.view import text
-from holdfast.wording import exact
 
 NARROWEST, WIDEST = 60, 110
 DETAIL = "      "

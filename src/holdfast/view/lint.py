@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.model import Evidence, Finding, Status
+from holdfast.findings import Evidence, Finding, Status
 from holdfast.view.text import COLOURS, PLAIN, harmless
 
 WIDEST = 110

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
-from holdfast.model import Verdict
-from holdfast.signals import RankView, Scene
+from holdfast.analysis.scene.scene import RankView, Scene
+from holdfast.findings import Verdict
+from holdfast.text import numbers
 from holdfast.view.text import harmless
-from holdfast.wording import numbers
 
 PREFIX = "holdfast> "
 EVERY = 60.0

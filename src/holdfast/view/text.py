@@ -8,9 +8,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
-from holdfast import wording
-from holdfast.facts import MachineFacts, Smoke, Software
-from holdfast.model import Evidence, Finding, Page, Status
+from holdfast import text
+from holdfast.analysis.machine import MachineFacts, Smoke, Software
+from holdfast.findings import Evidence, Finding, Page, Status
 
 COLOURS = {
     Status.ERROR: "\033[1;31m",
@@ -155,7 +155,7 @@ def smoke_table(facts: MachineFacts) -> str:
         lines.append(f"{line}  {harmless(stage.reason)}".rstrip())
         rungs = [rung for rung in facts.smoke.ladder if rung.stage == stage.name]
         lines += [
-            f"    all_reduce {wording.size(rung.size):>8}  {rung.seconds * 1e3:9.2f} ms  "
+            f"    all_reduce {text.size(rung.size):>8}  {rung.seconds * 1e3:9.2f} ms  "
             f"{rung.bandwidth / 1e9:7.3f} GB/s  {'sum right' if rung.correct else 'SUM WRONG'}"
             for rung in rungs
         ]

@@ -1,0 +1,1 @@
+"""What a checkpoint says of itself, and how often to save one."""

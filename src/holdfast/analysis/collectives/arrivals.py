@@ -1,0 +1,121 @@
+"""Who comes last to the collectives, again and again, from the times in the ranks' recorders.
+
+The times are the host's clock on one machine; for NCCL they show when the host asked.
+
+Where ranks meet in several groups, lateness is handed on: who waits for a slow one in one group
+comes late to the next. So nobody is charged with more than the time since its own last wait.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from holdfast.analysis.collectives import groups
+from holdfast.analysis.collectives.groups import Recorders
+from holdfast.analysis.scene.scene import Scene
+
+WINDOW = 64
+"""collectives looked at in each group"""
+ENOUGH = 8
+NEGLIGIBLE = 0.005
+"""seconds of lag that any scheduler makes"""
+BREAK = 10.0
+"""seconds between two collectives: an evaluation or a save lies between, not a step"""
+
+
+class Late(msgspec.Struct, frozen=True, kw_only=True):
+    rank: int
+    group: str
+    """in which it kept the others waiting most"""
+    last: int
+    """how often it came last by more than a scheduler's whim"""
+    seen: int
+    """of how many collectives in all its groups"""
+    lag: float
+    """seconds, the median of those"""
+    share: float
+    """of the time the others spent waiting for it"""
+
+
+class _Round(msgspec.Struct, frozen=True, kw_only=True):
+    group: str
+    arrivals: dict[int, float]
+
+    @property
+    def over(self) -> float:
+        return max(self.arrivals.values())
+
+
+def latecomer(scene: Scene) -> Late | None:
+    """The one rank for which the others wait, in whichever groups they meet it."""
+    recorders = groups.of(scene)
+    return among(recorders) if len(recorders) == len(scene.ranks) else None
+
+
+def among(recorders: Recorders) -> Late | None:
+    """The same, from the recorders of all ranks of a job, with one name for one group."""
+    if len(recorders) < 2:
+        return None
+    rounds = _rounds(recorders)
+    late: dict[int, list[tuple[str, float]]] = {}
+    for rank, group, lag in _lags(rounds):
+        late.setdefault(rank, []).append((group, lag))
+    if not late:
+        return None
+    sums = {rank: sum(lag for _, lag in found) for rank, found in late.items()}
+    worst = max(late, key=lambda rank: sums[rank])
+    lags = [lag for _, lag in late[worst]]
+    own = [r for r in rounds if worst in r.arrivals]
+    if len(own) < ENOUGH or len(lags) < ENOUGH // 2 or sums[worst] < 0.8 * sum(sums.values()):
+        return None  # too soon to say, or they take turns: no one is slow
+    return Late(
+        rank=worst,
+        group=statistics.mode(group for group, _ in late[worst]),
+        last=len(lags),
+        seen=len(own),
+        lag=statistics.median(lags),
+        share=min(1.0, sums[worst] / max(_time_spent(own), 1e-9)),
+    )
+
+
+def _rounds(recorders: Recorders) -> list[_Round]:
+    """The last collectives of each group that all its members have entered, oldest first."""
+    times: dict[str, dict[int, dict[int, float]]] = {}
+    for rank, recorder in recorders.items():
+        for c in recorder.collectives:
+            if c.created:
+                times.setdefault(c.group, {}).setdefault(c.sequence, {})[rank] = c.created
+    found = []
+    for group, positions in times.items():
+        members = [rank for rank in recorders if groups.belongs(rank, group, recorders)]
+        whole = [positions[n] for n in sorted(positions) if len(positions[n]) == len(members) > 1]
+        found += [_Round(group=group, arrivals=arrivals) for arrivals in whole[-WINDOW:]]
+    return sorted(found, key=lambda r: r.over)
+
+
+def _lags(rounds: Sequence[_Round]) -> Iterator[tuple[int, str, float]]:
+    """Who came last, to which group, and by how much of its own doing."""
+    released: dict[int, list[float]] = {}
+    for r in rounds:  # by their end, so each list is sorted
+        for rank in r.arrivals:
+            released.setdefault(rank, []).append(r.over)
+    for r in rounds:
+        last = [rank for rank, at in r.arrivals.items() if at == r.over]
+        if len(last) > 1:
+            continue
+        others = [at for rank, at in r.arrivals.items() if rank != last[0]]
+        waits_over = released[last[0]]
+        before = bisect.bisect_left(waits_over, r.over)
+        busy = r.over - waits_over[before - 1] if before else r.over
+        lag = min(r.over - statistics.median(others), busy)
+        if lag > NEGLIGIBLE:
+            yield last[0], r.group, lag
+
+
+def _time_spent(rounds: Sequence[_Round]) -> float:
+    return sum(b.over - a.over for a, b in itertools.pairwise(rounds) if b.over - a.over < BREAK)

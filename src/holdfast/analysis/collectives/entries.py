@@ -1,0 +1,154 @@
+"""The entries of torch's flight recorder, as every version since 2.2 writes them, as our nouns.
+
+What drifted: the oldest dumps number their groups instead of naming them ('pg_id'), count sends
+and receives among the collectives ('seq_id') and tell microseconds; JSON writes numbers as texts
+in places, and 0 or "" where a pickle has None; 'entries' is left out when there are none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.analysis.scene.scene import Collective, Frame, Recorder
+
+_MESSAGE = re.compile(r"i?(?:send|recv)\b")
+
+
+class Line(msgspec.Struct):
+    """One line of the script, of an entry's stack."""
+
+    name: str = ""
+    filename: str = ""
+    line: int = 0
+
+
+class Entry(msgspec.Struct):
+    """What we read of an entry; torch writes more, and more with every version."""
+
+    process_group: tuple[str, ...] | str | None = None
+    pg_id: int | None = None
+    collective_seq_id: int | None = None
+    seq_id: int | None = None
+    p2p_seq_id: int | None = None
+    profiling_name: str | None = None
+    input_sizes: list[list[int]] | None = None
+    input_dtypes: list[str] | None = None
+    state: str | None = None
+    retired: bool | None = None
+    is_p2p: bool | None = None
+    time_created_ns: int | None = None
+    time_created_us: int | None = None
+    timeout_ms: int | None = None
+    frames: list[Line] | None = None
+
+    @property
+    def group(self) -> str:
+        if isinstance(self.process_group, str):
+            return self.process_group
+        if self.process_group:
+            return self.process_group[0]
+        if self.process_group is None and self.pg_id is not None:
+            return str(self.pg_id)
+        raise ValueError("not a flight recorder's document: an entry without its group")
+
+    @property
+    def is_message(self) -> bool:
+        if self.is_p2p is not None:
+            return self.is_p2p
+        return bool(_MESSAGE.match((self.profiling_name or "").rpartition(":")[2]))
+
+    @property
+    def sequence(self) -> int:
+        own = self.p2p_seq_id if self.is_message else None
+        for number in (own, self.collective_seq_id, self.seq_id):
+            if number is not None:
+                return number
+        raise ValueError("not a flight recorder's document: an entry without its number")
+
+    @property
+    def created(self) -> float:
+        """Wall seconds."""
+        return (self.time_created_ns or 0) / 1e9 or (self.time_created_us or 0) / 1e6
+
+    @property
+    def backend(self) -> str:
+        return (self.profiling_name or "").rpartition(":")[0]
+
+
+class Group(msgspec.Struct):
+    name: str = ""
+    ranks: str | list[int] = ""
+    """'[0, 1]'; Gloo leaves both empty"""
+
+
+def members(groups: Iterable[Group]) -> dict[str, tuple[int, ...]]:
+    """Group -> its ranks, in their order in the group."""
+    listed = {group.name: _ranks(group.ranks) for group in groups if group.name}
+    return {name: ranks for name, ranks in listed.items() if ranks}
+
+
+def _ranks(told: str | list[int]) -> tuple[int, ...]:
+    return tuple(told if isinstance(told, list) else map(int, re.findall(r"\d{1,9}", told)))
+
+
+def collective(entry: Entry, *, finished: bool, qualify: bool = False) -> Collective:
+    """`qualify` tells the groups of other backends from NCCL's: '0 (gloo)'."""
+    backend, _, op = (entry.profiling_name or "").rpartition(":")
+    name = entry.group
+    return Collective(
+        group=f"{name} ({backend})" if qualify and backend != "nccl" else name,
+        sequence=entry.sequence,
+        op=op,
+        backend=backend,
+        shape=_shape(entry),
+        finished=finished,
+        created=entry.created,
+        timeout=(entry.timeout_ms or 0) / 1e3,
+        frames=tuple(
+            Frame(function=line.name, file=line.filename, line=line.line)
+            for line in entry.frames or ()
+        ),
+    )
+
+
+def _shape(entry: Entry) -> str:
+    """'[[4], [2, 3]] Float, Half'; '' for a barrier."""
+    types = ", ".join(dict.fromkeys(entry.input_dtypes or ()))
+    return f"{entry.input_sizes} {types}".strip() if entry.input_sizes else ""
+
+
+def recorder(
+    collectives: Iterable[Collective],
+    *,
+    members: dict[str, tuple[int, ...]],
+    messages: Iterable[Collective] = (),
+) -> Recorder:
+    listed = _whole(collectives)
+    entered: dict[str, int] = {}
+    finished: dict[str, int] = {}
+    for c in listed:
+        entered[c.group] = max(c.sequence, entered.get(c.group, 0))
+        finished[c.group] = max(c.sequence if c.finished else 0, finished.get(c.group, 0))
+    return Recorder(
+        collectives=listed,
+        entered=entered,
+        finished=finished,
+        members=members,
+        messages=_whole(messages),
+    )
+
+
+def _whole(collectives: Iterable[Collective]) -> tuple[Collective, ...]:
+    """Oldest first. Of operations issued as one (coalesced), only the entry of the whole is ever
+    completed, and it has the number of its parts."""
+    listed = sorted(collectives, key=lambda c: c.created)
+    over = {(c.group, c.sequence) for c in listed if c.finished}
+    return tuple(
+        msgspec.structs.replace(c, finished=True)
+        if not c.finished and (c.group, c.sequence) in over
+        else c
+        for c in listed
+    )

@@ -1,0 +1,49 @@
+"""Read the flight recorder of a living rank: which collectives it entered, and which are over.
+
+The entries are the only source. 'pg_status' looks handier but misleads: its keys are numbers
+local to the rank, not names of groups; it counts sends and receives too; and 'last completed'
+lags behind (seen on torch 2.13 with Gloo: entry 9 retired, 'last completed' 8). An entry is
+itself retired a moment after its collective has returned to the script.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.analysis.collectives import entries
+from holdfast.analysis.collectives.entries import Entry, Group
+from holdfast.analysis.scene.scene import Recorder
+
+
+class _Document(msgspec.Struct):
+    entries: list[Entry] | None = None
+    pg_config: dict[str, Group] | None = None
+
+
+def parse(document: bytes) -> Recorder:
+    """The recorder of one rank, from the answer of `probe.recorder_query.ask`.
+
+    That is one document, or a list of two from a CUDA build: NCCL's and that of the other
+    backends. Group '0' may then have both backends, each with its own sequence, so groups of
+    other backends are called '0 (gloo)' there, on every rank alike.
+    Raises ValueError when it is not a recorder's document.
+    """
+    try:
+        read = msgspec.json.decode(document, type=_Document | list[_Document])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
+        raise ValueError(f"not a flight recorder's document: {problem}") from None
+    several = isinstance(read, list)
+    documents = read if isinstance(read, list) else [read]
+    listed = [entry for part in documents for entry in part.entries or ()]
+    # Only 'retired' can be trusted: Gloo's entries stay 'scheduled' for ever, and NCCL's say
+    # 'completed' while their kernels still wait (seen on an H200, torch 2.11, where asking
+    # for the dump itself marked 40 waiting collectives so).
+    return entries.recorder(
+        (
+            entries.collective(entry, finished=bool(entry.retired), qualify=several)
+            for entry in listed
+            if not entry.is_message
+        ),
+        # NCCL's document comes first, and only it tells.
+        members=entries.members((documents[0].pg_config or {}).values()) if documents else {},
+    )

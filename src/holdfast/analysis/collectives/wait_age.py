@@ -1,0 +1,27 @@
+"""For how long a rank had waited when the evidence was taken."""
+
+from __future__ import annotations
+
+from holdfast.analysis.collectives.positions import Wait
+from holdfast.analysis.scene.scene import RankView, Recorder, Scene
+
+COARSE = 2.0
+"""seconds that a rank may seem silent while it is not: counters are read once a second, and taking
+evidence of a busy machine takes another"""
+
+
+def age(scene: Scene, view: RankView, recorder: Recorder | None, wait: Wait) -> float:
+    """Since it entered that (group, sequence), by its recorder: waiting NCCL ranks keep a core
+    busy, so silence would never count for them. Where only its stack shows the wait, since it
+    fell silent, and no longer than since it last began any collective; where no recorder knows
+    of the wait at all, since that, for nothing else can have come in between."""
+    recorded = recorder.collectives if recorder else ()
+    silent = max(0.0, (scene.evidence_at or scene.now) - view.alive_at - COARSE)
+    begun = [c.created for c in recorded if c.created]
+    if not scene.evidence_wall or not begun:
+        return silent
+    for c in recorded:
+        if c.created and (c.group, c.sequence) == wait.place:
+            return max(0.0, scene.evidence_wall - c.created)
+    unrecorded = scene.evidence_wall - max(begun)
+    return max(0.0, unrecorded if wait.alone else min(silent, unrecorded))

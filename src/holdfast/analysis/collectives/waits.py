@@ -1,0 +1,202 @@
+"""Who waits for whom: from every rank's recorder and stack, as far as there are any.
+
+Positions are (group, sequence). A rank that entered one and has not finished it waits for every
+member that never entered it; followed across groups, that leads to the ranks that wait for
+nobody: the roots. Recorders are read one after the other, milliseconds apart, so in a job that
+runs the picture may be slightly torn: what it says counts only while nothing moves.
+
+Which ranks belong to a group: see groups.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Set
+
+import msgspec
+
+from holdfast.analysis.collectives import groups, stacks
+from holdfast.analysis.collectives.groups import Recorders
+from holdfast.analysis.collectives.mismatch import find_mismatch
+from holdfast.analysis.collectives.positions import Wait, open_collectives
+from holdfast.analysis.collectives.signature import Mismatch
+from holdfast.analysis.collectives.wait_age import age
+from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.scene import WAITS_FOR, RankView, Recorder, Scene, Stack
+from holdfast.analysis.scene.secondary_errors import TIMED_OUT
+
+ELSEWHERE = frozenset({"sleep", "save", "load", "download", "data loading", "compile"})
+"""what a rank is busy with when it certainly does not sit in a collective"""
+POINT_TO_POINT = re.compile("send|recv")
+
+
+class Waits(msgspec.Struct, frozen=True, kw_only=True):
+    waits: tuple[Wait, ...] = ()
+    roots: tuple[int, ...] = ()
+    """living ranks that others wait for and that wait for nobody themselves"""
+    victims: tuple[int, ...] = ()
+    """ranks whose wait leads to a root"""
+    deadlock: tuple[int, ...] = ()
+    """all living ranks, when all of them wait for each other across groups"""
+    mismatch: Mismatch | None = None
+
+    def of(self, rank: int) -> Wait | None:
+        return next((wait for wait in self.waits if wait.rank == rank), None)
+
+
+_latest: list[tuple[Scene, Waits]] = []
+"""every face asks about the same scene, and recorders hold thousands of entries"""
+
+
+def analyse(scene: Scene) -> Waits:
+    """Nothing at all when a rank has taken a step since the evidence was taken: it is stale."""
+    if not _latest or _latest[0][0] is not scene:
+        _latest[:] = [(scene, _analyse(scene))]
+    return _latest[0][1]
+
+
+def _analyse(scene: Scene) -> Waits:
+    if moved_on(scene):
+        return Waits()
+    living = {v.rank: v for v in scene.ranks if v.death is None and v.words is None}
+    recorders = {r: recorder for r, recorder in groups.of(scene).items() if r in living}
+    ended = tuple(v.rank for v in scene.ranks if v.rank not in living)
+    waits = {
+        rank: msgspec.structs.replace(wait, seconds=age(scene, view, recorders.get(rank), wait))
+        for rank, view in living.items()
+        if (wait := _wait(view, recorders, ended, living.keys() - recorders.keys())) is not None
+    } | {rank: wait for rank, view in living.items() if (wait := _told_wait(scene, view))}
+    roots = _roots(waits, living, timed_out=_timed_out(scene))
+    victims = _led_to(roots, waits, living)
+    if roots and not waits:
+        victims = ended
+    deadlock: tuple[int, ...] = ()
+    if not roots and set(recorders) == set(waits) == set(living):
+        # Every link is known and none leads out of the circle.
+        linked = [w for w in waits.values() if w.absent]
+        closed = all(w.absent or w.alone for w in waits.values())
+        deadlock = tuple(sorted(living)) if linked and closed and not ended else ()
+    return Waits(
+        waits=tuple(waits[rank] for rank in sorted(waits)),
+        roots=roots,
+        victims=victims,
+        deadlock=deadlock,
+        mismatch=find_mismatch(scene),
+    )
+
+
+def moved_on(scene: Scene) -> bool:
+    return any(v.beat is not None and v.beat.step_at > scene.evidence_at for v in scene.ranks)
+
+
+def _wait(
+    view: RankView, recorders: Recorders, ended: tuple[int, ...], unread: Set[int]
+) -> Wait | None:
+    shown = _shown_waiting(view)
+    if shown is False:
+        return None
+    # One that all have entered is in flight: only the stack makes it a wait.
+    found = [
+        w
+        for w in open_collectives(view.rank, recorders, ended, unread)
+        if w.absent or w.gone or w.unread or shown is True
+    ]
+    if found:
+        # The one somebody is missing from holds it up; any other is merely in flight.
+        chosen = max(found, key=lambda w: (bool(w.absent), bool(w.gone)))
+        return msgspec.structs.replace(chosen, sure=shown is True)
+    if shown and isinstance(view.stack, Stack) and stacks.in_collective(view.stack):
+        # In none that anybody recorded: NCCL makes a group's connections in its first collective,
+        # and there a rank hangs, unrecorded, until the others come. A message from one rank to
+        # another is never recorded by Gloo, so there it means nothing.
+        op = stacks.collective_of(view.stack)
+        return Wait(
+            rank=view.rank,
+            op=op,
+            alone=not unread and not POINT_TO_POINT.search(op),
+            unread=bool(unread),
+            sure=True,
+        )
+    return None
+
+
+def _told_wait(scene: Scene, view: RankView) -> Wait | None:
+    """A wait that the rank itself tells of: for another one's word in the store, which neither a
+    recorder nor a stack shows. It asks again and again, so it never falls silent."""
+    beat = view.beat
+    if beat is None or not beat.phase.startswith(WAITS_FOR):
+        return None
+    whom = beat.phase.removeprefix(WAITS_FOR)
+    return Wait(
+        rank=view.rank,
+        op="the store",
+        absent=(int(whom),) if whom.isdigit() else (),
+        seconds=max(0.0, (scene.evidence_at or scene.now) - max(beat.step_at, scene.started_at)),
+    )
+
+
+def _shown_waiting(view: RankView) -> bool | None:
+    """What the stack says; None when it does not tell.
+
+    Work.wait() and .item() leave no frame of their own, so a line of user code proves nothing.
+    """
+    if not isinstance(view.stack, Stack) or not view.stack.frames:
+        return None
+    if stacks.in_collective(view.stack) or "/torch/autograd/" in view.stack.frames[0].file:
+        return True
+    channel = view.activity.wait_channel if view.activity else ""
+    if stacks.activity_of(view.stack, wait_channel=channel) in ELSEWHERE:
+        return False
+    return None
+
+
+def _timed_out(scene: Scene) -> bool:
+    """Ranks have ended, all of them because they waited in vain or lost those who did."""
+    ended = exits.endings(scene)
+    return bool(ended) and ended[0].consequence == TIMED_OUT and all(e.consequence for e in ended)
+
+
+def _roots(
+    waits: Mapping[int, Wait], living: Mapping[int, RankView], *, timed_out: bool
+) -> tuple[int, ...]:
+    named = {other for wait in waits.values() for other in wait.absent if other not in waits}
+    if named:
+        return tuple(sorted(named))
+    # A rank without a recorder is suspect only when it is the one that does not wait.
+    others = [rank for rank in living if rank not in waits]
+    if timed_out and len(others) == 1:
+        return tuple(others)
+    unseen = [rank for rank in others if not isinstance(living[rank].recorder, Recorder)]
+    return tuple(unseen) if len(others) == len(unseen) == 1 and len(living) > 1 else ()
+
+
+def _led_to(
+    roots: tuple[int, ...], waits: Mapping[int, Wait], living: Mapping[int, RankView]
+) -> tuple[int, ...]:
+    if not roots:
+        return ()
+    reached = set(roots)
+    while True:
+        more = {r for r, w in waits.items() if r not in reached and reached & set(w.absent)}
+        if not more:
+            break
+        reached |= more
+    unseen = {
+        r for r in roots if not isinstance(living[r].recorder, Recorder)
+    }  # nobody's recorder can name it, so all who wait may wait for it
+    if unseen:
+        reached |= set(waits)
+    return tuple(sorted(reached - set(roots)))
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+def where_is(view: RankView) -> str:
+    """'in torch.save() at ckpt.py:40', or what is known instead."""
+    if isinstance(view.stack, Stack):
+        place = stacks.where(view.stack) or "at a place its stack does not show"
+    else:
+        place = "at a place that could not be seen"
+    phase = view.beat.phase if view.beat else ""
+    return f"{place} (phase {phase!r})" if phase else place

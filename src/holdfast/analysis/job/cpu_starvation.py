@@ -1,0 +1,142 @@
+"""Whether ranks wait for a core rather than for each other, and whether that explains the delay.
+
+A rank that got a third of the processor time it asked for takes three times as long, and the
+others wait for it: it looks slow or stuck, and is neither. Starvation explains a delay when the
+same work on free cores would have stayed within the job's habit; else something else is wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.analysis.collectives import arrivals
+from holdfast.analysis.job import stall
+from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.scene import RankView, Scene
+
+WINDOW = 5.0
+"""seconds looked back on while steps go on: about the time of the steps behind `usual_step`"""
+SHORTEST = 0.9
+"""seconds: two looks a second apart; less says nothing"""
+GOT_LITTLE = 0.6
+"""of the processor time asked for; more is no reason for a delay that anybody notices"""
+WAITED_LONG = 0.3
+"""of the time: a rank that asks for little may wait for most of it, and lose nothing"""
+PAUSE = 2.0
+TIMES_USUAL = 8
+"""seconds and steps: a pause up to the longer of them is normal (analysis/job/pace.py)"""
+START = 10.0
+STEPS_TO_KNOW = 3
+"""likewise, before that many steps have shown its pace"""
+SLOWER = 2.0
+"""times the best pace: likewise"""
+HALF = 0.5
+"""of a wait's timeout: then that is the news, whatever the reason"""
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """What some ranks got of the processors, added up."""
+
+    ranks: tuple[int, ...]
+    seconds: float
+    ran: float
+    queued: float
+
+    @property
+    def got(self) -> float:
+        """Of what they asked for."""
+        asked = self.ran + self.queued
+        return self.ran / asked if asked else 1.0
+
+    @property
+    def asked(self) -> float:
+        """In cores."""
+        return (self.ran + self.queued) / self.seconds if self.seconds else 0.0
+
+    @property
+    def starved(self) -> bool:
+        long = self.queued >= WAITED_LONG * self.seconds * len(self.ranks)
+        return self.seconds >= SHORTEST and self.got <= GOT_LITTLE and long
+
+
+def find(scene: Scene) -> Share | None:
+    """The ranks whose want of processor time explains that the job is held up or slow."""
+    living = [view for view in scene.ranks if view.death is None]
+    if not living or exits.endings(scene):
+        return None
+    held = stall.find(scene)
+    if held is None:
+        return _behind_the_pace(scene, living)
+    if held.timeout and held.seconds >= HALF * held.timeout:
+        return None
+    pause = scene.now - _last_step(scene)
+    shares = [share([scene.rank(r)], since=scene.now - pause) for r in held.roots]
+    if not all(one.starved for one in shares):
+        return None
+    together = _add(shares)
+    return together if pause * together.got <= _habit(scene) else None
+
+
+def suspected(scene: Scene) -> bool:
+    """Whether it is worth asking the machine who takes the processors."""
+    since = min(scene.now - WINDOW, _last_step(scene))
+    return any(share([view], since=since).starved for view in scene.ranks)
+
+
+def _behind_the_pace(scene: Scene, living: list[RankView]) -> Share | None:
+    """Steps go on, but at less than half the pace this job has had."""
+    usual, best = _usual(scene), scene.best_step
+    goes_on = scene.now - _last_step(scene) <= max(PAUSE, TIMES_USUAL * usual)
+    if not best or usual < SLOWER * best or not goes_on:
+        return None
+    late = arrivals.latecomer(scene)
+    everybody = share(living, since=scene.now - WINDOW)
+    seen = share([scene.rank(late.rank)], since=scene.now - WINDOW) if late else everybody
+    if not seen.starved or usual * seen.got >= SLOWER * best:
+        return None
+    return everybody if everybody.starved else seen
+
+
+def share(views: Iterable[RankView], *, since: float) -> Share:
+    """From the last look before that moment on, so that all of the time since is covered."""
+    return _add([_of(view, since) for view in views])
+
+
+def _of(view: RankView, since: float) -> Share:
+    earlier = [look for look in view.looks if look.at <= since]
+    looks = [*earlier[-1:], *(look for look in view.looks if look.at > since)]
+    steps = list(itertools.pairwise(looks))
+    # A loader that ends takes its share of the sums with it: that is no time given back.
+    return Share(
+        ranks=(view.rank,),
+        seconds=looks[-1].at - looks[0].at if looks else 0.0,
+        ran=sum(max(0.0, b.ran - a.ran) for a, b in steps),
+        queued=sum(max(0.0, b.queued - a.queued) for a, b in steps),
+    )
+
+
+def _add(shares: list[Share]) -> Share:
+    return Share(
+        ranks=tuple(rank for one in shares for rank in one.ranks),
+        seconds=min((one.seconds for one in shares), default=0.0),
+        ran=sum(one.ran for one in shares),
+        queued=sum(one.queued for one in shares),
+    )
+
+
+def _habit(scene: Scene) -> float:
+    steps = max((view.beat.steps for view in scene.ranks if view.beat is not None), default=0)
+    shortest = PAUSE if steps >= STEPS_TO_KNOW else START
+    return max(shortest, TIMES_USUAL * (scene.best_step or _usual(scene)))
+
+
+def _last_step(scene: Scene) -> float:
+    steps = [view.beat.step_at for view in scene.ranks if view.beat is not None]
+    return max([scene.started_at, *steps])
+
+
+def _usual(scene: Scene) -> float:
+    return max((view.beat.usual_step for view in scene.ranks if view.beat is not None), default=0.0)

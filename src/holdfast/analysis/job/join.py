@@ -1,0 +1,76 @@
+"""Ranks on their way into the group: who came, who has not, and what each says it is. Pure."""
+
+from __future__ import annotations
+
+from holdfast.analysis.scene.scene import Claim, Frame, RankView, Scene, Stack
+
+WAITS = ("init_process_group", "_new_process_group_helper", "rendezvous", "_store_based_barrier")
+"""functions of torch.distributed in which a rank waits for the others to come"""
+CONNECTS = "_create_c10d_store"
+"""the one in which it waits for the store itself"""
+
+
+def claim_of(view: RankView) -> Claim | None:
+    return view.beat.claim if view.beat is not None else None
+
+
+def joined(view: RankView) -> bool:
+    return view.beat is not None and view.beat.group_ready
+
+
+def shown_joining(view: RankView) -> bool | None:
+    """Whether its stack is inside init_process_group; None when there is no stack."""
+    if not isinstance(view.stack, Stack):
+        return None
+    return any(_is(frame, *WAITS, CONNECTS) for frame in view.stack.frames)
+
+
+def shown_connecting(view: RankView) -> bool:
+    """Whether its stack shows that it has not reached the store yet, or serves it and waits."""
+    return isinstance(view.stack, Stack) and any(_is(f, CONNECTS) for f in view.stack.frames)
+
+
+def waits_to_join(view: RankView) -> bool:
+    """It entered init_process_group and is, as far as can be seen, still there."""
+    if view.death or view.words or joined(view) or claim_of(view) is None:
+        return False
+    return shown_joining(view) is not False
+
+
+def not_come(scene: Scene) -> tuple[RankView, ...]:
+    """Living ranks, and ranks that left with exit code 0, that never entered it."""
+    return tuple(
+        v
+        for v in scene.ranks
+        if not v.words
+        and (v.death is None or v.death.code == 0)
+        and v.beat is not None
+        and not joined(v)
+        and v.beat.claim is None
+        and not v.beat.steps
+        and not shown_joining(v)
+    )
+
+
+def frozen(scene: Scene) -> bool:
+    """Somebody is stopped: then nobody else need explain why the others wait."""
+    return any(v.activity is not None and v.activity.state in "Tt" for v in scene.ranks)
+
+
+def same_place(one: str, other: str) -> bool:
+    """Two ways to write one store's address, as far as that can be told without looking."""
+    return _plain(one) == _plain(other)
+
+
+def _plain(store: str) -> str:
+    host, colon, port = store.rpartition(":")
+    loopback = host.strip("[]") in ("localhost", "::1") or host.startswith("127.")
+    return f"loopback:{port}" if colon and loopback else store
+
+
+def host_of(store: str) -> str:
+    return _plain(store).rpartition(":")[0]
+
+
+def _is(frame: Frame, *names: str) -> bool:
+    return "/torch/distributed/" in frame.file and frame.function.rpartition(".")[2] in names

@@ -1,0 +1,74 @@
+"""When is it worth a look? Pure: the clock is in the scene.
+
+A look costs a few milliseconds and acts on nothing, so it may come early; but it should not come
+at every evaluation of a healthy job either. What is usual is learnt from the job itself.
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.scene.scene import RankView, Scene
+
+SHORTEST = 2.0
+"""seconds without a step that are never worth a look, however short the steps are"""
+TIMES_USUAL = 8
+STEPS_TO_KNOW = 3
+"""steps after which the job's pace is known"""
+START = 10.0
+"""seconds: before the pace is known; imports and the first compilation take as long"""
+SILENCE = 3.0
+"""seconds in which none of a rank's counters moved: it waits, sleeps, or is stopped"""
+LONG = 60.0
+"""seconds without a step after which we look even when all ranks seem busy: waiting NCCL ranks
+keep a core busy"""
+SLOWER = 2.0
+"""times the pace it once had"""
+LOOK_AGAIN = 2.0
+"""seconds between two looks at a stall that goes on, at first"""
+LOOK_AT_LEAST = 60.0
+"""seconds between them in the end"""
+
+
+def pause_between_looks(held_up: float) -> float:
+    """It may go on for days, as a job without an optimizer does: looks grow rarer."""
+    return min(max(LOOK_AGAIN, held_up / 10), LOOK_AT_LEAST)
+
+
+def last_progress(scene: Scene, *, clocks_since: float = 0.0) -> float:
+    """When any rank last took a step; the start before the first one."""
+    steps = [view.beat.step_at for view in scene.ranks if view.beat is not None]
+    return max([scene.started_at, clocks_since, *steps])
+
+
+def steps(scene: Scene) -> int:
+    """The most any rank has taken in this attempt; 0 may mean that they cannot be seen."""
+    return max((view.beat.steps for view in scene.ranks if view.beat is not None), default=0)
+
+
+def usual_step(scene: Scene) -> float:
+    """Seconds, the slowest rank's; 0 when unknown."""
+    return max((view.beat.usual_step for view in scene.ranks if view.beat is not None), default=0.0)
+
+
+def stalled(scene: Scene, *, clocks_since: float = 0.0) -> bool:
+    """Whether the job has been without progress for longer than is its habit.
+
+    `clocks_since`: when all clocks were started again, because the machine slept or starved.
+    """
+    if all(view.death is not None for view in scene.ranks):
+        return False
+    quiet = scene.now - last_progress(scene, clocks_since=clocks_since)
+    if steps(scene) >= STEPS_TO_KNOW:
+        return quiet > max(SHORTEST, TIMES_USUAL * usual_step(scene))
+    if quiet <= max(START, TIMES_USUAL * usual_step(scene)):
+        return False
+    return quiet > LONG or any(_silent(scene, view, clocks_since) for view in scene.ranks)
+
+
+def slowed(scene: Scene, best: float) -> bool:
+    """Whether steps go on, but at less than half the best pace seen (`best`: seconds a step)."""
+    now = usual_step(scene)
+    return best > 0 and now >= SLOWER * best and now - best >= 0.02
+
+
+def _silent(scene: Scene, view: RankView, clocks_since: float) -> bool:
+    return view.death is None and scene.now - max(view.alive_at, clocks_since) > SILENCE

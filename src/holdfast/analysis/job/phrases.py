@@ -1,0 +1,100 @@
+"""How we speak of ranks and of what happened to them, the same in every verdict."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable, Sequence
+
+from holdfast import text
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene.exits import Ending
+from holdfast.analysis.scene.scene import LastWords, Outlived, RankView, Scene
+from holdfast.findings import Evidence
+
+LONGEST = 200
+"""characters of an exception that fit into a sentence; the whole of it is in the run folder"""
+MOST = 4
+"""processes named one by one"""
+
+
+def who(scene: Scene, ranks: Iterable[int]) -> str:
+    """'rank 2 (pid 4711)', 'ranks 0-1,3'."""
+    listed = sorted(set(ranks))
+    if len(listed) == 1:
+        return f"rank {listed[0]} (pid {scene.rank(listed[0]).pid})"
+    return f"ranks {text.numbers(listed)}"
+
+
+def plain(ranks: Iterable[int]) -> str:
+    """'rank 2', 'ranks 0-1,3'."""
+    listed = sorted(set(ranks))
+    return f"rank{'s' if len(listed) > 1 else ''} {text.numbers(listed)}"
+
+
+def one_or_many(ranks: Iterable[int], one: str, many: str) -> str:
+    return one if len(set(ranks)) == 1 else many
+
+
+def seconds(duration: float) -> str:
+    """'4.1 s' below a minute, then as people say it."""
+    return f"{duration:.1f} s" if duration < 60 else text.span(duration)
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def quoted(words: LastWords) -> str:
+    """'ValueError: bad batch at train.py:88 in forward', on one line."""
+    text = " ".join(words.text.split())
+    short = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    where = f" at {words.where}" if words.where else ""
+    return (f"{words.kind}: {short}" if short else words.kind) + where
+
+
+def at_step(view: RankView) -> str:
+    steps = view.beat.steps if view.beat else 0
+    return f" after step {steps}" if steps else ""
+
+
+def how_it_ended(ending: Ending) -> Evidence:
+    """The plain record of one ending."""
+    view = ending.view
+    if view.words:
+        quote = quoted(view.words)
+    elif ending.signal:
+        quote = f"ended by {signal_name(ending.signal)}"
+    else:
+        quote = f"ended with exit code {view.death.code if view.death else '?'}"
+    return Evidence(quote=f"rank {view.rank} (pid {view.pid}): {quote}", rank=view.rank)
+
+
+def fell_with(ranks: Iterable[int]) -> str:
+    listed = tuple(ranks)
+    return f"; {plain(listed)} fell with it" if listed else ""
+
+
+def kernel_lines(scene: Scene, named: re.Pattern[str]) -> list[Evidence]:
+    """What the kernel log says of it, as far as it was read."""
+    lines = () if isinstance(scene.kernel_events, Unread) else scene.kernel_events
+    return [Evidence(quote=line, source="kernel log") for line in lines if named.search(line)]
+
+
+def unread_kernel_log(scene: Scene) -> list[Evidence]:
+    """A log that nobody could read is not a clean one."""
+    gap = scene.kernel_events
+    return [Evidence(quote=gap.why)] if isinstance(gap, Unread) else []
+
+
+def children(processes: Sequence[Outlived]) -> str:
+    """'rank 2's child python (pid 4711)'; many are counted."""
+    told = [
+        f"{'a rank' if p.rank is None else f'rank {p.rank}'}'s child {p.name} (pid {p.pid})"
+        for p in processes[:MOST]
+    ]
+    more = len(processes) - len(told)
+    return ", ".join(told) + (f" and {more} more" if more else "")

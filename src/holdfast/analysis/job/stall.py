@@ -1,0 +1,134 @@
+"""Who holds the job up, and since when: what the faults of stuck and late ranks have in common."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.analysis.collectives import waits
+from holdfast.analysis.collectives.positions import Wait
+from holdfast.analysis.job import phrases
+from holdfast.analysis.scene.scene import RankView, Scene
+from holdfast.findings import Evidence
+
+LONG_ENOUGH = 2.0
+"""seconds: in every healthy step somebody waits for somebody, for milliseconds"""
+WAITS = 1.0
+"""seconds that somebody must have waited in one and the same collective: a job may go on without
+steps (an evaluation, an update of its own), and then somebody waits at any moment, but briefly"""
+PLACES = 2
+"""collectives named in a sentence: a large mesh may wait in dozens"""
+SILENT = 2.0
+COARSE = 1.3
+"""seconds by which a sign of life may seem younger than it is: counters are read once a second"""
+
+
+class HoldUp(msgspec.Struct, frozen=True, kw_only=True):
+    scene: Scene
+    roots: tuple[int, ...]
+    victims: tuple[int, ...]
+    wait: Wait | None
+    """what the first victim is in"""
+    seconds: float
+    """for how long the victims have surely waited"""
+    timeout: float
+    """of that wait; 0 when unknown"""
+
+    def waiting(self) -> str:
+        """'ranks 1-3 wait for it in all_reduce #1208', or, in several groups,
+        'rank 0 waits for it in all_gather #182 of group 1, rank 3 in …, rank 1 behind them'"""
+        places = self._places()
+        first = next(iter(places.values()), self.victims)
+        behind = [r for r in self.victims if not any(r in ranks for ranks in places.values())]
+        words = [
+            f"{phrases.plain(ranks)}{_wait_for_it(ranks) if ranks is first else ''} in {title}"
+            for title, ranks in places.items()
+        ] or [f"{phrases.plain(first)}{_wait_for_it(first)}"]
+        if places and behind:
+            words.append(f"{phrases.plain(behind)} behind {_them(self.victims, behind)}")
+        return ", ".join(words)
+
+    def _places(self) -> dict[str, tuple[int, ...]]:
+        """Where those are who wait for a root itself: most groups of a large job do not."""
+        waiting = [w for w in waits.analyse(self.scene).waits if w.rank in self.victims]
+        direct = [w for w in waiting if set(w.absent) & set(self.roots)] or waiting
+        places: dict[str, tuple[int, ...]] = {}
+        for wait in direct:
+            if wait.title:
+                places[wait.title] = (*places.get(wait.title, ()), wait.rank)
+        largest = sorted(places, key=lambda title: -len(places[title]))[:PLACES]
+        return {title: ranks for title, ranks in places.items() if title in largest}
+
+    def sentence(self) -> str:
+        """'rank 0 (pid 1) has been in save() at ckpt.py:40 for 6.0 s, at work; ranks 1-3 wait…'"""
+        view = self.scene.rank(self.roots[0])
+        quiet = self.scene.now - max(self.scene.rank(r).alive_at for r in self.roots)
+        if view.activity and view.activity.state == "D":
+            life = f", inside the kernel ({view.activity.wait_channel or 'state D'})"
+        elif quiet >= SILENT:
+            life = f", without a sign of life for {phrases.seconds(quiet)}"
+        else:
+            life = ", at work" if quiet < self.seconds - COARSE else ""
+        verb = phrases.one_or_many(self.roots, "has", "have")
+        return (
+            f"{phrases.who(self.scene, self.roots)} {verb} been {place(view)} for "
+            f"{phrases.seconds(self.seconds)}{life}; {self.waiting()}"
+        )
+
+    def evidence(self) -> list[Evidence]:
+        return [
+            *(
+                Evidence(quote=place(self.scene.rank(r)), source="stack", rank=r)
+                for r in self.roots
+            ),
+            *(
+                Evidence(quote=self._title(r), source="flight recorder", rank=r)
+                for r in self.victims
+            ),
+        ]
+
+    def _title(self, rank: int) -> str:
+        wait = waits.analyse(self.scene).of(rank)
+        return f"waits in {wait.title}" if wait else "waits"
+
+
+def find(scene: Scene) -> HoldUp | None:
+    seen = waits.analyse(scene)
+    if not seen.roots or seen.mismatch:
+        return None
+    lasted = max(_last_step_ago(scene), 0.0)
+    waited = max((w.seconds for w in seen.waits if w.rank in seen.victims), default=lasted)
+    if lasted < LONG_ENOUGH or waited < WAITS:
+        return None
+    wait = seen.of(seen.victims[0]) if seen.victims else None
+    return HoldUp(
+        scene=scene,
+        roots=seen.roots,
+        victims=seen.victims,
+        wait=wait,
+        seconds=min(waited + scene.now - (scene.evidence_at or scene.now), lasted),
+        timeout=_timeout(scene, wait, seen.victims),
+    )
+
+
+def _wait_for_it(ranks: tuple[int, ...]) -> str:
+    return f" {phrases.one_or_many(ranks, 'waits', 'wait')} for it"
+
+
+def _them(victims: tuple[int, ...], behind: list[int]) -> str:
+    return "it" if len(victims) == len(behind) + 1 else "them"
+
+
+def place(view: RankView) -> str:
+    return waits.where_is(view)
+
+
+def _last_step_ago(scene: Scene) -> float:
+    steps = [v.beat.step_at for v in scene.ranks if v.beat is not None]
+    return scene.now - max([scene.started_at, *steps])
+
+
+def _timeout(scene: Scene, wait: Wait | None, victims: tuple[int, ...]) -> float:
+    if wait and wait.timeout:
+        return wait.timeout
+    told = [b.group_timeout for r in victims if (b := scene.rank(r).beat) and b.group_timeout]
+    return min(told, default=0.0)

@@ -1,0 +1,258 @@
+"""Who tells of his own trouble, who only of others', who says nothing: pure, over the wreckage.
+
+The loudest lines of a log come from those who waited. So: a rank with an error of its own comes
+first; then one that ended by a signal nobody in the job sent; then whoever the others wait for by
+their positions; and last whoever is silent where a living rank would have left a sign.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast import text
+from holdfast.analysis.collectives import groups, standstills
+from holdfast.analysis.collectives.standstills import Census, Standstill
+from holdfast.analysis.logs import disagreement, own_errors
+from holdfast.analysis.logs.disagreement import Disagreement
+from holdfast.analysis.logs.own_errors import DUMPS, LOSSES, TIMEOUTS, Trouble
+from holdfast.analysis.logs.pattern import Signature
+from holdfast.analysis.logs.patterns import kernel
+from holdfast.analysis.logs.wreckage import Exit, Sighting, Wreckage, quote
+from holdfast.analysis.scene.scene import Recorder
+from holdfast.findings import Evidence
+
+
+class Blame(msgspec.Struct, frozen=True, kw_only=True):
+    members: frozenset[int] = frozenset()
+    own: tuple[Trouble, ...] = ()
+    """earliest first, as far as that can be told"""
+    ended: tuple[Exit, ...] = ()
+    """endings that are nobody's consequence, the first one seen first"""
+    waited: frozenset[int] = frozenset()
+    """ranks that told of a timeout, or stand in a collective that never ended"""
+    lost: frozenset[int] = frozenset()
+    """ranks that told of a broken connection"""
+    silent: tuple[int, ...] = ()
+    """members that told of no trouble at all and left no recorder, while others complain"""
+    signalled: bool = False
+    """somebody called for dumps: every living NCCL rank would have answered"""
+    census: Census = Census()
+    disagreement: Disagreement | None = None
+    counted: bool = False
+    """it is known how many ranks there were, so that nobody unheard of can be missing"""
+
+    @property
+    def place(self) -> Standstill | None:
+        """The collective that stands still: one from which somebody is missing, if there is one."""
+        roots = set(self.census.roots)
+        found = self.census.standstills
+        return max(found, key=lambda s: (bool(roots & {*s.absent}), len(s.waiting)), default=None)
+
+    @property
+    def all_inside(self) -> bool:
+        """Everybody came, and still it did not end: no rank is late, something between them is."""
+        place = self.place
+        if place is None or not self.counted:
+            return False
+        return not place.absent and not place.unread and len(place.waiting) > 1
+
+    @property
+    def victims(self) -> tuple[int, ...]:
+        return tuple(sorted(self.waited | self.lost))
+
+    @property
+    def explained(self) -> bool:
+        """Somebody tells of his own trouble, or ended by something from outside."""
+        return bool(self.own or self.ended)
+
+    def others(self, *culprits: int | None) -> tuple[int, ...]:
+        return tuple(rank for rank in self.victims if rank not in culprits)
+
+
+_latest: list[tuple[Wreckage, Blame]] = []
+"""every face asks about the same wreckage"""
+
+
+def of(wreckage: Wreckage) -> Blame:
+    if not _latest or _latest[0][0] is not wreckage:
+        _latest[:] = [(wreckage, _of(wreckage))]
+    return _latest[0][1]
+
+
+def _of(wreckage: Wreckage) -> Blame:
+    recorders = _comparable(wreckage)
+    taken = standstills.take(recorders, wreckage.members)
+    inside = {rank for standstill in taken.standstills for rank in standstill.waiting}
+    waited = _ranks_of(wreckage.seen(*TIMEOUTS)) | inside
+    lost = _ranks_of(wreckage.seen(*LOSSES))
+    own = own_errors.troubles(wreckage)
+    ended = _ended(wreckage, waited | lost)
+    troubled = {t.rank for t in own} | {e.rank for e in ended}
+    return Blame(
+        members=wreckage.members,
+        own=own,
+        ended=ended,
+        waited=frozenset(waited - troubled),
+        lost=frozenset(lost - troubled),
+        silent=_silent(wreckage, waited | lost, troubled),
+        signalled=bool(wreckage.seen(*DUMPS)) or any(r.dumped for r in wreckage.ranks),
+        census=taken,
+        disagreement=disagreement.of_mismatch(taken.mismatch)
+        if taken.mismatch
+        else disagreement.of_counts(recorders),
+        counted=wreckage.world_size is not None or any(r.members for r in recorders.values()),
+    )
+
+
+def _comparable(wreckage: Wreckage) -> dict[int, Recorder]:
+    """Watchdogs know no types: what they told counts beside whole dumps only as positions."""
+    dumped = {one.rank for one in wreckage.ranks if one.dumped}
+    found = wreckage.recorders
+    for rank in found.keys() - dumped:
+        known = found[rank]
+        # A watchdog catches the first one that is not over.
+        first = {c.group: c.sequence - 1 for c in reversed(known.collectives) if not c.finished}
+        found[rank] = msgspec.structs.replace(
+            known,
+            finished=first | known.finished,
+            collectives=() if dumped else known.collectives,
+        )
+    return groups.named(found)
+
+
+def _ranks_of(seen: Iterable[Sighting]) -> set[int]:
+    return {one.rank for one in seen if one.rank is not None}
+
+
+# --- endings -----------------------------------------------------------------------------------
+
+
+def _ended(wreckage: Wreckage, complained: set[int]) -> tuple[Exit, ...]:
+    """An abort after a timeout is torch's own; a code of 1 belongs to whatever was raised."""
+    telling = [
+        end
+        for end in wreckage.exits
+        if end.code < 0
+        and not end.teardown
+        and not (end.code == -signal.SIGABRT and (end.rank is None or end.rank in complained))
+        and not (end.code == -signal.SIGTERM and len(wreckage.exits) > 1 and not end.first)
+    ]
+    return tuple(sorted(telling, key=lambda end: not end.first))
+
+
+def by_signal(wreckage: Wreckage, *numbers: int, but: str = "") -> tuple[Exit, ...]:
+    """Ranks that such a signal ended, and that nothing of their own explains but that fault."""
+    blame = of(wreckage)
+    troubled = {trouble.rank for trouble in blame.own if not but or trouble.slug != but}
+    ended = [end for end in blame.ended if end.rank is None or end.rank not in troubled]
+    return tuple(end for end in ended if -end.code in numbers)
+
+
+def named(end: Exit) -> str:
+    """'rank 2 (pid 1011)', 'local rank 2', 'a process'."""
+    pid = f" (pid {end.pid})" if end.pid else ""
+    host = f" on {end.host}" if end.host else ""
+    if end.rank is not None:
+        return f"rank {end.rank}{pid}{host}"
+    who = "a process" if end.local_rank is None else f"local rank {end.local_rank}"
+    return f"{who}{pid}{host}"
+
+
+def of_exit(end: Exit) -> Evidence:
+    line = end.line
+    return Evidence(quote=line.text, source=line.source, line=line.number, rank=end.rank)
+
+
+# --- silence -----------------------------------------------------------------------------------
+
+
+def _silent(wreckage: Wreckage, complained: set[int], troubled: set[int | None]) -> tuple[int, ...]:
+    """Worth something only where most of the others did speak."""
+    quiet = [
+        rank
+        for rank in sorted(wreckage.members)
+        if rank not in complained and rank not in troubled and not _left_a_sign(wreckage, rank)
+    ]
+    spoke = len(wreckage.members) - len(quiet)
+    return tuple(quiet) if complained and spoke > len(quiet) else ()
+
+
+def _left_a_sign(wreckage: Wreckage, rank: int) -> bool:
+    remains = wreckage.rank(rank)
+    if remains is None:
+        return False
+    answered = any(s.signature in {one.name for one in DUMPS} for s in remains.sightings)
+    return remains.finished or remains.dumped or remains.recorder is not None or answered
+
+
+def has_log(wreckage: Wreckage, rank: int) -> bool:
+    """Its own lines were given, so that its silence means something."""
+    remains = wreckage.rank(rank)
+    return remains is not None and bool(remains.logs or remains.last or remains.sightings)
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+def plain(ranks: Iterable[int]) -> str:
+    """'rank 2', 'ranks 0-1,3'."""
+    listed = sorted(set(ranks))
+    return f"rank{'s' if len(listed) > 1 else ''} {text.numbers(listed)}"
+
+
+def first_complaint(wreckage: Wreckage, *more: Signature) -> tuple[Sighting, ...]:
+    """One line of each rank that waited or lost somebody."""
+    found: dict[int | None, Sighting] = {}
+    for one in wreckage.seen(*TIMEOUTS, *LOSSES, *more):
+        found.setdefault(one.rank, one)
+    return tuple(found.values())
+
+
+def complaints(wreckage: Wreckage) -> list[Evidence]:
+    return [quote(one) for one in first_complaint(wreckage)]
+
+
+def positions(wreckage: Wreckage) -> list[Evidence]:
+    """Where the ranks stood, as far as recorders tell; those who are behind first."""
+    place = of(wreckage).place
+    if place is None:
+        return []
+    told = {rank: f"last entered #{n}, never #{place.sequence}" for rank, n in place.last.items()}
+    told |= {rank: f"waits in {place.title} {place.where}".rstrip() for rank in place.waiting[:2]}
+    return [
+        Evidence(quote=words, source="flight recorder", rank=rank)
+        for rank, words in list(told.items())[:4]
+    ]
+
+
+def ruled_out(wreckage: Wreckage) -> tuple[str, ...]:
+    blame = of(wreckage)
+    if blame.own:
+        return ()
+    found = ["an exception or a crash: no rank reported one of its own"]
+    if wreckage.exits and not blame.ended:
+        found.append("a kill from outside: the launcher tells of none")
+    return tuple(found)
+
+
+def unknown(wreckage: Wreckage, *ranks: int) -> tuple[str, ...]:
+    """What would decide it and was not given."""
+    found = []
+    for rank in ranks:
+        remains = wreckage.rank(rank)
+        if not has_log(wreckage, rank):
+            found.append(f"no log of rank {rank} was given")
+        if remains is None or not remains.dumped:
+            found.append(f"no flight-recorder dump of rank {rank}")
+        if remains is None or remains.stack is None:
+            found.append(f"where rank {rank} was: no stack of it")
+    if not ranks and wreckage.world_size is None:
+        found.append("how many ranks there were: nothing tells the world size")
+    if not any(s.kind in ("kernel", "journal") for s in wreckage.sources) and not wreckage.seen(
+        *kernel.ALL
+    ):
+        found.append("what the kernel saw: no kernel log was given")
+    return tuple(found)

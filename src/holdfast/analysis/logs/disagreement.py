@@ -1,0 +1,100 @@
+"""Ranks of one group that were not in the same collective, and who of them is the odd one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast import text
+from holdfast.analysis.collectives import signature
+from holdfast.analysis.collectives.groups import Recorders
+from holdfast.analysis.collectives.signature import Mismatch
+
+ONE_SIDED = frozenset({"broadcast", "reduce", "scatter", "gather", "send", "recv", "coalesced"})
+"""operations that one member may finish while another has not begun: there counts may differ"""
+
+
+class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
+    what: str
+    """'op', 'size' or 'count'"""
+    sides: dict[str, tuple[int, ...]]
+    """'all_reduce [[4]] Float in #11' or 'all_reduce #12' -> who"""
+    odd: tuple[int, ...] = ()
+    """the minority; () when nobody can tell"""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return tuple(sorted(rank for side in self.sides.values() for rank in side))
+
+    def words(self) -> str:
+        """'ranks 0-2 all_reduce [[4]] in #11; rank 3 barrier in #11'"""
+        return "; ".join(
+            f"rank{'s' if len(who) > 1 else ''} {text.numbers(who)} {what}"
+            for what, who in self.sides.items()
+        )
+
+
+def of_mismatch(found: Mismatch) -> Disagreement:
+    """As the recorders show it, at one position of one group."""
+    sides: dict[str, list[int]] = {}
+    for rank, kind in sorted(found.kinds.items()):
+        sides.setdefault(f"{kind} in #{found.sequence}", []).append(rank)
+    return Disagreement(
+        what="op" if found.ops_differ else "size",
+        sides={kind: tuple(who) for kind, who in sides.items()},
+        odd=() if found.undecided else found.odd,
+    )
+
+
+def of_counts(recorders: Recorders) -> Disagreement | None:
+    """They wait at different numbers: one has finished more than the other ever began.
+
+    An all_reduce ends nowhere before all have come, so the numbers cannot mean the same ones.
+    """
+    for group in dict.fromkeys(g for r in recorders.values() for g in r.entered):
+        waiting: dict[int, list[int]] = {}
+        for rank, r in sorted(recorders.items()):
+            if r.finished.get(group, 0) < r.entered.get(group, 0):
+                waiting.setdefault(r.finished.get(group, 0) + 1, []).append(rank)
+        if len(waiting) > 1 and (found := _counts(group, waiting, recorders)):
+            return found
+    return None
+
+
+def _counts(group: str, waiting: dict[int, list[int]], recorders: Recorders) -> Disagreement | None:
+    ahead = max(waiting)
+    behind = [rank for number, who in waiting.items() if number < ahead for rank in who]
+    ops = {number: _op(recorders, who, group, number) for number, who in waiting.items()}
+    if set(ops.values()) & ONE_SIDED:
+        return None
+    asked = [rank for rank in behind if recorders[rank].entered[group] >= ahead]
+    if asked and (not _apart(ops) or _op(recorders, asked, group, ahead) == ops[ahead]):
+        return None  # it had asked for them, so it only was not done with them
+    return Disagreement(
+        what="count",
+        sides={
+            f"{ops[number] or 'collective'} #{number}": tuple(waiting[number])
+            for number in sorted(waiting)
+        },
+        odd=minority(list(waiting.values())),
+    )
+
+
+def _apart(ops: dict[int, str]) -> bool:
+    """Stuck in another operation, further back than a count that lags by one can explain."""
+    known = set(ops.values())
+    return max(ops) - min(ops) > 1 and len(known) == len(ops) and "" not in known
+
+
+def _op(recorders: Recorders, ranks: Sequence[int], group: str, sequence: int) -> str:
+    found = (signature.entry(recorders[rank], group, sequence) for rank in ranks)
+    return next((entry.op for entry in found if entry), "")
+
+
+def minority(sides: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Everybody outside the one largest side; () in a tie."""
+    largest = max(map(len, sides))
+    if sum(len(side) == largest for side in sides) > 1:
+        return ()
+    return tuple(sorted(rank for side in sides if len(side) < largest for rank in side))

@@ -1,0 +1,93 @@
+"""Every wording that belongs to no single fault."""
+
+from __future__ import annotations
+
+from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.patterns import kernel, launchers, nccl, peers, watchdog
+
+TRACEBACK = Signature(
+    name="python: traceback",
+    pattern=r"Traceback \(most recent call last\)",
+    anchors=("Traceback (most recent call last)",),
+    example="[rank3]: Traceback (most recent call last):",
+    role=Role.CONTEXT,
+)
+THROWN = Signature(
+    name="native: thrown",
+    pattern=r"terminate called (?:after throwing an instance of '(?P<kind>[^']+)'|without)",
+    anchors=("terminate called ",),
+    example="terminate called after throwing an instance of 'gloo::EnforceNotMet'",
+    role=Role.CONTEXT,
+)
+ERROR = Signature(
+    name="python: error",
+    # The last line of a traceback whose head is cut away, or of an error that was only printed.
+    pattern=r"^(?:\S+: )?(?P<kind>(?:\w{1,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception|Interrupt))"
+    r"(?:: (?P<text>.*))?$",
+    anchors=("Error: ", "Exception: ", "KeyboardInterrupt"),
+    example="torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2246",
+    role=Role.CONTEXT,
+)
+SETTING = Signature(
+    name="settings: variable",
+    # At the beginning only: in the middle of a sentence it is advice ('try NCCL_DEBUG=INFO').
+    pattern=r"^\s*(?:\+{1,3} )?(?:env: |- |-x |(?:declare -x|export) )?['\"]?"
+    r"(?P<name>(?:TORCH_)?(?:NCCL|GLOO|RCCL|UCX|FI|HOROVOD|SLURM)_[A-Z0-9_]+|MASTER_ADDR|MASTER_PORT"
+    r"|WORLD_SIZE|CUDA_VISIBLE_DEVICES)['\"]?(?:=|: )(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;]+)",
+    anchors=(
+        "NCCL_",
+        "GLOO_SOCKET_",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "WORLD_SIZE",
+        "FI_PROVIDER",
+        "CUDA_VISIBLE_DEVICES",
+        "UCX_NET_DEVICES",
+        "HOROVOD_",
+        "SLURM_",
+    ),
+    example="export NCCL_SOCKET_IFNAME=eth0",
+    role=Role.CONTEXT,
+)
+WORLD = Signature(
+    name="settings: world",
+    pattern=r"MEMBER: \d+/(?P<member>\d+)|global_world_sizes=\[(?P<elastic>\d+)"
+    r"|[Ww]orld size:? (?P<said>\d+)",
+    anchors=("MEMBER: ", "global_world_sizes=", "orld size"),
+    example="Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/4",
+    role=Role.CONTEXT,
+)
+VERSIONS = Signature(
+    name="settings: versions",
+    pattern=r"(?:PyTorch|[Tt]orch)(?: version| Version)?(?:: |==)v?(?P<torch>\d+\.\d+\.\d+\S*)"
+    r"|Driver [Vv]ersion:? +(?P<driver>[\d.]+)|Python version: (?P<python>[\d.]+)"
+    r"|CUDA (?:runtime )?[Vv]ersion: +(?P<cuda>[\d.]+)",
+    anchors=(
+        "orch version",
+        "orch Version",
+        "torch==",
+        "torch: ",
+        "PyTorch: ",
+        "river Version",
+        "river version",
+        "Python version: ",
+        "CUDA runtime version",
+        "CUDA Version",
+    ),
+    example="PyTorch version: 2.11.0+cu130",
+    role=Role.CONTEXT,
+)
+
+ALL: tuple[Signature, ...] = (
+    TRACEBACK,
+    THROWN,
+    ERROR,
+    SETTING,
+    WORLD,
+    VERSIONS,
+    *watchdog.ALL,
+    *peers.ALL,
+    *launchers.ALL,
+    *nccl.ALL,
+    *kernel.ALL,
+)

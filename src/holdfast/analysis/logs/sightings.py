@@ -1,0 +1,63 @@
+"""Small questions to lines that were seen in a log: who wrote them, and what they say. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from holdfast import text
+from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
+
+
+def ranks(seen: Iterable[Sighting]) -> tuple[int, ...]:
+    """Their writers, in the order in which they first wrote."""
+    return tuple(dict.fromkeys(one.rank for one in seen if one.rank is not None))
+
+
+def who(seen: Sequence[Sighting], otherwise: str = "a rank") -> str:
+    """'rank 2', 'ranks 0-3', or the host where no rank is known: the subject of a sentence."""
+    writers = ranks(seen)
+    if writers:
+        return f"rank{'s' if len(writers) > 1 else ''} {text.numbers(writers)}"
+    hosts = dict.fromkeys(one.line.host for one in seen if one.line.host)
+    return f"a process on {', '.join(hosts)}" if hosts else otherwise
+
+
+def field(seen: Iterable[Sighting], name: str) -> str:
+    """The first value of a named group; '' when none of them has it."""
+    return next((one.fields[name] for one in seen if one.fields.get(name)), "")
+
+
+def saying(seen: Iterable[Sighting], pattern: str) -> tuple[Sighting, ...]:
+    """Those whose line holds this too."""
+    regex = re.compile(pattern)
+    return tuple(one for one in seen if regex.search(one.line.text))
+
+
+def of_first_rank(seen: Sequence[Sighting]) -> tuple[Sighting, ...]:
+    """The lines of whoever wrote the first of them."""
+    first = seen[0].line if seen else None
+    return tuple(one for one in seen if first and one.line.rank == first.rank)
+
+
+def raised_at(wreckage: Wreckage, sighting: Sighting) -> Raised | None:
+    """The exception that this line names, or tells the text of."""
+    line = sighting.line
+    for one in wreckage.raised:
+        if (one.line.source, one.line.number) == (line.source, line.number):
+            return one
+    return next(
+        (
+            one
+            for one in wreckage.raised
+            if one.rank == line.rank and one.line.source == line.source and one.text in line.text
+            if one.text
+        ),
+        None,
+    )
+
+
+def release(version: str) -> tuple[int, ...]:
+    """'2.20.5+cuda12.4' -> (2, 20, 5); () when there is no number in it."""
+    found = re.match(r"\D{0,3}(\d+(?:\.\d+)*)", version.strip())
+    return tuple(int(part) for part in found[1].split(".")) if found else ()

@@ -1,0 +1,47 @@
+"""Who stands where by the stacks alone: for jobs whose recorders nobody can read. Pure.
+
+torchrun serves no flight recorder, and a py-spy dump of every rank is what people take of a hang.
+A rank inside a collective, or in backward() where DDP and FSDP make theirs, waits for somebody;
+one that is elsewhere while all the others do so is whom they wait for.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.analysis.collectives import stacks
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.scene.scene import Stack
+
+FEW = 4
+"""one in so many ranks may stand elsewhere: if more do, the job is somewhere between two steps"""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    elsewhere: dict[int, Stack]
+    """ranks that wait for nobody, as far as their stacks show"""
+    waiting: dict[int, str]
+    """rank -> what it waits in: 'all_reduce()', 'backward()'"""
+    whole: bool
+    """the stacks of all ranks of the job are here"""
+
+
+def find(wreckage: Wreckage) -> Standing | None:
+    """None when the stacks do not tell one rank, or a few, from the others."""
+    found = {r.rank: r.stack for r in wreckage.ranks if r.stack is not None and r.stack.frames}
+    waiting = {rank: place for rank, stack in found.items() if (place := waits_in(stack))}
+    elsewhere = {rank: stack for rank, stack in found.items() if rank not in waiting}
+    if not waiting or not elsewhere or len(elsewhere) > max(1, len(found) // FEW):
+        return None
+    # backward() alone is also where a rank computes; two ranks against one are no accident.
+    if len(waiting) == 1 and "backward()" in waiting.values():
+        return None
+    return Standing(elsewhere=elsewhere, waiting=waiting, whole=len(found) == len(wreckage.members))
+
+
+def waits_in(stack: Stack) -> str:
+    """'' when it does not show that it waits for other ranks."""
+    if collective := stacks.collective_of(stack):
+        return f"{collective}()"
+    inside = bool(stack.frames) and "/torch/autograd/" in stack.frames[0].file
+    return "backward()" if inside else ""

@@ -1,0 +1,126 @@
+"""Whom the others waited for, when nobody tells of any trouble of his own: pure.
+
+Timeouts invert blame: those who report them are those who came. What is left is the one whose
+position is behind, whom torch or Horovod names, or who says nothing at all.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from holdfast.analysis.collectives.standstills import Standstill
+from holdfast.analysis.logs import blame, own_errors
+from holdfast.analysis.logs.patterns import peers, watchdog
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.findings import Culprit
+
+_ENDED = (peers.GLOO_CLOSED, peers.GLOO_BROKEN, peers.NCCL_CLOSED, peers.NCCL_REMOTE)
+"""a connection that closes or is reset: the process at its other end has ended. One that is
+stopped, or whose machine is gone, keeps it open until a clock runs out"""
+
+
+class Suspect(msgspec.Struct, frozen=True, kw_only=True):
+    ranks: tuple[int, ...]
+    how: str
+    """'absent': its recorder is behind. 'named': torch names it. 'mute': its log is here, and it
+    left no sign where a living one would. 'unheard': nothing of it is here."""
+    victims: tuple[int, ...] = ()
+    place: Standstill | None = None
+    whole: bool = False
+    """every member's position is known, and those of the suspects by dumps of their own"""
+    ended: bool = False
+    """others saw its connection close"""
+    seen: tuple[Sighting, ...] = ()
+
+    @property
+    def culprit(self) -> Culprit:
+        """One of several cannot be picked honestly."""
+        if len(self.ranks) == 1:
+            return Culprit(rank=self.ranks[0])
+        return Culprit(what=blame.plain(self.ranks))
+
+
+def culprit_on(wreckage: Wreckage, suspect: Suspect) -> Culprit:
+    """With host and pid, where they are known."""
+    remains = wreckage.rank(suspect.ranks[0]) if len(suspect.ranks) == 1 else None
+    if remains is None:
+        return suspect.culprit
+    return Culprit(rank=remains.rank, host=remains.host, pid=remains.pid)
+
+
+def find(wreckage: Wreckage) -> Suspect | None:
+    known = blame.of(wreckage)
+    if known.explained or known.disagreement:
+        return None
+    found = _behind(wreckage) or _named(wreckage) or _unheard(wreckage)
+    return None if found is None or _ended_by_itself(wreckage, found.ranks) else found
+
+
+def _ended_by_itself(wreckage: Wreckage, ranks: tuple[int, ...]) -> bool:
+    """Its launcher saw it fail: whatever it was, it did not keep the others waiting."""
+    return any(e.rank in ranks and e.code > 0 and not e.teardown for e in wreckage.exits)
+
+
+def _behind(wreckage: Wreckage) -> Suspect | None:
+    known = blame.of(wreckage)
+    behind, place = known.census.roots, known.place
+    if not behind or place is None or len(behind) > len(known.waited - set(behind)):
+        return None  # most are behind: then those inside are the odd ones
+    return Suspect(
+        ranks=behind,
+        how="absent",
+        victims=known.others(*behind),
+        place=place,
+        whole=known.counted and not known.census.unread and _dumped(wreckage, behind),
+        # After a timeout the first one to give up closes connections too.
+        ended=bool(wreckage.seen(*_ENDED)) and not wreckage.seen(*own_errors.TIMEOUTS),
+        seen=blame.first_complaint(wreckage),
+    )
+
+
+def _dumped(wreckage: Wreckage, ranks: tuple[int, ...]) -> bool:
+    """A watchdog's count may lag by one behind what the rank had done: seen with NCCL where the
+    rank that differed was done with it."""
+    return all((remains := wreckage.rank(rank)) and remains.dumped for rank in ranks)
+
+
+def _named(wreckage: Wreckage) -> Suspect | None:
+    told = wreckage.seen(watchdog.LAGGING, watchdog.BARRIER_MISSED)
+    late = [s for s in told if "unfinished" not in s.fields]
+    ranks = {int(n) for s in late for n in re.findall(r"\d+", s.fields.get("ranks", ""))}
+    members = blame.of(wreckage).members
+    if not ranks or (members and len(ranks) * 2 > len(members | ranks) > 2):
+        return None
+    return Suspect(
+        ranks=tuple(sorted(ranks)),
+        how="named",
+        victims=blame.of(wreckage).others(*ranks),
+        place=blame.of(wreckage).place,
+        seen=tuple(late),
+    )
+
+
+def _unheard(wreckage: Wreckage) -> Suspect | None:
+    known = blame.of(wreckage)
+    if not known.silent or not _silence_counts(wreckage):
+        return None
+    logged = all(blame.has_log(wreckage, rank) for rank in known.silent)
+    return Suspect(
+        ranks=known.silent,
+        how="mute" if logged and known.signalled else "unheard",
+        victims=known.others(*known.silent),
+        place=known.place,
+        ended=bool(wreckage.seen(*_ENDED)),
+        seen=blame.first_complaint(wreckage),
+    )
+
+
+def _silence_counts(wreckage: Wreckage) -> bool:
+    """A rank whose own file was simply not given is silent for that reason."""
+    silent = set(blame.of(wreckage).silent)
+    apart = any(r.logs for r in wreckage.ranks)
+    given = all(blame.has_log(wreckage, rank) for rank in silent)
+    dumped = {r.rank for r in wreckage.ranks if r.dumped}
+    return given or not apart or dumped == wreckage.members - silent

@@ -1,0 +1,95 @@
+"""What the user means to start, and what a small job of the same kind did here."""
+
+from __future__ import annotations
+
+from holdfast.analysis.machine.fact import Fact
+
+
+class Plan(Fact, frozen=True):
+    """The job the user is about to start, as far as flags and environment tell."""
+
+    nproc: int
+    """ranks on this machine"""
+    min_nodes: int
+    max_nodes: int
+    port: int
+    """the store's port; 0 means that the launcher picks one"""
+    port_origin: str
+    """'--port', 'MASTER_PORT', 'PET_MASTER_PORT' or 'default'"""
+    master_addr: str
+    """'' when nobody named one"""
+    master_origin: str
+    """'--master-addr', 'MASTER_ADDR', 'PET_MASTER_ADDR', or '' """
+    node_rank: int | None
+    rdzv_backend: str
+    """'' when not named (torchrun then takes 'static')"""
+    rdzv_endpoint: str
+    checkpoint_folders: tuple[str, ...]
+    log_folder: str
+    launcher_pid: int | None
+    environment: dict[str, str]
+    """the whole environment the job would inherit; never printed as it is"""
+    nproc_named: bool = False
+    """somebody said how many ranks; else it is a guess"""
+
+    @property
+    def multi_node(self) -> bool:
+        return self.max_nodes > 1
+
+    @property
+    def port_named(self) -> bool:
+        return self.port_origin != "default"
+
+
+class Setting(Fact, frozen=True):
+    """One NCCL/torch/launcher variable in force, and where it was set."""
+
+    name: str
+    value: str
+    origin: str
+    """'environment' or 'FILE:LINE' of an nccl.conf"""
+
+
+class SmokeRank(Fact, frozen=True):
+    rank: int
+    pid: int
+    device: str
+    """'cpu', 'cuda:0'; '' when it never said"""
+    master: str
+    reached: str
+    """the last stage it finished: '', 'start', 'store', 'gloo', 'nccl'"""
+    error: str
+    """its own words, '' when it had none"""
+    exit_code: int | None
+    """None when it still ran at the deadline"""
+
+
+class SmokeStage(Fact, frozen=True):
+    name: str
+    """'loopback', 'start', 'store', 'gloo', 'nccl'"""
+    status: str
+    """'ok', 'failed' or 'skipped'"""
+    seconds: float
+    reason: str
+    """why it failed or was skipped; '' when ok"""
+    cause: str
+    """slug of the fault behind a failure, '' when unknown or ok"""
+
+
+class SmokeRung(Fact, frozen=True):
+    """One size of the all_reduce ladder."""
+
+    stage: str
+    size: int
+    seconds: float
+    """median over its repeats"""
+    correct: bool
+    bandwidth: float
+    """bus bandwidth, bytes a second: 2(n-1)/n · size / seconds"""
+
+
+class Smoke(Fact, frozen=True):
+    world: int
+    ranks: tuple[SmokeRank, ...]
+    stages: tuple[SmokeStage, ...]
+    ladder: tuple[SmokeRung, ...]

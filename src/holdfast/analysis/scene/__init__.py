@@ -1,0 +1,1 @@
+"""A running job at one moment: ranks, heartbeats, exits, CPU, checkpoints."""

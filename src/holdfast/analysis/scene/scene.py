@@ -1,0 +1,256 @@
+"""What can be seen of a running job: frozen nouns, no I/O, no judgement.
+
+All times are seconds of the machine's monotonic clock (CLOCK_MONOTONIC), which every process
+on it shares; only what comes from torch's recorder is wall time, and says so.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene.checkpoints import Account
+from holdfast.analysis.scene.cpu import CpuLook, Processor, Scheduler
+
+WAITS_FOR = "waits for rank "
+"""a phase that says whom this rank waits for, where no collective shows it"""
+
+
+class Signal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The base of everything seen."""
+
+
+# --- what a rank says of itself (its page in shared memory) ------------------------------------
+
+
+class Claim(Signal, frozen=True):
+    """What a rank said it was when it entered init_process_group (`at`), and what it was given."""
+
+    at: float
+    rank: int
+    """-1 for this and the other numbers where there is none"""
+    world_size: int
+    store: str
+    """'127.0.0.1:29500', a file, or '' when its store does not tell"""
+    own_store: bool
+    """the script made the store itself: by prefixes one address may serve several groups"""
+    agent_store: bool
+    """the launcher serves the store, so that no rank will, not even number 0"""
+    timeout: float
+    device: str
+    """the identity of the GPU it was on; '' and a timeout of 0 s when unknown"""
+    given_rank: int
+    given_world_size: int
+    given_store: str
+
+    @property
+    def serves(self) -> bool:
+        """It starts the store at that address, for the others to call."""
+        return self.rank == 0 and not self.agent_store and not self.own_store
+
+
+class Beat(Signal, frozen=True):
+    """A rank's own page, read without its help: it may be stopped, or hold the GIL."""
+
+    torch_imported: bool
+    group_ready: bool
+    """init_process_group has returned"""
+    steps: int
+    """calls of the outermost optimizer; 0 may mean 'steps unknown'"""
+    step_at: float
+    """when the last step ended; 0 before the first"""
+    usual_step: float
+    """running median of the last steps' durations, seconds; 0 before the second step"""
+    beat_at: float
+    """the last sign of the beat thread, which needs the GIL: old means 'GIL held or stopped'"""
+    phase: str
+    """the innermost `holdfast.phase` name, or ''"""
+    limit_name: str
+    limit_until: float
+    """the innermost `holdfast.limit` and when it runs out; 0 for none"""
+    group_timeout: float
+    """seconds; 0 when unknown"""
+    claim: Claim | None = None
+    """None before its first init_process_group, and when its group has been destroyed"""
+
+
+# --- what the kernel says ----------------------------------------------------------------------
+
+
+class Death(Signal, frozen=True):
+    code: int
+    """as subprocess gives it: negative for a signal"""
+    at: float
+    """when the kernel told us"""
+
+
+class Activity(Signal, frozen=True):
+    """Counters of a rank and its children: any change between two looks is a sign of life."""
+
+    state: str
+    """the kernel's letter: R S D T t Z X"""
+    cpu: float
+    """seconds of processor time, all threads and children"""
+    io: int
+    """bytes read and written, storage and sockets alike (rchar + wchar)"""
+    socket: int
+    """bytes acknowledged and received on its TCP sockets, as far as visible"""
+    faults: int
+    """major page faults"""
+    wait_channel: str
+    queued: float = 0.0
+    """seconds in which its threads were ready to run and got no core, quota stops included"""
+
+
+# --- what evidence shows -----------------------------------------------------------------------
+
+
+class LastWords(Signal, frozen=True):
+    """The exception a rank raised, written by its excepthook before anything unwinds."""
+
+    kind: str
+    """'ValueError'"""
+    text: str
+    where: str
+    """'train.py:88 in forward'"""
+    at: float
+
+
+class Frame(Signal, frozen=True):
+    function: str
+    file: str
+    line: int
+
+
+class Stack(Signal, frozen=True):
+    """The main thread, innermost first; native frames too where py-spy saw them."""
+
+    frames: tuple[Frame, ...]
+    active: bool
+    """py-spy thinks it runs on a core"""
+    holds_gil: bool
+
+
+class Collective(Signal, frozen=True):
+    """One entry of a rank's flight recorder."""
+
+    group: str
+    """torch's group name: '0' is the default group"""
+    sequence: int
+    op: str
+    """'all_reduce', without the backend's prefix"""
+    backend: str
+    shape: str
+    """sizes and types of the input, as text: '[[4]] Float'"""
+    finished: bool
+    created: float
+    """wall seconds"""
+    timeout: float
+    """seconds"""
+    frames: tuple[Frame, ...] = ()
+    """where the script asked for it, innermost first; only dumps tell, and only of the last ones"""
+
+
+class Recorder(Signal, frozen=True):
+    """What a rank's flight recorder holds: its recent collectives, oldest first."""
+
+    collectives: tuple[Collective, ...]
+    entered: dict[str, int]
+    """group -> sequence number of the last collective entered"""
+    finished: dict[str, int]
+    """group -> sequence number of the last collective finished"""
+    members: dict[str, tuple[int, ...]] = {}
+    """group -> its ranks, where the recorder tells: NCCL's does, Gloo's does not"""
+    messages: tuple[Collective, ...] = ()
+    """sends and receives, oldest first, of dumps only: 'send 0->1' and 'recv 1<-0' in the numbers
+    of the group, with the sequence that its messages have for themselves"""
+
+
+class RankView(Signal, frozen=True):
+    """Everything known of one rank at one moment."""
+
+    rank: int
+    local_rank: int
+    pid: int
+    host: str
+    beat: Beat | None
+    """None when the rank never wrote its page (no hook: HOLDFAST=off, --no-python…)"""
+    activity: Activity | None
+    """None once it is dead"""
+    alive_at: float
+    """the last time any of its counters moved, or it took a step"""
+    state_since: float
+    """since when the kernel's state letter is what it is"""
+    death: Death | None
+    words: LastWords | None
+    stack: Stack | Unread | None
+    """None when no evidence was taken yet"""
+    recorder: Recorder | Unread | None
+    looks: tuple[CpuLook, ...] = ()
+    """at its processor time, about one a second, oldest first"""
+
+
+class Failure(Signal, frozen=True):
+    """How an earlier attempt of this run ended."""
+
+    slug: str
+    ranks: tuple[int, ...]
+    step: int
+    """where it stood: as far as can be told, steps before a resume included; 0 may be 'unknown'"""
+    lasted: float
+    """seconds it got on: from its start to its last step, or to its end where steps are unknown"""
+
+
+class Outlived(Signal, frozen=True):
+    """A process that a rank started and that lived on without it."""
+
+    rank: int | None
+    """None when it cannot be told whose child it was"""
+    pid: int
+    name: str
+    """the kernel's short name"""
+
+
+class Scene(Signal, frozen=True):
+    """The job at one moment: what every verdict is made from."""
+
+    now: float
+    attempt: int
+    started_at: float
+    """when this attempt's ranks were started"""
+    ranks: tuple[RankView, ...]
+    longest_pause: float
+    """the longest time without a step that this job came back from, in any attempt"""
+    oom_kills: int
+    """out-of-memory kills counted in our cgroup since this attempt started; -1 unknown"""
+    kernel_events: tuple[str, ...] | Unread
+    """lines about our pids since this attempt started; looked for when somebody died or stalls"""
+    told_to_stop: str
+    """'SIGTERM', 'SIGINT', 'SIGHUP' when the launcher itself was told; ''"""
+    evidence_at: float
+    """when stacks and recorders were taken; 0 when they were not"""
+    evidence_wall: float = 0.0
+    """the same moment by the clock of the recorders: wall seconds; 0 when unknown"""
+    failures: tuple[Failure, ...] = ()
+    """how the earlier attempts of this run ended, oldest first"""
+    outlived: tuple[Outlived, ...] = ()
+    """what had to be ended after its rank; known only once all ranks of an attempt are gone"""
+    best_step: float = 0.0
+    """the shortest that `usual_step` of the slowest rank has been in this attempt; 0 unknown"""
+    processor: Processor | Unread | None = None
+    """None while no rank has been short of processor time"""
+    scheduler: Scheduler | None = None
+    """None when nothing in the environment tells of one"""
+    kept: Account = Account()
+    """what the ranks told of checkpoints and resumes, in all attempts"""
+
+    def rank(self, number: int) -> RankView:
+        return next(view for view in self.ranks if view.rank == number)
+
+
+class Policy(Signal, frozen=True):
+    """What the user allows."""
+
+    patience: float | None
+    """`--patience S`; None for the default rule"""
+    max_restarts: int

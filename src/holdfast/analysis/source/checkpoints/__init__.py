@@ -1,0 +1,1 @@
+"""What a script saves, where to, and whether it resumes."""

@@ -1,0 +1,134 @@
+"""Does the backend that a script asks for fit its tensors, and does it exist?
+
+Read from torch 2.13.0: distributed_c10d.py (Backend: names are not case-sensitive, an unknown one
+is looked up among plugins, then refused: 'Unknown c10d backend type'); NCCL has no CPU tensors.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator
+
+from holdfast.analysis.source.collectives.init_calls import Init, backend, inits, only_backend
+from holdfast.analysis.source.collectives.torch_calls import COLLECTIVES, distributed
+from holdfast.analysis.source.contradiction import Doubt
+from holdfast.analysis.source.processes import gpu_placement
+from holdfast.analysis.source.program import Call, Program
+
+BUILT_IN = ("nccl", "gloo", "mpi", "ucc", "xccl", "fake")
+PLUGINS = frozenset(
+    [
+        "hccl",
+        "ccl",
+        "cncl",
+        "mccl",
+        "eccl",
+        "smddp",
+        "xla",
+        "threaded",
+        "dummy",
+        "undefined",
+        "rccl",
+    ]
+)
+"""other names that real backends go by, so that they are not taken for misspelt ones"""
+ALIKE = 0.7
+OF_OBJECTS = ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list")
+"""they move what they send by themselves"""
+DDP = (
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+)
+ELSEWHERE = re.compile(r"(?i)cuda|gpu|device|accelerat|\.to\(|xpu|hpu|npu|import \*")
+"""words of a script that may put something onto a GPU"""
+
+
+def doubts(program: Program, *, complete: bool) -> Iterator[Doubt]:
+    joined = inits(program)
+    if not joined:
+        return
+    for init in joined:
+        yield from _misspelt(program, init)
+    only = only_backend(program)
+    if only == "nccl":
+        found = list(_tensors_on_cpu(program))
+        yield from found or (_nothing_on_gpu(program) if complete else ())
+    elif only == "gloo":
+        yield from _gloo_for_gpus(program, joined[0])
+
+
+def _misspelt(program: Program, init: Init) -> Iterator[Doubt]:
+    said = backend(program, init)
+    if said in ("", "unknown") or "register_backend" in program.text:
+        return
+    for part in said.split(","):
+        word = part.rpartition(":")[2].strip()
+        close = difflib.get_close_matches(word, BUILT_IN, n=1, cutoff=ALIKE)
+        if word in BUILT_IN or word in PLUGINS or not close:
+            continue
+        yield Doubt(
+            "error",
+            f"there is no backend '{word}': init_process_group refuses it",
+            f"torch knows {', '.join(BUILT_IN[:5])} and what a plugin registers; nothing here "
+            "registers this one",
+            f"`init_process_group('{close[0]}')`",
+            program.place(init.given("backend") or init.call.node),
+        )
+
+
+def _tensors_on_cpu(program: Program) -> Iterator[Doubt]:
+    for call in program.calls:
+        name = distributed(program, call)
+        if name not in COLLECTIVES or name in OF_OBJECTS or _has_group(call):
+            continue
+        tensor = next(
+            (one for one in call.node.args[:2] if gpu_placement.on_cpu(program, one)), None
+        )
+        if tensor is not None:
+            shown = ast.unparse(tensor)
+            yield Doubt(
+                "error",
+                f"{call.written} is given `{shown}`, a CPU tensor, and the group is NCCL's",
+                "NCCL works on GPU tensors only: RuntimeError: No backend type associated with "
+                "device type cpu",
+                "make it on the GPU (`device='cuda'`, after torch.cuda.set_device), or make a "
+                "group for both: `init_process_group('cpu:gloo,cuda:nccl')`",
+                program.place(tensor),
+            )
+
+
+def _nothing_on_gpu(program: Program) -> Iterator[Doubt]:
+    wrapped = program.called(*DDP)
+    if ELSEWHERE.search(program.text) or not wrapped:
+        return
+    yield Doubt(
+        "warning",
+        f"{wrapped[0].written} gets a model on the CPU, and the group is NCCL's",
+        "nothing in this script moves a model or tensor to a GPU, and NCCL works on GPU tensors "
+        "only",
+        "`model.to(f'cuda:{local_rank}')` before it is wrapped, or `init_process_group('gloo')`",
+        program.place(wrapped[0].node),
+    )
+
+
+def _has_group(call: Call) -> bool:
+    return call.starred or call.keyword("group") is not None or len(call.node.args) > 2
+
+
+def _gloo_for_gpus(program: Program, init: Init) -> Iterator[Doubt]:
+    wrapped = program.called(*DDP)
+    on_gpu = any(
+        isinstance(ids := call.keyword("device_ids"), ast.List) and ids.elts for call in wrapped
+    )
+    if not on_gpu or "is_available" in program.text:
+        return
+    yield Doubt(
+        "note",
+        "Gloo synchronises the gradients of a model on GPUs here",
+        "it works, but carries every gradient through the CPU's memory; NCCL goes from GPU to GPU",
+        "`init_process_group('nccl')`, or leave the backend out: torch 2.6 and later choose by "
+        "the device",
+        program.place(init.given("backend") or init.call.node),
+    )

@@ -1,0 +1,1 @@
+"""Launch scripts in any language: counts, addresses, ports, containers, limits."""

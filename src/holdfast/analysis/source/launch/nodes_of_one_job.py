@@ -1,0 +1,101 @@
+"""Launches of one text that are the nodes of one job, and what they disagree about.
+
+    ssh a torchrun --nnodes 2 --node-rank 0 --master-addr a --master-port 29500 train.py &
+    ssh b torchrun --nnodes 2 --node-rank 1 --master-addr a --master-port 29501 train.py
+
+They are one job where script, arguments and number of nodes are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.analysis.source.contradiction import Doubt
+from holdfast.analysis.source.launch import questions
+from holdfast.analysis.source.source import Kind, Launch, Source
+
+SSH_VALUES = frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOoPpQRSWw")
+"""ssh's options that are followed by a value (OpenSSH 9, ssh(1))"""
+Job = tuple[object, ...]
+
+
+def doubts(source: Source) -> Iterator[Doubt]:
+    jobs: dict[Job, list[Launch]] = {}
+    for launch in source.launches:
+        if (job := _job(launch)) is not None:
+            jobs.setdefault(job, []).append(launch)
+    for nodes in jobs.values():
+        first, *others = nodes
+        for other in others:
+            yield from _number_twice(source, first, other)
+        numbers = {_number(launch) for launch in nodes}
+        if len(numbers) == len(nodes):
+            yield from _ports(first, others)
+
+
+def _job(launch: Launch) -> Job | None:
+    """None for a launch on one machine, or whose number is only known when it runs."""
+    if launch.kind not in questions.TORCHRUN or questions.hides_flags(launch) or not launch.script:
+        return None
+    nodes = questions.nodes(launch)
+    fixed = nodes is not None and nodes[0] == nodes[1] > 1
+    static = launch.flag("rdzv-backend", "standalone") is None
+    if not fixed or not static or _number(launch) is None:
+        return None
+    return launch.script, tuple(word.text for word in launch.script_arguments), nodes
+
+
+def _number(launch: Launch) -> int | None:
+    return questions.number(launch.flag("node-rank"))
+
+
+def _value(launch: Launch, name: str) -> str | None:
+    flag = launch.flag(name)
+    return flag.value if flag is not None and flag.known else None
+
+
+def _ports(first: Launch, others: list[Launch]) -> Iterator[Doubt]:
+    port = _value(first, "master-port")
+    for other in others:
+        flag = other.flag("master-port")
+        if port is None or flag is None or not flag.known or flag.value == port:
+            continue
+        yield Doubt(
+            "error",
+            f"node {_number(other)} looks for the master on port {flag.value}, node "
+            f"{_number(first)} (line {first.place.line}) on {port}",
+            "the nodes of one job meet on one port: on two they wait for each other until the "
+            "timeout",
+            f"`--master-port {port}` on every node",
+            flag.place,
+        )
+
+
+def _number_twice(source: Source, first: Launch, other: Launch) -> Iterator[Doubt]:
+    flag = other.flag("node-rank")
+    same = ("master-addr", "master-port")
+    if flag is None or _number(first) != _number(other):
+        return
+    if any(_value(first, name) != _value(other, name) for name in same):
+        return
+    here, there = (_machine(source, launch) for launch in (first, other))
+    if here and there and here != there:
+        yield Doubt(
+            "error",
+            f"{here} (line {first.place.line}) and {there} are both --node-rank {flag.value}",
+            "every node of a job needs a number of its own: the job waits for the one that nobody "
+            "has, until the timeout",
+            "count them from 0: `--node-rank 0` on the master, `--node-rank 1` on the next",
+            flag.place,
+        )
+
+
+def _machine(source: Source, launch: Launch) -> str:
+    """The host that ssh carries it to, or the compose service; '' where the text does not tell."""
+    if source.kind is Kind.COMPOSE:
+        inside = (one for one in source.containers if one.place.line <= launch.place.line)
+        return next((one.service for one in reversed(list(inside))), "")
+    number = launch.command.number - 1 if launch.command and "ssh" in launch.around else -1
+    carrier = next((c for c in source.commands if c.number == number and c.name == "ssh"), None)
+    named = questions.arguments(carrier.words, SSH_VALUES)[:1] if carrier else []
+    return named[0].text if named and named[0].known else ""

@@ -1,0 +1,204 @@
+"""How torchrun's nodes are to meet: options that contradict each other, or leave it open.
+
+Read from torch 2.13.0, torch/distributed/run.py: --standalone overwrites backend, endpoint and
+id; the default backend is static, which reads --node-rank, --master-addr and --master-port
+(or an endpoint) and waits for the greatest number of nodes; c10d reads the endpoint only, and
+takes localhost:29400 without one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from holdfast.analysis.source.contradiction import Doubt
+from holdfast.analysis.source.launch import questions
+from holdfast.analysis.source.source import Flag, Kind, Launch, Source
+
+ELASTIC = "`--rdzv-backend c10d --rdzv-endpoint HOST:29400 --rdzv-id NAME`"
+STATIC = "`--master-addr HOST --master-port 29500 --node-rank N`, N from 0 on each node"
+PER_RUN = re.compile(r"RANDOM|\bdate\b|uuidgen|/uuid\b|\$\$")
+
+
+def doubts(source: Source, launch: Launch) -> Iterator[Doubt]:
+    if launch.kind not in questions.TORCHRUN or questions.hides_flags(launch):
+        return
+    yield from _count(launch)
+    if launch.flag("standalone") is not None:
+        yield from _alone(launch)
+        return
+    backend = _backend(launch)
+    if backend == "static":
+        yield from _static(source, launch)
+    elif backend == "c10d":
+        yield from _c10d(source, launch)
+    yield from _ids(source, launch)
+
+
+def _lacking(source: Source) -> str:
+    """How sure it is that what a line does not say is said nowhere.
+
+    An operator of Kubernetes hands PET_ variables to its pods; an excerpt leaves out what its
+    writer thought plain.
+    """
+    if source.kind in (Kind.YAML, Kind.COMPOSE):
+        return ""
+    return "error" if source.complete else "warning"
+
+
+def _backend(launch: Launch) -> str:
+    """'' where it is only known when it runs."""
+    flag = launch.flag("rdzv-backend")
+    if flag is not None:
+        return flag.value if flag.known else ""
+    setting = questions.exported(launch, "PET_RDZV_BACKEND")
+    if setting is not None:
+        return setting.value if setting.known else ""
+    return "static"
+
+
+def _given(launch: Launch, flag: str) -> bool:
+    """By option, or by the variable that stands for it."""
+    variable = "PET_" + flag.upper().replace("-", "_")
+    return launch.flag(flag) is not None or questions.exported(launch, variable) is not None
+
+
+def _count(launch: Launch) -> Iterator[Doubt]:
+    flag, count = launch.flag("nnodes"), questions.nodes(launch)
+    if flag is not None and count is not None and not 0 < count[0] <= count[1]:
+        yield Doubt(
+            "error",
+            f"--nnodes={flag.value} is no number of nodes",
+            "torchrun ends with 'min_nodes must be > 0 and <= max_nodes'",
+            f"`--nnodes={min(count) or 1}:{max(count) or 1}`",
+            flag.place,
+        )
+
+
+def _alone(launch: Launch) -> Iterator[Doubt]:
+    alone = launch.flag("standalone")
+    count = questions.nodes(launch)
+    if alone is None:
+        return
+    if count is not None and count[0] > 1:
+        yield Doubt(
+            "error",
+            f"--standalone with --nnodes={count[0]}: each node would wait for the others for ever",
+            "--standalone meets on localhost under an id of its own, so no other node can join",
+            f"one machine: drop --nnodes; several: drop --standalone and give {ELASTIC}",
+            alone.place,
+        )
+        return
+    for name in ("rdzv-endpoint", "rdzv-backend", "rdzv-id", "master-port", "master-addr"):
+        flag = launch.flag(name)
+        if flag is not None:
+            yield Doubt(
+                "warning" if name == "rdzv-endpoint" else "note",
+                f"--standalone overrides --{name}",
+                "it takes c10d on localhost, a free port and an id of its own, whatever is said",
+                f"keep one of the two: drop --{name}, or --standalone",
+                flag.place,
+            )
+
+
+def _static(source: Source, launch: Launch) -> Iterator[Doubt]:
+    count, nnodes = questions.nodes(launch), launch.flag("nnodes")
+    named = launch.flag("rdzv-backend")
+    if count is None or nnodes is None or not 0 < count[0] <= count[1]:
+        return
+    certain = "error" if named is not None else _lacking(source)
+    if count[0] < count[1] and certain:
+        said = "named" if named is not None else "torchrun's default"
+        yield Doubt(
+            "error",
+            f"--nnodes={nnodes.value} with the static rendezvous waits for all {count[1]} nodes",
+            f"static ({said}) knows no range: with fewer nodes the job times out, and none may "
+            "come or go later",
+            f"add {ELASTIC}",
+            nnodes.place,
+        )
+    elif count[1] > 1 and _lacking(source):
+        yield from _incomplete(launch, nnodes, count[1], _lacking(source))
+    endpoint = launch.flag("rdzv-endpoint")
+    if endpoint is not None and endpoint.known and questions.endpoint(endpoint.value)[1] is None:
+        yield Doubt(
+            "error",
+            f"the endpoint {endpoint.value} names no port",
+            "the static rendezvous refuses it: 'Port is absent in endpoint'",
+            f"`--rdzv-endpoint {endpoint.value}:29500`",
+            endpoint.place,
+        )
+
+
+def _incomplete(launch: Launch, nnodes: Flag, count: int, status: str) -> Iterator[Doubt]:
+    address = _given(launch, "master-addr") or _given(launch, "rdzv-endpoint")
+    exported = questions.exported(launch, "MASTER_ADDR")
+    if not address and exported is None:  # an exported one is deepspeed-port-ignored's
+        yield Doubt(
+            status,
+            f"{count} nodes, and no --master-addr: each would look for the master on 127.0.0.1",
+            "that is torchrun's default, and a different machine on every node",
+            f"on every node {STATIC}; or {ELASTIC}",
+            nnodes.place,
+        )
+    elif not _given(launch, "node-rank"):
+        yield Doubt(
+            status,
+            f"{count} nodes, and no --node-rank: each takes itself for the first",
+            "the static rendezvous numbers no nodes, and the default is 0 on all of them",
+            f"a number for each node, `--node-rank $SLURM_NODEID` say; or {ELASTIC}",
+            nnodes.place,
+        )
+
+
+def _c10d(source: Source, launch: Launch) -> Iterator[Doubt]:
+    endpoint, count = launch.flag("rdzv-endpoint"), questions.nodes(launch)
+    backend = launch.flag("rdzv-backend")
+    at = backend or launch.flag("nnodes")
+    lacking = "" if _given(launch, "rdzv-endpoint") else _lacking(source)
+    if at is not None and lacking and count and count[0] > 1:
+        yield Doubt(
+            lacking,
+            f"{count[0]} nodes, c10d and no --rdzv-endpoint: each would meet on its own localhost",
+            "c10d does not read --master-addr, and takes localhost:29400 without an endpoint",
+            "on every node `--rdzv-endpoint HOST:29400`, HOST being one of them",
+            at.place,
+        )
+    if endpoint is not None and endpoint.known and questions.endpoint(endpoint.value)[1] is None:
+        yield Doubt(
+            "note",
+            f"the endpoint {endpoint.value} names no port",
+            "c10d takes 29400 then, where other launchers mean 29500",
+            f"say it: `--rdzv-endpoint {endpoint.value}:29400`",
+            endpoint.place,
+        )
+    for name in ("node-rank", "master-addr", "master-port"):
+        flag = launch.flag(name)
+        if flag is not None and endpoint is not None:
+            yield Doubt(
+                "note",
+                f"--{name} is not used with --rdzv-backend c10d",
+                "c10d meets at the endpoint and numbers the nodes itself; that option is the "
+                "static rendezvous's",
+                f"drop --{name}",
+                flag.place,
+            )
+
+
+def _ids(source: Source, launch: Launch) -> Iterator[Doubt]:
+    """A batch script or srun's line is read once, for all nodes; a line typed on each is not."""
+    run, count = launch.flag("rdzv-id"), questions.nodes(launch)
+    once = launch.around or any(other.kind == "sbatch" for other in source.launches)
+    carried = any(command.name in questions.REMOTE for command in source.commands)
+    if run is None or once or carried or count is None or count[1] < 2:
+        return
+    written = run.value
+    if run.known is False and PER_RUN.search(written):
+        yield Doubt(
+            "warning",
+            f"--rdzv-id {written} is another one on each node",
+            f"this line runs on each of the {count[1]} nodes, and nodes with different ids do not "
+            "meet",
+            "the same fixed name on every node: `--rdzv-id my-job-17`",
+            run.place,
+        )

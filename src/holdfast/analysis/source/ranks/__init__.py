@@ -1,0 +1,1 @@
+"""Which ranks reach which line, and which collectives some of them miss."""

@@ -1,0 +1,149 @@
+"""Errors that one rank swallows, and with them a meeting that the others keep.
+
+for batch in loader:
+    try:
+        loss = step(batch)         raises on one rank: out of memory, a bad file
+        dist.all_reduce(loss)      that rank does not come here
+    except RuntimeError:
+        continue
+
+try:
+    rows = read(f"part-{rank}")    a file of this rank's own
+except OSError:
+    return                         and the others go on to the next meeting
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from holdfast.analysis.source.contradiction import Doubt
+from holdfast.analysis.source.program import Call, Program, dotted
+from holdfast.analysis.source.python.flow import in_loop
+from holdfast.analysis.source.ranks.guards import guards
+from holdfast.analysis.source.ranks.paths import Stop, Ways, ways
+from holdfast.analysis.source.ranks.rank_dependence import ranks
+
+EVERYWHERE = frozenset(["ImportError", "ModuleNotFoundError", "KeyboardInterrupt", "StopIteration"])
+"""kinds that come on all ranks alike, or speak of the end of the data"""
+HARMLESS = frozenset(
+    {
+        *("print", "len", "range", "isinstance", "str", "float", "int", "append", "update"),
+        *("info", "debug", "warning", "time", "perf_counter", "sleep"),
+        *("get_rank", "get_world_size", "item", "to", "cuda", "tensor", "ones", "zeros"),
+        *("zero_grad", "set_epoch", "train", "eval"),
+    }
+)
+"""calls that hardly fail on one rank only"""
+
+
+def doubts(program: Program) -> Iterator[Doubt]:
+    paths = ways(program)
+    if not paths.meetings:
+        return
+    yield from _left_behind(program, paths)
+    for node in program.tries:
+        stop = _after_work(program, paths, node) if in_loop(program, node) else None
+        handler = next((one for one in node.handlers if _swallows(paths, one)), None)
+        if stop is None or handler is None or _met_later(paths, node):
+            continue
+        name = stop.at.written
+        yield Doubt(
+            "warning",
+            f"a rank that fails in this `try` skips {name} (line {stop.at.node.lineno})",
+            "what went wrong on one rank (out of memory, a bad file) did not on the others: they "
+            f"wait in {name} until a timeout, or meet this rank in a later one",
+            "let the error end the rank, so that the launcher restarts all of them; or catch it "
+            f"around the work alone, and let every rank reach {name} with a flag that says so",
+            program.place(handler),
+        )
+
+
+def _left_behind(program: Program, paths: Ways) -> Iterator[Doubt]:
+    """A handler that leaves, for work that differs from rank to rank, before the next meeting."""
+    for node in program.tries:
+        if not _of_its_own(program, paths, node) or paths.of(*node.body, *node.finalbody):
+            continue
+        for handler in node.handlers:
+            leave = paths.leaves(handler.body)
+            if not isinstance(leave, ast.Return | ast.Continue | ast.Break):
+                continue
+            if _kinds(handler) & EVERYWHERE or paths.of(*handler.body, nested=True):
+                continue
+            missed = (s for s in paths.after(node, leave) if s.sure and not s.meeting.group)
+            stop = next((s for s in missed if not next(guards(program, s.at.node), None)), None)
+            if stop is not None and not paths.may_meet(*handler.body):
+                name = f"{stop.at.written} (line {stop.at.node.lineno})"
+                yield Doubt(
+                    "warning",
+                    f"a rank whose own work fails leaves here, before {name}",
+                    "the work in this `try` differs from rank to rank, and so may its failure: the "
+                    "others wait for this rank until a timeout",
+                    "let the error end the rank, so that the launcher restarts all of them; or "
+                    "go on to the meeting with a flag that says so",
+                    program.place(leave),
+                )
+
+
+def _of_its_own(program: Program, paths: Ways, node: ast.Try) -> bool:
+    """What it does is made with the number of this rank: a file, a shard."""
+    asked = ranks(program)
+    return any(
+        isinstance(part, ast.expr) and asked.number(part) is not None
+        for call in program.calls_in(*node.body)
+        if _may_fail(paths, call)
+        for given in (*call.node.args, *(k.value for k in call.node.keywords))
+        for part in ast.walk(given)
+    )
+
+
+def _kinds(handler: ast.ExceptHandler) -> set[str]:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return {dotted(kind).rpartition(".")[2] for kind in kinds if kind is not None}
+
+
+def _after_work(program: Program, paths: Ways, node: ast.Try) -> Stop | None:
+    """A meeting of all ranks, with something before it that may fail on one of them."""
+    calls = [call for call in program.calls_in(*node.body) if not _nested(program, call, node)]
+    for stop in paths.of(*node.body):
+        if stop.meeting.group or not stop.sure or next(guards(program, stop.at.node), None):
+            continue
+        before = [call for call in calls if _earlier(call, stop.at) and _may_fail(paths, call)]
+        return stop if before else None
+    return None
+
+
+def _nested(program: Program, call: Call, node: ast.Try) -> bool:
+    """Inside another `try`, which may deal with it."""
+    nearest = next((a for a in program.above(call.node) if isinstance(a, ast.Try)), None)
+    return nearest is not node
+
+
+def _earlier(call: Call, other: Call) -> bool:
+    return (call.node.end_lineno or 0, call.node.end_col_offset or 0) < (
+        other.node.lineno,
+        other.node.col_offset,
+    )
+
+
+def _may_fail(paths: Ways, call: Call) -> bool:
+    return not paths.through(call) and bool(call.method) and call.method not in HARMLESS
+
+
+def _swallows(paths: Ways, handler: ast.ExceptHandler) -> bool:
+    if (
+        _kinds(handler) & EVERYWHERE
+        or paths.of(*handler.body, nested=True)
+        or paths.may_meet(*handler.body)
+    ):
+        return False
+    return not any(
+        always and not isinstance(leave, ast.Continue)
+        for leave, always in paths.exits(handler.body)
+    )
+
+
+def _met_later(paths: Ways, node: ast.Try) -> bool:
+    """`finally:` holds the meeting, for those that failed too."""
+    return bool(paths.of(*node.finalbody))

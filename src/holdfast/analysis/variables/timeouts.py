@@ -1,0 +1,104 @@
+"""Clocks that variables set, and how they contradict each other: what every face says of them.
+
+None where there is nothing to say.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from holdfast import text
+from holdfast.analysis.variables.parsing import torch_int
+
+HEARTBEAT = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
+DUMP = "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"
+MONITORING = "TORCH_NCCL_ENABLE_MONITORING"
+DEEPSPEED = "DEEPSPEED_TIMEOUT"
+HEARTBEAT_DEFAULT = 480
+TINY = 10
+"""seconds: one slow CUDA call or a busy machine holds the watchdog up that long"""
+LIKELY_SECONDS = 600
+"""of DEEPSPEED_TIMEOUT: as minutes ten hours, as seconds the usual ten minutes"""
+GROUP_DEFAULT = 600
+"""seconds, of NCCL groups since torch 2.2; the shortest of the usual defaults"""
+
+
+class Concern(TypedDict):
+    """What the faces that see the same thing say alike."""
+
+    summary: str
+    reason: str
+    fix: str
+
+
+def heartbeat(value: str) -> Concern | None:
+    seconds = torch_int(value)
+    if seconds is None or seconds >= TINY:
+        return None
+    what = "at once" if seconds <= 0 else f"after {seconds} s without progress"
+    return {
+        "summary": f"{HEARTBEAT}={value} lets the monitor end healthy ranks",
+        "reason": f"the watchdog is taken for stuck {what}; the default is {HEARTBEAT_DEFAULT} s",
+        "fix": f"`unset {HEARTBEAT}`; {MONITORING}=0 turns the monitor off",
+    }
+
+
+def dump(value: str, beat: str) -> Concern | None:
+    """`beat`: the value of HEARTBEAT, '' where it is not set."""
+    millis, limit = torch_int(value), torch_int(beat) or HEARTBEAT_DEFAULT
+    if millis is None or not TINY <= limit < millis / 1000:
+        return None
+    return {
+        "summary": f"{DUMP} allows {text.span(millis / 1000)} for the recorder's dump, the "
+        f"heartbeat only {text.span(limit)}",
+        "reason": "a watchdog that waits for the dump shows no heartbeat, so the monitor may end "
+        "the process before the dump is written; this one counts milliseconds",
+        "fix": f"`unset {DUMP}` (15 seconds), or raise {HEARTBEAT} above it",
+    }
+
+
+def deepspeed(value: str) -> Concern | None:
+    try:
+        minutes = int(value)  # as deepspeed/constants.py does
+    except ValueError:
+        return {
+            "summary": f"{DEEPSPEED}={value} is no whole number: `import deepspeed` will fail",
+            "reason": "DeepSpeed passes it to int() when it is imported; the unit is minutes",
+            "fix": f"`export {DEEPSPEED}=30` for half an hour",
+        }
+    if minutes < LIKELY_SECONDS:
+        return None
+    return {
+        "summary": f"{DEEPSPEED}={minutes} is {text.span(minutes * 60)}: the unit is minutes",
+        "reason": "a hang would be noticed only then; very likely seconds were meant",
+        "fix": f"`export {DEEPSPEED}={minutes // 60}`, if {minutes} seconds were meant",
+    }
+
+
+def scheduler(seconds: int) -> Concern | None:
+    """`seconds`: after which the scheduler ends the job."""
+    if not 0 < seconds < GROUP_DEFAULT:
+        return None
+    return {
+        "summary": f"Slurm ends this job after {text.span(seconds)}, before torch's default "
+        "timeout",
+        "reason": f"a hang would end without a word about its cause: NCCL groups wait "
+        f"{text.span(GROUP_DEFAULT)}, others longer, unless the script gives a timeout",
+        "fix": "ask for more time, or give init_process_group a shorter timeout",
+    }
+
+
+def behind_the_scheduler(name: str, value: str, limit: int) -> Concern | None:
+    """A clock that is still running when the scheduler ends the job after `limit` seconds."""
+    number = torch_int(value)
+    if number is None or name not in (HEARTBEAT, DEEPSPEED):
+        return None
+    seconds = number * (60 if name == DEEPSPEED else 1)
+    if seconds < limit:
+        return None
+    return {
+        "summary": f"{name}={value} is {text.span(seconds)}, and Slurm ends this job after "
+        f"{text.span(limit)}",
+        "reason": "this clock will never ring: a hang would end without a word about its cause",
+        "fix": f"a value well below {text.span(limit)}, or more time for the job",
+    }

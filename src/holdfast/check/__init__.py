@@ -1,0 +1,1 @@
+"""`holdfast check`: a machine -> facts -> findings."""

@@ -1,0 +1,48 @@
+"""Collect every fact of this machine at once, no question longer than the deadline."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+import msgspec
+
+from holdfast.analysis.machine import MachineFacts, Plan, Unread
+from holdfast.system import deadline
+from holdfast.text import legible
+
+Reader = Callable[[Plan], object]
+"""One reader answers one field of MachineFacts; it may raise, and it may hang."""
+
+
+def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> MachineFacts:
+    """Run every reader in its own process; what did not answer within `seconds` is `Unread`, and so
+    is what has no reader here."""
+    hints = get_type_hints(MachineFacts)
+
+    def question(reader: Reader) -> deadline.Question:
+        return lambda: _encode(reader(plan))
+
+    raw = deadline.ask({name: question(r) for name, r in readers.items()}, seconds=seconds)
+    asked = {"plan", "host", "smoke", *readers}
+    unasked = {name: Unread(why="not asked for") for name in hints if name not in asked}
+    answers: dict[str, Any] = {
+        name: answer if isinstance(answer, Unread) else _decode(answer, hints[name])
+        for name, answer in raw.items()
+    }
+    return MachineFacts(plan=plan, host=socket.gethostname(), smoke=None, **answers, **unasked)
+
+
+def _encode(answer: object) -> bytes:
+    try:
+        return msgspec.msgpack.encode(answer)
+    except UnicodeEncodeError:  # a path or a name in it is not text
+        return msgspec.msgpack.encode(legible(msgspec.to_builtins(answer)))
+
+
+def _decode(answer: bytes, kind: Any) -> object:
+    try:
+        return msgspec.msgpack.decode(answer, type=kind)
+    except msgspec.ValidationError as problem:
+        return Unread(why=f"its reader's answer was not understood: {problem}")

@@ -1,0 +1,58 @@
+"""The reader of every field of MachineFacts: the one list that `check` runs."""
+
+from __future__ import annotations
+
+from holdfast.check.collect import Reader
+from holdfast.check.readers import (
+    cgroup,
+    checkpoints,
+    clock,
+    container,
+    devices,
+    folders,
+    kernel_log,
+    leftovers,
+    limits,
+    load,
+    loopback,
+    names,
+    network,
+    port,
+    rendezvous_files,
+    security,
+    settings,
+    shm,
+    software,
+    variable_search,
+)
+
+READERS: dict[str, Reader] = {
+    "settings": settings.read_settings,
+    "port": port.read_port,
+    "port_ranges": port.read_port_ranges,
+    "limits": limits.read_limits,
+    "launcher_limits": limits.read_launcher_limits,
+    "process_room": limits.read_process_room,
+    "shm": shm.read_shm,
+    "interfaces": network.read_interfaces,
+    "routes": network.read_routes,
+    "own_name": names.read_own_name,
+    "own_fqdn": names.read_own_fqdn,
+    "master_name": names.read_master_name,
+    "master_reach": names.read_master_reach,
+    "loopback": loopback.read_loopback,
+    "container": container.read_container,
+    "cgroup": cgroup.read_cgroup,
+    "load": load.read_load,
+    "security": security.read_security,
+    "clock": clock.read_clock,
+    "folders": folders.read_folders,
+    "checkpoints": checkpoints.read_checkpoints,
+    "rendezvous_files": rendezvous_files.read_rendezvous_files,
+    "kernel_log": kernel_log.read_kernel_log,
+    "leftovers": leftovers.read_leftovers,
+    "software": software.read_software,
+    "variable_search": variable_search.read_variable_search,
+    "rdma_devices": devices.read_rdma_devices,
+    "accelerators": devices.read_accelerators,
+}

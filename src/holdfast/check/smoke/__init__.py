@@ -1,0 +1,1 @@
+"""`holdfast check --smoke`: a few real ranks -> which stage fails, and why."""

@@ -1,0 +1,106 @@
+"""The ranks of the smoke test together: started, heard, and ended, every one, always."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from holdfast.check.smoke.member import Member
+from holdfast.check.smoke.stages import WORDS_KEPT, Record, decode
+
+TICK = 0.1
+"""seconds between looks for a process that died: at once, to a person"""
+
+
+class Crew:
+    """All ranks. `with Crew(...) as crew:` ends them however the block is left.
+
+    A signal that hits us between the fork and the moment we hold the process is covered as
+    well: the kernel kills a rank when its parent is gone, even one that is stopped.
+    """
+
+    def __init__(self, environments: Sequence[Mapping[str, str]]) -> None:
+        self.environments = environments
+        self.members: list[Member] = []
+        self._news: list[Record] = []
+        self._waiting = selectors.DefaultSelector()
+
+    def __enter__(self) -> Crew:
+        try:
+            for rank, environment in enumerate(self.environments):
+                self._start(rank, environment)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def _start(self, rank: int, environment: Mapping[str, str]) -> None:
+        try:
+            member = Member(rank, environment)
+        except OSError as refusal:  # EAGAIN, ENOMEM, EMFILE: the kernel gives no more
+            self._news.append(Record(rank=rank, kind="error", stage="start", text=str(refusal)))
+            return
+        self.members.append(member)
+        self._news.append(Record(rank=rank, kind="started", stage="start", pid=member.process.pid))
+        for pipe, what in ((member.reports, "reported"), (member.output.fileno(), "printed")):
+            os.set_blocking(pipe, False)
+            self._waiting.register(pipe, selectors.EVENT_READ, (member, what))
+
+    def _end(self) -> None:
+        self._waiting.close()
+        for member in self.members:
+            member.kill()
+        for member in self.members:
+            member.close()
+        self.members = []
+
+    def hear(self) -> list[Record]:
+        """What happened since the last call; waits a tick at most."""
+        if self._waiting.get_map():
+            for key, _ in self._waiting.select(TICK):
+                member, what = key.data
+                self._read(member, what, key.fd)
+        else:
+            time.sleep(TICK)
+        for member in self.members:
+            if not member.gone and member.process.poll() is not None:
+                member.gone = True
+                self._read_the_rest(member)
+                self._news.append(member.exit_record())
+        news, self._news = self._news, []
+        return news
+
+    def _read(self, member: Member, what: str, pipe: int) -> bool:
+        """Take what a pipe holds; False when nothing is there, or nothing more will come."""
+        try:
+            chunk = os.read(pipe, 1 << 16)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self._waiting.unregister(pipe)
+        elif what == "printed":
+            member.printed = (member.printed + chunk)[-16 * WORDS_KEPT :]
+        else:
+            *lines, member.reported = (member.reported + chunk).split(b"\n")
+            self._news.extend(record for record in map(decode, lines) if record is not None)
+        return bool(chunk)
+
+    def _read_the_rest(self, member: Member) -> None:
+        """A dead rank's words come before its exit. Its children may hold the pipe open."""
+        for pipe, what in ((member.reports, "reported"), (member.output.fileno(), "printed")):
+            with contextlib.suppress(KeyError):  # its end has been read already
+                self._waiting.get_key(pipe)
+                while self._read(member, what, pipe):
+                    pass

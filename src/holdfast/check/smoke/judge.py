@@ -1,0 +1,214 @@
+"""Which stage failed, which rank is behind it, and why. Pure: records in, `Smoke` out."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Sequence
+
+from holdfast import text
+from holdfast.analysis.machine import Reach, Smoke, SmokeRank, SmokeRung, SmokeStage, Unread
+from holdfast.check.smoke.errno_words import Cause, translate
+from holdfast.check.smoke.roll import Standing, culprits, standing
+from holdfast.check.smoke.stages import STAGES, Record, deadline
+
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
+
+
+def judge(
+    world: int,
+    records: Sequence[Record],
+    *,
+    loopback: tuple[Reach, ...] | Unread,
+    seconds: float,
+) -> Smoke:
+    """All of it. A stage after one that failed is 'skipped': nothing was learnt about it."""
+    roll = [standing(rank, records) for rank in range(world)]
+    stages = [judge_loopback(loopback)]
+    for name in STAGES:
+        failed = next((stage.name for stage in stages if stage.status == "failed"), "")
+        if failed:
+            stages.append(_stage(name, "skipped", f"not reached: stage '{failed}' failed"))
+        else:
+            stages.append(judge_stage(name, roll, records, patience=seconds))
+    return Smoke(
+        world=world,
+        ranks=tuple(_rank(who) for who in roll),
+        stages=tuple(stages),
+        ladder=ladder(world, records),
+    )
+
+
+def judge_loopback(loopback: tuple[Reach, ...] | Unread) -> SmokeStage:
+    """127.0.0.1 must carry TCP; ::1 alone missing stops no job on one machine."""
+    if isinstance(loopback, Unread):
+        return _stage("loopback", "skipped", f"could not look: {loopback.why}")
+    seconds = sum(reach.seconds for reach in loopback)
+    if any(not reach.error for reach in loopback if reach.address == "127.0.0.1"):
+        return _stage("loopback", "ok", seconds=seconds)
+    heard = "; ".join(f"{reach.address}: {_meaning(reach.error)}" for reach in loopback)
+    return _stage(
+        "loopback",
+        "failed",
+        f"this machine cannot connect to itself: {heard or 'no address was tried'}",
+        "loopback-blocked",
+        seconds,
+    )
+
+
+def judge_stage(
+    name: str, roll: Sequence[Standing], records: Sequence[Record], *, patience: float
+) -> SmokeStage:
+    here = [record for record in records if record.stage == name]
+    seconds = next((record.seconds for record in here if record.kind == "closed"), 0.0)
+    behind = [who for who in roll if who.reached <= STAGES.index(name)]
+    left_out = {record.rank: record.text for record in here if record.kind == "skipped"}
+    if set(left_out) == {who.rank for who in roll}:
+        return _stage(name, "skipped", left_out[0], seconds=seconds)
+    if left_out and not any(who.failed_by_itself for who in behind):
+        reason = f"{_ranks(left_out)} could not take part: {next(iter(left_out.values()))}"
+        return _stage(name, "failed", reason, "rank-assignment", seconds)
+    wrong = [record for record in here if record.kind == "rung" and not record.correct]
+    if wrong:
+        return _stage(name, "failed", _wrong_sum(wrong), "", seconds)
+    if behind:
+        return _stage(name, "failed", *_why(name, roll, patience), seconds)
+    if name == STAGES[0] and (muddle := _muddle(roll)):
+        return _stage(name, "failed", muddle, "rank-assignment", seconds)
+    return _stage(name, "ok", seconds=seconds)
+
+
+def _stage(
+    name: str, status: str, reason: str = "", cause: str = "", seconds: float = 0.0
+) -> SmokeStage:
+    return SmokeStage(name=name, status=status, seconds=seconds, reason=reason, cause=cause)
+
+
+def _why(name: str, roll: Sequence[Standing], seconds: float) -> Cause:
+    """The reason and the slug of a stage that not every rank finished."""
+    guilty = culprits(name, roll)
+    first = guilty[0]
+    who = _name(guilty)
+    others = [one.rank for one in roll if one not in guilty]
+    waited = (
+        f"; {_ranks(others)} {'is' if len(others) == 1 else 'are'} not to blame" if others else ""
+    )
+    if first.error:
+        return _said(who, first)
+    if first.exit_code is not None:
+        return Cause(f"{who} {_ended(first)}{waited}", _slug_of_exit(first.exit_code))
+    if first.stopped:
+        how = "does not run at all: somebody stopped it (state T)"
+        return Cause(f"{who} {how}{waited}", "ranks-missing")
+    if not first.pid:
+        return Cause(f"{who} never started{waited}", "ranks-missing")
+    stuck = " (state D: in an uninterruptible system call)" if first.state == "D" else ""
+    return _was_silent(name, f"{who}{stuck}", waited, seconds)
+
+
+def _was_silent(name: str, who: str, waited: str, seconds: float) -> Cause:
+    patience = deadline(name, seconds)
+    # When nobody gets through, nobody in particular is missing.
+    slug = "ranks-missing" if waited else ""
+    if name == STAGES[0]:
+        return Cause(f"{who} did not import torch within {patience:g} s{waited}", slug)
+    guess = "" if waited else "; often a firewall drops the connections between ranks"
+    return Cause(f"{who} got no further in '{name}' for {patience:g} s{waited}{guess}", slug)
+
+
+def _said(who: str, first: Standing) -> Cause:
+    cause = translate(first.error, nccl=first.nccl)
+    quote = first.error.splitlines()[0]
+    if cause is None:
+        return Cause(f"{who} said: {quote}", "")
+    return Cause(f"{who}: {cause.words}; it said: {quote}", cause.slug)
+
+
+def _ended(who: Standing) -> str:
+    code = who.exit_code or 0
+    if code < 0:
+        how = f"was killed by {_signal_name(-code)}"
+    else:
+        how = f"ended with exit code {code} before it was done"
+    return f"{how}; its last words: {who.printed.splitlines()[-1]}" if who.printed else how
+
+
+def _slug_of_exit(code: int) -> str:
+    return "native-crash" if -code in CRASHES else "ranks-missing"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _muddle(roll: Sequence[Standing]) -> str:
+    """Every rank must mean the same master, and none may sit on another's GPU."""
+    masters = sorted({who.master for who in roll})
+    if len(masters) > 1:
+        return f"the ranks do not agree on the master: {', '.join(masters)}"
+    gpus = [who.device for who in roll if who.device.startswith("cuda:")]
+    twice = sorted({gpu for gpu in gpus if gpus.count(gpu) > 1 and not gpu.endswith("(shared)")})
+    if twice:
+        sharers = [who.rank for who in roll if who.device in twice]
+        return f"{_ranks(sharers)} share {', '.join(twice)}"
+    return ""
+
+
+def _wrong_sum(wrong: Sequence[Record]) -> str:
+    first = wrong[0]
+    who = _ranks(record.rank for record in wrong if record.size == first.size)
+    return (
+        f"all_reduce of {text.size(first.size)} gave a wrong sum on {who}: {first.text}; "
+        f"a training job would go on with wrong numbers"
+    )
+
+
+def ladder(world: int, records: Sequence[Record]) -> tuple[SmokeRung, ...]:
+    """One rung per stage and size; it takes as long as it takes the slowest rank."""
+    rungs: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        if record.kind == "rung":
+            rungs.setdefault((record.stage, record.size), []).append(record)
+    return tuple(_rung(world, *key, said) for key, said in rungs.items())
+
+
+def _rung(world: int, stage: str, size: int, said: Sequence[Record]) -> SmokeRung:
+    seconds = max(record.seconds for record in said)
+    moved = 2 * (world - 1) / world * size
+    return SmokeRung(
+        stage=stage,
+        size=size,
+        seconds=seconds,
+        correct=all(record.correct for record in said),
+        bandwidth=moved / seconds if seconds > 0 else 0.0,
+    )
+
+
+def _rank(who: Standing) -> SmokeRank:
+    return SmokeRank(
+        rank=who.rank,
+        pid=who.pid,
+        device=who.device,
+        master=who.master,
+        reached=who.finished,
+        error=who.error,
+        exit_code=who.exit_code,
+    )
+
+
+def _name(guilty: Sequence[Standing]) -> str:
+    if len(guilty) == 1 and guilty[0].pid:
+        return f"rank {guilty[0].rank} (pid {guilty[0].pid})"
+    return _ranks(who.rank for who in guilty)
+
+
+def _ranks(ranks: Iterable[int]) -> str:
+    listed = sorted(set(ranks))
+    return f"rank{'s' if len(listed) != 1 else ''} {text.numbers(listed)}"
+
+
+def _meaning(error: str) -> str:
+    cause = translate(error)
+    return cause.words if cause else error or "fine"

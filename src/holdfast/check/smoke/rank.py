@@ -1,0 +1,259 @@
+"""One rank of the smoke test, started by `member.py` with the number of a pipe.
+
+The only file of holdfast that imports torch; beside it, only the standard library and
+`stages`, so that it starts wherever torch does. It reports every stage on that pipe, waits on
+stdin for the word to begin the next one, and stops at the first error, in its own words.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import statistics
+import sys
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from holdfast.check.smoke.stages import (
+    LADDER,
+    NCCL_PATIENCE,
+    PATIENCE,
+    PERIOD,
+    REPEATS,
+    STAGES,
+    WORDS_KEPT,
+    Record,
+    contribution,
+    encode,
+    total,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+CONNECT_SECONDS = 5
+"""for one plain TCP connection on a machine that we share with the listener"""
+
+
+class Rank:
+    """What one rank knows, and its stages as methods: `start`, `store`, `gloo`, `nccl`."""
+
+    def __init__(self, pipe: int) -> None:
+        self.pipe = pipe
+        self.stage = STAGES[0]
+        self.rank = int(os.environ["RANK"])
+        self.world = int(os.environ["WORLD_SIZE"])
+        self.address = os.environ["MASTER_ADDR"]
+        self.port = int(os.environ["MASTER_PORT"])
+        self.token = os.environ["HOLDFAST_SMOKE_TOKEN"]
+
+    def report(self, kind: str, **details: Any) -> None:
+        record = Record(rank=self.rank, kind=kind, stage=self.stage, **details)
+        os.write(self.pipe, encode(record))
+
+    def run(self) -> int:
+        """Stage after stage; the exit code is 0 unless one failed."""
+        for stage in STAGES:
+            if stage != STAGES[0] and sys.stdin.readline().strip() != stage:
+                return 0  # the conductor stops here, or is gone
+            self.stage = stage
+            began = time.monotonic()
+            try:
+                details = getattr(self, stage)()
+            except Exception as problem:  # noqa: BLE001 - whatever torch raises is the answer
+                self.report("error", text=_own_words(problem))
+                return 1
+            if details is not None:
+                self.report("done", seconds=time.monotonic() - began, **details)
+        sys.stdin.readline()  # leave together: a rank that goes first resets the others
+        return 0
+
+    def start(self) -> dict[str, Any]:
+        import torch  # noqa: PLC0415 - the import is what this stage is about
+        import torch.distributed  # noqa: PLC0415
+
+        self.torch = torch
+        self.why_no_nccl = _why_no_nccl(torch, self.world)
+        self.device = "cpu" if self.why_no_nccl else _own_gpu(torch)
+        return {
+            "pid": os.getpid(),
+            "device": self.device,
+            "master": f"{self.address}:{self.port}",
+            "nccl": "" if self.why_no_nccl else _nccl_version(torch),
+        }
+
+    def store(self) -> dict[str, Any]:
+        """Rank 0 listens first; the others come when the conductor has heard that it does.
+
+        So nobody joins a stranger's store while rank 0 finds its port taken.
+        """
+        if self.rank == 0:
+            self._try_the_way()
+            self.tcp_store = self._open_store(listen=True)
+            self.tcp_store.set(self.token, b"1")
+            self.report("listening")
+        else:
+            self._connect_plainly()
+            self.tcp_store = self._open_store(listen=False)
+            if not self.tcp_store.check([self.token]):
+                raise RuntimeError(f"holdfast: another job's store at {self.address}:{self.port}")
+        self.tcp_store.set(f"{self.token}/{self.rank}", b"1")
+        everybody = [f"{self.token}/{rank}" for rank in range(self.world)]
+        self.tcp_store.wait(everybody, timedelta(seconds=PATIENCE))
+        return {}
+
+    def _try_the_way(self) -> None:
+        """A plain listener on the store's port, and a plain connection to it by the master's
+        name: what rank 0's own store does, and reports only as 'timed out', after 15-30 s."""
+        dual = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if dual else socket.AF_INET
+        try:
+            server = socket.create_server(("", self.port), family=family, dualstack_ipv6=dual)
+        except OSError:
+            return  # the store will meet the same, and say so itself
+        with server:
+            self._connect_plainly()
+
+    def _connect_plainly(self) -> None:
+        """torch hides why a connection fails ('timed out' for a refused one, and for a name
+        that does not resolve); the kernel tells a plain socket."""
+        try:
+            socket.create_connection((self.address, self.port), timeout=CONNECT_SECONDS).close()
+        except OSError as problem:
+            words = problem.strerror or os.strerror(errno.ETIMEDOUT)
+            raise OSError(
+                problem.errno or errno.ETIMEDOUT,
+                f"connecting to {self.address}:{self.port}: {words}",
+            ) from problem
+
+    def _open_store(self, *, listen: bool) -> Any:
+        distributed: Any = self.torch.distributed  # which does not declare its C++ names
+        # wait_for_workers would add keys to whatever store answers, a foreign job's included.
+        return distributed.TCPStore(
+            self.address,
+            self.port,
+            None,
+            listen,
+            timedelta(seconds=PATIENCE),
+            wait_for_workers=False,
+        )
+
+    def gloo(self) -> dict[str, Any]:
+        self._form_group("gloo", PATIENCE, device_id=None)
+        self._climb(self.torch.device("cpu"))
+        return {}
+
+    def nccl(self) -> dict[str, Any] | None:
+        if self.why_no_nccl:
+            self.report("skipped", text=self.why_no_nccl)
+            return None
+        device = self.torch.device(self.device.removesuffix(SHARED))
+        self.torch.cuda.set_device(device)
+        self._form_group("nccl", NCCL_PATIENCE, device_id=device)
+        self._climb(device)
+        return {}
+
+    def _form_group(self, backend: str, seconds: int, *, device_id: torch.device | None) -> None:
+        distributed = self.torch.distributed
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+        distributed.init_process_group(
+            backend,
+            store=distributed.PrefixStore(backend, self.tcp_store),
+            rank=self.rank,
+            world_size=self.world,
+            timeout=timedelta(seconds=seconds),
+            device_id=device_id,
+        )
+
+    def _climb(self, device: torch.device) -> None:
+        """The ladder: each size once to connect, then timed, every result compared exactly."""
+        for size in LADDER:
+            took = []
+            wrong = ""
+            for round_number in range(1 + REPEATS):
+                mine = self._row(size, round_number, device)
+                self.torch.distributed.barrier()  # else we would time who filled its row last
+                began = time.monotonic()
+                self.torch.distributed.all_reduce(mine)
+                if device.type == "cuda":
+                    self.torch.cuda.synchronize(device)
+                took.append(time.monotonic() - began)
+                wrong = wrong or self._first_difference(mine, round_number)
+            self.report(
+                "rung",
+                size=size,
+                seconds=statistics.median(took[1:]),
+                correct=not wrong,
+                text=wrong,
+            )
+
+    def _row(self, size: int, round_number: int, device: torch.device) -> torch.Tensor:
+        period = [contribution(self.rank, position, round_number) for position in range(PERIOD)]
+        return self._repeated(period, size // 4, device)
+
+    def _first_difference(self, got: torch.Tensor, round_number: int) -> str:
+        period = [total(self.world, position, round_number) for position in range(PERIOD)]
+        expected = self._repeated(period, got.numel(), got.device)
+        if self.torch.equal(got, expected):
+            return ""
+        at = int((got != expected).nonzero()[0])
+        return f"element {at}: got {got[at].item():g}, expected {expected[at].item():g}"
+
+    def _repeated(self, period: list[int], count: int, device: torch.device) -> torch.Tensor:
+        row = self.torch.tensor(period, dtype=self.torch.float32, device=device)
+        return row.repeat(count // PERIOD + 1)[:count].contiguous()
+
+    def leave(self) -> None:
+        distributed = self.torch.distributed
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+
+
+SHARED = " (shared)"
+"""marks a GPU that ranks share on purpose: HOLDFAST_SMOKE_SHARE_GPU=1"""
+
+
+def _shares_gpus() -> bool:
+    return os.environ.get("HOLDFAST_SMOKE_SHARE_GPU") == "1"
+
+
+def _why_no_nccl(torch: Any, world: int) -> str:
+    """Why the stage 'nccl' is left out; '' when it is not."""
+    if not torch.distributed.is_nccl_available():
+        return "this build of torch has no NCCL"
+    count = torch.cuda.device_count()
+    if not count:
+        return "no GPU is visible to torch"
+    if count < world and not _shares_gpus():
+        return f"NCCL wants a GPU for each of {world} ranks, and torch sees {count}"
+    return ""
+
+
+def _nccl_version(torch: Any) -> str:
+    return ".".join(map(str, torch.cuda.nccl.version()))
+
+
+def _own_gpu(torch: Any) -> str:
+    local_rank = int(os.environ["LOCAL_RANK"])
+    if _shares_gpus():
+        # NCCL refuses two ranks on one GPU of one host; under different names it takes
+        # them for different hosts.
+        os.environ["NCCL_HOSTID"] = f"host{local_rank}"
+        return f"cuda:{local_rank % torch.cuda.device_count()}{SHARED}"
+    return f"cuda:{local_rank}"
+
+
+def _own_words(problem: Exception) -> str:
+    text = f"{type(problem).__name__}: {problem}"
+    return text.partition("\nException raised from")[0].strip()[:WORDS_KEPT]
+
+
+def main() -> int:
+    rank = Rank(int(sys.argv[1]))
+    code = rank.run()
+    if code == 0:
+        rank.leave()
+    return code

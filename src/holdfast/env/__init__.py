@@ -1,0 +1,1 @@
+"""`holdfast env`: an environment and a command -> every setting and every timeout in force."""

@@ -1,0 +1,179 @@
+"""torch's own clocks: the store, the groups, the watchdog, its monitor.
+
+torch/distributed/constants.py and distributed_c10d.py (init_process_group hands its timeout to
+the store as well), ProcessGroupNCCL.cpp (HeartbeatMonitor), c10d/Store.hpp; torch 2.13.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.analysis.variables.parsing import release, torch_bool
+from holdfast.analysis.variables.status import Clock
+from holdfast.env.job import Asked, Job
+from holdfast.env.script_timeouts import WHOLE_GROUP
+from holdfast.env.timeouts import frameworks, lookup
+from holdfast.env.timeouts.lookup import Value, by_script
+from holdfast.text import exact
+
+CONSTANTS = "torch 2.13.0 torch/distributed/constants.py, distributed_c10d.py"
+MONITOR = "torch ProcessGroupNCCL.cpp (HeartbeatMonitor)"
+NCCL_GROUP, OTHER_GROUP = 600.0, 1800.0
+OTHERS = ("gloo", "mpi", "ucc", "xccl", "hccl")
+SHORTER_SINCE = "2.2"
+"""the torch that gave NCCL groups ten minutes; before, all had thirty"""
+STORE = 300.0
+HEARTBEAT = 480.0
+DUMP = 15.0
+NONBLOCKING = 1800.0
+
+
+def clocks(job: Job) -> Iterator[Clock]:
+    nccl = job.has_nccl
+    if nccl and not _only_others(job):
+        yield _group(job, "nccl")
+    yield _group(job, "other")
+    yield from frameworks.clocks(job)
+    yield _joining(job, "nccl" if nccl and not _only_others(job) else "other")
+    yield _store(job)
+    if nccl:
+        yield from _watch(job)
+
+
+# --- groups --------------------------------------------------------------------------------------
+
+
+def _inits(job: Job) -> list[Asked]:
+    return [one for one in job.asked if one.call == "init_process_group"]
+
+
+def _only_others(job: Job) -> bool:
+    """The script makes its group of another backend, and no other."""
+    backends = {one.backend for one in _inits(job)}
+    return bool(backends) and backends.isdisjoint({"nccl", "none", "several", ""})
+
+
+def _group(job: Job, kind: str) -> Clock:
+    value, sure, remark = _group_value(job, kind)
+    return Clock(
+        name="NCCL groups" if kind == "nccl" else "Gloo and other groups",
+        key=f"group-{kind}",
+        stage="run",
+        seconds=value.seconds,
+        origin=value.origin,
+        does="the watchdog ends the process when a collective takes longer"
+        if kind == "nccl"
+        else "a collective that takes longer raises an error",
+        source=CONSTANTS,
+        sure=sure,
+        remark=remark,
+    )
+
+
+def _group_value(job: Job, kind: str) -> tuple[Value, bool, str]:
+    """The value, whether it is certain, and what to say where it is not."""
+    calls = [one for one in job.asked if one.call in WHOLE_GROUP and one.given]
+    other = {"nccl"} if kind == "other" else set(OTHERS)
+    own = next((one for one in calls if one.backend not in other), None)
+    if own is not None:
+        late = "" if own.seconds is not None else "the script's own, known only when it runs"
+        return by_script(own), not late, late
+    value = _default_group(job, kind)
+    inits = _inits(job)
+    if kind == "nccl" and inits and {one.backend for one in inits} <= {"none", "several"}:
+        # torch goes by the name 'nccl' alone, and finds another or none (measured, torch 2.13).
+        where = f"{inits[0].place.file}:{inits[0].place.line}"
+        longer = Value(OTHER_GROUP, f"default for a backend that is not just 'nccl' ({where})")
+        return longer, True, ""
+    if inits and all(one.backend == "nccl" for one in inits) and kind == "other":
+        return value, False, "only where the script makes such a group too"
+    if inits and all(one.backend for one in inits):
+        return value, True, ""
+    unnamed = f"; {exact(OTHER_GROUP)} where it does not name the backend 'nccl'"
+    who = "what the script imports" if job.script else "the script"
+    return value, False, f"{who} may pass its own" + (unnamed if kind == "nccl" else "")
+
+
+def _default_group(job: Job, kind: str) -> Value:
+    version = job.version("torch")
+    if kind == "nccl" and version and release(version) < release(SHORTER_SINCE):
+        return Value(OTHER_GROUP, f"default of torch {version}")
+    seconds = NCCL_GROUP if kind == "nccl" else OTHER_GROUP
+    return lookup.default_of_torch(job, seconds, since=SHORTER_SINCE)
+
+
+# --- store and watchdog --------------------------------------------------------------------------
+
+
+def _joining(job: Job, kind: str) -> Clock:
+    value, sure, _ = _group_value(job, kind)
+    return Clock(
+        name="init_process_group",
+        key="init",
+        stage="start",
+        seconds=value.seconds,
+        origin="the group's timeout, which its store gets too",
+        does="waits for the store and for every rank; a rank that finds no store may take "
+        "twice as long",
+        source=CONSTANTS,
+        sure=sure,
+    )
+
+
+def _store(job: Job) -> Clock:
+    own = next((a for a in job.asked if a.call == "TCPStore" and a.given), None)
+    value = by_script(own) if own else lookup.default_of_torch(job, STORE, since="1.9")
+    return Clock(
+        name="a TCPStore of your own",
+        key="store",
+        stage="start",
+        seconds=value.seconds,
+        origin=value.origin,
+        does="get() and wait() for a key that nobody sets; init_process_group gives its store "
+        "the group's timeout instead",
+        source="torch 2.13.0 torch/csrc/distributed/c10d/Store.hpp (kDefaultTimeout)",
+        sure=own is not None and own.seconds is not None,
+        remark="" if own else "only where the script makes one",
+    )
+
+
+def _watch(job: Job) -> Iterator[Clock]:
+    switch = job.setting("TORCH_NCCL_ENABLE_MONITORING")
+    off = switch is not None and torch_bool(switch.value) is False
+    beat = lookup.by_variable(job, "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", HEARTBEAT)
+    beat = beat or lookup.default_of_torch(job, HEARTBEAT)
+    yield Clock(
+        name="heartbeat of NCCL's watchdog",
+        key="heartbeat",
+        stage="watch",
+        seconds=None if off else beat.seconds,
+        origin="TORCH_NCCL_ENABLE_MONITORING=0" if off else beat.origin,
+        does="nobody ends a process whose watchdog is stuck"
+        if off
+        else "the monitor ends the process when the watchdog itself is stuck in CUDA or NCCL",
+        source=MONITOR,
+    )
+    dump = lookup.by_variable(job, "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", DUMP, scale=1e-3)
+    dump = dump or lookup.default_of_torch(job, DUMP)
+    yield Clock(
+        name="flight recorder's dump",
+        key="dump",
+        stage="watch",
+        seconds=dump.seconds,
+        origin=dump.origin,
+        does="how long the dying process waits for its dump to be written",
+        source=MONITOR,
+    )
+    switch = job.setting("TORCH_NCCL_USE_COMM_NONBLOCKING")
+    if switch is not None and torch_bool(switch.value):
+        wait = lookup.by_variable(job, "TORCH_NCCL_NONBLOCKING_TIMEOUT", NONBLOCKING)
+        wait = wait or lookup.default_of_torch(job, NONBLOCKING)
+        yield Clock(
+            name="non-blocking communicators",
+            key="nonblocking",
+            stage="start",
+            seconds=wait.seconds,
+            origin=wait.origin,
+            does="torch gives up on a communicator that is still being made",
+            source="pytorch/pytorch torch/csrc/cuda/nccl.cpp",
+        )

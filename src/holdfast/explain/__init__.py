@@ -1,0 +1,1 @@
+"""`holdfast explain`: what is left of a job -> cause, culprit, evidence, fix."""

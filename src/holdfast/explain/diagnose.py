@@ -1,0 +1,174 @@
+"""Ask every fault about the wreckage, and put the answers in order. Pure.
+
+Only one thing broke the job, so the answers compete: surest first; of two that are equally sure
+the one seen earlier, since what comes later on one rank is mostly fallout. Whoever comes second
+behind a sure answer cannot be sure as well, unless both read the same line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Wreckage, quote
+from holdfast.explain import live_verdict
+from holdfast.fault import Fault
+from holdfast.findings import Diagnosis, Evidence
+from holdfast.text import numbers
+
+SURE = 0.8
+"""over this we claim to know"""
+LIKELY = 0.5
+"""under this the earliest signs of trouble are shown as well"""
+RUNNER_UP = 0.5
+"""what is left for another answer beside a sure one"""
+FAINT = 0.1
+"""under this it is noise"""
+SHOWN = 5
+ANOMALIES = 8
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    diagnoses: tuple[Diagnosis, ...] = ()
+    """most likely first; none for a healthy run, and none where nothing is known"""
+    failed: bool = False
+    """something went wrong, whether or not we know what"""
+    anomalies: tuple[Evidence, ...] = ()
+    """the earliest signs of trouble, where no answer is likely"""
+    remarks: tuple[str, ...] = ()
+    """what could not be read, or went wrong in here"""
+
+
+def diagnose(wreckage: Wreckage, faults: Iterable[Fault]) -> Report:
+    answers, bugs = _ask(wreckage, faults)
+    ordered = _in_order(live_verdict.weigh(wreckage, answers))
+    failed = bool(ordered) or _went_wrong(wreckage)
+    likely = bool(ordered) and ordered[0].confidence >= LIKELY
+    unread = [f"{s.name}: {s.problem}" for s in wreckage.sources if s.problem]
+    return Report(
+        diagnoses=tuple(_located(wreckage, _with_fallout(wreckage, ordered))),
+        failed=failed,
+        anomalies=() if likely or not failed else _earliest(wreckage),
+        remarks=(*unread, *bugs),
+    )
+
+
+def _ask(wreckage: Wreckage, faults: Iterable[Fault]) -> tuple[list[Diagnosis], list[str]]:
+    answers: list[Diagnosis] = []
+    bugs: list[str] = []
+    for fault in faults:
+        best: Diagnosis | None = None
+        for face in fault.recognitions:
+            try:
+                answer = face(wreckage)
+            except Exception as bug:  # noqa: BLE001 - one broken face must not hide the others
+                bugs.append(f"a bug in holdfast: {fault.slug}: {type(bug).__name__}: {bug}")
+                continue
+            if answer and (best is None or answer.confidence > best.confidence):
+                best = answer
+        if best and best.confidence >= FAINT:
+            answers.append(best)
+    return answers, bugs
+
+
+def _in_order(answers: Sequence[Diagnosis]) -> list[Diagnosis]:
+    ordered = sorted(answers, key=lambda d: (-d.confidence, d.order, d.code))
+    if not ordered:
+        return []
+    sure = [d for d in ordered if d.confidence > SURE]
+    first = min(sure, key=lambda d: (d.order, -d.confidence)) if sure else ordered[0]
+    rest = [d for d in ordered if d is not first and not _is_vaguer(d, first)]
+    if sure:
+        humbled = [d if _same_line(d, first) else _humbled(d) for d in rest]
+        rest = sorted(humbled, key=lambda d: (-d.confidence, d.order, d.code))
+    return [first, *rest][:SHOWN]
+
+
+def _same_line(one: Diagnosis, other: Diagnosis) -> bool:
+    places = {(e.source, e.line) for e in other.evidence if e.line}
+    return any((e.source, e.line) in places for e in one.evidence)
+
+
+def _is_vaguer(one: Diagnosis, other: Diagnosis) -> bool:
+    """'It raised an exception', beside what that exception was."""
+    return (
+        one.slug in live_verdict.GENERAL
+        and other.slug not in live_verdict.GENERAL
+        and _same_line(one, other)
+    )
+
+
+def _humbled(diagnosis: Diagnosis) -> Diagnosis:
+    return msgspec.structs.replace(diagnosis, confidence=min(diagnosis.confidence, RUNNER_UP))
+
+
+def _went_wrong(wreckage: Wreckage) -> bool:
+    told = any(s.role not in (Role.CONTEXT, Role.ADVICE) for s in wreckage.sightings)
+    return told or bool(wreckage.raised) or any(e.code != 0 for e in wreckage.exits)
+
+
+def _with_fallout(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosis]:
+    """The loudest lines are consequences: the first answer says whose they are."""
+    if not ordered:
+        return []
+    first = ordered[0]
+    blamed = first.culprit.rank if first.culprit else None
+    waited = {
+        s.rank
+        for s in wreckage.sightings
+        if s.role is Role.CASCADE and s.rank is not None and s.rank != blamed
+    }
+    if not waited:
+        return ordered
+    fallout = (
+        f"the timeouts and lost connections of rank{'s' if len(waited) > 1 else ''} "
+        f"{numbers(waited)}: they waited, and tell of somebody else's trouble"
+    )
+    victims = first.victims or tuple(sorted(waited))
+    first = msgspec.structs.replace(first, ruled_out=(*first.ruled_out, fallout), victims=victims)
+    return [first, *ordered[1:]]
+
+
+def _located(wreckage: Wreckage, diagnoses: Iterable[Diagnosis]) -> Iterator[Diagnosis]:
+    """A rank is easier to find by its host and pid, if any line told them."""
+    for one in diagnoses:
+        rank = one.culprit.rank if one.culprit else None
+        remains = wreckage.rank(rank) if rank is not None else None
+        if one.culprit and remains:
+            culprit = msgspec.structs.replace(
+                one.culprit,
+                host=one.culprit.host or remains.host,
+                pid=one.culprit.pid or remains.pid,
+            )
+            yield msgspec.structs.replace(one, culprit=culprit)
+        else:
+            yield one
+
+
+def _earliest(wreckage: Wreckage) -> tuple[Evidence, ...]:
+    """The first trouble of each rank, own trouble before that of others."""
+    told = [s for s in wreckage.sightings if s.role not in (Role.CONTEXT, Role.ADVICE)]
+    told.sort(key=lambda s: (s.role is not Role.ROOT, s.order))
+    firsts: dict[tuple[int | None, str], Evidence] = {}
+    for one in wreckage.raised:
+        firsts.setdefault(
+            (one.rank, one.line.source),
+            Evidence(
+                quote=f"{one.kind}: {one.text}".strip(": "),
+                source=one.line.source,
+                line=one.line.number,
+                rank=one.rank,
+                host=one.line.host or None,
+            ),
+        )
+    for sighting in told:
+        firsts.setdefault((sighting.rank, sighting.line.source), quote(sighting))
+    for end in (e for e in wreckage.exits if e.code != 0 and not e.teardown):
+        line = end.line
+        firsts.setdefault(
+            (end.rank, line.source),
+            Evidence(quote=line.text, source=line.source, line=line.number, rank=end.rank),
+        )
+    return tuple(firsts.values())[:ANOMALIES]

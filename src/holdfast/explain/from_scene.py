@@ -1,0 +1,66 @@
+"""A job that still lives, as wreckage: what was seen of its ranks, and the verdict on it. Pure."""
+
+from __future__ import annotations
+
+from holdfast.analysis.collectives.waits import where_is
+from holdfast.analysis.logs.wreckage import Line, RankRemains, Told, Wreckage
+from holdfast.analysis.scene.scene import RankView, Scene, Stack
+from holdfast.findings import Evidence, Verdict
+
+
+def wreckage(
+    scene: Scene, verdict: Verdict | None, *, stands_still: bool, world: int | None = None
+) -> Wreckage:
+    """`stands_still`: the stack of every rank was the same at both looks.
+
+    In a job that gets on, one rank is elsewhere at any moment: stacks speak only where all of them
+    stood still. Recorders have spoken in the verdict, which knows how old their entries are.
+    """
+    return Wreckage(
+        ranks=tuple(_remains(view, stands=stands_still) for view in scene.ranks),
+        told=(_told(verdict),) if verdict else (),
+        world_size=world,
+    )
+
+
+def places(scene: Scene) -> tuple[Evidence, ...]:
+    """Where each rank is: shown even when nobody is to blame."""
+    return tuple(
+        Evidence(
+            quote=where_is(view) + _state(view),
+            source=f"stack of pid {view.pid}",
+            rank=view.rank,
+            host=view.host,
+        )
+        for view in scene.ranks
+    )
+
+
+def _state(view: RankView) -> str:
+    letter = view.activity.state if view.activity else ""
+    known = {"T": "stopped", "t": "stopped by a debugger", "D": "inside the kernel", "Z": "dead"}
+    return f" ({known[letter]}: state {letter})" if letter in known else ""
+
+
+def _remains(view: RankView, *, stands: bool) -> RankRemains:
+    return RankRemains(
+        rank=view.rank,
+        local_rank=view.local_rank,
+        host=view.host,
+        pid=view.pid,
+        stack=view.stack if stands and isinstance(view.stack, Stack) else None,
+    )
+
+
+def _told(verdict: Verdict) -> Told:
+    seen = verdict.evidence[0] if verdict.evidence else Evidence(quote=verdict.reason)
+    return Told(
+        code=verdict.code,
+        slug=verdict.slug,
+        ranks=verdict.ranks,
+        victims=verdict.victims,
+        reason=verdict.reason,
+        fix=verdict.fix,
+        verdict=verdict.certain,
+        line=Line(text=seen.quote, source=seen.source or "seen now", number=0),
+    )

@@ -1,0 +1,90 @@
+"""What `holdfast run` said while the job lived, weighed against what its folder shows now. Pure.
+
+The run saw more than any folder keeps: processes, their states, their sockets, in what order they
+went. So its verdict leads. Only where it could do no better than a general name, while a log of
+the same rank holds a wording that belongs to one fault, that fault is the better name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.analysis.logs.wreckage import Told, Wreckage
+from holdfast.fault import SHOWN
+from holdfast.findings import Culprit, Diagnosis, Evidence
+
+ACTED_ON = 0.92
+NOTICED = 0.5
+SPECIFIC = 0.75
+"""a fault's own wording, found in a log, is surer than this"""
+GENERAL = frozenset({"python-exception", "rank-killed", "native-crash", "rank-stuck"})
+"""names for 'it ended' and 'it does not come', whatever the reason"""
+
+
+def weigh(wreckage: Wreckage, answers: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """The answers of the faults, and the run's own opinion among them."""
+    said = _last(wreckage.told)
+    if said is None:
+        return list(answers)
+    beside = next((one for one in answers if one.slug == said.slug), None)
+    opinion = _opinion(said, wreckage, beside)
+    others = [one for one in answers if one is not beside]
+    if not said.verdict:  # acted on by nobody: it takes its place among the others
+        return [opinion, *others]
+    better = [one for one in others if said.slug in GENERAL and _is_better(one, said)]
+    if not better:
+        return [opinion, *map(_capped, others)]
+    told = [_with_the_outcome(one, said) if one in better else one for one in others]
+    return [_capped(opinion), *told]
+
+
+def _is_better(answer: Diagnosis, said: Told) -> bool:
+    """A fault's own wording, in the log of the same rank."""
+    rank = answer.culprit.rank if answer.culprit else None
+    own = answer.confidence > SPECIFIC and answer.slug not in GENERAL
+    return own and (rank is None or rank in said.ranks)
+
+
+def _with_the_outcome(answer: Diagnosis, said: Told) -> Diagnosis:
+    if not said.afterwards:
+        return answer
+    return msgspec.structs.replace(answer, reason=f"{answer.reason}; {said.afterwards}")
+
+
+def _capped(answer: Diagnosis) -> Diagnosis:
+    return msgspec.structs.replace(answer, confidence=min(answer.confidence, NOTICED))
+
+
+def _last(told: Sequence[Told]) -> Told | None:
+    """The last verdict; without one the last notice, which nobody acted on."""
+    verdicts = [one for one in told if one.verdict]
+    return (verdicts or list(told))[-1] if told else None
+
+
+def _opinion(said: Told, wreckage: Wreckage, beside: Diagnosis | None) -> Diagnosis:
+    rank = said.ranks[0] if said.ranks else None
+    remains = wreckage.rank(rank) if rank is not None else None
+    line = said.line
+    own = Evidence(quote=line.text, source=line.source, line=line.number, rank=rank)
+    opinion = Diagnosis(
+        code=said.code,
+        slug=said.slug,
+        confidence=ACTED_ON if said.verdict else max(NOTICED, beside.confidence if beside else 0),
+        culprit=Culprit(
+            rank=rank,
+            host=remains.host if remains else "",
+            pid=remains.pid if remains else None,
+        )
+        if rank is not None
+        else None,
+        reason=said.reason,
+        victims=said.victims,
+        evidence=(*(beside.evidence[: SHOWN - 1] if beside else ()), own),
+        fix=said.fix or (beside.fix if beside else ""),
+        next=beside.next if beside else "",
+        ruled_out=beside.ruled_out if beside else (),
+        unknown=beside.unknown if beside else (),
+    )
+    return _with_the_outcome(opinion, said)

@@ -1,0 +1,1 @@
+"""Files -> what is in them: logs, dumps, stacks, archives, run folders. Bounded memory."""

@@ -1,0 +1,90 @@
+"""Everything found so far, in bounded memory: the one mutable thing on the way to a Wreckage."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from holdfast.analysis.logs.wreckage import Exit, Line, Raised, Sighting, Source, Told
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene.scene import Recorder, Stack
+
+FIRST = 20
+LAST = 5
+"""sightings of one wording by one writer that are kept; the rest is counted"""
+MOST = 200_000
+"""sightings in all: 1,024 ranks that say 200 different things"""
+RAISED = 5_000
+
+
+class _Pile:
+    """The sightings of one wording by one writer."""
+
+    __slots__ = ("count", "first", "last")
+
+    def __init__(self) -> None:
+        self.first: list[Sighting] = []
+        self.last: deque[Sighting] = deque(maxlen=LAST)
+        self.count = 0
+
+    def add(self, one: Sighting) -> bool:
+        """Whether more is kept than before."""
+        self.count += 1
+        if len(self.first) < FIRST:
+            self.first.append(one)
+            return True
+        full = len(self.last) == LAST
+        self.last.append(one)
+        return not full
+
+    def kept(self) -> Iterator[Sighting]:
+        left_out = self.count - len(self.first) - len(self.last)
+        if left_out:
+            yield msgspec.structs.replace(self.first[0], count=left_out + 1)
+        yield from self.first[1:] if left_out else self.first
+        yield from self.last
+
+
+class Findings:
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        self.raised: list[Raised] = []
+        self.exits: list[Exit] = []
+        """told by our own journal; those of launchers are made from their words"""
+        self.told: tuple[Told, ...] = ()
+        self.recorders: dict[int, Recorder | Unread] = {}
+        self.stacks: list[tuple[int | None, int | None, Stack]] = []
+        """(rank, pid, its main thread)"""
+        self.spans: list[tuple[Line, Line]] = []
+        """first and last line of a writer in a source"""
+        self.pids: dict[int, int] = {}
+        """rank -> pid, as our own journal tells"""
+        self.host = ""
+        self.world_size: int | None = None
+        self.attempts: dict[str, int] = {}
+        """source -> the attempt its name tells of"""
+        self.local_ranks: dict[str, int] = {}
+        """source -> the local rank its name tells of"""
+        self.order = 0
+        self._piles: dict[tuple[object, ...], _Pile] = {}
+        self._kept = 0
+
+    def see(self, one: Sighting) -> None:
+        line = one.line
+        key = (one.signature, line.source, line.rank, line.local_rank, line.host, line.pid)
+        pile = self._piles.get(key)
+        if pile is None:
+            if self._kept >= MOST:
+                return
+            pile = self._piles[key] = _Pile()
+        self._kept += pile.add(one)
+
+    def catch(self, one: Raised) -> None:
+        if len(self.raised) < RAISED:
+            self.raised.append(one)
+
+    def sightings(self) -> list[Sighting]:
+        kept = [one for pile in self._piles.values() for one in pile.kept()]
+        return sorted(kept, key=lambda one: one.order)

@@ -1,0 +1,161 @@
+"""One log -> what is found in it: sightings, exceptions, first and last lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import all_patterns
+from holdfast.analysis.logs.wreckage import Line, Raised, Sighting
+from holdfast.analysis.scene.scene import LastWords
+from holdfast.analysis.scene.secondary_errors import consequence
+from holdfast.explain.read import line_prefix, tracebacks
+from holdfast.explain.read.collected import Findings
+from holdfast.explain.read.file_names import Named
+from holdfast.explain.read.inputs import Opened
+from holdfast.explain.read.line_prefix import Grammar, Head
+from holdfast.explain.read.scan import Hit, Scanner, Tail
+
+SAMPLE = 200
+"""lines that decide what kind of log it is"""
+LONGEST = 1_000
+"""characters of a line that are kept to be quoted"""
+_WRAPPERS = (
+    "ChildFailedError",
+    "CalledProcessError",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SignalException",
+)
+"""a launcher's exceptions tell of the end of another process: they are Exits"""
+
+
+class LogReader:
+    """Reads one source after another into the findings."""
+
+    def __init__(self, scanner: Scanner, findings: Findings) -> None:
+        self._scanner = scanner
+        self._findings = findings
+
+    def read(self, opened: Opened, named: Named, peek: str) -> str:
+        """Its kind: 'log' or 'kernel'."""
+        lines = peek.splitlines()
+        grammar = line_prefix.grammar_of(lines)
+        tail = Tail()
+        ended: dict[object, int] = {}
+        """writer -> the line up to which its exception has been read already"""
+        for hit in self._scanner.lines(opened, tail=tail):
+            head = line_prefix.head(hit.text, grammar)
+            line = _line(head, named, opened.name, hit.number)
+            slugs = self._see(head, hit, line)
+            writer = (head.rank, head.local_rank, head.host, head.pid)
+            if hit.number <= ended.get(writer, 0):
+                continue
+            told = _exception(head, hit, grammar)
+            if told is not None:
+                ended[writer] = hit.number + told.lines
+                self._catch(told, line, hit, slugs)
+        self._remember_ends(lines, tail.lines(), named, opened.name, grammar)
+        return "kernel" if _is_kernel(lines[:SAMPLE], grammar) else "log"
+
+    def _see(self, head: Head, hit: Hit, line: Line) -> tuple[str, ...]:
+        """Note every wording in this line; the faults that it may be the cause of."""
+        slugs = []
+        for signature, fields in self._scanner.match(head.text, raw=hit.text):
+            self._findings.order += 1
+            self._findings.see(
+                Sighting(
+                    signature=signature.name,
+                    slug=signature.slug,
+                    role=signature.role,
+                    line=line,
+                    fields=fields,
+                    order=self._findings.order,
+                )
+            )
+            if signature.role is Role.ROOT and signature.slug:
+                slugs.append(signature.slug)
+        return tuple(slugs)
+
+    def _catch(self, told: tracebacks.Told, line: Line, hit: Hit, slugs: tuple[str, ...]) -> None:
+        if told.kind.endswith(_WRAPPERS):
+            return
+        following = hit.after(told.lines) if told.lines else ()
+        words = LastWords(kind=told.kind, text=told.text, where="", at=line.at or 0.0)
+        text = f"{told.kind}: {told.text.partition(chr(10))[0]}".rstrip(": ")
+        self._findings.order += 1
+        self._findings.catch(
+            Raised(
+                kind=told.kind,
+                text=told.text,
+                frames=told.frames,
+                line=msgspec.structs.replace(
+                    line, text=text[:LONGEST], number=line.number + told.ends
+                ),
+                consequence=consequence(words),
+                root_slugs=tuple(
+                    dict.fromkeys((*slugs, *self._roots(following[max(told.ends - 1, 0) :])))
+                ),
+                order=self._findings.order,
+            )
+        )
+
+    def _roots(self, lines: Sequence[str]) -> Iterable[str]:
+        for line in lines:
+            for signature, _ in self._scanner.match(line):
+                if signature.role is Role.ROOT and signature.slug:
+                    yield signature.slug
+
+    def _remember_ends(
+        self,
+        first: Sequence[str],
+        last: Sequence[tuple[int, str]],
+        named: Named,
+        source: str,
+        grammar: Grammar,
+    ) -> None:
+        """The first and last line of every writer that can be told from the others."""
+        spans: dict[tuple[object, ...], tuple[Line, Line]] = {}
+        for number, raw in (*enumerate(first[:2000], start=1), *last):
+            head = line_prefix.head(raw, grammar)
+            line = _line(head, named, source, number)
+            if line.rank is None and line.local_rank is None and line.pid is None:
+                continue
+            known = line.rank is not None
+            key = (line.rank,) if known else (line.local_rank, line.host, line.pid)
+            spans[key] = (spans[key][0] if key in spans else line, line)
+        self._findings.spans.extend(spans.values())
+
+
+def _is_kernel(lines: Sequence[str], grammar: Grammar) -> bool:
+    told = [line_prefix.head(line, grammar).grammar.split() for line in lines if line.strip()]
+    kernel = [one for one in told if one[:1] in (["uptime"], ["dmesg"]) or "tag" in one]
+    syslog = [line for line in lines if " kernel: " in line[:60]]
+    return len(kernel) + len(syslog) > len(told) / 2
+
+
+def _exception(head: Head, hit: Hit, grammar: Grammar) -> tracebacks.Told | None:
+    text = head.text
+    if "Traceback (most recent call last)" in text:
+        return tracebacks.traceback(head, hit.following, grammar)
+    if "terminate called " in text:
+        return tracebacks.thrown(head, hit.following, grammar)
+    if all_patterns.ERROR.regex.search(text):
+        return tracebacks.printed(head, hit.following, grammar)
+    return None
+
+
+def _line(head: Head, named: Named, source: str, number: int) -> Line:
+    """What the line says of its writer; where it says nothing, what the file's name does."""
+    return Line(
+        text=head.text[:LONGEST],
+        source=source,
+        number=number,
+        rank=head.rank if head.rank is not None else named.rank,
+        local_rank=head.local_rank if head.local_rank is not None else named.local_rank,
+        host=head.host or named.host,
+        pid=head.pid if head.pid is not None else named.pid,
+        at=head.at,
+    )

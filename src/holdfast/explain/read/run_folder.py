@@ -1,0 +1,122 @@
+"""The folder of a `holdfast run`, on a disk or packed by `holdfast bundle`: which files to read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from holdfast.analysis.job.run_paths import MARKER, RunPaths
+from holdfast.analysis.scene.scene import LastWords
+from holdfast.explain.read import run_journal
+from holdfast.explain.read.inputs import Opened
+from holdfast.explain.read.run_journal import Story
+
+_JOURNAL = "journal.jsonl"
+_WORDS = "last_words.json"
+_OF_A_RANK = ("stdout.log", "stderr.log", _WORDS, f"{_WORDS}.crash", f"{_WORDS}.recorder.json")
+"""in the order in which they are read: the log tells more than what is repeated in the others"""
+_TAKEN = re.compile(r"rank-(\d{1,9})\.(?:stack|recorder)\.json|kernel\.log")
+
+
+class RunFolder(msgspec.Struct, frozen=True, kw_only=True):
+    paths: RunPaths
+    story: Story
+
+    def files(self) -> Iterator[tuple[int | None, str]]:
+        """(rank, path) of what is worth reading: the ranks' logs and last words, and the last
+        evidence taken."""
+        folder = self.paths.attempt(self.story.attempt)
+        for name in _listed(folder):
+            if inside := re.fullmatch(r"rank-(\d{1,9})", name):
+                for file in _OF_A_RANK:
+                    path = os.path.join(folder, name, file)
+                    if os.path.isfile(path):
+                        yield int(inside[1]), path
+        for evidence in self.evidence_folders()[-1:]:
+            for name in _listed(evidence):
+                if taken := _TAKEN.fullmatch(name):
+                    yield int(taken[1]) if taken[1] else None, os.path.join(evidence, name)
+
+    def evidence_folders(self) -> list[str]:
+        """Oldest first."""
+        folder = self.paths.attempt(self.story.attempt)
+        numbered = [
+            (number, name)
+            for name in _listed(folder)
+            if (number := RunPaths.evidence_number(name)) is not None
+        ]
+        return [os.path.join(folder, name) for _, name in sorted(numbered)]
+
+
+def looks_like(path: str) -> bool:
+    return os.path.isfile(os.path.join(path, MARKER))
+
+
+def read(path: str) -> RunFolder:
+    """Never raises: a journal that cannot be read tells nothing, and the logs are still there."""
+    root, name = os.path.split(path.rstrip("/") or path)
+    paths = RunPaths(root, name)
+    try:
+        with open(paths.journal, "rb") as file:
+            text = file.read(run_journal.LARGEST)
+    except OSError:
+        text = b""
+    return RunFolder(paths=paths, story=run_journal.read(text, paths.journal))
+
+
+def last_words(name: str, peek: bytes) -> LastWords | None:
+    """What a rank wrote down as it fell; its traceback may never have come to the log."""
+    if not name.endswith(_WORDS):
+        return None
+    try:
+        return msgspec.json.decode(peek, type=LastWords)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
+class Packed:
+    """Runs in archives. `holdfast bundle` puts marker and journal before all else, so that while
+    the rest goes by it is known what to read of it."""
+
+    def __init__(self) -> None:
+        self._stories: dict[str, Story | None] = {}
+        """'bundle.tar.gz: ID/' -> its story"""
+
+    def story(self, opened: Opened) -> Story | None:
+        """When this is the journal of a packed run."""
+        folder, _, file = opened.name.rpartition("/")
+        if ": " not in folder:
+            return None
+        if file == MARKER:
+            self._stories[f"{folder}/"] = None
+        if file != _JOURNAL or f"{folder}/" not in self._stories:
+            return None
+        story = run_journal.read(opened.whole(run_journal.LARGEST), opened.name)
+        self._stories[f"{folder}/"] = story
+        return story
+
+    def passes_over(self, name: str) -> bool:
+        """A member of a packed run that does not tell of the attempt that is explained."""
+        for folder, story in self._stories.items():
+            if name.startswith(folder):
+                return story is None or not _is_wanted(name[len(folder) :], story)
+        return False
+
+
+def _is_wanted(inside: str, story: Story) -> bool:
+    parts = inside.split("/")
+    if len(parts) != 3 or parts[0] != f"attempt-{story.attempt}" or story.finished:
+        return False
+    if parts[1].startswith("rank-"):
+        return parts[2] in _OF_A_RANK
+    return parts[1] == (story.evidence or parts[1]) and bool(_TAKEN.fullmatch(parts[2]))
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

@@ -1,0 +1,230 @@
+"""A log -> the lines that hold a known wording, in one pass and in flat memory.
+
+    scanner = Scanner(catalogue.signatures())
+    for hit in scanner.lines(reader):            # any object with read(size) -> bytes
+        for signature, fields in scanner.match(text_without_head, raw=hit.text): ...
+
+All anchors of all signatures make one Aho-Corasick automaton that runs over blocks of bytes;
+Python looks only at lines in which it found something. `\n` and `\r` both end a line (progress
+bars), but only `\n` counts in line numbers, as in every editor.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
+
+from holdfast.analysis.logs.pattern import Signature
+from holdfast.explain.read.byte_streams import Reader
+from holdfast.explain.read.sanitize import decoded
+
+_Found = tuple[int, int, int]
+"""which anchor, where it begins and ends"""
+
+BLOCK = 1 << 20
+AHEAD = 4
+"""blocks that are searched before their turn"""
+SHOWN = 4_000
+"""bytes of a line that are looked at: all of it, or a window around the anchor"""
+BEFORE = 1_000
+"""of that window, how much lies before the anchor"""
+FOLLOWING = 60
+FOLLOWING_BYTES = 32 << 10
+TAIL = 64 << 10
+
+
+class _Block(NamedTuple):
+    """Whole lines, or a piece of a line that is longer than a block."""
+
+    data: bytes
+    fresh: int
+    """before this, bytes that stood at the end of the block before already"""
+    offset: int
+    """of data[0] in the source"""
+
+
+class Hit:
+    """A line that holds an anchor. It keeps a block alive: take what you need and let it go."""
+
+    __slots__ = ("_ahead", "_data", "_stop", "number", "offset", "text")
+
+    def __init__(self, block: _Block, begin: int, stop: int, *, number: int, ahead: bytes) -> None:
+        self.text = decoded(block.data[begin:stop])
+        """without terminal escapes; a window of it when it is very long"""
+        self.number = number
+        """from 1"""
+        self.offset = block.offset + begin
+        """in bytes, of the text in the source"""
+        self._data = block.data
+        self._stop = stop
+        self._ahead = ahead
+
+    @property
+    def following(self) -> Sequence[str]:
+        """Up to 60 lines after this one, of any writer."""
+        return self.after(FOLLOWING)
+
+    def after(self, count: int, *, within: int = FOLLOWING_BYTES) -> Sequence[str]:
+        """Up to so many lines after this one, of those that lie within so many bytes."""
+        rest = self._data[self._stop : self._stop + within]
+        rest += self._ahead[: within - len(rest)]
+        return [decoded(raw[:SHOWN]) for raw in rest.splitlines()[1 : count + 1]]
+
+
+class Tail:
+    """The end of a source: the last words of each rank. Filled once its lines were read."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._last = 0
+
+    def keep(self, data: bytes, last: int) -> None:
+        """The end of the source, and the number of its last line."""
+        self._data = data[-TAIL:]
+        if len(data) > TAIL:  # begins in the middle of a line
+            self._data = re.sub(rb"\A[^\r\n]*", b"", self._data)[1:]
+        self._last = last
+
+    def lines(self) -> list[tuple[int, str]]:
+        """Number and text of each line that is not blank. Of a progress bar that rewrites its
+        line only the last state, as the terminal showed it."""
+        raws = self._data.split(b"\n")
+        first = self._last - len(raws) + 1
+        shown = []
+        for number, raw in enumerate(raws, start=first):
+            text = decoded(raw.rstrip(b"\r \t").rpartition(b"\r")[2][:SHOWN])
+            if text.strip():
+                shown.append((number, text))
+        return shown
+
+
+class Scanner:
+    def __init__(self, signatures: Iterable[Signature]) -> None:
+        self._signatures = tuple(signatures)
+        meant: dict[bytes, list[int]] = {}
+        for index, signature in enumerate(self._signatures):
+            for anchor in signature.anchors:
+                meant.setdefault(anchor.encode(), []).append(index)
+        if any(b"\n" in anchor or b"\r" in anchor for anchor in meant):
+            raise ValueError("an anchor lies within one line")
+        self.anchors = tuple(meant)
+        self._meant = tuple(meant.values())
+        self._overlap = SHOWN + max(map(len, meant), default=0)
+
+    @functools.cached_property
+    def _blockwise(self) -> BytesAhoCorasick:
+        # Which anchor of a line is found does not matter here, so take the fastest automaton
+        # there is: twice as fast as the others, for some milliseconds and megabytes to build.
+        return BytesAhoCorasick(
+            self.anchors, implementation=Implementation.DFA, matchkind=MatchKind.LeftmostFirst
+        )
+
+    @functools.cached_property
+    def _linewise(self) -> BytesAhoCorasick:
+        return BytesAhoCorasick(self.anchors)
+
+    def match(self, text: str, *, raw: str | None = None) -> list[tuple[Signature, dict[str, str]]]:
+        """The signatures whose pattern is found in the text, with the named groups that took
+        part. Anchors may stand in the head that was taken off: then give the raw line too."""
+        line = (text if raw is None else raw).encode("utf-8", "replace")
+        anchors = self._linewise.find_matches_as_indexes(line, overlapping=True)
+        meant = sorted({index for anchor, _, _ in anchors for index in self._meant[anchor]})
+        found = []
+        for signature in (self._signatures[index] for index in meant):
+            match = signature.regex.search(text)
+            if match:
+                taking_part = {k: v for k, v in match.groupdict().items() if v is not None}
+                found.append((signature, taking_part))
+        return found
+
+    def lines(self, reader: Reader, *, tail: Tail | None = None) -> Iterator[Hit]:
+        """Every line with an anchor, in the order written; long lines once per window."""
+        blocks = self._searched(self._blocks(reader))
+        before, number, current = b"", 1, next(blocks, None)
+        while current is not None:
+            block, anchors = current
+            following = next(blocks, None)
+            ahead = following[0] if following else None
+            rest = ahead.data[ahead.fresh :] if ahead else b""
+            number = yield from _hits(block, anchors, number=number, ahead=rest)
+            if following is None and tail is not None:
+                tail.keep(before + block.data[block.fresh :], number)
+            before, current = block.data[-TAIL - 1 :], following
+
+    def _searched(self, blocks: Iterator[_Block]) -> Iterator[tuple[_Block, list[_Found]]]:
+        """Each block with the anchors in it. The automaton lets go of the interpreter's lock, so
+        on a second core it runs ahead of everything else."""
+        find = self._blockwise.find_matches_as_indexes
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            waiting: collections.deque[tuple[_Block, Future[list[_Found]]]] = collections.deque()
+            for block in blocks:
+                waiting.append((block, pool.submit(find, block.data)))
+                if len(waiting) > AHEAD:
+                    first, found = waiting.popleft()
+                    yield first, found.result()
+            for block, found in waiting:
+                yield block, found.result()
+
+    def _blocks(self, reader: Reader) -> Iterator[_Block]:
+        kept, fresh, offset = b"", 0, 0
+        while new := _fill(reader):
+            end = new.rfind(b"\n") + 1 or new.rfind(b"\r") + 1
+            if end:
+                data = b"".join((kept, memoryview(new)[:end]))
+                kept, next_fresh = new[end:], 0
+            elif len(new) == BLOCK:
+                data = kept + new
+                kept, next_fresh = data[-self._overlap :], self._overlap
+            else:  # the last piece of the last line
+                kept += new
+                continue
+            yield _Block(data, fresh, offset)
+            offset, fresh = offset + len(data) - next_fresh, next_fresh
+        if len(kept) > fresh:
+            yield _Block(kept, fresh, offset)
+
+
+def _hits(
+    block: _Block, anchors: list[_Found], *, number: int, ahead: bytes
+) -> Generator[Hit, None, int]:
+    """The lines that hold these anchors; at last, the number of the line after the block."""
+    data, counted, done = block.data, 0, block.fresh
+    for _, start, end in anchors:
+        if end > done:
+            begin, stop = _line_around(data, start, end)
+            number += data.count(b"\n", counted, begin)
+            counted, done = begin, stop
+            yield Hit(block, begin, stop, number=number, ahead=ahead)
+    return number + data.count(b"\n", counted)
+
+
+def _fill(reader: Reader) -> bytes:
+    """A block, less only at the end: a pipe may give it in a thousand pieces."""
+    data = reader.read(BLOCK)
+    if not data or len(data) == BLOCK:
+        return data
+    pieces, length = [data], len(data)
+    while length < BLOCK and (data := reader.read(BLOCK - length)):
+        pieces.append(data)
+        length += len(data)
+    return b"".join(pieces)
+
+
+def _line_around(data: bytes, start: int, end: int) -> tuple[int, int]:
+    """Where the line that holds data[start:end] begins and stops, or the window of it."""
+    begin = data.rfind(b"\n", 0, start) + 1
+    begin = max(begin, data.rfind(b"\r", begin, start) + 1)
+    stop = data.find(b"\n", end)
+    stop = len(data) if stop < 0 else stop
+    carriage = data.find(b"\r", end, stop)
+    stop = stop if carriage < 0 else carriage
+    if stop - begin > SHOWN:
+        begin = max(begin, min(start - BEFORE, stop - SHOWN))
+        stop = min(stop, begin + SHOWN)
+    return begin, stop

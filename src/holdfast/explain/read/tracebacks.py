@@ -1,0 +1,173 @@
+"""Lines of a log -> Python exceptions, whole or cut, and what C++ threw.
+
+In an interleaved log the lines after `Traceback` are anybody's: those count whose prefix names
+the same writer. An exception's message goes on over several lines (NCCL's and CUDA's do), until
+something else begins.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from holdfast.analysis.scene.scene import Frame
+from holdfast.explain.read.line_prefix import PLAIN, Grammar, Head, head
+
+FRAMES = 40
+MESSAGE = 2_000
+"""characters of a message that are kept"""
+MORE_LINES = 14
+"""of a message that goes on"""
+
+_KIND = r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:\([\w.]+\))?"
+_FRAME = re.compile(r'\s*File "(?P<file>[^"]*)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?')
+_END = re.compile(rf"(?P<kind>{_KIND})(?:: ?(?P<text>.*))?$")
+_PRINTED = re.compile(
+    r"(?:E +|\S+: )?"
+    r"(?P<kind>(?:\w{1,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception|Interrupt)(?:\(\w+\))?)"
+    r"(?:: ?(?P<text>.*))?$"
+)
+_THROWN = re.compile(r"terminate called after throwing an instance of '(?P<kind>[^']+)'")
+_WHAT = re.compile(r"\s*what\(\): *(?P<text>.*)")
+_BEGIN = re.compile(r"(?P<before>.*?)Traceback \(most recent call last\)")
+_CHAIN = re.compile(r"During handling of the above exception|The above exception was the direct")
+_TREE = re.compile(r" *[|+] ?")
+"""what an exception group draws before its lines"""
+_NEW_MESSAGE = frozenset({"glog", "elastic", "date", "nccl", "level", "place", "syslog", "nemo"})
+_OTHER_THING = re.compile(
+    r"Traceback \(most|```|-{20,}|={20,}|\[\w*rank|terminate called|Fatal Python error|srun: "
+    r"|slurmstepd|Root Cause|\S+ FAILED$|\s*$"
+)
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """An exception as its lines tell it."""
+
+    kind: str
+    text: str
+    frames: tuple[Frame, ...] = ()
+    """innermost first"""
+    ends: int = 0
+    """which of the following lines names it, from 1; 0: the line itself"""
+    lines: int = 0
+    """how many of the following lines belong to it"""
+
+
+def traceback(first: Head, following: Sequence[str], grammar: Grammar = PLAIN) -> Told | None:
+    """From a line that holds 'Traceback (most recent call last)'; None where it is cut."""
+    begin = _BEGIN.search(first.text)
+    if begin is None:
+        return None
+    before = begin["before"]
+    tree = bool(_TREE.match(before)) and before.strip(" ") != ""
+    # torchrun's summary ('  traceback : Traceback …') indents what follows by two.
+    indent = 2 if before.strip() == "traceback :" else len(before)
+    frames: list[Frame] = []
+    for number, text in _same_writer(first, following, grammar):
+        line = (
+            _TREE.sub("", text, count=1)
+            if tree
+            else text[indent:]
+            if not text[:indent].strip()
+            else text
+        )
+        if frame := _FRAME.match(line):
+            frames.append(_frame(frame))
+        elif line[:1].isspace() or not line:
+            continue
+        elif _CHAIN.match(line) or _BEGIN.search(line):
+            return None
+        elif end := _END.match(line):
+            message, last = _message(end["text"] or "", first, following, number, grammar, indent)
+            shown = tuple(reversed(frames[-FRAMES:]))
+            return Told(kind=end["kind"], text=message, frames=shown, ends=number, lines=last)
+        else:
+            return None
+    return None
+
+
+def printed(first: Head, following: Sequence[str], grammar: Grammar = PLAIN) -> Told | None:
+    """From a line that names an exception, its traceback cut away or never shown."""
+    found = _PRINTED.match(first.text.lstrip())
+    if found is None:
+        return None
+    message, last = _message(found["text"] or "", first, following, 0, grammar, 0)
+    return Told(kind=found["kind"], text=message, lines=last)
+
+
+def thrown(first: Head, following: Sequence[str], grammar: Grammar = PLAIN) -> Told | None:
+    """From 'terminate called …': a C++ exception that nobody caught."""
+    found = _THROWN.search(first.text)
+    if found is None:
+        text = "terminate called without an active exception"
+        return Told(kind="terminate", text=text) if text in first.text else None
+    for number, text in _same_writer(first, following[:4], grammar):
+        if what := _WHAT.match(text):
+            message, last = _message(what["text"], first, following, number, grammar, 0)
+            return Told(kind=found["kind"], text=message, lines=last)
+    return Told(kind=found["kind"], text="")
+
+
+def error_file(data: bytes) -> Told | None:
+    """torchrun's error.json; None when it is something else. Never raises."""
+    try:
+        document = json.loads(data)
+        message = document["message"]
+        if isinstance(message, str):
+            return _of_message(message)
+        extra = message.get("extraInfo") or {}
+        whole = extra.get("py_callstack") or ""
+        lines = str(whole).splitlines()
+        for number, line in enumerate(lines):
+            if _BEGIN.search(line) and (told := traceback(head(line), lines[number + 1 :])):
+                return msgspec.structs.replace(told, ends=0, lines=0)
+        return _of_message(str(message.get("message", "")))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _of_message(message: str) -> Told | None:
+    """'ValueError: no such file', as torchrun writes it; a bare sentence has no kind."""
+    found = _PRINTED.match(message.partition("\n")[0])
+    if not message:
+        return None
+    kind = found["kind"] if found else "Exception"
+    return Told(kind=kind, text=(message.partition(": ")[2] if found else message)[:MESSAGE])
+
+
+def _frame(found: re.Match[str]) -> Frame:
+    return Frame(function=found["function"] or "", file=found["file"], line=int(found["line"]))
+
+
+def _same_writer(
+    first: Head, following: Sequence[str], grammar: Grammar
+) -> Iterator[tuple[int, str]]:
+    """(number from 1, text) of the lines that come from where the first one came from."""
+    for number, raw in enumerate(following, start=1):
+        other = head(raw, grammar)
+        if _identity(other) == _identity(first):
+            yield number, other.text
+
+
+def _identity(one: Head) -> tuple[object, ...]:
+    return one.rank, one.local_rank, one.host, one.pid
+
+
+def _message(
+    text: str, first: Head, following: Sequence[str], start: int, grammar: Grammar, indent: int
+) -> tuple[str, int]:
+    """The message with the lines that continue it, and the number of its last line."""
+    parts, last = [text], start
+    for number, raw in enumerate(following[start : start + MORE_LINES], start=start + 1):
+        other = head(raw, grammar)
+        if _identity(other) != _identity(first):
+            continue
+        new = _NEW_MESSAGE.intersection(other.grammar.split()) - set(first.grammar.split())
+        if new or _OTHER_THING.match(other.text) or _CHAIN.match(other.text):
+            break
+        parts.append(other.text[indent:] if not other.text[:indent].strip() else other.text)
+        last = number
+    return "\n".join(parts)[:MESSAGE], last

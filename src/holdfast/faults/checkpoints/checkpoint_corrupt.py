@@ -1,0 +1,333 @@
+"""A checkpoint is damaged.
+
+What you see   At resume: `PytorchStreamReader failed reading zip archive: failed finding central
+               directory`, `not a ZIP archive`, `unexpected EOF` (the old format) or `EOFError` (an
+               empty file); `Error while deserializing header: …` from safetensors; or the job
+               starts again from step 0 because the script caught the error.
+Why            The process died, the disk filled up or the node went away while the file was
+               written; or it was copied while it still grew. torch.save straight onto the final
+               name replaces the last good copy with half a new one.
+How to be sure holdfast reads the frame of the file, not its contents: the zip directory that
+               torch.save writes last, the header and extents of safetensors, the shards of a
+               distributed checkpoint. A broken frame will not load. A whole frame is no proof of
+               good contents: `unzip -t FILE` tests the checksums of a torch.save file.
+Fix            Resume from the previous checkpoint and move the damaged one away. Save to a
+               temporary name in the same folder, fsync, then rename; keep at least two.
+Sources        pytorch/pytorch caffe2/serialize/inline_container.cc (torch.save's zip archive)
+               https://github.com/huggingface/safetensors (format)
+               https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast import text
+from holdfast.analysis.logs import damaged_files
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
+from holdfast.analysis.machine import CheckpointItem, MachineFacts, known
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault
+from holdfast.faults.checkpoints.restart_from_zero import LOADING
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
+
+FAULT = Fault(code="HOLD802", slug="checkpoint-corrupt")
+
+SETTLED = 60.0
+"""seconds: what was written more recently may be a save under way"""
+
+
+@FAULT.foresee
+def checkpoint_is_damaged(facts: MachineFacts) -> Finding | list[Finding]:
+    if not facts.plan.checkpoint_folders:
+        return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
+    complete = [item for item in known(facts.checkpoints) if not _unfinished(item)]
+    if not complete:
+        return FAULT.ok("no finished checkpoint in " + ", ".join(facts.plan.checkpoint_folders))
+    newest = min(item.age for item in complete)
+    damaged = [item for item in complete if item.problem]
+    if not damaged:
+        return FAULT.ok(
+            f"the frame of the newest {len(complete)} checkpoint(s) is whole"
+            f"{_of_the_newest(complete)}"
+        )
+    whole = [item for item in complete if not item.problem]
+    return [_finding(item, whole, newest=item.age == newest) for item in damaged]
+
+
+def _of_the_newest(complete: list[CheckpointItem]) -> str:
+    """What it says of itself, and how far that was looked at."""
+    item = min(complete, key=lambda item: item.age)
+    age = f"; the newest is {text.span(item.age)} old"
+    if item.kind != "holdfast":
+        return age
+    config = f", configuration {item.config}" if item.config else ""
+    return (
+        f"{age}: step {item.step}, {item.world_size} ranks{config}; sizes agree with its "
+        "manifest, digests are left to resume()"
+    )
+
+
+def _unfinished(item: CheckpointItem) -> bool:
+    """What never was a checkpoint yet is checkpoint-incomplete's."""
+    return item.kind == "temporary" or item.problem.startswith("incomplete")
+
+
+def _evidence(item: CheckpointItem) -> list[Evidence]:
+    size, age = text.size(item.size), text.span(item.age)
+    return [Evidence(quote=f"{item.path}: {item.problem} ({size}, {age} old)", source=item.path)]
+
+
+def _finding(item: CheckpointItem, whole: list[CheckpointItem], *, newest: bool) -> Finding:
+    if item.problem.startswith("cannot be read"):  # not ours to call damaged
+        return _unreadable(item, newest=newest)
+    return _newest(item, whole) if newest else _older(item)
+
+
+def _unreadable(item: CheckpointItem, *, newest: bool) -> Finding:
+    speak, which = (FAULT.warning, "the newest") if newest else (FAULT.note, "an older")
+    return speak(
+        f"{which} checkpoint could not be looked into: {item.path}",
+        reason=f"{item.problem}; a resume as this user will meet the same",
+        evidence=_evidence(item),
+        fix=f"see who may read it: `ls -ld {item.path}`",
+    )
+
+
+def _older(item: CheckpointItem) -> Finding:
+    return FAULT.note(
+        f"an older checkpoint is damaged: {item.path}",
+        reason=f"{item.problem}; newer ones are there, so a resume will not want it",
+        evidence=_evidence(item),
+        fix=f"remove it when you no longer need to know why: `rm -r {item.path}`",
+    )
+
+
+def _newest(item: CheckpointItem, whole: list[CheckpointItem]) -> Finding:
+    good = min(whole, key=lambda other: other.age, default=None)
+    previous = (
+        f"resume from {good.path} ({text.span(good.age)} old), the newest that is whole"
+        if good
+        else "no whole checkpoint is left in the folder; look for a copy elsewhere"
+    )
+    saving = item.age < SETTLED
+    doubt = ", unless a save is under way there now" if saving else ""
+    speak = FAULT.warning if saving else FAULT.error
+    return speak(
+        f"the newest checkpoint is damaged: {item.path}",
+        reason=f"{item.problem}; a resume from this file will fail{doubt}",
+        evidence=_evidence(item),
+        fix=previous,
+    )
+
+
+# --- while a job runs --------------------------------------------------------------------------
+
+
+@FAULT.notice
+def it_was_set_aside(scene: Scene) -> Verdict | None:
+    """Nothing to act on: the resume that found it has gone on to the one before."""
+    damaged = [
+        aside
+        for aside in scene.kept.set_aside
+        if aside.attempt == scene.attempt and not aside.part_missing
+    ]
+    if not damaged:
+        return None
+    last = damaged[-1]
+    others = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+    return FAULT.verdict(
+        f"a checkpoint is damaged and was not used: {last.path}: {last.why}{others}",
+        ranks=(),
+        certain=False,
+        fix="bytes that change on a disk mean a failing disk or cable: see `dmesg`",
+        evidence=[Evidence(quote=aside.why, source=aside.path) for aside in damaged],
+    )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+ARCHIVE = FAULT.wording(
+    "archive",
+    r"PytorchStreamReader failed (?P<doing>[^:]+): (?P<why>failed finding central directory"
+    r"|not a ZIP archive|invalid header or archive is corrupted|CRC-32 check failed"
+    r"|decompression failed[\w -]*|unexpected decompressed size|file read failed"
+    r"|unsupported (?:central directory|multidisk)[\w -]*|file (?:seek|stat) failed"
+    r"|validation failed)",
+    anchors="PytorchStreamReader failed",
+    example="RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central "
+    "directory",
+)
+CUT_SHORT = FAULT.wording(
+    "cut-short",
+    # Without a number until torch 0.4.
+    r"unexpected EOF(?:, expected (?P<missing>\d+) more bytes|\. The file might be corrupted)",
+    anchors=("unexpected EOF, expected", "unexpected EOF. The file might"),
+    example="RuntimeError: unexpected EOF, expected 17234 more bytes. The file might be corrupted.",
+)
+RECORD = FAULT.wording(
+    "record",
+    # constants.pkl and code/ are missing from every file that torch.save wrote: no damage.
+    r"(?:failed locating file |file not found: )(?P<record>(?:[\w.-]{1,80}/)?(?:data/\d+|data\.pkl"
+    r"|byteorder|version))(?P<end>: file not found|$|\s)",
+    anchors=("failed locating file ", "file not found: "),
+    example="RuntimeError: PytorchStreamReader failed locating file data/17: file not found",
+)
+LFS = FAULT.wording(
+    "git-lfs",
+    r"(?P<pointer>cloned a repository without having git-lfs installed"
+    r"|version https://git-lfs\.github\.com/spec)",
+    anchors=("without having git-lfs installed", "https://git-lfs.github.com/spec"),
+    example="OSError: You seem to have cloned a repository without having git-lfs installed. "
+    "Please install git-lfs and run `git lfs install` followed by `git lfs pull`",
+)
+SAFETENSORS = FAULT.wording(
+    "safetensors",
+    r"(?:Error while deserializing(?: header)?: ?|SafetensorError: .*?)"
+    r"(?P<why>MetadataIncompleteBuffer|incomplete metadata, file not fully covered"
+    r"|HeaderToo(?:Large|Small)|header too (?:large|small)|InvalidHeader\w*"
+    r"|invalid (?:JSON|UTF-8) in header|invalid header length|InvalidOffset|TensorInvalidInfo"
+    r"|ValidationOverflow|invalid offset for tensor|invalid shape, data type, or offset"
+    r"|overflow computing buffer size)",
+    anchors=("Error while deserializing", "SafetensorError: "),
+    example="safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
+)
+PICKLE = FAULT.wording(
+    "pickle",
+    r"(?P<truncated>pickle data was truncated)|invalid load key, '(?P<key>[^']+)'"
+    r"|(?P<magic>Invalid magic number; corrupt file\?)"
+    r"|(?P<bytes>storage has wrong (?:byte )?size: expected)"
+    r"|UnpicklingError: (?P<state>unpickling stack underflow|could not find MARK|bad pickle data"
+    r"|unexpected MARK found)",
+    anchors=(
+        "pickle data was truncated",
+        "invalid load key, '",
+        "Invalid magic number; corrupt",
+        "storage has wrong byte size",
+        "storage has wrong size: expected",
+        "UnpicklingError: ",
+    ),
+    example="_pickle.UnpicklingError: invalid load key, 'v'.",
+)
+NO_INPUT = FAULT.wording(
+    "no-input",
+    r"EOFError: (?P<empty>Ran out of input)",
+    anchors="EOFError: Ran out of input",
+    example="EOFError: Ran out of input",
+)
+COMPRESSED = FAULT.wording(
+    "compressed",
+    r"zlib\.error: Error -\d while decompressing|Bad CRC-32 for file|BadZipFile: File is not a zip"
+    r"|Compressed file ended before the end-of-stream marker",
+    anchors=(
+        "while decompressing",
+        "Bad CRC-32 for file",
+        "BadZipFile: ",
+        "ended before the end-of-",
+    ),
+    example="zipfile.BadZipFile: File is not a zip file",
+)
+READING = FAULT.wording(
+    "reading",
+    r"torch[/\\]serialization\.py|\btorch\.load\(|torch_checkpoint_engine|load_state_dict\("
+    r"|Unable to load weights from \w+ checkpoint file for .*? at '(?P<path>[^']+)'",
+    anchors=(
+        "serialization.py",
+        "torch.load(",
+        "torch_checkpoint_engine",
+        "load_state_dict(",
+        "Unable to load weights from",
+    ),
+    example="    checkpoint = torch.load(path, map_location='cpu')",
+    role=Role.CONTEXT,
+)
+FROM_PARENT = FAULT.wording(
+    "from-parent",
+    r"reduction\.pickle\.load\(from_parent\)|\bin spawn_main\b",
+    anchors=("pickle.load(from_parent)", "in spawn_main"),
+    example="    self = reduction.pickle.load(from_parent)",
+    role=Role.CONTEXT,
+)
+FIX = (
+    "resume from the checkpoint before it, and fetch or copy this one anew if it came from "
+    "elsewhere (`git lfs pull` for a pointer); save to a temporary name and rename, so that a "
+    "crash leaves no half file"
+)
+
+
+@FAULT.recognise
+def it_could_not_be_read(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(ARCHIVE, CUT_SHORT, SAFETENSORS, PICKLE, NO_INPUT, COMPRESSED, RECORD, LFS)
+    # A child whose parent died meets the same end of its pipe; that is no file.
+    piped = wreckage.seen(FROM_PARENT)
+    seen = tuple(one for one in seen if one.signature != NO_INPUT.name or not piped)
+    if not seen:
+        return None
+    by_torch = bool(wreckage.seen(READING))
+    first = max(seen, key=lambda one: (_sure(one, by_torch=by_torch), -one.order))
+    path = _path(wreckage)
+    return FAULT.diagnosis(
+        f"{path or 'a file that was being loaded'} is damaged or is no checkpoint: "
+        f"{damaged_files.words(first)}",
+        confidence=_sure(first, by_torch=by_torch),
+        seen=(first, *(one for one in seen if one is not first)),
+        culprit=Culprit(rank=None if path else first.rank, what=path or "the file being loaded"),
+        fix=FIX,
+        next=f"ls -l {path or 'FILE'} && head -c 100 {path or 'FILE'}",
+        unknown=() if path else ("which file: the log does not name it",),
+    )
+
+
+@FAULT.recognise
+def its_reader_gave_up(wreckage: Wreckage) -> Diagnosis | None:
+    """Without a word for it: an empty file, or a small archive whose end is missing."""
+    failed = next(filter(_is_bare_failure, wreckage.raised), None)
+    if failed is None:
+        return None
+    path = _path(wreckage)
+    return FAULT.diagnosis(
+        f"{path or 'a file that was being loaded'} is damaged or is no checkpoint: torch.load "
+        f"found {'nothing in it' if failed.kind == 'EOFError' else 'an archive without its end'}",
+        confidence=0.9,
+        culprit=Culprit(rank=None if path else failed.rank, what=path or "the file being loaded"),
+        evidence=[
+            Evidence(
+                quote=f"{failed.kind}: {failed.text}".rstrip(": "),
+                source=failed.line.source,
+                line=failed.line.number,
+                rank=failed.rank,
+            )
+        ],
+        fix=FIX,
+        next=f"ls -l {path or 'FILE'} && head -c 100 {path or 'FILE'}",
+        unknown=() if path else ("which file: the log does not name it",),
+    )
+
+
+def _is_bare_failure(raised: Raised) -> bool:
+    """miniz looks for the end of a small archive before its beginning, and the seek is refused."""
+    told = (raised.kind, raised.text.strip())
+    inside = raised.frames[0].file if raised.frames else ""
+    return told in (("EOFError", ""), ("OSError", "[Errno 22] Invalid argument")) and bool(
+        re.search(r"torch[/\\](?:serialization|_weights_only_unpickler)\.py$", inside)
+    )
+
+
+def _sure(one: Sighting, *, by_torch: bool) -> float:
+    if one.signature in (ARCHIVE.name, CUT_SHORT.name, SAFETENSORS.name, LFS.name):
+        return 0.94
+    if one.signature == RECORD.name:
+        return 0.75
+    if one.signature == PICKLE.name:
+        # Sizes stand in the file twice: two writers at once, as when every rank saves to one name.
+        return 0.85 if by_torch or "bytes" in one.fields else 0.7
+    if one.signature == NO_INPUT.name:  # any empty file that is unpickled says so: caches, too
+        return 0.82 if by_torch else 0.5
+    return 0.6 if by_torch else 0.4
+
+
+def _path(wreckage: Wreckage) -> str:
+    """The last file that somebody said was being loaded; '' when nobody did."""
+    named = [one.fields["path"] for one in wreckage.seen(READING, LOADING) if "path" in one.fields]
+    return named[-1].rstrip(".") if named else ""

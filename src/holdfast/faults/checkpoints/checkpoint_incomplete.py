@@ -1,0 +1,185 @@
+"""A save was cut short: part of a checkpoint is left behind.
+
+What you see   Files like `step_1200.pt.tmp` that nobody writes any more, or a folder of `.distcp`
+               shards without `.metadata`. Loading such a folder fails: `CheckpointException`, and
+               in it `FileNotFoundError: [Errno 2] No such file or directory: '….metadata'`.
+Why            The job ended while saving: killed, out of time, out of space. A sharded save writes
+               its `.metadata` last, when every rank is done, so a folder without it was never
+               finished. A temporary file that was never renamed is the same, and is what a careful
+               save leaves behind: the checkpoint before it is untouched.
+How to be sure `lsof FILE` shows whether somebody still writes; a save under way looks the same, so
+               holdfast tells you its age.
+Fix            If no job is saving there now, remove the rest and resume from the checkpoint before
+               it. Scripts that pick 'the newest folder' must skip folders without `.metadata`.
+Sources        torch 2.13.0: torch/distributed/checkpoint/filesystem.py (metadata is written last)
+               https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
+               https://man7.org/linux/man-pages/man2/rename.2.html
+"""
+
+from __future__ import annotations
+
+from holdfast import text
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.machine import CheckpointItem, MachineFacts, known
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
+
+FAULT = Fault(code="HOLD803", slug="checkpoint-incomplete")
+
+SETTLED = 60.0
+"""seconds: what was written more recently may be a save under way"""
+
+
+@FAULT.foresee
+def save_was_cut_short(facts: MachineFacts) -> Finding | list[Finding]:
+    if not facts.plan.checkpoint_folders:
+        return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
+    items = known(facts.checkpoints)
+    folders = [item for item in items if item.problem.startswith("incomplete")]
+    leftovers = [item for item in items if item.kind == "temporary"]
+    findings = [_folder(item, items) for item in folders] + [_temporary(t) for t in leftovers]
+    return findings or FAULT.ok("no unfinished save in " + ", ".join(facts.plan.checkpoint_folders))
+
+
+def _evidence(item: CheckpointItem) -> list[Evidence]:
+    what = f"{item.path}: {item.problem}" if item.problem else item.path
+    quote = f"{what} ({text.size(item.size)}, {text.span(item.age)} old)"
+    return [Evidence(quote=quote, source=item.path)]
+
+
+def _folder(item: CheckpointItem, items: tuple[CheckpointItem, ...]) -> Finding:
+    whole = [other for other in items if not other.problem and other.kind != "temporary"]
+    before = min(whole, key=lambda other: other.age, default=None)
+    resume = f"resume from {before.path}" if before else "no whole checkpoint is beside it"
+    if any(other.age < item.age for other in whole):
+        return FAULT.note(
+            f"an older sharded save was never finished: {item.path}",
+            reason=f"{item.problem}; newer checkpoints are there",
+            evidence=_evidence(item),
+            fix=f"`rm -r {item.path}` when nobody needs it",
+        )
+    saving = item.age < SETTLED
+    doubt = "; it may be a save under way, written a moment ago" if saving else ""
+    speak = FAULT.warning if saving else FAULT.error
+    return speak(
+        f"the newest sharded checkpoint was never finished: {item.path}",
+        reason=f"{item.problem}, so it cannot be loaded{doubt}",
+        evidence=_evidence(item),
+        fix=f"{resume}; remove the rest with `rm -r {item.path}`",
+    )
+
+
+def _temporary(item: CheckpointItem) -> Finding:
+    return FAULT.note(
+        f"a save left a temporary file behind: {item.path}",
+        reason="it was never renamed to a checkpoint; the one before it is untouched, and nothing "
+        "will choose this one unless a script picks files by age",
+        evidence=_evidence(item),
+        fix=f"`rm -r {item.path}` if no job is saving there now",
+    )
+
+
+# --- while a job runs --------------------------------------------------------------------------
+
+
+@FAULT.notice
+def a_part_was_missing(scene: Scene) -> Verdict | None:
+    """Nothing to act on: the resume that found it has gone on to the one before."""
+    torn = [
+        aside
+        for aside in scene.kept.set_aside
+        if aside.attempt == scene.attempt and aside.part_missing
+    ]
+    if not torn:
+        return None
+    last = torn[-1]
+    others = f", and {len(torn) - 1} more" if len(torn) > 1 else ""
+    return FAULT.verdict(
+        f"a part of a checkpoint is missing, so it was not used: {last.path}: {last.why}{others}",
+        ranks=(),
+        certain=False,
+        fix="a finished checkpoint has all its files: see who removes or copies files there",
+        evidence=[Evidence(quote=aside.why, source=aside.path) for aside in torn],
+    )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+NO_METADATA = FAULT.wording(
+    "no-metadata",
+    r"No such file or directory: b?'(?P<path>[^']*\.metadata)'"
+    r"|(?P<folder>\S{1,400}) is not a distributed checkpoint",
+    anchors=(".metadata'", "is not a distributed checkpoint"),
+    example="FileNotFoundError: [Errno 2] No such file or directory: '/ckpts/step-1200/.metadata'",
+)
+SHARDS = FAULT.wording(
+    "shards",
+    r"Expected (?P<expected>\d+) of '(?P<what>[^']+)' under '(?P<path>[^']+)' but found "
+    r"(?P<found>\d+) files|zero checkpoints? paths are missing: (?P<missing>.*)",
+    anchors=("Possibly due to an overwrite", "' but found ", "checkpoints paths are missing"),
+    example="ValueError: Expected 8 of '*_optim_states.pt' under '/ckpts/global_step90' but found "
+    "5 files. Possibly due to an overwrite of an old checkpoint, or a checkpoint didn't get saved "
+    "by one or more processes.",
+)
+NO_LATEST = FAULT.wording(
+    "no-latest",
+    r"Unable to find latest file at (?P<path>[^,\s]+)"
+    r"|Can't find a valid checkpoint at (?P<folder>\S+)"
+    r"|No valid checkpoint found in output directory \((?P<output>[^)]+)\)"
+    r"|ERROR: Invalid metadata file (?P<tracker>\S+)",
+    anchors=(
+        "Unable to find latest file at",
+        "find a valid checkpoint at",
+        "No valid checkpoint found",
+        "Invalid metadata file",
+    ),
+    example="Unable to find latest file at /ckpts/latest, if trying to load latest checkpoint "
+    "please ensure this file exists or pass an explicit checkpoint tag when loading a checkpoint.",
+)
+NO_PART = FAULT.wording(
+    "no-part",
+    r"No such file or directory: b?'(?P<path>[^']*(?:model|optim|rng|rank|shard|ckpt|checkpoint"
+    r"|random_states|scheduler|trainer_state|__\d+_\d+)[^']*"
+    r"\.(?:bin|safetensors|pt|pth|distcp|ckpt|pkl|json))(?:'|$)",
+    anchors="No such file or directory: ",
+    example="FileNotFoundError: [Errno 2] No such file or directory: "
+    "'/ckpts/global_step90/zero_pp_rank_3_mp_rank_00_optim_states.pt'",
+)
+SURE = ((NO_METADATA, 0.93), (SHARDS, 0.9), (NO_LATEST, 0.6), (NO_PART, 0.5))
+"""of the last one: a wrong path, or a save by fewer ranks, gives the same line"""
+
+
+@FAULT.recognise
+def a_part_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
+    for wording_, sure in SURE:
+        seen = wreckage.seen(wording_)
+        if seen:
+            return _not_there(seen[0], sure, seen)
+    return None
+
+
+def _not_there(first: Sighting, sure: float, seen: tuple[Sighting, ...]) -> Diagnosis:
+    names = ("path", "folder", "output", "tracker", "missing")
+    path = next((first.fields[name] for name in names if name in first.fields), "")
+    return FAULT.diagnosis(
+        f"the checkpoint to be loaded is not complete: {_lack(first, path)}",
+        confidence=sure,
+        seen=seen,
+        culprit=Culprit(what=path),
+        fix="resume from the newest checkpoint that is whole; if this one was copied, copy all of "
+        "it; a script that picks 'the newest folder' must skip unfinished ones",
+        next=f"ls -la {path.rpartition('/')[0] or path or 'FOLDER'}",
+        unknown=() if sure > 0.8 else ("whether the save was cut short or the path is wrong",),
+    )
+
+
+def _lack(one: Sighting, path: str) -> str:
+    if one.signature == NO_METADATA.name:
+        return f"{path} is missing, which a sharded save writes last, when every rank is done"
+    if "found" in one.fields:
+        expected, found, what = (one.fields[name] for name in ("expected", "found", "what"))
+        return f"{found} of {expected} files {what} are there"
+    if one.signature == NO_LATEST.name:
+        return f"no finished save is recorded at {path}"
+    return f"{path} is missing"

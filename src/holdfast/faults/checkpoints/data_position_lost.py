@@ -1,0 +1,162 @@
+"""After a resume the job does not know which samples it has seen.
+
+What you see   Nothing breaks. Samples of the epoch are seen again, others never: a validation that
+               is a little too good, a loss that dips after every restart. With holdfast: `… samples
+               would be skipped or seen twice`.
+Why            Weights and optimizer were saved, the place in the data was not: a DataLoader starts
+               its epoch anew. Or it was saved for each rank, and their number has changed. Or the
+               data, the seed or the batch are others than they were.
+How to be sure The manifest of a checkpoint says 'data': 'global' fits any number of ranks,
+               'per-rank' the same number only, 'unknown' means that none was given.
+Fix            `holdfast.State(…, data=sampler)` with `holdfast.Sampler`, or torchdata's
+               StatefulDataLoader. If an epoch more or less does not matter, nothing has to be done.
+Sources        https://docs.pytorch.org/docs/stable/data.html (DistributedSampler.set_epoch)
+               https://meta-pytorch.org/data/main/stateful_dataloader_tutorial.html
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from holdfast.analysis.job import resume_refused
+from holdfast.analysis.scene.scene import Scene
+from holdfast.analysis.source.checkpoints.epochs import Epochs, epochs
+from holdfast.analysis.source.checkpoints.resuming import loads
+from holdfast.analysis.source.checkpoints.saving import Save, saves
+from holdfast.analysis.source.checkpoints.training_state import bound_to
+from holdfast.analysis.source.program import Call, Program, constant
+from holdfast.analysis.source.python.flow import callers, reached
+from holdfast.analysis.source.source import Source
+from holdfast.fault import Fault
+from holdfast.findings import Evidence, Finding, Verdict
+
+FAULT = Fault(code="HOLD808", slug="data-position-lost")
+
+
+@FAULT.notice
+def they_refused_to_go_on(scene: Scene) -> Verdict | None:
+    found = resume_refused.refused(scene, FAULT.slug)
+    if found is None:
+        return None
+    return resume_refused.verdict(
+        FAULT.verdict,
+        found,
+        fix="start with the data, seed and batch it was saved with, or in an empty folder",
+    )
+
+
+@FAULT.notice
+def no_place_was_saved(scene: Scene) -> Verdict | None:
+    resumed = [r for r in scene.kept.resumed if r.attempt == scene.attempt and r.step > 0]
+    if not resumed or resumed[-1].data != "unknown":
+        return None
+    last = resumed[-1]
+    return FAULT.verdict(
+        f"resumed at step {last.step}, but no place in the data was saved: a loader that starts "
+        "its epoch anew shows samples again that were already seen",
+        ranks=(),
+        certain=False,
+        fix="holdfast.State(…, data=sampler) with holdfast.Sampler keeps it",
+        evidence=[Evidence(quote="manifest: data is unknown", source=last.path)],
+    )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+SAMPLERS = (
+    "torch.utils.data.DistributedSampler",
+    "torch.utils.data.distributed.DistributedSampler",
+)
+TRAINERS = re.compile(
+    r"(?:pytorch_)?lightning|accelerate|transformers\.\w*Trainer|ray\.train|ignite"
+)
+"""they call set_epoch themselves"""
+
+ONLY_LOOKED_AT = re.compile(
+    r"(?i)(?:^|[^a-z])(?:eval|val|valid|test|dev)(?:$|[^a-z]|set|data|sampler)|evaluat|validat"
+)
+"""data whose order makes no difference"""
+
+SKIPS = re.compile(r"(?i)skip|islice|stateful|start_batch|resume_step|batches_done|fast_forward")
+
+
+@FAULT.lint
+def every_epoch_in_the_same_order(source: Source) -> Iterator[Finding]:
+    program = source.program
+    if program is None or "DistributedSampler" not in program.text or _trained_for(program):
+        return
+    if any(call.method == "set_epoch" for call in program.calls) or "set_epoch" in program.text:
+        return
+    again = epochs(program)
+    for call in program.called(*SAMPLERS):
+        shuffle = call.argument(3, "shuffle")
+        if again and not call.starred and _plain(shuffle) and not _only_looked_at(program, call):
+            yield _same_order(program, call, again[0])
+
+
+def _trained_for(program: Program) -> bool:
+    return any(TRAINERS.match(name) for name in (*program.imports.values(), *program.stars))
+
+
+def _plain(shuffle: object) -> bool:
+    """Left to its default (True), or said outright."""
+    return shuffle is None or constant(shuffle) is True  # type: ignore[arg-type]
+
+
+def _only_looked_at(program: Program, call: Call) -> bool:
+    """A sampler for evaluation: by its own name, that of its data, or of all who ask for it."""
+    data = call.argument(0, "dataset")
+    words = [*bound_to(program, [call]), ast.unparse(data) if data is not None else ""]
+    function = program.function_of(call.node)
+    users = callers(program, function) if function is not None else []
+    asking = [f.name if (f := program.function_of(one.node)) else "" for one in users]
+    return any(map(ONLY_LOOKED_AT.search, words)) or (
+        bool(asking) and all(map(ONLY_LOOKED_AT.search, asking))
+    )
+
+
+def _same_order(program: Program, call: Call, again: Epochs) -> Finding:
+    name = next(iter(sorted(bound_to(program, [call]))), "sampler")
+    line = again.outer.lineno
+    return FAULT.warning(
+        "DistributedSampler shuffles, but nothing calls set_epoch(): every epoch has the same "
+        "order",
+        reason="its shuffle is seeded by seed + epoch, and epoch stays 0: the loop over epochs in "
+        f"line {line} sees the very same batches again and again, also after a resume",
+        fix=f"`{name}.set_epoch(epoch)` as the first line of that loop",
+        at=program.place(call.node),
+    )
+
+
+@FAULT.lint
+def it_resumes_in_the_middle_of_an_epoch(source: Source) -> Iterator[Finding]:
+    program = source.program
+    if program is None or not saves(program) or not loads(program) or _trained_for(program):
+        return
+    if SKIPS.search(program.text):
+        return
+    again = epochs(program)
+    for save in saves(program):
+        if save.loaded and any(
+            _inside(program, save, loop) for one in again for loop in one.batches
+        ):
+            yield FAULT.note(
+                "this checkpoint is saved in the middle of an epoch, and a resume begins the epoch "
+                "anew",
+                reason="nothing here skips the batches that were seen, or saves the place in the "
+                "data: after a resume some samples are seen twice in that epoch",
+                fix="torchdata's StatefulDataLoader, or `holdfast.State(…, data=sampler)` with "
+                "`holdfast.Sampler`; if an epoch more or less does not matter, leave it",
+                at=program.place(save.call.node),
+            )
+
+
+def _inside(program: Program, save: Save, loop: ast.For) -> bool:
+    """In the loop over batches itself, or in a function that it calls."""
+    if program.inside(save.call, loop):
+        return True
+    function = program.function_of(save.call.node)
+    targets = (program.target(call) for call in program.calls_in(loop))
+    return any(one is not None and function in reached(program, one, 1) for one in targets)

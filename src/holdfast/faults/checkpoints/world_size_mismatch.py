@@ -1,0 +1,231 @@
+"""The checkpoint was saved by another number of ranks.
+
+What you see   With holdfast: `… was saved by 4 ranks, this job has 2`. Without it often nothing:
+               the weights load, and the run goes on with another global batch, another place in
+               the data and a learning rate made for the old number. Sharded states that are read
+               file by file fail with a missing `rank_3.pt`, or with shapes that do not match.
+Why            Weights of plain data parallelism are the same on every rank. The rest is not: which
+               samples a rank has seen, its random numbers, its piece of a sharded state; and the
+               global batch is the batch of one rank times their number.
+How to be sure `holdfast check --ckpt DIR --nproc-per-node N` names both numbers. A checkpoint of
+               holdfast whose data is a `holdfast.Sampler` fits any number: its order depends on
+               seed and epoch only, and the global batch stays what it was.
+Fix            Start with the old number; or use `holdfast.Sampler`; or say that it is meant:
+               `resume(accept={"world-size"})` or HOLDFAST_ACCEPT=world-size. Then think about the
+               learning rate.
+Sources        https://docs.pytorch.org/docs/stable/distributed.checkpoint.html (resharding)
+               deepspeedai/DeepSpeed deepspeed/runtime/engine.py (_load_zero_checkpoint)
+               NVIDIA/Megatron-LM megatron/training/checkpointing.py (check_checkpoint_args)
+               https://docs.pytorch.org/docs/stable/data.html (DistributedSampler)
+               https://arxiv.org/abs/1706.02677 (batch size and learning rate)
+"""
+
+from __future__ import annotations
+
+from holdfast import text
+from holdfast.analysis.job import resume_refused
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.machine import MachineFacts, known
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
+
+FAULT = Fault(code="HOLD806", slug="world-size-mismatch")
+
+FIX = (
+    "start with the old number of ranks, let `holdfast.Sampler` keep the place in the data, or "
+    "accept it: HOLDFAST_ACCEPT=world-size"
+)
+
+
+@FAULT.foresee
+def another_number_is_planned(facts: MachineFacts) -> Finding:
+    plan = facts.plan
+    if not plan.checkpoint_folders:
+        return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
+    told = [item for item in known(facts.checkpoints) if item.world_size and not item.problem]
+    if not told:
+        return FAULT.does_not_apply("no checkpoint there tells how many ranks saved it")
+    newest = min(told, key=lambda item: item.age)
+    assert newest.world_size
+    if not plan.nproc_named:
+        return FAULT.does_not_apply(
+            f"{newest.path} is from {newest.world_size} ranks; compared with --nproc-per-node N"
+        )
+    least, most = plan.nproc * plan.min_nodes, plan.nproc * plan.max_nodes
+    if least <= newest.world_size <= most or newest.data == "global":
+        any_number = ", and fits any number" if newest.data == "global" else ""
+        return FAULT.ok(f"the newest checkpoint is from {newest.world_size} ranks{any_number}")
+    planned = f"{least}" if least == most else f"{least} to {most}"
+    return FAULT.note(
+        f"the newest checkpoint was saved by {newest.world_size} ranks, {planned} are planned",
+        reason="its place in the data is kept for each rank, or not at all: samples would be "
+        "skipped or seen twice, and the global batch would change; `resume()` will refuse",
+        evidence=[
+            Evidence(
+                quote=f"step {newest.step}, {newest.world_size} ranks, {text.span(newest.age)} old",
+                source=newest.path,
+            )
+        ],
+        fix=FIX,
+    )
+
+
+@FAULT.notice
+def they_refused_to_resume(scene: Scene) -> Verdict | None:
+    found = resume_refused.refused(scene, FAULT.slug)
+    if found is None:
+        return None
+    return resume_refused.verdict(FAULT.verdict, found, fix=FIX)
+
+
+@FAULT.notice
+def it_was_accepted(scene: Scene) -> Verdict | None:
+    resumed = [
+        r for r in scene.kept.resumed if r.attempt == scene.attempt and "world-size" in r.accepted
+    ]
+    if not resumed:
+        return None
+    last = resumed[-1]
+    return FAULT.verdict(
+        f"resumed with {last.world_size} ranks what {last.saved_world} had saved, as accepted: "
+        "samples are skipped or seen twice in this epoch, and the global batch is another",
+        ranks=(),
+        certain=False,
+        fix="scale the learning rate, or let `holdfast.Sampler` pin the global batch",
+        evidence=[Evidence(quote=f"saved by {last.saved_world} ranks", source=last.path)],
+    )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+ZERO = FAULT.wording(
+    "zero",
+    r"used a DP world size of (?P<saved>\d+) but the current world size is (?P<now>\d+)"
+    r"|optimizer state partitioning with a new world size is not",
+    anchors=("used a DP world size of", "partitioning with a new world size"),
+    example="deepspeed.runtime.zero.utils.ZeRORuntimeException: The checkpoint being loaded used a "
+    "DP world size of 8 but the current world size is 4. Automatic adjustment of ZeRO's optimizer "
+    "state partitioning with a new world size is not currently supported.",
+)
+SHARDED = FAULT.wording(
+    "sharded-tensor",
+    r"(?:Local|Global) (?P<what>world size|rank) at save time was (?P<saved>\d+), ?but at load "
+    r"time was (?P<now>\d+)",
+    anchors=" at save time was ",
+    example="RuntimeError: Global world size at save time was 8, but at load time was 4",
+)
+PARALLEL_SIZE = FAULT.wording(
+    "parallel-size",
+    r"(?P<what>\w{0,64}(?:parallel_size|world_size)) value from checkpoint "
+    r"\((?P<saved>[^)]*)\) is not equal to the "
+    r"(?:input|currently set) argument value \((?P<now>[^)]*)\)",
+    anchors="value from checkpoint (",
+    example="AssertionError: tensor_model_parallel_size value from checkpoint (4) is not equal to "
+    "the input argument value (2).",
+)
+OWN_WORDS = FAULT.wording(
+    "holdfast",
+    r"is not from this run: (?P<why>.*?) ?\[(?:[a-z-]+, )*world-size-mismatch[a-z, -]*\]",
+    anchors="world-size-mismatch",
+    example="holdfast.errors.UsageError: ckpts/step-1200 is not from this run: it was saved by 4 "
+    "ranks, this job has 2 [world-size-mismatch]",
+)
+FLAT_SHARD = FAULT.wording(
+    "flat-parameter",
+    r"size mismatch for (?P<what>\S*_?flat_param\S*): copying a param",
+    anchors="flat_param",
+    example="size mismatch for _fsdp_wrapped_module._flat_param: copying a param with shape "
+    "torch.Size([1024]) from checkpoint, the shape in current model is torch.Size([2048]).",
+)
+ACCESS = FAULT.wording(
+    "access-pattern",
+    # Megatron's dist_checkpointing: what the ranks ask for does not cover the whole once.
+    r"Invalid (?:access|sharding) pattern(?: for (?P<what>Sharded\w+)|: (?P<count>\d+) Sharded)",
+    anchors=("Invalid access pattern", "Invalid sharding pattern"),
+    example="CheckpointingException: Invalid access pattern for ShardedTensor(key='decoder.weight'",
+)
+RANKS_FILE = FAULT.wording(
+    "ranks-file",
+    r"No such file or directory: b?'(?P<path>[^']*(?:rank_?|random_states_|rng_state_)(?P<of>\d+)"
+    r"[^']*\.\w+)(?:'|$)",
+    anchors="No such file or directory: ",
+    example="FileNotFoundError: [Errno 2] No such file or directory: '/ckpts/step-90/rank_3.pt'",
+    role=Role.CONFIRMATION,
+)
+
+
+@FAULT.recognise
+def it_was_saved_by_another_number(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(ZERO, SHARDED, PARALLEL_SIZE, OWN_WORDS)
+    if not seen:
+        return _from_shards(wreckage)
+    first = next((one for one in seen if "saved" in one.fields), seen[0])
+    return FAULT.diagnosis(
+        _two_numbers(first),
+        confidence=0.75 if first.fields.get("what") == "rank" else 0.95,
+        seen=seen,
+        culprit=Culprit(what=first.fields.get("what", "world size")),
+        fix=_cure(first),
+        next=f"holdfast check --ckpt DIR --nproc-per-node {first.fields.get('saved', 'N')}",
+    )
+
+
+def _two_numbers(one: Sighting) -> str:
+    if "why" in one.fields:
+        return f"the checkpoint is from another number of ranks: {one.fields['why']}"
+    what = one.fields.get("what", "world size").replace("_", " ")
+    if "saved" not in one.fields:
+        return "the checkpoint was saved by another number of ranks than are loading it"
+    return (
+        f"the checkpoint was saved with {what} {one.fields['saved']} and is loaded with "
+        f"{one.fields['now']}: its pieces are cut for the old number"
+    )
+
+
+def _cure(one: Sighting) -> str:
+    if one.signature == ZERO.name:
+        return (
+            "start with the old number of ranks; or make a universal checkpoint of it "
+            "(DeepSpeed's ds_to_universal.py), which any number can load; or load the weights "
+            "only: load_checkpoint(…, load_optimizer_states=False)"
+        )
+    if one.signature == PARALLEL_SIZE.name:
+        return "start with the sizes it was saved with, or convert the checkpoint to the new ones"
+    return FIX
+
+
+def _from_shards(wreckage: Wreckage) -> Diagnosis | None:
+    """A shard of another size, or one that is missing: the number of ranks is the usual reason."""
+    seen = wreckage.seen(FLAT_SHARD) or wreckage.seen(RANKS_FILE)
+    if not seen:
+        return _by_another_layout(wreckage)
+    flat = seen[0].signature == FLAT_SHARD.name
+    what = seen[0].fields.get("what") or seen[0].fields["path"]
+    return FAULT.diagnosis(
+        f"{what} is one rank's share of the state, and it "
+        + ("has another size than this job's shares" if flat else "is not there")
+        + ": it was probably saved by another number of ranks",
+        confidence=0.6 if flat else 0.4,
+        seen=seen,
+        culprit=Culprit(what=what),
+        fix=FIX,
+        unknown=("how many ranks saved it: the log does not say",),
+    )
+
+
+def _by_another_layout(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(ACCESS)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        "the pieces that the ranks ask the checkpoint for do not make up the whole, or some twice: "
+        "it was probably saved with other parallel sizes than this job has",
+        confidence=0.5,
+        seen=seen,
+        culprit=Culprit(what="parallel sizes"),
+        fix="start with the tensor, pipeline and expert parallel sizes it was saved with, or "
+        "convert the checkpoint to the new ones",
+        unknown=("whether the sizes differ, or a layer names its pieces wrongly",),
+    )

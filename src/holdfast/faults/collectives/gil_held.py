@@ -1,0 +1,149 @@
+"""Native code holds Python's lock.
+
+What you see   The job stands still; one rank runs at 100 % or sleeps inside a C call, and none of
+               its Python threads does anything: no log line, no timer, no signal handler, Ctrl-C
+               without effect.
+Why            CPython runs Python code only under its global lock (GIL). An extension that computes
+               or blocks without releasing it stops every thread of the process, data threads and
+               watchdogs too. NCCL's heartbeat monitor kills such a process after minutes.
+How to be sure holdfast's beat thread in that rank, which needs the lock ten times a second, went
+               silent while those of the others go on and the process is not stopped. `py-spy dump
+               --pid PID` shows the Python line that called into C.
+Fix            Release the lock in that call (Py_BEGIN_ALLOW_THREADS, `gil_scoped_release`,
+               ctypes.CDLL instead of PyDLL), or do the work in another process.
+Sources        https://docs.python.org/3/c-api/init.html#releasing-the-gil-from-extension-code
+               pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp: GIL check on exit
+               https://github.com/hiyouga/LlamaFactory/issues/6964
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.collectives import stacks
+from holdfast.analysis.job import phrases, stall
+from holdfast.analysis.logs import blame, suspects
+from holdfast.analysis.logs.patterns import watchdog
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.scene.scene import RankView, Scene
+from holdfast.fault import Fault
+from holdfast.findings import Diagnosis, Verdict
+
+FAULT = Fault(code="HOLD608", slug="gil-held")
+
+SILENT = 2.0
+"""seconds; the thread beats every 0.1 s"""
+FRESH = 1.0
+LEAVING = "exit"
+"""the phase a rank is in once its script is over and Python is being torn down"""
+
+
+@FAULT.notice
+def its_beat_stopped_but_not_its_process(scene: Scene) -> Verdict | None:
+    held = stall.find(scene)
+    if held is None:
+        return None
+    mute = [rank for rank in held.roots if _mute(scene, scene.rank(rank))]
+    # A starved machine silences all beats: then it says nothing about this rank.
+    if not mute or not all(_beats(scene, scene.rank(rank)) for rank in held.victims):
+        return None
+    view = scene.rank(mute[0])
+    silent = scene.now - (view.beat.beat_at if view.beat else scene.now)
+    return FAULT.verdict(
+        f"{phrases.who(scene, mute)} has run no Python for {phrases.seconds(silent)}: "
+        f"native code holds the GIL, called {stall.place(view)}{_life(scene, view)}; "
+        f"{held.waiting()}",
+        ranks=mute,
+        victims=held.victims,
+        certain=False,
+        fix=f"`py-spy dump --pid {view.pid}` shows the call; it must release the GIL",
+        evidence=held.evidence(),
+    )
+
+
+def _mute(scene: Scene, view: RankView) -> bool:
+    if view.beat is None or view.activity is None or view.activity.state in "TtD":
+        return False
+    # The beat begins with the import of torch and ends with the script: before and after,
+    # silence means nothing.
+    if not view.beat.beat_at or view.beat.phase == LEAVING:
+        return False
+    return scene.now - view.beat.beat_at >= SILENT
+
+
+def _beats(scene: Scene, view: RankView) -> bool:
+    return view.beat is None or scene.now - view.beat.beat_at < FRESH
+
+
+def _life(scene: Scene, view: RankView) -> str:
+    return ", and is busy" if scene.now - view.alive_at < SILENT else ""
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+GIL = FAULT.wording(
+    "no-gil-on-exit",
+    r"[Cc]ould not acquire GIL within \d+ ms|GIL induced hang",
+    anchors=("ould not acquire GIL within", "GIL induced hang"),
+    example="[rank0]:[E1115 01:03:20.825 ProcessGroupNCCL.cpp:1370] [PG 0 Rank 0] Could not "
+    "acquire GIL within 300 ms on exit, possible GIL induced hang",
+)
+FIX = "find the call into C that keeps the lock, and let it release the GIL or run elsewhere"
+NATIVE = "py-spy dump --native --pid PID"
+
+
+@FAULT.recognise
+def torch_could_not_get_the_lock(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(GIL)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        f"{_who(seen[0].rank)} could not get Python's lock (GIL) when torch wanted to end it: "
+        "native code held it, so no Python ran in that process",
+        confidence=0.9,
+        seen=seen,
+        victims=blame.of(wreckage).others(seen[0].rank),
+        fix=FIX,
+        next=NATIVE,
+        unknown=("which call held it: a native stack of that process would show it",),
+    )
+
+
+@FAULT.recognise
+def its_watchdog_stood_still(wreckage: Wreckage) -> Diagnosis | None:
+    """The heartbeat monitor tells that a thread hangs, not why: a CUDA call, a driver, or this."""
+    seen = wreckage.seen(watchdog.HEARTBEAT_STUCK)
+    if not seen or wreckage.seen(GIL) or blame.of(wreckage).explained:
+        return None
+    return FAULT.diagnosis(
+        f"the watchdog thread of {_who(seen[0].rank)} made no step for minutes: it waits for "
+        "Python's lock, or a call into CUDA does not return",
+        confidence=0.35,
+        seen=seen,
+        victims=blame.of(wreckage).others(seen[0].rank),
+        fix=FIX + "; if the stack shows a CUDA call instead, see driver-hang",
+        next=NATIVE,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("what the watchdog waited for: no native stack was given",),
+    )
+
+
+@FAULT.recognise
+def its_stack_holds_the_lock(wreckage: Wreckage) -> Diagnosis | None:
+    suspect = suspects.find(wreckage)
+    remains = wreckage.rank(suspect.ranks[0]) if suspect else None
+    if suspect is None or remains is None or remains.stack is None or not remains.stack.holds_gil:
+        return None
+    return FAULT.diagnosis(
+        f"rank {remains.rank} held Python's lock, {stacks.where(remains.stack)}, while "
+        f"{blame.plain(suspect.victims)} waited for it",
+        confidence=0.6,
+        seen=suspect.seen,
+        culprit=suspects.culprit_on(wreckage, suspect),
+        victims=suspect.victims,
+        fix=FIX,
+        next=NATIVE,
+        unknown=("whether it held the lock all the time: one stack is one moment",),
+    )
+
+
+def _who(rank: int | None) -> str:
+    return "a rank" if rank is None else f"rank {rank}"

@@ -1,0 +1,122 @@
+"""The process group was still there when the program ended.
+
+What you see   `destroy_process_group() was not called before program exit, which can leak
+               resources`, in torch 2.4 and 2.5 `process group has NOT been destroyed before we
+               destruct ProcessGroupNCCL`. Mostly nothing else; now and then a rank that hangs or
+               crashes at the very end, or peers that lose their connection to the store.
+Why            Threads of NCCL, and the store on rank 0, end with the process in whatever order the
+               interpreter takes things down. A peer that still has a collective or a look at the
+               store before it loses the other end. destroy_process_group waits and closes in order.
+How to be sure The trouble comes after the last step, and the work is complete. A failure before it
+               is the cause, and this warning only its echo: a rank that dies never gets to close.
+Fix            Call torch.distributed.destroy_process_group() as the last thing on every rank, in a
+               `finally:`. `holdfast.init()` does it at exit.
+Sources        https://docs.pytorch.org/docs/stable/distributed.html#shutdown
+               pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (destructor)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.source.collectives import init_calls
+from holdfast.analysis.source.program import Call, Program
+from holdfast.analysis.source.source import Source
+from holdfast.fault import Fault
+from holdfast.findings import Diagnosis, Finding
+
+FAULT = Fault(code="HOLD624", slug="group-not-destroyed")
+
+CRASHES = (-6, -11, -7, 134, 139, 135)
+"""of an exit: SIGABRT, SIGSEGV, SIGBUS, by Python's and by the shell's numbers"""
+
+LEFT_OPEN = FAULT.wording(
+    "left-open",
+    r"destroy_process_group\(\) was not called before program exit"
+    r"|process group has NOT been destroyed before",
+    anchors=("destroy_process_group() was not called", "process group has NOT been destroyed"),
+    example="[rank0]:[W1115 01:03:15.1 ProcessGroupNCCL.cpp:1538] Warning: WARNING: "
+    "destroy_process_group() was not called before program exit, which can leak resources.",
+    role=Role.ADVICE,
+)
+
+
+@FAULT.recognise
+def it_went_without_closing(wreckage: Wreckage) -> Diagnosis | None:
+    """A healthy run shows the warning too: it needs a bad end, and no better reason for it."""
+    warned = wreckage.seen(LEFT_OPEN)
+    if not warned or wreckage.roots() or wreckage.raised:
+        return None
+    lost = [one for one in wreckage.sightings if one.role is Role.CASCADE]
+    crashed = [one for one in wreckage.exits if one.code in CRASHES and not one.teardown]
+    # Whoever was in trouble before had no chance to close: then the warning is the echo.
+    if not all(_follows(one, warned[0]) for one in lost) or not (lost or crashed):
+        return None
+    who = "a rank" if warned[0].rank is None else f"rank {warned[0].rank}"
+    end = "others lost their connection to it" if lost else "a process crashed on its way out"
+    return FAULT.diagnosis(
+        f"{who} ended without destroy_process_group, and then {end}; no rank told of an error "
+        "before that",
+        confidence=0.4,
+        seen=(*warned[:2], *lost[:2]),
+        victims=(one.rank for one in lost if one.rank is not None),
+        fix="call torch.distributed.destroy_process_group() at the end of every rank, in a "
+        "`finally:`; `holdfast.init()` does it at exit",
+        unknown=("whether the work was complete: the last step does not show here",),
+    )
+
+
+def _follows(one: Sighting, warning: Sighting) -> bool:
+    """Later in the same log, by another rank; between logs the order is not known."""
+    return (
+        one.line.source == warning.line.source
+        and one.order > warning.order
+        and one.rank != warning.rank
+    )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+CLOSES = re.compile(
+    r"\w*(cleanup|clean_up|destroy|shutdown|shut_down|teardown|tear_down|finali[sz]e|finish|end_dist)"
+    r"\w*"
+)
+"""functions from elsewhere that may well close the group"""
+
+
+@FAULT.lint
+def it_ends_without_closing(source: Source) -> Iterator[Finding]:
+    """Of whole scripts only: a library leaves the closing to whoever uses it."""
+    program = source.program
+    if program is None or not source.complete or "destroy_process_group" in program.text:
+        return
+    opened = [one for one in init_calls.inits(program) if init_calls.runs(program, one)]
+    if not opened or any(_may_close(program, call) for call in program.calls):
+        return
+    nccl = init_calls.backend(program, opened[0]) == "nccl"
+    tell = FAULT.warning if nccl else FAULT.note
+    yield tell(
+        "this script joins a group and never calls destroy_process_group",
+        reason="threads and connections then end in any order at exit: "
+        + (
+            "NCCL warns of it, and now and then a rank hangs or crashes after its work is done"
+            if nccl
+            else "mostly harmless, though peers may report a lost connection at the very end"
+        ),
+        fix="as the last thing on every rank, best in a `finally:`: "
+        "`torch.distributed.destroy_process_group()`",
+        at=program.place(opened[0].call.node),
+    )
+
+
+def _may_close(program: Program, call: Call) -> bool:
+    """By its name; a function of this file only where it calls something unknown in turn."""
+    if not CLOSES.fullmatch(call.method):
+        return False
+    function = program.target(call)
+    return function is None or any(
+        not inner.name.startswith(("torch.", "builtins.")) for inner in program.calls_in(function)
+    )

@@ -1,0 +1,209 @@
+"""A rank raised an exception.
+
+What you see   A traceback on one rank, and a moment later tracebacks on all the others:
+               `Connection closed by peer`, `Connection reset by peer`, timeouts. With several
+               thousand lines of log the first one is hard to find, and most launchers show
+               another.
+Why            The ranks of a group live and die together: when one raises, the others lose their
+               connections to it within milliseconds. Only the first exception tells anything.
+               torchrun orders by whole seconds and by what its poll saw first, so it may show a
+               neighbour's.
+How to be sure The rank holdfast names wrote its exception before anybody lost a connection; its
+               whole traceback is in its own log, under attempt-N/rank-R in the run folder.
+               Wordings of lost peers and of timeouts are never taken for a cause.
+Fix            Repair that line. Raised on one rank only: look at that rank's data and at code
+               under `if rank == …`. Raised on all ranks alike: run the script alone first.
+Sources        torch/distributed/elastic/multiprocessing/errors/__init__.py: get_first_failure
+               https://docs.pytorch.org/docs/stable/elastic/errors.html
+               https://github.com/huggingface/accelerate/issues/4139
+               https://github.com/pytorch/pytorch/issues/78531
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.collectives import stacks, waits
+from holdfast.analysis.job import phrases
+from holdfast.analysis.logs import blame, own_errors
+from holdfast.analysis.logs.wreckage import Exit, Raised, Wreckage
+from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.exits import Ending
+from holdfast.analysis.scene.scene import Scene, Stack
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
+
+FAULT = Fault(code="HOLD611", slug="python-exception")
+
+
+@FAULT.notice
+def it_raised_first(scene: Scene) -> Verdict | None:
+    raised = [e for e in exits.cause(scene) if not e.signal]
+    if not raised or (all(e.mute for e in raised) and waits.analyse(scene).mismatch):
+        return None
+    first = raised[0]
+    same = [e for e in exits.endings(scene) if e in raised or any(_alike(e, r) for r in raised)]
+    ranks = [e.rank for e in same]
+    victims = exits.fallen(scene, ranks)
+    return FAULT.verdict(
+        f"{phrases.who(scene, ranks)} {_did(first)}{phrases.at_step(first.view)}"
+        f"{phrases.fell_with(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix=f"read the whole traceback in the log of rank {min(ranks)}",
+        evidence=[phrases.how_it_ended(e) for e in same],
+    )
+
+
+@FAULT.notice
+def only_echoes_are_left(scene: Scene) -> Verdict | None:
+    """Ranks lost a peer, and nobody shows why: said so, and nobody is blamed."""
+    ended = exits.endings(scene)
+    if not ended or exits.cause(scene):
+        return None
+    ranks = [e.rank for e in ended]
+    return FAULT.verdict(
+        f"{phrases.plain(ranks)} lost a peer or waited in vain, and no rank shows the cause: "
+        f"{phrases.how_it_ended(ended[0]).quote}",
+        ranks=(),
+        victims=exits.fallen(scene, ()),
+        certain=False,
+        fix="look for the first sign of trouble in the ranks' logs, before these lines",
+        evidence=[phrases.how_it_ended(e) for e in ended],
+    )
+
+
+def _alike(ending: Ending, first: Ending) -> bool:
+    """The same exception at the same line: one fault of all of them, not a first and victims."""
+    mine, theirs = ending.view.words, first.view.words
+    return bool(
+        mine and theirs and mine.where and (mine.kind, mine.where) == (theirs.kind, theirs.where)
+    )
+
+
+def _did(ending: Ending) -> str:
+    words, death = ending.view.words, ending.view.death
+    if words:
+        return f"raised {phrases.quoted(words)}"
+    return f"ended with exit code {death.code if death else '?'} and left no last words"
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+
+@FAULT.recognise
+def its_own_words_tell(wreckage: Wreckage) -> Diagnosis | None:
+    """The first exception that speaks of no other rank."""
+    causes = [r for r in wreckage.raised if own_errors.tells_a_cause(r) and _is_own(wreckage, r)]
+    if not causes:
+        return None
+    first = _earliest(causes)
+    same = [r for r in causes if (r.kind, _place(r)) == (first.kind, _place(first))]
+    ranks = sorted({r.rank for r in same if r.rank is not None})
+    named = [r for r in same if r.root_slugs]
+    others = blame.of(wreckage).others(*ranks)
+    return FAULT.diagnosis(
+        f"{_who(ranks)} raised {_quoted(first)}{_fell_with(others)}",
+        confidence=_sure(first, ranks, others, known=bool(named)),
+        culprit=_culprit(wreckage, first, ranks),
+        victims=others,
+        evidence=[*map(_evidence, same[:3]), *blame.complaints(wreckage)[:2]],
+        fix="repair that line; raised on one rank only: look at that rank's data and at code under "
+        "`if rank == …`",
+        next=_look(first),
+        unknown=() if ranks else ("which rank it was: the lines carry no rank",),
+    )
+
+
+def _is_own(wreckage: Wreckage, raised: Raised) -> bool:
+    """Not fallout: the same rank had not told before that it lost or missed another one."""
+    troubles = {(t.line.source, t.line.number) for t in blame.of(wreckage).own}
+    return bool(raised.root_slugs) or (raised.line.source, raised.line.number) in troubles
+
+
+def _earliest(causes: list[Raised]) -> Raised:
+    if all(r.line.at is not None for r in causes):
+        return min(causes, key=lambda r: (r.line.at or 0.0, r.order))
+    return min(causes, key=lambda r: r.order)
+
+
+def _sure(first: Raised, ranks: list[int], others: tuple[int, ...], *, known: bool) -> float:
+    """A fault whose own words stand in it is the better name; then this one steps back."""
+    if known:
+        return 0.35
+    if not first.frames:
+        return 0.55 if ranks else 0.45
+    return 0.85 if len(ranks) == 1 and others else 0.7
+
+
+def _who(ranks: list[int]) -> str:
+    return blame.plain(ranks) if ranks else "a rank"
+
+
+def _place(raised: Raised) -> str:
+    return stacks.where(Stack(frames=raised.frames, active=False, holds_gil=False))
+
+
+def _quoted(raised: Raised) -> str:
+    text = " ".join(raised.text.split())
+    short = text if len(text) <= phrases.LONGEST else text[: phrases.LONGEST - 1] + "…"
+    place = _place(raised)
+    return (f"{raised.kind}: {short}" if short else raised.kind) + (f" {place}" if place else "")
+
+
+def _fell_with(others: tuple[int, ...]) -> str:
+    return f"; {blame.plain(others)} only lost it or waited for it" if others else ""
+
+
+def _culprit(wreckage: Wreckage, first: Raised, ranks: list[int]) -> Culprit | None:
+    """Raised alike on several ranks it is the line, not one of them."""
+    if len(ranks) > 1:
+        return Culprit(what=_place(first) or first.kind)
+    if ranks:
+        remains = wreckage.rank(ranks[0])
+        return Culprit(
+            rank=ranks[0],
+            host=first.line.host or (remains.host if remains else ""),
+            pid=first.line.pid or (remains.pid if remains else None),
+        )
+    return Culprit(what=_place(first)) if first.frames else None
+
+
+def _evidence(raised: Raised) -> Evidence:
+    line = raised.line
+    return Evidence(
+        quote=_quoted(raised), source=line.source, line=line.number, rank=line.rank,
+        host=line.host or None,
+    )  # fmt: skip
+
+
+def _look(raised: Raised) -> str:
+    line = raised.line
+    if line.source.startswith("<"):
+        return "holdfast run …  # keeps every rank's log apart"
+    return f"sed -n '{max(1, line.number - 40)},{line.number + 5}p' {line.source}"
+
+
+@FAULT.recognise
+def it_left_with_a_code(wreckage: Wreckage) -> Diagnosis | None:
+    """No exception is shown, only that a rank ended with an error: then its log has it."""
+    known = blame.of(wreckage)
+    failed = [e for e in wreckage.exits if e.code > 0 and not e.teardown]
+    if not failed or known.explained or wreckage.raised or known.disagreement:
+        return None
+    first = next((e for e in failed if e.first), failed[0])
+    return FAULT.diagnosis(
+        f"{blame.named(first)} ended with exit code {first.code}, and these lines do not show why: "
+        "its own log has the exception",
+        confidence=0.4,
+        culprit=_ended(first),
+        victims=known.others(first.rank),
+        evidence=[blame.of_exit(e) for e in failed[:3]],
+        fix="read the log of that rank, from its first error on",
+        next="torchrun --log-dir logs --tee 3 …",
+        unknown=("what it raised: its log is not here, or nothing in it is known to us",),
+    )
+
+
+def _ended(end: Exit) -> Culprit:
+    what = "" if end.rank is not None or end.local_rank is None else f"local rank {end.local_rank}"
+    return Culprit(rank=end.rank, host=end.host, pid=end.pid, what=what)

@@ -1,0 +1,195 @@
+"""A rank ended normally while the others still need it.
+
+What you see   `Connection closed by peer` or `Connection reset by peer` on the other ranks, or a
+               hang. The rank that left shows exit code 0 and no error, so every launcher blames a
+               neighbour.
+Why            It reached the end of the script, called sys.exit() or returned early: fewer batches
+               than the others, an early `return` under a condition, `if rank != 0: exit()`. The
+               others' next collective includes it.
+How to be sure Exit code 0, before anybody complained. holdfast speaks only when another rank waits
+               for it or lost its connection to it: ranks that may end earlier do so in peace.
+Fix            Let all ranks run the same number of steps (see uneven-inputs), and end with
+               `dist.barrier()` and `dist.destroy_process_group()` on all of them.
+Sources        torch/distributed/elastic/agent/server/api.py: exit code 0 is healthy
+               https://docs.pytorch.org/docs/stable/distributed.html#shutdown
+               https://github.com/pytorch/pytorch/issues/78531
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.collectives import waits
+from holdfast.analysis.job import phrases, stall
+from holdfast.analysis.logs import blame
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import launchers
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.scene import exits, secondary_errors
+from holdfast.analysis.scene.scene import RankView, Recorder, Scene
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
+
+FAULT = Fault(code="HOLD605", slug="rank-exits-early")
+
+
+@FAULT.notice
+def it_left_while_others_needed_it(scene: Scene) -> Verdict | None:
+    left = exits.left_well(scene)
+    if not left or exits.cause(scene):
+        return None
+    losers = _lost_a_peer(scene, left)
+    waiters = () if losers else _wait_for_the_gone(scene)
+    if not losers and not waiters:
+        return None
+    ranks = [view.rank for view in left]
+    victims = exits.fallen(scene, ranks)
+    how = (
+        f"then {phrases.plain(losers)} lost the connection to it"
+        if losers
+        else f"and {phrases.plain(waiters)} still {_verb(waiters)} for it"
+    )
+    return FAULT.verdict(
+        f"{phrases.who(scene, ranks)} ended with exit code 0{phrases.at_step(left[0])}, {how}",
+        ranks=ranks,
+        victims=victims,
+        certain=bool(losers) or all(w.sure for w in waits.analyse(scene).waits),
+        fix="let all ranks run the same number of steps and end together",
+        evidence=[
+            *(
+                Evidence(quote=f"rank {v.rank} (pid {v.pid}): exit code 0", rank=v.rank)
+                for v in left
+            ),
+            *(phrases.how_it_ended(e) for e in exits.endings(scene)),
+        ],
+    )
+
+
+def _lost_a_peer(scene: Scene, left: tuple[RankView, ...]) -> tuple[int, ...]:
+    """Whose connection broke, or who ended without a word, after the first of them had gone."""
+    first = min(view.death.at for view in left if view.death)
+    return tuple(
+        e.rank
+        for e in exits.endings(scene)
+        # the sockets close a moment before the kernel tells of the death
+        if e.at >= first - 0.5
+        and (e.consequence == secondary_errors.LOST_PEER or (e.mute and exits.had_peers(e.view)))
+    )
+
+
+def _wait_for_the_gone(scene: Scene) -> tuple[int, ...]:
+    """Every rank that is left waits in a collective of the whole job, and none of them is late."""
+    living = [v for v in scene.ranks if v.death is None]
+    if not living or not all(isinstance(v.recorder, Recorder) for v in living):
+        return ()
+    seen = waits.analyse(scene)
+    waiting = [w for w in seen.waits if w.gone and not w.absent and w.seconds >= stall.WAITS]
+    return tuple(w.rank for w in waiting) if len(waiting) == len(living) else ()
+
+
+def _verb(ranks: tuple[int, ...]) -> str:
+    return phrases.one_or_many(ranks, "waits", "wait")
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+DESTROYED = FAULT.wording(
+    "destroyed",
+    r"comm 0x[0-9a-f]+ rank (?P<rank>\d+) nranks (?P<nranks>\d+).*- (?:Destroy|Finalize) COMPLETE",
+    anchors=("Destroy COMPLETE", "Finalize COMPLETE"),
+    example="vm:1011:1011 [0] NCCL INFO comm 0x1b67ca30 rank 2 nranks 4 cudaDev 0 busId 60 - "
+    "Destroy COMPLETE",
+    role=Role.CONTEXT,
+)
+
+
+SPAWNED = FAULT.wording(
+    "deepspeed-spawned",
+    r"process (?P<pid>\d+) spawned with command: .*--local_rank=(?P<local>\d+)",
+    anchors=" spawned with command: ",
+    example="[2026-03-02 20:28:05,674] [INFO] [launch.py:256:main] process 1011 spawned with "
+    "command: ['/usr/bin/python', '-u', 'train.py', '--local_rank=2']",
+    role=Role.CONTEXT,
+)
+LEFT = FAULT.wording(
+    "deepspeed-left",
+    r"Process (?P<pid>\d+) exits successfully",
+    anchors=" exits successfully",
+    example="[2026-03-02 20:28:05,674] [INFO] [launch.py:351:main] Process 1011 exits "
+    "successfully.",
+    role=Role.CONTEXT,
+)
+FIX = (
+    "let all ranks run the same number of steps, and end together: `dist.barrier()` and "
+    "`dist.destroy_process_group()` on all of them"
+)
+
+
+@FAULT.recognise
+def it_left_and_they_missed_it(wreckage: Wreckage) -> Diagnosis | None:
+    known = blame.of(wreckage)
+    left = [r.rank for r in wreckage.ranks if r.finished]
+    # By NCCL's word, unless all did: that is how every job ends.
+    put_away = [s for s in wreckage.seen(DESTROYED) if s.rank not in known.victims]
+    left += [s.rank for s in put_away if s.rank is not None and s.rank not in left]
+    missed = [rank for rank in known.victims if rank not in left]
+    if not left or not missed or known.explained or known.disagreement:
+        return None
+    certain = [r.rank for r in wreckage.ranks if r.finished]
+    return FAULT.diagnosis(
+        f"{blame.plain(left)} ended as if all were done, while {blame.plain(missed)} still needed "
+        "it: they lost the connection or waited in vain",
+        confidence=0.8 if certain else 0.6,
+        seen=(*put_away[:2], *blame.first_complaint(wreckage)),
+        culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=blame.plain(left)),
+        victims=missed,
+        fix=FIX,
+        next="holdfast run …  # shows after which step each rank left",
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=blame.unknown(wreckage, *left[:1]),
+    )
+
+
+@FAULT.recognise
+def torchrun_had_no_need_to_end_it(wreckage: Wreckage) -> Diagnosis | None:
+    """Its summary lists all that failed, those it ended itself too: who is missing ended well."""
+    listed = [e for e in wreckage.exits if e.teller == "torchrun" and e.rank is not None]
+    closed = {s.fields.get("pid") for s in wreckage.seen(launchers.CLOSING)}
+    failed = {e.rank for e in listed if e.rank is not None}
+    members = wreckage.members | set(range(max(failed, default=-1) + 1))
+    left = sorted(members - failed)
+    ended = len(closed | {str(e.pid) for e in listed})
+    one_node = all(e.local_rank in (None, e.rank) for e in listed)
+    told = bool(wreckage.seen(launchers.ROOT_CAUSE)) and one_node
+    if not left or not told or len(members) - ended != len(left):
+        return None
+    how = "torchrun lists everybody else as failed or ended by itself"
+    return _by_launcher(wreckage, left, how, confidence=0.75)
+
+
+@FAULT.recognise
+def deepspeed_saw_it_leave(wreckage: Wreckage) -> Diagnosis | None:
+    numbers = {s.fields["pid"]: int(s.fields["local"]) for s in wreckage.seen(SPAWNED)}
+    left = [numbers[s.fields["pid"]] for s in wreckage.seen(LEFT) if s.fields["pid"] in numbers]
+    if not left or max(wreckage.members, default=0) >= len(numbers):
+        return None  # of several nodes: a local rank is no rank
+    how = "DeepSpeed says that it 'exits successfully'"
+    return _by_launcher(wreckage, sorted(left), how, confidence=0.8)
+
+
+def _by_launcher(
+    wreckage: Wreckage, left: list[int], how: str, *, confidence: float
+) -> Diagnosis | None:
+    known = blame.of(wreckage)
+    if set(left) & set(known.victims) or not known.victims or known.explained:
+        return None
+    return FAULT.diagnosis(
+        f"{blame.plain(left)} ended as if all were done: {how}, while "
+        f"{blame.plain(known.victims)} still needed it",
+        confidence=confidence,
+        seen=(*wreckage.seen(LEFT)[:1], *blame.first_complaint(wreckage)),
+        culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=blame.plain(left)),
+        victims=known.victims,
+        fix=FIX,
+        next="holdfast run …  # shows after which step each rank left",
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=blame.unknown(wreckage, *left[:1]),
+    )

@@ -1,0 +1,312 @@
+"""One rank never arrives.
+
+What you see   Nothing: no step, no output, no error. After the group's timeout (10 minutes with
+               NCCL, 30 with Gloo) the ranks that *waited* abort, and the log shows them.
+Why            A collective ends when every member has come. One rank sits somewhere else: a lock,
+               a read from dead storage, an endless loop, a debugger's prompt, a save that takes
+               long. All others wait for it in silence.
+How to be sure holdfast compares the ranks' flight recorders: who entered the collective, who never
+               did; and looks where that one is by its stack, without its help. `py-spy dump --pid
+               PID` shows the same. Whether it is stuck or merely busy the counters tell: processor
+               time, bytes read and written.
+Fix            Look at the line it sits in. Work that takes long by design: let the others not wait
+               for it (save in the background), or give the group a longer timeout.
+               `--patience S` makes holdfast restart after S seconds of such a wait.
+Sources        torch/csrc/distributed/c10d/FlightRecorder.hpp: sequence numbers per group
+               https://pytorch.org/blog/flight-recorder-a-new-lens-for-understanding-nccl-watchdog-timeouts/
+               https://github.com/pytorch/pytorch/pull/118582
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.analysis.collectives import stacks
+from holdfast.analysis.job import stall
+from holdfast.analysis.logs import blame, stack_positions, suspects
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import launchers, watchdog
+from holdfast.analysis.logs.suspects import Suspect
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
+
+FAULT = Fault(code="HOLD606", slug="rank-stuck")
+
+
+@FAULT.notice
+def others_wait_for_it(scene: Scene) -> Verdict | None:
+    held = stall.find(scene)
+    if held is None:
+        return None
+    return FAULT.verdict(
+        held.sentence(),
+        ranks=held.roots,
+        victims=held.victims,
+        certain=False,
+        fix=f"`py-spy dump --pid {scene.rank(held.roots[0]).pid}` shows the line it is in",
+        evidence=held.evidence(),
+    )
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+UNIQUE_ID = FAULT.wording(
+    "unique-id",
+    # Misspelt until torch 2.0.
+    r"retr(?:ie|ei)ving ncclUniqueId from \[(?P<owner>\d+)\]",
+    anchors=("retrieving ncclUniqueId from [", "retreiving ncclUniqueId from ["),
+    example="torch.distributed.DistBackendError: [3] is setting up NCCL communicator and "
+    "retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') "
+    "got error: Socket Timeout",
+    role=Role.CASCADE,
+)
+HOROVOD_OLD = FAULT.wording(
+    "horovod-stalled",
+    r"\[missing ranks: (?P<ranks>[\d, ]+)\]",
+    anchors="[missing ranks: ",
+    example="DistributedAdam_Allreduce/grads_0 [missing ranks: 2]",
+    role=Role.CONFIRMATION,
+)
+HOROVOD_READY = FAULT.wording(
+    "horovod-ready",
+    # Until Horovod 0.16 the report listed who had come, not who was missing.
+    r"\[ready ranks: (?P<ready>[\d, ]{1,4000})",
+    anchors="[ready ranks: ",
+    example="Stalled ops: allreduce.fc.weight [ready ranks: 0, 1, 3]",
+    role=Role.CONFIRMATION,
+)
+
+LOOK = "holdfast run …"
+"""the same command under our own launcher: it takes every rank's stack before anything is ended"""
+FIX = (
+    "find the line that rank sits in (a lock, a read, a loop, a save) and repair that; a longer "
+    "timeout only makes the wait longer"
+)
+
+
+@FAULT.recognise
+def the_others_waited_for_one(wreckage: Wreckage) -> Diagnosis | None:
+    suspect = suspects.find(wreckage)
+    if suspect is None or suspect.ended:
+        return None
+    who = blame.plain(suspect.ranks)
+    how = {
+        "absent": f"its recorder ends before it{_last(wreckage, suspect)}",
+        "named": "torch itself names it",
+        "mute": f"{who} left no sign at all",
+        "unheard": f"of {who} nothing was heard",
+    }[suspect.how]
+    where = _where(wreckage, suspect)
+    return FAULT.diagnosis(
+        f"{who} never came to {_title(suspect)}, in which "
+        f"{_waited(suspect)} until the timeout: {how}{where}; nobody reported an error",
+        confidence=_confidence(wreckage, suspect),
+        evidence=blame.positions(wreckage),
+        seen=suspect.seen,
+        culprit=suspects.culprit_on(wreckage, suspect),
+        victims=suspect.victims,
+        fix=FIX,
+        next=LOOK,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=blame.unknown(wreckage, *suspect.ranks),
+    )
+
+
+def _confidence(wreckage: Wreckage, suspect: Suspect) -> float:
+    if suspect.how == "absent":
+        alone = suspect.whole and len(suspect.ranks) == 1
+        return 0.65 if not alone else 0.85 if _would_have_spoken(wreckage, suspect) else 0.75
+    return {"named": 0.7, "mute": 0.3, "unheard": 0.45}[suspect.how]
+
+
+def _would_have_spoken(wreckage: Wreckage, suspect: Suspect) -> bool:
+    """By dumps alone it did not come, and may have told why in a log that is not here."""
+    remains = wreckage.rank(suspect.ranks[0])
+    if blame.has_log(wreckage, suspect.ranks[0]) or (remains and remains.stack):
+        return True
+    one_log_of_all = not any(r.logs for r in wreckage.ranks)
+    return one_log_of_all and bool(suspect.seen)
+
+
+def _title(suspect: Suspect) -> str:
+    return suspect.place.title if suspect.place else "the collective"
+
+
+def _waited(suspect: Suspect) -> str:
+    return f"{blame.plain(suspect.victims)} waited" if suspect.victims else "the others waited"
+
+
+def _last(wreckage: Wreckage, suspect: Suspect) -> str:
+    last = blame.of(wreckage).census.last_seen.get(suspect.ranks[0], "")
+    return f", with {last}" if last else ""
+
+
+def _where(wreckage: Wreckage, suspect: Suspect) -> str:
+    remains = wreckage.rank(suspect.ranks[0])
+    if remains is None or remains.stack is None:
+        return ""
+    place = stacks.where(remains.stack)
+    return f"; it was {place}" if place else ""
+
+
+@FAULT.recognise
+def horovod_names_the_missing(wreckage: Wreckage) -> Diagnosis | None:
+    """Each rank that is missing, with the tensors it did not bring."""
+    seen = wreckage.seen(launchers.HOROVOD_MISSING, HOROVOD_OLD)
+    missing = missing_in_horovod(wreckage)
+    if not missing or blame.of(wreckage).explained:
+        return None
+    several = len(set(map(tuple, missing.values()))) > 1
+    ranks = sorted(missing)
+    return FAULT.diagnosis(
+        f"Horovod waits for {blame.plain(ranks)}, which did not submit what the others did "
+        f"({', '.join(missing[ranks[0]][:2]) or 'tensors'})",
+        confidence=0.4 if several else 0.7,
+        seen=seen,
+        culprit=Culprit(rank=ranks[0]) if len(ranks) == 1 else Culprit(what=blame.plain(ranks)),
+        victims=[r for r in blame.of(wreckage).members if r not in ranks],
+        fix="see where that rank is; if it runs on, make it submit the same tensors as the others",
+        next=LOOK,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=blame.unknown(wreckage, *ranks[:2]),
+    )
+
+
+def missing_in_horovod(wreckage: Wreckage) -> dict[int, list[str]]:
+    """rank -> tensors that it did not submit, as the stall report tells."""
+    missing: dict[int, list[str]] = {}
+    for one in wreckage.seen(launchers.HOROVOD_MISSING, HOROVOD_OLD):
+        tensors = [name.strip() for name in one.fields.get("tensors", "").split(",") if name]
+        listed = one.fields.get("rank") or one.fields.get("ranks") or ""
+        for number in listed.replace(",", " ").split():
+            if number.isdigit():
+                missing.setdefault(int(number), []).extend(tensors)
+    return missing
+
+
+def ready_in_horovod(wreckage: Wreckage) -> set[frozenset[int]]:
+    """The ranks that had brought a tensor that others lacked, for each such tensor."""
+    lists = [
+        found
+        for one in wreckage.seen(HOROVOD_READY)
+        for found in re.findall(r"\[ready ranks: ([\d, ]{1,4000})", one.line.text)
+    ]
+    return {frozenset(map(int, re.findall(r"\d{1,7}", text))) for text in lists}
+
+
+@FAULT.recognise
+def horovod_waits_for_the_rest(wreckage: Wreckage) -> Diagnosis | None:
+    """It tells that ranks are missing, and at most who is not."""
+    seen = wreckage.seen(HOROVOD_READY) or wreckage.seen(launchers.HOROVOD_MISSING)
+    if not seen or missing_in_horovod(wreckage) or blame.of(wreckage).explained:
+        return None
+    ready = ready_in_horovod(wreckage)
+    came = frozenset[int]().union(*ready)
+    late = sorted(blame.of(wreckage).members - came) if came else []
+    who = blame.plain(late) if late else "the other ranks"
+    return FAULT.diagnosis(
+        f"Horovod waits for {who}, which did not submit what "
+        f"{blame.plain(came) if came else 'the ones that came'} did",
+        confidence=0.35 if len(ready) > 1 else 0.65 if len(late) == 1 else 0.4,
+        seen=seen,
+        culprit=Culprit(rank=late[0]) if len(late) == 1 else Culprit(),
+        victims=came,
+        fix="see where those ranks are; if they run on, make them submit the same tensors",
+        next=LOOK,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=() if len(late) == 1 else ("who is missing: Horovod lists only who came",),
+    )
+
+
+@FAULT.recognise
+def nobody_says_for_whom_they_waited(wreckage: Wreckage) -> Diagnosis | None:
+    """Only those who waited are heard: that somebody did not come is all that follows."""
+    known = blame.of(wreckage)
+    timeouts = wreckage.seen(
+        watchdog.WATCHDOG, watchdog.WAIT_TIMEOUT, watchdog.GLOO_TIMEOUT, watchdog.STORE_GET
+    )
+    held = wreckage.seen(UNIQUE_ID)
+    if known.explained or known.disagreement or suspects.find(wreckage):
+        return None
+    if held and not wreckage.seen(watchdog.CLIENT_TIMEOUT):
+        return _waited_for_the_first(wreckage)
+    if not timeouts or known.all_inside or known.census.roots:
+        return None
+    place = f" in {known.place.title}" if known.place else ""
+    waited = f"{blame.plain(known.waited)} waited" if known.waited else "a rank waited"
+    return FAULT.diagnosis(
+        f"{waited}{place} until the timeout; who did not come is not in these lines: whoever "
+        "writes them is the one who came",
+        confidence=0.35,
+        seen=timeouts,
+        culprit=Culprit(),
+        victims=known.waited,
+        fix="look at the ranks that do not show this message: their logs, their last step",
+        next=LOOK,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=(
+            "which rank was late: these lines are of those who waited",
+            *blame.unknown(wreckage),
+        ),
+    )
+
+
+def _waited_for_the_first(wreckage: Wreckage) -> Diagnosis | None:
+    """NCCL's start: the first member of a group puts an id into the store, the others fetch it."""
+    held = wreckage.seen(UNIQUE_ID)
+    if any("reset" in s.line.text or "closed" in s.line.text for s in held):
+        return None  # the store is gone: another story
+    owner = int(held[0].fields["owner"])
+    waiters = {s.rank for s in held if s.rank is not None} - {owner}
+    return FAULT.diagnosis(
+        f"rank {owner} of the group never came to its first NCCL collective, where it would have "
+        "put the communicator's id into the store; the others waited for that id until the timeout",
+        confidence=0.45,
+        seen=held,
+        culprit=Culprit(rank=owner),
+        victims=waiters,
+        fix=f"look what kept rank {owner} before its first collective: it may still prepare data, "
+        "or it ended; read its log first",
+        next=LOOK,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=blame.unknown(wreckage, owner),
+    )
+
+
+@FAULT.recognise
+def one_stands_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
+    """Stacks without recorders: of a living job under torchrun, or as py-spy took them."""
+    stood = stack_positions.find(wreckage)
+    if stood is None or wreckage.recorders or blame.of(wreckage).explained:
+        return None
+    ranks = sorted(stood.elsewhere)
+    one = len(ranks) == 1
+    where = stacks.where(stood.elsewhere[ranks[0]]) or "at a place its stack does not show"
+    places = " and ".join(sorted(set(stood.waiting.values())))
+    return FAULT.diagnosis(
+        f"{blame.plain(ranks)} {'is' if one else 'are'} {where}, while "
+        f"{blame.plain(stood.waiting)} {'waits' if len(stood.waiting) == 1 else 'wait'} in "
+        f"{places}, where all ranks have to come",
+        confidence=0.6 if one and stood.whole else 0.4,
+        evidence=[
+            Evidence(quote=stacks.where(stood.elsewhere[rank]), source="stack", rank=rank)
+            for rank in ranks
+        ]
+        + [Evidence(quote=f"in {place}", source="stack", rank=rank)
+           for rank, place in sorted(stood.waiting.items())],
+        culprit=Culprit(rank=ranks[0]) if one else Culprit(what=blame.plain(ranks)),
+        victims=stood.waiting,
+        fix=FIX,
+        next=_stack_of(wreckage, ranks[0]),
+        unknown=(
+            "which collective the others are in: no flight recorder could be read",
+            *(() if stood.whole else ("where the other ranks are: no stack of them",)),
+        ),
+    )  # fmt: skip
+
+
+def _stack_of(wreckage: Wreckage, rank: int) -> str:
+    remains = wreckage.rank(rank)
+    return f"py-spy dump --pid {remains.pid}" if remains and remains.pid else LOOK

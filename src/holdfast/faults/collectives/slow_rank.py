@@ -1,0 +1,87 @@
+"""One rank is slower than the others.
+
+What you see   Every rank shows the same long step: all wait for the slowest in every collective,
+               so the step times look alike and the job is merely slow.
+Why            A rank that always arrives last: a throttled GPU or CPU, a neighbour on its cores, a
+               slower disk under its data, more work than its share, logging on rank 0. With four
+               ranks and one five times slower, all run at its pace.
+How to be sure The times at which the ranks entered the same collective, from their flight
+               recorders: holdfast names the rank that came last again and again and how much of
+               the time the others spent waiting for it. With NCCL these times show when the host
+               asked, not when the GPU was ready.
+Fix            Look at that rank's machine and data: `nvidia-smi -q -d PERFORMANCE`, `top`, the
+               loader's time per batch. It is never a reason to kill a job.
+Sources        https://github.com/pytorch/pytorch/issues/71303
+               nvidia-resiliency-ext docs/source/straggler_det/usage_guide.rst
+               torch/csrc/distributed/c10d/FlightRecorder.hpp: time_created
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.collectives import arrivals, groups
+from holdfast.analysis.job import phrases
+from holdfast.analysis.logs import blame
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
+
+FAULT = Fault(code="HOLD609", slug="slow-rank")
+
+SHARE = 0.25
+"""of the time; less is the noise of every healthy job"""
+
+
+@FAULT.notice
+def it_comes_last_again_and_again(scene: Scene) -> Verdict | None:
+    late = arrivals.latecomer(scene)
+    if late is None or late.share < SHARE:
+        return None
+    others = tuple(v.rank for v in scene.ranks if v.rank != late.rank and v.death is None)
+    return FAULT.verdict(
+        f"{phrases.who(scene, [late.rank])} is slow: last in {late.last} of the last "
+        f"{late.seen} collectives, by {late.lag * 1000:.0f} ms each; {phrases.plain(others)} "
+        f"spend {late.share:.0%} of the time waiting for it",
+        ranks=[late.rank],
+        victims=others,
+        certain=False,
+        fix="see what slows it: `top`, `nvidia-smi -q -d PERFORMANCE`, its loader's time per batch",
+        evidence=[
+            Evidence(
+                quote=f"arrived last {late.last} times of {late.seen} in group {late.group}",
+                source="flight recorders",
+                rank=late.rank,
+            )
+        ],
+    )
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+
+@FAULT.recognise
+def it_came_last_again_and_again(wreckage: Wreckage) -> Diagnosis | None:
+    """By the times in the dumps. It breaks no job by itself, so it never leads where one broke."""
+    late = arrivals.among(groups.named(wreckage.recorders))
+    if late is None or late.share < SHARE or set(wreckage.recorders) != wreckage.members:
+        return None
+    others = [rank for rank in wreckage.recorders if rank != late.rank]
+    broke = blame.of(wreckage).explained or blame.of(wreckage).victims
+    return FAULT.diagnosis(
+        f"rank {late.rank} came last in {late.last} of the last {late.seen} collectives, by "
+        f"{late.lag * 1000:.0f} ms each: {blame.plain(others)} spent {late.share:.0%} of the time "
+        "waiting for it",
+        confidence=0.25 if broke else 0.7,
+        culprit=Culprit(rank=late.rank),
+        victims=others,
+        evidence=[
+            Evidence(
+                quote=f"arrived last {late.last} times of {late.seen} in group {late.group}",
+                source="flight recorders",
+                rank=late.rank,
+            )
+        ],
+        fix="see what slows it: its processor, its GPU's clocks, its loader's time per batch",
+        next="nvidia-smi -q -d PERFORMANCE",
+        unknown=("when the GPU was ready: with NCCL these times show when the host asked",),
+    )

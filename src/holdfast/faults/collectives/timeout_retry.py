@@ -1,0 +1,300 @@
+"""A failed collective is tried again on the same group.
+
+What you see   The second attempt fails at once (`Connection closed by peer`, `Socket closed`), or
+               hangs, or meets another rank's first attempt, and then the ranks work with different
+               data.
+Why            A collective that has failed leaves its group broken. Gloo has closed the connection
+               that timed out; NCCL has aborted its communicator, and what was in flight may be
+               half written. The other ranks know nothing of the second attempt: they are in the
+               first one, or already in the next.
+How to be sure Let one rank sleep longer than a short timeout under Gloo and catch the error: the
+               next collective fails within milliseconds.
+Fix            Let the error end the process, and start all ranks again from a checkpoint: `holdfast
+               run`, or torchrun with `--max-restarts`. Or, on every rank: destroy_process_group(),
+               init_process_group() with a fresh store, then go on. Trying again is right for what
+               comes before the group: connecting, the store, init_process_group itself.
+Sources        torch 2.13.0: torch/distributed/distributed_c10d.py (init_process_group, on timeout:
+               'it is not safe to continue executing user code')
+               https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html
+               pytorch/gloo gloo/transport/tcp/pair.cc (signalException closes the pair)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from holdfast.analysis.source.collectives.communication import Exchange, exchanges, reached
+from holdfast.analysis.source.collectives.torch_calls import GROUP_MAKERS
+from holdfast.analysis.source.program import Function, Program, Scope, dotted
+from holdfast.analysis.source.python.error_handling import (
+    ABOUT_MEMORY,
+    FAILURES,
+    FALLS,
+    around,
+    caught,
+    endings,
+    is_last_act,
+    words,
+)
+from holdfast.analysis.source.source import Source
+from holdfast.fault import Fault
+from holdfast.findings import Finding
+
+FAULT = Fault(code="HOLD615", slug="timeout-retry")
+
+LIBRARIES = ("tenacity.", "backoff.", "retrying.", "retry.", "stamina.")
+RETRY = re.compile(r"(^|_)(retry|retries|retrying|retryable|backoff|attempts?|tries)(_|$)", re.I)
+FORMS = re.compile(
+    r"(^|_)(re_?)?init(ialise|ialize)?(_|$)|set_?up|recreat|rebuild|re_?form|recover|reconfigur"
+    r"|restart|reconnect",
+    re.I,
+)
+"""in the name of a function that may form a new group"""
+MENDS = re.compile(
+    r"abort|shut_?down|clean|destroy|exit|quit|fail|kill|terminat|stop|raise|save|reset|close",
+    re.I,
+)
+"""in the name of what a handler calls: it does more than go on"""
+ONLY_SAYS = frozenset(
+    [
+        *("print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log"),
+        *("print_exc", "write", "sleep", "format_exc", "rank_zero_warn", "rank_zero_info"),
+    ]
+)
+FIX = (
+    "let it end the process and restart all ranks from a checkpoint (`holdfast run`, torchrun "
+    "--max-restarts), or on every rank destroy the group and form a new one first"
+)
+BROKEN = (
+    "a collective that failed leaves its group broken, and the other ranks may be elsewhere by then"
+)
+
+
+@FAULT.lint
+def it_is_tried_again(source: Source) -> Iterator[Finding]:
+    program = source.program
+    for one in reached(program) if program and program.tries else ():
+        guard = next(around(program, one.call.node), None) if program else None
+        if program is None or guard is None:
+            continue
+        loop = _loop(program, guard)
+        inside = program.target(one.call) if one.via else None
+        if inside is not None and _makes_groups(program, inside):
+            continue
+        if loop is not None and _retries(program, guard, loop):
+            yield FAULT.error(
+                f"{one.said} is called again after it failed",
+                reason=BROKEN,
+                fix=FIX,
+                at=program.place(one.call.node),
+            )
+        elif again := _again(program, guard, one):
+            yield FAULT.error(
+                f"after {one.said} failed, {dotted(again.func)} is called once more",
+                reason=BROKEN,
+                fix=FIX,
+                at=program.place(again),
+            )
+
+
+def _loop(program: Program, guard: ast.AST) -> ast.For | ast.While | None:
+    for above in program.above(guard):
+        if isinstance(above, Scope):
+            return None
+        if isinstance(above, ast.For | ast.While):
+            return above
+    return None
+
+
+def _retries(program: Program, guard: ast.Try, loop: ast.For | ast.While) -> bool:
+    """The loop is there for this: success leaves it, and a failure goes round."""
+    rest = _rest(program, guard)
+    success = endings(program, [*guard.body, *guard.orelse, *rest])
+    if FALLS in success and not _ends_by_condition(guard, loop) and not _counts_attempts(loop):
+        return False
+    if _makes_groups(program, loop):
+        return False
+    return any(
+        _goes_round(program, handler, rest) and not _mends(program, handler)
+        for handler in _handlers(guard)
+    )
+
+
+def _rest(program: Program, guard: ast.AST) -> list[ast.stmt]:
+    """What follows it in its block."""
+    for block in ("body", "orelse", "finalbody"):
+        statements = getattr(program.parents.get(guard), block, None)
+        if isinstance(statements, list) and guard in statements:
+            return statements[statements.index(guard) + 1 :]
+    return []
+
+
+def _handlers(guard: ast.Try) -> list[ast.ExceptHandler]:
+    """Those that a failed collective comes to; a batch that did not fit may be tried smaller."""
+    return [
+        one
+        for one in guard.handlers
+        if caught(one) & FAILURES and not ABOUT_MEMORY.search(" ".join(words(one)))
+    ]
+
+
+def _goes_round(program: Program, handler: ast.ExceptHandler, rest: list[ast.stmt]) -> bool:
+    ends = endings(program, handler.body)
+    if "continue" in ends:
+        return True
+    return FALLS in ends and bool(endings(program, rest) & {FALLS, "continue"})
+
+
+def _ends_by_condition(guard: ast.Try, loop: ast.For | ast.While) -> bool:
+    """`while not done:` with `done = True` inside the `try`."""
+    if isinstance(loop, ast.For):
+        return False
+    asked = {node.id for node in ast.walk(loop.test) if isinstance(node, ast.Name)}
+    tried = [*guard.body, *guard.orelse]
+    return any(
+        isinstance(node, ast.Assign) and {dotted(target) for target in node.targets} & asked
+        for line in tried
+        for node in ast.walk(line)
+    )
+
+
+def _counts_attempts(loop: ast.For | ast.While) -> bool:
+    asked = loop.target if isinstance(loop, ast.For) else loop.test
+    return any(RETRY.search(dotted(node)) for node in ast.walk(asked) if dotted(node))
+
+
+def _calls(*bodies: ast.AST) -> Iterator[str]:
+    """The last parts of the names of everything that is called in here."""
+    for body in bodies:
+        for node in ast.walk(body):
+            if isinstance(node, ast.Call):
+                yield dotted(node.func).rpartition(".")[2]
+
+
+def _makes_groups(program: Program, *bodies: ast.AST) -> bool:
+    """A new group is formed in here, or something is called that does so, or may well."""
+    formers = {
+        function.name
+        for call in program.calls
+        if call.method in GROUP_MAKERS and (function := program.function_of(call.node))
+    }
+    return any(
+        name in GROUP_MAKERS or name in formers or FORMS.search(name) for name in _calls(*bodies)
+    )
+
+
+def _mends(program: Program, handler: ast.ExceptHandler) -> bool:
+    return _makes_groups(program, handler) or any(map(MENDS.search, _calls(handler)))
+
+
+def _again(program: Program, guard: ast.Try, one: Exchange) -> ast.Call | None:
+    """The handler makes the same call, or calls the function that it stands in."""
+    function, same = program.function_of(guard), ast.dump(one.call.node)
+    itself = {function.name, f"self.{function.name}"} if function else set()
+    for handler in _handlers(guard):
+        inside = (n for line in handler.body for n in ast.walk(line))
+        for node in (n for n in inside if isinstance(n, ast.Call)):
+            if dotted(node.func) in itself or ast.dump(node) == same:
+                return None if _mends(program, handler) else node
+    return None
+
+
+# --- by a decorator or a helper -------------------------------------------------------------------
+
+
+@FAULT.lint
+def something_else_tries_again(source: Source) -> Iterator[Finding]:
+    program = source.program
+    if program is None:
+        return
+    seen: set[ast.AST] = set()
+    for one in exchanges(program):
+        function = program.function_of(one.call.node)
+        for retrier in [*_decorators(function), *_helpers(program, one)]:
+            name = program.name_of(retrier) or dotted(retrier)
+            known = name.startswith(LIBRARIES)
+            if retrier in seen or not (known or RETRY.search(name.rpartition(".")[2])):
+                continue
+            seen.add(retrier)
+            if function is None or not _makes_groups(program, *function.body):
+                yield (FAULT.error if known else FAULT.warning)(
+                    f"{dotted(retrier)} calls {one.said} again after it failed",
+                    reason=BROKEN,
+                    fix=FIX,
+                    at=program.place(retrier),
+                )
+
+
+def _decorators(function: Function | None) -> list[ast.expr]:
+    every = function.decorator_list if function else []
+    return [one.func if isinstance(one, ast.Call) else one for one in every]
+
+
+def _helpers(program: Program, one: Exchange) -> Iterator[ast.expr]:
+    """`retry(lambda: dist.all_reduce(x))`, `for attempt in Retrying(…): with attempt:`"""
+    below: ast.AST = one.call.node
+    for above in program.above(one.call.node):
+        if isinstance(above, Function):
+            return
+        if isinstance(above, ast.Call) and isinstance(below, ast.Lambda):
+            yield above.func
+        over = above.iter if isinstance(above, ast.For) else None
+        if isinstance(over, ast.Call) and program.name_of(over.func).startswith(LIBRARIES):
+            yield over.func
+        below = above
+
+
+# --- gone on as if nothing had happened -----------------------------------------------------------
+
+
+@FAULT.lint
+def the_failure_is_swallowed(source: Source) -> Iterator[Finding]:
+    program = source.program
+    seen: set[ast.AST] = set()
+    for one in exchanges(program) if program and program.tries else ():
+        guard = next(around(program, one.call.node), None) if program else None
+        if program is None or guard is None or guard in seen:
+            continue
+        seen.add(guard)
+        if is_last_act(program, guard) or _makes_groups(program, guard):
+            continue
+        loop = _loop(program, guard)
+        if loop is not None and _retries(program, guard, loop):
+            continue
+        for handler in _handlers(guard):
+            if _swallows(program, handler) and _goes_on(source, program, guard, one):
+                yield FAULT.warning(
+                    f"after a failure of {one.said} this goes on as if nothing had happened",
+                    reason=BROKEN + "; whatever comes next on it fails or hangs, far from here",
+                    fix=f"`raise` at the end of the handler: {FIX}",
+                    at=program.place(handler),
+                )
+
+
+def _swallows(program: Program, handler: ast.ExceptHandler) -> bool:
+    """It only says something; what it sets or calls besides may be how the failure is told on."""
+    ends = endings(program, handler.body)
+    if ends - {FALLS, "continue"}:
+        return False
+    return all(_only_says(line) for line in handler.body)
+
+
+def _only_says(line: ast.stmt) -> bool:
+    if isinstance(line, ast.If):
+        return all(map(_only_says, [*line.body, *line.orelse]))
+    if isinstance(line, ast.Expr) and isinstance(line.value, ast.Call):
+        return dotted(line.value.func).rpartition(".")[2] in ONLY_SAYS
+    return isinstance(line, ast.Pass | ast.Continue) or (
+        isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+    )
+
+
+def _goes_on(source: Source, program: Program, guard: ast.Try, one: Exchange) -> bool:
+    """Something follows that needs the group, or may follow where the text does not show it."""
+    function = program.function_of(guard)
+    if function is not None or not source.complete or _loop(program, guard):
+        return True
+    end = guard.end_lineno or guard.lineno
+    return any(other.call.node.lineno > end for other in exchanges(program) if other is not one)

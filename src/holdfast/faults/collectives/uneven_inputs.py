@@ -1,0 +1,159 @@
+"""The ranks' data end at different times.
+
+What you see   The job hangs near the end of an epoch, then times out. One rank sits in a barrier,
+               an evaluation or a save after the loop; the others are still in backward().
+Why            One rank got fewer batches: a dataset that does not divide evenly, a filter, an
+               iterable dataset split by hand. It leaves the loop one step earlier, and its next
+               collective meets the others' gradient all-reduce.
+How to be sure Compare the number of batches per rank. holdfast sees the rank at a later line of the
+               same function than the others, in another operation at the same position. Code that
+               only that rank runs looks the same, and the verdict says so.
+Fix            `drop_last=True` and a DistributedSampler (which pads), `with Join([model]):` around
+               the loop, or stop all ranks together by an all_reduce of 'I have data'.
+Sources        https://docs.pytorch.org/tutorials/advanced/generic_join.html
+               https://github.com/pytorch/pytorch/issues/141069
+               torch/utils/data/distributed.py: padding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.analysis.collectives import progress, waits
+from holdfast.analysis.job import phrases, stall
+from holdfast.analysis.logs import blame
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.scene import Scene
+from holdfast.analysis.source.ranks import uneven_loops
+from holdfast.analysis.source.source import Source
+from holdfast.fault import Fault
+from holdfast.faults.collectives.collective_mismatch import met, odd_one
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
+
+FAULT = Fault(code="HOLD603", slug="uneven-inputs")
+
+
+@FAULT.notice
+def it_left_the_loop_before_the_others(scene: Scene) -> Verdict | None:
+    found = waits.analyse(scene).mismatch
+    if found is None or not progress.left_the_loop(scene, found):
+        return None
+    victims = exits.fallen(scene, found.odd)
+    ahead = scene.rank(found.odd[0])
+    part = progress.part(scene, found.right)
+    return FAULT.verdict(
+        f"{phrases.who(scene, found.odd)} is past the loop, {stall.place(ahead)}, while "
+        f"{phrases.plain(found.right)} {_is(found.right)} still in {part}: it had fewer "
+        f"batches, or only it runs that code (collective #{found.sequence})",
+        ranks=found.odd,
+        victims=victims,
+        certain=True,
+        fix="drop_last=True, a DistributedSampler, or `with Join([model]):` around the loop",
+        evidence=[
+            Evidence(quote=f"#{found.sequence} {kind}", source="flight recorder", rank=rank)
+            for rank, kind in found.kinds.items()
+        ],
+    )
+
+
+def _is(ranks: tuple[int, ...]) -> str:
+    return phrases.one_or_many(ranks, "is", "are")
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+EXHAUSTED = FAULT.wording(
+    "exhausted",
+    r"Detected at least one rank that exhausted inputs",
+    anchors="at least one rank that exhausted inputs",
+    example="RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all "
+    "ranks.",
+)
+EPOCH_END = FAULT.wording(
+    "epoch-end",
+    r"[Ee]poch.{0,80}?\b100%\|.{0,120}?\b(?P<done>\d{1,12})/(?P<of>\d{1,12})"
+    r"|^\s*100%\|\S*\s*\| ?(?P<all>\d+)/(?P<last>\d+)",
+    anchors="100%|",
+    example="Epoch 3: 100%|██████████| 500/500 [12:03<00:00,  1.45s/it]",
+    role=Role.CONTEXT,
+)
+GRADIENTS = ("all_reduce", "reduce_scatter", "_reduce_scatter_base")
+FIX = "drop_last=True and a DistributedSampler, or `with Join([model]):` around the loop"
+COUNT = "python -c 'print(len(loader))'  # on every rank, or log it once per epoch"
+
+
+@FAULT.recognise
+def torch_says_one_had_no_more(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(EXHAUSTED)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        "a rank had no more batches while the others still had: Join noticed it and raised on all",
+        confidence=0.95,
+        seen=seen,
+        culprit=Culprit(),
+        victims={s.rank for s in seen if s.rank is not None},
+        fix=FIX + "; without throw_on_early_termination=True Join lets the others finish",
+        next=COUNT,
+        unknown=("which rank ran out: all raise the same words",),
+    )
+
+
+@FAULT.recognise
+def some_were_past_the_loop(wreckage: Wreckage) -> Diagnosis | None:
+    """One side still sums gradients, the other is in what comes after an epoch."""
+    known = blame.of(wreckage)
+    found = known.disagreement
+    if found is None or found.what == "size" or known.explained:
+        return None
+    steps = [any(op in what for op in GRADIENTS) for what in found.sides]
+    at_end = _near_the_end(wreckage)
+    if found.what == "op" and not (any(steps) and not all(steps)):
+        return None
+    if found.what == "count" and not at_end:
+        return None
+    return FAULT.diagnosis(
+        f"some ranks still sum gradients while others are past that ({found.words()}): they had "
+        "fewer batches, or only they run that code",
+        confidence=0.6 if at_end else 0.4,
+        seen=(*at_end[-1:], *blame.first_complaint(wreckage)),
+        evidence=met(found),
+        culprit=odd_one(found),
+        victims=[rank for rank in found.ranks if rank not in found.odd],
+        fix=FIX,
+        next=COUNT,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("how many batches each rank had",),
+    )
+
+
+def _near_the_end(wreckage: Wreckage) -> tuple[Sighting, ...]:
+    """An epoch's bar was full before the first timeout."""
+    timeouts = blame.first_complaint(wreckage)
+    first = min((s.order for s in timeouts), default=0)
+    return tuple(s for s in wreckage.seen(EPOCH_END) if s.order < first)
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+WAYS_OUT = (
+    "give every rank the same number (a DistributedSampler pads, drop_last cuts), wrap the loop "
+    "in `with Join([model]):`, or stop together by an all_reduce of 'I have data'"
+)
+
+
+@FAULT.lint
+def its_loop_is_of_another_length(source: Source) -> Iterator[Finding]:
+    program = source.program
+    for one in uneven_loops.uneven_loops(program) if program else ():
+        tell = FAULT.error if one.sure else FAULT.warning
+        yield tell(
+            f"{one.what} in a loop over {one.over}, whose length "
+            f"{'differs' if one.sure else 'may differ'} from rank to rank",
+            reason="the rank with fewer rounds leaves the loop, and the others wait for it in "
+            "their next one until a timeout",
+            fix=WAYS_OUT,
+            at=one.place,
+        )

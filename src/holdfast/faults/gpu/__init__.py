@@ -1,0 +1,1 @@
+"""Family 3: GPU and fabric."""

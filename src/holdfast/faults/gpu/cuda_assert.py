@@ -1,0 +1,161 @@
+"""A kernel on the GPU failed: an assertion, or a forbidden access.
+
+What you see   `CUDA error: device-side assert triggered` on one rank, at a line of Python that has
+               nothing to do with it; above it lines such as `IndexKernel.cu:92: … Assertion
+               `index out of bounds` failed.` Or `an illegal memory access was encountered`,
+               `unspecified launch failure`. The other ranks time out.
+Why            Kernels run later than the line that started them, so the traceback shows where the
+               error was noticed. Assertions are mostly labels or token numbers outside the table
+               (embedding, cross entropy), probabilities outside 0…1, NaN in sampling. An illegal
+               access is a bug in a kernel (custom or fused ones first), a tensor freed too early,
+               and now and then a failing GPU.
+How to be sure The assertion's file names the kernel: Indexing, Loss, NLL, scatter_gather. On one
+               rank only, and with one batch: the data. `CUDA_LAUNCH_BLOCKING=1` makes the traceback
+               true; `compute-sanitizer python …` finds illegal accesses; the same on CPU raises a
+               plain IndexError. Hardware: Xid 31 or 13 on one GPU only, with different programs.
+Fix            Check labels and indices against the size of the table before they reach the GPU.
+               For illegal accesses: upgrade or switch off custom kernels one by one.
+Sources        pytorch/pytorch aten/src/ATen/native/cuda/IndexKernel.cu: such an assertion
+               https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html (700, 710)
+               https://github.com/modelscope/ms-swift/issues/8371
+               https://github.com/NVIDIA/nccl/issues/1562
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis
+
+FAULT = Fault(code="HOLD312", slug="cuda-assert")
+
+ASSERTION = FAULT.wording(
+    "assertion",
+    # Some pastes have a line break before 'failed'; ROCm's runtime puts it in other words.
+    r"(?P<file>[\w./<>+\-]{1,200}\.(?:cuh?|h|hpp|cpp|py|inl|hip)|unknown):(?P<line>\d{1,6}):.{0,300}?"
+    r"(?:(?:block: ?\[|thread: ?\[).{0,100}?Assertion|Device-side assertion) "
+    r"[`'](?P<text>.{0,300}?)(?:['`] failed|$)",
+    anchors=("Assertion ", "Device-side assertion "),
+    example="/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [0,0,0], "
+    "thread: [32,0,0] Assertion `index >= -sizes[i] && index < sizes[i]` failed.",
+)
+TRIGGERED = FAULT.wording(
+    "triggered",
+    r"device-side assert triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT\b|cuda runtime error \(59\)"
+    r"|hipErrorAssert\b|CUDA device-side assertion failures were found",
+    anchors=(
+        "device-side assert",
+        "cudaErrorAssert",
+        "CUDA_ERROR_ASSERT",
+        "runtime error (59)",
+        "hipErrorAssert",
+    ),
+    example="RuntimeError: CUDA error: device-side assert triggered",
+)
+ILLEGAL = FAULT.wording(
+    "illegal",
+    r"(?P<what>an illegal memory access was encountered|unspecified launch failure"
+    r"|misaligned address|an illegal instruction was encountered|invalid program counter"
+    r"|operation not supported on global/shared address space"
+    r"|the launch timed out and was terminated"
+    r"|(?:cuda|hip)Error(?:IllegalAddress|LaunchFailure|MisalignedAddress|IllegalInstruction)"
+    r"|CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_FAILED|MISALIGNED_ADDRESS|ILLEGAL_INSTRUCTION)"
+    r"|Memory access fault by GPU node-\d+|HW Exception by GPU node-\d+"
+    r"|(?:CUBLAS|CUDNN|CUSPARSE)_STATUS_EXECUTION_FAILED)",
+    anchors=(
+        "illegal memory access was enc",
+        "unspecified launch failure",
+        "misaligned address",
+        "illegal instruction was enc",
+        "invalid program counter",
+        "global/shared address space",
+        "the launch timed out and was",
+        "ErrorIllegalAddress",
+        "ErrorLaunchFailure",
+        "ErrorMisalignedAddress",
+        "ErrorIllegalInstruction",
+        "CUDA_ERROR_ILLEGAL_",
+        "CUDA_ERROR_LAUNCH_FAILED",
+        "CUDA_ERROR_MISALIGNED",
+        "access fault by GPU node-",
+        "HW Exception by GPU node-",
+        "_STATUS_EXECUTION_FAILED",
+    ),
+    example="RuntimeError: CUDA error: an illegal memory access was encountered",
+)
+ADDRESS = re.compile(r"(?i)memory access|illegal_?address")
+KINDS = (
+    (r"(?i)ind(?:ex|ices)|embedding|gather|scatter|srcIndex", "an index lies outside its table"),
+    (r"(?i)loss|nll|t >= 0|target|cur_target|n_classes", "a label lies outside the classes"),
+    (r"(?i)probability|multinomial|bernoulli|>= ?0.*<= ?1", "a probability is not in 0…1, or NaN"),
+)
+
+
+@FAULT.recognise
+def a_kernel_failed(wreckage: Wreckage) -> Diagnosis | None:
+    assertions = wreckage.seen(ASSERTION)
+    triggered = wreckage.seen(TRIGGERED)
+    if assertions or triggered:
+        return _asserted(assertions, triggered)
+    seen = wreckage.seen(ILLEGAL)
+    if not seen:
+        return None
+    what = sightings.field(seen, "what")
+    if "timed out" in what:
+        return _too_long(seen)
+    return FAULT.diagnosis(
+        f"a kernel of {sightings.who(seen)} failed on the GPU ({what}): mostly a bug in a kernel "
+        "or a tensor used after it was freed, seldom the GPU itself",
+        confidence=0.55 if ADDRESS.search(what) else 0.45,
+        seen=seen,
+        fix="make the traceback true with CUDA_LAUNCH_BLOCKING=1, find the access with "
+        "`compute-sanitizer python …`; switch custom and fused kernels off one by one; if only "
+        "one GPU ever shows it, suspect that one",
+        next="dmesg -T | grep Xid",
+        unknown=["whether the GPU is at fault: the kernel log (Xid) would tell"],
+    )
+
+
+def _too_long(seen: Sequence[Sighting]) -> Diagnosis:
+    return FAULT.diagnosis(
+        f"a kernel of {sightings.who(seen)} ran longer than the driver allows, which sets a limit "
+        "of a few seconds on GPUs that also drive a screen; a kernel that hangs ends so too",
+        confidence=0.4,
+        seen=seen,
+        fix="compute on a GPU without a display, or without a desktop on it; else smaller batches, "
+        "so that each kernel is short",
+        next="nvidia-smi --query-gpu=index,display_active,display_mode --format=csv",
+        unknown=["whether that GPU drives a screen"],
+    )
+
+
+def _asserted(assertions: Sequence[Sighting], triggered: Sequence[Sighting]) -> Diagnosis:
+    text, file, number = (sightings.field(assertions, name) for name in ("text", "file", "line"))
+    where = f" at {file.rpartition('/')[2]}:{number}" if file else ""
+    kind = next((said for regex, said in KINDS if sightings.saying(assertions, regex)), "")
+    # The GPU's own line is printed without a rank; the exception that follows has one.
+    teller = next((one for one in (*assertions, *triggered) if one.rank is not None), None)
+    seen = [*assertions[:3], *triggered]
+    line = (teller or seen[0]).line
+    who = f"rank {line.rank}" if teller else sightings.who(seen)
+    return FAULT.diagnosis(
+        f"a kernel of {who} stopped at an assertion on the GPU{where}"
+        + (f": `{text}` does not hold" if text else "")
+        + (f", so {kind}" if kind else ""),
+        confidence=0.95,
+        seen=seen,
+        culprit=Culprit(
+            rank=line.rank,
+            host=line.host,
+            pid=line.pid,
+            what=f"{file.rpartition('/')[2]}:{number}" if file else "",
+        ),
+        fix="check labels and indices of that batch against the sizes of tables and classes, "
+        "before they go to the GPU; the line in the traceback is only where it was noticed",
+        next="CUDA_LAUNCH_BLOCKING=1 torchrun …",
+        unknown=[] if text else ["which assertion: its line stands further up in that rank's log"],
+    )

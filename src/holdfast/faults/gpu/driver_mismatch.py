@@ -1,0 +1,276 @@
+"""Driver, CUDA and the GPU do not fit together.
+
+What you see   `CUDA driver version is insufficient for CUDA runtime version`, `The NVIDIA driver
+               on your system is too old`, `Failed to initialize NVML: Driver/library version
+               mismatch`, `forward compatibility was attempted on non supported HW` (804), `no
+               kernel image is available for execution on the device` (209), `the provided PTX was
+               compiled with an unsupported toolchain` (222).
+Why            Three things have versions: the kernel module, the driver's user-space library
+               (libcuda, in a container mounted from the host) and the CUDA that torch was built
+               with. A driver runs its own CUDA and older ones, and within one major version newer
+               ones with limits. An upgrade without a reboot leaves module and library different.
+               'No kernel image' is about the GPU: torch was built without code for it.
+How to be sure `nvidia-smi` shows driver and the newest CUDA it can run, `cat
+               /proc/driver/nvidia/version` the kernel module, `python -c "import torch;
+               print(torch.version.cuda, torch.cuda.get_arch_list())"` what torch has.
+Fix            A newer driver, or a torch built for an older CUDA (download.pytorch.org/whl/cu…).
+               After an upgrade of the driver: reboot, or reload the module. For a new GPU: a torch
+               whose arch list has it.
+Sources        https://docs.nvidia.com/deploy/cuda-compatibility/
+               https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
+               pytorch/pytorch torch/cuda/__init__.py, c10/cuda/CUDAFunctions.cpp: the wordings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis
+
+FAULT = Fault(code="HOLD302", slug="driver-mismatch")
+
+TOO_OLD = FAULT.wording(
+    "too-old",
+    r"CUDA driver version is insufficient for CUDA runtime|cudaErrorInsufficientDriver"
+    r"|NVIDIA driver on your system is too old(?: \(found version (?P<found>\d+)\))?"
+    r"|unsatisfied condition: cuda ?>= ?(?P<wanted>[\d.]+)"
+    r"|PTX was compiled with an unsupported toolchain|UNSUPPORTED_PTX_VERSION"
+    r"|cudaErrorUnsupportedPtxVersion",
+    anchors=(
+        "CUDA driver version is insufficient",
+        "InsufficientDriver",
+        "driver on your system is too old",
+        "unsatisfied condition: cuda",
+        "an unsupported toolchain",
+        "UNSUPPORTED_PTX_VERSION",
+        "UnsupportedPtxVersion",
+    ),
+    example="RuntimeError: The NVIDIA driver on your system is too old (found version 11040). "
+    "Please update your GPU driver",
+)
+LIBRARY = FAULT.wording(
+    "library",
+    r"[Dd]river/library version mismatch|API mismatch: the client has the version "
+    r"(?P<library>[\d.]+)|kernel module has the version (?P<module>[\d.]+)"
+    r"|unsupported display driver / cuda driver combination"
+    r"|detected an NVML/RM version mismatch|NVMLError_LibRmVersionMismatch"
+    r"|cudaErrorSystemDriverMismatch|CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
+    r"|kernel version (?P<running>[\d.]{1,20}) does not match DSO version (?P<dso>[\d.]{1,20})",
+    anchors=(
+        "river/library version mismatch",
+        "NVML/RM version mismatch",
+        "LibRmVersionMismatch",
+        "SystemDriverMismatch",
+        "SYSTEM_DRIVER_MISMATCH",
+        "does not match DSO version",
+        "API mismatch: the client",
+        "kernel module has the version",
+        "unsupported display driver",
+    ),
+    example="Failed to initialize NVML: Driver/library version mismatch",
+)
+COMPATIBILITY = FAULT.wording(
+    "compatibility",
+    r"forward compatibility was attempted on non supported HW|CompatNotSupportedOnDevice"
+    r"|COMPAT_NOT_SUPPORTED_ON_DEVICE",
+    anchors=(
+        "forward compatibility was attempted",
+        "CompatNotSupportedOnDevice",
+        "COMPAT_NOT_SUPPORTED_ON_DEVICE",
+    ),
+    example="RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward "
+    "compatibility was attempted on non supported HW",
+)
+NO_CODE = FAULT.wording(
+    "no-code",
+    r"no kernel image is available for execution|cudaErrorNoKernelImageForDevice"
+    r"|CUDA capability (?P<arch>sm_\w+) is not compatible with the current PyTorch"
+    r"|device kernel image is invalid|CUDA_ERROR_NO_BINARY_FOR_GPU|hipErrorNoBinaryForGpu"
+    r"|(?:CUDA|HIP) error: invalid device function",
+    anchors=(
+        "no kernel image is available",
+        "NoKernelImageForDevice",
+        "is not compatible with the current PyTorch",
+        "device kernel image is invalid",
+        "NO_BINARY_FOR_GPU",
+        "hipErrorNoBinaryForGpu",
+        "error: invalid device function",
+    ),
+    example="RuntimeError: CUDA error: no kernel image is available for execution on the device",
+)
+NO_DRIVER = FAULT.wording(
+    "no-driver",
+    r"Found no NVIDIA driver on your system|libcuda\.so\.1: cannot open shared object"
+    r"|couldn't communicate with the NVIDIA driver|CUDA driver is a stub library"
+    r"|Failed to find CUDA library|nvml error: driver not loaded"
+    r"|NVMLError_DriverNotLoaded|NVML: Driver Not Loaded"
+    r"|nvidia-container-cli: .{0,200}libnvidia-ml\.so\.1: cannot open",
+    anchors=(
+        "Found no NVIDIA driver",
+        "libcuda.so.1: cannot open",
+        "communicate with the NVIDIA",
+        "is a stub library",
+        "Failed to find CUDA library",
+        "driver not loaded",
+        "DriverNotLoaded",
+        "Driver Not Loaded",
+        "libnvidia-ml.so.1: cannot open",
+    ),
+    example="RuntimeError: Found no NVIDIA driver on your system. Please check that you have an "
+    "NVIDIA GPU and installed a driver",
+)
+UNKNOWN = FAULT.wording(
+    "unknown",
+    r"CUDA unknown error - this may be due to|CUDA (?:driver )?error: unknown error"
+    r"|CUDA_ERROR_UNKNOWN\b|cudaErrorUnknown\b|cuda runtime error \((?:30|999)\)",
+    anchors=(
+        "CUDA unknown error",
+        "rror: unknown error",
+        "CUDA_ERROR_UNKNOWN",
+        "cudaErrorUnknown",
+        "runtime error (30)",
+        "runtime error (999)",
+    ),
+    example="RuntimeError: CUDA unknown error - this may be due to an incorrectly set up "
+    "environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start.",
+)
+TOOLKIT = FAULT.wording(
+    "toolkit",
+    r"detected CUDA version \((?P<toolkit>[\d.]+)\) mismatches the version that was used to compile"
+    r"(?:\s+PyTorch \((?P<torch>[\d.]+)\))?"
+    r"|Installed CUDA version (?P<nvcc>[\d.]+) does not match the version torch was compiled with "
+    r"(?P<built>[\d.]+)",
+    anchors=("mismatches the version that was used", "does not match the version torch was"),
+    example="RuntimeError: The detected CUDA version (11.8) mismatches the version that was used "
+    "to compile PyTorch (12.4).",
+)
+NEXT = (
+    "nvidia-smi; cat /proc/driver/nvidia/version; python -c 'import torch; "
+    "print(torch.version.cuda, torch.cuda.get_arch_list())'"
+)
+BUILD = "install a torch built for a CUDA that this driver can run (see the top line of nvidia-smi)"
+CASES = (
+    (
+        LIBRARY,
+        0.97,
+        (
+            "the driver's library and the kernel module on this machine have different versions, "
+            "as after an upgrade without a reboot"
+        ),
+        "reboot the machine, or unload and reload the nvidia modules while nothing uses the GPUs",
+    ),
+    (
+        TOO_OLD,
+        0.95,
+        "the driver is too old for the CUDA that this program was built with",
+        f"a newer driver on the machine, or {BUILD}",
+    ),
+    (
+        COMPATIBILITY,
+        0.95,
+        (
+            "the image brings a CUDA compatibility package (cuda-compat), and this GPU does not "
+            "support that; it also appears after a driver upgrade without a reboot"
+        ),
+        (
+            "take the cuda-compat folder out of LD_LIBRARY_PATH, or use an image whose CUDA the "
+            "machine's driver can run; reboot if the driver was just upgraded"
+        ),
+    ),
+    (
+        NO_CODE,
+        0.93,
+        (
+            "this program has no code for this GPU: torch or an extension was built for other "
+            "architectures"
+        ),
+        (
+            "install a torch (and extensions) whose arch list has this GPU; build extensions with "
+            "TORCH_CUDA_ARCH_LIST set to it"
+        ),
+    ),
+    (
+        TOOLKIT,
+        0.95,
+        "an extension was to be built with another CUDA than torch was built with",
+        "point CUDA_HOME at a toolkit of torch's CUDA version, or install the torch that fits",
+    ),
+    (
+        NO_DRIVER,
+        0.85,
+        (
+            "no NVIDIA driver can be reached from here: none is installed, or the container was "
+            "started without its GPUs"
+        ),
+        "start the container with `--gpus all`; on the machine itself install the driver",
+    ),
+    (
+        UNKNOWN,
+        0.4,
+        (
+            "CUDA failed and gives no reason (unknown error): mostly the driver's modules or "
+            "device files are not in order, as after an upgrade or a sleep of the machine"
+        ),
+        (
+            "try a fresh process with CUDA_VISIBLE_DEVICES set before it starts; then `sudo "
+            "modprobe nvidia_uvm`, or reboot; a container needs /dev/nvidia-uvm as well"
+        ),
+    ),
+)
+
+
+@FAULT.recognise
+def versions_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
+    for signature, confidence, what, fix in CASES:
+        seen = wreckage.seen(signature)
+        only_warned = len(sightings.saying(seen, "Warning: |dso_loader")) == len(seen)
+        if seen and only_warned and signature is NO_DRIVER:
+            continue  # torch says so on every machine without GPUs, also where none is wanted
+        if seen:
+            line = seen[0].line
+            return FAULT.diagnosis(
+                f"{sightings.who(seen, 'this program')}: {what}{_told(wreckage, seen)}",
+                confidence=min(confidence, 0.6) if only_warned else confidence,
+                seen=seen,
+                culprit=Culprit(rank=line.rank, host=line.host, what=_what(wreckage)),
+                fix=fix,
+                next=NEXT,
+            )
+    return None
+
+
+def _told(wreckage: Wreckage, seen: Sequence[Sighting]) -> str:
+    """The numbers, as far as the text has them."""
+    found, wanted = sightings.field(seen, "found"), sightings.field(seen, "wanted")
+    library = sightings.field(seen, "library") or sightings.field(seen, "dso")
+    module = sightings.field(seen, "module") or sightings.field(seen, "running")
+    toolkit = sightings.field(seen, "toolkit") or sightings.field(seen, "nvcc")
+    built = sightings.field(seen, "torch") or sightings.field(seen, "built")
+    arch = sightings.field(seen, "arch")
+    parts = [
+        f"the driver can run CUDA {_cuda(found)}" if found else "",
+        f"CUDA {wanted} or newer is wanted" if wanted else "",
+        f"library {library}" if library else "",
+        f"kernel module {module}" if module else "",
+        f"toolkit {toolkit}" if toolkit else "",
+        f"torch's CUDA {built}" if built else "",
+        f"the GPU is {arch}" if arch else "",
+        f"driver {driver}" if (driver := wreckage.versions.get("driver")) else "",
+        f"CUDA {cuda}" if (cuda := wreckage.versions.get("cuda")) else "",
+    ]
+    said = ", ".join(part for part in parts if part)
+    return f" ({said})" if said else ""
+
+
+def _what(wreckage: Wreckage) -> str:
+    driver = wreckage.versions.get("driver")
+    return f"NVIDIA driver {driver}" if driver else "NVIDIA driver and CUDA versions"
+
+
+def _cuda(number: str) -> str:
+    """CUDA's own number: 11040 is 11.4."""
+    value = int(number)
+    return f"{value // 1000}.{value % 1000 // 10}" if value >= 1000 else number

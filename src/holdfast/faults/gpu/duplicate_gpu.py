@@ -1,0 +1,260 @@
+"""Two ranks use one GPU.
+
+What you see   `ncclInvalidUsage … Duplicate GPU detected : rank 1 and rank 0 both on CUDA device
+               1b000`, from NCCL 2.30 on `Multiple Ranks are using the same GPU/Partition`, at the
+               first collective; the other ranks lose their connections.
+Why            Every rank needs a GPU of its own, and torch puts a process that chooses none on
+               the first it sees. Forgotten `set_device`, more ranks than GPUs, or a
+               CUDA_VISIBLE_DEVICES that names one GPU for all of them.
+How to be sure NCCL compares PCI bus ids among ranks of one host and names two ranks and the id:
+               `nvidia-smi --query-gpu=index,pci.bus_id --format=csv`. The numbers are those of
+               the communicator; in a subgroup they are not the ranks of the job.
+Fix            First of all in the script: `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`,
+               or `init_process_group(device_id=…)`; at most as many ranks as `nvidia-smi -L` shows.
+Sources        NVIDIA/nccl src/init.cc at v2.29.7-1 and v2.30.7-1: two ranks on one GPU
+               https://docs.pytorch.org/docs/stable/distributed.html
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from holdfast.analysis.job import join, phrases
+from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.exits import Ending
+from holdfast.analysis.scene.scene import RankView, Scene
+from holdfast.analysis.source.collectives import init_calls
+from holdfast.analysis.source.processes import gpu_placement
+from holdfast.analysis.source.program import Call, Program, constant
+from holdfast.analysis.source.ranks.rank_dependence import ranks
+from holdfast.analysis.source.source import Source
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Finding, Verdict
+
+FAULT = Fault(code="HOLD305", slug="duplicate-gpu")
+
+PAIR = re.compile(r"Duplicate GPU detected : rank (\d+) and rank (\d+) both on CUDA device (\w+)")
+TEXT = re.compile(r"Duplicate GPU detected|Multiple [Rr]anks .*using the same GPU")
+
+
+@FAULT.notice
+def nccl_refused_to_share_a_gpu(scene: Scene) -> Verdict | None:
+    """NCCL's word alone. That two pages name one GPU proves nothing: Gloo does not mind, and by
+    NCCL_HOSTID ranks share one on purpose."""
+    told = [e for e in exits.endings(scene) if _refused(e)]
+    if not told or any(not _refused(e) for e in exits.cause(scene)):
+        return None
+    ranks = {e.rank for e in told}
+    for ending in told:
+        ranks |= _pair(scene, ending.view) | _on_the_same(scene, ending.view)
+    victims = exits.fallen(scene, ranks)
+    return FAULT.verdict(
+        f"{phrases.who(scene, sorted(ranks))} {_where(told, ranks)}, and NCCL refuses that"
+        f"{phrases.fell_with(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix="give each rank its own: `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))` "
+        "before anything else; `nvidia-smi -L` shows how many there are",
+        evidence=[phrases.how_it_ended(e) for e in told],
+    )
+
+
+def _refused(ending: Ending) -> bool:
+    return ending.view.words is not None and bool(TEXT.search(ending.view.words.text))
+
+
+def _pair(scene: Scene, speaker: RankView) -> set[int]:
+    """The two that NCCL names, if its numbers are those of the whole job: it names the speaker
+    first."""
+    named = PAIR.search(speaker.words.text) if speaker.words else None
+    if not named:
+        return set()
+    by_number = {_number(view): view.rank for view in scene.ranks}
+    first, second = int(named[1]), int(named[2])
+    if first != _number(speaker) or second not in by_number:
+        return set()
+    return {speaker.rank, by_number[second]}
+
+
+def _on_the_same(scene: Scene, speaker: RankView) -> set[int]:
+    claim = join.claim_of(speaker)
+    if claim is None or not claim.device:
+        return set()
+    return {
+        view.rank
+        for view in scene.ranks
+        if (other := join.claim_of(view)) is not None and other.device == claim.device
+    }
+
+
+def _number(view: RankView) -> int:
+    """What it is called in the default group."""
+    claim = join.claim_of(view)
+    return claim.rank if claim is not None and claim.rank >= 0 else view.rank
+
+
+def _where(told: list[Ending], ranks: set[int]) -> str:
+    found = [PAIR.search(e.view.words.text) for e in told if e.view.words]
+    devices = sorted({match[3] for match in found if match})
+    alone = len(ranks) == 1
+    other = " with another rank" if alone else ""
+    if not devices:
+        return "uses the same GPU as another rank" if alone else "use the same GPU"
+    plural = "s" * (len(devices) > 1)
+    verb = "shares" if alone else "share"
+    return f"{verb} CUDA device{plural} {', '.join(devices)} (PCI bus id){other}"
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+REFUSED = FAULT.wording(
+    "refused",
+    r"(?:Duplicate GPU detected ?: ?)?rank (?P<one>\d+) and rank (?P<other>\d+) both on CUDA "
+    r"device (?P<device>\w+)|Duplicate GPU detected|Multiple [Rr]anks .*using the same GPU",
+    anchors=("Duplicate GPU detected", "both on CUDA device", "using the same GPU"),
+    example="vm:1010:1010 [0] init.cc:785 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 "
+    "both on CUDA device 1b000",
+)
+
+
+INVALID = FAULT.wording(
+    "invalid-usage",
+    r"ncclInvalidUsage|NCCL error in: .{1,200}, invalid usage|NCCL Error 5: invalid usage"
+    r"|(?P<kept>^Last error: ?)",
+    anchors=("ncclInvalidUsage", ", invalid usage", "NCCL Error 5", "Last error:"),
+    example="RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:957, "
+    "invalid usage, NCCL version 21.0.3",
+    # NCCL's warning, where it was kept, tells what was invalid.
+    role=Role.CONTEXT,
+)
+
+
+@FAULT.recognise
+def two_ranks_were_on_one_gpu(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(REFUSED)
+    if not seen:
+        return _use_was_invalid(wreckage)
+    one, other, device = (sightings.field(seen, name) for name in ("one", "other", "device"))
+    pair = f"ranks {one} and {other} of a communicator" if one else "two or more ranks"
+    where = f"CUDA device {device} (PCI bus id)" if device else "the same GPU"
+    visible = wreckage.settings.get("CUDA_VISIBLE_DEVICES", "")
+    narrow = f"; CUDA_VISIBLE_DEVICES={visible} is set" if visible else ""
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"{pair} use {where}, and NCCL refuses to serve two ranks of one host on one GPU{narrow}",
+        confidence=0.97,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=where),
+        fix="first of all in the script `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`; "
+        "start no more ranks on a machine than it has GPUs; let CUDA_VISIBLE_DEVICES name one "
+        "GPU for each local rank",
+        next="nvidia-smi --query-gpu=index,pci.bus_id --format=csv",
+        unknown=["whether these are global ranks: NCCL counts within the communicator"]
+        if one
+        else [],
+    )
+
+
+def _use_was_invalid(wreckage: Wreckage) -> Diagnosis | None:
+    """The reason was not kept; of those that NCCL has for it this is the most common one."""
+    seen = wreckage.seen(INVALID)
+    if not seen or wreckage.roots() or sightings.field(seen, "kept"):
+        return None
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"NCCL refused a call of {sightings.who(seen)} as invalid and the log does not keep its "
+        "reason: most often two ranks of one machine use the same GPU",
+        confidence=0.45,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid),
+        fix="first of all in the script `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`; "
+        "start no more ranks on a machine than it has GPUs",
+        next="NCCL_DEBUG=WARN torchrun …",
+        unknown=["what was invalid: NCCL_DEBUG=WARN prints it"],
+    )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+SHOWN = 40
+"""characters of a call in a sentence"""
+CHOOSE = "`torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`"
+
+
+@FAULT.lint
+def every_rank_takes_the_first(source: Source) -> Iterator[Finding]:
+    """Only of whole scripts on NCCL: elsewhere the device may be chosen by somebody else."""
+    program = source.program
+    if program is None or not source.complete or init_calls.only_backend(program) != "nccl":
+        return
+    joined = init_calls.inits(program)
+    alone = any(constant(init.given("world_size")) == 1 for init in joined)
+    if alone or not any(init_calls.runs(program, init) for init in joined):
+        return
+    if not gpu_placement.CHOOSES.search(program.text):
+        first = next((use for use in gpu_placement.uses(program) if use.number is None), None)
+        if first is not None:
+            yield FAULT.warning(
+                f"`{_shown(first.call)}` is the first GPU on every rank: nothing here gives each "
+                "its own",
+                reason="NCCL refuses two ranks of one machine on one GPU (Duplicate GPU detected), "
+                "unless whatever starts them shows each rank a single GPU",
+                fix=f"first of all in the script: {CHOOSE}",
+                at=program.place(first.call.node),
+            )
+        return
+    yield from _same_number(program)
+    yield from _too_early(program)
+
+
+def _same_number(program: Program) -> Iterator[Finding]:
+    """Of what chooses a device by a number that is written out; in other places than set_device
+    only where no line of the script chooses by anything else."""
+    if "VISIBLE_DEVICES" in program.text:
+        return
+    chosen = list(gpu_placement.choices(program))
+    fixed = [one for one in chosen if isinstance(constant(one.number), int)]
+    setters = [one for one in fixed if one.call.name in gpu_placement.SETTERS]
+    everywhere = len(fixed) == len(chosen) and not gpu_placement.BY_OTHERS.search(program.text)
+    for one in setters or (fixed[:1] if everywhere else []):
+        yield FAULT.warning(
+            f"`{_shown(one.call)}` chooses the same GPU, cuda:{constant(one.number)}, on every "
+            "rank",
+            reason="NCCL refuses two ranks of one machine on one GPU (Duplicate GPU detected), "
+            "unless whatever starts them shows each rank a single GPU",
+            fix=CHOOSE
+            if one in setters
+            else "`torch.device('cuda', int(os.environ['LOCAL_RANK']))` in its place",
+            at=program.place(one.call.node),
+        )
+
+
+def _too_early(program: Program) -> Iterator[Finding]:
+    setters = [
+        call
+        for call in program.called(*gpu_placement.SETTERS)
+        if call.node.args and ranks(program).number(call.node.args[0])
+    ]
+    for setter in setters:
+        for use in gpu_placement.uses(program):
+            if use.number is None and gpu_placement.before(program, use.call.node, setter.node):
+                yield FAULT.warning(
+                    f"`{_shown(use.call)}` comes before {setter.written} (line "
+                    f"{setter.node.lineno}), so it goes to the first GPU on every rank",
+                    reason="until set_device 'cuda' means cuda:0: the first GPU fills up with the "
+                    "contexts of all ranks, and a collective on this tensor is refused",
+                    fix=f"move line {setter.node.lineno} up, before anything that touches CUDA",
+                    at=program.place(use.call.node),
+                )
+                break
+
+
+def _shown(call: Call) -> str:
+    text = ast.unparse(call.node)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -1,0 +1,315 @@
+"""A GPU, its memory or its links are broken.
+
+What you see   `CUDA error: uncorrectable ECC error encountered`, `GPU is lost`, `Unable to
+               determine the device handle for GPU`, `uncorrectable NVLink error`, or a rank that
+               vanishes while the kernel log says `NVRM: Xid (PCI:0000:3d:00): 79, GPU has fallen
+               off the bus`. The others time out and look guilty.
+Why            Memory cells fail (ECC corrects single bits, not double ones), links lose signal,
+               cards lose power or overheat, the driver's firmware hangs. The Xid number in the
+               kernel log says which: 48, 64, 79, 95, 119 and NVLink's 74 and 144-150 are the
+               machine's fault; 13, 31 and 43 are first of all a bug in a kernel, and hardware only
+               if they come back on the same GPU with other programs; 45 follows another.
+How to be sure `dmesg -T | grep -E 'Xid|SXid|AER'`, `nvidia-smi -q -d ECC,ROW_REMAPPER`,
+               `nvidia-smi nvlink -e`. The bus id in the message tells which GPU:
+               `nvidia-smi --query-gpu=index,pci.bus_id --format=csv`. A kernel log that may not be
+               read is not a clean one.
+Fix            Take the machine out of the job (drain it) and start elsewhere. Reset the GPU or
+               reboot; after 64, 79 again or repeated 48, have it replaced. Contained errors (94)
+               need only a restart of the program, and a reset when convenient.
+Sources        https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
+               https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/
+               https://docs.kernel.org/PCI/pcieaer-howto.html
+               leptonai/gpud components/accelerator/nvidia/xid
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.analysis.logs import sightings, xid_table
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import kernel, nccl
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.logs.xid_table import Blame
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis
+
+FAULT = Fault(code="HOLD309", slug="gpu-hardware")
+
+ECC = FAULT.wording(
+    "ecc",
+    r"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE"
+    r"|[Uu]ncorrectable NVLink error|NvlinkUncorrectable|NVLINK_UNCORRECTABLE"
+    r"|[Rr]emapping [Ff]ailure.*[Yy]es|CUDA error: hardware stack error|HARDWARE_STACK_ERROR"
+    r"|cudaErrorHardwareStackError|GPU requires reset|NV_ERR_RESET_REQUIRED",
+    anchors=(
+        "uncorrectable ECC",
+        "ECCUncorrectable",
+        "ECC_UNCORRECTABLE",
+        "ncorrectable NVLink",
+        "NvlinkUncorrectable",
+        "NVLINK_UNCORRECTABLE",
+        "apping Failure",
+        "hardware stack error",
+        "HARDWARE_STACK_ERROR",
+        "HardwareStackError",
+        "GPU requires reset",
+        "NV_ERR_RESET_REQUIRED",
+    ),
+    example="RuntimeError: CUDA error: uncorrectable ECC error encountered",
+)
+LOST = FAULT.wording(
+    "lost",
+    r"(?:GPU (?:at )?(?:PCI:)?(?P<pci>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+).*?)?fallen off the bus"
+    r"|GPU is lost|NVMLError_GpuIsLost|NV_ERR_GPU_IS_LOST"
+    r"|Unable to determine the device handle for (?:GPU|gpu) ?(?P<handle>[\da-fA-F:.]*)"
+    r"|GPU (?P<failed>[\da-fA-F:.]+): RmInitAdapter failed",
+    anchors=(
+        "fallen off the bus",
+        "GPU is lost",
+        "GpuIsLost",
+        "NV_ERR_GPU_IS_LOST",
+        "Unable to determine the device handle",
+        "RmInitAdapter failed",
+    ),
+    example="Unable to determine the device handle for GPU 0000:3D:00.0: Unknown Error",
+)
+LINK = FAULT.wording(
+    "link",
+    r"(?P<port>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+)?:? ?(?:AER: )?PCIe Bus Error: "
+    r"severity=(?P<severity>\w+)|nvidia (?P<gpu>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+): AER: can't recover"
+    r"|AER: (?:Multiple )?Uncorrected \((?P<kind>\w+)\) error"
+    r"|pciehp.*(?:Link Down|Card not present)|AER: device recovery failed",
+    anchors=("PCIe Bus Error", "AER: ", "Link Down", "Card not present"),
+    example="[12345.678] pcieport 0000:00:03.0: PCIe Bus Error: severity=Uncorrected (Fatal), "
+    "type=Transaction Layer, (Requester ID)",
+    role=Role.CONFIRMATION,
+)
+NO_PEER = FAULT.wording(
+    "no-peer",
+    r"P2P is disabled between NVLINK connected GPUs (?P<one>\d+) and (?P<other>\d+)",
+    anchors="P2P is disabled between NVLINK",
+    example="vm:1009:1009 [0] graph/paths.cc:325 NCCL WARN P2P is disabled between NVLINK "
+    "connected GPUs 1 and 0. This should not be the case given their connectivity",
+)
+CONTAINED = FAULT.wording(
+    "contained",
+    r"Invalid access of peer GPU memory over nvlink or a hardware error|cudaErrorContained\b"
+    r"|CUDA_ERROR_CONTAINED\b",
+    anchors=("over nvlink or a hardware", "cudaErrorContained", "CUDA_ERROR_CONTAINED"),
+    example="torch.AcceleratorError: CUDA error: Invalid access of peer GPU memory over nvlink or "
+    "a hardware error",
+)
+RESET = FAULT.wording(
+    "reset",
+    r"amdgpu (?P<pci>[0-9a-f]{4}:[0-9a-f:.]{5,10}): .{0,40}GPU reset begin"
+    r"|\*ERROR\* ring \S{1,32} timeout",
+    anchors=("GPU reset begin", "*ERROR* ring "),
+    example="amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!",
+    role=Role.CONFIRMATION,
+)
+PLUGIN = FAULT.wording(
+    "plugin",
+    r"XidCriticalError: Xid=(?P<number>\d{1,4}) on Device=(?P<pci>[\w\-]{1,64})",
+    anchors="XidCriticalError: Xid=",
+    example="XidCriticalError: Xid=48 on Device=GPU-0a1b2c3d; marking device as unhealthy.",
+    role=Role.CONFIRMATION,
+)
+AWAY = (
+    "take this machine out of the job and start elsewhere; reset the GPU (`nvidia-smi -r -i N`, "
+    "idle) or reboot; have it replaced if it comes back"
+)
+SHOW = "dmesg -T | grep -E 'Xid|SXid|AER'; nvidia-smi -q -d ECC,ROW_REMAPPER"
+
+
+@FAULT.recognise
+def the_gpu_failed(wreckage: Wreckage) -> Diagnosis | None:
+    found = [
+        d
+        for look in (_by_xid, _by_cuda, _by_the_peer, _by_the_link, _by_reset)
+        if (d := look(wreckage)) is not None
+    ]
+    return max(found, key=lambda d: d.confidence, default=None)
+
+
+def _by_xid(wreckage: Wreckage) -> Diagnosis | None:
+    switches = wreckage.seen(kernel.SXID)
+    seen = sorted(wreckage.seen(kernel.XID, PLUGIN), key=_weight)
+    told = [(_xid(one), one) for one in seen]
+    told = [(n, one) for n, one in told if xid_table.look_up(n).blame is not Blame.AFTERMATH]
+    if not told:
+        return _by_switch(switches) if switches else _by_recovery(seen)
+    number, first = told[0]
+    xid = xid_table.look_up(number)
+    program = xid.blame is Blame.PROGRAM
+    pci = first.fields.get("pci", "").rstrip(":.")
+    rank = _rank_of(wreckage, first)
+    host = f" on {first.line.host}" if first.line.host else ""
+    # Hardware does not care which GPU: the same Xid on several of them is rather the program's.
+    several = program and len({one.fields.get("pci") for _, one in told}) > 1
+    return FAULT.diagnosis(
+        f"the driver reported Xid {number} for GPU {pci}{host}: {xid.meaning}"
+        + ("; that is mostly a bug in a kernel, seldom the GPU" if program else ""),
+        confidence=0.2 if several else xid.confidence,
+        seen=[one for _, one in told],
+        culprit=Culprit(rank=rank, host=first.line.host, what=f"GPU {pci}"),
+        fix="run the program under `compute-sanitizer`; suspect the GPU only if the same one fails "
+        "with other programs too"
+        if program
+        else AWAY,
+        next=SHOW,
+        unknown=[] if rank is not None else ["which rank sat on that GPU: no line ties them"],
+    )
+
+
+def _by_recovery(seen: Sequence[Sighting]) -> Diagnosis | None:
+    """Only the driver's conclusion is left of it (Xid 154); 'to 0x0' takes it back."""
+    asked = sightings.saying(seen, r": 154,.{0,100} to 0x[1-9a-f]")
+    if not asked:
+        return None
+    pci = sightings.field(asked, "pci").rstrip(":.")
+    return FAULT.diagnosis(
+        f"the driver says that GPU {pci} must be reset, or its machine rebooted (Xid 154); what "
+        "brought it there stands in an earlier Xid",
+        confidence=0.7,
+        seen=asked,
+        culprit=Culprit(host=asked[0].line.host, what=f"GPU {pci}"),
+        fix=AWAY,
+        next=SHOW,
+    )
+
+
+def _by_switch(seen: tuple[Sighting, ...]) -> Diagnosis:
+    fatal = bool(sightings.saying(seen, r"\bFatal"))
+    pci, number = sightings.field(seen, "pci"), sightings.field(seen, "number")
+    return FAULT.diagnosis(
+        f"NVSwitch {pci} reported SXid {number}: a link or port of the switch failed, which can "
+        "hit every GPU of the machine",
+        confidence=0.9 if fatal else 0.6,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what=f"NVSwitch {pci}"),
+        fix=AWAY,
+        next=SHOW,
+    )
+
+
+def _by_cuda(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(ECC, LOST)
+    if not seen:
+        return None
+    pci = next((p for n in ("pci", "handle", "failed") if (p := sightings.field(seen, n))), "")
+    gpu = f"GPU {pci.rstrip(':.')}" if pci else ""
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"{sightings.who(seen, 'a GPU')}: "
+        + (
+            "its GPU no longer answers the driver"
+            if wreckage.seen(LOST)
+            else "its GPU met an error that it could not correct"
+        )
+        + (f" ({gpu})" if gpu else ""),
+        confidence=0.96,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=gpu),
+        fix=AWAY,
+        next=SHOW,
+    )
+
+
+def _by_the_peer(wreckage: Wreckage) -> Diagnosis | None:
+    if peer := wreckage.seen(CONTAINED):
+        return FAULT.diagnosis(
+            f"{sightings.who(peer)} could not use the memory of another GPU over NVLink: a link or "
+            "a GPU failed, or the process that owned that memory had already ended",
+            confidence=0.55,
+            seen=peer,
+            fix=f"look for the first rank that failed, and for an Xid; if nothing else is found: "
+            f"{AWAY}",
+            next=SHOW,
+            unknown=["whether the hardware is at fault: the kernel log (Xid) would tell"],
+        )
+    seen = wreckage.seen(NO_PEER)
+    if not seen:
+        return None
+    one, other = sightings.field(seen, "one"), sightings.field(seen, "other")
+    return FAULT.diagnosis(
+        f"GPUs {one} and {other} have NVLink between them but cannot reach each other: NCCL takes "
+        "that for a hardware fault",
+        confidence=0.75,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what=f"NVLink between GPUs {one} and {other}"),
+        fix=f"{AWAY}; a container that hides one of the GPUs gives the same picture",
+        next="nvidia-smi nvlink -s; nvidia-smi topo -m",
+    )
+
+
+def _by_the_link(wreckage: Wreckage) -> Diagnosis | None:
+    """PCIe errors: corrected ones are common and harmless; uncorrected ones lose the device."""
+    seen = wreckage.seen(LINK)
+    grave = sightings.saying(
+        seen, r"Uncorrected|can't recover|recovery failed|Link Down|not present"
+    )
+    if not grave:
+        return None
+    device = sightings.field(grave, "gpu") or sightings.field(grave, "port")
+    of_gpu = bool(sightings.field(grave, "gpu"))
+    return FAULT.diagnosis(
+        f"the PCIe link of {'GPU' if of_gpu else 'device'} {device or '(unnamed)'} failed with an "
+        "error that could not be corrected"
+        + ("" if of_gpu else "; whether a GPU is behind it, `lspci -t` tells"),
+        confidence=0.85 if of_gpu else 0.65,
+        seen=grave,
+        culprit=Culprit(
+            host=grave[0].line.host, what=f"PCIe device {device}" if device else "PCIe"
+        ),
+        fix=AWAY,
+        next="lspci -tv; nvidia-smi --query-gpu=index,pci.bus_id --format=csv",
+    )
+
+
+def _by_reset(wreckage: Wreckage) -> Diagnosis | None:
+    """AMD's driver has no numbers: it says that the GPU hung, and takes everything off it."""
+    seen = wreckage.seen(RESET)
+    if not seen:
+        return None
+    pci = sightings.field(seen, "pci")
+    return FAULT.diagnosis(
+        f"the driver found GPU {pci or '(unnamed)'} hanging and reset it, which ends everything "
+        "that ran there: a kernel that never ends, the driver, or the GPU itself",
+        confidence=0.5,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what=f"GPU {pci}" if pci else "GPU"),
+        fix="run the same on another GPU: if it works there, take this one out; if not, look for "
+        "the kernel that hangs, custom and fused ones first",
+        next="dmesg -T | grep -i amdgpu; rocm-smi",
+    )
+
+
+def _weight(sighting: Sighting) -> tuple[float, int]:
+    return (-xid_table.look_up(_xid(sighting)).confidence, sighting.order)
+
+
+def _xid(sighting: Sighting) -> int:
+    """Newer drivers say what a cleaning-up (45) came from."""
+    return int(sighting.fields.get("previous") or sighting.fields["number"])
+
+
+def _rank_of(wreckage: Wreckage, sighting: Sighting) -> int | None:
+    """By the pid in the driver's line, or by the bus id that NCCL shows at its start."""
+    pid = sighting.fields.get("pid", "")
+    owner = next((r.rank for r in wreckage.ranks if pid.isdecimal() and r.pid == int(pid)), None)
+    if owner is not None:
+        return owner
+    bus, host = _bus(sighting.fields.get("pci", "")), sighting.line.host
+    on_it = {
+        one.rank
+        for one in wreckage.seen(nccl.INIT_START, nccl.INIT_COMPLETE)
+        if one.fields.get("bus", "").lower() == bus and (not host or one.line.host in ("", host))
+    }
+    return on_it.pop() if len(on_it) == 1 else None
+
+
+def _bus(pci: str) -> str:
+    """0000:3d:00 or 0000:3d:00.0 as NCCL writes it: 3d000."""
+    device, _, function = pci.lower().partition(".")
+    return (device.replace(":", "") + (function or "0")).lstrip("0")

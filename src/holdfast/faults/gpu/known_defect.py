@@ -1,0 +1,187 @@
+"""This is a known defect of the installed version.
+
+What you see   A failure that your code and your machine did nothing for, and that goes away with
+               another version of NCCL or torch.
+Why            Software has bugs. This table holds only defects that their makers have confirmed or
+               mended, each with the versions and the place where that is written.
+How to be sure `NCCL_DEBUG=VERSION` prints the NCCL in use (wheels bring their own), and the fault
+               is gone after an upgrade. Where the log shows a version, holdfast compares it; where
+               it shows none, the wording alone counts, and less.
+Fix            Upgrade NCCL by its package (`pip install -U nvidia-nccl-cu12`, the number of your
+               CUDA) if torch allows it, or torch itself; each entry names the setting that helps
+               meanwhile.
+Sources        https://github.com/NVIDIA/nccl/issues/1185 (2.20.3: UDS binding, mended in 2.20.5)
+               https://github.com/NVIDIA/nccl/issues/1637 (shared memory on Blackwell, in 2.26.2)
+               https://github.com/NVIDIA/nccl/issues/1251 (hang with CUDA graphs, up to 2.21.5)
+               https://github.com/huggingface/text-generation-inference/pull/2099 (its stack)
+               https://github.com/NVIDIA/nccl/issues/1838 (cuMem host memory without peer access;
+               NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi_issues.rst)
+               https://github.com/NVIDIA/nccl/issues/2190 (ranks disagree on cuMem host memory)
+               NVIDIA/nccl v2.24.3-1: 'Avoid "Software caused connection abort" errors on retries'
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis
+
+FAULT = Fault(code="HOLD304", slug="known-defect")
+
+UDS_BINDING = FAULT.wording(
+    "uds-binding",
+    r"UDS: Binding to socket (?P<path>\S+) failed : Address already in use",
+    anchors="UDS: Binding to socket",
+    example="vm:1009:1009 [0] misc/ipcsocket.cc:57 NCCL WARN UDS: Binding to socket "
+    "/tmp/nccl-socket-2-e6a1 failed : Address already in use (98)",
+)
+SMEM_BLACKWELL = FAULT.wording(
+    "shared-memory",
+    r"ncclMaxSharedMem (?P<wanted>\d+) exceeds device/fn maxSharedMem (?P<has>\d+)",
+    anchors="ncclMaxSharedMem ",
+    example="vm:1009:1009 [0] NCCL INFO ncclMaxSharedMem 82240 exceeds device/fn maxSharedMem "
+    "79856",
+)
+GRAPH_HANG = FAULT.wording(
+    "graph-hang",
+    r"ncclLaunchKernelBefore_NoUncapturedCuda",
+    anchors="ncclLaunchKernelBefore_NoUncapturedCuda",
+    example="    ncclLaunchKernelBefore_NoUncapturedCuda (enqueue.cc:968)",
+)
+CUMEM_PEER = FAULT.wording(
+    "cumem-peer",
+    r"shm\.cc:\d+ .*Cuda failure (?:\d+ )?'peer access is not supported",
+    anchors="'peer access is not supported",
+    example="vm:1009:1020 [0] transport/shm.cc:590 NCCL WARN Cuda failure 217 'peer access is not "
+    "supported between these two devices'",
+)
+CUMEM_MIXED = FAULT.wording(
+    "cumem-mixed",
+    # The bytes of a handle, read as a name: not the six letters that NCCL's own names end in.
+    r"Error while attaching to shared memory segment (?:\S* ?\(size 0\)"
+    r"|/dev/shm/nccl-(?!\w{6} )[^(]*\(size \d+\))",
+    anchors="attaching to shared memory segment",
+    example="vm:1009:1009 [0] misc/shmutils.cc:102 NCCL WARN Error while attaching to shared "
+    "memory segment /dev/shm/nccl-x (size 0), error: No such file or directory (2)",
+)
+RETRY_ABORT = FAULT.wording(
+    "retry-abort",
+    r"[Cc]onnect to (?P<peer>\S+) failed : Software caused connection abort",
+    anchors="Software caused connection abort",
+    example="vm:1009:1020 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to "
+    "192.0.2.7<45763> failed : Software caused connection abort",
+    role=Role.CASCADE,
+)
+
+
+class Defect(msgspec.Struct, frozen=True, kw_only=True):
+    wording: Signature
+    what: str
+    since: tuple[int, ...]
+    mended: tuple[int, ...]
+    """the first version without it; () while it is open"""
+    meanwhile: str
+    source: str
+    sure: float = 0.93
+    """when the log shows a version that has it"""
+    unsure: float = 0.7
+    """when it shows no version"""
+
+
+TABLE = (
+    Defect(
+        wording=UDS_BINDING,
+        what="NCCL gives two communicators of a process the same local socket after ncclCommSplit",
+        since=(2, 20, 3),
+        mended=(2, 20, 5),
+        meanwhile="versions before 2.20 do not have it",
+        source="NVIDIA/nccl#1185",
+    ),
+    Defect(
+        wording=SMEM_BLACKWELL,
+        what="NCCL asks for more shared memory a block than this Blackwell GPU has",
+        since=(2, 0),
+        mended=(2, 26, 2),
+        meanwhile="there is no setting that helps",
+        source="NVIDIA/nccl#1637",
+    ),
+    Defect(
+        wording=GRAPH_HANG,
+        what="NCCL waits for ever when CUDA graphs of several communicators are launched",
+        since=(2, 20, 0),
+        mended=(2, 22, 3),
+        meanwhile="until then run without CUDA graphs",
+        source="NVIDIA/nccl#1251",
+        sure=0.8,
+        unsure=0.5,
+    ),
+    Defect(
+        wording=CUMEM_PEER,
+        what="NCCL maps shared host memory in a way that fails on GPUs without peer access",
+        since=(2, 24, 3),
+        mended=(),
+        meanwhile="`export NCCL_CUMEM_HOST_ENABLE=0`, or a driver for CUDA 13.0 or newer",
+        source="NVIDIA/nccl#1838",
+        sure=0.85,
+    ),
+    Defect(
+        wording=CUMEM_MIXED,
+        what="ranks of one machine disagree whether cuMem host memory works, and NCCL reads one "
+        "kind of address as the other",
+        since=(2, 26, 3),
+        mended=(),
+        meanwhile="`export NCCL_CUMEM_HOST_ENABLE=0` on all ranks",
+        source="NVIDIA/nccl#2190",
+        sure=0.85,
+    ),
+    Defect(
+        wording=RETRY_ABORT,
+        what="NCCL retries a refused connection in a way that the kernel answers with another "
+        "error, so it gives up although the peer was only late",
+        since=(2, 0),
+        mended=(2, 24, 3),
+        meanwhile="see first why the peer refused: it may be late, gone, or behind a firewall",
+        source="NCCL 2.24.3 release notes",
+        sure=0.6,
+        unsure=0.5,
+    ),
+)
+
+
+@FAULT.recognise
+def it_is_in_the_table(wreckage: Wreckage) -> Diagnosis | None:
+    version = sightings.release(wreckage.versions.get("nccl", ""))
+    for defect in TABLE:
+        seen = wreckage.seen(defect.wording)
+        if seen and _concerns(defect, version):
+            return FAULT.diagnosis(
+                f"{sightings.who(seen)} met a known defect of NCCL"
+                f"{f' {_dotted(version)}' if version else ''} ({defect.source}): {defect.what}",
+                confidence=defect.sure if version else defect.unsure,
+                seen=seen,
+                culprit=Culprit(
+                    rank=seen[0].rank,
+                    host=seen[0].line.host,
+                    what=f"NCCL {_dotted(version)}" if version else "NCCL",
+                ),
+                fix=f"upgrade NCCL to {_dotted(defect.mended)} or later; {defect.meanwhile}"
+                if defect.mended
+                else f"{defect.meanwhile}; we know of no release that mends it",
+                next="python -c 'import torch; print(torch.cuda.nccl.version())'",
+                unknown=[] if version else ["which version of NCCL ran: the log does not show it"],
+            )
+    return None
+
+
+def _concerns(defect: Defect, version: tuple[int, ...]) -> bool:
+    if not version:
+        return True
+    return defect.since <= version and (not defect.mended or version < defect.mended)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

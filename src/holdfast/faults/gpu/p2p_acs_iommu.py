@@ -1,0 +1,258 @@
+"""GPUs cannot reach each other's memory, though they believe they can.
+
+What you see   NCCL starts, connects everything (`via P2P`, `Init COMPLETE`), and the first
+               collective never ends: all GPUs at 100 %, no error, then the watchdog's timeout on
+               every rank. Or InfiniBand with GPUDirect ends at once with `status=4`
+               (local protection error), vendor error 81. Or wrong sums.
+Why            PCIe switches with Access Control Services (ACS), and an IOMMU that translates,
+               send direct traffic between devices through the root complex, where it is lost or
+               refused. Virtual machines need ACS, so there it must be handled by the hypervisor.
+               Consumer cards and some boards claim peer access that does not work.
+How to be sure The job runs with `NCCL_P2P_DISABLE=1` (within a node), or with
+               `NCCL_NET_GDR_LEVEL=0` (InfiniBand): then it was this. `lspci -vvv | grep ACSCtl`
+               with `SrcValid+` on a bridge, `dmesg | grep -iE 'iommu|DMAR'`, and NVIDIA's
+               p2pBandwidthLatencyTest show it directly.
+Fix            Bare metal: switch ACS off on the PCIe bridges (BIOS, or setpci at each boot), and
+               the IOMMU off or to passthrough (`iommu=pt`). Virtual machine: ask the provider for
+               a topology with peer access; until then keep NCCL_P2P_DISABLE=1, which is slower.
+Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/gpu_troubleshooting.rst
+               NVIDIA/nccl src/transport/net_ib/common.h: what status 4 hints at
+               https://github.com/NVIDIA/nccl/issues/2079
+               https://github.com/NVIDIA/nccl/issues/631
+               https://github.com/NVIDIA/nccl/issues/257
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast import text
+from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import watchdog
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.source.source import Source
+from holdfast.analysis.variables.in_source import as_fact, at, readable, without
+from holdfast.analysis.variables.parsing import nccl_int
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Finding
+
+FAULT = Fault(code="HOLD310", slug="p2p-acs-iommu")
+
+PROTECTION = FAULT.wording(
+    "protection",
+    r"Got completion (?:from peer (?P<peer>\S+) )?with "
+    r"(?:error 4\b|status=4\b|status=IBV_WC_LOC_PROT_ERR)(?:.*vendor[ _]err[ =](?P<vendor>\d+))?",
+    anchors=("with error 4,", "with status=4 ", "IBV_WC_LOC_PROT_ERR"),
+    example="vm:1009:1020 [0] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer "
+    "192.0.2.7<41234> with error 4, opcode 32601, len 32600, vendor err 81 (Recv)",
+)
+IOMMU = FAULT.wording(
+    "iommu",
+    r"DMAR: (?:DRHD: handling fault status|\[DMA (?:Read|Write)[^\]]*\] Request device "
+    r"\[?(?P<device>[0-9a-f:.]+))|AMD-Vi: Event logged \[IO_PAGE_FAULT device=(?P<amd>[0-9a-f:.]+)",
+    anchors=("DMAR: DRHD", "DMAR: [DMA", "IO_PAGE_FAULT"),
+    example="[12345.678] nvidia 0000:3d:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT device=3d:00.0 "
+    "domain=0x0021 address=0xd0001000 flags=0x0030]",
+    role=Role.CONFIRMATION,
+)
+UNSUPPORTED = FAULT.wording(
+    "unsupported",
+    r"peer access is not supported between these two devices|cudaErrorPeerAccessUnsupported",
+    anchors=("peer access is not supported", "PeerAccessUnsupported"),
+    example="vm:1009:1009 [0] transport/p2p.cc:238 NCCL WARN failed to open CUDA IPC handle : 217 "
+    "peer access is not supported between these two devices",
+)
+DIRECT = FAULT.wording(
+    "direct",
+    r" via P2P/(?:direct pointer|IPC|CUMEM|indirect)",
+    anchors=" via P2P/",
+    example="vm:1009:1009 [0] NCCL INFO Channel 00/0 : 0[1b000] -> 1[1c000] via P2P/IPC",
+    role=Role.CONTEXT,
+)
+UNTRANSLATED = FAULT.wording(
+    "untranslated",
+    r"Missing \"iommu=pt\" from kernel command line",
+    anchors='Missing "iommu=pt"',
+    example='vm:1009:1009 [0] init.cc:179 NCCL WARN Missing "iommu=pt" from kernel command line '
+    "which can lead to system instablity or hang!",
+    # RCCL's warning at every start on such a machine: it explains a hang, and makes none.
+    role=Role.CONTEXT,
+)
+REDIRECTED = FAULT.wording(
+    "redirected",
+    r"ACSCtl:\s{1,8}SrcValid(?P<valid>[+\-]) .{0,40}ReqRedir(?P<redirected>[+\-])",
+    anchors="ACSCtl:",
+    example="\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- "
+    "DirectTrans-",
+    # lspci's word on one bridge: many machines have it so, and only some have GPUs behind it.
+    role=Role.CONTEXT,
+)
+WRONG_SUMS = FAULT.wording(
+    "wrong-sums",
+    r"Out of bounds values : [1-9]\d* FAILED|Verification error @ element \d+: val = ",
+    anchors=("Out of bounds values : ", "Verification error @ element"),
+    example="# Out of bounds values : 8 FAILED",
+)
+EARLY = 5
+"""a collective of this number or lower: nothing has worked yet"""
+TRY = "NCCL_P2P_DISABLE=1 torchrun …"
+BARE = (
+    "switch ACS off on the PCIe bridges and the IOMMU off or to passthrough (`iommu=pt`); in a "
+    "virtual machine ask the provider; until then"
+)
+
+
+@FAULT.recognise
+def direct_access_is_broken(wreckage: Wreckage) -> Diagnosis | None:
+    return (
+        _nic_was_refused(wreckage)
+        or _iommu_tells(wreckage)
+        or _peer_was_refused(wreckage)
+        or _sums_were_wrong(wreckage)
+        or _first_collective_never_ended(wreckage)
+        or _bridges_redirect(wreckage)
+    )
+
+
+def _nic_was_refused(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(PROTECTION)
+    if not seen:
+        return None
+    exact = sightings.field(seen, "vendor") == "81"
+    return FAULT.diagnosis(
+        f"the InfiniBand adapter of {sightings.who(seen)} was refused access to GPU memory (status "
+        "4, local protection error): mostly PCIe ACS or an IOMMU in the way of GPUDirect RDMA",
+        confidence=0.75 if exact else 0.65,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, rank=seen[0].rank, what="GPUDirect RDMA"),
+        fix=f"{BARE} `export NCCL_NET_GDR_LEVEL=0`",
+        next="sudo lspci -vvv | grep ACSCtl; dmesg | grep -iE 'iommu|DMAR'",
+        unknown=["whether it runs without GPUDirect: try NCCL_NET_GDR_LEVEL=0"],
+    )
+
+
+def _iommu_tells(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(IOMMU)
+    if not seen:
+        return None
+    device = sightings.field(seen, "device") or sightings.field(seen, "amd")
+    return FAULT.diagnosis(
+        f"the IOMMU refused accesses of device {device or '(unnamed)'}: direct traffic between "
+        "devices does not get through it",
+        confidence=0.8,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what=f"IOMMU, device {device}"),
+        fix=f"{BARE} `export NCCL_P2P_DISABLE=1`",
+        next="lspci -s " + (device or "BUS:DEV.FN"),
+    )
+
+
+def _peer_was_refused(wreckage: Wreckage) -> Diagnosis | None:
+    # From shm.cc it is a defect of NCCL, see known-defect.
+    seen = [one for one in wreckage.seen(UNSUPPORTED) if "shm.cc" not in one.line.text]
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        f"{sightings.who(seen)} tried to reach another GPU directly and was refused: these two do "
+        "not support it, though it was taken for granted",
+        confidence=0.6,
+        seen=seen,
+        fix="`export NCCL_P2P_DISABLE=1`; see that every process sees the same GPUs "
+        "(CUDA_VISIBLE_DEVICES, containers), and that no container hides one of the pair",
+        next="nvidia-smi topo -p2p r",
+    )
+
+
+def _sums_were_wrong(wreckage: Wreckage) -> Diagnosis | None:
+    """nccl-tests and CUDA's simpleP2P compare what arrived with what was sent."""
+    seen = wreckage.seen(WRONG_SUMS)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        "a test of the GPUs' connections found wrong data: what one GPU sent is not what the other "
+        "received, as where ACS or an IOMMU stands between them; a failing GPU or link does it too",
+        confidence=0.55,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what="direct access between GPUs (P2P)"),
+        fix=f"run the test again with NCCL_P2P_DISABLE=1; if it is right then: {BARE} keep that",
+        next="sudo lspci -vvv | grep ACSCtl; nvidia-smi topo -p2p r",
+        unknown=["whether it is right without P2P"],
+    )
+
+
+def _bridges_redirect(wreckage: Wreckage) -> Diagnosis | None:
+    """Somebody pasted what lspci says: worth a word where nothing else explains the trouble."""
+    seen = wreckage.seen(REDIRECTED)
+    on = [one for one in seen if "+" in one.fields.values()]
+    if not on or wreckage.roots():
+        return None
+    redirected = sightings.saying(on, r"ReqRedir\+")
+    return FAULT.diagnosis(
+        "PCIe bridges of this machine have Access Control Services (ACS) switched on"
+        + (
+            " and redirect requests: traffic between GPUs behind them goes through the root "
+            "complex, where it can be slow or lost"
+            if redirected
+            else ", though they redirect no requests: whether that harms depends on the bridge"
+        ),
+        confidence=0.55 if redirected else 0.3,
+        seen=redirected or on,
+        culprit=Culprit(host=on[0].line.host, what="ACS on PCIe bridges"),
+        fix=f"{BARE} `export NCCL_P2P_DISABLE=1`",
+        next="lspci -tv; nvidia-smi topo -m",
+        unknown=["whether the GPUs sit behind those bridges"],
+    )
+
+
+def _first_collective_never_ended(wreckage: Wreckage) -> Diagnosis | None:
+    """Everybody came to one of the first collectives, over P2P, and nobody left it."""
+    seen = wreckage.seen(DIRECT)
+    late = wreckage.seen(watchdog.WATCHDOG)
+    if not seen or not late or wreckage.roots():
+        return None
+    if _somebody_is_absent(wreckage, late):
+        return None
+    numbers = [int(n) for one in late if (n := one.fields.get("seq", "")).isdecimal()]
+    if not numbers or max(numbers) > EARLY or len(wreckage.hosts) > 1:
+        return None
+    ranks = sightings.ranks(late)
+    where = f" ({text.numbers(ranks)})" if ranks else ""
+    return FAULT.diagnosis(
+        f"all ranks that speak{where} waited in the same early collective (#{max(numbers)}) on one "
+        "machine, connected by direct GPU access: that access may not work here",
+        confidence=0.6 if wreckage.seen(UNTRANSLATED) else 0.45,
+        seen=[*late[:2], *seen[:2], *wreckage.seen(UNTRANSLATED)[:1]],
+        culprit=Culprit(host=seen[0].line.host, what="direct access between GPUs (P2P)"),
+        fix=f"first prove it with NCCL_P2P_DISABLE=1; then {BARE} keep that setting",
+        next=TRY,
+        unknown=["whether it runs without P2P"],
+    )
+
+
+def _somebody_is_absent(wreckage: Wreckage, late: tuple[Sighting, ...]) -> bool:
+    """A rank that never came explains the wait better."""
+    for group in {name for r in wreckage.recorders.values() for name in r.entered}:
+        if len({r.entered.get(group, 0) for r in wreckage.recorders.values()}) > 1:
+            return True
+    spoke = {one.rank for one in late if one.rank is not None}
+    return bool(wreckage.world_size and spoke and len(spoke) < wreckage.world_size)
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def direct_access_is_switched_off(source: Source) -> Iterator[Finding]:
+    """A work-around that outlives its reason; where it is needed, it is right."""
+    for setting in readable(source, "NCCL_P2P_DISABLE"):
+        if nccl_int(setting.value) == 1:
+            finding = FAULT.note(
+                "NCCL_P2P_DISABLE=1 keeps GPUs from reaching each other's memory, NVLink included",
+                reason="everything between GPUs of a machine goes through host memory then, which "
+                "is slower. It is right only where direct access is broken; where "
+                "GPUs do not support it, NCCL sees that by itself",
+                fix=f"{without(as_fact(setting))}, and see whether the first collective ends; if "
+                "not, keep it and say why in a comment",
+            )
+            yield at(finding, source, setting)

@@ -1,0 +1,1 @@
+"""Family 4: host limits and containers."""

@@ -1,0 +1,185 @@
+"""A worker process of a DataLoader died.
+
+What you see   `RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.` or `…Bus
+               error. It is possible that dataloader's workers are out of shared memory.` or
+               `DataLoader worker (pid(s) 4711) exited unexpectedly`, on one rank; the others lose
+               their connection to it.
+Why            The loader's workers are processes of their own. The kernel kills one when memory
+               runs out (`Killed`), a full /dev/shm ends one with a bus error, a crash in a decoder
+               with a segmentation fault. torch tells it to the rank as an exception.
+How to be sure The signal in the message: Killed is memory (`dmesg -T | grep -i oom`, memory.events
+               of the cgroup), Bus error is shared memory (`df -h /dev/shm`), Segmentation fault is
+               native code in the dataset: try num_workers=0 to see it directly.
+Fix            Killed: fewer workers, a smaller prefetch_factor, no dataset copied into each worker.
+               Bus error: a larger /dev/shm (`--shm-size`, `--ipc=host`).
+Sources        pytorch/pytorch torch/utils/data/_utils/signal_handling.py
+               pytorch/pytorch torch/csrc/DataLoader.cpp: the wordings
+               https://github.com/pytorch/pytorch/issues/5040
+               https://github.com/pytorch/pytorch/issues/13246
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.analysis.job import phrases
+from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import kernel
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Verdict
+
+FAULT = Fault(code="HOLD406", slug="dataloader-killed")
+
+TEXT = re.compile(
+    r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) "
+    r"(?:is killed by signal: (?P<signal>[\w ]+)|exited unexpectedly)"
+)
+MEANING = {
+    "Killed": "mostly the kernel, for lack of memory",
+    "Bus error": "mostly because /dev/shm is full",
+    "Segmentation fault": "native code in the dataset crashed",
+}
+
+
+@FAULT.notice
+def a_worker_of_it_died_first(scene: Scene) -> Verdict | None:
+    told = [
+        (e, match)
+        for e in exits.cause(scene)
+        if e.view.words and (match := TEXT.search(e.view.words.text))
+    ]
+    if not told:
+        return None
+    ranks = [e.rank for e, _ in told]
+    victims = exits.fallen(scene, ranks)
+    match = told[0][1]
+    name = (match["signal"] or "").strip()
+    how = f"was killed ({name}: {MEANING.get(name, 'see its signal')})" if name else "exited"
+    return FAULT.verdict(
+        f"a DataLoader worker of {phrases.who(scene, ranks)} {how}"
+        f"{phrases.at_step(told[0][0].view)}{phrases.fell_with(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix="`df -h /dev/shm` for a bus error, `dmesg -T | grep -i oom` for a kill; fewer "
+        "workers need less of both",
+        evidence=[phrases.how_it_ended(e) for e, _ in told],
+    )
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+DIED = FAULT.wording(
+    "died",
+    # Pasted logs often have the number blotted out: 'pid xxx'.
+    r"DataLoader worker (?:\(pid(?:\(s\))? ?(?P<pids>[^()]*)\) )?(?:is killed by signal: "
+    r"(?P<signal>(?!Terminated|Interrupt|Hangup)[\w ]+)"
+    r"|exited unexpectedly(?: with exit code (?P<code>\d+))?|is killed by(?: signal:?)? *$)"
+    r"|Unexpected (?P<crash>segmentation fault|floating-point exception) encountered in worker",
+    anchors=(
+        "DataLoader worker (pid",
+        "DataLoader worker is killed",
+        "segmentation fault encountered in worker",
+        "exception encountered in worker",
+    ),
+    example="RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. ",
+)
+SWEPT = FAULT.wording(
+    "swept",
+    r"DataLoader worker .*killed by signal: (?:Terminated|Interrupt|Hangup)",
+    anchors="killed by signal: ",
+    example="RuntimeError: DataLoader worker (pid 4711) is killed by signal: Terminated. ",
+    # Ctrl-C, or the launcher that puts the job away after another failure.
+    role=Role.TEARDOWN,
+)
+POOL = FAULT.wording(
+    "pool",
+    # nnU-Net's augmenters, Hugging Face datasets, Python's own pool: who made them sees no signal.
+    r"(?:One or more|Some) background workers are no longer alive"
+    r"|MultiThreadedAugmenter\.abort_event"
+    r"|One of the subprocesses has abruptly died during map operation"
+    r"|process in the process pool was terminated abruptly"
+    r"|process managed by the executor was unexpectedly terminated"
+    # PaddlePaddle's loader puts advice into the brackets.
+    r"|DataLoader process \(pid.{0,300}(?:exited unexpectedly|is killed by signal)",
+    anchors=(
+        "background workers are no longer",
+        "MultiThreadedAugmenter.abort",
+        "has abruptly died during map",
+        "process pool was terminated",
+        "executor was unexpectedly",
+        "DataLoader process (pid",
+    ),
+    example="RuntimeError: One or more background workers are no longer alive. Exiting. Please "
+    "check the print statements above for the actual error message",
+)
+CONFIDENCE = {"Killed": 0.9, "Bus error": 0.6, "Segmentation fault": 0.9, "Aborted": 0.8}
+
+
+@FAULT.recognise
+def a_loader_worker_died(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(DIED)
+    if not seen:
+        return _a_worker_of_a_pool_died(wreckage)
+    code, pids = sightings.field(seen, "code"), sightings.field(seen, "pids").strip()
+    pids = pids if re.fullmatch(r"[\d, ]+", pids) else ""
+    signal = sightings.field(seen, "signal").strip() or sightings.field(seen, "crash").capitalize()
+    named = {one.fields.get("pid") for one in wreckage.seen(kernel.OOM_KILL)}
+    by_kernel = bool(named & set(pids.replace(" ", "").split(",")))
+    line = seen[0].line
+    how = (
+        "was killed by the kernel, which had no memory left"
+        if by_kernel
+        else f"died of a signal ({signal}: {MEANING.get(signal, 'native code crashed')})"
+        if signal
+        else f"left with exit code {code}"
+        if code
+        else "was killed"
+        if "is killed by" in line.text
+        else "left without a word"
+    )
+    worker = f"DataLoader worker pid {pids}" if pids else "DataLoader worker"
+    return FAULT.diagnosis(
+        f"a DataLoader worker{f' (pid {pids})' if pids else ''} of {sightings.who(seen)} {how}, "
+        "and torch raised that in the rank",
+        confidence=0.97 if by_kernel else CONFIDENCE.get(signal, 0.85),
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=worker),
+        fix=_cure(signal),
+        next="df -h /dev/shm" if signal == "Bus error" else "dmesg -T | grep -iE 'oom|killed|segf'",
+        unknown=[] if signal or code else ["why: try once with num_workers=0 to see its error"],
+    )
+
+
+def _a_worker_of_a_pool_died(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(POOL)
+    if not seen:
+        return None
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"a process that prepared data for {sightings.who(seen)} is gone, and its parent was not "
+        "told why: mostly the kernel killed it for lack of memory, or native code crashed",
+        # Other troubles of the same log may be what the worker died of.
+        confidence=0.5 if wreckage.roots(but=[FAULT.slug, "python-exception"]) else 0.75,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what="data worker"),
+        fix="fewer such workers (num_proc, num_workers, nnUNet_n_proc_DA); run once with a single "
+        "one, then the error itself is raised where it happens",
+        next="dmesg -T | grep -iE 'oom|killed|segf'; df -h /dev/shm",
+        unknown=["why it died: its own lines stand above, if it wrote any"],
+    )
+
+
+def _cure(signal: str) -> str:
+    if signal == "Bus error":
+        return "a larger /dev/shm (`--shm-size=8g`, `--ipc=host`), or fewer workers"
+    if signal == "Killed":
+        return (
+            "need less memory: fewer workers, a smaller prefetch_factor, no dataset copied into "
+            "each worker; or allow more (docker --memory, Slurm --mem, limits.memory)"
+        )
+    return "run once with num_workers=0: then the error itself is raised where it happens"

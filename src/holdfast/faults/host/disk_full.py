@@ -1,0 +1,305 @@
+"""The disk for checkpoints or logs is full.
+
+What you see   `OSError: [Errno 28] No space left on device` or `[Errno 122] Disk quota exceeded`.
+               torch.save hides it: `RuntimeError: [enforce fail at inline_container.cc…] unexpected
+               pos 576 vs 534`, or `PytorchStreamWriter failed … file write failed`. The save dies
+               half way, sometimes on top of the only good checkpoint; the job follows.
+Why            No bytes left, no inodes left (many small files), or the quota of the user or
+               project is used up while df still shows room. A new checkpoint is written beside the
+               old one, so there must be room for both.
+How to be sure `df -h FOLDER; df -i FOLDER; quota -s` (Lustre: `lfs quota`). holdfast writes a
+               small unnamed file there, which shows quotas too, and compares the free space with
+               the largest checkpoint that lies there.
+Fix            Remove old checkpoints, or choose another folder; keep only the newest few. Ask for
+               quota where that is the limit.
+Sources        https://man7.org/linux/man-pages/man2/write.2.html (ENOSPC, EDQUOT)
+               https://man7.org/linux/man-pages/man3/statvfs.3.html
+               https://docs.pytorch.org/docs/stable/generated/torch.save.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from holdfast import text
+from holdfast.analysis.job import phrases
+from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.machine import CheckpointItem, Folder, MachineFacts, known
+from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
+
+FAULT = Fault(code="HOLD407", slug="disk-full")
+
+LITTLE = {"checkpoints": 1 << 30, "logs": 100 << 20}
+WHY_FULL = {"ENOSPC": "no space is left on the device", "EDQUOT": "the quota is used up"}
+
+
+@FAULT.foresee
+def no_room_is_left(facts: MachineFacts) -> Finding | list[Finding]:
+    folders = known(facts.folders)
+    if not folders:
+        return FAULT.does_not_apply("no checkpoint or log folder was named")
+    return [_judge(folder) for folder in folders]
+
+
+def _judge(folder: Folder) -> Finding:
+    where = f"{folder.path} ({folder.purpose})"
+    if not _could_be_written(folder):
+        return FAULT.does_not_apply(f"{where} is no writable folder: see folder-unwritable")
+    full = WHY_FULL.get(folder.write_error, "")
+    if not full and _without_inodes(folder):
+        full = "no inode is left, so no file can be made"
+    if not full and folder.free == 0 and folder.size > 0:
+        full = "no byte is left that this user may write"
+    if full:
+        return FAULT.error(
+            f"nothing can be written to {where}: {full}",
+            reason="seen by writing a small file there"
+            if folder.write_error
+            else "as the file system itself tells",
+            evidence=[_evidence(folder)],
+            fix=f"make room (`du -xsh {folder.looked_at}/* | sort -h | tail`), or choose a folder "
+            "on another disk",
+        )
+    if _is_scarce(folder):
+        return FAULT.warning(
+            f"only {text.size(folder.free)} is free for {where}",
+            reason="a model of 100 million parameters takes 1.2 GB with its Adam state"
+            if folder.purpose == "checkpoints"
+            else "the logs of a long run may not fit",
+            evidence=[_evidence(folder)],
+            fix="make room, or choose a folder on another disk",
+        )
+    return FAULT.ok(f"{where} has {text.size(folder.free)} free")
+
+
+@FAULT.foresee
+def next_save_may_not_fit(facts: MachineFacts) -> list[Finding]:
+    folders = [
+        f
+        for f in (facts.folders if isinstance(facts.folders, tuple) else ())  # said above
+        if f.purpose == "checkpoints" and _could_be_written(f) and not _is_scarce(f)
+    ]
+    found = []
+    for folder in folders:
+        largest = _largest_below(folder, known(facts.checkpoints))
+        if largest is None:
+            continue
+        takes, has = _need_and_room(folder, largest)
+        if not takes:
+            found.append(
+                FAULT.ok(f"the next checkpoint fits into {folder.path}: {text.size(largest.size)}")
+            )
+            continue
+        found.append(
+            FAULT.warning(
+                f"the next checkpoint may not fit into {folder.path}",
+                reason=f"the largest one there takes {takes}, and {has} is free; the old one is "
+                "still there while the new one is written",
+                evidence=[
+                    _evidence(folder),
+                    Evidence(quote=text.size(largest.size), source=largest.path),
+                ],
+                fix="remove checkpoints that are no longer needed, or keep fewer of them",
+            )
+        )
+    return found
+
+
+def _could_be_written(folder: Folder) -> bool:
+    """A read-only image has no free byte either, but that is not why nothing can be saved."""
+    return folder.is_directory and not folder.read_only
+
+
+def _is_scarce(folder: Folder) -> bool:
+    """Some network file systems do not tell their size: 0 of 0 is not 'full'."""
+    return folder.size > 0 and folder.free < LITTLE[folder.purpose]
+
+
+def _without_inodes(folder: Folder) -> bool:
+    """btrfs and some network file systems count none at all: 0 of 0 is not 'exhausted'."""
+    return folder.inodes > 0 and folder.inodes_free == 0
+
+
+def _largest_below(
+    folder: Folder, checkpoints: tuple[CheckpointItem, ...]
+) -> CheckpointItem | None:
+    there = [c for c in checkpoints if c.path.startswith(folder.path.rstrip("/") + "/")]
+    return max(there, key=lambda c: c.size, default=None)
+
+
+def _need_and_room(folder: Folder, largest: CheckpointItem) -> tuple[str, str]:
+    """What it takes and what there is, in words; '' and '' when it fits."""
+    if not _fits(folder, largest.size):
+        return text.size(largest.size), text.size(folder.free)
+    # Its files, their folder, and what a save makes on its way: a part file for each rank.
+    inodes = 2 * largest.files + 2
+    if folder.inodes > 0 and folder.inodes_free < inodes:
+        return f"{inodes} inodes", f"room for {folder.inodes_free} files"
+    return "", ""
+
+
+def _fits(folder: Folder, size: int) -> bool:
+    """Once is necessary; on a nearly full disk we want to see room for two."""
+    return folder.free >= (2 * size if folder.free < folder.size * 0.05 else size)
+
+
+def _evidence(folder: Folder) -> Evidence:
+    inodes = f", inodes {folder.inodes_free} of {folder.inodes} free" if folder.inodes else ""
+    tried = f", writing: {folder.write_error}" if folder.write_error else ""
+    return Evidence(
+        quote=f"{folder.filesystem}: {text.size(folder.free)} of {text.size(folder.size)} "
+        f"free{inodes}{tried}",
+        source=folder.looked_at,
+    )
+
+
+# --- while a job runs --------------------------------------------------------------------------
+
+NO_ROOM = re.compile(r"\[Errno (28|122)\]|No space left on device|Disk quota exceeded")
+MASKED = re.compile(r"inline_container\.cc.*unexpected pos|PytorchStreamWriter failed")
+"""how torch.save shows a write that failed, whatever the reason"""
+
+
+@FAULT.notice
+def it_could_not_write_first(scene: Scene) -> Verdict | None:
+    told = [
+        e
+        for e in exits.cause(scene)
+        if e.view.words and (NO_ROOM.search(e.view.words.text) or MASKED.search(e.view.words.text))
+    ]
+    if not told:
+        return None
+    ranks = [e.rank for e in told]
+    victims = exits.fallen(scene, ranks)
+    words = told[0].view.words
+    assert words is not None
+    sure = NO_ROOM.search(words.text)
+    what = "found no room on the disk" if sure else "could not write a file, mostly a full disk"
+    return FAULT.verdict(
+        f"{phrases.who(scene, ranks)} {what}{phrases.at_step(told[0].view)}: "
+        f"{phrases.quoted(words)}{phrases.fell_with(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix="`df -h; df -i; quota -s` shows which is full: remove old checkpoints there",
+        evidence=[phrases.how_it_ended(e) for e in told],
+    )
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+FULL = FAULT.wording(
+    "full",
+    r"(?i:no space left on device)|\[Errno (?:28|122)\](?! inotify)|(?i:disk quota exceeded)"
+    r"|\(os error (?:28|122)\)|database or disk is full|Not enough disk space\. Needed"
+    r"|\bENOSPC\b(?!: System limit)|not enough space on the disk",
+    anchors=(
+        "o space left on device",
+        "isk quota exceeded",
+        "[Errno 28]",
+        "[Errno 122]",
+        "(os error 28)",
+        "(os error 122)",
+        "database or disk is full",
+        "Not enough disk space. Needed",
+        "ENOSPC",
+        "enough space on the disk",
+    ),
+    example="OSError: [Errno 28] No space left on device: '/ckpt/step-1200/model.pt'",
+)
+WRITER = FAULT.wording(
+    "writer",
+    r"inline_container\.cc.*unexpected pos \d+ vs \d+|PytorchStreamWriter failed (?:writing|clos)",
+    anchors=("unexpected pos ", "PytorchStreamWriter failed"),
+    example="RuntimeError: [enforce fail at inline_container.cc:626] . unexpected pos 576 vs 470",
+)
+UNFINISHED = FAULT.wording(
+    "unfinished",
+    # numpy's tofile, C++ streams, and torch's old format: the write fell short, for any reason.
+    r"\b\d{1,20} requested and (?P<written>\d{1,20}) written|basic_ios::clear: iostream error"
+    r"|write\(\): fd \d{1,6} failed with",
+    anchors=(" requested and ", "ios::clear: iostream", "write(): fd "),
+    example="OSError: 12582912 requested and 4431872 written",
+)
+EPHEMERAL = FAULT.wording(
+    "ephemeral",
+    r"low on resource: ephemeral-storage|ephemeral local storage usage exceeds"
+    r"|exceeded its local ephemeral storage limit",
+    anchors=("ephemeral-storage", "ephemeral local storage", "local ephemeral storage"),
+    example="The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi",
+)
+PATH = re.compile(r"['\"<](/[^'\"<>]+)['\">]|:\s(/\S+?):? ")
+SHARED_MEMORY = re.compile(
+    r"\B/dev/shm|</?torch_\d|\bnccl-\w{6}|'/(?:psm|wnsm|mp)[_-]|/sem\.|[Ss]hared memory"
+    r"|posix_fallocate"
+)
+SHARING_CODE = re.compile(
+    r"multiprocessing/(?:synchronize|heap|shared_memory|sharedctypes|reductions|managers)\.py"
+)
+SHARING_CALL = re.compile(r"_share_\w+|_new_shared\w*|share_memory_?|SemLock|reduce_storage")
+
+
+def in_shared_memory(wreckage: Wreckage, sighting: Sighting) -> bool:
+    """This 'no space' was /dev/shm's: by its text, or by the code that asked for the room."""
+    if SHARED_MEMORY.search(sighting.line.text):
+        return True
+    raised = sightings.raised_at(wreckage, sighting)
+    return raised is not None and any(
+        SHARING_CODE.search(frame.file) or SHARING_CALL.fullmatch(frame.function)
+        for frame in raised.frames
+    )
+
+
+@FAULT.recognise
+def there_was_no_room_to_write(wreckage: Wreckage) -> Diagnosis | None:
+    full = [
+        one
+        for one in wreckage.seen(FULL, EPHEMERAL)
+        if "inotify" not in one.line.text and not in_shared_memory(wreckage, one)
+    ]
+    seen = full or list(wreckage.seen(WRITER) or wreckage.seen(UNFINISHED))
+    if not seen:
+        return None
+    quota = any(re.search(r"(?i)quota|122\b", one.line.text) for one in seen)
+    path = _path(seen)
+    line = seen[0].line
+    what = (
+        f"could not finish writing{_of(path)}: a full disk shows so, and any other failed write too"
+        if not full
+        else f"used up its quota{_of(path)}"
+        if quota
+        else f"found no space left on the disk{_of(path)}"
+    )
+    # A bare 'No space left on device' may also be /dev/shm's: only a path settles it.
+    settled = bool(full) and (bool(path) or quota or bool(wreckage.seen(EPHEMERAL)))
+    return FAULT.diagnosis(
+        f"{sightings.who(seen)} {what}",
+        confidence=0.95 if settled else 0.8 if full else _unsure(seen),
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=path),
+        fix="make room or use another disk: remove old checkpoints, keep only the newest few; "
+        + ("ask for more quota" if quota else "mind that inodes can run out before bytes do"),
+        next=f"df -h {path or '.'}; df -i {path or '.'}" + ("; quota -s" if quota else ""),
+        unknown=[] if path else ["which file system it was: the text names no path"],
+    )
+
+
+def _unsure(seen: Sequence[Sighting]) -> float:
+    """Streams and old formats give any failed write the same words."""
+    hidden = all(UNFINISHED.regex.search(one.line.text) for one in seen)
+    return 0.5 if hidden and not sightings.field(seen, "written") else 0.7
+
+
+def _path(seen: Sequence[Sighting]) -> str:
+    """The first path that the lines name."""
+    found = (PATH.search(one.line.text) for one in seen)
+    return next((match[1] or match[2] for match in found if match), "")
+
+
+def _of(path: str) -> str:
+    return f" ({path})" if path else ""

@@ -1,0 +1,239 @@
+"""Too few files may be open.
+
+What you see   `OSError: [Errno 24] Too many open files`,
+               `RuntimeError: Too many open files. Communication with the workers …`,
+               `RuntimeError: received 0 items of ancdata`, or NCCL's `Call to socket failed: Too
+               many open files`; often only after minutes, or only at scale. The kernel log shows
+               nothing. ENOMEM is another fault: memory, memlock or /dev/shm.
+Why            RLIMIT_NOFILE bounds the descriptors of each single process. Every connection to a
+               peer takes some, every tensor that a loader worker hands over holds one while it is
+               in use, and CUDA opens dozens. NCCL can need tens of thousands at scale: its guide
+               names over 32,000 for 144 ranks with 16 GIN contexts.
+How to be sure `ulimit -Sn; ulimit -Hn` in the shell that starts the ranks, on every machine, or
+               `grep files /proc/PID/limits` for the launcher. holdfast's estimate is a rule of
+               thumb: 256 for a rank with its loaders, 16 for each rank of the job; it calls it an
+               error only below half of the first.
+Fix            `ulimit -n N` in that shell, up to the hard limit. Above it needs an administrator:
+               `* - nofile 131072` in /etc/security/limits.d/, LimitNOFILE= in a systemd unit, or
+               `--ulimit nofile=131072:131072` for a container. No limit may exceed fs.nr_open.
+               With many loader workers, torch.multiprocessing.set_sharing_strategy('file_system')
+               needs no descriptors (but leaves files in /dev/shm if a process is killed).
+Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi_issues.rst
+               NVIDIA/nccl v2.24.3-1: a leak of descriptors with cuMem, fixed
+               https://github.com/pytorch/pytorch/issues/973
+               https://docs.pytorch.org/docs/stable/multiprocessing.html
+               https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_NOFILE)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import Limits, MachineFacts, known
+from holdfast.analysis.source.launch import ulimits
+from holdfast.analysis.source.source import Source
+from holdfast.fault import Fault
+from holdfast.faults.host import shm_too_small
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+
+FAULT = Fault(code="HOLD401", slug="fd-limit")
+
+# A bare Gloo rank of four opens 12; a loader with 4 workers had 128 open while the program kept
+# 50 batches of two tensors, and failed under `ulimit -n 64` (torch 2.13). CUDA adds dozens.
+BARELY = 128
+RANK_WITH_LOADERS = 256
+EACH_PEER = 16
+"""sockets of store, Gloo and NCCL towards one peer, with several groups and channels"""
+GENEROUS = 65536
+MORE = "`* - nofile 131072` in /etc/security/limits.d/, or `--ulimit nofile=131072` for a container"
+
+
+@FAULT.foresee
+def own_limit_is_too_low(facts: MachineFacts) -> Finding:
+    return _judge(facts, known(facts.limits), "this shell")
+
+
+@FAULT.foresee
+def launcher_limit_is_too_low(facts: MachineFacts) -> Finding | list[Finding]:
+    if facts.launcher_limits is None:
+        return []
+    limits = known(facts.launcher_limits)
+    return _judge(facts, limits, f"the launcher (pid {limits.pid})")
+
+
+def _judge(facts: MachineFacts, limits: Limits, whose: str) -> Finding:
+    world = facts.plan.nproc * facts.plan.max_nodes
+    wanted = RANK_WITH_LOADERS + EACH_PEER * world
+    soft, hard = limits.nofile.soft, limits.nofile.hard
+    if soft is None or soft >= wanted:
+        return FAULT.ok(f"{whose} may open {soft or 'unlimited'} files, about {wanted} are needed")
+    speak, sure = (
+        (FAULT.error, "that is too few for a rank with CUDA or loader workers")
+        if soft < BARELY
+        else (FAULT.warning, "the job may start and fail later with 'Too many open files' (EMFILE)")
+    )
+    ranks = f"{world} rank{'s' if world > 1 else ''}"
+    return speak(
+        f"{whose} may open only {soft} files, and each rank inherits that",
+        reason=f"{sure}; estimate: {RANK_WITH_LOADERS} for a rank with its loaders and {EACH_PEER} "
+        f"for each of {ranks}, {wanted} in all",
+        evidence=[
+            Evidence(
+                quote=f"max open files: soft {soft}, hard {hard or 'unlimited'}",
+                source=f"/proc/{limits.pid}/limits",
+            )
+        ],
+        fix=_advice(limits, wanted, launcher=limits is facts.launcher_limits),
+    )
+
+
+def _advice(limits: Limits, wanted: int, *, launcher: bool) -> str:
+    soft, hard = limits.nofile.soft, limits.nofile.hard
+    goal = max(GENEROUS, wanted)
+    reachable = goal if hard is None else min(hard, goal)
+    if reachable == soft:
+        return (
+            f"the hard limit is no higher: a new shell may have more, else an administrator: {MORE}"
+        )
+    # The new limit reaches only what is started after it.
+    command = (
+        f"`prlimit --pid {limits.pid} --nofile={reachable}:` before it starts ranks"
+        if launcher
+        else f"`ulimit -n {reachable}` in the shell that starts the ranks, on every machine"
+    )
+    enough = reachable >= wanted
+    return command if enough else f"{command}; that is all the hard limit allows, for more: {MORE}"
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+TOO_MANY = FAULT.wording(
+    "too-many",
+    r"Too many open files(?P<system> in system)?|\[Errno 24\](?! inotify)|\bEMFILE\b"
+    r"|\(errno: 24\b",
+    anchors=("Too many open files", "[Errno 24]", "EMFILE", "(errno: 24"),
+    example="OSError: [Errno 24] Too many open files: '/data/train/000017.npy'",
+)
+NO_ANCILLARY = FAULT.wording(
+    "ancdata",
+    r"received \d+ items of ancdata",
+    anchors="items of ancdata",
+    example="RuntimeError: received 0 items of ancdata",
+)
+LEAK_MENDED = (2, 24, 3)
+"""NCCL's release notes: 'Fix FD leak in UDS', with buffers mapped by cuMem"""
+
+
+@FAULT.recognise
+def it_could_open_no_more_files(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(TOO_MANY, NO_ANCILLARY)
+    if not seen:
+        return _sharing_failed(wreckage)
+    watches = sightings.saying(seen, "inotify")
+    whole = bool(sightings.field(seen, "system"))
+    ancillary = bool(wreckage.seen(NO_ANCILLARY))
+    line = seen[0].line
+    version = sightings.release(wreckage.versions.get("nccl", ""))
+    leak = (
+        "; NCCL before 2.24.3 also leaked descriptors, so upgrade it if they grow in number"
+        if (2, 19) <= version < LEAK_MENDED
+        else ""
+    )
+    if len(watches) == len(seen):
+        return None  # the limit of inotify instances: nothing to do with ulimit -n
+    return FAULT.diagnosis(
+        f"{sightings.who(seen)} had as many files and connections open as "
+        + ("the whole machine may (fs.file-max)" if whole else "a process may (ulimit -n)")
+        + (
+            "; a tensor from a loader worker comes with a descriptor, and none was left for it"
+            if ancillary
+            else ""
+        ),
+        confidence=0.9 if ancillary and not wreckage.seen(TOO_MANY) else 0.95,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what="ulimit -n"),
+        fix="an administrator can raise it: `sysctl -w fs.file-max=N`"
+        if whole
+        else f"`ulimit -n {GENEROUS}` in the shell that starts the ranks, on every machine; above "
+        f"the hard limit: {MORE}; with many loader workers also "
+        f"torch.multiprocessing.set_sharing_strategy('file_system'){leak}",
+        next="cat /proc/sys/fs/file-nr" if whole else "ulimit -Sn; ulimit -Hn",
+    )
+
+
+def _sharing_failed(wreckage: Wreckage) -> Diagnosis | None:
+    """Old versions of torch do not say why the file could not be made; the limit is what hits."""
+    seen = wreckage.seen(shm_too_small.OBJECT)
+    if not seen:
+        return None
+    line = seen[0].line
+    return FAULT.diagnosis(
+        f"{sightings.who(seen)} could not open a piece of shared memory, and this version of torch "
+        "does not say why: mostly because it had as many files open as it may (ulimit -n)",
+        confidence=0.6,
+        seen=seen,
+        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what="ulimit -n"),
+        fix=f"`ulimit -n {GENEROUS}` in the shell that starts the ranks, or "
+        "torch.multiprocessing.set_sharing_strategy('file_system')",
+        next="ulimit -Sn; df -h /dev/shm",
+        unknown=["why it was refused: a newer torch adds the reason to this message"],
+    )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+MOST = 1048576
+"""fs.nr_open as the kernel sets it: no limit may be higher; systemd raises it on many machines"""
+
+
+@FAULT.lint
+def the_limit_is_not_what_it_says(source: Source) -> Iterator[Finding]:
+    for raised in ulimits.raised(source, "nofile"):
+        count = int(raised.value) if raised.value.isdecimal() else None
+        if "sudo" in raised.command.wrappers:
+            yield FAULT.error(
+                "`sudo ulimit` changes nothing here",
+                reason="ulimit is part of the shell, and sudo starts programs: 'command not "
+                "found', or a child whose limit ends with it",
+                fix=f"`ulimit -n {GENEROUS}` without sudo, up to the hard limit; above: {MORE}",
+                at=raised.command.place,
+            )
+        elif ulimits.only_while_building(source, raised.command):
+            yield FAULT.warning(
+                "`RUN ulimit` ends with that step of the build",
+                reason="the limits of a container are those that the engine starts it with",
+                fix="`docker run --ulimit nofile=131072 …`",
+                at=raised.command.place,
+            )
+        elif raised.value == "unlimited" or (count is not None and count > MOST):
+            yield FAULT.note(
+                f"`ulimit -n {raised.value}` is more than most machines allow anybody",
+                reason=f"no limit may be above fs.nr_open, by default {MOST}; where it is refused "
+                "the old limit stays, and the script goes on",
+                fix='`ulimit -n "$(ulimit -Hn)"` takes what there is; for more: ' + MORE,
+                at=raised.place,
+            )
+        elif count is not None and count < RANK_WITH_LOADERS:
+            yield FAULT.warning(
+                f"`ulimit -n {count}` is too few for a rank",
+                reason=f"a rank with loader workers needs about {RANK_WITH_LOADERS}, and "
+                f"{EACH_PEER} more for each rank of the job",
+                fix=f"`ulimit -n {GENEROUS}`",
+                at=raised.place,
+            )
+
+
+@FAULT.lint
+def the_containers_limit_is_refused(source: Source) -> Iterator[Finding]:
+    for container in source.containers:
+        asked = ulimits.asked(container, "nofile")
+        if asked is not None and ulimits.soft_above_hard(*asked[1:]):
+            option, soft, hard = asked
+            yield FAULT.error(
+                f"a soft limit of {soft} above a hard limit of {hard}",
+                reason="the engine refuses it, and the container does not start",
+                fix=f"`--ulimit nofile={max(soft, hard)}`",
+                at=option.place,
+            )

@@ -1,0 +1,193 @@
+"""The folder for checkpoints or logs cannot be written.
+
+What you see   The job trains for hours and dies at its first save. torch.save: `open file failed
+               with strerror: Read-only file system` (or `Permission denied`), or `RuntimeError:
+               Parent directory … does not exist`, also when a file stands in its place. Other
+               writers: `OSError: [Errno 30] Read-only file system`, `PermissionError: [Errno 13]`,
+               `NotADirectoryError`.
+Why            The mount is read-only (by intent, or because the kernel found damage and remounted
+               it); the folder belongs to somebody else, or root is mapped to nobody (NFS
+               root_squash, user namespaces); a file stands where the folder should be; a stale NFS
+               handle.
+How to be sure `findmnt -T FOLDER` shows the mount and its options, `ls -ld FOLDER` owner and
+               rights, `id` who you are. holdfast makes a small unnamed file there, in the folder
+               itself or, if it does not exist yet, in the nearest parent that does.
+Fix            Choose a folder that you own on a writable mount; for a container mount it without
+               `:ro`. A mount that became read-only by itself needs an administrator: see `dmesg`
+               first.
+Sources        https://man7.org/linux/man-pages/man2/open.2.html (EROFS, EACCES, EPERM, ENOTDIR)
+               https://man7.org/linux/man-pages/man5/exports.5.html (root_squash)
+               https://docs.kernel.org/admin-guide/ext4.html (errors=remount-ro)
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.machine import Folder, MachineFacts, known
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+
+FAULT = Fault(code="HOLD412", slug="folder-unwritable")
+
+FULL = {"ENOSPC", "EDQUOT"}
+"""a full disk can be written again once there is room: disk-full has the words for it"""
+NO_UNNAMED_FILES = {"EOPNOTSUPP", "EISDIR", "ENOSYS"}
+"""file systems that do not know O_TMPFILE: our question was wrong, not the folder"""
+MEANING = {
+    "EROFS": (
+        "its mount is read-only",
+        (
+            "`findmnt -T {place}` shows the mount; choose a writable one, or mount it writable "
+            "(a container: without `:ro`); if it was writable before, see `dmesg` for disk errors"
+        ),
+    ),
+    "EACCES": (
+        "this user has no right to write there",
+        (
+            "`ls -ld {place}` and `id`; choose a folder of your own, or have its owner change the "
+            "rights; on NFS, root may be mapped to nobody"
+        ),
+    ),
+    "EPERM": (
+        "it is forbidden, although the rights may allow it (immutable flag, security module)",
+        "`lsattr -d {place}` shows an immutable flag; else ask who administers it",
+    ),
+    "ENOTDIR": (
+        "a file stands where a folder should be",
+        "{place} is a file: choose another name for the folder",
+    ),
+    "EEXIST": (
+        "a link that leads nowhere stands in its way",
+        "`ls -ld {path}`; make what the link points to, or mount it, or remove the link",
+    ),
+    "ESTALE": (
+        "its NFS server no longer knows it",
+        "have the share mounted anew; `findmnt -T {place}` shows which",
+    ),
+    "EIO": (
+        "the disk or its server answered with an I/O error",
+        "see `dmesg`; do not trust this disk with checkpoints",
+    ),
+}
+
+
+@FAULT.foresee
+def cannot_be_written(facts: MachineFacts) -> Finding | list[Finding]:
+    folders = known(facts.folders)
+    if not folders:
+        return FAULT.does_not_apply("no checkpoint or log folder was named")
+    return [_judge(folder) for folder in folders]
+
+
+def _judge(folder: Folder) -> Finding:
+    problem = _problem(folder)
+    where = f"{folder.path} ({folder.purpose})"
+    if problem in NO_UNNAMED_FILES:
+        return FAULT.skipped(f"{folder.filesystem} at {folder.looked_at} makes no unnamed files")
+    if not problem or problem in FULL:
+        return FAULT.ok(f"this user may write to {where}")
+    meaning, fix = MEANING.get(
+        problem, (f"the kernel says {problem}", "look at it with `findmnt -T {place}`")
+    )
+    verb = "cannot be written" if folder.exists else "cannot be made"
+    inside = "" if folder.exists else f" in {folder.looked_at}"
+    return FAULT.error(
+        f"{where} {verb}{inside}: {meaning}",
+        reason="seen by trying to make a small file there; the job would learn it at its first "
+        + ("save" if folder.purpose == "checkpoints" else "line of log"),
+        evidence=[
+            Evidence(
+                quote=f"{problem} on {folder.filesystem}"
+                + (", mounted read-only" if folder.read_only else ""),
+                source=folder.looked_at,
+            )
+        ],
+        fix=fix.format(place=folder.looked_at, path=folder.path),
+    )
+
+
+def _problem(folder: Folder) -> str:
+    if not folder.is_directory:
+        return "ENOTDIR"
+    return "EROFS" if folder.read_only else folder.write_error
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+READ_ONLY = FAULT.wording(
+    "read-only",
+    r"Read-only file system(?!.*/proc/sys)|\[Errno 30\]",
+    anchors=("Read-only file system", "[Errno 30]"),
+    example="OSError: [Errno 30] Read-only file system: '/ckpt/step-100'",
+)
+STALE = FAULT.wording(
+    "stale",
+    r"Stale (?:NFS )?file handle|\[Errno 116\]",
+    anchors=("Stale file handle", "Stale NFS file handle", "[Errno 116]"),
+    example="OSError: [Errno 116] Stale file handle: '/nfs/ckpt/latest'",
+)
+DENIED = FAULT.wording(
+    "denied",
+    r"PermissionError: \[Errno (?:1|13)\] .*?: ['\"](?P<path>/?[^'\"]+)['\"]"
+    r"|open file failed.*Permission denied",
+    anchors=("PermissionError: [Errno 1", "open file failed"),
+    example="PermissionError: [Errno 13] Permission denied: '/ckpt/step-100/model.pt'",
+)
+NO_PARENT = FAULT.wording(
+    "no-parent",
+    r"Parent directory (?P<path>\S+) does not exist|\[Errno 20\] Not a directory: "
+    r"['\"](?P<file>[^'\"]+)",
+    anchors=("Parent directory ", "[Errno 20]"),
+    example="RuntimeError: Parent directory /ckpt/run7 does not exist.",
+)
+PATH = re.compile(r"['\"](/[^'\"]+)['\"]")
+WRITING = re.compile(
+    r"(?i)save|write|makedirs|mkdir|rename|replace|checkpoint|dump|logger|open_file_like"
+)
+CAUSES = (
+    (READ_ONLY, 0.92, "its file system is mounted read-only", "EROFS"),
+    (STALE, 0.9, "the NFS server no longer knows the file", "ESTALE"),
+    (NO_PARENT, 0.85, "the folder for it does not exist, or a file stands in its place", "ENOTDIR"),
+    (DENIED, 0.0, "this user has no right there", "EACCES"),
+)
+
+
+@FAULT.recognise
+def it_could_not_write_there(wreckage: Wreckage) -> Diagnosis | None:
+    for signature, confidence, why, errno in CAUSES:
+        seen = [one for one in wreckage.seen(signature) if "/proc/sys" not in one.line.text]
+        if not seen:
+            continue
+        path = _path(seen[0])
+        # Reading can be refused as well: only code that writes makes it this fault.
+        sure = confidence or (0.8 if _was_writing(wreckage, seen[0]) else 0.5)
+        line = seen[0].line
+        place = path.rpartition("/")[0] or path or "FOLDER"
+        return FAULT.diagnosis(
+            f"{sightings.who(seen)} could not {'write' if sure > 0.5 else 'use'} "
+            f"{path or 'a file'}: {why}",
+            confidence=sure,
+            seen=seen,
+            culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=path),
+            fix="make the folder before the job starts: `mkdir -p`, on every machine that saves"
+            if errno == "ENOTDIR"
+            else MEANING[errno][1].format(place=place, path=path or place),
+            next=f"findmnt -T {place}; ls -ld {place}; id",
+        )
+    return None
+
+
+def _path(sighting: Sighting) -> str:
+    told = sighting.fields.get("path") or sighting.fields.get("file")
+    found = PATH.search(sighting.line.text)
+    return told or (found[1] if found else "")
+
+
+def _was_writing(wreckage: Wreckage, sighting: Sighting) -> bool:
+    if "open file failed" in sighting.line.text:
+        return True
+    raised = sightings.raised_at(wreckage, sighting)
+    return raised is not None and any(WRITING.search(frame.function) for frame in raised.frames)

@@ -1,0 +1,336 @@
+"""The machine runs out of memory.
+
+What you see   A rank vanishes: exit code -9, or `Signal 9 (SIGKILL) received`, no traceback. The
+               others report a lost peer or time out. `Killed process … (python)` in the kernel
+               log; in Kubernetes `OOMKilled`, exit code 137.
+Why            When memory runs out, the kernel kills the process it likes least: the whole
+               machine's (global) or the cgroup's when its own limit is reached. A container or a
+               Slurm job can be killed on a machine that has plenty free. Loaders that copy the
+               dataset into each worker, checkpoints gathered on rank 0 and pinned memory are the
+               usual eaters.
+How to be sure `dmesg -T | grep -i oom` (needs root on most machines) and oom_kill in the cgroup's
+               memory.events. A SIGKILL without either came from somebody else. holdfast asks three
+               questions: was anything killed in this cgroup, what does the kernel log say, is
+               there room now. What it may not read, it says.
+Fix            Fewer loader workers or ranks, smaller prefetch, a larger --memory (docker), --mem
+               (Slurm) or limits.memory (Kubernetes); stop what else runs there. Save sharded
+               checkpoints instead of gathering them.
+Sources        https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.events, memory.pressure)
+               torvalds/linux mm/oom_kill.c
+               https://github.com/pytorch/pytorch/issues/13246
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from holdfast import text
+from holdfast.analysis.job import phrases
+from holdfast.analysis.logs import oom_kills, sightings
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import Cgroup, HostLoad, MachineFacts, known
+from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.exits import Ending
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
+
+FAULT = Fault(code="HOLD405", slug="host-oom")
+
+GIB = 1 << 30
+A_RANK = GIB
+"""Python, torch and a CUDA context take one to three GiB of host memory, before any data"""
+DAY = 86400.0
+PRESSURE = 10.0
+"""per cent of the last minute in which something waited for memory (PSI some avg60)"""
+
+
+@FAULT.foresee
+def cgroup_is_short(facts: MachineFacts) -> list[Finding]:
+    cgroup = known(facts.cgroup)
+    return [_has_killed(cgroup), _has_little_room(cgroup, facts.plan.nproc)]
+
+
+def _has_killed(cgroup: Cgroup) -> Finding:
+    if cgroup.oom_kills is None:
+        return FAULT.skipped("this cgroup does not count its out-of-memory kills")
+    if not cgroup.oom_kills:
+        return FAULT.ok("nothing was killed for memory in this cgroup")
+    evidence = [Evidence(quote=f"oom_kill {cgroup.oom_kills}", source=f"cgroup {cgroup.path}")]
+    many = f"{cgroup.oom_kills} process{'es' if cgroup.oom_kills > 1 else ''}"
+    summary = f"{many} in this cgroup died for lack of memory"
+    if cgroup.memory_limit is None:
+        return FAULT.note(
+            summary,
+            reason="the counter has no date and the cgroup no limit of its own: it may be long ago",
+            evidence=evidence,
+        )
+    return FAULT.warning(
+        summary,
+        reason=f"it may use {text.size(cgroup.memory_limit)}, and that was once not enough; the "
+        "counter runs since the cgroup was made and does not say when",
+        evidence=evidence,
+        fix="give it more memory (docker --memory, Slurm --mem, limits.memory), or use fewer "
+        "loader workers",
+    )
+
+
+@FAULT.foresee
+def kernel_log_tells_of_kills(facts: MachineFacts) -> Finding:
+    kills = [event for event in known(facts.kernel_log) if event.kind == "oom"]
+    if not kills:
+        return FAULT.ok("the kernel log tells of no out-of-memory kill")
+    recent = [k for k in kills if k.seconds_ago is None or k.seconds_ago < DAY]
+    evidence = [
+        Evidence(
+            quote=k.text + ("" if k.seconds_ago is None else f" ({text.span(k.seconds_ago)} ago)"),
+            source="kernel log",
+        )
+        for k in (recent or kills)[-3:]
+    ]
+    if not recent:
+        return FAULT.note(
+            f"the kernel killed {len(kills)} times for lack of memory, not within the last day",
+            reason="worth knowing if this job died there before",
+            evidence=evidence,
+        )
+    return FAULT.warning(
+        f"the kernel killed {len(recent)} times for lack of memory within the last day",
+        reason="the same will happen again if as much is asked for as then",
+        evidence=evidence,
+        fix="see who used the memory with `ps aux --sort=-rss | head`; use fewer loader workers",
+    )
+
+
+@FAULT.foresee
+def machine_has_little_room(facts: MachineFacts) -> Finding:
+    load, nproc = known(facts.load), facts.plan.nproc
+    free, total = load.memory_available, load.memory_total
+    tiny = free < A_RANK * nproc or (free < total * 0.05 and free < 4 * A_RANK * nproc)
+    if not tiny:
+        return FAULT.ok(f"{text.size(free)} of {text.size(total)} memory is available")
+    return FAULT.warning(
+        f"only {text.size(free)} of memory is available for {nproc} rank{'s' if nproc > 1 else ''}",
+        reason=f"estimate: a rank takes {text.size(A_RANK)} or more of host memory before any "
+        "data; when it runs out, the kernel kills one",
+        evidence=[Evidence(quote=_memory(load), source="/proc/meminfo")],
+        fix="see who uses it with `ps aux --sort=-rss | head`, or start fewer ranks here",
+    )
+
+
+def _has_little_room(cgroup: Cgroup, nproc: int) -> Finding:
+    limit = cgroup.memory_limit
+    if limit is None:
+        return FAULT.ok("this cgroup has no memory limit")
+    left = limit - (cgroup.memory_used or 0)
+    evidence = [Evidence(quote=_cgroup_memory(cgroup), source=f"cgroup {cgroup.path}")]
+    fix = "raise its limit (docker --memory, Slurm --mem, limits.memory), or start fewer ranks here"
+    if limit < A_RANK * nproc or (cgroup.memory_pressure or 0) > PRESSURE:
+        return FAULT.warning(
+            f"this cgroup may use {text.size(limit)} of memory, little for {nproc} "
+            f"rank{'s' if nproc > 1 else ''}",
+            reason=f"estimate: {text.size(A_RANK)} or more a rank before any data"
+            if limit < A_RANK * nproc
+            else "processes in it already wait for memory",
+            evidence=evidence,
+            fix=fix,
+        )
+    if left < A_RANK * nproc:
+        # The page cache counts as used, and the kernel takes it back: no alarm without pressure.
+        return FAULT.note(
+            f"this cgroup has used {text.size(limit - left)} of {text.size(limit)} memory",
+            reason="part of it may be file cache, which the kernel gives back when asked",
+            evidence=evidence,
+            fix=fix,
+        )
+    return FAULT.ok(f"this cgroup has {text.size(left)} of {text.size(limit)} memory left")
+
+
+def _memory(load: HostLoad) -> str:
+    swap = f", swap {text.size(load.swap_used)} of {text.size(load.swap_total)} in use"
+    return f"available {text.size(load.memory_available)} of {text.size(load.memory_total)}" + (
+        swap if load.swap_total else ", no swap"
+    )
+
+
+def _cgroup_memory(cgroup: Cgroup) -> str:
+    used = "unknown" if cgroup.memory_used is None else text.size(cgroup.memory_used)
+    pressure = cgroup.memory_pressure
+    waits = "" if pressure is None else f", {pressure:.0f} % of the last minute under pressure"
+    return f"limit {text.size(cgroup.memory_limit or 0)}, used {used}{waits}"
+
+
+# --- while a job runs --------------------------------------------------------------------------
+
+
+@FAULT.notice
+def the_kernel_killed_it_for_memory(scene: Scene) -> Verdict | None:
+    killed = [e for e in exits.cause(scene) if memory_evidence(scene, e)]
+    if not killed:
+        return None
+    ranks = [e.rank for e in killed]
+    victims = exits.fallen(scene, ranks)
+    return FAULT.verdict(
+        f"{phrases.who(scene, ranks)} was killed by the kernel for lack of memory"
+        f"{phrases.at_step(killed[0].view)}{phrases.fell_with(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix="fewer loader workers or ranks, or a larger limit (docker --memory, Slurm --mem)",
+        evidence=[
+            *map(phrases.how_it_ended, killed),
+            *memory_evidence(scene, killed[0]),
+            *phrases.unread_kernel_log(scene),
+        ],
+    )
+
+
+def memory_evidence(scene: Scene, ending: Ending) -> list[Evidence]:
+    """What says that this SIGKILL was the kernel's, for lack of memory; empty when nothing does."""
+    if ending.signal != signal.SIGKILL:
+        return []
+    named = re.compile(rf"Killed process {ending.view.pid}\b")
+    found = phrases.kernel_lines(scene, named)
+    if scene.oom_kills > 0:
+        found.append(Evidence(quote=f"oom_kill {scene.oom_kills} since the start", source="cgroup"))
+    return found
+
+
+# --- from the wreckage of a job ----------------------------------------------------------------
+
+REFUSED = FAULT.wording(
+    "refused",
+    r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)|\[Errno 12\] "
+    r"|\bMemoryError\b|std::bad_alloc|numpy.*ArrayMemoryError"
+    r"|Unable to allocate [\d.]+ [KMGTP]iB for an array"
+    r"|(?:fork|unable to mmap .*): Cannot allocate memory",
+    anchors=(
+        "DefaultCPUAllocator",
+        "[Errno 12] ",
+        "MemoryError",
+        "std::bad_alloc",
+        "Unable to allocate ",
+        "annot allocate memory",
+    ),
+    example="RuntimeError: [enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't "
+    "allocate memory: you tried to allocate 68719476736 bytes. Error code 12 (Cannot allocate "
+    "memory)",
+)
+OOM_DAEMON = FAULT.wording(
+    "daemon",
+    r"killed by the OOM killer|with result 'oom-kill'|systemd-oomd.*[Kk]illed|TERM_MEMLIMIT"
+    r"|earlyoom.*sending SIG\w+ to process (?P<pid>\d+)|State[:=] ?OUT_OF_ME"
+    r"|node (?:was|is|running) low on (?:resource: )?memory|due to memory pressure \(OOM\)"
+    r"|Memory on the node \(IP: .{1,100}\) where the|\bOOMKill(?:ing)?\b|\bSystemOOM\b"
+    r"|\bexceeded (?:job |step |its |the )?memory limit\b|\bmem \d{1,20}\w{2} exceeded limit"
+    r"|running beyond (?:physical|virtual) memory limits",
+    anchors=(
+        "OOM killer",
+        "'oom-kill'",
+        "systemd-oomd",
+        "TERM_MEMLIMIT",
+        "earlyoom",
+        "OUT_OF_ME",
+        "low on memory",
+        "resource: memory",
+        "memory pressure (OOM)",
+        "Memory on the node (IP",
+        "OOMKill",
+        "SystemOOM",
+        "memory limit",
+        " exceeded limit",
+    ),
+    example="systemd[1]: job.service: A process of this unit has been killed by the OOM killer.",
+    role=Role.CONFIRMATION,
+)
+LESS = (
+    "need less: fewer loader workers, a smaller prefetch, sharded checkpoints instead of gathered "
+    "ones; or allow more (docker --memory, Slurm --mem, Kubernetes limits.memory)"
+)
+
+
+@FAULT.recognise
+def the_machine_had_no_memory_left(wreckage: Wreckage) -> Diagnosis | None:
+    return (
+        _kernel_tells(wreckage)
+        or _scheduler_tells(wreckage)
+        or _allocation_was_refused(wreckage)
+        or _killed_by_somebody(wreckage)
+    )
+
+
+def _kernel_tells(wreckage: Wreckage) -> Diagnosis | None:
+    kill = oom_kills.by_kernel(wreckage)
+    if kill is None:
+        return None
+    return FAULT.diagnosis(
+        f"the kernel killed {kill.who} for lack of memory: "
+        + (
+            "its cgroup (container, Slurm job) reached its limit"
+            if kill.cgroup
+            else "none was left"
+        ),
+        confidence=kill.confidence,
+        seen=kill.seen,
+        culprit=Culprit(rank=kill.rank, host=kill.host, pid=kill.pid, what=kill.what),
+        fix=LESS,
+        next="dmesg -T | grep -iE 'oom|killed process'",
+        unknown=["which rank that process was: no line ties it to one"]
+        if kill.rank is None
+        else [],
+    )
+
+
+def _scheduler_tells(wreckage: Wreckage) -> Diagnosis | None:
+    kill = oom_kills.by_scheduler(wreckage, OOM_DAEMON)
+    if kill is None:
+        return None
+    return FAULT.diagnosis(
+        f"{kill.who} was killed for lack of memory, as the scheduler says: the limit is that of "
+        "the job or container, whatever the machine has free",
+        confidence=kill.confidence,
+        seen=kill.seen,
+        culprit=Culprit(rank=kill.rank, host=kill.host, pid=kill.pid, what=kill.what),
+        fix=LESS,
+        next=kill.look,
+    )
+
+
+def _allocation_was_refused(wreckage: Wreckage) -> Diagnosis | None:
+    # Pinning memory for RDMA fails with the same errno: that is ib-memlock; RAPIDS raises the
+    # same exceptions for the GPU's memory, and cffi where SELinux forbids executable memory.
+    other = re.compile(r"ibv_|CUDA error|write\+execute memory")
+    seen = [one for one in wreckage.seen(REFUSED) if not other.search(one.line.text)]
+    if not seen:
+        return None
+    plain = all(re.search(r"bad_alloc|Errno 12|mmap", one.line.text) for one in seen)
+    return FAULT.diagnosis(
+        f"{sightings.who(seen)} asked for memory of the machine (not of the GPU) and got none",
+        confidence=0.7 if plain else 0.9,
+        seen=seen,
+        fix=LESS,
+        next="free -h; cat /sys/fs/cgroup/memory.max; ulimit -v",
+        unknown=["whether the machine, a cgroup or ulimit -v refused it"],
+    )
+
+
+def _killed_by_somebody(wreckage: Wreckage) -> Diagnosis | None:
+    """SIGKILL alone: rank-killed has the better claim, this is its most common reason."""
+    kill = oom_kills.by_nobody_known(wreckage)
+    if kill is None:
+        return None
+    return FAULT.diagnosis(
+        f"{kill.who} was killed from outside (SIGKILL); lack of memory is the most common reason, "
+        "but nothing here proves it",
+        confidence=kill.confidence,
+        culprit=Culprit(rank=kill.rank, host=kill.host, pid=kill.pid, what=kill.what),
+        seen=kill.seen,
+        evidence=[
+            Evidence(quote=one.text, source=one.source, line=one.number) for one in kill.told
+        ],
+        fix=f"look at the kernel log of that machine first; if it was memory: {LESS}",
+        next="dmesg -T | grep -iE 'oom|killed process'",
+        unknown=["the kernel log: without it nobody can say who sent the signal"],
+    )

@@ -1,0 +1,1 @@
+"""Family 2: interfaces and paths."""

@@ -1,0 +1,106 @@
+"""Two machines of the job pass for one.
+
+What you see   NCCL: `Duplicate GPU detected : rank 0 and rank 8 both on CUDA device …` although the
+               two ranks run on different machines, or failures to attach shared memory or to open
+               a peer's device between machines. Gloo: `Cannot connect to self`. Kernel or
+               NetworkManager: an address conflict.
+Why            NCCL takes two processes for neighbours when hostname and boot id are equal, and then
+               uses shared memory and peer access. Containers of one image may all be called
+               `localhost` or `node`; clones of a virtual machine bring hostname and address along.
+               Two machines with one IP address answer in turns.
+How to be sure `hostname; cat /proc/sys/kernel/random/boot_id; hostname -I` on every node: hostname
+               and boot id together, and each address, must be unique.
+Fix            Give each machine or container its own hostname (`docker run --hostname`), its own
+               address; or set NCCL_HOSTID to a different value on each.
+Sources        NVIDIA/nccl src/misc/utils.cc: getHostHash
+               NVIDIA/nccl src/init.cc: hostHash and busId are compared
+               pytorch/gloo gloo/transport/tcp/device.cc: Cannot connect to self
+               https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-hostid
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis
+
+FAULT = Fault(code="HOLD215", slug="duplicate-identity")
+
+SAME_GPU = FAULT.wording(
+    "same-gpu",
+    r"Duplicate GPU detected ?: rank (?P<one>\d+) and rank (?P<other>\d+) both on CUDA device"
+    r" (?P<bus>\S+)",
+    anchors=("Duplicate GPU detected",),
+    example="node-a:411:411 [0] init.cc:903 NCCL WARN Duplicate GPU detected : rank 0 and rank 8 "
+    "both on CUDA device 1b000",
+    # Most often it is just what it says: duplicate-gpu is its home.
+    role=Role.CONFIRMATION,
+)
+CONFLICT = FAULT.wording(
+    "address-conflict",
+    r"(?:IP|IPv4|IPv6|[Aa]ddress) (?:address )?conflict (?:detected|for|with|on)\b.*"
+    r"|IPv6 duplicate address (?P<address>\S+) .*detected",
+    anchors=("onflict detected", "address conflict", "duplicate address"),
+    example="Nov 15 01:02:03 node-a kernel: IPv6: eth0: IPv6 duplicate address 2001:db8::7 used by "
+    "52:54:00:12:34:56 detected!",
+    role=Role.CONFIRMATION,
+)
+SELF = FAULT.wording(
+    "self",
+    r"Cannot connect to self",
+    anchors=("Cannot connect to self",),
+    example="RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:314] rv != 0. Cannot "
+    "connect to self",
+)
+
+
+@FAULT.recognise
+def one_gpu_on_two_machines(wreckage: Wreckage) -> Diagnosis | None:
+    apart = [s for s in wreckage.seen(SAME_GPU) if _hosts(wreckage, s) or _looks_apart(s)]
+    if not apart:
+        return None
+    first = apart[0].fields
+    hosts = _hosts(wreckage, apart[0])
+    known = f", which run on {' and '.join(hosts)}" if hosts else ""
+    return FAULT.diagnosis(
+        f"NCCL takes ranks {first['one']} and {first['other']}{known} for processes of one "
+        f"machine with one GPU {first['bus']}: their machines have the same hostname and boot id",
+        confidence=0.8 if hosts else 0.35,
+        seen=apart,
+        culprit=Culprit(what=f"hostname of {' and '.join(hosts)}" if hosts else "the hostname"),
+        victims=[int(first["one"]), int(first["other"])],
+        fix="give each machine its own hostname (`docker run --hostname`), or its own NCCL_HOSTID",
+        next="hostname; cat /proc/sys/kernel/random/boot_id",
+    )
+
+
+@FAULT.recognise
+def one_address_twice(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(CONFLICT, SELF)
+    if not seen or wreckage.seen(SAME_GPU):
+        return None
+    sure = any(s.signature == CONFLICT.name for s in seen)
+    return FAULT.diagnosis(
+        "two machines of the network use one address, so that they answer in turns"
+        if sure
+        else "Gloo was told to connect to its own address and port: two ranks published the same",
+        confidence=0.6 if sure else 0.4,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what=seen[0].fields.get("address", "an address")),
+        fix="give each machine an address of its own",
+        next="hostname -I; arping -D -c 3 -I eth0 ADDRESS",
+    )
+
+
+def _hosts(wreckage: Wreckage, seen: Sighting) -> list[str]:
+    """The two machines, where the log tells them apart by something NCCL did not compare."""
+    both = [wreckage.rank(int(seen.fields[name])) for name in ("one", "other")]
+    hosts = sorted({one.host for one in both if one and one.host})
+    return hosts if len(hosts) == 2 else []
+
+
+def _looks_apart(seen: Sighting) -> bool:
+    """Same place on two nodes of eight: ranks 0 and 8; a missing set_device gives neighbours."""
+    distance = abs(int(seen.fields["one"]) - int(seen.fields["other"]))
+    return distance >= 4 and distance % 4 == 0

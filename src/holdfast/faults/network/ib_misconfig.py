@@ -1,0 +1,296 @@
+"""InfiniBand or RoCE is there, and not fit for use.
+
+What you see   NCCL: `Call to ibv_modify_qp failed`, `Got completion from peer … status=12` (older:
+               `with error 12`, newer: `IBV_WC_RETRY_EXC_ERR(12)`), `async fatal event`,
+               `GID table changed`, `Unable to open device`; then ncclSystemError or ncclRemoteError
+               on every rank of the group.
+Why            modify_qp is the moment when two cards agree on a path: 'Invalid argument' is a GID
+               index that does not exist or another kind of address on the other side; 'timed out'
+               and 'unreachable' are rails that are not connected with each other, or no route for
+               RoCE. Status 12 means that the other card never acknowledged: unreachable from the
+               start, a link that flapped, a lossy RoCE network, or simply a peer that died.
+               Statuses 1, 2 and 8 at the first transfer are often two different MTUs. Status 5 is
+               only the echo of an earlier one.
+How to be sure `ibstat` or `rdma link` (state ACTIVE, same rate everywhere), `show_gids`, then
+               `ib_write_bw` between the two machines with the very devices of NCCL's line. In a
+               container: `ls -l /dev/infiniband`.
+Fix            Unset NCCL_IB_GID_INDEX (NCCL from 2.21 on finds it), give RoCE ports addresses that
+               reach each other, one MTU on all. Rails that are not connected: NCCL_CROSS_NIC=0.
+               NCCL_IB_TIMEOUT last: it waits longer for the same answer. To prove that it is
+               RDMA: NCCL_IB_DISABLE=1 for one run.
+Sources        NVIDIA/nccl src/misc/ibvwrap.cc: ibvModifyQpLog, printIbModifyQpHint
+               NVIDIA/nccl src/transport/net_ib/p2p.cc and common.cc: completions, async events
+               https://github.com/NVIDIA/nccl/issues/2013
+               https://github.com/NVIDIA/nccl/issues/902
+               https://github.com/NVIDIA/nccl/issues/1524
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis
+
+FAULT = Fault(code="HOLD210", slug="ib-misconfig")
+
+MODIFY_QP = FAULT.wording(
+    "modify-qp",
+    r"ibv_modify_qp failed with (?:error )?(?:\d+ )?(?P<why>[A-Z][\w ]+?)?(?: errno \d+)?"
+    r"(?:, on dev (?P<device>\S+?),.*?local GID index (?P<gid>-?\d+).*?)?(?:$|,|[\"'])"
+    # Programs that use the card without NCCL: UCX, Mooncake, UCCL, perftest.
+    r"|(?:[Ff]ailed to modify|[Ee]rror modifying) QP(?: 0x\w{1,8})? to (?:INIT|RTR|RTS)\b"
+    r"(?:[^:\n]{0,60}: (?:reason: )?(?P<said>[A-Z][\w ]{3,40}))?",
+    anchors=("ibv_modify_qp failed", "ailed to modify QP", "rror modifying QP"),
+    example="node-a:411:498 [0] misc/ibvwrap.cc:376 NCCL WARN Call to ibv_modify_qp failed with 22 "
+    "Invalid argument, on dev mlx5_0:1, curr state INIT, next state RTR, local GID index 3, local "
+    "GID ::ffff:192.0.2.2, remote GID ::ffff:192.0.2.7",
+)
+COMPLETION = FAULT.wording(
+    "completion",
+    # Without a peer before NCCL 2.12.
+    r"Got completion (?:from peer (?P<peer>[^\s<]+)(?:<[^>]*>)? )?with "
+    r"(?:error |status=?)(?:[A-Z_]+\()?(?P<status>\d+)(?:.*vendor[_ ]err[ =](?P<vendor>\d+))?"
+    r"(?:.*hca (?P<device>\S+))?",
+    anchors=("Got completion from peer", "Got completion with "),
+    example="node-a:411:498 [0] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from "
+    "peer 192.0.2.7<43210> with error 12, opcode 0, len 0, vendor err 129",
+    # Most statuses tell of the other side; which of them is a cause, the face decides.
+    role=Role.CASCADE,
+)
+BAD_EVENT = FAULT.wording(
+    "async-event",
+    r"NET/IB : (?:(?P<device>\S+:\d+) )?(?:async fatal event(?: on \w+)?[^:]*: (?P<event>.*)"
+    r"|Got async (?:error )?event ?: (?P<old>(?:port (?:error|active)|GID|local catastrophic"
+    r"|device fatal|LID change|P_Key|SM change).*)|(?P<table>GID table changed))"
+    r"|IB Async event on (?P<card>[\w-]{1,40}): (?P<ucx>(?:port error|GID table change|local "
+    r"catastrophic error|device fatal|LID change|P_Key table change)[^\n]{0,60})",
+    anchors=("async fatal event", "Got async ", "GID table changed", "IB Async event on "),
+    example="node-a:411:498 [0] NCCL WARN NET/IB : mlx5_0:1 async fatal event: port error",
+)
+NOT_OPENED = FAULT.wording(
+    "not-opened",
+    r"NET/IB : Unable to (?:open|query) (?:device (?P<device>\S+)|port(?:_num)? (?P<port>\d+))"
+    r"|ibv_(?:open_device|query_gid|query_port|alloc_pd)(?:\w*) failed",
+    anchors=(
+        *("NET/IB : Unable to ", "ibv_open_device failed", "ibv_query_gid failed"),
+        *("ibv_query_port failed", "ibv_alloc_pd failed"),
+    ),
+    example="node-a:411:498 [0] NCCL WARN NET/IB : Unable to open device mlx5_0",
+)
+NO_GID = FAULT.wording(
+    "no-gid",
+    r"(?:open|read) failed in ncclIbRoceGetVersionNum: (?P<why>[A-Z][\w ]{3,40})",
+    anchors=("failed in ncclIbRoceGetVersionNum",),
+    example="node-a:411:498 [0] transport/net_ib.cc:330 NCCL WARN NET/IB: read failed in "
+    "ncclIbRoceGetVersionNum: Invalid argument",
+)
+MIXED = FAULT.wording(
+    "mixed-links",
+    r"NET/IB : (?:Attempted to (?:connect|merge) incompatible devices: (?P<devices>\S+)"
+    r"|Remote \w+ device is incompatible|Can't merge net devices with different link_layer)",
+    anchors=("incompatible devices", "device is incompatible", "with different link_layer"),
+    example="node-a:411:498 [0] NCCL WARN NET/IB : Attempted to connect incompatible devices: "
+    "[0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE. Try selecting NICs of only one link type",
+)
+REG_MR = FAULT.wording(
+    "reg-mr",
+    r"ibv_reg_(?:dmabuf_)?mr(?:_iova2)? failed with error (?P<why>Bad address|Invalid argument"
+    r"|Operation not supported)",
+    anchors=("mr failed with error", "mr_iova2 failed with error"),
+    example="node-a:411:498 [0] NCCL WARN Call to ibv_reg_mr failed with error Bad address",
+)
+OFI_ERROR = FAULT.wording(
+    "ofi",
+    r"NET/OFI .*(?:[Rr]equest.* completed with error|Couldn't open|Failed to initialize)",
+    anchors=("completed with error", "NET/OFI Couldn't open", "NET/OFI Failed to initialize"),
+    example="node-a:411:498 [0] NCCL WARN NET/OFI Request 0x7f1c completed with error. RC: 113. "
+    "Error: unreachable remote. Completed length: 0",
+    role=Role.CASCADE,
+)
+OFI_ABSENT = FAULT.wording(
+    "ofi-absent",
+    r"fi_getinfo: provider efa output empty list"
+    r"|NET/OFI .{0,200}(?:Creating new endpoint .{0,60}failed"
+    r"|Initializing a new domain .{0,80}failed"
+    r"|Couldn't create fabric|Unable to find a protocol that worked"
+    r"|Failed to initialize (?:sendrecv|rdma|RDMA) protocol)",
+    anchors=(
+        *("provider efa output empty list", "Creating new endpoint", "Initializing a new domain"),
+        *("Couldn't create fabric", "find a protocol that worked", "Failed to initialize "),
+    ),
+    example="libfabric:85:1747438790::core:core:fi_getinfo_():1392<warn> fi_getinfo: provider efa "
+    "output empty list",
+    # An image may bring the plugin to machines without EFA, where NCCL goes on by TCP.
+    role=Role.CONTEXT,
+)
+
+WHY_MODIFY = {
+    "Invalid argument": "the two ends do not fit: usually a forced NCCL_IB_GID_INDEX, or GIDs of "
+    "different kinds",
+    "Connection timed out": "the two cards cannot see each other: rails that are not connected, or "
+    "no route between their addresses",
+    "Network is unreachable": "there is no route from this card's address to the other's",
+    "No such device": "the card went away",
+}
+MTU_STATUSES = {"1", "2", "8"}
+ECHO, GPU_DIRECT, RETRIES = "5", "4", "12"
+FOREIGN_GID = "the card lists GIDs of other network namespaces, as with macvlan in containers"
+SKIP_GID = (
+    "NCCL 2.26.2 and later pass over such a GID; before, set NCCL_IB_GID_INDEX to one that "
+    "show_gids lists inside this container"
+)
+PROVE_IT = "prove it with one run under NCCL_IB_DISABLE=1, then mend the path between the two cards"
+
+
+@FAULT.recognise
+def cards_cannot_agree(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(MODIFY_QP)
+    if not seen:
+        return None
+    first = seen[0].fields
+    said = (first.get("why") or first.get("said", "")).strip()
+    why = WHY_MODIFY.get(said, "they could not agree on a path")
+    forced = wreckage.settings.get("NCCL_IB_GID_INDEX", "")
+    return FAULT.diagnosis(
+        f"two RDMA cards could not set up a connection ({said or 'no error given'}): "
+        f"{why}{f'; NCCL_IB_GID_INDEX={forced} is set' if forced else ''}",
+        confidence=0.9,
+        seen=seen,
+        culprit=_card(seen[0], f"NCCL_IB_GID_INDEX={forced}" if forced else ""),
+        fix="unset NCCL_IB_GID_INDEX and let NCCL (from 2.21) find it; check that the addresses of "
+        "both cards reach each other; for rails that are not connected NCCL_CROSS_NIC=0",
+        next="show_gids; rdma link",
+    )
+
+
+@FAULT.recognise
+def transfers_failed(wreckage: Wreckage) -> Diagnosis | None:
+    if wreckage.seen(MODIFY_QP):
+        return None
+    seen = [s for s in wreckage.seen(COMPLETION) if s.fields["status"] not in (ECHO, GPU_DIRECT)]
+    if not seen:
+        return None
+    first = seen[0].fields
+    status, peer = first["status"], first.get("peer", "the other side")
+    if status == RETRIES:
+        meaning = (
+            "the other card never acknowledged: unreachable, a flapping or lossy link, or a peer "
+            "that died"
+        )
+    elif status in MTU_STATUSES:
+        meaning = "what arrived did not fit the buffer, as with different MTUs on the two machines"
+    else:
+        meaning = "the transfer failed in the cards, before any program saw it"
+    return FAULT.diagnosis(
+        f"an RDMA transfer with {peer} ended with status {status}: {meaning}",
+        confidence=_transfer_confidence(wreckage, status),
+        seen=seen,
+        culprit=_card(seen[0], f"the way to {peer}" if "peer" in first else ""),
+        victims=[s.rank for s in seen if s.rank is not None],
+        fix=f"see whether the process at {peer} was alive; if so, {PROVE_IT}",
+        next=f"ibstat; ping -c 3 {first.get('peer', 'PEER')}",
+        unknown=[f"whether {peer} had died before: its own log would tell"],
+    )
+
+
+@FAULT.recognise
+def the_card_is_unfit(wreckage: Wreckage) -> Diagnosis | None:
+    if wreckage.seen(MODIFY_QP, COMPLETION):
+        return None
+    seen = wreckage.seen(BAD_EVENT, NOT_OPENED, NO_GID, MIXED, REG_MR)
+    if not seen:
+        return None
+    reason, confidence, fix = _unfit(seen[0])
+    return FAULT.diagnosis(
+        reason,
+        confidence=confidence,
+        seen=seen,
+        culprit=_card(seen[0], "the RDMA card"),
+        fix=fix,
+        next="ibstat; ls -l /dev/infiniband",
+    )
+
+
+@FAULT.recognise
+def efa_failed(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(OFI_ERROR)
+    if not seen or wreckage.roots(but=[FAULT.slug]):
+        return None
+    return FAULT.diagnosis(
+        "a transfer through libfabric (EFA) failed: its network card or security group does not "
+        "carry it, or the peer died",
+        confidence=0.4,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what="libfabric"),
+        fix="let the security group admit itself for all traffic, both ways; then look at the log "
+        "of the peer",
+        next="fi_info -p efa",
+    )
+
+
+@FAULT.recognise
+def efa_is_not_usable(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(OFI_ABSENT)
+    if not seen or wreckage.seen(OFI_ERROR) or wreckage.roots():
+        return None
+    return FAULT.diagnosis(
+        "libfabric is there but could open no EFA card: the container was not given the devices, "
+        "the limit of locked memory is too low, or its version does not fit the plugin's",
+        confidence=0.55,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what="libfabric"),
+        fix="give the container the cards (`--device /dev/infiniband/uverbs0`, for each of them) "
+        "and `--ulimit memlock=-1`; use the libfabric and plugin of one EFA installer",
+        next="fi_info -p efa; ls /dev/infiniband",
+        unknown=["whether this machine has EFA at all: without it NCCL goes by TCP"],
+    )
+
+
+def _unfit(seen: Sighting) -> tuple[str, float, str]:
+    device = seen.fields.get("device") or seen.fields.get("card", "the RDMA card")
+    if seen.signature == BAD_EVENT.name:
+        event = next(
+            (seen.fields[k] for k in ("event", "old", "table", "ucx") if k in seen.fields), ""
+        )
+        sure = 0.6 if re.search("GID|active|change", event) else 0.85
+        return (
+            f"{device} reported '{event}': its port or its addresses changed under the job",
+            sure,
+            "look at cable and switch port; keep address changes (DHCP, bonding) off RDMA ports",
+        )
+    if seen.signature == NO_GID.name:
+        return (
+            f"NCCL could not read the kind of a GID ({seen.fields['why']}): {FOREIGN_GID}",
+            0.8,
+            SKIP_GID,
+        )
+    if seen.signature == MIXED.name:
+        return (
+            "NCCL was given cards of different kinds (InfiniBand beside Ethernet) to connect",
+            0.9,
+            "select cards of one kind: `export NCCL_IB_HCA==mlx5_0,mlx5_1`",
+        )
+    if seen.signature == REG_MR.name:
+        return (
+            f"the card refused the GPU's memory ({seen.fields['why']}): no GPUDirect RDMA here",
+            0.5,
+            "`modprobe nvidia_peermem`, or NCCL_NET_GDR_LEVEL=0 (LOC) to go without",
+        )
+    return (
+        f"{device} is listed but cannot be used: no access to /dev/infiniband, or a dead driver",
+        0.75,
+        "give the container its devices (`--device /dev/infiniband`), and check the driver",
+    )
+
+
+def _transfer_confidence(wreckage: Wreckage, status: str) -> float:
+    if wreckage.roots(but=[FAULT.slug]):
+        return 0.35
+    return 0.6 if status == RETRIES else 0.65
+
+
+def _card(seen: Sighting, otherwise: str) -> Culprit:
+    return Culprit(host=seen.line.host, what=seen.fields.get("device") or otherwise)

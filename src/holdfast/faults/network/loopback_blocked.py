@@ -1,0 +1,145 @@
+"""Processes on this machine cannot reach each other over loopback.
+
+What you see   The first rank starts, the others wait for the store and time out, on a single
+               machine. NCCL up to 2.23 says `Software caused connection abort` where the kernel
+               said refused or timed out: it retried on a used socket. From 2.24 it prints the true
+               error.
+Why            Store, Gloo and NCCL's bootstrap talk TCP even on one machine, and all traffic to an
+               own address passes the interface lo. A packet filter that rejects there gives
+               ECONNREFUSED or EHOSTUNREACH, one that drops gives a timeout, SELinux gives EACCES
+               and an AVC record. lo may also simply be down (a fresh network namespace) or lack
+               ::1. firewalld and ufw accept everything on lo unless somebody changed that, so
+               switching them off is not the cure.
+How to be sure `ip addr show lo`, then `nft list ruleset` (as root) for a rule that concerns lo.
+               holdfast listens on 127.0.0.1 and ::1 and connects to itself; with a listener there,
+               a refusal can only come from a filter.
+Fix            lo down: `ip link set lo up`. Filter: allow the interface in the chain that rejects,
+               for nftables `nft insert rule inet TABLE CHAIN iif lo accept`. SELinux:
+               `ausearch -m AVC -ts recent` shows the denial to write a policy for. Without IPv6
+               use 127.0.0.1 instead of `localhost`.
+Sources        torvalds/linux net/ipv4/icmp.c: which rejection becomes which errno
+               NVIDIA/nccl src/misc/socket.cc at v2.23.4-1 and v2.24.3-1
+               https://github.com/NVIDIA/nccl/issues/1515
+               firewalld/firewalld src/firewall/core/nftables.py: lo is accepted
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.machine import (
+    Interface,
+    MachineFacts,
+    NcclLibrary,
+    Reach,
+    Security,
+    Software,
+    known,
+)
+from holdfast.fault import Fault
+from holdfast.findings import Evidence, Finding
+
+FAULT = Fault(code="HOLD216", slug="loopback-blocked")
+
+LO_DOWN = "`ip link set lo up` (as root, in this network namespace)"
+ALLOW_LO = (
+    "find the rule with `nft list ruleset` (as root) and allow lo before it: "
+    "`nft insert rule inet TABLE CHAIN iif lo accept`"
+)
+MEANING = {
+    "ECONNREFUSED": ("we listen there, so a packet filter rejects it", ALLOW_LO),
+    "EHOSTUNREACH": ("a packet filter rejects it as prohibited", ALLOW_LO),
+    "ETIMEDOUT": ("nothing came back: a packet filter drops it", ALLOW_LO),
+    "EACCES": (
+        "a security module (SELinux) forbids it",
+        "`ausearch -m AVC -ts recent` shows the denial; allow exactly that in a policy",
+    ),
+    "EPERM": (
+        "a rule on this process forbids it (BPF, seccomp, systemd's IPAddressDeny)",
+        "look at the unit or container that this shell runs in",
+    ),
+    "EADDRNOTAVAIL": ("the address is not there: lo is down or was stripped", LO_DOWN),
+    "ENETUNREACH": ("there is no route to it: lo is down", LO_DOWN),
+}
+NO_IPV6 = {"EADDRNOTAVAIL", "EAFNOSUPPORT", "ENETUNREACH"}
+
+
+@FAULT.foresee
+def loopback_does_not_connect(facts: MachineFacts) -> Finding:
+    tries = known(facts.loopback)
+    failed = [t for t in tries if t.error]
+    if not failed:
+        return FAULT.ok(f"listened and connected on {', '.join(t.address for t in tries)}")
+    if any(t.address == "127.0.0.1" for t in failed):
+        return _blocked(facts, failed)
+    if all(t.error in NO_IPV6 for t in failed):
+        return FAULT.note(
+            "IPv6 loopback (::1) is not there; 127.0.0.1 works",
+            reason="harmless, unless something is told to use ::1; torch tries IPv4 as well",
+            evidence=_evidence(facts, failed),
+        )
+    meaning, fix = _explain(facts, failed[0])
+    return FAULT.warning(
+        "connections to ::1 are blocked; 127.0.0.1 works",
+        reason=f"{meaning}; torch tries IPv6 first where `localhost` means both, and may wait long",
+        evidence=_evidence(facts, failed),
+        fix=f"{fix}; or use 127.0.0.1 instead of `localhost`",
+    )
+
+
+def _blocked(facts: MachineFacts, failed: list[Reach]) -> Finding:
+    first = next(t for t in failed if t.address == "127.0.0.1")
+    meaning, fix = _explain(facts, first)
+    return FAULT.error(
+        f"cannot connect to 127.0.0.1: {first.error}",
+        reason=f"{meaning}; store, Gloo and NCCL all need it, also on one machine{_mask(facts)}",
+        evidence=_evidence(facts, failed),
+        fix=fix,
+    )
+
+
+def _explain(facts: MachineFacts, failure: Reach) -> tuple[str, str]:
+    if _stopped_loopbacks(facts):
+        return "the interface lo is down", LO_DOWN
+    unknown = ("the kernel refused for a reason we do not know", "`ip addr show lo` for a start")
+    return MEANING.get(failure.error, unknown)
+
+
+def _stopped_loopbacks(facts: MachineFacts) -> list[Interface]:
+    interfaces = facts.interfaces if isinstance(facts.interfaces, tuple) else ()
+    return [i for i in interfaces if i.kind == "loopback" and not i.running]
+
+
+def _mask(facts: MachineFacts) -> str:
+    """NCCL before 2.24 shows another error than the one that happened."""
+    software = facts.software
+    first = next(iter(software.nccl), None) if isinstance(software, Software) else None
+    if isinstance(first, NcclLibrary) and _version(first.version) < (2, 24):
+        return f" (NCCL {first.version} would call it 'Software caused connection abort')"
+    return ""
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """An unknown version counts as new: then we promise nothing about its words."""
+    numbers = [int(part) for part in text.split(".") if part.isdigit()]
+    return tuple(numbers) or (999,)
+
+
+def _evidence(facts: MachineFacts, failed: list[Reach]) -> list[Evidence]:
+    seen = [
+        Evidence(
+            quote=f"connect to a listener of our own on {t.address} port {t.port}: {t.error} "
+            f"after {t.seconds:.1g} s",
+            source="listen and connect",
+        )
+        for t in failed
+    ]
+    seen += [
+        Evidence(quote=f"{i.name} is {i.state}", source=f"/sys/class/net/{i.name}/operstate")
+        for i in _stopped_loopbacks(facts)
+    ]
+    security = facts.security
+    if isinstance(security, Security):
+        quote = f"firewall: {security.firewall}; SELinux: {security.selinux}"
+        seen.append(Evidence(quote=quote, source="read only"))
+        denials = security.denials if isinstance(security.denials, tuple) else ()
+        seen += [Evidence(quote=line, source="audit log") for line in denials[:2]]
+    return seen

@@ -1,0 +1,115 @@
+"""Large packets vanish on the way between two machines.
+
+What you see   The group forms and small collectives work; the first large one hangs. Minutes later
+               `Call to recv from … failed : Connection timed out` or `Call to send to …` on a
+               connection that was already in use, or torch's watchdog, and every rank is alive.
+               Pings work, ssh works until a long listing.
+Why            Both ends believe in large frames (9000) while something between them carries 1500
+               and drops the rest without a word: a switch port, a bridge, a tunnel, or a router
+               whose 'fragmentation needed' is filtered. TCP agrees on a segment size from the
+               two ends only. With offloads the pattern is not monotonic in the size: 4 KB may hang
+               where 1 MB passes.
+How to be sure `ping -M do -s 8972 PEER` (MTU 9000 minus 28), both ways: 'message too long' at once
+               is the local MTU and no fault, silence while `-s 1472` passes is the black hole.
+               `ip -br link` on both ends shows what they believe.
+Fix            One MTU along the whole path: raise the hop in the middle, or lower both ends
+               (`ip link set eth0 mtu 1500`). A stop-gap that costs speed:
+               net.ipv4.tcp_mtu_probing=1.
+Sources        https://docs.kernel.org/networking/ip-sysctl.html (tcp_mtu_probing)
+               NVIDIA/nccl src/misc/socket.cc: socketProgressOpt
+               https://github.com/NVIDIA/nccl/issues/1524
+               https://github.com/NVIDIA/nccl-tests/issues/236
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import nccl
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis
+
+FAULT = Fault(code="HOLD204", slug="mtu-black-hole")
+
+Sightings = tuple[Sighting, ...]
+
+DIED_IN_USE = FAULT.wording(
+    "died-in-use",
+    r"Call to (?:recv|send)(?: (?:from|to) (?P<address>[^\s<]+)(?:<[^>]*>)?)? failed ?: ?"
+    r"(?P<why>Connection timed|No route)"
+    r"|(?:Read error|writev) \[(?P<peer>[^\]]+)\]:\d+: (?P<error>Connection timed)",
+    anchors=("Connection timed", "No route"),
+    example="node-a:411:498 [0] misc/socket.cc:46 NCCL WARN socketProgressOpt: Call to recv from "
+    "192.0.2.7<43210> failed : Connection timed out",
+    role=Role.CASCADE,
+)
+TOO_LONG = FAULT.wording(
+    "too-long",
+    r"(?:send|write|connect|sendmsg|ping)\w*.*(?:EMSGSIZE|[Mm]essage too long)"
+    r"|[Ff]rag(?:mentation)? needed and DF set \(mtu ?= ?(?P<mtu>\d+)\)",
+    anchors=("EMSGSIZE", "essage too long", "needed and DF set"),
+    example="From 192.0.2.1 icmp_seq=1 Frag needed and DF set (mtu = 1500)",
+)
+
+
+@FAULT.recognise
+def connections_in_use_went_silent(wreckage: Wreckage) -> Diagnosis | None:
+    died = wreckage.seen(DIED_IN_USE)
+    if not died:
+        return None
+    formed = wreckage.seen(nccl.INIT_COMPLETE, nccl.CONNECTED)
+    peers = sorted({_peer(one) for one in died} - {""})
+    return FAULT.diagnosis(
+        f"connections that had been made and used went silent{_between(died, peers)}"
+        f"{'; the group had formed before, over the same network' if formed else ''}: small "
+        "packets passed and large ones did not, as where a hop carries smaller frames than both "
+        "ends believe",
+        confidence=_confidence(wreckage, died, formed),
+        seen=[*died, *formed[:1]],
+        culprit=Culprit(what="path between the hosts" + (f" ({peers[0]})" if peers else "")),
+        victims=[one.rank for one in died if one.rank is not None],
+        fix="make the MTU equal along the whole path, or lower both ends: `ip link set eth0 mtu "
+        "1500`",
+        next=f"ping -M do -s 8972 -c 3 {peers[0] if peers else 'PEER'}",
+        unknown=["the MTU of each hop: only a probe with large packets, both ways, can prove it"],
+    )
+
+
+@FAULT.recognise
+def a_hop_said_so(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(TOO_LONG)
+    if not seen or wreckage.seen(DIED_IN_USE):
+        return None
+    return FAULT.diagnosis(
+        "a packet was larger than a hop of the path carries",
+        confidence=0.45,
+        seen=seen,
+        culprit=Culprit(what="path between the hosts"),
+        fix="make the MTU equal along the whole path",
+        next="ip -br link; ping -M do -s 1472 -c 3 PEER",
+    )
+
+
+def _peer(died: Sighting) -> str:
+    return died.fields.get("address") or died.fields.get("peer", "")
+
+
+def _between(died: Sightings, peers: list[str]) -> str:
+    ranks = sorted({one.rank for one in died if one.rank is not None})
+    who = f" on rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}" if ranks else ""
+    return who + (f" towards {', '.join(peers[:3])}" if peers else "")
+
+
+def _confidence(wreckage: Wreckage, died: Sightings, formed: Sightings) -> float:
+    """Silence of a machine that died looks the same; a rank's own trouble explains it better."""
+    if any(end.code != 0 and not end.teardown and end.code < 0 for end in wreckage.exits):
+        return 0.3
+    if wreckage.roots(but=[FAULT.slug]):
+        return 0.3
+    no_way = any("No route" in one.fields.get("why", "") for one in died)
+    if no_way:
+        return 0.3
+    living = {one.rank for one in died if one.rank is not None}
+    if formed or (len(living) > 1 and living >= wreckage.members):
+        return 0.7  # all of them speak, so nobody's death explains it
+    return 0.6 if len(living) > 1 else 0.5

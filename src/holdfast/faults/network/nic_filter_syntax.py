@@ -1,0 +1,172 @@
+"""The interface filter does not mean what it seems to say.
+
+What you see   NCCL: `no socket interface found` although the interface is there, or a job on
+               several machines that hangs at its first collective because NCCL chose lo. Gloo:
+               `Unable to find address for: ^docker0`. Or nothing at all: the value is ignored.
+Why            NCCL_SOCKET_IFNAME takes `^` (not) and `=` (exact) once, in front of the whole list:
+               in `=eth0,=eth1` the second name is literally `=eth1`. Blanks are part of the name.
+               A value of one character is ignored by NCCL and by torch's Gloo alike. `^docker0`
+               excludes nothing else, so lo is in, usually first. GLOO_SOCKET_IFNAME knows neither
+               `^` nor `=`: only exact names with commas between. In an nccl.conf nothing is
+               trimmed: `NCCL_SOCKET_IFNAME = eth0` sets a variable whose name ends in a blank.
+How to be sure NCCL_DEBUG=INFO prints `NCCL_SOCKET_IFNAME set to …` and `NET/Socket : Using …`, the
+               interface it took. holdfast reads the value by NCCL's and Gloo's own rules.
+Fix            Name the interface: `NCCL_SOCKET_IFNAME==eth0` or `=eth0,eth1`, and the same names
+               without any sign for Gloo. If you must exclude, exclude lo as well: `^docker,lo`.
+Sources        NVIDIA/nccl src/os/linux.cc, src/misc/utils.cc (parseStringList), src/misc/param.cc
+               https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
+               https://github.com/horovod/horovod/issues/700
+               https://github.com/aws-samples/aws-do-eks/issues/51
+               pytorch/gloo gloo/transport/tcp/device.cc
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import MachineFacts, Setting, known, nic_filter
+from holdfast.analysis.source.source import Kind, Source
+from holdfast.analysis.variables.in_source import as_fact, at, judged, put, without
+from holdfast.fault import Fault
+from holdfast.faults.network import nic_name_missing
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+
+FAULT = Fault(code="HOLD203", slug="nic-filter-syntax")
+
+
+@FAULT.foresee
+def filter_is_misread(facts: MachineFacts) -> Finding | list[Finding]:
+    settings = [
+        s for s in known(facts.settings) if s.name.strip() in (nic_filter.NCCL, nic_filter.GLOO)
+    ]
+    if not settings:
+        return FAULT.does_not_apply("no interface is named by NCCL_SOCKET_IFNAME or GLOO_…")
+    problems = [problem for setting in settings for problem in _problems(setting)]
+    if facts.plan.multi_node:
+        problems += [problem for setting in settings for problem in _loopback(setting)]
+    return problems or FAULT.ok(", ".join(f"{s.name}={s.value} is well formed" for s in settings))
+
+
+def _evidence(setting: Setting) -> list[Evidence]:
+    return [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+
+
+def _problems(setting: Setting) -> Iterator[Finding]:
+    if setting.name != setting.name.strip():
+        yield FAULT.warning(
+            f"a blank belongs to the name of {setting.name.strip()!r}, so nobody reads it",
+            reason=f"nccl.conf is not trimmed: the variable set there is {setting.name!r}",
+            evidence=_evidence(setting),
+            fix=f"write `{setting.name.strip()}={setting.value.strip()}` without blanks "
+            f"at {setting.origin}",
+        )
+    elif nic_filter.is_ignored(setting.value):
+        if setting.value:
+            yield FAULT.warning(
+                f"{setting.name}={setting.value} is ignored: one character is no name to it",
+                reason="the interface is then chosen as if the variable were not set",
+                evidence=_evidence(setting),
+                fix=f"write the whole name, or {without(setting)}",
+            )
+    elif setting.name == nic_filter.GLOO:
+        yield from _gloo_problems(setting)
+    else:
+        yield from _nccl_problems(setting)
+
+
+def _gloo_problems(setting: Setting) -> Iterator[Finding]:
+    names = nic_filter.read_gloo(setting.value)
+    wrong = [name for name in names if nic_filter.strange(name)]
+    if not wrong:
+        return
+    signs = any(name[:1] in ("^", "=") for name in wrong)
+    yield FAULT.error(
+        f"{setting.name}={setting.value}: Gloo takes {wrong[0]!r} for the name of an interface",
+        reason=("`^` and `=` are NCCL's; Gloo knows " if signs else "Gloo knows ")
+        + "only exact names with commas between, no blanks; init_process_group will raise",
+        evidence=_evidence(setting),
+        fix=f"{put(setting, setting.name, 'NAME[,NAME]')} with names that `ip -br addr` shows",
+    )
+
+
+def _nccl_problems(setting: Setting) -> Iterator[Finding]:
+    understood = nic_filter.read_nccl(setting.value)
+    wrong = [name for name in understood.names if nic_filter.strange(name)]
+    if not wrong:
+        return
+    sign = "^" * understood.exclude + "=" * understood.exact
+    repaired = [name.strip(" \t'\"").lstrip("^=!") for name in understood.names]
+    repaired = [name for name in repaired if name and not nic_filter.strange(name)]
+    none_left = not understood.exclude and len(wrong) == len(understood.names)
+    speak = FAULT.error if none_left else FAULT.warning
+    yield speak(
+        f"{setting.name}={setting.value}: {wrong[0]!r} can match no interface",
+        reason=f"{nic_filter.strange(wrong[0])}; "
+        + (
+            "no name is left, so NCCL finds no interface and fails"
+            if none_left
+            else "`^` and `=` hold for all names, blanks are kept; the other names still work"
+        ),
+        evidence=_evidence(setting),
+        fix=put(setting, setting.name, sign + ",".join(repaired or ["NAME"])),
+    )
+
+
+def _loopback(setting: Setting) -> Iterator[Finding]:
+    """Among several machines only: on one, lo serves as well as any."""
+    if setting.name != nic_filter.NCCL or nic_filter.is_ignored(setting.value):
+        return
+    understood = nic_filter.read_nccl(setting.value)
+    if understood.exclude and understood.admits("lo"):
+        yield FAULT.warning(
+            f"{setting.name}={setting.value} lets the loopback interface in",
+            reason="a filter of your own switches NCCL's ranking off; lo usually comes first, and "
+            "the other machines cannot reach it: the job then hangs at its first collective",
+            evidence=_evidence(setting),
+            fix=f"name the interface (`{setting.name}==eth0`), or exclude lo too: "
+            f"`{nic_filter.excluding_loopback(understood)}`",
+        )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def filter_is_miswritten(source: Source) -> Iterator[Finding]:
+    for setting in judged(source):
+        blanks = setting.name != setting.name.strip()
+        if setting.name.strip() not in (nic_filter.NCCL, nic_filter.GLOO) or not setting.known:
+            continue
+        if not blanks or source.kind is Kind.NCCL_CONF:
+            yield from (at(f, source, setting) for f in _problems(as_fact(setting)))
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+
+@FAULT.recognise
+def a_sign_was_taken_for_a_name(wreckage: Wreckage) -> Diagnosis | None:
+    """Only where nothing was found: a filter that works in spite of its form is no cause."""
+    none = wreckage.seen(*nic_name_missing.FAULT.signatures)
+    for seen in none:
+        gloo = seen.signature == nic_name_missing.GLOO_NONE.name
+        name = nic_filter.GLOO if gloo else nic_filter.NCCL
+        value = wreckage.settings.get(name) or (seen.fields.get("name", "") if gloo else "")
+        if value and nic_name_missing.is_suspect(name, value):
+            break
+    else:
+        return None
+    rule = (
+        "Gloo knows only exact names with commas between"
+        if gloo
+        else "`^` and `=` count once, in front of the whole list, and blanks and quotes are kept"
+    )
+    return FAULT.diagnosis(
+        f"{name}={value} does not mean what it seems to say: {rule}; so no interface matched",
+        confidence=0.8 if gloo else 0.85,
+        seen=none,
+        culprit=Culprit(what=f"{name}={value}", host=none[0].line.host),
+        fix=f"`export {name}={'eth0' if gloo else '=eth0'}` with a name that `ip -br addr` shows",
+        next="ip -br address",
+    )

@@ -1,0 +1,298 @@
+"""The named network interface is not on this machine.
+
+What you see   NCCL: `Bootstrap : no socket interface found`, then `ncclInternalError`, from 2.28 on
+               `ncclInvalidUsage`, on every rank; 2.27 may only complain of an address with a
+               strange family. Gloo: `Unable to find address for: eth0` from init_process_group.
+               Often on one machine of several only, while the others wait for it until their
+               timeout.
+Why            NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name interfaces. NCCL takes each name as a
+               prefix (`=eth0` is exact, `^eth0` excludes) and gives up when nothing is left: there
+               is no fallback. Gloo wants exact names, and every one of them must have an address.
+               Names differ between machines (eth0, ens5, enp1s0f0), so a value that worked on one
+               fails on the next. NCCL from 2.28 also passes over interfaces that are not running.
+How to be sure `ip -br addr` shows what this machine has. holdfast reads the value as NCCL and Gloo
+               do and compares it with that list.
+Fix            Name the interface that carries the job here, or unset the variable and let NCCL
+               choose. Where names differ, put each machine's own value into its /etc/nccl.conf;
+               for Gloo set the variable per machine.
+Sources        NVIDIA/nccl src/misc/socket.cc and src/os/linux.cc: find or fail
+               https://github.com/NVIDIA/nccl/issues/1837
+               pytorch/gloo gloo/transport/tcp/device.cc: lookupAddrForIface
+               https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.machine import Interface, MachineFacts, Setting, known, nic_filter
+from holdfast.analysis.source.source import Setting as Written
+from holdfast.analysis.source.source import Source
+from holdfast.analysis.variables.in_source import (
+    as_fact,
+    at,
+    is_of_here,
+    machines,
+    may_be_of_here,
+    put,
+    readable,
+    without,
+)
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+
+FAULT = Fault(code="HOLD202", slug="nic-name-missing")
+
+NCCL_NONE = FAULT.wording(
+    "nccl-none",
+    r"[Nn]o socket interface found|NET/Socket ?: no interface found|NET/IB ?: No IP interface found"
+    r"|NET/Socket ?: No usable listening interface found",
+    anchors=(
+        *("o socket interface found", "NET/Socket : no interface", "No IP interface found"),
+        "No usable listening interface",
+    ),
+    example="node-a:411:411 [0] bootstrap.cc:126 NCCL WARN Bootstrap : no socket interface found",
+)
+NCCL_OOB = FAULT.wording(
+    "nccl-oob",
+    r"no device found (?:matching|after excluding) (?:exactly )?(?P<value>[^,]+), verify "
+    r"(?P<name>NCCL_\w+)",
+    anchors=(", verify NCCL_",),
+    example="node-a:411:411 [0] bootstrap.cc:577 NCCL WARN no device found matching exactly eth7, "
+    "verify NCCL_OOB_NET_IFNAME",
+)
+NCCL_FAMILY = FAULT.wording(
+    "nccl-family",
+    r"connecting to address .* with family \d+ is neither AF_INET"
+    r"|(?:Call to socket|Socket creation) failed ?: Address family not supported",
+    anchors=("is neither AF_INET", "Address family not supported"),
+    example="node-a:411:411 [0] misc/socket.cc:713 NCCL WARN ncclSocketInit: connecting to address "
+    " with family 0 is neither AF_INET(2) nor AF_INET6(10)",
+)
+NCCL_SUBNET = FAULT.wording(
+    "nccl-subnet",
+    r"No interface found in the same subnet as remote address (?P<address>[^\s<]+)",
+    anchors=("No interface found in the same subnet",),
+    example="node-a:411:411 [0] NCCL WARN Net : No interface found in the same subnet as remote "
+    "address 192.0.2.7<29500>",
+)
+GLOO_NONE = FAULT.wording(
+    "gloo-none",
+    r"(?:ifa != nullptr\. )?Unable to find address for: (?P<name>[^\s;]+)",
+    anchors=("Unable to find address for:",),
+    example="RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:84] "
+    "ifa != nullptr. Unable to find address for: eth7",
+)
+
+
+@FAULT.foresee
+def nccl_finds_no_interface(facts: MachineFacts) -> Finding:
+    setting = facts.setting(nic_filter.NCCL)
+    if setting is None or nic_filter.is_ignored(setting.value):
+        return FAULT.does_not_apply(f"{nic_filter.NCCL} names no interface")
+    interfaces = known(facts.interfaces)
+    wanted = nic_filter.read_nccl(setting.value)
+    admitted = [i for i in interfaces if wanted.admits(i.name)]
+    if not admitted:
+        # Without a GPU there is no NCCL, and the job may well not care.
+        no_gpu = facts.accelerators == ()
+        speak = FAULT.warning if no_gpu else FAULT.error
+        return speak(
+            f"{nic_filter.NCCL}={setting.value} matches no interface of this machine",
+            reason="NCCL does not fall back to another interface: every rank here fails at its "
+            "first collective" + (", if it uses NCCL (no GPU was seen here)" if no_gpu else ""),
+            evidence=_evidence(setting, interfaces),
+            fix=_advice(setting, interfaces),
+        )
+    if not any(_is_usable(i) for i in admitted):
+        return _only_dead(setting, admitted, interfaces)
+    return FAULT.ok(f"{setting.name}={setting.value} matches {_names(admitted)}")
+
+
+@FAULT.foresee
+def gloo_finds_no_interface(facts: MachineFacts) -> Finding:
+    setting = facts.setting(nic_filter.GLOO)
+    if setting is None or nic_filter.is_ignored(setting.value):
+        return FAULT.does_not_apply(f"{nic_filter.GLOO} names no interface")
+    interfaces = known(facts.interfaces)
+    # What no interface can be called is the business of nic-filter-syntax.
+    wanted = [
+        name
+        for name in nic_filter.read_gloo(setting.value)
+        if nic_filter.is_possible_name(name) and name[0] not in "^="
+    ]
+    missing = [name for name in wanted if name not in {i.name for i in interfaces}]
+    if missing:
+        return FAULT.error(
+            f"{setting.name}={setting.value}: no interface is called {', '.join(missing)}",
+            reason="Gloo needs every name in the list, exactly; init_process_group raises "
+            f"'Unable to find address for: {missing[0]}'",
+            evidence=_evidence(setting, interfaces),
+            fix=_advice(setting, interfaces),
+        )
+    dead = [i for i in interfaces if i.name in wanted and not _is_usable(i)]
+    if dead:
+        return _only_dead(setting, dead, interfaces)
+    return FAULT.ok(f"{setting.name}: this machine has {', '.join(wanted) or 'nothing to find'}")
+
+
+def _only_dead(
+    setting: Setting, dead: Iterable[Interface], interfaces: tuple[Interface, ...]
+) -> Finding:
+    return FAULT.warning(
+        f"{setting.name}={setting.value} names {_names(dead)}, which cannot carry traffic now",
+        reason="an interface without an address is as good as none; one that is not running is "
+        "skipped by NCCL from 2.28 on, and taken in vain by older ones and by Gloo",
+        evidence=_evidence(setting, interfaces),
+        fix=_advice(setting, interfaces),
+    )
+
+
+def _is_usable(interface: Interface) -> bool:
+    return interface.running and bool(interface.addresses)
+
+
+def _names(interfaces: Iterable[Interface]) -> str:
+    return ", ".join(i.name for i in interfaces)
+
+
+def _evidence(setting: Setting, interfaces: Iterable[Interface]) -> list[Evidence]:
+    def state(interface: Interface) -> str:
+        addresses = " ".join(a.ip for a in interface.addresses) or "no address"
+        return f"{interface.name} ({'running' if interface.running else 'down'}, {addresses})"
+
+    return [
+        Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin),
+        Evidence(quote=f"here: {'; '.join(map(state, interfaces))}", source="ip -br addr"),
+    ]
+
+
+def _advice(setting: Setting, interfaces: Iterable[Interface]) -> str:
+    usable = [i.name for i in interfaces if _is_usable(i) and i.kind != "loopback"]
+    unset = f"`unset {setting.name}`"
+    if setting.origin != "environment":
+        unset = f"remove the line at {setting.origin}"
+    if not usable:
+        return f"{unset}, or bring the interface up"
+    exact = "=" if setting.name == nic_filter.NCCL else ""
+    return (
+        f"`export {setting.name}={exact}{usable[0]}` (choose from {', '.join(usable)}), or {unset}"
+    )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def named_interface_is_not_here(source: Source) -> Iterator[Finding]:
+    """A script may be meant for other machines: of those it is only worth knowing."""
+    here = source.here.interfaces
+    for setting in readable(source, nic_filter.NCCL, nic_filter.GLOO):
+        if here is None or nic_filter.is_ignored(setting.value):
+            continue
+        missing = _missing_here(setting, here)
+        if missing and may_be_of_here(setting, source) and not _of_others(setting, source):
+            yield at(_not_here(as_fact(setting), missing, here, source), source, setting)
+
+
+def _of_others(setting: Written, source: Source) -> bool:
+    """A batch job, or one of several machines: what this machine has tells nothing of theirs."""
+    batch = any(launch.kind == "sbatch" for launch in source.launches)
+    return not is_of_here(source) and (batch or (machines(source, setting) or 1) > 1)
+
+
+def _missing_here(setting: Written, here: tuple[str, ...]) -> list[str]:
+    """The names that find nothing; what no interface can be called is nic-filter-syntax's."""
+    if setting.name == nic_filter.GLOO:
+        names = nic_filter.read_gloo(setting.value)
+        strange = any(map(nic_filter.strange, names))
+        return [] if strange else [name for name in names if name not in here]
+    wanted = nic_filter.read_nccl(setting.value)
+    if any(map(wanted.admits, here)) or any(map(nic_filter.strange, wanted.names)):
+        return []
+    return list(wanted.names)
+
+
+def _not_here(
+    setting: Setting, missing: list[str], here: tuple[str, ...], source: Source
+) -> Finding:
+    gloo = setting.name == nic_filter.GLOO
+    speak = FAULT.error if is_of_here(source) else FAULT.note
+    choice = [name for name in here if name.startswith(("en", "eth", "ib", "bond"))]
+    example = put(setting, setting.name, ("" if gloo else "=") + choice[0]) if choice else ""
+    elsewhere = "" if is_of_here(source) else "; where the job runs it may be"
+    return speak(
+        f"{setting.name}={setting.value}: {', '.join(missing)} is no interface of this machine"
+        f"{elsewhere}",
+        reason="Gloo needs every name in the list, exactly; init_process_group raises"
+        if gloo
+        else "NCCL does not fall back to another interface: every rank fails at its first "
+        "collective",
+        fix=(f"{example} (choose from {', '.join(choice)}), or " if example else "")
+        + without(setting),
+    )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+
+@FAULT.recognise
+def the_filter_left_nothing(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(NCCL_NONE, NCCL_OOB, NCCL_FAMILY, NCCL_SUBNET) or _gloo(wreckage)
+    if not seen:
+        return None
+    name, value = _setting(wreckage, seen[0])
+    host = seen[0].line.host
+    reason = f"{name}={value} matches no interface" if value else "NCCL found no interface to use"
+    if seen[0].signature == NCCL_SUBNET.name:
+        reason = f"no interface is in the network of {seen[0].fields['address']} (NCCL_COMM_ID)"
+    return FAULT.diagnosis(
+        f"{reason}{f' of {host}' if host else ''}, and there is no fallback: every rank there "
+        "fails before its first collective",
+        confidence=_confidence(seen[0], name, value),
+        seen=seen,
+        culprit=Culprit(what=f"{name}={value}" if value else name, host=host),
+        victims=[one.rank for one in seen if one.rank is not None],
+        fix=f"name an interface that the machine has, or `unset {name}`; where names differ, set "
+        "it per machine",
+        next="ip -br address",
+    )
+
+
+def _gloo(wreckage: Wreckage) -> tuple[Sighting, ...]:
+    """The same words serve for a host's own name, in another check of Gloo's."""
+    return tuple(s for s in wreckage.seen(GLOO_NONE) if "rp != nullptr" not in s.line.text)
+
+
+def _setting(wreckage: Wreckage, seen: Sighting) -> tuple[str, str]:
+    """The variable and its value, as far as the log shows them."""
+    if seen.signature == GLOO_NONE.name:
+        return nic_filter.GLOO, wreckage.settings.get(nic_filter.GLOO) or seen.fields["name"]
+    if seen.signature == NCCL_OOB.name:
+        return seen.fields["name"], seen.fields["value"].strip()
+    return nic_filter.NCCL, wreckage.settings.get(nic_filter.NCCL, "")
+
+
+def _confidence(seen: Sighting, name: str, value: str) -> float:
+    if value and is_suspect(name, value):
+        # nic-filter-syntax says it better; of Gloo, who reads no signs at all, both are true
+        return 0.8 if name == nic_filter.GLOO else 0.6
+    if seen.signature == NCCL_SUBNET.name:
+        return 0.6
+    if seen.signature == NCCL_FAMILY.name:
+        return 0.8 if value else 0.75
+    return 0.95 if value else 0.9
+
+
+def is_suspect(variable: str, value: str) -> bool:
+    """Does the value hold a sign that its reader takes for part of a name?
+
+    A `^` or `=` anywhere but in front of NCCL's list, any of them for Gloo, quotes and blanks.
+    """
+    gloo = variable == nic_filter.GLOO
+    names = nic_filter.read_gloo(value) if gloo else nic_filter.read_nccl(value).names
+    return any(
+        not nic_filter.is_possible_name(name) or name[0] in "^=!'\"" or name[-1] in "'\""
+        for name in names
+    )

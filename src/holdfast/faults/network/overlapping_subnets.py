@@ -1,0 +1,150 @@
+"""Two interfaces of this machine are in one subnet.
+
+What you see   NCCL names the right interface in its log and yet hangs or crawls; one direction
+               works, the other does not; traffic appears on an interface nobody chose.
+Why            A subnet has one best route. With two interfaces in it the kernel sends everything
+               for that subnet through one of them, whatever address the socket was bound to, and
+               Linux answers ARP for either address on both (ARP flux), so replies come back by the
+               other. Switch filters, rp_filter or the slower of the two links then break or slow
+               the connection. NCCL binds only its listening side.
+How to be sure `ip route get PEER` must leave through the interface that NCCL uses, and `ip rule`
+               shows whether policy routing keeps them apart: holdfast sees addresses, not
+               intentions.
+Fix            Give every interface a subnet of its own, or set up source-based rules
+               (`ip rule add from ADDRESS table N`) with net.ipv4.conf.all.arp_ignore=1 and
+               arp_announce=2. A smaller metric on the wanted route helps one direction only.
+               Several InfiniBand rails in one subnet are common and work over RDMA, which does not
+               ask the IP routes.
+Sources        https://github.com/NVIDIA/nccl/issues/1580
+               https://github.com/NVIDIA/nccl/issues/1269
+               https://github.com/NVIDIA/nccl/pull/1782 (only the listening side is bound)
+               https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_announce)
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import NamedTuple
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import connections, nccl
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import Interface, MachineFacts, known
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+
+FAULT = Fault(code="HOLD208", slug="overlapping-subnets")
+
+MARTIAN = FAULT.wording(
+    "martian",
+    r"martian source (?P<address>[\d.]+) from (?P<peer>[\d.]+), on dev (?P<interface>\S+)",
+    anchors=("martian source",),
+    example="Nov 15 01:02:03 node-a kernel: IPv4: martian source 192.0.2.2 from 192.0.2.7, on dev "
+    "eth1",
+    role=Role.CONFIRMATION,
+)
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Member(NamedTuple):
+    interface: Interface
+    address: str
+    network: Network
+
+
+@FAULT.foresee
+def two_interfaces_share_a_subnet(facts: MachineFacts) -> Finding | list[Finding]:
+    members = [m for i in known(facts.interfaces) for m in _members(i)]
+    shared = {
+        subnet: group
+        for subnet, group in _by_widest_subnet(members).items()
+        if len({m.interface.name for m in group}) > 1
+    }
+    if not shared:
+        return FAULT.ok("every interface has its own subnet")
+    speak = FAULT.warning if facts.plan.multi_node else FAULT.note
+    return [
+        speak(
+            f"{', '.join(sorted({m.interface.name for m in group}))} share the subnet {subnet}",
+            reason="the kernel sends everything for this subnet through one of them, whichever "
+            "NCCL chose; harmless if rules keep them apart, or if only RDMA uses them"
+            + ("" if facts.plan.multi_node else "; a job on one machine does not notice"),
+            evidence=[
+                Evidence(quote=f"{m.interface.name} has {m.address}", source="ip -br addr")
+                for m in group
+            ],
+            fix="see which one is used with `ip route get PEER`; give each a subnet of its own, or "
+            "separate them with `ip rule add from ADDRESS table N`",
+        )
+        for subnet, group in shared.items()
+    ]
+
+
+def _members(interface: Interface) -> list[Member]:
+    """Addresses that bring a route to a subnet: no loopback, link-local or single address."""
+    if interface.kind == "loopback" or not interface.running:
+        return []
+    members = []
+    for address in interface.addresses:
+        own = ipaddress.ip_interface(f"{address.ip.partition('%')[0]}/{address.prefix}")
+        if not own.is_link_local and address.prefix < own.max_prefixlen:
+            members.append(Member(interface, f"{address.ip}/{address.prefix}", own.network))
+    return members
+
+
+def _by_widest_subnet(members: list[Member]) -> dict[Network, list[Member]]:
+    """Two CIDR blocks either nest or are disjoint, so the widest one can stand for all in it."""
+    groups: dict[Network, list[Member]] = {}
+    for member in sorted(members, key=lambda m: m.network.prefixlen):
+        widest = next((n for n in groups if n.overlaps(member.network)), member.network)
+        groups.setdefault(widest, []).append(member)
+    return {subnet: _without_bridge_ports(group) for subnet, group in groups.items()}
+
+
+def _without_bridge_ports(group: list[Member]) -> list[Member]:
+    """The veth ends of containers may share the subnet of the bridge they hang on."""
+    if any(m.interface.kind == "bridge" for m in group):
+        return [m for m in group if m.interface.kind != "veth"]
+    return group
+
+
+@FAULT.recognise
+def packets_came_by_another_door(wreckage: Wreckage) -> Diagnosis | None:
+    strays = wreckage.seen(MARTIAN)
+    failed = connections.attempts(wreckage, connections.NCCL, connections.GLOO)
+    pair = _two_in_one_subnet(wreckage)
+    if not strays and not (pair and failed):
+        return None
+    what = strays[0].fields["interface"] if strays else " and ".join(pair)
+    reason = (
+        f"the kernel dropped packets of {strays[0].fields['peer']} because they came in by {what}, "
+        "where it does not expect them"
+        if strays
+        else f"NCCL uses {what}, whose addresses look like one subnet, and connections fail: the "
+        "kernel sends all of a subnet through one interface, whichever NCCL chose"
+    )
+    return FAULT.diagnosis(
+        reason,
+        confidence=0.6 if strays and failed else 0.4 if strays else 0.3,
+        seen=[*strays, *(one.seen for one in failed)],
+        culprit=Culprit(what=what),
+        fix="give every interface a subnet of its own, or rules by source address (`ip rule add "
+        "from ADDRESS table N`)",
+        next="ip route get PEER; ip rule",
+    )
+
+
+def _two_in_one_subnet(wreckage: Wreckage) -> list[str]:
+    """Two interfaces in one line of NCCL's whose addresses differ in the last number only."""
+    for seen in wreckage.seen(nccl.NET_USING):
+        if seen.fields.get("transport") != "Socket":
+            continue
+        by_net: dict[str, list[str]] = {}
+        for name, address in re.findall(r"\[\d+\]([\w.@-]+):([\d.]+)<", seen.fields["devices"]):
+            by_net.setdefault(address.rpartition(".")[0], []).append(name)
+        pair = next((names for names in by_net.values() if len(names) > 1), None)
+        if pair:
+            return pair
+    return []

@@ -1,0 +1,89 @@
+"""Packets are lost on the way, and everything waits for their repetition.
+
+What you see   Collectives between machines are many times slower than within one, in bursts;
+               retransmissions climb (`ss -ti`), and now and then a connection dies with
+               `Connection timed out`. Kernel logs may show `NETDEV WATCHDOG: … transmit queue …
+               timed out`, link flaps or CRC errors. On RoCE: retry counters and `status 12`.
+Why            A bad cable or transceiver, a congested or misconfigured switch port, a duplex
+               mismatch, a full receive ring, or RoCE without a lossless class. TCP halves its
+               speed at each loss, and a lost last packet costs a timeout of 200 ms or more.
+How to be sure `ip -s link show eth0` and `ethtool -S eth0 | grep -iE 'err|drop|crc|discard'` twice,
+               a minute apart: what counts is the difference. `ss -ti dst PEER` shows retrans of
+               each connection. `ping -f -c 10000 PEER` (root) counts the loss.
+Fix            Replace what the counters point to; raise rings with `ethtool -G`; for RoCE check
+               PFC/ECN on NICs and switches. Longer timeouts only hide it.
+Sources        torvalds/linux net/sched/sch_generic.c: dev_watchdog
+               https://man7.org/linux/man-pages/man8/ss.8.html
+               https://man7.org/linux/man-pages/man8/ethtool.8.html
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.fault import Fault
+from holdfast.faults.network.mtu_black_hole import DIED_IN_USE
+from holdfast.findings import Culprit, Diagnosis
+
+FAULT = Fault(code="HOLD207", slug="packet-loss")
+
+NIC_STALLED = FAULT.wording(
+    "nic-stalled",
+    r"NETDEV WATCHDOG: (?:CPU: \d+: )?(?P<interface>[\w.@-]{1,64})\b.*transmit queue \d+ timed out"
+    r"|(?P<flapping>[\w.@-]{1,64}): .{0,100}(?:rx_crc_errors|CRC errors|link flap|symbol errors?)",
+    anchors=("NETDEV WATCHDOG", "rx_crc_errors", "CRC errors", "link flap", "symbol error"),
+    example="Nov 15 01:02:03 node-a kernel: NETDEV WATCHDOG: ens3 (mlx5_core): transmit queue 4 "
+    "timed out 5012 ms",
+    role=Role.CONFIRMATION,
+)
+LOST = FAULT.wording(
+    "ping-loss",
+    r"packets transmitted, \d+ (?:packets )?received,.*?(?P<percent>\d+(?:\.\d+)?)% packet loss",
+    anchors=("% packet loss",),
+    example="100 packets transmitted, 87 received, 13% packet loss, time 101376ms",
+    role=Role.CONFIRMATION,
+)
+
+
+@FAULT.recognise
+def the_card_says_so(wreckage: Wreckage) -> Diagnosis | None:
+    seen = [
+        *wreckage.seen(NIC_STALLED),
+        *(s for s in wreckage.seen(LOST) if 0 < float(s.fields["percent"]) < 100),
+    ]
+    if not seen:
+        return None
+    first = seen[0]
+    what = first.fields.get("interface") or first.fields.get("flapping", "")
+    reason = (
+        f"the kernel reports that {what} does not get its packets out"
+        if what
+        else f"{first.fields['percent']}% of the packets of a ping were lost"
+    )
+    return FAULT.diagnosis(
+        f"{reason}: connections over it crawl, and die when their repetitions run out",
+        confidence=0.6,
+        seen=seen,
+        culprit=Culprit(host=first.line.host, what=what or "path between the hosts"),
+        fix="look at cable, transceiver, switch port and ring sizes of this interface",
+        next=f"ethtool -S {what or 'eth0'} | grep -iE 'err|drop|crc|discard'",
+    )
+
+
+@FAULT.recognise
+def repetitions_ran_out(wreckage: Wreckage) -> Diagnosis | None:
+    """The same words as a black hole leaves, which is the likelier where all had worked before."""
+    if wreckage.seen(NIC_STALLED, LOST):
+        return None
+    died = [one for one in wreckage.seen(DIED_IN_USE) if "No route" not in str(one.fields)]
+    if not died or wreckage.roots(but=[FAULT.slug]):
+        return None
+    return FAULT.diagnosis(
+        "a connection in use was given up after all its repetitions: packets were lost for long",
+        confidence=0.3,
+        seen=died,
+        culprit=Culprit(what="path between the hosts"),
+        fix="compare the error counters of the interfaces on both sides, a minute apart",
+        next="ethtool -S eth0 | grep -iE 'err|drop|crc|discard'",
+        unknown=["the counters of the cards and switches: no log of a job shows them"],
+    )

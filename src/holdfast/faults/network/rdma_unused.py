@@ -1,0 +1,159 @@
+"""There is RDMA, and NCCL does not use it.
+
+What you see   `NET/IB : No device found.` and `Using network Socket` with NCCL_DEBUG=INFO on a
+               machine with InfiniBand, RoCE or EFA: the job runs at a fraction of its speed and may
+               hit its timeouts. Where RDMA was demanded (NCCL_NET), an error: `network IB not
+               found`. Where only some machines lack it, the job hangs or fails when they connect.
+Why            NCCL_IB_DISABLE=1 left over from a search for another fault; a container without
+               /dev/infiniband or without the user-space drivers (`Failed to open libibverbs.so`);
+               a plugin that is not on LD_LIBRARY_PATH. NCCL falls back to TCP without a warning.
+How to be sure `ls /dev/infiniband /sys/class/infiniband` inside the job's container;
+               `env | grep NCCL`; NCCL_DEBUG=INFO on every machine: all must use one network.
+Fix            `unset NCCL_IB_DISABLE`; run the container with `--device /dev/infiniband` and
+               rdma-core installed; for EFA the aws-ofi-nccl plugin. Set NCCL_NET=IB to fail at once
+               instead of crawling.
+Sources        NVIDIA/nccl src/transport/net_ib/init.cc: No device found
+               NVIDIA/nccl src/plugin/net.cc: Failed to initialize any NET plugin
+               NVIDIA/nccl src/plugin/net.cc at v2.18.6-1: network … not found
+               https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-disable
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import nccl
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.source.source import Setting, Source
+from holdfast.analysis.variables.in_source import (
+    as_fact,
+    at,
+    judged,
+    machines,
+    may_be_of_here,
+    readable,
+    without,
+)
+from holdfast.analysis.variables.parsing import nccl_int
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Finding
+
+FAULT = Fault(code="HOLD213", slug="rdma-unused")
+
+NO_DEVICE = FAULT.wording(
+    "no-device",
+    r"NET/IB ?: No device found|Failed to open libibverbs\.so|NET/OFI .*[Nn]o eligible providers",
+    anchors=("NET/IB : No device found", "open libibverbs.so", "eligible providers"),
+    example="node-a:411:411 [0] NCCL INFO NET/IB : No device found.",
+    # Quite usual where there is none.
+    role=Role.CONTEXT,
+)
+NOT_FOUND = FAULT.wording(
+    "not-found",
+    r"Error: network (?P<network>.*?) not found|Failed to initialize any NET plugin",
+    anchors=("Error: network ", "Failed to initialize any NET plugin"),
+    example="node-a:411:411 [0] NCCL WARN Error: network IB not found.",
+)
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def rdma_is_switched_off(source: Source) -> Iterator[Finding]:
+    for setting in readable(source, "NCCL_IB_DISABLE", "NCCL_NET"):
+        if setting.name == "NCCL_NET":
+            off = setting.value.lower() == "socket"
+        else:
+            off = nccl_int(setting.value) != 0 and not _by_libfabric(source)
+        if off:
+            yield at(_off(setting, source), source, setting)
+
+
+def _by_libfabric(source: Source) -> bool:
+    """A plugin carries the data, on AWS over EFA: NCCL_IB_DISABLE is for NCCL's own verbs only."""
+    return any(s.name.startswith(("FI_", "OFI_NCCL_")) for s in judged(source))
+
+
+def _off(setting: Setting, source: Source) -> Finding:
+    said = f"{setting.name}={setting.value}"
+    count = machines(source, setting)
+    cards = source.here.rdma_devices if may_be_of_here(setting, source) else None
+    if cards:
+        return FAULT.warning(
+            f"{said} keeps NCCL off the RDMA cards of this machine ({', '.join(cards)})",
+            reason="between machines it then goes by TCP, at a fraction of the speed",
+            fix=f"{without(as_fact(setting))}, unless it is there to look for a fault",
+        )
+    speak = FAULT.warning if (count or 1) > 1 else FAULT.note
+    return speak(
+        f"{said} makes NCCL go by TCP between machines",
+        reason="where there is RDMA, it is dropped without a word; where there is none, NCCL finds "
+        "out at once and takes sockets by itself. Within one machine it changes nothing",
+        fix=f"{without(as_fact(setting))}; it is a setting for the search for a fault, not for a "
+        "profile",
+    )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+
+@FAULT.recognise
+def the_network_asked_for_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(NOT_FOUND)
+    if not seen:
+        return None
+    wanted = seen[0].fields.get("network") or wreckage.settings.get("NCCL_NET", "")
+    return FAULT.diagnosis(
+        f"NCCL was told to use the network {wanted or 'named by NCCL_NET'} and does not find it: "
+        "its plugin, drivers or devices are missing here",
+        confidence=0.75 if wreckage.settings.get("NCCL_IB_HCA") else 0.85,
+        seen=seen,
+        culprit=Culprit(what=f"NCCL_NET={wanted}" if wanted else "NCCL_NET"),
+        fix="give the container its devices and drivers (`--device /dev/infiniband`, rdma-core; "
+        "for EFA aws-ofi-nccl on LD_LIBRARY_PATH), or `unset NCCL_NET` to go by TCP",
+        next="ls /dev/infiniband /sys/class/infiniband",
+    )
+
+
+@FAULT.recognise
+def machines_differ(wreckage: Wreckage) -> Diagnosis | None:
+    """TCP alone is no failure; machines that use different networks cannot connect."""
+    used: dict[str, set[str]] = {}
+    seen = [s for s in wreckage.seen(nccl.NET_USING) if s.fields.get("network")]
+    for one in seen:
+        used.setdefault(one.fields["network"], set()).add(one.line.host or str(one.rank))
+    by_socket = used.pop("Socket", set())
+    if wreckage.seen(NOT_FOUND) or not by_socket or not used:
+        return None
+    rdma, others = next(iter(used.items()))
+    if others & by_socket:
+        return None
+    return FAULT.diagnosis(
+        f"{', '.join(sorted(by_socket))} went by TCP while {', '.join(sorted(others))} used "
+        f"{rdma}: NCCL connects only where both ends use one network",
+        confidence=0.75,
+        seen=[s for s in seen if s.fields["network"] == "Socket"] + seen[:1],
+        culprit=Culprit(what=sorted(by_socket)[0]),
+        fix="give every machine its RDMA devices and the same NCCL settings",
+        next="ls /dev/infiniband /sys/class/infiniband, on each of them",
+    )
+
+
+@FAULT.recognise
+def it_was_switched_off(wreckage: Wreckage) -> Diagnosis | None:
+    """Only with a sign that the machine has cards: without any, the setting is right."""
+    off = wreckage.settings.get("NCCL_IB_DISABLE", "")
+    cards = wreckage.settings.get("NCCL_IB_HCA", "")
+    sockets = [s for s in wreckage.seen(nccl.NET_USING) if s.fields.get("network") == "Socket"]
+    if off != "1" or not cards or not sockets:
+        return None
+    return FAULT.diagnosis(
+        f"NCCL_IB_DISABLE=1 keeps NCCL off the cards of NCCL_IB_HCA={cards}: it goes by TCP",
+        confidence=0.3,
+        seen=sockets,
+        culprit=Culprit(what="NCCL_IB_DISABLE=1"),
+        fix="`unset NCCL_IB_DISABLE`, unless it is there on purpose",
+        next="env | grep NCCL_IB",
+    )

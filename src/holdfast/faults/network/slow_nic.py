@@ -1,0 +1,114 @@
+"""Traffic between machines goes over a link that is too slow for it.
+
+What you see   The job runs, and scaling collapses as soon as a second machine joins: steps are
+               several times longer, nccl-tests shows an `Avg bus bandwidth` of a tenth of a GB/s,
+               `NET/Socket : Using` names a management interface. Collectives may hit torch's
+               timeout although everybody works.
+Why            NCCL and Gloo take the first interface that their rules admit, not the fastest: often
+               a 1 Gb/s card for management. Or the card negotiated less than it can (a bad cable:
+               10000 became 1000). NCCL takes an unreadable speed, usual on virtual machines, for
+               10 Gb/s.
+How to be sure `cat /sys/class/net/eth0/speed` (Mb/s; -1 is unknown, not slow) for the interface in
+               NCCL's log, on every machine: the slowest sets the pace of all. `iperf3` between two
+               machines measures it.
+Fix            Name the fast interface (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME) or use RDMA where
+               there is any; replace the cable of a card that fell back.
+Sources        NVIDIA/nccl src/transport/net_socket.cc: ncclNetSocketGetSpeed
+               https://github.com/NVIDIA/nccl-tests (Avg bus bandwidth)
+               https://docs.kernel.org/networking/ethtool-netlink.html
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import nccl
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis
+
+FAULT = Fault(code="HOLD209", slug="slow-nic")
+
+LINK_UP = FAULT.wording(
+    "link-up",
+    r"(?P<interface>[\w.@-]{1,64}):? (?:NIC )?[Ll]ink is [Uu]p(?:,| -|:| at)? ?(?P<speed>\d+) ?"
+    r"(?P<unit>[MG])b(?:ps|it/s|/s)",
+    anchors=("ink is Up", "ink is up"),
+    example="Nov 15 01:02:03 node-a kernel: igb 0000:06:00.0 eno1: igb: eno1 NIC Link is Up 100 "
+    "Mbps Full Duplex, Flow Control: None",
+    role=Role.CONTEXT,
+)
+SPEED_FELL = FAULT.wording(
+    "speed-fell",
+    r"NET/IB : (?P<device>\S+) speed change detected: (?P<before>\d+) -> (?P<after>\d+) Mbps",
+    anchors=("speed change detected",),
+    example="node-a:411:498 [0] NCCL INFO NET/IB : mlx5_0:1 speed change detected: 400000 -> "
+    "100000 Mbps",
+    role=Role.CONFIRMATION,
+)
+BUS_BANDWIDTH = FAULT.wording(
+    "bus-bandwidth",
+    r"# Avg bus bandwidth +: +(?P<rate>\d+(?:\.\d+)?)",
+    anchors=("Avg bus bandwidth",),
+    example="# Avg bus bandwidth    : 0.0913",
+    role=Role.CONTEXT,
+)
+SLOW = 10_000
+"""Mb/s; below this a link between machines that train together is the bottleneck"""
+CRAWL = 1.25
+"""GB/s, the most that 10 Gb/s can carry"""
+
+
+@FAULT.recognise
+def the_link_fell_back(wreckage: Wreckage) -> Diagnosis | None:
+    fell = [
+        s for s in wreckage.seen(SPEED_FELL) if int(s.fields["after"]) < int(s.fields["before"])
+    ]
+    if not fell:
+        return None
+    first = fell[0].fields
+    return FAULT.diagnosis(
+        f"{first['device']} fell from {first['before']} to {first['after']} Mb/s while the job "
+        "ran: the slowest link sets the pace of all ranks",
+        confidence=0.6,
+        seen=fell,
+        culprit=Culprit(host=fell[0].line.host, what=first["device"]),
+        fix="look at its cable, transceiver and switch port",
+        next="ibstat; ethtool eth0",
+    )
+
+
+@FAULT.recognise
+def the_link_is_slow(wreckage: Wreckage) -> Diagnosis | None:
+    if wreckage.seen(SPEED_FELL):
+        return None
+    slow = [s for s in wreckage.seen(LINK_UP) if _mbps(s) < SLOW]
+    used = {s.fields["interface"] for s in wreckage.seen(nccl.BOOTSTRAP_USING)}
+    slow = [s for s in slow if s.fields["interface"].rstrip(":") in used]
+    crawls = [s for s in wreckage.seen(BUS_BANDWIDTH) if 0 < float(s.fields["rate"]) < CRAWL]
+    if not slow and not (crawls and _by_socket(wreckage) and len(wreckage.hosts) > 1):
+        return None
+    name = slow[0].fields["interface"] if slow else ""
+    reason = (
+        f"NCCL uses {name}, which runs at {_mbps(slow[0])} Mb/s"
+        if slow
+        else f"nccl-tests measured {crawls[0].fields['rate']} GB/s over sockets between machines"
+    )
+    return FAULT.diagnosis(
+        f"{reason}: gradients of any size take longer than the steps themselves",
+        confidence=0.5 if slow else 0.4,
+        seen=slow or crawls,
+        culprit=Culprit(host=(slow or crawls)[0].line.host, what=name or "NCCL over sockets"),
+        fix="name the fast interface with NCCL_SOCKET_IFNAME, or use RDMA where there is any",
+        next="ip -br address; cat /sys/class/net/*/speed",
+    )
+
+
+def _mbps(seen: Sighting) -> int:
+    return int(seen.fields["speed"]) * (1000 if seen.fields["unit"] == "G" else 1)
+
+
+def _by_socket(wreckage: Wreckage) -> bool:
+    used = {
+        s.fields.get("network") or s.fields.get("transport") for s in wreckage.seen(nccl.NET_USING)
+    }
+    return "Socket" in used

@@ -1,0 +1,1 @@
+"""Family 7: processes and kernel."""

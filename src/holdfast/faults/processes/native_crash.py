@@ -1,0 +1,248 @@
+"""A rank crashed in native code.
+
+What you see   Exit code -11 (139 in a shell: SIGSEGV), -7 (SIGBUS), -4 (SIGILL), -8 (SIGFPE) or
+               -6 (SIGABRT), often with `Fatal Python error: Segmentation fault`, never with a
+               Python traceback alone. The others lose their connection to it.
+Why            C or C++ code touched memory it does not own, used an instruction this processor
+               lacks, or gave up by abort(): an extension built for another torch or CUDA, a driver
+               that does not fit, a library loaded twice, broken memory. SIGBUS is mostly a full
+               /dev/shm. An abort by NCCL's watchdog or by Gloo's size check is not a crash: it is
+               the answer to another rank's fault, and holdfast looks for that one.
+How to be sure The fault handler's Python stack in the rank's log; `coredumpctl info PID`; the
+               kernel log names the library (`segfault at … in libfoo.so`). Does it come back at
+               the same place on another machine? Then it is software.
+Fix            Same versions of torch, CUDA and extensions everywhere, rebuilt against each other;
+               SIGBUS: a larger /dev/shm; SIGILL: a build for this processor. Comes and goes on one
+               machine only: test its memory.
+Sources        https://man7.org/linux/man-pages/man7/signal.7.html
+               https://docs.python.org/3/library/faulthandler.html
+               https://github.com/pytorch/pytorch/issues/5040
+               pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp: watchdog, abort
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from holdfast.analysis.collectives import waits
+from holdfast.analysis.job import phrases
+from holdfast.analysis.logs import blame
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import kernel
+from holdfast.analysis.logs.wreckage import Exit, Sighting, Wreckage
+from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.exits import Ending
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
+
+FAULT = Fault(code="HOLD702", slug="native-crash")
+
+WORDS = {
+    signal.SIGSEGV: "it touched memory it does not own",
+    signal.SIGBUS: "mostly a full /dev/shm, or a file that shrank under it",
+    signal.SIGILL: "an instruction this processor does not have",
+    signal.SIGFPE: "an arithmetic fault in native code",
+    signal.SIGSYS: "a system call that is not allowed here",
+}
+
+
+@FAULT.notice
+def native_code_ended_it_first(scene: Scene) -> Verdict | None:
+    crashed = [e for e in exits.cause(scene) if e.signal in exits.CRASHES]
+    if not crashed:
+        return None
+    if all(e.mute for e in crashed) and waits.analyse(scene).mismatch:
+        return None  # Gloo aborts the rank that was sent too much
+    ranks = [e.rank for e in crashed]
+    victims = exits.fallen(scene, ranks)
+    first = crashed[0]
+    return FAULT.verdict(
+        f"{phrases.who(scene, ranks)} crashed with {phrases.signal_name(first.signal)}"
+        f"{phrases.at_step(first.view)}: {_meaning(first)}{phrases.fell_with(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix=f"read the end of its log; `coredumpctl info {first.view.pid}` where cores are kept",
+        evidence=[*map(phrases.how_it_ended, crashed), *_kernel_lines(scene, crashed)],
+    )
+
+
+def _meaning(ending: Ending) -> str:
+    if ending.signal != signal.SIGABRT:
+        return WORDS[signal.Signals(ending.signal)]
+    if ending.view.words:
+        return phrases.quoted(ending.view.words)
+    return "it gave up by itself, and left no words that tell why"
+
+
+def _kernel_lines(scene: Scene, crashed: list[Ending]) -> list[Evidence]:
+    """It names the library; the number in brackets may be a thread's."""
+    pids = "|".join(str(e.view.pid) for e in crashed)
+    named = re.compile(rf"\[({pids})\]|\(a thread of pid ({pids})\)")
+    return phrases.kernel_lines(scene, named)[-3:] or phrases.unread_kernel_log(scene)
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+FATAL = FAULT.wording(
+    "fatal-python-error",
+    r"Fatal Python error: (?P<what>Segmentation fault|Bus error|Aborted|Illegal instruction"
+    r"|Floating[ -]point exception)",
+    anchors="Fatal Python error: ",
+    example="Fatal Python error: Segmentation fault",
+)
+HANDLER = FAULT.wording(
+    "signal-handler",
+    r"\*{3} (?P<name>SIG(?:SEGV|BUS|ILL|FPE))\b.* received|Caught signal (?P<number>11|7|4|8) "
+    r"\((?P<what>[^:)]*)|Signal: (?P<told>Segmentation fault|Bus error|Illegal instruction) \(\d+\)"
+    r"|(?:terminated with|received) signal SIG(?:SEGV|BUS|ILL|FPE), (?P<gdb>[A-Z][\w ]+)"
+    r"|(?P<dumped>Segmentation fault|Illegal instruction|Floating point exception) \(core dumped\)",
+    anchors=(
+        "*** SIG",
+        "Caught signal ",
+        "Signal: ",
+        " (core dumped)",
+        " with signal SIG",
+        "received signal SIG",
+    ),
+    example="[node-a:1011 :0:1011] Caught signal 11 (Segmentation fault: address not mapped to "
+    "object at address 0x28)",
+)
+INSIDE = FAULT.wording(
+    "inside-a-framework",
+    r"#\d+\s+(?:0x[0-9a-f]+ in )?(?P<function>(?:at|c10|c10d|torch|nccl)(?:::|[A-Z])[\w:~<>]+)",
+    anchors=(" in at::", " in c10::", " in c10d::", " in torch::", " in nccl"),
+    example="#0  0x00007f92fef2548f in at::cuda::getCurrentDeviceProperties() ()",
+    role=Role.CONFIRMATION,
+)
+HEAP = FAULT.wording(
+    "heap",
+    r"(?P<what>double free or corruption|free\(\): invalid (?:pointer|size|next size)"
+    r"|malloc\(\): [a-z][\w ]+|munmap_chunk\(\): invalid pointer|corrupted size vs\. prev_size"
+    r"|corrupted double-linked list|\*\*\* stack smashing detected)",
+    anchors=(
+        "double free or corruption",
+        "free(): invalid",
+        "malloc(): ",
+        "munmap_chunk(): ",
+        "corrupted size vs.",
+        "corrupted double-linked list",
+        "*** stack smashing detected",
+    ),
+    example="double free or corruption (!prev)",
+)
+GAVE_UP = FAULT.wording(
+    "gave-up",
+    # C++ ends a program so that leaves a thread behind, or calls what is no longer there.
+    r"terminate called without an active exception|pure virtual method called"
+    r"|terminate called recursively",
+    anchors=("terminate called without", "pure virtual method called", "terminate called recurs"),
+    example="terminate called without an active exception",
+    role=Role.TEARDOWN,
+)
+FIX = (
+    "same builds of torch, CUDA and extensions on every node, made for each other; run once with "
+    "PYTHONFAULTHANDLER=1 to see the Python line"
+)
+
+
+@FAULT.recognise
+def native_code_crashed(wreckage: Wreckage) -> Diagnosis | None:
+    ends = blame.by_signal(wreckage, *exits.CRASHES, but=FAULT.slug)
+    words = wreckage.seen(FATAL, HANDLER, HEAP)
+    faults = [s for s in wreckage.seen(kernel.SEGFAULT) if _is_ours(wreckage, s)]
+    if not ends and not words and not faults:
+        return None
+    if not faults and _is_torchs_own_abort(wreckage, ends, words):
+        return None
+    rank, pid = _whose(wreckage, ends, (*words, *faults))
+    library = next((s.fields["library"] for s in faults if "library" in s.fields), "")
+    others = blame.of(wreckage).others(rank)
+    return FAULT.diagnosis(
+        f"{'a rank' if rank is None else f'rank {rank}'} crashed in native code: "
+        f"{_meant(ends, words)}{f', in {library}' if library else ''}"
+        + (f"; {blame.plain(others)} only lost it" if others else ""),
+        confidence=_sure(ends, words, faults) - (0.2 if wreckage.seen(INSIDE) else 0.0),
+        seen=(*words, *faults),
+        culprit=Culprit(rank=rank, pid=pid, host=ends[0].host if ends else "", what=library),
+        victims=others,
+        evidence=[blame.of_exit(end) for end in ends[:2]],
+        fix=FIX,
+        next=f"coredumpctl info {pid}" if pid else "PYTHONFAULTHANDLER=1 holdfast run …",
+        unknown=() if library else ("in which library: the kernel log or a core file names it",),
+    )
+
+
+@FAULT.recognise
+def it_gave_up_without_a_reason(wreckage: Wreckage) -> Diagnosis | None:
+    """Mostly the echo of an error before it; a crash of its own only where nothing else is told."""
+    seen = wreckage.seen(GAVE_UP)
+    told = [one for one in wreckage.raised if one.kind != "terminate"]
+    if not seen or told or wreckage.roots() or blame.of(wreckage).victims:
+        return None
+    return FAULT.diagnosis(
+        f"{'a process' if seen[0].rank is None else f'rank {seen[0].rank}'} was aborted by the C++ "
+        f"runtime ({seen[0].line.text.strip()[:80]}): native code left a thread or an object "
+        "behind, mostly while the program was on its way out",
+        confidence=0.55,
+        seen=seen,
+        culprit=Culprit(rank=seen[0].rank),
+        fix=FIX,
+        next="PYTHONFAULTHANDLER=1 holdfast run …",
+        unknown=("what ended the program before: its own last lines would tell",),
+    )
+
+
+def _is_ours(wreckage: Wreckage, seen: Sighting) -> bool:
+    pids = {str(r.pid) for r in wreckage.ranks if r.pid}
+    return seen.fields.get("pid") in pids or "python" in seen.fields.get("name", "")
+
+
+def _is_torchs_own_abort(
+    wreckage: Wreckage, ends: tuple[Exit, ...], words: tuple[Sighting, ...]
+) -> bool:
+    """An abort with a reason in words is that reason's doing: a watchdog, Gloo, an assertion."""
+    aborted = all(end.code == -signal.SIGABRT for end in ends)
+    spoken = all(s.fields.get("what") == "Aborted" for s in words)
+    known = blame.of(wreckage)
+    others = [trouble for trouble in known.own if trouble.slug != FAULT.slug]
+    return aborted and spoken and bool(known.victims or others or known.disagreement)
+
+
+def _sure(ends: tuple[Exit, ...], words: tuple[Sighting, ...], faults: list[Sighting]) -> float:
+    if any(end.code == -signal.SIGBUS for end in ends) or any(map(_is_bus_error, words)):
+        return 0.4  # mostly a full /dev/shm
+    crashed = [end for end in ends if end.code != -signal.SIGABRT]
+    if words or faults:
+        return 0.9 if crashed or faults else 0.85
+    return 0.85 if crashed else 0.5
+
+
+def _is_bus_error(seen: Sighting) -> bool:
+    told = seen.fields
+    return told.get("number") == "7" or any(
+        "bus" in told.get(name, "").lower() for name in ("what", "told", "name", "gdb")
+    )
+
+
+def _whose(
+    wreckage: Wreckage, ends: tuple[Exit, ...], seen: tuple[Sighting, ...]
+) -> tuple[int | None, int | None]:
+    if ends:
+        return ends[0].rank, ends[0].pid
+    line = seen[0].line
+    told = seen[0].fields.get("pid", "")
+    pid = line.pid or (int(told) if told.isdigit() else None)
+    rank = next((r.rank for r in wreckage.ranks if pid is not None and r.pid == pid), line.rank)
+    return rank, pid
+
+
+def _meant(ends: tuple[Exit, ...], words: tuple[Sighting, ...]) -> str:
+    if ends and -ends[0].code in WORDS:
+        number = signal.Signals(-ends[0].code)
+        return f"{number.name}, {WORDS[number]}"
+    named = ("what", "told", "dumped", "gdb", "name")
+    said = next((s.fields[n] for s in words for n in named if s.fields.get(n)), "")
+    return said.strip() or "it gave up by itself, and left no words that tell why"

@@ -1,0 +1,145 @@
+"""A machine of the job is gone.
+
+What you see   `srun: error: Node failure on node7`, `DUE TO NODE FAILURE`, Ray's `has been marked
+               dead because the detector has missed too many heartbeats`, Open MPI's `lost
+               communication with a remote daemon`; or nothing but timeouts on all other machines,
+               while every rank of one machine falls silent at the same moment.
+Why            Power, a kernel panic, a network card, a hypervisor that took the machine away, or an
+               agent that was killed with everything under it. Nobody closes the connections, so
+               the others notice only when a clock runs out.
+How to be sure `sinfo -R` or `kubectl get nodes` for its state; `last -x reboot` and
+               `journalctl -b -1` on the machine once it is back. holdfast names a machine only
+               when all its ranks are silent and those of every other machine are not, or when a
+               scheduler says so.
+Fix            Take the machine out of the job and start again from the newest checkpoint; let the
+               scheduler replace it (`--requeue`, a spare node, an elastic range of nodes).
+Sources        https://slurm.schedmd.com/sbatch.html (NODE_FAIL, --requeue, --no-kill)
+               https://docs.ray.io/en/latest/ray-core/fault_tolerance/nodes.html
+               https://kubernetes.io/docs/concepts/architecture/nodes/
+               https://github.com/ray-project/ray/issues/44680
+               torch/distributed/elastic/rendezvous/dynamic_rendezvous.py: dead nodes, keep-alive
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.logs import blame, suspects
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import launchers
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence
+
+FAULT = Fault(code="HOLD705", slug="node-lost")
+
+DEAD = FAULT.wording(
+    "marked-dead",
+    r"node with (?:node|client) id:? (?P<id>\S+)(?: and (?:ip|address): (?P<host>\S+))?.*"
+    r"marked dead because the (?:detector|monitor) has missed too many heartbeats"
+    r"|node\(s\) '(?P<node>[^']+)'.* have been removed from the rendezvous .* had no heartbeat",
+    anchors=("has been marked dead because", "since they had no heartbeat"),
+    example="The node with node id: 75b2eec8 and address: 192.0.2.7 and node name: 192.0.2.7 has "
+    "been marked dead because the detector has missed too many heartbeats from it.",
+    role=Role.CONFIRMATION,
+)
+RAY = FAULT.wording(
+    "ray-node-died",
+    r"actor (?:is dead|died) because its node has died(?:\. Node Id: (?P<id>\w+))?"
+    r"|because the node it was running on is dead or unavailable"
+    r"(?:\. Node IP: (?P<host>[\w.:\-]+),)?"
+    r"|[Oo]wner's node has crashed|node was terminated unexpectedly",
+    anchors=(
+        "because its node has died",
+        "node it was running on is dead",
+        "wner's node has crashed",
+        "node was terminated unexpectedly",
+    ),
+    example="The actor died because its node has died. Node Id: 75b2eec8f1",
+    role=Role.CONFIRMATION,
+)
+DAEMON = FAULT.wording(
+    "daemon-lost",
+    r"lost communication with a remote daemon|daemon .*has unexpectedly (?:failed|died)"
+    r"|Connection to (?P<host>[\w.\-]+) closed by remote host|NodeNotReady|node\S* is not ready"
+    r"|Node (?P<node>[\w.\-]+) (?:is )?(?:not responding|unreachable|went down)|NodeLost",
+    anchors=(
+        "lost communication with a remote daemon",
+        " has unexpectedly ",
+        " closed by remote host",
+        "NodeNotReady",
+        " is not ready",
+        " not responding",
+        " unreachable",
+        " went down",
+        "NodeLost",
+    ),
+    example="ORTE has lost communication with a remote daemon.",
+    role=Role.CONFIRMATION,
+)
+FIX = (
+    "take that machine out of the job, start again from the newest checkpoint, and have it looked "
+    "at before it comes back"
+)
+
+
+@FAULT.recognise
+def somebody_saw_it_go(wreckage: Wreckage) -> Diagnosis | None:
+    sure = (
+        *(s for s in wreckage.seen(launchers.SLURM_NODE)),
+        *(s for s in wreckage.seen(launchers.SLURM_CANCELLED) if "NODE FAIL" in _why(s)),
+        *wreckage.seen(DEAD, RAY),
+    )
+    seen = sure or wreckage.seen(DAEMON)
+    if not seen:
+        return None
+    host = next((h for s in seen if (h := _host(s))), "")
+    ray_alone = all(s.signature == RAY.name for s in seen)
+    own = blame.of(wreckage).own
+    return FAULT.diagnosis(
+        f"the machine {host or 'that these lines mean'} is gone, as whoever watches over it says: "
+        "its ranks went with it, and all others can only wait for them",
+        # Ray calls a node dead when its raylet has gone: stopped, scaled down, or killed.
+        confidence=0.5 if own else 0.85 if ray_alone else 0.92 if sure else 0.6,
+        seen=seen,
+        culprit=Culprit(host=host, what=host),
+        victims=blame.of(wreckage).victims,
+        fix=FIX,
+        next="sinfo -R" if wreckage.seen(launchers.SLURM_NODE) else f"ping -c 3 {host or 'NODE'}",
+        unknown=("why it went: its own kernel log, once it is back",),
+    )
+
+
+def _why(seen: Sighting) -> str:
+    return seen.fields.get("why", "")
+
+
+def _host(seen: Sighting) -> str:
+    named = seen.fields.get("host") or seen.fields.get("node") or ""
+    return named.rstrip(".,")
+
+
+@FAULT.recognise
+def a_whole_machine_is_silent(wreckage: Wreckage) -> Diagnosis | None:
+    """Several hosts, and exactly the ranks of one of them say nothing."""
+    suspect = suspects.find(wreckage)
+    if suspect is None or suspect.ended or suspect.how not in ("mute", "unheard"):
+        return None
+    hosts = {r.rank: r.host for r in wreckage.ranks if r.host}
+    silent = {hosts.get(rank, "") for rank in suspect.ranks}
+    host = next(iter(silent)) if len(silent) == 1 else ""
+    there = {rank for rank, name in hosts.items() if name == host}
+    if not host or there != set(suspect.ranks) or len(set(hosts.values())) < 2:
+        return None
+    alone = len(suspect.ranks) == 1
+    return FAULT.diagnosis(
+        f"{blame.plain(suspect.ranks)}, all that ran on {host}, fell silent together while the "
+        "ranks of the other machines live and wait: the machine or its network is gone",
+        confidence=0.4 if alone else 0.75,
+        seen=suspect.seen,
+        evidence=[Evidence(quote=f"no word from {host}", source="silence", host=host)],
+        culprit=Culprit(host=host, what=host),
+        victims=suspect.victims,
+        fix=FIX,
+        next=f"ping -c 3 {host}",
+        ruled_out=(*blame.ruled_out(wreckage), "an ended process: no connection was closed"),
+        unknown=("whether it still runs: nobody looked", *blame.unknown(wreckage)),
+    )

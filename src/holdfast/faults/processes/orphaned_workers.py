@@ -1,0 +1,96 @@
+"""Ranks live on without their launcher.
+
+What you see   After a job 'ended', its processes still use CPU and GPU memory; the next launch
+               meets a taken port, full GPUs, or slow machines.
+Why            A launcher that is killed by SIGKILL, by the OOM killer, or with its terminal does
+               not take its ranks along: the kernel gives them to pid 1 (or another reaper), where
+               they wait in a collective that nobody will complete. torch.multiprocessing.spawn asks
+               the kernel for a signal when the parent dies; torchrun, for scripts, does not.
+How to be sure `ps -o pid,ppid,etime,cmd -p PID`: the parent is 1. Their environment
+               (`/proc/PID/environ`) still names the run: TORCHELASTIC_RUN_ID, RANK.
+Fix            End them by pid: `kill PID`, after some seconds `kill -9 PID`. To prevent it, run the
+               job inside something that ends with it: a systemd scope, a Slurm step, a container.
+               `holdfast run` asks the kernel to end its ranks with it, ends what they had detached
+               when an attempt fails, and ends the leftovers of an earlier run of its own.
+Sources        torch/multiprocessing/spawn.py: PR_SET_PDEATHSIG
+               https://man7.org/linux/man-pages/man2/prctl.2.html
+               https://man7.org/linux/man-pages/man2/wait.2.html: who adopts orphans
+               torch/distributed/elastic/multiprocessing/api.py: children end on the agent's signals
+"""
+
+from __future__ import annotations
+
+from holdfast import text
+from holdfast.analysis.job import phrases
+from holdfast.analysis.machine import MachineFacts, Orphan, PortFacts, Process, known
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault
+from holdfast.findings import Evidence, Finding, Verdict
+
+FAULT = Fault(code="HOLD707", slug="orphaned-workers")
+
+
+@FAULT.foresee
+def no_rank_without_launcher(facts: MachineFacts) -> Finding:
+    orphans = known(facts.leftovers).orphans
+    if not orphans:
+        return FAULT.ok("no training process without its launcher")
+    pids = " ".join(str(orphan.process.pid) for orphan in orphans)
+    count = "1 rank lives" if len(orphans) == 1 else f"{len(orphans)} ranks live"
+    evidence = [_describe(orphan) for orphan in orphans]
+    blocking = holding_the_port(facts) if isinstance(facts.port, PortFacts) else []
+    if blocking:
+        speak = FAULT.error if facts.plan.port_named else FAULT.warning
+        holders = text.numbers(orphan.process.pid for orphan in blocking)
+        return speak(
+            f"{count} on without a launcher, and pid {holders} holds port {facts.plan.port}",
+            reason="they wait for a job that is over; the store of this one cannot listen",
+            evidence=evidence,
+            fix=f"if they are yours: `kill {pids}`",
+        )
+    return FAULT.warning(
+        f"{count} on without a launcher",
+        reason="they hold CPU, GPU memory and ports, and wait for a job that is over",
+        evidence=evidence,
+        fix=f"if they are yours: `kill {pids}`",
+    )
+
+
+def holding_the_port(facts: MachineFacts) -> list[Orphan]:
+    """The orphans that listen on this job's port."""
+    if facts.plan.port == 0:
+        return []
+    listeners = known(facts.port).listeners
+    holders = {c.owner.pid for c in listeners if isinstance(c.owner, Process)}
+    return [orphan for orphan in known(facts.leftovers).orphans if orphan.process.pid in holders]
+
+
+def _describe(orphan: Orphan) -> Evidence:
+    rank = "" if orphan.rank is None else f"rank {orphan.rank} "
+    run = f"of run {orphan.run_id}" if orphan.run_id else "of an unnamed run"
+    return Evidence(
+        quote=f"{rank}{run}: {orphan.process.description}; {orphan.sign}",
+        source=f"/proc/{orphan.process.pid}/environ",
+        rank=orphan.rank,
+    )
+
+
+# --- while a job runs --------------------------------------------------------------------------
+
+
+@FAULT.notice
+def they_outlived_their_rank(scene: Scene) -> Verdict | None:
+    """No rank is guilty: having helpers in sessions of their own is common, and they were ended."""
+    if not scene.outlived:
+        return None
+    its = phrases.one_or_many([p.pid for p in scene.outlived], "it", "their ranks")
+    return FAULT.verdict(
+        f"{phrases.children(scene.outlived)} outlived {its}; ended",
+        ranks=[],
+        certain=False,
+        fix="nothing has to be done here; a rank that ends its helpers itself loses no time",
+        evidence=[
+            Evidence(quote=f"{p.name} (pid {p.pid}) lived when its rank had gone", rank=p.rank)
+            for p in scene.outlived[: phrases.MOST]
+        ],
+    )

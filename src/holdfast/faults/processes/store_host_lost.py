@@ -1,0 +1,83 @@
+"""The process that holds the store is gone.
+
+What you see   `recvValue failed on SocketImpl … Connection was likely closed`, `Failed to check the
+               "should dump" flag on TCPStore`, `Broken pipe`, RendezvousConnectionError: on every
+               rank at once, often after the first real error, and so the last lines of the log.
+Why            The store lives in one process: rank 0, or the launcher on the first machine. When
+               that ends, everybody else loses it, whatever the reason was. It is the end of the
+               job, seldom the cause: mostly rank 0 failed, or was done, and took the store along.
+How to be sure Look at rank 0 and the launcher of the first machine, before these lines: an
+               exception, a kill, an exit code 0. Only when they show nothing is the machine itself
+               to be suspected.
+Fix            Repair what ended that process. Where the first machine may be taken away at any
+               time, keep the store elsewhere (`--rdzv-backend=etcd`, or a node that stays).
+Sources        torch/csrc/distributed/c10d/TCPStore.cpp: the server lives in one process
+               torch/csrc/distributed/c10d/Utils.hpp: 'Connection was likely closed'
+               https://github.com/pytorch/pytorch/issues/131781
+               https://docs.pytorch.org/docs/stable/elastic/rendezvous.html
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.logs import blame
+from holdfast.analysis.logs.patterns import peers, watchdog
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis
+
+FAULT = Fault(code="HOLD706", slug="store-host-lost")
+
+_GONE = ("reset", "Broken pipe", "closed", "refused", "shut down", "0 bytes")
+
+
+@FAULT.recognise
+def everybody_lost_the_store(wreckage: Wreckage) -> Diagnosis | None:
+    """Only when nothing better explains how rank 0 ended."""
+    known = blame.of(wreckage)
+    lost = wreckage.seen(peers.STORE_LOST, peers.STORE_RESET, peers.RENDEZVOUS_LOST)
+    fetched = [s for s in wreckage.seen(watchdog.STORE_GET) if _is_gone(s)]
+    seen = (*lost, *fetched)
+    losers = {s.rank for s in seen if s.rank is not None}
+    if not seen or known.explained or 0 in losers or _timed_out_before(wreckage, seen):
+        return None
+    first = wreckage.rank(0)
+    if first is not None and (first.finished or first.dumped):
+        return None
+    at_start = bool(wreckage.seen(peers.RENDEZVOUS_LOST))
+    return FAULT.diagnosis(
+        f"{blame.plain(losers) if losers else 'the ranks'} lost the connection to the store, "
+        "which lives in rank 0 or in the launcher of the first machine: that process ended, and "
+        "nothing here says why",
+        confidence=0.6 if len(losers) > 1 else 0.35 if at_start else 0.45,
+        seen=seen,
+        culprit=Culprit(rank=0, host=_server(seen), what="the host of the store"),
+        victims=losers,
+        fix="look at rank 0 and at the launcher of the first machine, before these lines: what "
+        "ended them ended the job",
+        next="holdfast explain LOGS_OF_THE_FIRST_MACHINE",
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("how rank 0 ended: its log is not here, or tells nothing",),
+    )
+
+
+def _is_gone(seen: Sighting) -> bool:
+    return any(word in seen.fields.get("why", "") for word in _GONE)
+
+
+def _timed_out_before(wreckage: Wreckage, lost: tuple[Sighting, ...]) -> bool:
+    """After a timeout the processes end one after the other, the store's among them."""
+    timeouts = wreckage.seen(watchdog.WATCHDOG, watchdog.WAIT_TIMEOUT, watchdog.GLOO_TIMEOUT)
+    return any(
+        one.line.source == late.line.source and one.order < late.order
+        for one in timeouts
+        for late in lost
+    )
+
+
+def _server(seen: tuple[Sighting, ...]) -> str:
+    """'remote=[node-a]:29500' in the words of the socket."""
+    for one in seen:
+        _, found, rest = one.fields.get("socket", "").partition("remote=[")
+        if found:
+            return rest.partition("]")[0]
+    return ""

@@ -1,0 +1,255 @@
+"""The backend the job will ask for is not there.
+
+What you see   `RuntimeError: Distributed package doesn't have NCCL built in`, `ProcessGroupNCCL is
+               only supported with GPUs, no GPUs found!`, or `No backend type associated with
+               device type cpu` at the first collective on a CPU tensor.
+Why            NCCL is in CUDA builds of torch only and works on GPU tensors only; Gloo works on
+               CPU tensors. A CPU wheel on a GPU machine (an index URL ending in /cpu, or a lock
+               file made on a laptop) leaves the GPUs idle. A machine without GPUs cannot run
+               NCCL, whatever is installed.
+How to be sure `python -c "import torch, torch.distributed as d; print(torch.__version__,
+               torch.version.cuda, d.is_nccl_available(), d.is_gloo_available())"`
+Fix            Install the wheel that fits the driver (the selector on pytorch.org), or leave
+               `backend` out of init_process_group: torch 2.6 and later choose by the device.
+Sources        torch/distributed/distributed_c10d.py: init_process_group
+               https://pytorch.org/get-started/locally/
+               torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp: no GPUs found
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import MachineFacts, Software, known
+from holdfast.analysis.source.collectives import backends
+from holdfast.analysis.source.source import Source
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+
+FAULT = Fault(code="HOLD114", slug="backend-unavailable")
+
+NOT_BUILT = FAULT.wording(
+    "not-built",
+    r"Distributed package doesn't have (?P<backend>[\w ]+?) built.?in"
+    r"|(?P<other>NCCL|UCC|MPI|GLOO|XCCL) is not available"
+    # No transport of Gloo was built for this system.
+    r"|makeDeviceFor\w+\(\): unsupported (?P<gloo>gloo) device"
+    r"|but (?P<asked>NCCL) support is not compiled",
+    anchors=(
+        "Distributed package doesn't have",
+        "but NCCL support is not compiled",
+        "unsupported gloo device",
+        *(f"{name} is not available" for name in ("NCCL", "UCC", "MPI", "GLOO", "XCCL")),
+    ),
+    example="RuntimeError: Distributed package doesn't have NCCL built in",
+)
+NO_HOROVOD = FAULT.wording(
+    "horovod",
+    r"(?P<name>Gloo|MPI|NCCL) support (?:is required to use elastic training, but )?has not been "
+    r"built|Neither (?P<neither>MPI nor Gloo) support has been built"
+    r"|(?P<kind>Extension) horovod\.\w{1,40} has not been built",
+    anchors=("has not been built", "nor Gloo support has been built"),
+    example="ValueError: Gloo support has not been built.  If this is not expected, ensure CMake "
+    "is installed and reinstall Horovod with HOROVOD_WITH_GLOO=1 to debug the build error.",
+)
+NO_CUDA = FAULT.wording(
+    "no-cuda",
+    r"Torch not compiled with (?P<library>\w+) enabled",
+    anchors=("Torch not compiled with",),
+    example="AssertionError: Torch not compiled with CUDA enabled",
+)
+NO_GPU = FAULT.wording(
+    "no-gpu",
+    r"ProcessGroupNCCL is only supported with GPUs, no GPUs found",
+    anchors=("is only supported with GPUs",),
+    example="RuntimeError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+)
+WRONG_DEVICE = FAULT.wording(
+    "wrong-device",
+    r"No backend type associated with device type (?P<device>\w+)|Tensors must be CUDA and dense",
+    anchors=("No backend type associated with device", "Tensors must be CUDA and dense"),
+    example="RuntimeError: No backend type associated with device type cpu",
+)
+UNKNOWN = FAULT.wording(
+    "unknown",
+    r"(?:Invalid|Unknown|Unrecognized) (?:c10d )?backend(?: type)?:? '?(?P<name>\w+)"
+    r"|Backend (?P<refused>\w+) does not support (?P<what>\w+)"
+    r"|ProcessGroup(?P<group>\w+) does not support (?P<op>\w+)",
+    anchors=(
+        *("nvalid backend", "nknown c10d backend", "nrecognized backend", "nknown backend"),
+        " does not support ",
+    ),
+    example="ValueError: Invalid backend: 'ncll'",
+)
+NO_LIBUV = FAULT.wording(
+    "no-libuv",
+    r"use_libuv was requested but PyTorch was buil[dt] without libuv",
+    anchors=("use_libuv was requested but",),
+    example="torch.distributed.DistStoreError: use_libuv was requested but PyTorch was built "
+    "without libuv support, run with USE_LIBUV=0 to disable it.",
+)
+GLOO_TYPE = FAULT.wording(
+    "gloo-type",
+    r"ProcessGroupGloo.*(?:[Uu]nsupported|[Ii]nvalid) (?:device|scalar|data) type"
+    r"|RuntimeError: Invalid scalar type",
+    anchors=("nsupported device type", "nvalid scalar type", "nsupported data type"),
+    example="RuntimeError: Invalid scalar type",
+)
+
+
+@FAULT.foresee
+def gloo_is_there(facts: MachineFacts) -> Finding:
+    software = known(facts.software)
+    if not software.torch:
+        return FAULT.note(
+            "torch is not installed for this interpreter",
+            reason=f"looked beside {software.executable}; the job may well use another Python",
+            evidence=[Evidence(quote=f"Python {software.python}", source=software.executable)],
+            fix="run `python -m holdfast check` with the Python that will train",
+        )
+    gloo = known(software.gloo)
+    if not gloo:
+        return FAULT.warning(
+            f"torch {software.torch} was built without Gloo",
+            reason="collectives on CPU tensors, and the smoke test's second stage, cannot work",
+            evidence=[_build(software)],
+            fix="install a stock wheel: https://pytorch.org/get-started/locally/",
+        )
+    return FAULT.ok(f"Gloo is there: {gloo}")
+
+
+@FAULT.foresee
+def nccl_fits_the_machine(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    software = known(facts.software)
+    if not software.torch or "rocm" in software.torch:
+        return ()  # said above; a ROCm build brings RCCL under NCCL's name
+    gpus = [path for path in known(facts.accelerators) if path.startswith("/dev/nvidia")]
+    count = "1 GPU is" if len(gpus) == 1 else f"{len(gpus)} GPUs are"
+    if software.torch_cuda and gpus:
+        return FAULT.ok(f"torch {software.torch} for CUDA {software.torch_cuda}, and {count} here")
+    if software.torch_cuda:
+        return FAULT.note(
+            f"torch {software.torch} is a CUDA build, but no GPU is visible here",
+            reason="backend 'nccl' would stop with 'no GPUs found' on this machine; 'gloo' works",
+            evidence=[_build(software)],
+        )
+    if not gpus:
+        return FAULT.ok(f"torch {software.torch} is a CPU build, and no GPU is here to be missed")
+    hidden = facts.plan.environment.get("CUDA_VISIBLE_DEVICES")
+    if hidden in ("", "-1"):
+        return FAULT.note(
+            f"{count} here, but hidden, and torch {software.torch} is a CPU build",
+            reason=f"CUDA_VISIBLE_DEVICES={hidden!r} says that this job is meant for the CPU",
+            evidence=[_build(software)],
+        )
+    return FAULT.warning(
+        f"{count} here, but torch {software.torch} is a CPU build",
+        reason="it has no NCCL: backend 'nccl' stops with \"Distributed package doesn't have NCCL "
+        'built in", and a job on Gloo leaves the GPUs idle',
+        evidence=[_build(software), *(Evidence(quote=path, source="/dev") for path in gpus)],
+        fix="install a CUDA build that fits the driver: https://pytorch.org/get-started/locally/",
+    )
+
+
+class Story(NamedTuple):
+    """What a wording means; {name} is what it names."""
+
+    reason: str
+    sure: float
+    what: str
+    fix: str
+    unnamed: str = ""
+
+
+STORIES = {
+    NOT_BUILT.name: Story(
+        "this build of torch has no {name}",
+        0.95,
+        "torch without {name}",
+        "install the wheel that fits the machine, or ask for a backend that it has ('gloo')",
+    ),
+    NO_HOROVOD.name: Story(
+        "this build of Horovod lacks what was asked of it ({name})",
+        0.95,
+        "Horovod without {name}",
+        "install what it needs (CMake, MPI, the framework itself), then reinstall Horovod with "
+        "HOROVOD_WITH_GLOO=1 or HOROVOD_WITH_MPI=1, so that a failing build says why; "
+        "`horovodrun --check-build` lists what is there",
+    ),
+    NO_CUDA.name: Story(
+        "this build of torch has no {name}, so no tensor can be put there",
+        0.75,
+        "torch without {name}",
+        "install the wheel that fits the driver (the selector on pytorch.org)",
+    ),
+    NO_GPU.name: Story(
+        "the job asked for NCCL where no GPU is visible",
+        0.95,
+        "no visible GPU",
+        "make the GPUs visible (CUDA_VISIBLE_DEVICES, `--gpus all`, --gres), or use 'gloo'",
+    ),
+    WRONG_DEVICE.name: Story(
+        "a collective was called on a tensor of device type {name}, and the group has no backend "
+        "for that",
+        0.93,
+        "tensor on {name}",
+        "move the tensor to the group's device first, or make a group for both kinds: "
+        "init_process_group('cpu:gloo,cuda:nccl')",
+        "cpu",
+    ),
+    NO_LIBUV.name: Story(
+        "the store was to use libuv, which this build of torch lacks (usual on Windows)",
+        0.95,
+        "torch without libuv",
+        "`USE_LIBUV=0` in the environment of the launcher and the ranks",
+    ),
+    UNKNOWN.name: Story(
+        "the backend {name} is not one that this torch can use so",
+        0.8,
+        "backend {name}",
+        "choose 'nccl' for GPUs, 'gloo' for CPUs, or leave `backend` out",
+    ),
+    GLOO_TYPE.name: Story(
+        "Gloo was given a type of tensor that it does not know",
+        0.5,
+        "tensor type",
+        "convert it (float32), or use NCCL for it; newer versions of torch know more types",
+    ),
+}
+
+
+@FAULT.recognise
+def it_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(*FAULT.signatures)
+    if not seen:
+        return None
+    first = seen[0]
+    story = STORIES[first.signature]
+    name = next(iter(first.fields.values()), story.unnamed)
+    return FAULT.diagnosis(
+        story.reason.format(name=name),
+        confidence=story.sure,
+        seen=seen,
+        culprit=Culprit(what=story.what.format(name=name), host=first.line.host),
+        fix=story.fix,
+        next='python -c "import torch, torch.distributed as d; print(torch.__version__, '
+        'torch.version.cuda, torch.cuda.device_count(), d.is_nccl_available())"',
+    )
+
+
+def _build(software: Software) -> Evidence:
+    cuda = f"CUDA {software.torch_cuda}" if software.torch_cuda else "no CUDA"
+    return Evidence(quote=f"torch {software.torch}, {cuda}", source=software.executable)
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+
+@FAULT.lint
+def it_asks_for_what_cannot_be(source: Source) -> Iterator[Finding]:
+    program = source.program
+    for doubt in backends.doubts(program, complete=source.complete) if program else ():
+        tell = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
+        yield tell(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)

@@ -1,0 +1,150 @@
+"""A tensor was sent by a process that has ended.
+
+What you see   `ConnectionRefusedError: [Errno 111] Connection refused` or `FileNotFoundError` out
+               of `rebuild_storage_fd` and `multiprocessing/resource_sharer.py`, when a tensor is
+               taken from a queue. Or, from the sender: `Producer process has been terminated before
+               all shared CUDA tensors released`.
+Why            A queue carries no tensor, only a ticket: with the strategy `file_descriptor`, the
+               usual one on Linux, the receiver fetches the memory from the sender over a Unix
+               socket. Once the sender has ended nobody answers there. CUDA tensors live in the
+               sender's memory altogether. It has nothing to do with ports or with the network.
+How to be sure The traceback passes through `rebuild_storage_fd`. The sender's exit code and last
+               lines show whether it finished early or crashed.
+Fix            Keep the sender alive until the receiver has taken everything: join it after the last
+               get, or an Event that the receiver sets. If it crashed, mend that. Or send copies:
+               `tensor.numpy()`, or `torch.multiprocessing.set_sharing_strategy('file_system')`.
+Sources        https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies
+               torch/multiprocessing/reductions.py: rebuild_storage_fd
+               torch/csrc/CudaIPCTypes.cpp: warnProducerTerminatedBeforeSharedTensorsReleased
+               https://github.com/pytorch/pytorch/issues/12860
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
+from holdfast.analysis.source.processes import queue_senders
+from holdfast.analysis.source.source import Source
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Finding
+
+FAULT = Fault(code="HOLD115", slug="dead-producer")
+
+FETCH = FAULT.wording(
+    "fetch",
+    r"in rebuild_storage_fd|multiprocessing/resource_sharer\.py\S*, line \d+, in (?:detach|get_)",
+    anchors=("rebuild_storage_fd", "resource_sharer.py"),
+    example='  File "/opt/venv/site-packages/torch/multiprocessing/reductions.py", line 541, in '
+    "rebuild_storage_fd",
+    # The same frames stand above 'received 0 items of ancdata', which is another fault.
+    role=Role.CONTEXT,
+)
+NOBODY = FAULT.wording(
+    "nobody",
+    r"^(?:\w+Error: )?.*(?:ConnectionRefusedError|ConnectionResetError|FileNotFoundError|EOFError)"
+    r"(?::|$)"
+    # Python 2
+    r"|^(?:socket\.)?error: \[Errno (?:2|104|111)\]",
+    anchors=(
+        *("ConnectionRefusedError", "ConnectionResetError", "FileNotFoundError", "EOFError"),
+        "error: [Errno ",
+    ),
+    example="ConnectionRefusedError: [Errno 111] Connection refused",
+    role=Role.CONTEXT,
+)
+CUDA_PRODUCER = FAULT.wording(
+    "cuda-producer",
+    r"Producer process has been terminated before all shared CUDA tensors released",
+    anchors=("Producer process has been terminated",),
+    example="[W CudaIPCTypes.cpp:15] Producer process has been terminated before all shared CUDA "
+    "tensors released. See Note [Sharing CUDA tensors]",
+)
+KINDS = ("ConnectionRefusedError", "ConnectionResetError", "FileNotFoundError", "EOFError")
+NEAR = 60
+"""lines; a traceback is not longer"""
+FIX = (
+    "keep the sending process alive until the receiver has taken everything (join it after the "
+    "last get), or send copies: set_sharing_strategy('file_system')"
+)
+
+
+@FAULT.recognise
+def the_sender_is_gone(wreckage: Wreckage) -> Diagnosis | None:
+    fetches = wreckage.seen(FETCH)
+    ended = [s for s in wreckage.seen(NOBODY) if any(_belongs(s, fetch) for fetch in fetches)]
+    raised = next((r for r in wreckage.raised if _is_fetch(r)), None)
+    if not fetches or not (ended or raised):
+        return None
+    line = raised.line if raised else ended[0].line
+    who = f"rank {line.rank}" if line.rank is not None else "a process"
+    return FAULT.diagnosis(
+        f"{who} took a tensor from a queue and could not fetch its memory: the process that had "
+        "sent it no longer exists",
+        confidence=0.93 if _refused(raised, ended) else 0.75,
+        seen=[*ended[:1], *fetches],
+        culprit=Culprit(what="the process that sent the tensor", host=line.host),
+        victims=[line.rank] if line.rank is not None else [],
+        fix=FIX,
+        next="grep -n 'Process.*exit\\|Killed\\|Traceback' LOG_OF_THE_SENDER",
+        unknown=["why the sender ended: normally but too early, or by a crash of its own"],
+    )
+
+
+@FAULT.recognise
+def the_owner_of_cuda_memory_left(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(CUDA_PRODUCER)
+    if not seen or wreckage.seen(FETCH):
+        return None
+    return FAULT.diagnosis(
+        "a process ended while others still used CUDA tensors that it had shared: their memory "
+        "went with it",
+        # It is printed at an ordinary end as well, when nobody uses them any more.
+        confidence=0.3 if wreckage.roots(but=[FAULT.slug]) else 0.6,
+        seen=seen,
+        fix="end the sender last: CUDA tensors live in the process that made them",
+    )
+
+
+def _belongs(seen: Sighting, fetch: Sighting) -> bool:
+    return (
+        seen.line.source == fetch.line.source
+        and seen.rank == fetch.rank
+        and 0 < seen.line.number - fetch.line.number <= NEAR
+    )
+
+
+def _is_fetch(raised: Raised) -> bool:
+    return raised.kind.rpartition(".")[2] in KINDS and any(
+        frame.function == "rebuild_storage_fd" for frame in raised.frames
+    )
+
+
+def _refused(raised: Raised | None, ended: list[Sighting]) -> bool:
+    """A missing file or a cut stream has other explanations; a refusal has not."""
+    words = [raised.kind] if raised else []
+    words += [s.line.text for s in ended]
+    return any(re.search(r"ConnectionRefused|FileNotFound|Errno 111\b", w) for w in words)
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+
+@FAULT.lint
+def it_ends_before_it_is_asked(source: Source) -> Iterator[Finding]:
+    program = source.program
+    for one in queue_senders.short_lived(program) if program else ():
+        tell = FAULT.error if one.joined else FAULT.warning
+        after = "is joined before" if one.joined else "may be over by the time"
+        yield tell(
+            f"the process that puts a tensor here {after} {one.get.written} (line "
+            f"{one.get.node.lineno}) takes it",
+            reason="the queue carries a ticket only: the receiver fetches the memory from the "
+            "sender, and from one that has ended it gets ConnectionRefusedError or "
+            "FileNotFoundError (strategy file_descriptor, the usual one on Linux)",
+            fix="get everything first and join afterwards, with an Event that the receiver sets "
+            "and the sender waits for at its end; or send a copy: `tensor.numpy()`",
+            at=program.place(one.put.node) if program else None,
+        )

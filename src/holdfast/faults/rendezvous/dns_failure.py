@@ -1,0 +1,226 @@
+"""A host name does not resolve.
+
+What you see   torch repeats `gai error: -2 - Name or service not known` and ends with `The client
+               socket has timed out`; torchrun with c10d may stop with `socket.gaierror`. Gloo
+               warns that it is `Unable to resolve hostname to a (local) address` and takes
+               loopback.
+Why            The name is misspelt, known on other machines only, or not there yet: on
+               Kubernetes a pod's name appears with the pod. torch retries resolver errors until
+               the store's timeout, so a late name is no fault and a wrong one costs minutes.
+How to be sure `getent ahosts NAME` on this machine, inside the same container as the job.
+Fix            Correct the name, use the address itself, or add a line to /etc/hosts. For a
+               container: `--add-host NAME:ADDRESS`, or host networking.
+Sources        torch/csrc/distributed/c10d/socket.cpp: resolver errors are retried
+               torch/distributed/elastic/rendezvous/utils.py: own name is looked up unguarded
+               pytorch/gloo gloo/transport/tcp/device.cc
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import watchdog
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.machine import Container, MachineFacts, Resolution, addresses, known
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+
+FAULT = Fault(code="HOLD107", slug="dns-failure")
+
+_UNKNOWN = (
+    r"(?:Name or service not known|Temporary failure in name resolution|nodename nor servname "
+    r"provided|No address associated with hostname|Name does not resolve|Non-recoverable failure "
+    r"in name resolution|No such host is known)"
+)
+_ANCHORS = (
+    *("Name or service not known", "failure in name resolution", "nodename nor servname"),
+    *("No address associated with hostname", "Name does not resolve", "No such host is known"),
+)
+STORE_NAME = FAULT.wording(
+    "store-name",
+    r"network addresses of \(\[?(?P<name>[^,\]]+)\]?, (?P<port>\d+)\) cannot be retrieved",
+    anchors=("cannot be retrieved (gai error", "cannot be retrieved"),
+    example="[W socket.cpp:697] [c10d] The IPv6 network addresses of (node-a, 29500) cannot be "
+    "retrieved (gai error: -2 - Name or service not known).",
+)
+PYTHON_NAME = FAULT.wording(
+    "python-name",
+    rf"gaierror: \[Errno -?\d+\] {_UNKNOWN}|(?:ValueError|RuntimeError): {_UNKNOWN}"
+    rf"|host not found: {_UNKNOWN}|error encountered when getting address info ?: {_UNKNOWN}",
+    anchors=_ANCHORS,
+    example="socket.gaierror: [Errno -2] Name or service not known",
+)
+SSH_NAME = FAULT.wording(
+    "ssh-name",
+    r"[Cc]ould not resolve hostname (?P<name>[\w.-]+)"
+    rf"|(?:^|[\s:])(?P<host>(?!found:|\w*[Ee]rror:|getaddrinfo)[\w.-]+): ?{_UNKNOWN}",
+    anchors=("ould not resolve hostname", *_ANCHORS),
+    example="ssh: Could not resolve hostname node-b: Name or service not known",
+)
+LOOKUP = FAULT.wording(
+    "lookup",
+    # nslookup, dig and ping, mostly in the loop of a script that waits for the name to appear.
+    r"can't resolve '(?P<name>[\w.-]{1,120})'|server can't find (?P<host>[\w.-]{1,120}): NXDOMAIN"
+    r"|ping: unknown host (?P<ping>[\w.-]{1,120})",
+    anchors=("can't resolve '", "server can't find ", "ping: unknown host"),
+    example="nslookup: can't resolve 'job-master-0': Name does not resolve",
+    role=Role.CASCADE,
+)
+DOWNLOAD = FAULT.wording(
+    "download",
+    r"(?:NameResolutionError.*?)?Failed to resolve '(?P<name>[^']+)'"
+    r"|ConnectionPool\(host='(?P<host>[^']+)'.*(?:resol|gaierror|Errno -[235])",
+    anchors=("Failed to resolve '", "ConnectionPool(host="),
+    example="urllib3.exceptions.NameResolutionError: Failed to resolve 'example.org' ([Errno -3] "
+    "Temporary failure in name resolution)",
+)
+GLOO_NAME = FAULT.wording(
+    "gloo-name",
+    r"Unable to resolve hostname to a \(local\) address",
+    anchors=("Unable to resolve hostname to a (local)",),
+    example="[W ProcessGroupGloo.cpp:724] Warning: Unable to resolve hostname to a (local) "
+    "address. Using the loopback address as fallback.",
+    # Right on one machine, where it is harmless; hostname-misresolves weighs it on several.
+    role=Role.CONTEXT,
+)
+OWN_REVERSE = ("ip6.arpa", "in-addr.arpa")
+"""a reverse name instead of a host's: hostname-misresolves has that story"""
+
+SLOW = 0.5
+"""seconds; a healthy resolver answers in milliseconds, and one that never answers ran into
+our own deadline and is 'not looked at'"""
+
+
+@FAULT.foresee
+def own_name_resolves(facts: MachineFacts) -> Finding:
+    own = known(facts.own_name)
+    if own.addresses:
+        return _resolved(own)
+    interface, ip = addresses.outward(facts) or ("INTERFACE", "ADDRESS")
+    fix = f"add `{ip} {own.name}` to /etc/hosts, or `export GLOO_SOCKET_IFNAME={interface}`"
+    if not facts.plan.multi_node:
+        return FAULT.note(
+            f"this machine's own name {own.name} does not resolve",
+            reason="Gloo falls back to 127.0.0.1, which is right for one node",
+            evidence=[_quote(own)],
+            fix=fix,
+        )
+    return FAULT.error(
+        f"this machine's own name {own.name} does not resolve",
+        reason="Gloo falls back to 127.0.0.1, where other nodes cannot come, and torchrun's c10d "
+        "stops with socket.gaierror",
+        evidence=[_quote(own)],
+        fix=fix,
+    )
+
+
+@FAULT.foresee
+def master_name_resolves(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    if facts.master_name is None:
+        return ()
+    master = known(facts.master_name)
+    if master.addresses:
+        return _resolved(master)
+    passing = "temporary" in master.error.lower() or _in_kubernetes(facts)
+    speak = FAULT.warning if passing else FAULT.error
+    return speak(
+        f"master address {master.name} does not resolve",
+        reason="it may still appear (torch retries until the store's timeout)"
+        if passing
+        else "the resolver says there is no such name: ranks here would retry until the store's "
+        "timeout, in vain",
+        evidence=[_quote(master)],
+        fix=f"`getent ahosts {master.name}` must answer here; else give the master's address "
+        f"itself: `--master-addr ADDRESS` ({facts.plan.master_origin} says {master.name})",
+    )
+
+
+def _resolved(answer: Resolution) -> Finding:
+    if answer.seconds > SLOW:
+        return FAULT.note(
+            f"{answer.name} takes {answer.seconds:.1f} s to resolve",
+            reason="a name server in the list probably does not answer; every rank pays this, "
+            "several times",
+            evidence=[_quote(answer)],
+            fix="see `resolvectl status` or /etc/resolv.conf for the silent name server",
+        )
+    return FAULT.ok(f"{answer.name} resolves to {answer.addresses[0]}")
+
+
+def _quote(answer: Resolution) -> Evidence:
+    said = answer.error or ", ".join(answer.addresses)
+    return Evidence(quote=f"{answer.name}: {said}", source="getaddrinfo")
+
+
+def _in_kubernetes(facts: MachineFacts) -> bool:
+    return isinstance(facts.container, Container) and facts.container.kind == "kubernetes"
+
+
+def unresolved(wreckage: Wreckage) -> tuple[Sighting, ...]:
+    """Names that were looked up for the job's own sake, and not found."""
+    return tuple(
+        one
+        for one in wreckage.seen(STORE_NAME, PYTHON_NAME, SSH_NAME)
+        if not _name(one).endswith(OWN_REVERSE)
+    )
+
+
+@FAULT.recognise
+def a_name_was_not_found(wreckage: Wreckage) -> Diagnosis | None:
+    downloads = wreckage.seen(DOWNLOAD)
+    seen = unresolved(wreckage)
+    if downloads:
+        seen = tuple(s for s in seen if s.signature == STORE_NAME.name)
+    if not seen and not downloads:
+        return _it_was_asked_for(wreckage)
+    first = (*seen, *downloads)[0]
+    name = next((_name(s) for s in (*seen, *downloads) if _name(s)), "")
+    return FAULT.diagnosis(
+        f"the name {name or 'of a machine of the job'} did not resolve"
+        + (f" on {first.line.host}" if first.line.host else "")
+        + ("" if seen else ", which the job needs for a download"),
+        confidence=_confidence(wreckage, seen),
+        seen=seen or downloads,
+        culprit=Culprit(what=name or "a host name", host=first.line.host),
+        fix="correct the name, use the address itself, or add it to /etc/hosts or DNS; for a "
+        "container `--add-host NAME:ADDRESS`"
+        if seen
+        else "fetch it beforehand, or give the job a resolver and a way out",
+        next=f"getent ahosts {name or 'NAME'}",
+    )
+
+
+def _it_was_asked_for(wreckage: Wreckage) -> Diagnosis | None:
+    """By hand, or by a script before the ranks: the name may have come later."""
+    seen = wreckage.seen(LOOKUP)
+    if not seen:
+        return None
+    name = next((n for s in reversed(seen) if (n := _name(s))), "a machine of the job")
+    return FAULT.diagnosis(
+        f"{name} did not resolve when the job's script asked for it",
+        confidence=0.3 if wreckage.roots() else 0.6,
+        seen=seen,
+        culprit=Culprit(what=name, host=seen[0].line.host),
+        fix="see that the master's pod or machine exists and has that name (in Kubernetes a "
+        "headless service), or use its address",
+        next=f"getent ahosts {name}",
+        unknown=["whether the name came later"],
+    )
+
+
+def _confidence(wreckage: Wreckage, seen: Sequence[Sighting]) -> float:
+    """torch retries, so a name that came late leaves the same line; its timeout decides."""
+    if not seen:
+        return 0.6
+    names = {_name(s) for s in seen} - {""}
+    gave_up = any(s.fields.get("host") in names for s in wreckage.seen(watchdog.CLIENT_TIMEOUT))
+    retried = all(s.signature == STORE_NAME.name for s in seen)
+    if retried and not gave_up and wreckage.roots(but=[FAULT.slug]):
+        return 0.4
+    return 0.93
+
+
+def _name(seen: Sighting) -> str:
+    fields = seen.fields
+    return (fields.get("name") or fields.get("host") or fields.get("ping", "")).strip("[]")

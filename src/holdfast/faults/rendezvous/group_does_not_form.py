@@ -1,0 +1,170 @@
+"""A small group of ranks does not form, or does not add up, on this machine.
+
+What you see   The job hangs or dies in init_process_group or in its first collective, and the
+               message names a layer far from the cause: `client socket has timed out` for a
+               refused connection or an unknown name, `Software caused connection abort` from
+               NCCL before 2.24 for a refused or silent peer.
+Why            A group stands on layers: loopback, processes that start, the store on MASTER_PORT,
+               Gloo's connections between all ranks, NCCL's. Whatever is wrong below shows above,
+               in other words.
+How to be sure `holdfast check --smoke` builds the layers one after the other, in separate
+               processes with the job's own environment, and stops at the first that fails. The
+               sums are compared exactly, so 'it ran' also means 'it was right'. NCCL alone:
+               nccl-tests is a second opinion, but it may load another libnccl than torch does.
+Fix            Mend the layer that the finding names; what stands above it needs nothing. Wrong
+               sums with everything connected: do not train on this machine; run it again with
+               Gloo and NCCL apart, then look at memory (ECC) and at the network card.
+Sources        pytorch/pytorch torch/csrc/distributed/c10d/socket.cpp: what a client retries
+               NVIDIA/nccl src/misc/socket.cc at v2.23.4-1 and v2.24.3-1
+               https://github.com/NVIDIA/nccl-tests
+               https://docs.pytorch.org/docs/stable/distributed.html
+"""
+
+from __future__ import annotations
+
+from holdfast import text
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import connections
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import MachineFacts, Smoke, SmokeRank, SmokeStage, known
+from holdfast.fault import Fault
+from holdfast.findings import Diagnosis, Evidence, Finding
+
+FAULT = Fault(code="HOLD116", slug="group-does-not-form")
+
+BARE = FAULT.wording(
+    "bare",
+    r"(?P<kind>ncclSystemError|ncclInternalError|ncclUnhandledCudaError|unhandled (?:system|cuda) "
+    r"error|internal error)(?=[,:]).*",
+    anchors=(
+        *("ncclSystemError", "ncclInternalError", "ncclUnhandledCudaError"),
+        *("unhandled system", "unhandled cuda", "internal error, NCCL"),
+    ),
+    example="RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:784, unhandled system error, NCCL "
+    "version 2.7.8",
+    # it says that NCCL failed, and nothing about why
+    role=Role.CASCADE,
+)
+INTERRUPTED = FAULT.wording(
+    "interrupted",
+    r"(?:RuntimeError|DistNetworkError): Interrupted system call",
+    anchors=("Error: Interrupted system call",),
+    example="RuntimeError: Interrupted system call",
+    role=Role.CASCADE,
+)
+
+PAGES = frozenset(
+    {
+        "disk-full",
+        "dns-failure",
+        "fd-limit",
+        "foreign-job-on-port",
+        "host-oom",
+        "loopback-blocked",
+        "nic-name-missing",
+        "permission-denied",
+        "port-in-use",
+        "process-limit",
+        "shm-too-small",
+    }
+)
+"""causes with a page of their own, which says what to do"""
+
+OWN_FINDINGS = ("ranks-missing", "rank-assignment")
+"""causes that speak for themselves about the same smoke test"""
+
+FIREWALL = "look for the rule that stops it: `nft list ruleset` or `iptables -S` (as root)"
+FIXES = {
+    "peer-unreachable": FIREWALL,
+    "duplicate-gpu": "give every rank its own GPU: --nproc-per-node at most the number of GPUs",
+    "native-crash": "`coredumpctl info` or `dmesg` say where; does torch fit this CPU and driver?",
+}
+
+
+@FAULT.foresee
+def the_smoke_test_failed(facts: MachineFacts) -> Finding:
+    if facts.smoke is None:
+        return FAULT.does_not_apply("not asked for: add --smoke")
+    smoke = known(facts.smoke)
+    failed = next((stage for stage in smoke.stages if stage.status == "failed"), None)
+    if failed is None:
+        return FAULT.ok(_success(smoke))
+    if failed.cause in OWN_FINDINGS:
+        return FAULT.skipped(f"the smoke test failed at '{failed.name}': see {failed.cause}")
+    return FAULT.error(
+        f"{smoke.world} ranks on this machine fail at stage '{failed.name}'",
+        reason=failed.reason,
+        evidence=[_stage(stage) for stage in smoke.stages] + _complaints(smoke),
+        fix=_fix(failed),
+    )
+
+
+def _success(smoke: Smoke) -> str:
+    passed = [stage.name for stage in smoke.stages if stage.status == "ok"]
+    top = max(smoke.ladder, key=lambda rung: (rung.size, rung.bandwidth), default=None)
+    speed = ""
+    if top:
+        speed = (
+            f"; all_reduce of {text.size(top.size)} over {top.stage}: right, "
+            f"{top.bandwidth / 1e9:.2f} GB/s on the bus"
+        )
+    return f"{smoke.world} ranks passed {', '.join(passed)}{speed}"
+
+
+def _fix(failed: SmokeStage) -> str:
+    if failed.cause in PAGES:
+        return f"`holdfast explain {failed.cause}` says what to do"
+    if failed.cause in FIXES:
+        return FIXES[failed.cause]
+    if "wrong sum" in failed.reason:
+        return "do not train on this machine; `holdfast explain group-does-not-form` says more"
+    return "run it again with TORCH_CPP_LOG_LEVEL=INFO NCCL_DEBUG=INFO for more words"
+
+
+def _stage(stage: SmokeStage) -> Evidence:
+    took = f" after {stage.seconds:.1f} s" if stage.seconds else ""
+    return Evidence(quote=f"stage '{stage.name}': {stage.status}{took}", source="smoke test")
+
+
+def _complaints(smoke: Smoke) -> list[Evidence]:
+    return [_complaint(rank) for rank in smoke.ranks if rank.error]
+
+
+def _complaint(rank: SmokeRank) -> Evidence:
+    first_line = rank.error.splitlines()[0]
+    return Evidence(quote=f"rank {rank.rank}: {first_line}", source="smoke test", rank=rank.rank)
+
+
+@FAULT.recognise
+def nccl_failed_without_a_word(wreckage: Wreckage) -> Diagnosis | None:
+    """The last resort: NCCL's own warning, which would tell, is not in the log."""
+    seen = wreckage.seen(BARE)
+    explained = wreckage.roots() or connections.attempts(wreckage)
+    if not seen or explained:
+        return None
+    kind = seen[0].fields["kind"]
+    return FAULT.diagnosis(
+        f"NCCL gave up with '{kind}' and its own warning, which says why, is not in this log",
+        confidence=0.25,
+        seen=seen,
+        fix="run it once more with NCCL_DEBUG=INFO and explain that log: the first line with "
+        "'NCCL WARN' names the layer that failed",
+        next="NCCL_DEBUG=INFO torchrun … 2>&1 | tee job.log; holdfast explain job.log",
+        unknown=["the cause: system calls, CUDA and the network all end in these words"],
+    )
+
+
+@FAULT.recognise
+def a_signal_broke_the_wait(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(INTERRUPTED)
+    if not seen or wreckage.roots() or wreckage.seen(BARE):
+        return None
+    return FAULT.diagnosis(
+        "a signal reached the process while it waited for the store, and the wait was given up: a "
+        "launcher or a user who ended the job, a profiler, or a debugger",
+        confidence=0.3,
+        seen=seen,
+        fix="see who ended first; the others were only told to stop. A profiler that sends "
+        "signals: start it after init_process_group",
+        next="grep -n 'signal\\|SIGTERM\\|Traceback' LOG_OF_THE_LAUNCHER",
+    )

@@ -1,0 +1,226 @@
+"""This machine's own name leads to the wrong address.
+
+What you see   Gloo: `timed out connecting: … Connection refused, remote=[127.0.1.1]:…` on some
+               nodes, or `Connect timeout`, while every machine answers pings. torchrun with c10d:
+               all nodes wait for a store that none of them hosts.
+Why            Gloo listens on the first usable address of the machine's own name. Debian and
+               Ubuntu write `127.0.1.1 name` into /etc/hosts; that address is usable, so Gloo
+               tells the other nodes to come to a loopback, without a warning. torchrun's c10d
+               compares the endpoint with the same addresses to decide who hosts the store, and
+               publishes the machine's full name as MASTER_ADDR.
+How to be sure `getent ahosts $(hostname)`: the first line is what Gloo will take.
+               `python3 -c 'import socket; print(socket.getfqdn())'` is what torchrun publishes.
+Fix            Give the name its real address in /etc/hosts or DNS, for example
+               `10.0.0.5 node-a`. Without touching the machine: GLOO_SOCKET_IFNAME=eth0 for Gloo
+               and `torchrun --local-addr 10.0.0.5` for torchrun.
+Sources        pytorch/gloo gloo/transport/tcp/device.cc
+               torch/distributed/elastic/rendezvous/utils.py: _matches_machine_hostname
+               https://github.com/pytorch/pytorch/issues/150532
+               https://github.com/aws-samples/aws-do-eks/issues/69
+               https://www.debian.org/doc/manuals/debian-reference/ch05.en.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.analysis.logs.patterns import connections, watchdog
+from holdfast.analysis.logs.patterns.connections import Attempt
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import MachineFacts, Resolution, Unread, addresses, known
+from holdfast.fault import Fault
+from holdfast.faults.rendezvous import dns_failure
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+
+FAULT = Fault(code="HOLD106", slug="hostname-misresolves")
+
+NOT_BINDABLE = FAULT.wording(
+    "not-bindable",
+    r"Unable to find address for (?P<name>\S+?); bind\(2\) for (?P<address>\S+) failed"
+    r"|rp != nullptr\. Unable to find address for: (?P<host>\S+)"
+    r"|Unable to find interface for: \[?(?P<stranger>[^\]\s]+)"
+    r"|gloo/transport/\w{2,10}/\w{2,20}\.cc:\d+\].{0,60}bind: Cannot assign requested address",
+    anchors=(
+        *("; bind(2) for ", "Unable to find address for:", "Unable to find interface for:"),
+        "bind: Cannot assign requested address",
+    ),
+    example="RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:130] "
+    "rp != nullptr. Unable to find address for node-a; bind(2) for 192.0.2.9 failed with: Cannot "
+    "assign requested address",
+)
+
+
+@FAULT.foresee
+def own_name_is_reachable(facts: MachineFacts) -> Finding:
+    own = known(facts.own_name)
+    if not own.addresses:
+        return FAULT.skipped(f"{own.name} does not resolve at all: see dns-failure")
+    interfaces = known(facts.interfaces)
+    evidence = [Evidence(quote=f"{own.name} is {', '.join(own.addresses)}", source="getaddrinfo")]
+    taken = next((ip for ip in own.addresses if addresses.carrier(interfaces, ip)), None)
+    if taken is None:
+        speak = FAULT.warning if facts.plan.multi_node else FAULT.note
+        return speak(
+            f"no interface here has the address of {own.name}",
+            reason="an old entry in /etc/hosts or DNS, or an address translated on the way: Gloo "
+            "then falls back to 127.0.0.1, which only serves ranks on this machine",
+            evidence=evidence,
+            fix=_advice(facts),
+        )
+    if addresses.is_loopback(taken):
+        return _loopback(facts, own, taken, evidence)
+    if facts.plan.multi_node and addresses.is_ipv6(taken) and not _ipv6_leads_out(facts, taken):
+        return FAULT.warning(
+            f"{own.name} is an IPv6 address first, and IPv6 leads nowhere here",
+            reason="there is no IPv6 route beyond this link, and Gloo takes the first address",
+            evidence=evidence,
+            fix=_advice(facts),
+        )
+    return FAULT.ok(f"{own.name} is {taken}, an address of this machine")
+
+
+@FAULT.foresee
+def published_name_is_no_localhost(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    if not facts.plan.multi_node or facts.plan.rdzv_backend != "c10d":
+        return ()  # only c10d publishes this name, and one node may call itself localhost
+    name = known(facts.own_fqdn)
+    if name.partition(".")[0] not in ("localhost", "ip6-localhost"):
+        return FAULT.ok(f"torchrun publishes this machine as {name}")
+    return FAULT.error(
+        f"this machine's full name is {name}",
+        reason="if it becomes rank 0, torchrun tells all other nodes to call this name, and each "
+        "would call itself",
+        evidence=[Evidence(quote=name, source="socket.getfqdn()")],
+        fix=_advice(facts),
+    )
+
+
+def _loopback(facts: MachineFacts, own: Resolution, taken: str, seen: list[Evidence]) -> Finding:
+    summary = f"own name {own.name} is the loopback address {taken}"
+    interface = facts.plan.environment.get("GLOO_SOCKET_IFNAME", "")
+    if not facts.plan.multi_node:
+        return FAULT.note(
+            summary,
+            reason="harmless on one node; with several, Gloo would bind loopback without a word",
+            evidence=seen,
+        )
+    if interface and facts.plan.rdzv_backend != "c10d":
+        return FAULT.note(
+            summary,
+            reason=f"GLOO_SOCKET_IFNAME={interface} keeps Gloo off it",
+            evidence=seen,
+        )
+    if interface:
+        return FAULT.warning(
+            summary,
+            reason=f"GLOO_SOCKET_IFNAME={interface} keeps Gloo off it, but torchrun's c10d still "
+            "decides by it who hosts the store",
+            evidence=seen,
+            fix=_advice(facts),
+        )
+    return FAULT.error(
+        summary,
+        reason="Gloo listens there without a warning, and other nodes cannot come to a loopback; "
+        "torchrun's c10d decides by it who hosts the store",
+        evidence=seen,
+        fix=_advice(facts),
+    )
+
+
+def _ipv6_leads_out(facts: MachineFacts, ip: str) -> bool:
+    if addresses.is_link_local(ip):
+        return False
+    routes = facts.routes
+    return isinstance(routes, Unread) or addresses.has_ipv6_route(routes)
+
+
+def _advice(facts: MachineFacts) -> str:
+    interface, ip = addresses.outward(facts) or ("INTERFACE", "ADDRESS")
+    return (
+        f"put `{ip} {facts.host}` into /etc/hosts in place of the wrong line, or "
+        f"`export GLOO_SOCKET_IFNAME={interface}` and `torchrun --local-addr {ip} …`"
+    )
+
+
+EVERYWHERE = (
+    "give the name its real address in /etc/hosts or DNS, or go without it: "
+    "`export GLOO_SOCKET_IFNAME=eth0` and `torchrun --local-addr ADDRESS …`"
+)
+
+
+@FAULT.recognise
+def gloo_published_loopback(wreckage: Wreckage) -> Diagnosis | None:
+    calls = [
+        c
+        for c in connections.attempts(wreckage, connections.GLOO)
+        if addresses.is_loopback(c.address)
+    ]
+    alone = wreckage.seen(dns_failure.GLOO_NAME)
+    if not calls and not (alone and wreckage.seen(watchdog.GLOO_MESH)):
+        return None
+    where = calls[0].address if calls else "127.0.0.1"
+    return FAULT.diagnosis(
+        f"Gloo told its peers to come to {where}, which on each machine is the machine itself: "
+        "the host's own name resolves to loopback",
+        confidence=_loopback_confidence(wreckage, calls, warned=bool(alone)),
+        seen=[*alone, *(c.seen for c in calls)],
+        culprit=Culprit(what=f"{where} for the host's own name"),
+        victims=[c.seen.rank for c in calls if c.seen.rank is not None],
+        fix=EVERYWHERE,
+        next="getent ahosts $(hostname)",
+    )
+
+
+@FAULT.recognise
+def a_name_became_a_number(wreckage: Wreckage) -> Diagnosis | None:
+    """Resolvers take '1234' for the address 0.0.4.210; getfqdn may answer a reverse name."""
+    calls = [c for c in connections.attempts(wreckage) if _is_number(c.address)]
+    reverse = [
+        s
+        for s in wreckage.seen(dns_failure.STORE_NAME)
+        if s.fields["name"].endswith(dns_failure.OWN_REVERSE)
+    ]
+    unbound = wreckage.seen(NOT_BINDABLE)
+    if calls:
+        what = calls[0].address
+        reason = (
+            f"the ranks called {what}: a name made of digits is taken for a number, and the number "
+            "for an address in 0.0.0.0/8, where nobody lives"
+        )
+    elif reverse:
+        what = reverse[0].fields["name"]
+        reason = f"the machine's own name was looked up and came back as {what}, a reverse entry"
+    elif unbound:
+        named = unbound[0].fields
+        names = (v for k, v in named.items() if v and k != "address")
+        what = next(names, "the name of this host")
+        reason = f"{what} resolves to an address that this machine does not have"
+    else:
+        return None
+    return FAULT.diagnosis(
+        reason,
+        confidence=0.9 if reverse or calls else 0.85,
+        seen=[*(c.seen for c in calls), *reverse, *unbound],
+        culprit=Culprit(what=what),
+        fix=EVERYWHERE
+        if not calls
+        else "use the address itself, or a name that begins with a letter",
+        next="getent ahosts $(hostname); python3 -c 'import socket; print(socket.getfqdn())'",
+    )
+
+
+def _loopback_confidence(wreckage: Wreckage, calls: list[Attempt], *, warned: bool) -> float:
+    """On one machine a refused loopback is only a rank that died."""
+    several = len(wreckage.hosts) > 1
+    debian = any(c.address.startswith("127.0.1.") for c in calls)
+    if several or debian:
+        return 0.9
+    if wreckage.roots(but=[FAULT.slug]):
+        return 0.3
+    return 0.75 if warned else 0.6
+
+
+def _is_number(address: str) -> bool:
+    """'1234', or what a resolver makes of it."""
+    zero_net = address.startswith("0.0.") and not addresses.is_loopback(address)
+    return address.isdigit() or (zero_net and addresses.parse(address) is not None)

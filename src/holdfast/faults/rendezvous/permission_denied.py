@@ -1,0 +1,237 @@
+"""This user may not listen on the master port.
+
+What you see   `DistNetworkError: The server socket has failed to bind. port: 80, … name: EACCES,
+               message: permission denied`, at once and every time.
+Why            Ports below net.ipv4.ip_unprivileged_port_start (1024 by default) need
+               CAP_NET_BIND_SERVICE. Above it, a security module says no: SELinux keeps confined
+               services and containers to ports their policy names, and leaves an AVC line in the
+               audit log for each denial. Jobs started from a login shell are seldom confined.
+How to be sure `cat /proc/sys/net/ipv4/ip_unprivileged_port_start`; `getenforce`; and, as root,
+               `ausearch -m AVC -ts recent`. No AVC line, no SELinux denial.
+Fix            A port from 1024 up. For SELinux a rule: `ausearch -m AVC -ts recent | audit2why`
+               says which one is missing, `semanage port -a -t TYPE -p tcp PORT` adds a port to a
+               type. Switching SELinux off is no fix: it opens the machine to hide one line.
+Sources        https://docs.kernel.org/networking/ip-sysctl.html: ip_unprivileged_port_start
+               https://man7.org/linux/man-pages/man8/semanage-port.8.html
+               https://man7.org/linux/man-pages/man8/ausearch.8.html
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.machine import MachineFacts, PortFacts, Unread, known, rendezvous
+from holdfast.fault import Fault
+from holdfast.faults.rendezvous.port_in_use import describe_tries
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+
+FAULT = Fault(code="HOLD110", slug="permission-denied")
+
+_DENIED = (
+    r"EACCES|EPERM|errno: (?:13|1)\b|system error: 10013\b"
+    r"|[Pp]ermission denied|[Oo]peration not permitted"
+)
+BIND = FAULT.wording(
+    "bind",
+    r"server socket has failed to (?:bind|listen)(?:.{0,300}?(?:\bport: |\]:)(?P<port>\d+))?"
+    rf".*(?:{_DENIED})",
+    anchors=("server socket has failed to",),
+    example="torch.distributed.DistNetworkError: The server socket has failed to bind. port: 80, "
+    "useIpv6: false, code: -13, name: EACCES, message: permission denied",
+)
+PRIVILEGED = FAULT.wording(
+    "privileged",
+    # The reason is cut off, or stands before it: for such a port it is nearly always the same.
+    r"server socket has failed to bind to \S{1,80}:(?P<port>[1-9]\d{0,2}|10[01]\d|102[0-3])\b"
+    r"(?!.*(?:in use|EADDRINUSE|errno: (?!13)))",
+    anchors=("server socket has failed to bind to",),
+    example="[W socket.cpp:436] [c10d] The server socket has failed to bind to [::]:80",
+)
+CONNECT = FAULT.wording(
+    "connect",
+    rf"(?:client socket has failed to connect|Connect to \S+ failed|Call to (?:connect|bind|"
+    rf"listen)\b.*failed).*(?:{_DENIED})",
+    anchors=("ermission denied", "peration not permitted", "errno: 13 "),
+    example="node-a:411:498 [0] NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Operation not "
+    "permitted",
+)
+SHARED_MEMORY = FAULT.wording(
+    "shared-memory",
+    r"(?:shm_open failed ?:|/dev/shm/(?P<file>[\w.-]{1,80})[^\n]{0,80}) ?Permission denied",
+    anchors=("shm_open failed", "dev/shm/"),
+    example="node-a:411:498 [0] include/shm.h:27 NCCL WARN Call to shm_open failed : Permission "
+    "denied",
+)
+AVC = FAULT.wording(
+    "avc",
+    r"avc: +denied +\{ (?P<what>[\w ]+) \}.*?comm=\"(?P<name>[^\"]+)\"(?:.*?src=(?P<port>\d+))?",
+    anchors=("avc:  denied", "avc: denied"),
+    example="type=AVC msg=audit(1700000000.1:42): avc:  denied  { name_bind } for  pid=4711 "
+    'comm="python3" src=29500 scontext=system_u:system_r:container_t:s0 tclass=tcp_socket',
+    role=Role.CONFIRMATION,
+)
+SSH = FAULT.wording(
+    "ssh",
+    r"(?:(?P<where>[\w.@-]{1,64}): )?Permission denied "
+    r"\((?:publickey|password|keyboard|gssapi)[^)]*\)"
+    r"|Host key verification failed",
+    anchors=("Permission denied (", "Host key verification failed"),
+    example="kim@node-b: Permission denied (publickey,password).",
+)
+
+REFUSALS = ("EACCES", "EPERM")
+
+
+@FAULT.foresee
+def port_is_permitted(facts: MachineFacts) -> Finding:
+    plan = facts.plan
+    if plan.port == 0:
+        return FAULT.does_not_apply("the launcher picks the port itself")
+    port = known(facts.port)
+    refused = [bind for bind in port.binds if bind.error in REFUSALS]
+    if not refused or any(not bind.error for bind in port.binds):
+        return FAULT.ok(f"nothing forbids this user to bind port {port.port}")
+    ranges = facts.port_ranges
+    if not isinstance(ranges, Unread) and port.port < ranges.first_unprivileged:
+        return FAULT.error(
+            f"port {port.port} is privileged, and this user may not bind it",
+            reason=f"ports below {ranges.first_unprivileged} need CAP_NET_BIND_SERVICE",
+            evidence=[describe_tries(port)],
+            fix=rendezvous.choose_another_port(plan, ranges),
+        )
+    return _denied_above(facts, port)
+
+
+@FAULT.foresee
+def selinux_denied_nothing(facts: MachineFacts) -> Finding:
+    security = known(facts.security)
+    if security.selinux != "enforcing":
+        return FAULT.ok(f"SELinux is {security.selinux}: it denies nothing")
+    denials = known(security.denials)
+    if not denials:
+        return FAULT.ok("SELinux is enforcing, and has denied nothing to Python or a container")
+    return FAULT.note(
+        "SELinux denied something to Python or a container lately",
+        reason="it may have been another program's attempt; if this job stops with 'Permission "
+        "denied', this is why",
+        evidence=_avc(denials),
+        fix="see which rule is missing: `sudo ausearch -m AVC -ts recent | audit2why`",
+    )
+
+
+def _denied_above(facts: MachineFacts, port: PortFacts) -> Finding:
+    security = facts.security
+    if isinstance(security, Unread) or security.selinux != "enforcing":
+        return FAULT.error(
+            f"this user may not bind port {port.port}",
+            reason="the port is not privileged and no enforcing SELinux was seen: most likely a "
+            "sandbox, seccomp or BPF rule of the container or service it runs in",
+            evidence=[describe_tries(port)],
+            fix=f"{rendezvous.choose_another_port(facts.plan, facts.port_ranges)}, or ask for it "
+            "where the sandbox is configured",
+        )
+    denials = security.denials
+    if isinstance(denials, Unread):
+        proof = f"the audit log, which would prove it, could not be read ({denials.why})"
+    else:
+        proof = "the audit log shows denials" if denials else "though the audit log shows none"
+    return FAULT.error(
+        f"this user may not bind port {port.port}: probably SELinux",
+        reason=f"the port is not privileged and SELinux is enforcing; {proof}",
+        evidence=[describe_tries(port), *_avc(() if isinstance(denials, Unread) else denials)],
+        fix="see which rule is missing: `sudo ausearch -m AVC -ts recent | audit2why`, and have it "
+        "added; keep SELinux on",
+    )
+
+
+def _avc(lines: tuple[str, ...]) -> list[Evidence]:
+    return [Evidence(quote=line, source="/var/log/audit/audit.log") for line in lines[-3:]]
+
+
+NETWORK = ("name_bind", "name_connect", "connect", "bind", "listen", "accept", "create")
+
+
+@FAULT.recognise
+def it_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
+    plain = wreckage.seen(BIND, CONNECT)
+    seen = plain or wreckage.seen(PRIVILEGED)
+    if not seen:
+        return None
+    first = seen[0]
+    port = int(first.fields.get("port", "0"))
+    privileged = 0 < port < 1024
+    action = "connect from" if first.signature == CONNECT.name else "listen on"
+    return FAULT.diagnosis(
+        f"this process may not {action} {f'port {port}' if port else 'its port'}"
+        + (": ports below 1024 are privileged" if privileged else ": a rule of the system forbids"),
+        confidence=_sure_of(first) if plain else 0.7,
+        seen=[*seen, *wreckage.seen(AVC)],
+        culprit=Culprit(host=first.line.host, what=f"port {port}" if port else "a security rule"),
+        fix="take a port from 1024 up: `--master-port 29600`"
+        if privileged
+        else "find the rule (SELinux, seccomp, a local firewall) and have this job allowed; keep "
+        "it on",
+        next="cat /proc/sys/net/ipv4/ip_unprivileged_port_start"
+        if privileged
+        else "sudo ausearch -m AVC -ts recent | audit2why",
+    )
+
+
+def _sure_of(seen: Sighting) -> float:
+    if "10013" in seen.line.text:
+        return 0.75  # Windows says so as well of a port that another program has for itself
+    return 0.95 if seen.signature == BIND.name else 0.85
+
+
+@FAULT.recognise
+def shared_memory_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(SHARED_MEMORY)
+    if not seen:
+        return None
+    file = next((one.fields["file"] for one in seen if "file" in one.fields), "")
+    what = f"shared memory segment {file}".strip()
+    return FAULT.diagnosis(
+        f"this process may not open its {what}: one of the same name belongs to another user, "
+        "left by a job that was killed, or /dev/shm itself is not open to everybody",
+        confidence=0.75,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what=what),
+        fix="have the leftovers removed by their owner once no job uses them; /dev/shm itself "
+        "should show drwxrwxrwt",
+        next="ls -la /dev/shm",
+    )
+
+
+@FAULT.recognise
+def selinux_said_no(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(AVC)
+    if not seen or wreckage.seen(BIND, CONNECT):
+        return None
+    first = seen[0].fields
+    network = any(word in first["what"] for word in NETWORK)
+    python = first["name"].startswith(("python", "torchrun", "pt_"))
+    return FAULT.diagnosis(
+        f"SELinux denied {{ {first['what']} }} to {first['name']}",
+        confidence=0.8 if network and python else 0.4,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what=f"SELinux: {first['what']}"),
+        fix="see which rule is missing (audit2why) and have it added; keep SELinux on",
+        next="sudo ausearch -m AVC -ts recent | audit2why",
+    )
+
+
+@FAULT.recognise
+def ssh_said_no(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(SSH)
+    if not seen:
+        return None
+    where = seen[0].fields.get("where", "").rpartition("@")[2] or "a node"
+    return FAULT.diagnosis(
+        f"the launcher could not log in to {where} by ssh, so no rank was started there",
+        confidence=0.75,
+        seen=seen,
+        culprit=Culprit(what=where),
+        fix="let the launching user in without a password: `ssh-copy-id NODE`, and accept its host "
+        "key once",
+        next=f"ssh -o BatchMode=yes {where if where != 'a node' else 'NODE'} true",
+    )

@@ -1,0 +1,251 @@
+"""The master port lies where the kernel takes ports for outgoing connections.
+
+What you see   `EADDRINUSE` now and then, on some launches only, although no program listens on
+               the port; a minute later the same command works.
+Why            The kernel gives every outgoing connection a source port from ip_local_port_range
+               (32768-60999 by default). If it took yours, the store cannot bind it while the
+               connection lives, nor for the 60 s of TIME_WAIT after this side closed it, even
+               with SO_REUSEADDR. TIME_WAIT left by the store itself is another matter: its
+               sockets had SO_REUSEADDR, and a new store listens there at once.
+How to be sure `ss -tano 'sport = :PORT'` shows the connection, or `timer:(timewait,41sec,0)`.
+               holdfast tries the bind itself: TIME_WAIT beside a bind that works is harmless,
+               and it says so.
+Fix            Take a port below the range (20000-32767 on most machines), or reserve yours with
+               net.ipv4.ip_local_reserved_ports. Waiting helps once: TIME_WAIT is fixed at 60 s.
+               net.ipv4.tcp_fin_timeout does not shorten it (it limits FIN_WAIT_2), and
+               net.ipv4.tcp_tw_reuse concerns outgoing connections, never a bind.
+Sources        https://docs.kernel.org/networking/ip-sysctl.html
+               torvalds/linux include/net/tcp.h: TCP_TIMEWAIT_LEN
+               torch/csrc/distributed/c10d/socket.cpp: SO_REUSEADDR before bind
+               https://github.com/NVIDIA/enroot/issues/243
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import (
+    Connection,
+    MachineFacts,
+    PortFacts,
+    Process,
+    known,
+    rendezvous,
+)
+from holdfast.analysis.source.launch import master, port_loops, random_ports
+from holdfast.analysis.source.source import Setting, Source
+from holdfast.fault import Fault
+from holdfast.faults.rendezvous import port_in_use
+from holdfast.faults.rendezvous.port_in_use import describe_tries
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place
+
+FAULT = Fault(code="HOLD102", slug="port-ephemeral")
+
+
+@FAULT.foresee
+def kernel_may_take_the_port(facts: MachineFacts) -> Finding:
+    plan = facts.plan
+    if plan.port == 0:
+        return FAULT.does_not_apply("the launcher picks the port itself")
+    ranges = known(facts.port_ranges)
+    span = f"{ranges.ephemeral_low}-{ranges.ephemeral_high}"
+    if not rendezvous.is_ephemeral(ranges, plan.port):
+        return FAULT.ok(f"no outgoing connection is given port {plan.port} (range {span})")
+    advice = rendezvous.choose_another_port(plan, ranges)
+    reserve = rendezvous.reserve(plan, ranges)
+    return FAULT.warning(
+        f"port {plan.port} may be taken by any outgoing connection",
+        reason=f"it lies in the ephemeral range {span} and is not reserved: the launch fails "
+        "whenever the kernel happened to give it away",
+        evidence=[Evidence(quote=span, source="/proc/sys/net/ipv4/ip_local_port_range")],
+        fix=advice if reserve in advice else f"{advice}, or reserve this one: {reserve}",
+    )
+
+
+@FAULT.foresee
+def outgoing_connection_blocks_the_port(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    if facts.plan.port == 0:
+        return ()  # said above
+    port = known(facts.port)
+    if port.listeners:
+        return FAULT.ok(f"port {port.port} has a listener: port-in-use judges it")
+    refused = [bind for bind in port.binds if bind.error == "EADDRINUSE"]
+    if refused and all(bind.error for bind in port.binds):
+        return _blocked(facts, port)
+    if refused:
+        return FAULT.note(
+            f"port {port.port} can be bound on one address family only",
+            reason="a connection holds it on the other; the store falls back to the free one",
+            evidence=[_describe(held) for held in port.others] or [describe_tries(port)],
+        )
+    waiting = sum(held.state == "TIME_WAIT" for held in port.others)
+    if waiting:
+        return FAULT.ok(
+            f"port {port.port} binds; its {waiting} TIME_WAIT entries are of the server's side "
+            "and harmless"
+        )
+    return FAULT.ok(f"no connection stands in the way on port {port.port}")
+
+
+def _blocked(facts: MachineFacts, port: PortFacts) -> Finding:
+    speak = FAULT.error if facts.plan.port_named else FAULT.warning
+    choose = rendezvous.choose_another_port(facts.plan, facts.port_ranges)
+    alive = [held for held in port.others if held.state != "TIME_WAIT"]
+    seconds = math.ceil(max((held.seconds_left or 0.0 for held in port.others), default=0.0))
+    evidence = [_describe(held) for held in port.others] or [describe_tries(port)]
+    if alive:
+        return speak(
+            f"port {port.port} is held by an outgoing connection",
+            reason="no program listens there, yet the bind fails: it is a source port in use, "
+            "and will stay blocked up to 60 s after it closes",
+            evidence=evidence,
+            fix=choose,
+        )
+    if port.others:
+        return speak(
+            f"port {port.port} is blocked by TIME_WAIT for another {seconds} s",
+            reason="an outgoing connection that used it as source port was closed here; the bind "
+            "fails even with SO_REUSEADDR, and no sysctl shortens it",
+            evidence=evidence,
+            fix=f"wait {seconds} s, or {choose}",
+        )
+    return speak(
+        f"port {port.port} cannot be bound, though no socket on it is listed",
+        reason="most likely a program has bound it without listening: the kernel's socket table "
+        "does not list such sockets",
+        evidence=evidence,
+        fix=f"{choose}, or look for the holder: `sudo lsof -nP -iTCP:{port.port}`",
+    )
+
+
+def _describe(held: Connection) -> Evidence:
+    quote = f"{held.local} -> {held.peer} {held.state}"
+    if held.seconds_left is not None:
+        quote += f", {math.ceil(held.seconds_left)} s left"
+    if isinstance(held.owner, Process):
+        quote += f", {held.owner.description}"
+    elif held.owner:
+        quote += f", user {held.user or 'unknown'}, pid not visible ({held.owner.why})"
+    return Evidence(quote=quote, source="/proc/net/tcp")
+
+
+USUAL_RANGE = range(32768, 61000)
+"""Linux's own; the machine's setting is in no log"""
+
+
+@FAULT.recognise
+def the_port_was_the_kernels_to_give(wreckage: Wreckage) -> Diagnosis | None:
+    """The same words as for a listener; the number alone makes this the second guess."""
+    port = port_in_use.taken_port(wreckage)
+    if port not in USUAL_RANGE:
+        return None
+    return FAULT.diagnosis(
+        f"port {port} could not be bound, and it lies where Linux takes ports for outgoing "
+        "connections: one of those, or its TIME_WAIT of up to 60 s, may hold it",
+        confidence=0.4,
+        seen=wreckage.seen(*port_in_use.FAULT.signatures),
+        culprit=Culprit(what=f"port {port}"),
+        fix="take a port below 32768 (`--master-port 29600`), or reserve this one: `sysctl -w "
+        f"net.ipv4.ip_local_reserved_ports={port}`",
+        next=f"ss -tano 'sport = :{port}'; sysctl net.ipv4.ip_local_port_range",
+        unknown=["who held it: a listener is the commoner case"],
+    )
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+LAST_PORT = 65535
+OFTEN = 0.1
+"""a smaller share of the draws is bad luck"""
+CHOOSE = "a port below the range, `29600` say, or let torchrun choose: `--standalone`"
+
+
+@FAULT.lint
+def the_port_named_is_the_kernels_to_give(source: Source) -> Iterator[Finding]:
+    low, high = source.here.ephemeral
+    for said in master.ports(source):
+        port = int(said.value) if said.value.isascii() and said.value.isdigit() else 0
+        if port > LAST_PORT:
+            yield FAULT.error(
+                f"there is no port {port}",
+                reason=f"ports end at {LAST_PORT}; the store refuses the number",
+                fix=CHOOSE,
+                at=said.place,
+            )
+        elif 0 < port < 1024:
+            yield FAULT.warning(
+                f"port {port} is for root only",
+                reason="ports below 1024 are refused to other users: 'Permission denied' (EACCES)",
+                fix=CHOOSE,
+                at=said.place,
+            )
+        elif low <= port <= high:
+            yield FAULT.warning(
+                f"port {port} may be taken by any outgoing connection",
+                reason=f"it lies in the ephemeral range {low}-{high}: now and then a launch fails "
+                "with EADDRINUSE, and works a minute later",
+                fix=CHOOSE,
+                at=said.place,
+            )
+
+
+@FAULT.lint
+def the_port_drawn_may_be_the_kernels_to_give(source: Source) -> Iterator[Finding]:
+    low, high = source.here.ephemeral
+    for written, place in _drawn(source):
+        drawn = random_ports.span(written)
+        if drawn is None or not random_ports.is_drawn(written):
+            continue
+        least, most = drawn
+        if most > LAST_PORT:
+            yield FAULT.error(
+                f"this draws ports up to {most}, and there are none above {LAST_PORT}",
+                reason="a launch that draws one of those fails",
+                fix=CHOOSE,
+                at=place,
+            )
+        elif least <= high and most >= low:
+            share = (min(most, high) - max(least, low) + 1) / (most - least + 1)
+            speak = FAULT.warning if share >= OFTEN else FAULT.note
+            yield speak(
+                f"this draws ports from {least} to {most}, where outgoing connections get theirs",
+                reason=f"{share:.0%} of them lie in the ephemeral range {low}-{high}; one that a "
+                "connection holds, even in TIME_WAIT, cannot be bound",
+                fix=f"draw from 20000 to 32767 (`{_draw(source)}`), or let torchrun choose: "
+                "`--standalone`",
+                at=place,
+            )
+
+
+def _draw(source: Source) -> str:
+    if source.program is not None:
+        return "random.randint(20000, 32767)"
+    return "$(( 20000 + RANDOM % 12768 ))"
+
+
+def _drawn(source: Source) -> Iterator[tuple[str, Place]]:
+    """What is worked out only when it runs: by variables, and by options that use none of them."""
+    written: set[str] = set()
+    for setting in source.settings:
+        if not setting.known and _for_the_master(source, setting):
+            written.add(setting.written)
+            yield setting.written, setting.place
+    for launch in source.launches:
+        for name in (*master.PORT_FLAGS, "rdzv-endpoint"):
+            flag = launch.flag(name)
+            if flag is not None and not flag.known:
+                worked_out = flag.value.rfind("$((")  # of `$(hostname):$(( … ))`
+                drawn = flag.value[max(worked_out, 0) :]
+                if drawn not in written:
+                    yield drawn, flag.place
+
+
+def _for_the_master(source: Source, setting: Setting) -> bool:
+    if setting.name in master.PORT_VARIABLES:
+        return True
+    asks = any(s.name in master.PORT_VARIABLES for s in source.settings) or any(
+        launch.flag(*master.PORT_FLAGS, "rdzv-endpoint") for launch in source.launches
+    )
+    return asks and port_loops.is_port(setting.name)

@@ -1,0 +1,288 @@
+"""The master address leads to the wrong place.
+
+What you see   Ranks wait for the store until it times out, each node alone (`1/2 clients
+               joined`), or every node forms a small job of its own.
+Why            All ranks call MASTER_ADDR, also from other machines. 127.0.0.1 is a different
+               machine on each of them. An address on Docker's or libvirt's bridge (172.17.x.x by
+               default) exists on its own host only. An address that belongs to no interface of
+               rank 0's machine leads its ranks away from their own store. A link-local IPv6
+               address means nothing without the name of the interface.
+How to be sure `getent ahosts $MASTER_ADDR` on every node must give one and the same address, and
+               `ip -br address` on node rank 0 must list it.
+Fix            Use the address of node rank 0 on the network that all nodes share:
+               `hostname -I` there lists the candidates.
+Sources        https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
+               https://docs.docker.com/engine/network/drivers/bridge/
+               torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from holdfast.analysis.logs.patterns import connections
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import (
+    Container,
+    Interface,
+    MachineFacts,
+    Plan,
+    addresses,
+    known,
+    rendezvous,
+)
+from holdfast.analysis.source.launch import master, questions, self_named_master
+from holdfast.analysis.source.source import Source
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place
+
+FAULT = Fault(code="HOLD105", slug="wrong-master-address")
+
+NOT_OURS = FAULT.wording(
+    "not-ours",
+    r"server socket has failed to (?:bind|listen).*(?:EADDRNOTAVAIL|errno: 99\b|"
+    r"[Cc]annot assign requested address)"
+    r"|(?:OSError|RuntimeError|bind failed ?): (?:\[Errno 99\] )?Cannot assign requested address",
+    anchors=("EADDRNOTAVAIL", "annot assign requested address"),
+    example="[E socket.cpp:435] [c10d] The server socket has failed to bind to [192.0.2.9]:29500 "
+    "(errno: 99 - Cannot assign requested address).",
+)
+
+
+@FAULT.foresee
+def address_leads_to_the_master(facts: MachineFacts) -> Finding:
+    plan = facts.plan
+    host, origin = rendezvous.master_host(plan)
+    if not host:
+        return FAULT.does_not_apply("no master address was named")
+    meant = rendezvous.addresses_of(facts, host)
+    evidence = [Evidence(quote=f"{host} is {', '.join(meant)}", source=origin)]
+    if plan.multi_node and addresses.is_loopback(meant[0]):
+        return FAULT.error(
+            f"master address {host} is each machine's own loopback",
+            reason=f"{meant[0]} never leaves a machine, and the job has up to "
+            f"{plan.max_nodes}: every node would wait for itself",
+            evidence=evidence,
+            fix=_use_instead(facts),
+        )
+    if addresses.is_link_local(meant[0]) and "%" not in meant[0]:
+        return FAULT.warning(
+            f"master address {host} is link-local and names no interface",
+            reason="the kernel cannot know by which interface to send; connects fail with EINVAL",
+            evidence=evidence,
+            fix=f"append the interface (`{meant[0]}%eth0`), or better: {_use_instead(facts)}",
+        )
+    return _on_this_machine(facts, host, meant, evidence)
+
+
+def _on_this_machine(
+    facts: MachineFacts, host: str, meant: tuple[str, ...], evidence: list[Evidence]
+) -> Finding:
+    interfaces = known(facts.interfaces)
+    bridge = _private_bridge(interfaces, meant[0])
+    if facts.plan.multi_node and bridge:
+        return FAULT.error(
+            f"master address {host} lies on the bridge {bridge.name}",
+            reason=f"{bridge.name} is private to this machine (containers or virtual machines): "
+            "other nodes cannot reach it",
+            evidence=evidence,
+            fix=_use_instead(facts),
+        )
+    ours = any(addresses.carrier(interfaces, ip) for ip in meant)
+    plan = facts.plan
+    first = plan.node_rank == 0 and plan.rdzv_backend != "c10d"  # c10d ignores the node's rank
+    must_be_ours = first or not plan.multi_node
+    if must_be_ours and not ours:
+        return _not_ours(facts, host, evidence)
+    place = "this machine" if ours else "another machine"
+    return FAULT.ok(f"master address {host} is {place} ({meant[0]})")
+
+
+def _not_ours(facts: MachineFacts, host: str, evidence: list[Evidence]) -> Finding:
+    """A service address or a published port may lead back to us: then it is only a suspicion."""
+    container = facts.container
+    relayed = not isinstance(container, Container) or container.network != "host"
+    who = "node rank 0" if facts.plan.multi_node else "the only node"
+    speak = FAULT.warning if relayed else FAULT.error
+    doubt = " (unless a service address or published port leads back here)" if relayed else ""
+    return speak(
+        f"no interface here has the master address {host}",
+        reason=f"this is {who}, where the store will listen; ranks would look for it "
+        f"elsewhere{doubt}",
+        evidence=evidence,
+        fix=_use_instead(facts),
+    )
+
+
+def _private_bridge(interfaces: tuple[Interface, ...], ip: str) -> Interface | None:
+    interface = addresses.carrier(interfaces, ip) or addresses.neighbour_on(interfaces, ip)
+    return interface if interface and addresses.is_private_bridge(interface) else None
+
+
+def _use_instead(facts: MachineFacts) -> str:
+    plan = facts.plan
+    if not plan.multi_node:
+        return "on one node use `torchrun --standalone …`, or `export MASTER_ADDR=127.0.0.1`"
+    way_out = addresses.outward(facts)
+    if plan.node_rank != 0 or way_out is None:
+        mine = f" (this machine's is {way_out[1]})" if way_out else ""
+        return f"on every node: {_say(plan, 'ADDRESS')}, node rank 0's on the shared network{mine}"
+    return f"on every node: {_say(plan, way_out[1])} ({way_out[0]} of this machine)"
+
+
+def _say(plan: Plan, ip: str) -> str:
+    """The setting in the words of whoever made the present one."""
+    if plan.rdzv_endpoint:
+        port = rendezvous.split_endpoint(plan.rdzv_endpoint)[1] or rendezvous.C10D_PORT
+        return f"`--rdzv-endpoint {ip}:{port}`"
+    if plan.master_origin in ("MASTER_ADDR", "PET_MASTER_ADDR"):
+        return f"`export {plan.master_origin}={ip}`"
+    return f"`--master-addr {ip}`"
+
+
+@FAULT.recognise
+def the_store_was_sought_in_the_wrong_place(wreckage: Wreckage) -> Diagnosis | None:
+    calls = [c for c in connections.attempts(wreckage, connections.STORE) if c.address]
+    several = len(wreckage.hosts) > 1
+    for call in calls:
+        why, confidence = _doubt(call.address, several=several)
+        if why:
+            return FAULT.diagnosis(
+                f"the ranks looked for the store at {call.where}: {why}",
+                confidence=confidence,
+                seen=[c.seen for c in calls if c.address == call.address],
+                culprit=Culprit(what=f"MASTER_ADDR={call.address}"),
+                fix="set the master address to one of rank 0's machine on the network that all "
+                "nodes share",
+                next="hostname -I, on the machine of rank 0",
+            )
+    return None
+
+
+@FAULT.recognise
+def the_address_is_no_address_of_this_machine(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(NOT_OURS)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        "the store was to listen on an address that this machine does not have",
+        confidence=0.75,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what="the master address"),
+        fix="start rank 0 on the machine that has the address, or name an address of this one",
+        next="ip -br address",
+    )
+
+
+def _doubt(address: str, *, several: bool) -> tuple[str, float]:
+    if "/" in address:
+        return "that is a URL, and MASTER_ADDR is a bare name or address", 0.9
+    if several and (address == "localhost" or addresses.is_loopback(address)):
+        return "on each machine that is the machine itself, and the job has several", 0.85
+    if address.startswith("172.17."):
+        return "Docker's own bridge has such addresses, and they exist on one machine only", 0.5
+    return "", 0.0
+
+
+# --- in what a user wrote ------------------------------------------------------------------------
+
+SHARED = "node rank 0's address on the network that all nodes share: `hostname -I` there lists them"
+
+
+@FAULT.lint
+def every_node_would_call_itself(source: Source) -> Iterator[Finding]:
+    """Options of a launcher that is to span machines."""
+    if master.rehearsed(source):
+        return
+    for launch in source.launches:
+        count = questions.nodes(launch)
+        fewest = count[0] if count else None
+        most = launch.machines or (source.machines if "srun" in launch.around else 1) or 1
+        for said in master.addresses(launch):
+            yield from _judged(said.what, said.value, said.place, most=most)
+            if most > 1 and _own_everywhere(said.value) and launch.flag("standalone") is None:
+                speak = FAULT.warning if fewest == 1 else FAULT.error
+                yield speak(
+                    f"{said.what} {said.value} is each machine's own loopback",
+                    reason=f"the job has {'up to ' if fewest == 1 else ''}{most} machines, and "
+                    "every one of them would wait for itself",
+                    fix=f"{SHARED}",
+                    at=said.place,
+                )
+
+
+@FAULT.lint
+def the_variable_leads_nowhere(source: Source) -> Iterator[Finding]:
+    started = (*source.launches, *source.started_by)
+    most = max((launch.machines or 1 for launch in started), default=1)
+    for setting in master.variables(source):
+        if not setting.known:
+            continue
+        yield from _judged("MASTER_ADDR", setting.value, setting.place, most=most)
+        if most > 1 and _own_everywhere(setting.value) and _is_read(source):
+            yield FAULT.error(
+                f"MASTER_ADDR={setting.value} is each machine's own loopback",
+                reason=f"the job has {most} machines, and every one of them would wait for itself",
+                fix="in a batch script: `export MASTER_ADDR=$(scontrol show hostnames "
+                '"$SLURM_JOB_NODELIST" | head -n 1)`; elsewhere '
+                f"{SHARED}",
+                at=setting.place,
+            )
+
+
+def _is_read(source: Source) -> bool:
+    """torchrun and its like overwrite the variable: then another fault speaks of it."""
+    kinds = {launch.kind for launch in (*source.launches, *source.started_by)}
+    overwrites = kinds & {"torchrun", "torch.distributed.launch", "deepspeed", "accelerate"}
+    return not overwrites and not master.rehearsed(source)
+
+
+def _own_everywhere(value: str) -> bool:
+    return questions.is_loopback(value) or value in ("0.0.0.0", "::", "[::]")
+
+
+def _judged(what: str, value: str, at: Place, *, most: int) -> Iterator[Finding]:
+    """Wrong however many machines there are."""
+    if re.match(r"[a-z]+://", value):
+        yield FAULT.error(
+            f"{what} {value} is a URL, and a bare name or address is expected",
+            reason="it is looked up as a host name, and no host has it",
+            fix=f"`{re.sub(r'^[a-z]+://', '', value).partition('/')[0].partition(':')[0]}`",
+            at=at,
+        )
+    elif re.fullmatch(r"[\w.\-]+:\d{2,5}", value):
+        host, _, port = value.partition(":")
+        yield FAULT.error(
+            f"{what} {value} has a port in it",
+            reason="it is looked up as a host name, colon and all, and no host has it",
+            fix=f"`MASTER_ADDR={host}` and `MASTER_PORT={port}`, each by itself",
+            at=at,
+        )
+    elif value.startswith("172.17.") and most > 1:
+        yield FAULT.warning(
+            f"{what} {value} lies on Docker's own bridge",
+            reason="172.17.0.0/16 is what every Docker gives its containers, and exists on one "
+            f"machine only; this job has {most}",
+            fix=SHARED,
+            at=at,
+        )
+
+
+@FAULT.lint
+def every_node_names_itself(source: Source) -> Iterator[Finding]:
+    for own in self_named_master.found(source):
+        speak = FAULT.error if own.sure else FAULT.warning
+        runs = (
+            "this script runs on every node (its node rank is Slurm's)"
+            if own.by == "Slurm"
+            else f"{own.by} runs this on every node"
+        )
+        yield speak(
+            "each node names itself as the master",
+            reason=f"{runs}, and `hostname` answers differently on each",
+            fix="ask once, before the ranks are started: `export MASTER_ADDR=$(scontrol show "
+            'hostnames "$SLURM_JOB_NODELIST" | head -n 1)` in a Slurm job, else the first '
+            "node's name",
+            at=own.place,
+        )

@@ -1,0 +1,193 @@
+"""Nobody watches for failed collectives: a dead peer hangs the job.
+
+What you see   One rank dies or loses its link; the others sit in their collective long after its
+               timeout, at worst until the scheduler ends the job. The log may name the timeout,
+               but nothing follows from it.
+Why            TORCH_NCCL_ASYNC_ERROR_HANDLING=0 tells torch not to act when NCCL reports an error
+               or a collective exceeds its timeout; only the heartbeat monitor of recent versions is
+               left, which ends the process minutes later (TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC), if it
+               is on. The default (3) ends the process at once. TORCH_NCCL_BLOCKING_WAIT=1, which
+               guides hand on as 'required', switches the watchdog off as well: a work.wait() then
+               holds up the CPU and raises on a timeout. But since torch 2.8 a synchronous call
+               (all_reduce or barrier without async_op) has no wait() inside: with blocking wait it
+               has no timeout at all. Measured with torch 2.11 and NCCL 2.28.9, a group timeout of
+               6 s and a peer that never came: barrier() and all_reduce() hung on until they were
+               killed, silently; async_op=True and wait() raised after 6 s.
+How to be sure `env | grep -E 'ASYNC_ERROR_HANDLING|BLOCKING_WAIT'` in a rank. torchrun hands your
+               values on.
+Fix            `unset TORCH_NCCL_ASYNC_ERROR_HANDLING TORCH_NCCL_BLOCKING_WAIT`. If you turned
+               handling off because ranks were ended during long saves or first steps, give
+               init_process_group a longer timeout.
+               A value that torch cannot read (`on`, `true` for a number) is refused with `Invalid
+               value for environment variable`.
+Sources        torch 2.13.0: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp (ErrorHandlingMode)
+               pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (Watchdog)
+               torch 2.13.0: torch/csrc/distributed/c10d/Utils.hpp (getCvarBool, getCvarInt)
+               https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
+               https://github.com/pytorch/pytorch/pull/110723
+               https://github.com/pytorch/pytorch/pull/150398 (synchronous calls without a wait)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import watchdog
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import MachineFacts, Setting, Unread
+from holdfast.analysis.source.source import Kind, Source
+from holdfast.analysis.variables.in_source import (
+    InForce,
+    as_fact,
+    at,
+    environments,
+    in_force,
+    readable,
+    without,
+)
+from holdfast.analysis.variables.parsing import release, torch_bool, torch_int
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+
+FAULT = Fault(code="HOLD505", slug="async-handling-off")
+
+NEW, OLD = "TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"
+BLOCKING_WAIT = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
+NO_WAIT_INSIDE = (2, 8)
+"""the torch whose synchronous calls on NCCL return without a wait()"""
+
+
+@FAULT.foresee
+def failures_are_not_handled(facts: MachineFacts) -> Finding:
+    settings = in_force(facts)
+    handling, blocking = settings.torch(NEW, OLD), settings.torch(*BLOCKING_WAIT)
+    if blocking and torch_bool(blocking.value):
+        return _blocking(blocking, _torch(facts))
+    if handling is None:
+        return FAULT.ok("async error handling is on, as by default")
+    return _switched_off(settings) or FAULT.ok(
+        f"{handling.name}={handling.value} does not leave failures unhandled"
+    )
+
+
+def _torch(facts: MachineFacts) -> str:
+    return "" if isinstance(facts.software, Unread) else facts.software.torch
+
+
+def _switched_off(settings: InForce) -> Finding | None:
+    handling, blocking = settings.torch(NEW, OLD), settings.torch(*BLOCKING_WAIT)
+    if handling is None or torch_int(handling.value) != 0:
+        return None
+    if blocking and torch_bool(blocking.value):
+        return None  # said of that one
+    evidence = [Evidence(quote=f"{handling.name}={handling.value}", source=handling.origin)]
+    if handling.name == OLD:
+        return FAULT.note(
+            f"{OLD}=0 turns error handling off, except under torchrun",
+            reason=f"torchrun exports {NEW}=1 unless you set it; with other launchers a failed "
+            "NCCL collective would hang",
+            evidence=evidence,
+            fix=without(handling),
+        )
+    return FAULT.warning(
+        f"{NEW}=0: a failed NCCL collective hangs on after its timeout",
+        reason="torch does not act on NCCL's errors, nor when a collective exceeds its timeout; at "
+        "best its heartbeat monitor ends the process minutes later",
+        evidence=evidence,
+        fix=f"{without(handling)} (the default, 3, ends the process); for long pauses give "
+        "init_process_group(timeout=…) instead",
+    )
+
+
+# --- in what a user wrote -----------------------------------------------------------------------
+
+
+@FAULT.lint
+def failures_go_unhandled_where_written(source: Source) -> Iterator[Finding]:
+    for environment in environments(source):
+        finding = _switched_off(environment.in_force)
+        # The value of the other one may be on, for all we know.
+        if finding and not environment.has_unknown(*BLOCKING_WAIT):
+            yield environment.placed(finding)
+    for setting in readable(source, NEW, OLD, *BLOCKING_WAIT):
+        if source.kind is Kind.NCCL_CONF or not setting.value:
+            continue
+        switch = setting.name in BLOCKING_WAIT
+        meant = torch_bool(setting.value) if switch else torch_int(setting.value)
+        if meant is None:
+            yield at(_refused(as_fact(setting), switch=switch), source, setting)
+        elif switch and meant:
+            yield at(_blocking(as_fact(setting), source.here.torch), source, setting)
+
+
+def _refused(setting: Setting, *, switch: bool) -> Finding:
+    values = "1 or 0 (or true, false, yes, no)" if switch else "a number, 0 to 3"
+    return FAULT.error(
+        f"{setting.name}={setting.value} is refused: torch takes {values}",
+        reason="the first NCCL group raises `Invalid value for environment variable: "
+        f"{setting.name}`",
+        fix=f"{without(setting)}: failures are handled by default",
+    )
+
+
+def _blocking(setting: Setting, torch: str) -> Finding:
+    seen = [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+    fix = f"{without(setting)}: by default a watchdog ends the process after a timeout"
+    if torch and release(torch) < NO_WAIT_INSIDE:
+        return FAULT.note(
+            f"{setting.name}={setting.value} makes every wait() hold up the CPU, and switches "
+            "async error handling off",
+            reason="no watchdog acts then: a timeout raises in the rank that waits, and nowhere "
+            "else. It is meant for debugging, or for a script that catches that error",
+            evidence=seen,
+            fix=fix,
+        )
+    return FAULT.warning(
+        f"{setting.name}={setting.value} leaves synchronous NCCL collectives without a timeout",
+        reason="it switches the watchdog's handling off, and only an explicit work.wait() raises "
+        "instead: since torch 2.8 a call without async_op has none inside. barrier() and "
+        "all_reduce() hung on past their timeout (measured with torch 2.11)",
+        evidence=seen,
+        fix=f"{fix}; to catch one, `work = dist.all_reduce(x, async_op=True)` and "
+        "`work.wait(timedelta(seconds=…))`, which raises without this variable",
+    )
+
+
+# --- in what is left of a job -------------------------------------------------------------------
+
+TURNED_OFF = FAULT.wording(
+    "turned-off",
+    r"\b(?P<name>(?:TORCH_)?NCCL_ASYNC_ERROR_HANDLING)(?:: |=)'?0\b",
+    anchors="NCCL_ASYNC_ERROR_HANDLING",
+    example="[PG 0 Rank 1] ProcessGroupNCCL environments: NCCL version: 2.20.5, "
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING: 0, TORCH_NCCL_BLOCKING_WAIT: 0",
+    role=Role.CONTEXT,
+)
+BLOCKING = FAULT.wording(
+    "blocking-wait",
+    r"\b(?:TORCH_)?NCCL_BLOCKING_WAIT(?:: |=)'?1\b",
+    anchors="NCCL_BLOCKING_WAIT",
+    example="NCCL_BLOCKING_WAIT: 1",
+    role=Role.CONTEXT,
+)
+
+
+@FAULT.recognise
+def nobody_acted_on_the_timeout(wreckage: Wreckage) -> Diagnosis | None:
+    """It makes a failure last; it is never what failed, so another answer goes before this one."""
+    off = wreckage.seen(TURNED_OFF)
+    timeouts = wreckage.seen(watchdog.WATCHDOG, watchdog.STATUS, watchdog.HEARTBEAT_STUCK)
+    if not off or not timeouts or wreckage.seen(BLOCKING, watchdog.TAKING_DOWN):
+        return None
+    name = off[0].fields["name"]
+    return FAULT.diagnosis(
+        f"{name}=0 left a collective that had timed out to hang on: torch saw the timeout and was "
+        "told not to act; who was late is another question",
+        confidence=0.45,
+        seen=(*off[:1], *timeouts[:2]),
+        culprit=Culprit(what=f"{name}=0"),
+        fix=f"`unset {name}`: the default ends the process, and the launcher the job",
+        next=f"env | grep {OLD}",
+        unknown=("which rank was late, and why",),
+    )

@@ -1,0 +1,99 @@
+"""A variable is set to what holds anyway.
+
+What you see   Nothing: the setting changes nothing. Launch scripts grow long with lines that nobody
+               dares to remove, and the one line that matters is lost among them.
+Why            Guides hand on settings that were needed once. TORCH_NCCL_ASYNC_ERROR_HANDLING=1 is
+               the best known: error handling has been on by default for years (since torch 2.2 as
+               mode 3), and torchrun sets the variable for its ranks. NCCL_IB_DISABLE=0,
+               NCCL_P2P_DISABLE=0 and NCCL_SHM_DISABLE=0 ask for what NCCL does by itself.
+How to be sure `holdfast env NAME` shows the default. Such a line does work in one case: where an
+               outer environment, an image or an nccl.conf sets another value, it takes it back.
+Fix            Remove the line.
+Sources        torch 2.13.0: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp
+               torch 2.13.0: torch/distributed/elastic/agent/server/local_elastic_agent.py
+               https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
+               https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.analysis import variables
+from holdfast.analysis.machine import Setting
+from holdfast.analysis.source.source import Here, Kind, Source
+from holdfast.analysis.source.source import Setting as Written
+from holdfast.analysis.variables import Variable
+from holdfast.analysis.variables.in_source import as_fact, at, judged, without
+from holdfast.analysis.variables.parsing import nccl_int, release, torch_bool, torch_int
+from holdfast.fault import Fault
+from holdfast.findings import Finding
+
+FAULT = Fault(code="HOLD504", slug="variable-redundant")
+
+HANDLING = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
+BLOCKING = "TORCH_NCCL_BLOCKING_WAIT"
+RENAMED, CURRENT = (2, 2), (2, 13)
+"""the torch that brought the TORCH_NCCL_ names, and the one whose defaults we know"""
+TURNED_ON_LATELY = ("TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_FR_BUFFER_SIZE")
+"""off by default in versions that are still in use: to write them makes sure"""
+
+
+@FAULT.lint
+def the_default_is_set(source: Source) -> Iterator[Finding]:
+    if source.kind is Kind.ENVIRONMENT:
+        return  # nobody's line: `holdfast env` shows it among the rest
+    for setting in judged(source):
+        row = variables.lookup(setting.name)
+        if row is None or not setting.known or setting.name in TURNED_ON_LATELY:
+            continue
+        if _takes_back(setting, source):
+            continue
+        fact = as_fact(setting)
+        if setting.name == HANDLING and torch_int(setting.value) in (1, 3):
+            if (release(source.here.torch) or CURRENT) >= RENAMED:
+                yield at(_handled_anyway(fact), source, setting)
+        elif _is_default(setting.value, row, source.here):
+            yield at(_default(fact, row), source, setting)
+
+
+def _takes_back(setting: Written, source: Source) -> bool:
+    """The source itself gives the variable another value somewhere, or lets its user do so."""
+    if f"${{{setting.name}" in setting.written:
+        return True
+    return any(s.name == setting.name and s.value != setting.value for s in source.settings)
+
+
+def _is_default(value: str, row: Variable, here: Here) -> bool:
+    """Only plain numbers count: a word such as 'automatic' is no value one could write."""
+    if row.name.endswith("*") or not row.default.lstrip("-").isdecimal():
+        return False
+    if row.reader == "NCCL":
+        return value.strip().lstrip("-").isdecimal() and nccl_int(value) == int(row.default)
+    if row.reader != "PyTorch" or row.instead:
+        return False
+    torch = release(here.torch) or CURRENT
+    if torch < (RENAMED if row.name == BLOCKING else CURRENT):
+        return False  # its defaults were others
+    if row.default in ("0", "1"):
+        return torch_bool(value) is (row.default == "1")
+    return torch_int(value) == int(row.default)
+
+
+def _handled_anyway(setting: Setting) -> Finding:
+    return FAULT.note(
+        f"{setting.name}={setting.value} is not needed: error handling is on by default",
+        reason="since torch 2.2 the default is 3 (end the process), and torchrun gives its ranks 1 "
+        "by itself; nor does it make a dead rank noticed any sooner",
+        fix=without(setting),
+    )
+
+
+def _default(setting: Setting, row: Variable) -> Finding:
+    version = variables.READ_FROM[variables.prefix_of(row.name)]
+    return FAULT.note(
+        f"{setting.name}={setting.value} is the default",
+        reason=f"as of {version}; the line matters only where something outside this file (an "
+        "image, an nccl.conf, another version) sets another value",
+        fix=f"{without(setting)}, unless that is why it stands here",
+    )

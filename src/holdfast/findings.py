@@ -1,0 +1,129 @@
+"""What we say about a machine or a job: evidence, findings, verdicts, diagnoses, pages.
+
+Frozen nouns and pure functions; nothing here reads or writes the world.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """Line and column count from 1, as editors do; `file` is '' for the environment."""
+
+    file: str
+    line: int
+    column: int = 1
+
+
+class Status(enum.Enum):
+    """How a finding stands; the order is the order of concern."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+    SKIPPED = "skipped"
+    OK = "ok"
+
+    @property
+    def concern(self) -> int:
+        """0 for ok, higher is worse; skipped is no concern, only a gap."""
+        return {"error": 3, "warning": 2, "note": 1}.get(self.value, 0)
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was really seen, and where."""
+
+    quote: str
+    source: str = ""
+    line: int | None = None
+    rank: int | None = None
+    host: str | None = None
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One sentence about one fault on one machine."""
+
+    code: str
+    slug: str
+    status: Status
+    summary: str
+    """what was seen"""
+    evidence: tuple[Evidence, ...] = ()
+    fix: str = ""
+    """what to do, as a command where there is one"""
+    reason: str = ""
+    """what it means and how sure we are; for `skipped`, why we could not look"""
+    host: str = ""
+    applies: bool = True
+    """False when the question does not arise here ('one machine', 'no container')"""
+    place: Place | None = None
+    """where it stands in a file; only lint has one"""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds whom up, and whether that is certain enough to act on."""
+
+    code: str
+    slug: str
+    ranks: tuple[int, ...]
+    """culprits only"""
+    victims: tuple[int, ...] = ()
+    """ranks that wait for them or fell with them"""
+    reason: str
+    """the sentence that log, screen, journal and test all show"""
+    certain: bool
+    """True acts at once; False is a notice, and patience decides"""
+    fatal: bool = False
+    """no restart can help (the job was told to stop, the same fault comes back)"""
+    fix: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+
+class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+    """Who or what did it; `what` names it where it is no rank: a setting, a link, a file."""
+
+    rank: int | None = None
+    host: str = ""
+    pid: int | None = None
+    what: str = ""
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fault makes of the wreckage of a job."""
+
+    code: str
+    slug: str
+    confidence: float
+    """0 to 1. Over 0.8 only where this text or these positions can hardly mean anything else."""
+    culprit: Culprit | None
+    """None when nobody can be named honestly"""
+    reason: str
+    """the sentence: what happened, to whom, and how that follows from what was seen"""
+    victims: tuple[int, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    fix: str = ""
+    next: str = ""
+    """the command to type now"""
+    ruled_out: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    order: int = 0
+    """of its first sighting: of two causes on one rank the earlier one leads"""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """The story of a fault, written once: `explain`, the docs and the JSON all show this."""
+
+    code: str
+    slug: str
+    title: str
+    see: str
+    why: str
+    sure: str
+    fix: str
+    sources: tuple[str, ...]
+    faces: tuple[str, ...] = ()
+    example: str = ""
+    """what holdfast says when it meets it, where that was asked for (tools/write_examples.py)"""

@@ -1,1 +1,0 @@
-"""A JOB -> RANKS -> SIGNALS -> VERDICT -> ACTION: everything `holdfast run` does."""

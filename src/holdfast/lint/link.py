@@ -1,0 +1,90 @@
+"""Which launch starts which script, and which hosts it runs on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from holdfast.analysis.source.source import Host, Kind, Launch, Source
+
+
+class Links:
+    """Of all recipes of one lint; scripts ask who starts them."""
+
+    def __init__(self, recipes: Iterable[Source], scripts: Iterable[str]) -> None:
+        self._launches: dict[str, list[Launch]] = {}
+        by_name: dict[str, list[str]] = {}
+        known = set()
+        for path in scripts:
+            known.add(os.path.abspath(path))
+            by_name.setdefault(os.path.basename(path), []).append(os.path.abspath(path))
+        for source in recipes:
+            # A document shows many ways to start a script; only a recipe says how it is done.
+            for launch in source.launches if source.complete else ():
+                if script := _resolve(launch, source.file, known, by_name):
+                    self._launches.setdefault(script, []).append(launch)
+
+    def of(self, path: str) -> tuple[Launch, ...]:
+        return tuple(self._launches.get(os.path.abspath(path), ()))
+
+
+def _resolve(
+    launch: Launch, recipe: str, known: set[str], by_name: dict[str, list[str]]
+) -> str | None:
+    """By path from the recipe's folder or ours; by name where only one file is called so."""
+    if not launch.script:
+        return None
+    for folder in (os.path.dirname(os.path.abspath(recipe)), os.getcwd()):
+        for candidate in _spellings(launch.script):
+            path = os.path.normpath(os.path.join(folder, candidate))
+            if path in known:
+                return path
+    named = by_name.get(os.path.basename(_spellings(launch.script)[-1]), [])
+    return named[0] if len(named) == 1 else None
+
+
+def _spellings(script: str) -> list[str]:
+    """`-m package.train` is package/train.py."""
+    if script.endswith((".py", ".pyw")) or "/" in script:
+        return [script]
+    return [script, f"{script.replace('.', '/')}.py"]
+
+
+def with_hosts(recipes: Sequence[Source]) -> list[Source]:
+    """Launches that name a hostfile of this lint know its hosts."""
+    hostfiles = {
+        os.path.abspath(source.file): source.hosts
+        for source in recipes
+        if source.kind is Kind.HOSTFILE
+    }
+    if not hostfiles:
+        return list(recipes)
+    return [_with_hosts(source, hostfiles) if source.launches else source for source in recipes]
+
+
+def _with_hosts(source: Source, hostfiles: dict[str, tuple[Host, ...]]) -> Source:
+    launches = tuple(
+        msgspec.structs.replace(launch, hosts=hosts)
+        if not launch.hosts and (hosts := _hosts(launch, source.file, hostfiles))
+        else launch
+        for launch in source.launches
+    )
+    return msgspec.structs.replace(source, launches=launches)
+
+
+def _hosts(launch: Launch, recipe: str, hostfiles: dict[str, tuple[Host, ...]]) -> tuple[Host, ...]:
+    named = launch.flag("hostfile", "machinefile", "host-file")
+    if named is None or not named.known:
+        return ()
+    for folder in (os.path.dirname(os.path.abspath(recipe)), os.getcwd()):
+        path = os.path.normpath(os.path.join(folder, named.value))
+        if path in hostfiles:
+            return hostfiles[path]
+    same = [
+        hosts
+        for path, hosts in hostfiles.items()
+        if os.path.basename(path) == os.path.basename(named.value)
+    ]
+    return same[0] if len(same) == 1 else ()

@@ -1,0 +1,1 @@
+"""One reader for each language a launch is written in: text -> `Source`. Pure."""

@@ -1,0 +1,123 @@
+"""Kubernetes manifests and Accelerate's configuration -> Source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.analysis.source.source import Container, Flag, Kind, Launch, Setting, Source
+from holdfast.lint.readers import shell
+from holdfast.lint.readers.compose import flag, run
+from holdfast.lint.readers.shell.passage import Ground
+from holdfast.lint.readers.shell.reading import Reading
+from holdfast.lint.readers.yaml_nodes import MOST_NODES, Documents, filled
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
+
+ACCELERATE = frozenset(["compute_environment", "distributed_type", "num_processes", "num_machines"])
+"""keys of Accelerate's configuration; two of them make one"""
+YES = ("true", "yes", "on")
+
+
+def read(
+    text: str, file: str, *, first_line: int = 1, indent: int = 0, complete: bool = True
+) -> Source:
+    """Never fails: what is no YAML, or concerns none of us, holds nothing."""
+    ground = Ground(text, file, first_line=first_line, indent=indent)
+    if "containers" not in text and not any(key in text for key in ACCELERATE):
+        return Source(file=file, kind=Kind.YAML, complete=complete)
+    documents = Documents(ground)
+    reading = Reading()
+    containers: list[Container] = []
+    for root in documents.roots:
+        if len(ACCELERATE & {str(key.value) for key, _ in documents.pairs(root)}) > 1:
+            reading.jobs.append(_accelerate(documents, root))
+        for pod in _pods(root):
+            containers.extend(_containers(documents, pod, reading))
+    found = shell.source(reading, file, Kind.YAML, complete=complete, containers=tuple(containers))
+    return msgspec.structs.replace(found, refused=documents.problem if complete else None)
+
+
+def _accelerate(documents: Documents, root: Node) -> Launch:
+    flags: list[Flag] = []
+    for key, value in documents.pairs(root):
+        inside = documents.pairs(value) if value.id == "mapping" else [(key, value)]
+        for name, one in inside:
+            if one.id == "scalar" and one.tag != "tag:yaml.org,2002:null":
+                dashed = str(name.value).replace("_", "-")
+                flags.append(flag(documents, name, dashed, str(one.value)))
+    return Launch(kind="accelerate", flags=tuple(flags), place=documents.place(root))
+
+
+def _pods(root: Node) -> Iterator[Node]:
+    """Mappings with `containers`, wherever a manifest hides its pod template."""
+    waiting, seen = [root], {id(root)}
+    while waiting and len(seen) < MOST_NODES:
+        node = waiting.pop()
+        if node.id == "scalar":
+            continue
+        children = [v for _, v in node.value] if node.id == "mapping" else list(node.value)
+        if node.id == "mapping" and any(k.value == "containers" for k, _ in node.value):
+            yield node
+        fresh = [child for child in children if id(child) not in seen]
+        seen.update(map(id, fresh))
+        waiting.extend(reversed(fresh))
+
+
+def _containers(documents: Documents, pod: Node, reading: Reading) -> Iterator[Container]:
+    shared = list(_host(documents, pod))
+    for container in documents.items(documents.get(pod, "containers")):
+        if container.id != "mapping":
+            continue
+        settings = list(_environment(documents, container))
+        reading.settings.extend(settings)
+        run(documents, container, ("command", "args"), settings, reading)
+        words = documents.get(container, "command")
+        fields = documents.words(words) if words is not None else []
+        yield Container(
+            engine="kubernetes",
+            options=(*shared, *_own(documents, container)),
+            place=documents.place(container),
+            image=documents.scalar(container, "image"),
+            words=tuple(shell.word(field, documents.ground) for field in fields if field),
+            service=documents.scalar(container, "name"),
+        )
+
+
+def _host(documents: Documents, pod: Node) -> Iterator[Flag]:
+    for key, value in documents.pairs(pod):
+        name = {"hostNetwork": "network", "hostIPC": "ipc", "hostPID": "pid"}.get(str(key.value))
+        if name and value.id == "scalar" and str(value.value).lower() in YES:
+            yield flag(documents, key, name, "host")
+    for entry in documents.items(documents.get(pod, "securityContext", "sysctls")):
+        name, value = documents.get(entry, "name"), documents.scalar(entry, "value")
+        if name is not None and name.id == "scalar":
+            yield flag(documents, name, "sysctl", f"{name.value}={value}")
+
+
+def _own(documents: Documents, container: Node) -> Iterator[Flag]:
+    for key, value in documents.pairs(documents.get(container, "resources", "limits")):
+        if str(key.value).endswith("/gpu") and value.id == "scalar":
+            yield flag(documents, key, "gpus", str(value.value))
+    for key, value in documents.pairs(documents.get(container, "securityContext")):
+        if key.value == "privileged" and str(value.value).lower() in YES:
+            yield flag(documents, key, "privileged", "")
+
+
+def _environment(documents: Documents, container: Node) -> Iterator[Setting]:
+    """`valueFrom` is only known in the cluster."""
+    for entry in documents.items(documents.get(container, "env")):
+        name, value = documents.get(entry, "name"), documents.get(entry, "value")
+        if name is not None and value is not None and value.id == name.id == "scalar":
+            text, known = filled(str(value.value))
+            yield Setting(
+                name=str(name.value),
+                value=text,
+                place=documents.place(name),
+                known=known,
+                written=str(value.value),
+                by="kubernetes",
+            )

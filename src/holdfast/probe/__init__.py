@@ -1,1 +1,0 @@
-"""Small tools that touch the world, each with one purpose; they judge nothing."""

@@ -1,0 +1,192 @@
+"""A rank's page in shared memory: what it says of itself, readable without its help.
+
+The launcher makes one page per rank (`create`); the rank maps it and writes numbers with single
+aligned stores (`Page`); the launcher reads them (`read`) also when the rank is stopped, holds
+the GIL or is dead. Times are nanoseconds of CLOCK_MONOTONIC, which all processes share.
+
+The writing side uses the standard library only: it runs inside any Python that runs a rank.
+
+    byte    0  magic     8  version   16  pid (written last: 0 means 'never written')
+           24  flags    32  steps     40  step_at   48  usual_step   56  beat_at
+           64  group_timeout
+          256  phase: a slot        1024  limit: a slot, its number is when the limit runs out
+         2048  claim: a slot, its number is when init_process_group was entered, its text the
+               other fields of `signals.Claim` as JSON
+"""
+
+from __future__ import annotations
+
+import binascii
+import fcntl
+import functools
+import mmap
+import os
+import struct
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.analysis.scene.scene import Beat, Claim
+
+SIZE = 4096
+VERSION = 1
+_MAGIC = int.from_bytes(b"HOLDFAST", "little")
+_TORCH, _GROUP = 1, 2  # flags
+
+# Indices into the page seen as 8-byte words.
+_AT_MAGIC, _AT_VERSION, _AT_PID, _AT_FLAGS = 0, 1, 2, 3
+_AT_STEPS, _AT_STEP, _AT_USUAL, _AT_BEAT, _AT_TIMEOUT = 4, 5, 6, 7, 8
+
+_PHASE, _LIMIT, _CLAIM = 256, 1024, 2048
+_SLOT = struct.Struct("<IIQ")  # checksum, length of the text, a number
+_LONGEST_TEXT = 400
+_LONGEST_CLAIM = 1600
+_TRIES = 50
+
+_NANO = 1e-9
+
+
+def create() -> tuple[int, mmap.mmap]:
+    """An empty page, and the descriptor whose `/proc/PID/fd/N` a rank opens.
+
+    A memfd has no name in any file system: nothing is left behind however we end. It is
+    sealed against a change of size, because a shrunken page would kill its reader by SIGBUS.
+    """
+    fd = os.memfd_create("holdfast-page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, SIZE)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        return fd, mmap.mmap(fd, SIZE)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def attach(path: str) -> mmap.mmap:
+    """The rank's mapping of the page that its launcher made."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return mmap.mmap(fd, SIZE)
+    finally:
+        os.close(fd)
+
+
+class Page:
+    """The rank's side: setters, each a few stores and no system call."""
+
+    def __init__(self, buffer: mmap.mmap) -> None:
+        self._buffer = buffer
+        self._words = memoryview(buffer).cast("Q")
+
+    def announce(self, pid: int) -> None:
+        """This process is the rank; whatever an earlier one left is cleared."""
+        self._words[_AT_PID] = 0
+        self._buffer[24:] = bytes(SIZE - 24)
+        self._words[_AT_MAGIC] = _MAGIC
+        self._words[_AT_VERSION] = VERSION
+        self._words[_AT_PID] = pid
+
+    def torch_imported(self) -> None:
+        self._words[_AT_FLAGS] |= _TORCH
+
+    def group(self, *, ready: bool, timeout: float) -> None:
+        self._words[_AT_TIMEOUT] = _nanoseconds(timeout)
+        flags = self._words[_AT_FLAGS]
+        self._words[_AT_FLAGS] = flags | _GROUP if ready else flags & ~_GROUP
+
+    def beat(self) -> None:
+        self._words[_AT_BEAT] = time.monotonic_ns()
+
+    def step(self, steps: int, at: int, usual: int) -> None:
+        """`at` and `usual` in nanoseconds. The count last: whoever sees it sees its time."""
+        self._words[_AT_USUAL] = usual
+        self._words[_AT_STEP] = at
+        self._words[_AT_STEPS] = steps
+
+    def phase(self, name: str) -> None:
+        self._put(_PHASE, 0, name)
+
+    def limit(self, name: str, until: float) -> None:
+        self._put(_LIMIT, _nanoseconds(until), name)
+
+    def claim(self, text: str, at: float) -> None:
+        """What this rank says it is, as JSON; ('', 0) takes it back."""
+        self._put(_CLAIM, _nanoseconds(at), text, longest=_LONGEST_CLAIM)
+
+    def _put(self, slot: int, number: int, text: str, *, longest: int = _LONGEST_TEXT) -> None:
+        body = text.encode("utf-8", "replace")[:longest]
+        head = _SLOT.pack(_checksum(number, body), len(body), number)
+        self._buffer[slot : slot + _SLOT.size + len(body)] = head + body
+
+
+def read(buffer: mmap.mmap) -> Beat | None:
+    """What the rank says; None when it never said anything (no hook in it)."""
+    from holdfast.analysis.scene.scene import Beat  # noqa: PLC0415 - needs msgspec, which a rank may lack
+
+    with memoryview(buffer) as raw, raw.cast("Q") as words:
+        said = list(words[: _AT_TIMEOUT + 1])
+    if not said[_AT_PID] or said[_AT_MAGIC] != _MAGIC or said[_AT_VERSION] != VERSION:
+        return None
+    limit_name, limit_until = read_limit(buffer)
+    return Beat(
+        torch_imported=bool(said[_AT_FLAGS] & _TORCH),
+        group_ready=bool(said[_AT_FLAGS] & _GROUP),
+        steps=said[_AT_STEPS],
+        step_at=said[_AT_STEP] * _NANO,
+        usual_step=said[_AT_USUAL] * _NANO,
+        beat_at=said[_AT_BEAT] * _NANO,
+        phase=_get(buffer, _PHASE)[1],
+        limit_name=limit_name,
+        limit_until=limit_until,
+        group_timeout=said[_AT_TIMEOUT] * _NANO,
+        claim=_read_claim(buffer),
+    )
+
+
+def read_limit(buffer: mmap.mmap) -> tuple[str, float]:
+    """The limit in force and when it runs out; ('', 0.0) for none."""
+    until, name = _get(buffer, _LIMIT)
+    return name, until * _NANO
+
+
+def _read_claim(buffer: mmap.mmap) -> Claim | None:
+    at, text = _get(buffer, _CLAIM, longest=_LONGEST_CLAIM)
+    return _claim_of(at, text) if text else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _claim_of(at: int, text: str) -> Claim | None:
+    """A claim stands for hours, and the launcher reads it ten times a second."""
+    import msgspec  # noqa: PLC0415 - a rank may lack it
+
+    from holdfast.analysis.scene.scene import Claim  # noqa: PLC0415
+
+    try:
+        said = msgspec.json.decode(text)
+        return msgspec.convert({**said, "at": at * _NANO}, Claim)
+    except (msgspec.MsgspecError, TypeError):
+        return None  # cut short: nothing is known, and nothing is said
+
+
+def _get(buffer: mmap.mmap, slot: int, *, longest: int = _LONGEST_TEXT) -> tuple[int, str]:
+    """Number and text that belong together.
+
+    The checksum tells a torn read, on processors that reorder stores too. A rank stopped in
+    the middle of its write never finishes it: then nothing is known, and nothing is said.
+    """
+    for _ in range(_TRIES):
+        raw = buffer[slot : slot + _SLOT.size + longest]
+        checksum, length, number = _SLOT.unpack_from(raw)
+        body = raw[_SLOT.size : _SLOT.size + length]
+        if len(body) == length and checksum == _checksum(number, body):
+            return number, body.decode("utf-8", "ignore")
+    return 0, ""
+
+
+def _checksum(number: int, body: bytes) -> int:
+    # An empty page is a valid one: no name, no number.
+    return binascii.crc32(number.to_bytes(8, "little") + body) if number or body else 0
+
+
+def _nanoseconds(seconds: float) -> int:
+    return max(0, min(int(seconds * 1e9), 2**63 - 1))

@@ -1,0 +1,44 @@
+"""This process's own page, if it has one, and the one place where the hook complains."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from holdfast.rank.heartbeat_page import Page
+from holdfast.rank.steps import Steps
+
+page: Page | None = None
+"""None where nobody watches: plain python, plain torchrun, HOLDFAST=off, a forked child"""
+steps = Steps()
+optimizer_seen = False
+_complained = False
+
+
+def adopt(new: Page) -> None:
+    """From now on this process writes here; a child forked from it does not."""
+    global page  # noqa: PLW0603 - one process has one page
+    if page is None:
+        os.register_at_fork(after_in_child=forget)
+    page = new
+    page.announce(os.getpid())
+
+
+def forget() -> None:
+    """A forked child shares the mapping: a DataLoader worker must not speak for its rank."""
+    global page  # noqa: PLW0603
+    page = None
+
+
+def complain(problem: BaseException) -> None:
+    """Once a process: the hook is a guest here."""
+    global _complained  # noqa: PLW0603
+    if _complained:
+        return
+    _complained = True
+    line = (
+        f"holdfast: part of the watch inside this rank failed, training goes on without it: "
+        f"{type(problem).__name__}: {problem}\n"
+    )
+    with contextlib.suppress(OSError):
+        os.write(2, line.encode("utf-8", "replace"))

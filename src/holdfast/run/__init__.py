@@ -1,0 +1,1 @@
+"""`holdfast run`: a job -> ranks -> scene -> verdict -> action."""

@@ -1,0 +1,1 @@
+"""Starting and ending the ranks: torch elastic agent, store, environment, output, signals."""

@@ -1,0 +1,222 @@
+"""torch's elastic agent with our eyes: the one file that overrides private methods of torch.
+
+The stock agent ends all ranks in the call that sees the first failure, and counts restarts by
+itself. Ours asks a Watcher at every tick, which may first take evidence, and does what it says.
+Checked against torch 2.13; 2.8 and later have the same three methods.
+"""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from torch.distributed.elastic.agent.server.api import (
+    RunResult,
+    WorkerGroup,
+    WorkerSpec,
+    WorkerState,
+)
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import SignalException
+
+from holdfast import text
+from holdfast.errors import CannotWorkError
+from holdfast.run.launch import terminate
+from holdfast.run.launch.logs import Logs
+from holdfast.run.launch.orphans import Family, Member
+from holdfast.run.launch.pump import complain
+from holdfast.run.watch.interface import Step, Watcher
+
+T = TypeVar("T")
+GRACE = 5.0
+"""seconds between asking a rank to end and killing it"""
+LAST_WORD = 10.0
+"""seconds a watcher has for its verdict when no rank is left"""
+REAP_EVERY = 10.0
+"""seconds between two looks for orphans of ours that have ended"""
+
+
+def accepted(function: Callable[..., Any], **wanted: Any) -> dict[str, Any]:
+    """Those arguments that this version of torch knows."""
+    known = inspect.signature(function).parameters
+    return {name: value for name, value in wanted.items() if name in known}
+
+
+class Agent(LocalElasticAgent):
+    def __init__(
+        self,
+        *,
+        spec: WorkerSpec,
+        logs: Logs,
+        watcher: Watcher,
+        orders: terminate.Orders,
+        family: Family,
+        grace: float = GRACE,
+        **torchs_own: Any,
+    ) -> None:
+        super().__init__(
+            **accepted(LocalElasticAgent.__init__, spec=spec, logs_specs=logs, **torchs_own)
+        )
+        self._logs = logs
+        self._watcher = watcher
+        self._orders = orders
+        self._family = family
+        self._grace = grace
+        self._pids: dict[int, int] = {}
+        self._dead_since: float | None = None
+        self._blind = False
+        self._unkillable: list[int] = []
+        self._reaped_at = 0.0
+
+    # --- start ---------------------------------------------------------------------------------
+
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, int]:
+        if self._unkillable:
+            raise CannotWorkError(
+                f"process {text.numbers(self._unkillable)} cannot be ended: it hangs inside "
+                "the kernel (D state), and would fight a new rank for its device",
+                hint="look for a dead disk, network mount or GPU: `dmesg | tail`; then reboot",
+            )
+        self._obey()
+        known = terminate.strays(())
+        try:
+            pids: dict[int, int] = super()._start_workers(worker_group)
+        except OSError as problem:
+            # torch forgets the ranks it had started when one cannot be.
+            terminate.end(terminate.strays(known), at_once=terminate.strays(known))
+            raise CannotWorkError(f"the ranks could not be started: {problem}") from problem
+        finally:
+            self._orders.listen()
+            self._logs.started()
+        self._pids = dict(pids)
+        self._dead_since = None
+        self._ask(lambda: self._watcher.ranks_started(self._logs.attempt, dict(pids)), None)
+        return pids
+
+    def _obey(self) -> None:
+        """End the job when we were told to; torch's own exception makes it end the ranks."""
+        told = self._orders.told
+        if told is not None:
+            self._ask(lambda: self._watcher.told_to_stop(told), None)
+            raise SignalException(f"told to end by {told.name}", sigval=told)
+
+    def _ask(self, question: Callable[[], T], otherwise: T) -> T:
+        """A watcher that fails is not asked again: the job goes on as under torchrun."""
+        if self._blind:
+            return otherwise
+        try:
+            return question()
+        except Exception as bug:  # noqa: BLE001 - no bug of ours may end a training
+            self._blind = True
+            complain(
+                f"the job is no longer watched, and restarted only when a rank fails "
+                f"(a bug in holdfast: {type(bug).__name__}: {bug})"
+            )
+            return otherwise
+
+    def exit_code(self) -> int:
+        """Of a job that failed, so never 0."""
+        return self._ask(self._watcher.exit_code, 1) or 1
+
+    # --- watch ---------------------------------------------------------------------------------
+
+    def _monitor_workers(self, worker_group: WorkerGroup, **_: Any) -> RunResult:
+        self._obey()
+        self._reap()
+        step = self._ask(self._watcher.look, None)
+        codes = {rank: self._exit_code(rank, pid) for rank, pid in self._pids.items()}
+        if step is None:
+            step = self._step_of_a_stock_agent(codes)
+        if step is Step.RESTART:
+            # torch restarts while its own count is above 0; the budget is the watcher's.
+            self._remaining_restarts = 1
+            return RunResult(state=WorkerState.UNHEALTHY)
+        if step is Step.STOP or self._waited_too_long(codes):
+            self._remaining_restarts = 0
+            return RunResult(state=WorkerState.FAILED)
+        if step is Step.GO_ON and all(code == 0 for code in codes.values()):
+            self._leave_alone()
+            result: RunResult = super()._monitor_workers(worker_group)
+            return result
+        # The stock poll is not asked before: it reaps, and it ends the living for one failure.
+        return RunResult(state=WorkerState.HEALTHY)
+
+    def _reap(self) -> None:
+        """A script may start daemons for days; each leaves a zombie with us, its new parent."""
+        if time.monotonic() - self._reaped_at >= REAP_EVERY:
+            self._reaped_at = time.monotonic()
+            self._family.reap(self._pids.values())
+
+    def _leave_alone(self) -> None:
+        """What ranks that ended well left running is theirs, as under torchrun: a TensorBoard
+        started on purpose is to be looked at afterwards. After a failure it would meet its own
+        successor, which the new attempt starts, on its port: there nothing is left."""
+        pids, self._pids = self._pids, {}
+        left = self._family.after_a_good_end({pid: rank for rank, pid in pids.items()})
+        if left:
+            self._ask(lambda: self._watcher.outlived(left, ended=False), None)
+
+    def _exit_code(self, rank: int, pid: int) -> int | None:
+        try:
+            return terminate.exit_code(pid)
+        except ChildProcessError:  # somebody reaped it; torch's Popen may know
+            code: int | None = self._handlers()[rank].proc.poll()
+            return code
+
+    def _handlers(self) -> dict[int, Any]:
+        """torch's holders of the ranks' processes."""
+        return getattr(self._pcontext, "subprocess_handlers", {})
+
+    def _step_of_a_stock_agent(self, codes: Mapping[int, int | None]) -> Step:
+        if any(code not in (None, 0) for code in codes.values()):
+            spent = self._logs.attempt >= self._worker_group.spec.max_restarts
+            return Step.STOP if spent else Step.RESTART
+        return Step.GO_ON
+
+    def _waited_too_long(self, codes: Mapping[int, int | None]) -> bool:
+        """Nobody is left, somebody failed, and the watcher still says nothing."""
+        if None in codes.values() or not any(codes.values()):
+            self._dead_since = None
+            return False
+        now = time.monotonic()
+        self._dead_since = self._dead_since or now
+        return now - self._dead_since > LAST_WORD
+
+    # --- end -----------------------------------------------------------------------------------
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *_: Any, **__: Any) -> None:
+        """Every way a group ends comes through here: restart, stop, signal, success, failure."""
+        if self._pids:
+            pids, self._pids = self._pids, {}
+            guilty = self._ask(self._watcher.culprits, frozenset[int]())
+            ranks = {pid: rank for rank, pid in pids.items()}
+            seen = self._family.members(ranks)
+            self._unkillable = terminate.end(
+                pids.values(),
+                at_once=[pid for rank, pid in pids.items() if rank in guilty],
+                sign=death_sig,
+                grace=self._grace,
+                hurry=lambda: self._orders.hurry,
+            )
+            self._end_what_is_left(ranks, seen)
+            self._close_our_ends()
+            self._logs.settle()
+            self._ask(self._watcher.ranks_stopped, None)
+        # torch reaps them and stops its own helpers; nobody is left to be signalled.
+        super()._shutdown(**accepted(super()._shutdown, death_sig=death_sig, timeout=1))
+
+    def _end_what_is_left(self, ranks: Mapping[int, int], seen: Sequence[Member]) -> None:
+        """Before the logs settle: an orphan holds the rank's output open."""
+        ended, left = self._family.end(ranks, seen, hurry=lambda: self._orders.hurry)
+        self._unkillable += left
+        if ended:
+            self._ask(lambda: self._watcher.outlived(ended, ended=True), None)
+
+    def _close_our_ends(self) -> None:
+        for handler in self._handlers().values():
+            for end in (handler._stdout, handler._stderr):  # noqa: SLF001
+                if end:
+                    end.close()

@@ -1,0 +1,211 @@
+"""Start the job: torch's own configuration, our store, our logs, our agent."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from torch.distributed import run as torchrun
+from torch.distributed.elastic import events
+from torch.distributed.elastic.agent.server.api import WorkerSpec
+from torch.distributed.elastic.metrics import initialize_metrics
+from torch.distributed.elastic.metrics.api import MetricsConfig
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.launcher.api import LaunchConfig  # noqa: TC002
+
+from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.errors import UsageError
+from holdfast.rank import delivery
+from holdfast.run.launch.agent import GRACE, Agent, accepted
+from holdfast.run.launch.flags import RunFlags
+from holdfast.run.launch.logs import Dress, Logs
+from holdfast.run.launch.orphans import Family
+from holdfast.run.launch.pump import Writer, write_all
+from holdfast.run.launch.rendezvous import BACKEND, OneMachine
+from holdfast.run.launch.terminate import Orders
+from holdfast.run.watch.interface import Watcher
+from holdfast.system.process import redact
+
+Wrap = Callable[[list[str]], list[str]]
+TICK = 0.1
+"""the longest the watcher waits between two looks; deaths are to be noticed at once"""
+
+RUN_PATH = (
+    "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+"""--run-path as a command: torch would fork a function, which no exec shim can come before"""
+
+
+def start(
+    flags: RunFlags,
+    *,
+    watcher: Watcher,
+    paths: RunPaths | None,
+    dress: Dress | None = None,
+    wrap: Wrap = list,
+    write: Writer = write_all,
+) -> int:
+    """Run the job to its end and answer the exit code: 0, 128 + the signal that told us to end,
+    or the watcher's.
+
+    Without `paths` nothing is kept. `dress` changes a rank's environment, `wrap` its command,
+    `write` puts the ranks' bytes on the screen, from a thread of its own.
+    """
+    config, command, logs = _prepare(flags, paths=paths, dress=dress, write=write)
+    handler = OneMachine(run_id=config.run_id, port=flags.port)
+    spec = _spec(config, wrap(command), handler)
+    asked = getattr(flags.torchrun, "shutdown_timeout", None)  # not before torch 2.12
+    grace = GRACE if asked is None else asked
+    os.environ[delivery.GRACE] = f"{grace:g}"
+    with Orders(_signals(flags.torchrun)) as orders, Family(config.run_id) as family:
+        agent = Agent(
+            spec=spec,
+            logs=logs,
+            watcher=watcher,
+            orders=orders,
+            family=family,
+            grace=grace,
+            start_method=config.start_method,
+        )
+        try:
+            return _run(agent, config)
+        finally:
+            handler.shutdown()
+            logs.close()
+
+
+def _spec(config: LaunchConfig, command: list[str], handler: OneMachine) -> WorkerSpec:
+    return WorkerSpec(
+        **accepted(
+            WorkerSpec,
+            role=config.role,
+            local_world_size=config.nproc_per_node,
+            entrypoint=command[0],
+            args=tuple(command[1:]),
+            rdzv_handler=handler,
+            max_restarts=config.max_restarts,
+            monitor_interval=min(config.monitor_interval, TICK),
+            local_addr=config.local_addr,
+            event_log_handler=config.event_log_handler,
+            numa_options=config.numa_options,
+            virtual_local_rank=getattr(config, "virtual_local_rank", False),
+        )
+    )
+
+
+def _run(agent: Agent, config: LaunchConfig) -> int:
+    initialize_metrics(MetricsConfig(config.metrics_cfg))
+    try:
+        result = agent.run()
+        events.record(agent.get_event_succeeded(), config.event_log_handler)
+    except SignalException as told:
+        events.record(agent.get_event_failed(), config.event_log_handler)
+        return 128 + int(told.sigval)
+    except Exception:
+        events.record(agent.get_event_failed(), config.event_log_handler)
+        raise
+    return agent.exit_code() if result.is_failed() else 0
+
+
+def _prepare(
+    flags: RunFlags, *, paths: RunPaths | None, dress: Dress | None, write: Writer
+) -> tuple[LaunchConfig, list[str], Logs]:
+    """By torch's own function, so that each flag means what it means to torchrun."""
+    typed = argparse.Namespace(**vars(flags.torchrun))
+    typed.rdzv_backend, typed.rdzv_endpoint = BACKEND, f"localhost:{flags.port}"
+    if typed.rdzv_id == "none":
+        typed.rdzv_id = paths.run_id if paths else f"holdfast-{os.getpid()}"
+    if not typed.logs_specs:
+        typed.log_dir = os.devnull  # else torch makes a folder of its own
+    typed.node_rank = 0
+    try:
+        if "OMP_NUM_THREADS" not in os.environ and nproc(flags) > 1:
+            os.environ["OMP_NUM_THREADS"] = "1"  # as torchrun, without its banner
+        config, entrypoint, arguments = torchrun.config_from_args(typed)
+    except (ValueError, RuntimeError, AssertionError) as problem:
+        raise UsageError(str(problem)) from problem
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _signal_names(typed)
+    torchs = config.logs_specs
+    assert torchs
+    logs = Logs(
+        log_dir=flags.torchrun.log_dir,
+        redirects=torchs._redirects,  # noqa: SLF001 - already read from the flags by torch
+        tee=torchs._tee,  # noqa: SLF001
+        local_ranks_filter=torchs._local_ranks_filter,  # noqa: SLF001
+        paths=paths,
+        dress=dress,
+        copies=(
+            getattr(typed, "duplicate_stdout_filters", ()),
+            getattr(typed, "duplicate_stderr_filters", ()),
+        ),
+        instead=torchs if typed.logs_specs else None,
+        write=write,
+    )
+    if callable(entrypoint):
+        entrypoint = os.environ.get("PYTHON_EXEC", sys.executable)
+        arguments = ["-u", "-c", RUN_PATH, *arguments]
+    return config, [entrypoint, *arguments], logs
+
+
+def nproc(flags: RunFlags) -> int:
+    """How many ranks 'auto', 'gpu' or a number means here."""
+    count = int(torchrun.determine_local_world_size(flags.torchrun.nproc_per_node))
+    if count < 1:
+        raise UsageError(f"--nproc-per-node {count}: a job needs at least one rank")
+    return count
+
+
+def _signal_names(typed: argparse.Namespace) -> str:
+    """Older torchruns have no such flag, and handle these."""
+    return getattr(typed, "signals_to_handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
+
+
+def _signals(typed: argparse.Namespace) -> list[signal.Signals]:
+    names = [name.strip() for name in _signal_names(typed).split(",") if name.strip()]
+    try:
+        return [signal.Signals[name] for name in names]
+    except KeyError as problem:
+        raise UsageError(f"--signals-to-handle: {problem} is no signal of this system") from None
+
+
+def describe(
+    flags: RunFlags,
+    *,
+    paths: RunPaths,
+    dress: Dress | None = None,
+    wrap: Wrap = list,
+) -> str:
+    """What `start` would do, for --dry-run; starts nothing and makes no folder."""
+    config, command, _ = _prepare(flags, paths=paths, dress=None, write=write_all)
+    ranks, typed = config.nproc_per_node, flags.torchrun
+    port = str(flags.port) if flags.port else "a free port outside the ephemeral range, new"
+    lines = [
+        f"would start {ranks} rank{'s' * (ranks > 1)} on this machine, each",
+        f"  {_shell(command)}",
+        f"by way of  {_shell(wrap(command))}" if wrap(command) != command else "",
+        f"store      127.0.0.1, {port} in every round; handed over listening",
+        f"restarts   up to {flags.max_restarts}, of the whole group",
+        f"patience   {f'{flags.patience:g} s' if flags.patience else 'until it is certain'}",
+        f"logs       {paths.stdout(0, 0)} and so on, and the screen",
+        f"log dir    {typed.log_dir} (--log-dir)" if typed.log_dir else "",
+        *(f"note       {remark}" for remark in flags.remarks),
+        "environment of rank 0, beside what torchrun sets (RANK, WORLD_SIZE, MASTER_PORT …)",
+        f"  TORCHELASTIC_ERROR_FILE={paths.error(0, 0)}",
+        f"  OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', '')}" if ranks > 1 else "",
+    ]
+    if dress:
+        added = dress(0, {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks)})
+        lines += [f"  {name}={added[name]}" for name in sorted(added.keys() - _TORCHS)]
+    return "\n".join(line for line in lines if line)
+
+
+_TORCHS = {"RANK", "LOCAL_RANK", "WORLD_SIZE"}
+
+
+def _shell(command: Sequence[str]) -> str:
+    """As one would type it, without the secrets."""
+    return redact(shlex.join(command))

@@ -1,0 +1,225 @@
+"""Where each rank's output goes in each attempt, and what its environment is.
+
+torch asks a LogsSpecs once per attempt, just before it starts the ranks, and takes back the
+environment it handed over: the one public place where both can be set.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from string import Template
+
+from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std, to_map
+
+from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.run.launch.log_file import LogFile
+from holdfast.run.launch.pump import Pump, Stream, Writer, complain, write_all
+
+Environment = dict[str, str]
+Dress = Callable[[int, Environment], Environment]
+INHERITED = ""
+"""torch's word for: the rank writes where we write"""
+PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+
+
+class Logs(LogsSpecs):
+    """The output of every rank: on the screen unchanged and in a file of its own attempt.
+
+    What the user asked torchrun for is honoured: `--redirects` keeps a stream off the screen,
+    `--tee` puts the rank's name before each line, `--local-ranks-filter` shows some ranks only,
+    `--log-dir` says where the files are.
+    """
+
+    def __init__(  # noqa: PLR0913 - four of them are torch's
+        self,
+        log_dir: str | None = None,
+        redirects: Std | dict[int, Std] = Std.NONE,
+        tee: Std | dict[int, Std] = Std.NONE,
+        local_ranks_filter: set[int] | None = None,
+        *,
+        paths: RunPaths | None = None,
+        dress: Dress | None = None,
+        copies: tuple[Sequence[str], Sequence[str]] = ((), ()),
+        instead: LogsSpecs | None = None,
+        write: Writer = write_all,
+    ) -> None:
+        """The first four are torch's own. Without `paths` nothing is kept, only shown. `copies`
+        are torchrun's --duplicate-*-filters, `instead` the user's own --logs-specs: it then
+        says where output goes."""
+        super().__init__(log_dir, redirects, tee, local_ranks_filter)
+        self.attempt = -1
+        self._paths = paths
+        self._elsewhere = log_dir
+        self._dress = dress
+        self._copies = copies
+        self._instead = instead
+        self._write = write
+        self._pump: Pump | None = None
+        self._copied: list[LogFile] = []
+        self._said: set[str] = set()
+
+    @property
+    def root_log_dir(self) -> str:
+        return self._paths.folder if self._paths else os.devnull
+
+    def reify(self, envs: dict[int, Environment]) -> LogsDest:
+        self.attempt += 1
+        if self._instead is not None:
+            destination = self._instead.reify(envs)
+        else:
+            destination = self._destination(envs)
+        for local_rank, env in envs.items():
+            # torch counts only the restarts that it decided itself.
+            env["TORCHELASTIC_RESTART_COUNT"] = str(self.attempt)
+            self._dress_up(local_rank, env)
+        return destination
+
+    def _dress_up(self, local_rank: int, env: Environment) -> None:
+        if self._dress is None:
+            return
+        try:
+            dressed = self._dress(local_rank, dict(env))
+        except Exception as bug:  # noqa: BLE001 - the training matters more than our view of it
+            self._say_once(f"the ranks cannot be watched from within: {type(bug).__name__}: {bug}")
+        else:
+            env.clear()
+            env.update(dressed)
+
+    def _destination(self, envs: dict[int, Environment]) -> LogsDest:
+        if self._pump is None:
+            self._pump = Pump(write=self._write)
+            atexit.register(self.close)  # stock torchrun does not know that it should
+        files: tuple[dict[int, str], dict[int, str]] = ({}, {})
+        errors: dict[int, str] = {}
+        copies = [self._copy_file(kind) for kind in (0, 1)]
+        redirects, tees = to_map(self._redirects, len(envs)), to_map(self._tee, len(envs))
+        for local_rank, env in envs.items():
+            rank = int(env.get("RANK", local_rank))
+            paths = self._folder(rank)
+            errors[local_rank] = paths.error(self.attempt, rank) if paths else ""
+            env["TORCHELASTIC_ERROR_FILE"] = errors[local_rank]
+            for kind, std, name in ((0, Std.OUT, "stdout"), (1, Std.ERR, "stderr")):
+                log = self._open_log(paths, rank, name) if paths else None
+                filtered = self._local_ranks_filter
+                hidden = bool(redirects[local_rank] & std and not tees[local_rank] & std)
+                shown = not (hidden and log) and (not filtered or local_rank in filtered)
+                stream = Stream(
+                    f"rank {rank} ({name})",
+                    screen=kind + 1,
+                    shown=shown,
+                    log=log,
+                    prefix=self._prefix(env, local_rank) if tees[local_rank] & std else b"",
+                    copies=copies[kind] if tees[local_rank] & std else None,
+                )
+                # As under torchrun, which gives a rank a file for what it hides or prefixes.
+                as_is = shown and not tees[local_rank] & std and os.isatty(kind + 1)
+                files[kind][local_rank] = self._connect(stream, kind + 1 if as_is else None)
+        return LogsDest(stdouts=files[0], stderrs=files[1], error_files=errors)
+
+    def _connect(self, stream: Stream, like: int | None) -> str:
+        assert self._pump
+        try:
+            return self._pump.open(stream, like=like)
+        except OSError as problem:  # no descriptors left
+            self._say_once(f"output goes to the screen only: {problem.strerror}")
+            return INHERITED
+
+    def _prefix(self, env: Environment, local_rank: int) -> bytes:
+        template = os.environ.get(PREFIX_TEMPLATE, "[${role_name}${local_rank}]:")
+        return (
+            Template(template)
+            .safe_substitute(
+                role_name=env.get("ROLE_NAME", ""), rank=env.get("RANK"), local_rank=local_rank
+            )
+            .encode(errors="replace")
+        )
+
+    def _folder(self, rank: int) -> RunPaths | None:
+        """None when there is no place for this rank's files."""
+        if self._paths:
+            try:
+                os.makedirs(self._paths.rank(self.attempt, rank), exist_ok=True)
+            except OSError as problem:
+                self._no_log(problem)
+                return None
+        return self._paths
+
+    def _open_log(self, paths: RunPaths, rank: int, name: str) -> LogFile | None:
+        place = paths.stdout if name == "stdout" else paths.stderr
+        path = place(self.attempt, rank)
+        try:
+            if self._elsewhere and not os.path.lexists(path):
+                there = RunPaths(os.path.abspath(self._elsewhere), paths.run_id)
+                folder = there.rank(self.attempt, rank)
+                os.makedirs(folder, exist_ok=True)
+                os.symlink(os.path.join(folder, f"{name}.log"), path)
+            return LogFile(os.path.realpath(path))
+        except OSError as problem:
+            self._no_log(problem)
+            return None
+
+    def _copy_file(self, kind: int) -> tuple[LogFile, tuple[bytes, ...]] | None:
+        """torchrun's --duplicate-stdout-filters: one file for all ranks of an attempt."""
+        if not self._copies[kind] or not self._paths:
+            return None
+        name = ("filtered_stdout.log", "filtered_stderr.log")[kind]
+        needles = tuple(needle.encode(errors="replace") for needle in self._copies[kind])
+        folder = self._paths.attempt(self.attempt)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            self._copied.append(LogFile(os.path.join(folder, name)))
+        except OSError as problem:
+            self._no_log(problem)
+            return None
+        return self._copied[-1], needles
+
+    def _no_log(self, problem: OSError) -> None:
+        self._say_once(
+            f"no logs can be written into {self.root_log_dir} ({problem.strerror}): "
+            "output goes to the screen only"
+        )
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            complain(sentence)
+
+    # --- our agent's calls ---------------------------------------------------------------------
+
+    def started(self) -> None:
+        if self._pump is not None:
+            self._pump.started()
+
+    def settle(self) -> None:
+        """Everything the ranks printed so far is on the screen when this returns."""
+        if self._pump is not None:
+            self._pump.settle()
+
+    def close(self) -> None:
+        if self._pump is not None:
+            self._pump.close()
+            self._pump = None
+            atexit.unregister(self.close)
+        for log in self._copied:
+            log.close()
+
+
+class TorchrunLogs(Logs):
+    """The entry point `torchrun.logs_specs`: under stock torchrun nobody made a run's folder."""
+
+    def __init__(
+        self,
+        log_dir: str | None = None,
+        redirects: Std | dict[int, Std] = Std.NONE,
+        tee: Std | dict[int, Std] = Std.NONE,
+        local_ranks_filter: set[int] | None = None,
+    ) -> None:
+        base = os.path.abspath(log_dir) if log_dir else None
+        if base:
+            os.makedirs(base, exist_ok=True)
+        folder = tempfile.mkdtemp(prefix="holdfast_", dir=base)
+        paths = RunPaths(*os.path.split(folder))
+        super().__init__(None, redirects, tee, local_ranks_filter, paths=paths)

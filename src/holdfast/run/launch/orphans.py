@@ -1,0 +1,208 @@
+"""What ranks started, and what of it outlives them.
+
+Helpers of a rank may have sessions of their own (`setsid`, daemons, some loaders): no signal to
+the rank's session reaches them, and they go on holding GPU memory, ports and files. As a child
+subreaper we become the parent of every such orphan instead of pid 1, so that descent from our ranks
+stays visible, and with it the proof that a process is ours to end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from holdfast.analysis.scene.scene import Outlived
+from holdfast.run.launch.terminate import is_gone
+from holdfast.system.process_table import Row, process_table, row_of
+
+GRACE = 2.0
+"""seconds between SIGTERM and SIGKILL: what it worked for is already gone"""
+KILL_DEADLINE = 5.0
+SETTLE = 0.5
+"""seconds in which helpers of a rank that ended well notice it and go"""
+LOOK_AGAIN = 0.02
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+EVIDENCE_TAKERS = frozenset({"py-spy"})
+"""the only children of ours, beside the ranks, that have sessions of their own"""
+
+
+class Member(NamedTuple):
+    row: Row
+    rank: int | None
+    """whose child it is; None when its parent had gone and its environment does not tell"""
+
+
+class Family:
+    """All that descends from the ranks of one job. While it is entered, orphans come to us; where
+    the kernel refuses that, only those seen before their rank ended are found."""
+
+    def __init__(self, run_id: str) -> None:
+        self._mark = f"TORCHELASTIC_RUN_ID={run_id}".encode()
+        self._before = ctypes.c_int(0)
+
+    def __enter__(self) -> Family:
+        prctl = ctypes.CDLL(None).prctl
+        prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(self._before), 0, 0, 0)
+        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, self._before.value, 0, 0, 0)
+
+    def members(self, ranks: Mapping[int, int]) -> list[Member]:
+        """All living descendants of these ranks (pid -> rank), and of ranks that have ended."""
+        table = process_table()
+        children: dict[int, list[Row]] = {}
+        for row in table.values():
+            children.setdefault(row.parent, []).append(row)
+        found = [Member(row, rank) for pid, rank in ranks.items() for row in _below(pid, children)]
+        for orphan in _adopted(table, ranks):
+            # A shell that became us by exec may have had children, which are none of a rank's.
+            if self._mark in environment(orphan.pid):
+                family = [orphan, *_below(orphan.pid, children)]
+                found += [Member(row, rank_of(row.pid)) for row in family]
+        return [member for member in found if not is_gone(member.row)]
+
+    def end(
+        self,
+        ranks: Mapping[int, int],
+        seen: Iterable[Member],
+        *,
+        hurry: Callable[[], bool] = lambda: False,
+    ) -> tuple[list[Outlived], list[int]]:
+        """End what outlived these ranks, which have ended, `seen` before or not; answers whom it
+        was, and the pids that even SIGKILL left."""
+        ended, left = end_all(seen, others=lambda: self.members(ranks), hurry=hurry)
+        self.reap(ranks)
+        return ended, left
+
+    def after_a_good_end(self, ranks: Mapping[int, int]) -> list[Outlived]:
+        """Who lives on; helpers that end by themselves get a moment to do so."""
+        deadline = time.monotonic() + SETTLE
+        while (left := self.members(ranks)) and time.monotonic() < deadline:
+            time.sleep(LOOK_AGAIN)
+        return [outlived(member) for member in left]
+
+    def reap(self, ranks: Iterable[int]) -> None:
+        """Take leave of adopted children that have ended: nobody else will, and each is a pid.
+
+        The ranks, and what else we started, are left to those who wait for them.
+        """
+        try:
+            if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                return  # nobody has ended; the table of a busy machine has thousands of rows
+        except ChildProcessError:
+            return
+        for row in _adopted(process_table(), ranks):
+            if is_gone(row):
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(row.pid, os.WNOHANG)
+
+
+def end_all(
+    seen: Iterable[Member],
+    *,
+    others: Callable[[], list[Member]] = list,
+    hurry: Callable[[], bool] = lambda: False,
+) -> tuple[list[Outlived], list[int]]:
+    """SIGTERM, a moment, SIGKILL, to those seen and to those that `others` finds meanwhile."""
+
+    def living() -> list[Member]:
+        return [m for m in {**_found(others()), **everybody}.values() if lives(m.row)]
+
+    everybody = _found(seen)
+    everybody = _found(living())
+    for member in everybody.values():
+        _send(member.row, signal.SIGTERM)
+        if member.row.state in ("T", "t"):  # a stopped process takes no signal before it runs on
+            _send(member.row, signal.SIGCONT)
+    _wait(everybody, GRACE, hurry)
+    deadline = time.monotonic() + KILL_DEADLINE
+    # Those ended may have started others in between: until nobody is left.
+    while (left := living()) and time.monotonic() < deadline:
+        everybody |= _found(left)
+        for member in left:
+            _send(member.row, signal.SIGKILL)
+        time.sleep(LOOK_AGAIN)
+    return [outlived(member) for member in everybody.values()], [m.row.pid for m in left]
+
+
+def _found(members: Iterable[Member]) -> dict[int, Member]:
+    return {member.row.pid: member for member in members}
+
+
+def outlived(member: Member) -> Outlived:
+    return Outlived(rank=member.rank, pid=member.row.pid, name=member.row.name)
+
+
+def _adopted(table: Mapping[int, Row], ranks: Iterable[int]) -> list[Row]:
+    """Children of ours that we did not start: a rank leads a session, and nothing below it ever
+    comes back into ours."""
+    me, session, known = os.getpid(), os.getsid(0), set(ranks)
+    return [
+        row
+        for row in table.values()
+        if row.parent == me
+        and row.session != session
+        and row.pid not in known
+        and row.name not in EVIDENCE_TAKERS
+    ]
+
+
+def _below(pid: int, children: Mapping[int, list[Row]]) -> Iterator[Row]:
+    for row in children.get(pid, ()):
+        yield row
+        yield from _below(row.pid, children)
+
+
+def environment(pid: int) -> list[bytes]:
+    """Empty when it is gone, or may not be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def rank_of(pid: int) -> int | None:
+    """As its environment says, which it got from its rank."""
+    ranks = [setting[5:] for setting in environment(pid) if setting.startswith(b"RANK=")]
+    return int(ranks[0]) if ranks and ranks[0].isdigit() else None
+
+
+def lives(row: Row) -> bool:
+    """Whether it is still that very process: a number is given again, a start time is not."""
+    now = row_of(row.pid)
+    return now is not None and now.started == row.started and not is_gone(now)
+
+
+def _send(row: Row, sign: signal.Signals) -> None:
+    """The handle stays with the process it was opened for; only then is it sure which."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        try:
+            handle = os.pidfd_open(row.pid)
+        except ProcessLookupError:
+            return
+        except OSError:  # no pidfd in this kernel or sandbox
+            if lives(row):
+                os.kill(row.pid, sign)
+            return
+        try:
+            if lives(row):
+                signal.pidfd_send_signal(handle, sign)
+        finally:
+            os.close(handle)
+
+
+def _wait(everybody: Mapping[int, Member], seconds: float, hurry: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + seconds
+    while any(lives(member.row) for member in everybody.values()):
+        if time.monotonic() >= deadline or hurry():
+            return
+        time.sleep(LOOK_AGAIN)

@@ -1,0 +1,82 @@
+"""A listening socket for the ranks' store: on a port of our choice, or on the one asked for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import socket
+
+from holdfast.analysis.machine import Unread
+from holdfast.errors import CannotWorkError
+from holdfast.system import tcp_table
+
+LOOPBACK = "127.0.0.1"
+FIRST_PORT = 20000
+"""well above the services of a machine, below the ephemeral range of most"""
+BACKLOG = 4096
+"""every rank connects at once; the kernel cuts it to net.core.somaxconn"""
+EPHEMERAL_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
+
+
+def listen_anywhere(address: str = LOOPBACK) -> socket.socket:
+    """On a free port that the kernel never hands to outgoing connections.
+
+    A port from inside that range (what `bind(0)` gives) may be the local end of some other
+    program's connection by the time the group forms anew. The port is ours from here on:
+    it is bound, not only found to be free.
+    """
+    with open(EPHEMERAL_RANGE, encoding="ascii") as text:
+        low, high = map(int, text.read().split())
+    candidates = [port for port in range(FIRST_PORT, 65536) if not low <= port <= high]
+    for port in random.sample(candidates, min(100, len(candidates))):
+        try:
+            return _listen(address, port)
+        except OSError:  # noqa: PERF203 - a taken port is met once in a while
+            continue
+    try:
+        return _listen(address, 0)  # a machine whose range covers everything
+    except OSError as problem:
+        raise CannotWorkError(
+            f"no port could be bound on {address}: {problem.strerror}",
+            hint="is the loopback interface up? `ip link show lo`",
+        ) from problem
+
+
+def listen_on(port: int, address: str = LOOPBACK) -> socket.socket:
+    """On this very port; where somebody has it, the error names them."""
+    try:
+        return _listen(address, port)
+    except OSError as problem:
+        if problem.errno == errno.EADDRINUSE:
+            reason = f"port {port} is taken: {_owner(port)}"
+        elif problem.errno == errno.EACCES:
+            reason = f"port {port} is reserved for root on this machine"
+        else:
+            reason = f"port {port} cannot be bound on {address}: {os.strerror(problem.errno or 0)}"
+        raise CannotWorkError(
+            reason, hint="leave the port out, and holdfast takes one that is free"
+        ) from problem
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        # As the store itself does: connections of an earlier job in TIME_WAIT do no harm.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _owner(port: int) -> str:
+    rows = tcp_table.read(port)
+    listening = [row for row in rows if row.state == "LISTEN"] or rows
+    owners = tcp_table.owners_of({row.inode for row in listening if row.inode})
+    for owner in owners.values():
+        if not isinstance(owner, Unread):
+            return f"{owner.description} listens on it"
+    return next((owner.why for owner in owners.values() if isinstance(owner, Unread)), "by whom?")

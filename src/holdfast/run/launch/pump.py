@@ -1,0 +1,249 @@
+"""Carries what the ranks print to the screen, unchanged, and into their log files.
+
+A pipe, or a terminal where we have one, stands between a rank and its log. A rank that wrote
+into the file itself would get the error when the disk is full, and its next `print` would end
+the training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import selectors
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from holdfast.run.launch import terminal
+from holdfast.run.launch.log_file import LogFile
+
+PATIENCE_WITH_A_LINE = 0.05
+"""seconds to wait for the end of a line, so that lines of several ranks do not mix"""
+LONGEST_LINE = 1 << 16
+PIPE_SIZE = 1 << 20
+"""room for a burst, so that a rank does not wait for a slow terminal; 64 KiB is the default"""
+
+Writer = Callable[[int, bytes], None]
+
+
+def write_all(screen: int, text: bytes) -> None:
+    while text:
+        try:
+            text = text[os.write(screen, text) :]
+        except BlockingIOError:  # noqa: PERF203 - somebody made our terminal non-blocking
+            select.select([], [screen], [], 1.0)
+
+
+class Stream:
+    """One output of one rank, and where it goes."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        screen: int,
+        shown: bool = True,
+        log: LogFile | None = None,
+        prefix: bytes = b"",
+        copies: tuple[LogFile, tuple[bytes, ...]] | None = None,
+    ) -> None:
+        """`copies`: a second log, and what a line must contain to be copied there."""
+        self.name = name
+        self.source = -1
+        self.held_since: float | None = None
+        self._screen = screen
+        self._shown = shown
+        self._log = log
+        self._prefix = prefix
+        self._copies = copies
+        self._held = b""
+        self._at_line_start = True
+
+    def take(self, text: bytes, write: Writer) -> None:
+        if self._log is not None:
+            self._into_log(self._log, text)
+        text = self._held + text
+        cut = len(text) if len(text) > LONGEST_LINE else text.rfind(b"\n") + 1
+        self._held = text[cut:]
+        if cut:
+            self._show(text[:cut], write)
+            self.held_since = None
+        if self._held and self.held_since is None:
+            self.held_since = time.monotonic()
+
+    def let_go(self, write: Writer) -> None:
+        """Show the line as far as it has come: a prompt, or a progress bar."""
+        text, self._held, self.held_since = self._held, b"", None
+        if text:
+            self._show(text, write)
+
+    def _into_log(self, log: LogFile, text: bytes) -> None:
+        try:
+            log.write(text)
+        except OSError as problem:
+            log.close()
+            self._log = None
+            self._shown = True
+            complain(
+                f"the log of {self.name} could not be written ({problem.strerror}): "
+                "its output goes to the screen only"
+            )
+
+    def _show(self, text: bytes, write: Writer) -> None:
+        shown = []
+        for line in text.splitlines(keepends=True) if self._prefix or self._copies else [text]:
+            header = self._prefix if self._at_line_start else b""
+            self._at_line_start = line.endswith((b"\n", b"\r"))
+            shown.append(header + line)
+            if self._copies and any(needle in line for needle in self._copies[1]):
+                self._copies[0].write(header + line)
+        if self._shown:
+            try:
+                write(self._screen, b"".join(shown))
+            except OSError:  # `| head` has seen enough; the log goes on
+                self._shown = False
+
+    def close(self) -> None:
+        os.close(self.source)
+        if self._log is not None:
+            self._log.close()
+
+
+class Pump:
+    """A thread that reads every rank's output until nobody can write to it any more."""
+
+    def __init__(self, *, write: Writer = write_all) -> None:
+        self._write = write
+        self._waiting = selectors.DefaultSelector()
+        self._our_ends: list[int] = []
+        self._sizes = terminal.Sizes()
+        self._bell, self._rope = os.pipe()
+        os.set_blocking(self._bell, False)
+        self._waiting.register(self._bell, selectors.EVENT_READ)
+        self._quiet = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="holdfast-output", daemon=True)
+        self._thread.start()
+
+    def open(self, stream: Stream, *, like: int | None = None) -> str:
+        """The path by which this process opens the rank's end; call `started` when it has.
+
+        `like`: the terminal that the rank is to believe it writes to.
+        """
+        stream.source, end = self._pair(like)
+        os.set_blocking(stream.source, False)
+        self._our_ends.append(end)
+        self._waiting.register(stream.source, selectors.EVENT_READ, stream)
+        return f"/proc/self/fd/{end}"
+
+    def _pair(self, like: int | None) -> tuple[int, int]:
+        if like is not None:
+            with contextlib.suppress(OSError):  # a container without /dev/pts, or all are taken
+                ours, end = terminal.open_pair(like)
+                self._sizes.follow(ours, like)
+                return ours, end
+        ours, end = os.pipe()
+        with contextlib.suppress(OSError):  # this user's pipes may hold no more together
+            fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+        return ours, end
+
+    def started(self) -> None:
+        """The ranks hold their ends now. Ours go, so that the last of theirs is the end."""
+        while self._our_ends:
+            os.close(self._our_ends.pop())
+
+    def settle(self, *, seconds: float = 1.0) -> None:
+        """Wait until all that was printed so far is out."""
+        self._quiet.clear()
+        os.write(self._rope, b"!")
+        self._quiet.wait(seconds)
+
+    def close(self) -> None:
+        """What is in the pipes still comes out; a terminal that takes nothing is not awaited."""
+        self.started()
+        self._sizes.close()
+        self._closing = True
+        os.write(self._rope, b"!")
+        self._thread.join(timeout=2.0)
+
+    def _run(self) -> None:
+        while True:
+            closing = self._closing
+            held = [stream for stream in self._streams() if stream.held_since is not None]
+            ready = self._waiting.select(0 if closing else PATIENCE_WITH_A_LINE if held else None)
+            rung = [key for key, _ in ready if key.data is None]
+            streams = [key.data for key, _ in ready if key.data is not None]
+            for stream in streams:
+                self._guarded(stream, self._read)
+            now = time.monotonic()
+            for stream in held:
+                since = stream.held_since
+                if since is not None and now - since >= PATIENCE_WITH_A_LINE:
+                    self._guarded(stream, lambda stream: stream.let_go(self._write))
+            if not streams and (closing or rung) and not self._more():
+                if closing:
+                    break
+                self._answer()
+        for stream in list(self._streams()):
+            self._end(stream)
+        self._waiting.close()
+        os.close(self._bell)
+        os.close(self._rope)
+
+    def _more(self) -> bool:
+        """Whether something came that no event told of: between the two ends of a terminal a
+        kernel thread carries the bytes, and only a read waits for it."""
+        return True in [self._guarded(stream, self._read) for stream in self._streams()]
+
+    def _answer(self) -> None:
+        """The bell was rung, and nothing is left to read."""
+        os.read(self._bell, 4096)
+        for stream in self._streams():
+            self._guarded(stream, lambda stream: stream.let_go(self._write))
+        self._quiet.set()
+
+    def _streams(self) -> list[Stream]:
+        keys = list(self._waiting.get_map().values())
+        return [key.data for key in keys if key.data is not None]
+
+    def _guarded(self, stream: Stream, act: Callable[[Stream], bool | None]) -> bool:
+        """Nobody else empties these pipes: whatever happens, the reading goes on."""
+        try:
+            return bool(act(stream))
+        except Exception as bug:  # noqa: BLE001
+            complain(f"the output of {stream.name} is incomplete: {type(bug).__name__}: {bug}")
+            return False
+
+    def _read(self, stream: Stream) -> bool:
+        """Whether there was something to read."""
+        try:
+            text = os.read(stream.source, 1 << 16)
+        except BlockingIOError:
+            return False
+        except OSError as problem:
+            if problem.errno != errno.EIO:
+                raise
+            text = b""  # so says a terminal when nobody holds its other end any more
+        if text:
+            stream.take(text, self._write)
+        else:
+            self._end(stream)
+        return bool(text)
+
+    def _end(self, stream: Stream) -> None:
+        self._waiting.unregister(stream.source)
+        self._sizes.forget(stream.source)
+        self._guarded(stream, lambda stream: stream.let_go(self._write))
+        stream.close()
+
+
+def complain(sentence: str) -> None:
+    """On stderr, in one piece; nobody to hear it is no reason to stop."""
+    with contextlib.suppress(OSError, ValueError):
+        fresh = "\r\033[K" if sys.stderr.isatty() else ""  # the status line may stand there
+        sys.stderr.write(f"{fresh}holdfast: {sentence}\n")
+        sys.stderr.flush()

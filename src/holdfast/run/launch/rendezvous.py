@@ -1,0 +1,113 @@
+"""Where the ranks of one machine meet: a fresh store for every round.
+
+torch 2.13 keeps one store, one port and its stale keys over a restart, and a second group then
+reads the addresses of dead ranks. Here every round has a store of its own. Stock torchrun may
+use it as well: `torchrun --rdzv-backend holdfast …`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # it is documented
+from torch.distributed.elastic.rendezvous import (
+    RendezvousClosedError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+)
+from torch.distributed.elastic.rendezvous.api import RendezvousStoreInfo
+
+from holdfast.analysis.machine.rendezvous import split_endpoint
+from holdfast.errors import CannotWorkError
+from holdfast.run.launch import ports
+
+BACKEND = "holdfast"
+STORE_TIMEOUT = timedelta(minutes=5)
+"""for the agent's own few questions; the ranks choose their own"""
+
+
+class OneMachine(RendezvousHandler):
+    """All ranks are here, so nobody has to be waited for."""
+
+    def __init__(self, *, run_id: str, port: int = 0) -> None:
+        """`port` 0 takes a free one in each round; any other is used in all of them."""
+        self._run_id = run_id
+        self._port = port
+        self._listener: socket.socket | None = None
+        self._store: TCPStore | None = None
+        self._restart_wanted = False
+        self._closed = False
+
+    def get_backend(self) -> str:
+        return BACKEND
+
+    @property
+    def use_agent_store(self) -> bool:
+        """The ranks use our store instead of starting one in rank 0."""
+        return True
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """The agent calls this when the ranks of the round before are gone."""
+        if self._closed:
+            raise RendezvousClosedError("the job is over")
+        self._forget_round()
+        self._restart_wanted = False
+        listener = ports.listen_on(self._port) if self._port else ports.listen_anywhere()
+        self._listener = listener
+        port = listener.getsockname()[1]
+        self._store = TCPStore(
+            ports.LOOPBACK,
+            port,
+            is_master=True,
+            wait_for_workers=False,
+            timeout=STORE_TIMEOUT,
+            # The store closes what it is given; ours stays, to end the listening by.
+            master_listen_fd=os.dup(listener.fileno()),
+        )
+        return RendezvousInfo(
+            self._store, 0, 1, RendezvousStoreInfo(master_addr=ports.LOOPBACK, master_port=port)
+        )
+
+    def _forget_round(self) -> None:
+        """The agent still holds the old store, which holds the port: shutting a listening
+        socket down takes it from all who hold it, so that the port can be bound again."""
+        if self._listener is not None:
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+        self._listener = None
+        self._store = None
+
+    def request_restart(self) -> None:
+        """Make the agent re-form the group at its next look, whatever its own budget says."""
+        self._restart_wanted = True
+
+    def num_nodes_waiting(self) -> int:
+        """Never asks the store: its calls ignore their timeout when the server is frozen."""
+        return int(self._restart_wanted)
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def set_closed(self) -> None:
+        self._closed = True
+
+    def get_run_id(self) -> str:
+        return self._run_id
+
+    def shutdown(self) -> bool:
+        self._closed = True
+        self._forget_round()
+        return True
+
+
+def create(parameters: RendezvousParameters) -> OneMachine:
+    if parameters.max_nodes > 1:
+        raise CannotWorkError(
+            "the rendezvous backend 'holdfast' is for one machine so far",
+            hint="for several, use `--rdzv-backend c10d`",
+        )
+    _, port = split_endpoint(parameters.endpoint)
+    return OneMachine(run_id=parameters.run_id, port=port or 0)

@@ -1,0 +1,1 @@
+"""The folder of a run: journal, report, registry of runs, bundle, redaction."""

@@ -1,0 +1,192 @@
+"""A run's folder: made, described, and pruned when it is old.
+
+The rule: the 20 newest runs stay, everything written to within 7 days stays, a run that lives
+or may live stays, and a folder that holds anything we did not write stays.
+
+A single run is bounded too, however long it stalls: an attempt keeps the evidence of its first 4
+and its newest 16 sentences (evidence.py), and its logs are capped (log_file.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import random
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast import __version__
+from holdfast.analysis.job.run_paths import RunPaths, is_ours
+from holdfast.run.runs import owner, redact
+from holdfast.run.runs.registry import State, is_run, read_run, run_ids
+from holdfast.text import legible
+
+KEEP_RUNS = 20
+KEEP_DAYS = 7
+PACKAGES = ("torch", "accelerate", "deepspeed", "lightning", "transformers", "py-spy", "numpy")
+
+
+class Made(NamedTuple):
+    paths: RunPaths | None
+    """None when nothing can be kept: only the screen remains"""
+    remark: str
+    """'' or one sentence for the user"""
+
+
+def make(root: str, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Made:
+    """A new run's folder in `root`, or in a temporary place, or none. Never raises.
+
+    `name` is the script's, for the run's id; `command` is what the user typed.
+    """
+    problem = _try_make(root, name, command, environment)
+    if isinstance(problem, RunPaths):
+        return Made(problem, "")
+    try:
+        elsewhere = tempfile.mkdtemp(prefix="holdfast-runs-")
+    except OSError:
+        second: RunPaths | str = "no temporary folder can be made"
+    else:
+        second = _try_make(elsewhere, name, command, environment)
+        if isinstance(second, RunPaths):
+            return Made(second, f"{root} cannot be written ({problem}); this run is kept in "
+                                f"{second.folder}")  # fmt: skip
+        shutil.rmtree(elsewhere, ignore_errors=True)
+    return Made(None, f"neither {root} ({problem}) nor a temporary folder ({second}) can be "
+                      "written; nothing of this run is kept but what you see here")  # fmt: skip
+
+
+def save(path: str, document: Any) -> str:
+    """Write JSON (or text) with its folder; '' or why not. Never raises, never overwrites."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        _write(path, document)
+    except (OSError, ValueError, TypeError) as problem:
+        return f"{path}: {_why(problem)}"
+    return ""
+
+
+def prune(root: str, *, now: float) -> list[str]:
+    """Remove old runs by the rule above; the ids of those that went."""
+    newest_first = sorted(run_ids(root), key=lambda run_id: _started(root, run_id), reverse=True)
+    gone = []
+    for run_id in newest_first[KEEP_RUNS:]:
+        if may_go(RunPaths(root, run_id), now=now):
+            shutil.rmtree(RunPaths(root, run_id).folder, ignore_errors=True)
+            gone.append(run_id)
+    return gone
+
+
+def may_go(paths: RunPaths, *, now: float) -> bool:
+    """Whether the run is over, old, and holds nothing but what we wrote."""
+    try:
+        if not all(is_ours(name) for name in os.listdir(paths.folder)):
+            return False
+        if now - _last_written(paths.folder) < KEEP_DAYS * 86400:
+            return False
+        return read_run(paths).state in (State.ENDED, State.LOST)
+    except OSError:
+        return False
+
+
+def _try_make(
+    root: str, name: str, command: Sequence[str], environment: Mapping[str, str]
+) -> RunPaths | str:
+    """The paths, or why not; what was begun is taken away again."""
+    paths = None
+    try:
+        root = os.path.abspath(root)  # the names go to ranks, which may stand elsewhere
+        os.makedirs(root, exist_ok=True)
+        paths = _new_folder(root, name)
+        _describe(paths, command, environment)
+    except (OSError, ValueError) as problem:
+        if paths is not None:
+            shutil.rmtree(paths.folder, ignore_errors=True)
+        return _why(problem)
+    _point_latest(paths)
+    return paths
+
+
+def _new_folder(root: str, name: str) -> RunPaths:
+    """mkdir decides who got the name, so two launches in one second do not meet."""
+    stem = os.path.splitext(os.path.basename(name))[0]
+    word = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:20].strip("-") or "run"
+    when = time.strftime("%y%m%d-%H%M%S")
+    for _ in range(100):
+        paths = RunPaths(root, f"{when}-{word}-{random.getrandbits(16):04x}")
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(paths.folder)
+            return paths
+    raise FileExistsError(f"no free name for a run in {root}")
+
+
+def _describe(paths: RunPaths, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    now = time.time()
+    _write(paths.marker, {"schema": "holdfast/1", "run": paths.run_id, "started": now})
+    me = owner.this_process(command)
+    _write(paths.launcher, me)
+    settings = {
+        "schema": "holdfast/1",
+        "run": paths.run_id,
+        "started": now,
+        "host": me.host,
+        "command": me.command,
+        "folder": os.getcwd(),
+        "versions": _versions(),
+        "environment": redact.from_environment(environment),
+    }
+    _write(paths.settings, settings)
+
+
+def _versions() -> dict[str, str]:
+    """From the packages' own records: torch is not imported for this."""
+    found = {"holdfast": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
+
+
+def _write(path: str, document: Any) -> None:
+    if isinstance(document, str):
+        content = legible(document).encode()
+    else:
+        content = msgspec.json.encode(legible(msgspec.to_builtins(document, enc_hook=str))) + b"\n"
+    # Not for other users: an environment tells more than its owner may think.
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(number, "wb") as file:
+        file.write(content)
+
+
+def _point_latest(paths: RunPaths) -> None:
+    """A convenience: where it cannot be had, or `latest` is somebody's file, nothing is said."""
+    if os.path.lexists(paths.latest) and not os.path.islink(paths.latest):
+        return
+    beside = f"{paths.latest}.{paths.run_id}"
+    with contextlib.suppress(OSError):
+        os.symlink(paths.run_id, beside)
+        os.replace(beside, paths.latest)
+
+
+def _started(root: str, run_id: str) -> float:
+    return is_run(RunPaths(root, run_id)) or 0.0
+
+
+def _last_written(folder: str) -> float:
+    """The newest file counts: a living run on another machine still writes its logs."""
+    newest = os.stat(folder).st_mtime
+    for where, _, files in os.walk(folder):
+        times = [os.lstat(os.path.join(where, name)).st_mtime for name in files]
+        newest = max([newest, os.stat(where).st_mtime, *times])
+    return newest
+
+
+def _why(problem: Exception) -> str:
+    return getattr(problem, "strerror", None) or str(problem)

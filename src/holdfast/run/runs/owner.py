@@ -1,0 +1,87 @@
+"""Who runs a run: noted so that nobody mistakes another process for it later.
+
+A bare pid is worth nothing: the kernel gives it to the next process, another container counts
+its own, and a shared disk shows the runs of other machines.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from holdfast.run.runs import redact
+from holdfast.system.process_table import row_of
+
+Whereabouts = Literal["alive", "gone", "unknown"]
+
+
+class Launcher(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of launcher.json."""
+
+    pid: int
+    started_ticks: int
+    """clock ticks from boot to its start: pid and this together are never given twice"""
+    boot_id: str
+    pid_namespace: int
+    """inode of the namespace that counts this pid; containers of one machine share a boot id"""
+    host: str
+    user: int
+    command: tuple[str, ...]
+    """secrets redacted"""
+
+
+def this_process(command: Sequence[str]) -> Launcher:
+    row = row_of(os.getpid())
+    return Launcher(
+        pid=os.getpid(),
+        started_ticks=row.started if row else 0,
+        boot_id=boot_id(),
+        pid_namespace=_pid_namespace(),
+        host=socket.gethostname(),
+        user=os.getuid(),
+        command=tuple(redact.from_arguments(command)),
+    )
+
+
+def read(path: str) -> Launcher | None:
+    """None when there is no such file, or it is not ours."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=Launcher)
+    except (OSError, ValueError):
+        return None
+
+
+def whereabouts(launcher: Launcher) -> Whereabouts:
+    """'unknown' when it cannot be told from here: another machine, or another container."""
+    if launcher.boot_id != boot_id():
+        return "gone" if launcher.host == socket.gethostname() else "unknown"
+    if launcher.pid_namespace != _pid_namespace():
+        return "unknown"
+    return "alive" if is_process(launcher) else "gone"
+
+
+def is_process(launcher: Launcher) -> bool:
+    """Whether that pid is that very process, and not a zombie or the next one of that number."""
+    row = row_of(launcher.pid)
+    return row is not None and row.started == launcher.started_ticks and row.state not in "ZX"
+
+
+def boot_id() -> str:
+    """'' where /proc hides it; then equal only to another ''."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _pid_namespace() -> int:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0

@@ -1,0 +1,202 @@
+"""The runs of a folder: which live, which ended, which were lost; and ending one."""
+
+from __future__ import annotations
+
+import enum
+import os
+import select
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.analysis.job.run_paths import LATEST, RunPaths
+from holdfast.errors import CannotWorkError, UsageError
+from holdfast.run.runs import journal, owner
+from holdfast.run.runs.report import restarts_in, steps_in
+
+GRACE = 20.0
+"""seconds: a launcher told to stop gives its ranks up to 10 of their own"""
+LAST_GRACE = 5.0
+
+
+class State(enum.Enum):
+    RUNNING = "running"
+    ENDED = "ended"
+    LOST = "lost"
+    """its launcher is gone and never wrote an end: killed, or the machine went down"""
+    UNKNOWN = "unknown"
+    """it runs, or ran, where we cannot look: on another machine or in another container"""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    folder: str
+    state: State
+    started: float
+    ended: float | None
+    world: int
+    """0 when it ended before its ranks were started"""
+    steps: int
+    restarts: int
+    exit_code: int | None
+    host: str
+    pid: int
+    command: tuple[str, ...]
+    said: str
+    """the last sentence of its journal"""
+
+
+def list_runs(root: str) -> list[Run]:
+    """The newest first."""
+    runs = [read_run(RunPaths(root, run_id)) for run_id in run_ids(root)]
+    return sorted(runs, key=lambda run: (run.started, run.id), reverse=True)
+
+
+def run_ids(root: str) -> list[str]:
+    """The folders that are ours; none when there is no such root."""
+    try:
+        names = sorted(os.listdir(root))
+    except OSError:
+        return []
+    return [name for name in names if is_run(RunPaths(root, name)) is not None]
+
+
+def is_run(paths: RunPaths) -> float | None:
+    """When the run was started; None for what is not ours: links, copies, foreign folders."""
+    if os.path.islink(paths.folder):
+        return None
+    try:
+        with open(paths.marker, "rb") as file:
+            marker = msgspec.json.decode(file.read(), type=dict[str, Any])
+    except (OSError, ValueError):
+        return None
+    started = marker.get("started")
+    named = marker.get("run") == paths.run_id
+    return float(started) if named and isinstance(started, (int, float)) else None
+
+
+def read_run(paths: RunPaths) -> Run:
+    """What its files say, and whether its launcher lives."""
+    who = owner.read(paths.launcher)
+    records = journal.read(paths.journal)
+    end = next((record for record in reversed(records) if record["kind"] == "end"), None)
+    launch = next((record for record in records if record["kind"] == "launch"), {})
+    return Run(
+        id=paths.run_id,
+        folder=paths.folder,
+        state=_state(who, end),
+        started=is_run(paths) or 0.0,
+        ended=end["t"] if end else None,
+        world=_number(launch.get("world")) or 0,
+        steps=steps_in(records),
+        restarts=restarts_in(records),
+        exit_code=_number(end.get("exit_code")) if end else None,
+        host=who.host if who else "",
+        pid=who.pid if who else 0,
+        command=who.command if who else (),
+        said=_last_sentence(records),
+    )
+
+
+def find(root: str, wanted: str) -> Run:
+    """The run of this id, of this beginning, or the `latest`."""
+    runs = list_runs(root)
+    if not runs:
+        raise UsageError(f"there are no runs in {root}", hint="name their folder with `--runs DIR`")
+    if wanted == LATEST:
+        return runs[0]
+    found = [run for run in runs if run.id == wanted] or [
+        run for run in runs if wanted and run.id.startswith(wanted)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(run.id for run in found[:5])
+        raise UsageError(f"{wanted!r} may be {names}", hint="give more of its id")
+    raise UsageError(f"no run in {root} is called {wanted!r}", hint="see `holdfast runs`")
+
+
+def stop(run: Run, *, grace: float = GRACE) -> str:
+    """End a run: what was done, as one sentence. Only its own launcher is ever signalled."""
+    if run.state is State.UNKNOWN:
+        raise CannotWorkError(
+            f"{run.id} belongs to {run.host or 'another machine'} and cannot be ended from here",
+            hint=f"run `holdfast stop {run.id}` there",
+        )
+    paths = RunPaths(os.path.dirname(run.folder), run.id)
+    who = owner.read(paths.launcher)
+    if run.state is not State.RUNNING or who is None:
+        return f"{run.id} does not run any more ({run.state.value})"
+    try:
+        handle = os.pidfd_open(who.pid)
+    except ProcessLookupError:
+        return f"{run.id} has just ended by itself"
+    except OSError as problem:
+        raise CannotWorkError(
+            f"this kernel gives no safe handle on a process ({problem.strerror}), so pid "
+            f"{who.pid} may be another one by the time it is signalled",
+            hint=f"`kill -TERM {who.pid}` if `ps -p {who.pid}` shows your run",
+        ) from problem
+    try:
+        # The handle stays with the process it was opened for; only now is it sure which.
+        if not owner.is_process(who):
+            return f"{run.id} has just ended by itself"
+        return _end(handle, who, paths, grace)
+    finally:
+        os.close(handle)
+
+
+def _end(handle: int, who: owner.Launcher, paths: RunPaths, grace: float) -> str:
+    for order, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, LAST_GRACE)):
+        try:
+            signal.pidfd_send_signal(handle, order)
+        except ProcessLookupError:
+            break
+        except PermissionError as problem:
+            raise CannotWorkError(
+                f"{paths.run_id} belongs to user id {who.user}, whose processes you may not end"
+            ) from problem
+        if _is_over(handle, seconds):
+            break
+    else:
+        raise CannotWorkError(
+            f"pid {who.pid} did not even end by SIGKILL within {LAST_GRACE:g} s: it is stuck in "
+            "the kernel (a dead network disk, a hung driver)",
+            hint=f"`cat /proc/{who.pid}/wchan` says where",
+        )
+    if order is signal.SIGTERM:
+        return f"{paths.run_id} was told to stop and has ended"
+    sentence = f"ended by SIGKILL after {grace:g} s without an answer to SIGTERM"
+    book = journal.Journal(paths.journal)
+    book.write("end", exit_code=128 + signal.SIGKILL, reason=f"holdfast stop: {sentence}")
+    book.close()
+    return f"{paths.run_id} was {sentence}; its ranks end with it"
+
+
+def _is_over(handle: int, seconds: float) -> bool:
+    """A pidfd becomes readable when its process ends."""
+    waiting = select.poll()
+    waiting.register(handle, select.POLLIN)
+    return bool(waiting.poll(seconds * 1000))
+
+
+def _state(who: owner.Launcher | None, end: journal.Record | None) -> State:
+    where = owner.whereabouts(who) if who else "unknown"
+    if where == "alive":
+        return State.RUNNING  # also while it still cleans up after its last line
+    if end:
+        return State.ENDED
+    return State.LOST if where == "gone" else State.UNKNOWN
+
+
+def _last_sentence(records: Sequence[journal.Record]) -> str:
+    for record in reversed(records):
+        if isinstance(reason := record.get("reason"), str) and reason:
+            return reason
+    return ""
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) else None

@@ -1,0 +1,1 @@
+"""Observing the ranks, judging what is seen, deciding what to do about it."""

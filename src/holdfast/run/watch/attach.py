@@ -1,0 +1,164 @@
+"""Processes that are still there, watched for a few seconds from outside: a scene to judge.
+
+For `explain --pid` and `--run`: torchrun's ranks as well as ours. What only a launcher sees (the
+order of deaths, steps) is missing from this scene, and nothing is done to any process.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from holdfast.analysis.collectives import recorder
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene.scene import Activity, RankView, Recorder, Scene, Stack
+from holdfast.errors import UsageError
+from holdfast.run.watch.rank_state import moved
+from holdfast.system import activity, pyspy, recorder_query
+from holdfast.system.process_table import row_of
+
+WATCHED = 3.5
+"""seconds: a process that is stopped for a look by somebody else runs on before that"""
+SERVERS = ("HOLDFAST_SOCKET", "TORCH_WORKER_SERVER_SOCKET")
+"""variables that tell a rank where to serve its recorder: ours, and torchrun's"""
+
+
+class Look(NamedTuple):
+    at: float
+    seen: dict[int, Activity | None]
+    stacks: Mapping[int, Stack | Unread]
+
+
+class Seen(NamedTuple):
+    scene: Scene
+    still: frozenset[int]
+    """ranks whose stack was the same at the first and the last look"""
+    world: int | None
+    """how many ranks the job has, as they were told; more than are here when other machines
+    have some"""
+
+
+def look(pids: Sequence[int], *, seconds: float = WATCHED) -> Seen:
+    """A launcher's pid stands for its ranks: its descendants that were given a RANK."""
+    environments = {pid: _environment(pid) for pid in _ranks_of(pids)}
+    numbered = _numbered(environments)
+    # Whoever is asked for its stack or recorder moves: all questions lie outside the two readings
+    # of the counters.
+    stacks = pyspy.dump_many(numbered)
+    first = Look(time.monotonic(), activity.read_many(numbered), stacks)
+    time.sleep(seconds)
+    counters, at = activity.read_many(numbered), time.monotonic()
+    last = Look(at, counters, pyspy.dump_many(numbered))
+    recorders = {pid: _recorder(environments[pid]) for pid in numbered}
+    views = [
+        _view(pid, rank, environments[pid], recorders[pid], (first, last))
+        for pid, rank in numbered.items()
+        if last.seen.get(pid) is not None
+    ]
+    still = frozenset(rank for pid, rank in numbered.items() if _stood_still(pid, first, last))
+    started = min(_started(pid, last.at) for pid in numbered)
+    return Seen(_scene(views, started, last.at), still, _world(environments.values()))
+
+
+def _stood_still(pid: int, first: Look, last: Look) -> bool:
+    before, after = first.stacks.get(pid), last.stacks.get(pid)
+    return isinstance(before, Stack) and isinstance(after, Stack) and before.frames == after.frames
+
+
+def _world(environments: Iterable[Mapping[str, str]]) -> int | None:
+    told = [env.get("WORLD_SIZE", "") for env in environments]
+    return max((int(size) for size in told if size.isdigit() and len(size) < 7), default=None)
+
+
+def _scene(views: Sequence[RankView], started: float, now: float) -> Scene:
+    return Scene(
+        now=now,
+        attempt=0,
+        started_at=started,
+        ranks=tuple(sorted(views, key=lambda view: view.rank)),
+        longest_pause=0.0,
+        oom_kills=-1,
+        kernel_events=Unread(why="not looked at"),
+        told_to_stop="",
+        evidence_at=now,
+        evidence_wall=time.time(),
+    )
+
+
+def _ranks_of(pids: Iterable[int]) -> list[int]:
+    found: list[int] = []
+    for pid in pids:
+        if row_of(pid) is None:
+            raise UsageError(f"there is no process {pid}", hint="`ps -ef | grep python` lists them")
+        family = [pid, *activity.descendants(pid)]
+        # Children of a rank inherit its environment, so of each family only the eldest counts.
+        ranks = [p for p in family if "RANK" in _environment(p)]
+        elders = [p for p in ranks if not any(p in activity.descendants(o) for o in ranks)]
+        found += elders or [pid]
+    return list(dict.fromkeys(found))
+
+
+def _environment(pid: int) -> dict[str, str]:
+    """As it was when the process started; {} where we may not look."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            pairs = file.read().split(b"\0")
+    except OSError:
+        return {}
+    named = (pair.decode(errors="replace").partition("=") for pair in pairs if b"=" in pair)
+    return {name: value for name, _, value in named}
+
+
+def _numbered(environments: Mapping[int, Mapping[str, str]]) -> dict[int, int]:
+    """pid -> rank: as it was told, else one that is free."""
+    told = {pid: env.get("RANK", "") for pid, env in environments.items()}
+    numbered = {pid: int(rank) for pid, rank in told.items() if rank.isdigit() and len(rank) < 7}
+    free = (n for n in range(len(environments) + len(numbered)) if n not in numbered.values())
+    return {pid: numbered[pid] if pid in numbered else next(free) for pid in environments}
+
+
+def _recorder(environment: Mapping[str, str]) -> Recorder | Unread:
+    path = next((environment[name] for name in SERVERS if environment.get(name)), "")
+    answer = recorder_query.ask(path) if path else Unread(why="it serves no flight recorder")
+    if isinstance(answer, Unread):
+        return answer
+    try:
+        return recorder.parse(answer)
+    except ValueError as problem:
+        return Unread(why=f"its flight recorder was not understood: {problem}")
+
+
+def _started(pid: int, now: float) -> float:
+    row = row_of(pid)
+    return row.started / os.sysconf("SC_CLK_TCK") if row else now
+
+
+def _view(
+    pid: int,
+    rank: int,
+    environment: Mapping[str, str],
+    found: Recorder | Unread,
+    looks: tuple[Look, Look],
+) -> RankView:
+    local = environment.get("LOCAL_RANK", "")
+    first, last = looks
+    before, after = first.seen.get(pid), last.seen.get(pid)
+    still = before and after and not moved(before, after, last.at - first.at)
+    same_state = before and after and before.state == after.state
+    return RankView(
+        rank=rank,
+        local_rank=int(local) if local.isdigit() and len(local) < 7 else rank,
+        pid=pid,
+        host=socket.gethostname(),
+        beat=None,
+        activity=after,
+        alive_at=first.at if still else last.at,
+        state_since=first.at if same_state else last.at,
+        death=None,
+        words=None,
+        stack=last.stacks.get(pid),
+        recorder=found,
+    )

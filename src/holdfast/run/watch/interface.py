@@ -1,0 +1,45 @@
+"""What the agent asks of whoever watches the job, and what it may be told to do."""
+
+from __future__ import annotations
+
+import enum
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from holdfast.analysis.scene.scene import Outlived
+
+
+class Step(enum.Enum):
+    """What a watcher wants done."""
+
+    GO_ON = "go on"
+    HOLD = "hold"
+    """something was seen, evidence is being taken: change nothing"""
+    RESTART = "restart"
+    STOP = "stop"
+
+
+class Watcher(Protocol):
+    """Who decides. All calls come from the agent's one thread; ranks are local ranks."""
+
+    def ranks_started(self, attempt: int, pids: Mapping[int, int]) -> None:
+        """A new attempt runs, counted from 0: local rank -> pid."""
+
+    def look(self) -> Step:
+        """Called every tick, 0.1 s; a job whose ranks all exited 0 is over at GO_ON."""
+
+    def culprits(self) -> frozenset[int]:
+        """Local ranks to kill at once when the others are asked to end."""
+
+    def told_to_stop(self, sign: signal.Signals) -> None:
+        """The launcher was told to end the job; the ranks are ended next."""
+
+    def outlived(self, processes: Sequence[Outlived], *, ended: bool) -> None:
+        """What ranks had started lives on without them: it was ended, or left alone."""
+
+    def ranks_stopped(self) -> None:
+        """All ranks of the attempt are gone, their output is on the screen."""
+
+    def exit_code(self) -> int:
+        """For a job that did not end well."""

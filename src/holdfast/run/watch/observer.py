@@ -1,0 +1,244 @@
+"""The lookout of a job: its ranks, their deaths, beats, counters and evidence, made into a Scene.
+
+It touches the world and judges nothing; what a Scene means is watch.py's business.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from mmap import mmap
+
+from holdfast.analysis.job import cpu_starvation
+from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene.cpu import Processor
+from holdfast.analysis.scene.scene import Failure, Scene
+from holdfast.rank import delivery, heartbeat_page
+from holdfast.run.launch import scheduler, socket_folder
+from holdfast.run.runs import leftovers
+from holdfast.run.watch import evidence
+from holdfast.run.watch.rank_events import Listener
+from holdfast.run.watch.rank_state import Watched
+from holdfast.system import activity
+from holdfast.system.cpu import Looker
+from holdfast.system.deaths import DeathWatch
+from holdfast.system.kernel_log import KernelLog
+
+FEEL_EVERY = 1.0
+"""seconds between two looks at the kernel's counters"""
+
+MemoryKills = Callable[[], "int | None"]
+"""how many processes of our cgroup the kernel has killed for memory so far; None when unknown"""
+
+
+class Lookout:
+    """One job, all its attempts. Only the launcher's one thread touches it."""
+
+    def __init__(self, *, paths: RunPaths | None, memory_kills: MemoryKills) -> None:
+        self.paths, self.memory_kills = paths, memory_kills
+        self.host = socket.gethostname()
+        self.sockets = socket_folder.make()
+        self.deaths = DeathWatch()
+        self.kernel_log = KernelLog()
+        self.looker = Looker()
+        self.events = Listener()
+        self.attempt = 0
+        self.ranks: list[Watched] = []
+        self.pages: dict[int, tuple[int, mmap]] = {}
+        self.longest_pause = 0.0
+        self._begin(0.0)
+
+    def _begin(self, now: float) -> None:
+        """All that belongs to one attempt."""
+        self.started_at = self.felt_at = self.progress_at = now
+        self.most_steps = 0
+        self.kernel_log.forget()
+        self.kernel_events: tuple[str, ...] | Unread = ()
+        self.kills_before = self.memory_kills()
+        self.evidence_at = self.evidence_wall = 0.0
+        self.processor: Processor | Unread | None = None
+        self.evidence_number = 0
+        self.evidence_folder = ""
+
+    # --- ranks come and go ---------------------------------------------------------------------
+
+    def dress(self, local_rank: int, environment: dict[str, str]) -> dict[str, str]:
+        """The environment of a rank about to start: its page, its socket, its last words."""
+        self.pages[local_rank] = heartbeat_page.create()
+        mark = {leftovers.RUN: self.paths.folder} if self.paths else {}
+        return delivery.environment(
+            # torch hands us only what it adds; HOLDFAST=off and PYTHONPATH are the user's own.
+            {**os.environ, **environment, **mark},
+            page=f"/proc/{os.getpid()}/fd/{self.pages[local_rank][0]}",
+            words=self._words_file(environment, local_rank),
+            socket=self._socket(local_rank),
+            launcher_pid=os.getpid(),
+            events=self._events_file(environment, local_rank),
+        )
+
+    def ranks_started(self, attempt: int, pids: Mapping[int, int], now: float) -> None:
+        self.attempt = attempt
+        files = {local_rank: self._events_file({}, local_rank) for local_rank in pids}
+        self.events.begin(attempt, files, steps=self.most_steps)
+        self._begin(now)
+        self.ranks = [
+            Watched(
+                rank=local_rank,  # one machine: the local rank is the rank
+                local_rank=local_rank,
+                pid=pid,
+                host=self.host,
+                page=self.pages[local_rank][1],
+                words_file=self._words_file({}, local_rank),
+                stderr_file=self.paths.stderr(attempt, local_rank) if self.paths else "",
+                socket=self._socket(local_rank),
+                started_at=now,
+            )
+            for local_rank, pid in sorted(pids.items())
+        ]
+        for rank in self.ranks:
+            self.deaths.watch(rank.pid)
+
+    def ranks_stopped(self) -> None:
+        for descriptor, page in self.pages.values():
+            page.close()
+            os.close(descriptor)
+        self.pages = {}
+        self.ranks = []
+
+    def close(self) -> None:
+        self.deaths.close()
+        self.kernel_log.close()
+        shutil.rmtree(self.sockets, ignore_errors=True)
+
+    def _words_file(self, environment: Mapping[str, str], local_rank: int) -> str:
+        attempt = int(environment.get("TORCHELASTIC_RESTART_COUNT", self.attempt))
+        if self.paths is None:
+            return os.path.join(self.sockets, f"{attempt}.{local_rank}.words")
+        return self.paths.last_words(attempt, local_rank)
+
+    def _events_file(self, environment: Mapping[str, str], local_rank: int) -> str:
+        attempt = int(environment.get("TORCHELASTIC_RESTART_COUNT", self.attempt))
+        if self.paths is None:
+            return os.path.join(self.sockets, f"{attempt}.{local_rank}.events")
+        return self.paths.events(attempt, local_rank)
+
+    def _socket(self, local_rank: int) -> str:
+        return os.path.join(self.sockets, f"{local_rank}.sock")
+
+    # --- looking -------------------------------------------------------------------------------
+
+    def hear(self, now: float) -> list[Watched]:
+        """What the ranks and the kernel say by themselves; answers those newly dead."""
+        by_pid = {rank.pid: rank for rank in self.ranks}
+        died = []
+        for pid, death in self.deaths.deaths():
+            rank = by_pid.get(pid)
+            if rank is not None and rank.death != death:
+                rank.death = death
+                died.append(rank)
+        self.hear_pages(now)
+        if now - self.felt_at >= FEEL_EVERY:
+            self._feel(now)
+        self.events.hear(now, at_once=bool(died))
+        return died
+
+    def somebody_died(self) -> bool:
+        """Since it was last heard of."""
+        known = {rank.pid: rank.death for rank in self.ranks}
+        return any(known.get(pid, death) != death for pid, death in self.deaths.deaths())
+
+    def hear_pages(self, now: float) -> None:
+        for rank in self.ranks:
+            rank.hear(now)
+
+    def _feel(self, now: float) -> None:
+        living = [rank for rank in self.ranks if rank.death is None]
+        found = activity.read_many([rank.pid for rank in living])
+        for rank in living:
+            rank.feel(now, found[rank.pid])
+            rank.remember_threads()
+        self.felt_at = now
+
+    def new_steps(self, now: float) -> int:
+        """How many steps have been taken, when that is more than at the last look; else 0."""
+        steps = max((rank.steps for rank in self.ranks), default=0)
+        if steps <= self.most_steps:
+            return 0
+        if self.most_steps:
+            self.longest_pause = max(self.longest_pause, now - self.progress_at)
+        self.most_steps, self.progress_at = steps, now
+        return steps
+
+    def rest(self, now: float, *, late: float) -> None:
+        """The machine slept: all clocks start again."""
+        for rank in self.ranks:
+            rank.rest(now, late=late)
+        self.progress_at = now
+
+    def take_evidence(self) -> None:
+        self.evidence_wall = time.time()
+        self.ask_kernel()
+        self.evidence_folder = evidence.take(
+            self.ranks,
+            self.paths,
+            attempt=self.attempt,
+            number=self.evidence_number,
+            kernel=self.kernel_events,
+        )
+        self.evidence_at = time.monotonic()
+        # Our own questions moved the ranks' counters: that is no sign of life.
+        found = activity.read_many([rank.pid for rank in self.ranks if rank.death is None])
+        for rank in self.ranks:
+            rank.activity = found.get(rank.pid) or rank.activity
+        if cpu_starvation.suspected(self.scene(self.evidence_at)):
+            self.processor = self.looker.try_to_look(found)
+
+    def ask_kernel(self) -> None:
+        """Only when somebody died or a stall is looked at."""
+        owners = {number: rank.pid for rank in self.ranks for number in (rank.pid, *rank.threads)}
+        self.kernel_events = self.kernel_log.about(owners)
+
+    def keep_evidence(self) -> None:
+        """What was told about is kept; a look in which nothing was seen is not worth the disk."""
+        self.evidence_number += 1
+
+    # --- the scene -----------------------------------------------------------------------------
+
+    def scene(
+        self,
+        now: float,
+        *,
+        told_to_stop: str = "",
+        failures: tuple[Failure, ...] = (),
+        best_step: float = 0.0,
+    ) -> Scene:
+        return Scene(
+            now=now,
+            attempt=self.attempt,
+            started_at=self.started_at,
+            ranks=tuple(rank.view() for rank in self.ranks),
+            longest_pause=self.longest_pause,
+            oom_kills=self._memory_kills(),
+            kernel_events=self.kernel_events,
+            told_to_stop=told_to_stop,
+            evidence_at=self.evidence_at,
+            evidence_wall=self.evidence_wall,
+            failures=failures,
+            best_step=best_step,
+            kept=self.events.account,
+            processor=self.processor,
+            scheduler=scheduler.read(os.environ, wall=time.time()) if told_to_stop else None,
+        )
+
+    def _memory_kills(self) -> int:
+        """Counted only when somebody was killed: reading a cgroup ten times a second is waste."""
+        killed = any(r.death and r.death.code == -signal.SIGKILL for r in self.ranks)
+        now = self.memory_kills() if killed else None
+        if now is None or self.kills_before is None:
+            return -1
+        return now - self.kills_before

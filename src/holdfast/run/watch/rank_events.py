@@ -1,0 +1,86 @@
+"""Hears what the ranks tell in their files (rank/events.py), and keeps the account of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.analysis.scene.checkpoints import Account
+from holdfast.run.watch import resume_tracker
+
+HEAR_EVERY = 1.0
+"""seconds between two looks at the files"""
+AT_ONCE = 64 * 1024
+"""bytes taken of one file in one look; the rest waits for the next"""
+
+
+class Tail:
+    """A file that grows, read only where it is new."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._place = 0
+
+    def new(self) -> list[dict[str, Any]]:
+        """Every whole line that has come since; never raises."""
+        try:
+            with open(self.path, "rb", buffering=0) as file:
+                file.seek(self._place)
+                text = file.read(AT_ONCE) or b""
+        except (OSError, ValueError):
+            return []
+        whole, newline, _ = text.rpartition(b"\n")
+        if not newline and len(text) < AT_ONCE:
+            return []  # half a line: the rest is on its way
+        self._place += len(whole) + 1 if newline else len(text)
+        lines = [_parse(line) for line in whole.split(b"\n")]
+        return [line for line in lines if line is not None]
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """Anybody could write there: what is no event of ours is passed over."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_event = isinstance(event, dict) and isinstance(event.get("kind"), str)
+    return event if is_event else None
+
+
+class Listener:
+    """One job, all its attempts. Only the launcher's one thread touches it."""
+
+    def __init__(self) -> None:
+        self.account = Account()
+        self._attempt = 0
+        self._tails: dict[int, Tail] = {}
+        self._heard_at = 0.0
+        self._news: list[resume_tracker.Told] = []
+
+    def begin(self, attempt: int, files: Mapping[int, str], *, steps: int) -> None:
+        """A new attempt; the one before had taken `steps` steps."""
+        if attempt > self._attempt:
+            self.listen()
+            self.account = resume_tracker.next_attempt(self.account, steps)
+        self._attempt = attempt
+        self._tails = {rank: Tail(path) for rank, path in files.items()}
+
+    def hear(self, now: float, *, at_once: bool = False) -> None:
+        """Now and then, or at once when somebody died: his last save counts."""
+        if at_once or now - self._heard_at >= HEAR_EVERY:
+            self._heard_at = now
+            self.listen()
+
+    def listen(self) -> None:
+        """What is still unheard."""
+        for rank, tail in self._tails.items():
+            for event in tail.new():
+                told = resume_tracker.take(self.account, rank, self._attempt, event)
+                self.account = told.account
+                self._news.append(told)
+
+    def news(self) -> list[resume_tracker.Told]:
+        """What has come since the last time this was asked."""
+        news, self._news = self._news, []
+        return news

@@ -1,0 +1,176 @@
+"""What the launcher keeps of each rank between two looks, and the view it gives of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import signal
+from collections import deque
+from dataclasses import dataclass, field
+
+import msgspec
+
+from holdfast.analysis.collectives import recorder
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene import secondary_errors
+from holdfast.analysis.scene.cpu import CpuLook
+from holdfast.analysis.scene.scene import (
+    Activity,
+    Beat,
+    Death,
+    LastWords,
+    RankView,
+    Recorder,
+    Stack,
+)
+from holdfast.rank import heartbeat_page, last_words
+
+TAIL = 64 * 1024
+"""bytes of a rank's stderr in which its last words are looked for"""
+IDLE_CPU = 0.02
+"""seconds of processor time a second that a waiting process burns anyway: timers, epoll loops"""
+LOOKS = 60
+"""at a rank's processor time that are kept: a minute, one a second"""
+
+
+@dataclass
+class Watched:
+    """One rank of one attempt. Only the launcher's one thread touches it."""
+
+    rank: int
+    local_rank: int
+    pid: int
+    host: str
+    page: mmap.mmap
+    words_file: str
+    stderr_file: str
+    socket: str
+    started_at: float
+    death: Death | None = None
+    activity: Activity | None = None
+    looked_at: float = 0.0
+    alive_at: float = 0.0
+    state_since: float = 0.0
+    steps: int = 0
+    stack: Stack | Unread | None = None
+    recorder: Recorder | Unread | None = None
+    beat: Beat | None = field(default=None)
+    limit: float = 0.0
+    """when the section it is in must be over, as the rank itself says"""
+    extended: float = 0.0
+    """that limit was in force when the machine slept, and gets `extra` seconds"""
+    extra: float = 0.0
+    looks: deque[CpuLook] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    threads: tuple[int, ...] = ()
+    """as last seen: the kernel log names the thread that crashed, and a dead one is not listed"""
+
+    def __post_init__(self) -> None:
+        self.alive_at = self.state_since = self.started_at
+
+    def hear(self, now: float) -> None:
+        """Read its page; a new step is the best sign of life."""
+        self.beat = heartbeat_page.read(self.page)
+        self.limit = self.beat.limit_until if self.beat else 0.0
+        if self.beat and self.limit and self.limit == self.extended:
+            self.beat = msgspec.structs.replace(self.beat, limit_until=self.limit + self.extra)
+        if self.beat and self.beat.steps != self.steps:
+            self.steps = self.beat.steps
+            self.alive_at = now
+
+    def feel(self, now: float, activity: Activity | None) -> None:
+        """Compare the kernel's counters with those of the last look."""
+        before = self.activity
+        if activity is None:
+            return
+        if before is None or before.state != activity.state:
+            self.state_since = now
+        if before is None or moved(before, activity, now - self.looked_at):
+            self.alive_at = now
+        self.activity, self.looked_at = activity, now
+        self.looks.append(CpuLook(at=now, ran=activity.cpu, queued=activity.queued))
+
+    def remember_threads(self) -> None:
+        with contextlib.suppress(OSError):  # it is about to go: what was seen before stays
+            self.threads = tuple(map(int, os.listdir(f"/proc/{self.pid}/task"))) or self.threads
+
+    def rest(self, now: float, *, late: float = 0.0) -> None:
+        """The machine slept: all clocks start again, and a limit then in force gets that time."""
+        self.alive_at = self.state_since = now
+        if self.beat and self.beat.limit_until:
+            already = self.extra if self.limit == self.extended else 0.0
+            self.extended, self.extra = self.limit, already + late
+
+    def view(self) -> RankView:
+        return RankView(
+            rank=self.rank,
+            local_rank=self.local_rank,
+            pid=self.pid,
+            host=self.host,
+            beat=self.beat,
+            activity=None if self.death else self.activity,
+            alive_at=self.alive_at,
+            state_since=self.state_since,
+            death=self.death,
+            words=self._words(),
+            stack=self.stack,
+            recorder=self._recorder(),
+            looks=tuple(self.looks),
+        )
+
+    def _words(self) -> LastWords | None:
+        words = read_words(self.words_file) or self._words_of_abort()
+        # Some scripts call sys.excepthook themselves, to log what they have caught, and go on.
+        went_on = words and self.beat and self.beat.step_at > words.at
+        return None if went_on else words
+
+    def _recorder(self) -> Recorder | Unread | None:
+        """What it served while it lived, or left behind when it raised."""
+        if isinstance(self.recorder, Recorder) or not os.path.exists(self.words_file):
+            return self.recorder
+        try:
+            with open(last_words.recorder_file(self.words_file), "rb") as file:
+                self.recorder = recorder.parse(file.read())
+        except (OSError, ValueError):
+            return self.recorder
+        return self.recorder
+
+    def _words_of_abort(self) -> LastWords | None:
+        """C++ that aborts in a thread of its own never reaches Python's excepthook."""
+        if self.death is None or self.death.code != -signal.SIGABRT:
+            return None
+        try:
+            with open(self.stderr_file, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return None
+        return secondary_errors.words_of_abort(text, at=self.death.at)
+
+
+def moved(before: Activity, after: Activity, seconds: float) -> bool:
+    """Whether anything shows that the process did something meanwhile."""
+    return (
+        after.cpu - before.cpu > IDLE_CPU * max(seconds, 0.1)
+        or after.io != before.io
+        or after.socket != before.socket
+        or after.faults != before.faults
+    )
+
+
+def read_words(path: str) -> LastWords | None:
+    """What the rank's excepthook wrote; None when there is nothing whole."""
+    if not os.path.exists(path):  # asked ten times a second, and a failed open costs more
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+        return LastWords(
+            kind=str(document["kind"]),
+            text=str(document["text"]),
+            where=str(document["where"]),
+            at=float(document["at"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

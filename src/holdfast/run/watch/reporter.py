@@ -1,0 +1,161 @@
+"""Tells what happens to a job, in the journal and on the screen, with the same words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from holdfast.analysis.job import pace, phrases
+from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.analysis.scene.scene import Outlived, RankView, Scene
+from holdfast.faults.processes import orphaned_workers
+from holdfast.findings import Verdict
+from holdfast.run.runs.journal import Journal
+from holdfast.run.watch import transport, verdict
+from holdfast.run.watch.decide import Decision
+from holdfast.run.watch.rank_state import Watched
+from holdfast.run.watch.resume_tracker import Told
+from holdfast.run.watch.verdict import Broken
+from holdfast.view import run_screen
+
+NOTE_EVERY = 60.0
+"""seconds between two notes of progress in the journal"""
+SLOW = ("slow-rank", "cpu-contention")
+"""notices that steps do not refute"""
+
+
+class Teller:
+    """Also remembers what was told, so that nothing is told twice."""
+
+    def __init__(
+        self, journal: Journal, screen: run_screen.Screen, host: str, paths: RunPaths | None
+    ) -> None:
+        self.journal, self.screen, self.host, self.paths = journal, screen, host, paths
+        self.noted_at = 0.0
+        """when progress was last journalled; 0 before the first step of an attempt"""
+        self._said: tuple[str, tuple[int, ...]] | None = None
+        self._transport_told = False
+        self._owned_up: set[tuple[str, str]] = set()
+        self._heard: set[tuple[int, str]] = set()
+
+    def attempt(self, attempt: int, ranks: Sequence[Watched]) -> None:
+        """A new one has begun: what was said of the one before is no longer news told."""
+        self._said = None
+        self.noted_at = 0.0
+        for rank in ranks:
+            self.rank(attempt, rank, "started")
+
+    def rank(self, attempt: int, rank: Watched | RankView, what: str, **more: int) -> None:
+        self.journal.write("rank", attempt=attempt, rank=rank.rank, pid=rank.pid, what=what, **more)
+
+    def progress(self, attempt: int, steps: int, now: float, ranks: Sequence[Watched]) -> None:
+        """Steps go on: said after a hold-up, else only noted now and then."""
+        held_up = self._said is not None and self._said[0] not in SLOW
+        if held_up:
+            self.screen.say(f"going on: step {steps}")
+            self._said = None
+        if held_up or not self.noted_at or now >= self.noted_at + NOTE_EVERY:
+            self.journal.write("progress", attempt=attempt, steps=steps)
+            self.noted_at = now
+        if not self._transport_told:
+            self._transport_told = True
+            self._transport(attempt, ranks)
+
+    def kept(self, news: Sequence[Told], scene: Scene) -> None:
+        """What ranks told of saves and resumes, and what it means: a notice once an attempt."""
+        for told in news:
+            self.journal.write(told.kind, **told.record)
+            if told.sentence:
+                self.screen.say(told.sentence)
+        for found in verdict.hearsay(scene) if news else ():
+            if (scene.attempt, found.slug) not in self._heard:
+                self._heard.add((scene.attempt, found.slug))
+                self.judgement(found, scene, action="", steps=pace.steps(scene), evidence="")
+
+    def is_news(self, found: Verdict) -> bool:
+        """Whether this notice differs from the last one."""
+        before, self._said = self._said, (found.slug, found.ranks)
+        return before != self._said
+
+    def judgement(
+        self, found: Verdict, scene: Scene, *, action: str, steps: int, evidence: str
+    ) -> None:
+        """A notice, or with an action the verdict that calls for it."""
+        kind = "verdict" if action else "notice"
+        self._journal(kind, found, scene, steps=steps, evidence=evidence)
+        self.screen.say(run_screen.judgement(found, scene, action=action, evidence=evidence))
+
+    def outlived(self, processes: Sequence[Outlived], scene: Scene, *, steps: int) -> None:
+        """A notice of one line: the paragraph about the root cause stays the one to read."""
+        scene = msgspec.structs.replace(scene, outlived=tuple(processes))
+        if found := orphaned_workers.they_outlived_their_rank(scene):
+            self._journal("notice", found, scene, steps=steps, evidence="")
+            self.screen.say(found.reason)
+
+    def left_alone(self, processes: Sequence[Outlived], *, attempt: int) -> None:
+        told = phrases.children(processes)
+        verb = phrases.one_or_many([p.pid for p in processes], "runs", "run")
+        self.journal.write("left", attempt=attempt, pids=[p.pid for p in processes], reason=told)
+        self.screen.say(f"{told} still {verb}, and {'is' if verb == 'runs' else 'are'} left alone: "
+                        "the job ended well")  # fmt: skip
+
+    def _journal(
+        self, kind: str, found: Verdict, scene: Scene, *, steps: int, evidence: str
+    ) -> None:
+        self.journal.write(
+            kind,
+            slug=found.slug,
+            code=found.code,
+            ranks=found.ranks,
+            victims=found.victims,
+            hosts=[self.host],
+            reason=found.reason,
+            fix=found.fix,
+            attempt=scene.attempt,
+            steps=steps,
+            longest_pause=round(scene.longest_pause, 3),
+            evidence=evidence,
+        )
+
+    def evidence(self, attempt: int, folder: str) -> None:
+        self.journal.write("evidence", attempt=attempt, folder=folder)
+
+    def aborts(self, attempt: int, ranks: Sequence[int]) -> None:
+        self.journal.write("signal", attempt=attempt, signal="SIGABRT", ranks=ranks)
+        self.screen.say(f"SIGABRT to {phrases.plain(ranks)}, as the limit asks")
+
+    def action(self, decision: Decision, scene: Scene, *, steps: int, idle: float) -> None:
+        self.journal.write(
+            "action",
+            action=decision.action,
+            attempt=scene.attempt,
+            steps=steps,
+            idle=round(idle, 3),
+            reason=decision.reason,
+        )
+
+    def own_faults(self, broken: Iterable[Broken], *, attempt: int) -> None:
+        """Each face that raised, once a run: its scene comes again at every look."""
+        for bug in broken:
+            if (bug.slug, bug.face) in self._owned_up:
+                continue
+            self._owned_up.add((bug.slug, bug.face))
+            self.journal.write(
+                "own-fault", attempt=attempt, slug=bug.slug, face=bug.face, exception=bug.problem
+            )
+            self.screen.say(
+                f"holdfast cannot tell whether this is {bug.slug}: a bug of its own "
+                f"({bug.problem}); training goes on, all else is watched"
+            )
+
+    def _transport(self, attempt: int, ranks: Sequence[Watched]) -> None:
+        """Over what the ranks talk, now that they do."""
+        files = (self.paths.stdout, self.paths.stderr) if self.paths else ()
+        logs = [path(attempt, rank.local_rank) for rank in ranks for path in files]
+        seen = transport.look([rank.pid for rank in ranks], logs, os.environ)
+        warning = transport.contradiction(seen, os.environ)
+        if told := transport.sentence(seen):
+            self.journal.write("transport", seen=told, warning=warning)
+            self.screen.say([told, f"warning: {warning}"] if warning else told)

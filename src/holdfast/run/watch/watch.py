@@ -1,0 +1,274 @@
+"""The watcher of a job: asks the lookout for a scene every tick, and when something is wrong has
+evidence taken, asks for a verdict, and tells the agent what to do.
+
+This file only ties the pieces together; what it decides with is pure (habit, verdict, decide).
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping, Sequence
+
+from holdfast.analysis.job import pace
+from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.scene import Failure, Outlived, Policy, Scene
+from holdfast.faults.collectives import limit_exceeded, rank_frozen
+from holdfast.findings import Verdict
+from holdfast.run.launch import exit_codes, terminate
+from holdfast.run.runs.journal import Journal
+from holdfast.run.watch import deadlines, decide, verdict
+from holdfast.run.watch.interface import Step
+from holdfast.run.watch.observer import Lookout, MemoryKills
+from holdfast.run.watch.reporter import Teller
+from holdfast.view import run_screen
+
+SETTLE = 0.25
+"""seconds after a death in which the others may still say what they saw"""
+UNWIND = 2.0
+"""seconds in which a rank that raised may end by itself: its atexit handlers still run"""
+LEAVING = 5.0
+"""seconds more for one that the kernel is taking apart: how it ended may be the cause"""
+WHOLE_LOOK = 0.19
+"""seconds between two looks at everything while all is well; in between only deaths count"""
+LATE = 1.0
+"""seconds: if our own loop was this late, the machine slept or starved, not the job"""
+
+
+class Watch:
+    """One job, all its attempts. Called by the agent's one thread (run/launch/agent.py)."""
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        journal: Journal,
+        screen: run_screen.Screen,
+        paths: RunPaths | None,
+        memory_kills: MemoryKills,
+    ) -> None:
+        self.policy, self.journal, self.screen = policy, journal, screen
+        self.lookout = Lookout(paths=paths, memory_kills=memory_kills)
+        self.dress, self.ranks_stopped = self.lookout.dress, self.lookout.ranks_stopped
+        self.teller = Teller(journal, screen, self.lookout.host, paths)
+        self.restarts = 0
+        self.failures: tuple[Failure, ...] = ()
+        self._code, self._told = 0, ""
+        self._culprits: frozenset[int] = frozenset()
+        self._new_attempt(0.0)
+
+    def _new_attempt(self, now: float) -> None:
+        self.last_look = now
+        self.look_whole_at = 0.0
+        self.calm = False
+        self.best_step = 0.0
+        self.history = decide.History()
+        self.held_up_since = 0.0
+        self.settle_until = 0.0
+        self.overrun: Verdict | None = None
+        self.aborted_at = 0.0
+
+    # --- what the agent calls ------------------------------------------------------------------
+
+    def ranks_started(self, attempt: int, pids: Mapping[int, int]) -> None:
+        self._new_attempt(now := time.monotonic())
+        self.lookout.ranks_started(attempt, pids, now)
+        self.teller.attempt(attempt, self.lookout.ranks)
+
+    def look(self) -> Step:
+        now = time.monotonic()
+        if now - self.last_look > LATE:
+            self._rest(now, late=now - self.last_look)
+        self.last_look = now
+        if self.calm and now < self.look_whole_at and not self.lookout.somebody_died():
+            return Step.GO_ON
+        self.look_whole_at = now + WHOLE_LOOK
+        self._hear(now)
+        scene = self._scene(now)
+        step = self._judge(scene)
+        self.calm = step is Step.GO_ON
+        self.screen.status(run_screen.status(scene, restarts=self.restarts))
+        self.last_look = time.monotonic()  # evidence takes its time, and is not lateness
+        return step
+
+    def culprits(self) -> frozenset[int]:
+        return self._culprits
+
+    def told_to_stop(self, sign: signal.Signals) -> None:
+        self._told = sign.name
+        scene = self._scene(time.monotonic())
+        if found := self._verdict(scene):
+            self._announce(found, scene, action="end the job, as told")
+        self.journal.write("action", action="stop", attempt=scene.attempt, reason=sign.name)
+
+    def outlived(self, processes: Sequence[Outlived], *, ended: bool) -> None:
+        scene = self._scene(time.monotonic())
+        if ended:
+            self.teller.outlived(processes, scene, steps=self.lookout.most_steps)
+        else:
+            self.teller.left_alone(processes, attempt=scene.attempt)
+
+    def exit_code(self) -> int:
+        return self._code
+
+    def close(self) -> None:
+        self.lookout.events.listen()  # the last save is often made at the very end
+        self._tell_kept(time.monotonic())
+        self.lookout.close()
+
+    # --- looking -------------------------------------------------------------------------------
+
+    def _scene(self, now: float) -> Scene:
+        return self.lookout.scene(
+            now, told_to_stop=self._told, failures=self.failures, best_step=self.best_step
+        )
+
+    def _rest(self, now: float, *, late: float) -> None:
+        """Nobody could work while we did not: all clocks start again."""
+        self.history = decide.remember(now, self._scene(now), None, self.history, late=late)
+        self.lookout.rest(now, late=late)
+
+    def _hear(self, now: float) -> None:
+        attempt = self.lookout.attempt
+        for rank in self.lookout.hear(now):
+            assert rank.death
+            self.teller.rank(attempt, rank, "exited", code=rank.death.code)
+        if steps := self.lookout.new_steps(now):
+            self.teller.progress(attempt, steps, now, self.lookout.ranks)
+        self._tell_kept(now)
+
+    def _tell_kept(self, now: float) -> None:
+        if news := self.lookout.events.news():
+            self.teller.kept(news, self._scene(now))
+
+    def _take_evidence(self) -> Scene:
+        """And how the job stands with it."""
+        self.lookout.take_evidence()
+        self.teller.evidence(self.lookout.attempt, self.lookout.evidence_folder)
+        return self._scene(time.monotonic())
+
+    # --- judging -------------------------------------------------------------------------------
+
+    def _judge(self, scene: Scene) -> Step:
+        if any(exit_codes.failed(view) or exit_codes.raised(view) for view in scene.ranks):
+            return self._after_an_end(scene)
+        self.settle_until = 0.0
+        if self.overrun or limit_exceeded.exceeded(scene):
+            return self._keep_limits(scene)
+        if self._is_worth_a_look(scene):
+            return self._with_evidence(scene)
+        self.held_up_since = 0.0
+        return Step.GO_ON
+
+    def _is_worth_a_look(self, scene: Scene) -> bool:
+        # The others' processors run seconds ahead of their GPUs: a stop is seen before a stall.
+        return (
+            pace.stalled(scene, clocks_since=self.history.clocks_since)
+            or bool(rank_frozen.frozen(scene))
+            or self._is_slow(scene)
+        )
+
+    def _is_slow(self, scene: Scene) -> bool:
+        usual = pace.usual_step(scene)
+        if usual and pace.steps(scene) >= pace.STEPS_TO_KNOW:
+            self.best_step = min(self.best_step or usual, usual)
+        return pace.slowed(scene, self.best_step)
+
+    def _after_an_end(self, scene: Scene) -> Step:
+        """Evidence first, then a moment for the others' last words, then the verdict."""
+        if not self.settle_until:
+            for view in filter(exit_codes.raised, scene.ranks):
+                self.teller.rank(scene.attempt, view, "raised")
+            self._take_evidence()
+            self.settle_until = scene.now + UNWIND
+        if any(exit_codes.failed(view) for view in scene.ranks):
+            self.settle_until = min(self.settle_until, scene.now + SETTLE)
+        everybody_gone = all(view.death for view in scene.ranks)
+        if time.monotonic() < self.settle_until and not everybody_gone:
+            return Step.HOLD
+        leaving = any(terminate.is_leaving(view.pid) for view in scene.ranks if not view.death)
+        if leaving and time.monotonic() < self.settle_until + LEAVING:
+            return Step.HOLD
+        self.lookout.ask_kernel()
+        return self._decide(self._scene(time.monotonic()))
+
+    def _keep_limits(self, scene: Scene) -> Step:
+        """A section's time is over: evidence, the sentence, then the signal its author asked for.
+
+        What we say of it is settled here: once the rank is gone, its victims' last words and
+        its own abort would tell another story.
+        """
+        if self.overrun:
+            waited = scene.now - self.aborted_at
+            return Step.HOLD if waited < deadlines.PATIENCE else self._decide(scene)
+        self._take_evidence()
+        self.lookout.hear_pages(time.monotonic())
+        scene = self._scene(time.monotonic())
+        over = limit_exceeded.exceeded(scene)
+        found = self._verdict(scene)
+        if not over or not found:  # it ended while we looked
+            return Step.GO_ON
+        self._announce(found, scene, action="")
+        ranks = [view.rank for view in over]
+        self.teller.aborts(scene.attempt, ranks)
+        deadlines.abort(view.pid for view in over)
+        self.overrun, self.aborted_at = found, time.monotonic()
+        return Step.HOLD
+
+    def _with_evidence(self, scene: Scene) -> Step:
+        self.held_up_since = self.held_up_since or scene.now
+        pause = pace.pause_between_looks(scene.now - self.held_up_since)
+        if scene.now - self.lookout.evidence_at >= pause:
+            scene = self._take_evidence()
+        return self._decide(scene)
+
+    def _decide(self, scene: Scene) -> Step:
+        found = self.overrun or self._verdict(scene)
+        self.history = decide.remember(scene.now, scene, found, self.history)
+        decision = decide.decide(scene.now, scene, found, self.policy, self.history)
+        if decision.action == "hold":
+            return Step.HOLD
+        if decision.action != "go-on" and self._is_out_of_date(found, scene):
+            # Positions seen a while ago: a job that takes no steps may have moved on since.
+            return self._decide(self._take_evidence())
+        if decision.action == "go-on":
+            if found and self.teller.is_news(found):
+                self._announce(found, scene, action="")
+            return Step.GO_ON
+        return self._act(decision, found, scene)
+
+    def _verdict(self, scene: Scene) -> Verdict | None:
+        opinion = verdict.consider(scene, clocks_since=self.history.clocks_since)
+        self.teller.own_faults(opinion.broken, attempt=scene.attempt)
+        return opinion.verdict
+
+    def _is_out_of_date(self, found: Verdict | None, scene: Scene) -> bool:
+        if found is None or found.certain or exits.endings(scene):
+            return False
+        return time.monotonic() - self.lookout.evidence_at >= pace.LOOK_AGAIN
+
+    def _act(self, decision: decide.Decision, found: Verdict | None, scene: Scene) -> Step:
+        restart = decision.action == "restart"
+        # The root cause comes last: it is what remains on the terminal.
+        if decision.verdict and decision.verdict != found:
+            self._announce(decision.verdict, scene, action=decision.reason)
+        if found:
+            self._culprits = frozenset(found.ranks)
+            self._announce(found, scene, action=decision.reason)
+        self._code = exit_codes.exit_code_of(found, scene)
+        self.failures = (*self.failures, decide.failure_of(scene, found))
+        idle = scene.now - self.lookout.progress_at
+        self.teller.action(decision, scene, steps=self.lookout.most_steps, idle=idle)
+        self.restarts += restart
+        return Step.RESTART if restart else Step.STOP
+
+    def _announce(self, found: Verdict, scene: Scene, *, action: str) -> None:
+        self.teller.judgement(
+            found,
+            scene,
+            action=action,
+            steps=self.lookout.most_steps,
+            evidence=self.lookout.evidence_folder,
+        )
+        self.lookout.keep_evidence()

@@ -1,0 +1,1 @@
+"""The operating system: /proc, netlink, sockets, cgroups, py-spy, deadlines. Judges nothing."""

@@ -1,0 +1,139 @@
+"""Ask many questions at once, none of which may take longer than its deadline.
+
+Each question runs in a forked child. A thread would not do: a thread stuck in an
+uninterruptible system call (a dead NFS server, a hung driver) keeps the whole process from
+ending, while a stuck child is simply left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, NoReturn
+
+from holdfast.analysis.machine import Unread
+
+Question = Callable[[], bytes]
+"""Runs in the child and returns its answer as bytes."""
+
+
+class _Child(NamedTuple):
+    name: str
+    pid: int
+    pipe: int
+    chunks: list[bytes]
+
+
+def ask(questions: Mapping[str, Question], *, seconds: float) -> dict[str, bytes | Unread]:
+    """The answers by name; a question that hangs, raises or dies is `Unread` with the reason."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    answers: dict[str, bytes | Unread] = {}
+    with selectors.DefaultSelector() as waiting:
+        with _interrupts_held_back():
+            for name, question in questions.items():
+                child = _start(name, question, seconds)
+                if isinstance(child, Unread):
+                    answers[name] = child
+                else:
+                    waiting.register(child.pipe, selectors.EVENT_READ, child)
+        end = time.monotonic() + seconds
+        while waiting.get_map() and (left := end - time.monotonic()) > 0:
+            for key, _ in waiting.select(left):
+                child = key.data
+                if chunk := os.read(child.pipe, 1 << 20):
+                    child.chunks.append(chunk)
+                else:
+                    waiting.unregister(child.pipe)
+                    answers[child.name] = _conclude(child, seconds)
+        for key in list(waiting.get_map().values()):
+            answers[key.data.name] = _abandon(key.data, seconds)
+    return answers
+
+
+@contextlib.contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Python swallows a Ctrl-C that arrives while its own hooks around fork() run."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start(name: str, question: Question, seconds: float) -> _Child | Unread:
+    """The limits that we look for may strike us as well: EMFILE, EAGAIN, ENOMEM."""
+    try:
+        read_end, write_end = os.pipe()
+    except OSError as refusal:
+        return Unread(why=f"could not start its reader: {_words(refusal)}")
+    try:
+        pid = os.fork()
+    except OSError as refusal:
+        os.close(read_end)
+        os.close(write_end)
+        return Unread(why=f"could not start its reader: {_words(refusal)}")
+    if pid == 0:
+        os.close(read_end)
+        _answer(question, write_end, seconds)
+    os.close(write_end)
+    return _Child(name, pid, read_end, [])
+
+
+def _answer(question: Question, pipe: int, seconds: float) -> NoReturn:
+    """In the child: answer and leave without running the parent's exit handlers."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds + 1)  # should the parent be killed meanwhile
+    try:
+        payload = b"+" + question()
+    except BaseException as problem:  # noqa: BLE001 - whatever it was, the parent must hear of it
+        payload = b"-" + _words(problem).encode(errors="replace")
+    try:
+        with open(pipe, "wb") as out:
+            out.write(payload)
+    finally:
+        os._exit(0)
+
+
+def _words(problem: BaseException) -> str:
+    """The kernel's words for its refusals; anything else is our own mistake: by its name."""
+    if isinstance(problem, OSError):
+        where = f": {problem.filename}" if problem.filename else ""
+        return f"{problem.strerror}{where}" if problem.strerror else str(problem)
+    return f"{type(problem).__name__}: {problem}"
+
+
+def _conclude(child: _Child, seconds: float) -> bytes | Unread:
+    os.close(child.pipe)
+    _, status = os.waitpid(child.pid, 0)
+    payload = b"".join(child.chunks)
+    if payload[:1] == b"+":
+        return payload[1:]
+    if payload[:1] == b"-":
+        return Unread(why=payload[1:].decode(errors="replace"))
+    code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGALRM:  # its own alarm was quicker than we on a busy machine
+        return _no_answer(seconds)
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return Unread(why=f"its reader died ({how}) without an answer")
+
+
+def _abandon(child: _Child, seconds: float) -> Unread:
+    """End the child if it can be ended; one stuck in the kernel is left to itself."""
+    os.close(child.pipe)
+    os.kill(child.pid, signal.SIGKILL)
+    until = time.monotonic() + 0.05
+    while os.waitpid(child.pid, os.WNOHANG) == (0, 0) and time.monotonic() < until:
+        time.sleep(0.001)
+    return _no_answer(seconds)
+
+
+def _no_answer(seconds: float) -> Unread:
+    return Unread(why=f"no answer within {seconds:g} s")

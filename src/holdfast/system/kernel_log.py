@@ -1,0 +1,117 @@
+"""What the kernel log says about given processes, from a moment on.
+
+The kernel names a *thread* where it speaks of a crash or a hung task, and counts in the first
+pid namespace: inside a container with its own numbers a line about pid 4711 is somebody else's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from holdfast.analysis.machine import Unread
+
+# The kernel gives its first pid namespace this number (include/linux/proc_ns.h).
+FIRST_PID_NAMESPACE = "pid:[4026531836]"
+RECORD = 1 << 14
+"""bytes: a record has 8 KiB at most, and a smaller buffer is refused (EINVAL)"""
+KEPT = 200
+LONGEST = 300
+
+_NUMBER = re.compile(
+    # mm/oom_kill.c; "Out of memory: " or "Memory cgroup out of memory: " comes before
+    r"Killed process (?P<oom>\d+)"
+    # arch/*/mm/fault.c: python[123]: segfault at 0 ip …; arm64: python[123]: unhandled exception
+    r"|\[(?P<crash>\d+)\]: (?:segfault|unhandled|bad frame)"
+    # arch/x86/kernel/traps.c: traps: python[123] trap invalid opcode ip:…
+    r"|^traps: .*?\[(?P<trap>\d+)\]"
+    # kernel/hung_task.c: INFO: task python:123 blocked for more than 122 seconds.
+    r"|^INFO: task .*:(?P<hung>\d+) blocked for more than"
+    # NVIDIA's driver: NVRM: Xid (PCI:0000:3b:00): 31, pid=123, name=python, …
+    r"|^NVRM: Xid .*\bpid='?(?P<xid>\d+)"
+)
+
+
+class KernelLog:
+    """Everything since it was opened, or since `forget`. Reading never waits."""
+
+    def __init__(self, path: str = "/dev/kmsg", *, namespace: str = "/proc/self/ns/pid") -> None:
+        self._kept: deque[tuple[int, str]] = deque(maxlen=KEPT)
+        self._ring = -1
+        self._why = ""
+        try:
+            if os.readlink(namespace) != FIRST_PID_NAMESPACE:
+                self._why = "it counts processes otherwise than this container does"
+                return
+            self._ring = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.lseek(self._ring, 0, os.SEEK_END)
+        except PermissionError:
+            self._why = "not by this user (dmesg_restrict)"
+        except FileNotFoundError:
+            self._why = f"there is no {path}"
+        except OSError as problem:
+            self._why = f"{path}: {problem.strerror}"
+
+    def forget(self) -> None:
+        """From now on."""
+        self._read()
+        self._kept.clear()
+
+    def about(self, owners: Mapping[int, int]) -> tuple[str, ...] | Unread:
+        """The lines that name one of these threads or processes (number -> its process), oldest
+        first; a thread's line also says whose it is."""
+        self._read()
+        if self._why:
+            return Unread(why=f"kernel log not readable: {self._why}")
+        return tuple(
+            text if owners[number] == number else f"{text} (a thread of pid {owners[number]})"
+            for number, text in self._kept
+            if number in owners
+        )
+
+    def close(self) -> None:
+        if self._ring >= 0:
+            os.close(self._ring)
+            self._ring = -1
+
+    def _read(self) -> None:
+        if self._ring < 0:
+            return
+        try:
+            for record in self._records():
+                if found := parse(record):
+                    self._kept.append(found)
+        except OSError as problem:
+            self._why = str(problem.strerror)
+
+    def _records(self) -> Iterator[str]:
+        """Each read gives one; 'would block' is the end."""
+        while True:
+            try:
+                record = os.read(self._ring, RECORD)
+            except BlockingIOError:
+                return
+            except BrokenPipeError:
+                continue  # it was overwritten before we came: the next read goes on after it
+            if not record:
+                return
+            yield record.decode(errors="replace")
+
+
+def parse(record: str) -> tuple[int, str] | None:
+    """The number and the text of a kmsg record ('priority,sequence,microseconds,flags;text');
+    None for what tells of no process's end or hang."""
+    head, separator, rest = record.partition(";")
+    # Any program may write to the log what it likes; the kernel's own facility is 0, so that
+    # priority (facility * 8 + level) is below 8.
+    if not separator or not re.match(r"[0-7],", head):
+        return None
+    text = rest.partition("\n")[0]
+    found = _NUMBER.search(text)
+    if found is None:
+        return None
+    number = int(next(group for group in found.groups() if group is not None))
+    plain = "".join(c if c.isprintable() else " " for c in text).strip()
+    return number, plain if len(plain) <= LONGEST else plain[: LONGEST - 1] + "…"

@@ -1,0 +1,70 @@
+"""How we say durations, sizes, processes and addresses, the same everywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+
+def span(seconds: float) -> str:
+    """A duration as people say it: '3 days', '12 minutes', '41 s'."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            count = int(seconds // length)
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return f"{int(seconds)} s"
+
+
+def exact(seconds: float | None) -> str:
+    """A setting's duration without loss: '8 min' for 480, '90 s', '0.1 s'; 'never' for None."""
+    if seconds is None:
+        return "never"
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length and seconds % length == 0:
+            return f"{seconds / length:.0f} {unit}"
+    if seconds >= 2 * 86400:
+        return f"{seconds / 86400:.1f} days"
+    if seconds >= 7200:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+
+
+def size(count: float) -> str:
+    """Bytes in binary units: '64 MiB', '1.5 GiB'."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{_short(count)} {unit}"
+        count /= 1024
+    return f"{_short(count)} TiB"
+
+
+def _short(count: float) -> str:
+    """Three digits are enough: '1.5', '64', '1023'."""
+    return f"{count:.0f}" if abs(count) >= 100 else f"{count:.3g}"
+
+
+def numbers(values: Iterable[int]) -> str:
+    """Ranks or pids, compressed: '0-4,6-7'."""
+    runs: list[list[int]] = []
+    for value in sorted(set(values)):
+        if runs and value == runs[-1][1] + 1:
+            runs[-1][1] = value
+        else:
+            runs.append([value, value])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def legible(value: Any) -> Any:
+    """The same text, or plain data with texts in it, as any encoder takes it.
+
+    Names of files, variables and processes are bytes to the kernel. Python carries those that
+    are no UTF-8 as lone surrogates, which cannot be printed nor sent.
+    """
+    if isinstance(value, str):
+        return re.sub("[\ud800-\udfff]", "�", value)
+    if isinstance(value, dict):
+        return {legible(key): legible(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [legible(item) for item in value]
+    return value

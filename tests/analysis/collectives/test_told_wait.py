@@ -1,0 +1,48 @@
+"""A rank that waits for another one's word in the store says so itself: nothing else shows it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from holdfast.analysis.collectives import waits
+from holdfast.analysis.scene.scene import WAITS_FOR, Recorder, Scene
+from holdfast.faults.collectives.rank_stuck import others_wait_for_it
+from tests.run.scenes import NOW, STARTED, a_beat, a_rank
+
+IDLE = Recorder(collectives=(), entered={}, finished={})
+
+
+def a_scene(phases: list[str]) -> Scene:
+    """Steps ended 6 s ago; rank 0 sits somewhere."""
+    ranks = tuple(
+        a_rank(rank, beat=a_beat(step_at=NOW - 6.0, phase=phase), recorder=IDLE)
+        for rank, phase in enumerate(phases)
+    )
+    return Scene(
+        now=NOW, attempt=0, started_at=STARTED, ranks=ranks, longest_pause=0.0, oom_kills=0,
+        kernel_events=(), told_to_stop="", evidence_at=NOW,
+    )  # fmt: skip
+
+
+def test_the_one_that_is_waited_for_is_named() -> None:
+    verdict = others_wait_for_it(a_scene(["", *[f"{WAITS_FOR}0"] * 3]))
+    assert verdict is not None
+    assert (verdict.ranks, verdict.victims) == ((0,), (1, 2, 3))
+    assert "ranks 1-3 wait for it in the store" in verdict.reason
+
+
+def test_it_leads_on_to_whom_that_one_waits_for() -> None:
+    seen = waits.analyse(a_scene([f"{WAITS_FOR}2", f"{WAITS_FOR}0", ""]))
+    assert (seen.roots, seen.victims) == ((2,), (0, 1))
+
+
+@pytest.mark.parametrize("phase", ["evaluation", "waits", f"{WAITS_FOR}x", ""])
+def test_any_other_phase_accuses_nobody(phase: str) -> None:
+    assert waits.analyse(a_scene(["", phase])).roots == ()
+
+
+def test_a_step_since_makes_it_stale() -> None:
+    scene = a_scene(["", f"{WAITS_FOR}0"])
+    ranks = (msgspec.structs.replace(scene.ranks[0], beat=a_beat(step_at=NOW + 1)), scene.ranks[1])
+    assert waits.analyse(msgspec.structs.replace(scene, ranks=ranks)).roots == ()

@@ -1,0 +1,112 @@
+"""Events in the kernel's log, and the admission that it may not be read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.analysis.machine import Unread
+from holdfast.check.readers.kernel_log import MOST_EVENTS, parse, read_kernel_log
+from tests.faults.machines import a_plan
+from tests.system.sockets import BECOME_NOBODY, needs_root, run_python
+
+NOW = 200_000.0
+
+
+def record(text: str, *, at: float = NOW - 60) -> str:
+    return f"4,1234,{int(at * 1e6)},-;{text}"
+
+
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus."
+KILLED = "Memory cgroup out of memory: Killed process 815 (python) total-vm:9kB, anon-rss:8kB"
+ABOUT = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task=python,pid=815,uid=1000"
+BLOCKED = "INFO: task python:4711 blocked for more than 120 seconds."
+NFS = "nfs: server filer not responding, still trying"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (XID, "xid"),
+        (KILLED, "oom"),
+        ("Out of memory: Killed process 815 (python) total-vm:9kB", "oom"),
+        (ABOUT, "oom"),
+        (BLOCKED, "stall"),
+        ("watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python:1]", "stall"),
+        ("rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:", "stall"),
+        (NFS, "stall"),
+    ],
+)
+def test_each_kind_is_recognised(text: str, kind: str) -> None:
+    (event,) = parse([record("usb 1-1: new device"), record(text), " SUBSYSTEM=pci"], NOW)
+    assert (event.kind, event.text, event.seconds_ago) == (kind, text, 60.0)
+
+
+def test_one_kill_is_one_event() -> None:
+    assert [e.text for e in parse([record(ABOUT), record(KILLED)], NOW)] == [KILLED]
+
+
+def test_what_is_older_than_a_day_is_left_out() -> None:
+    assert parse([record(XID, at=NOW - 90_000)], NOW) == ()
+
+
+def test_a_file_server_that_came_back_is_no_stall() -> None:
+    back = record("nfs: server filer OK")
+    other = record("nfs: server other not responding, timed out")
+    assert [e.text for e in parse([record(NFS), other, back], NOW)] == [
+        "nfs: server other not responding, timed out"
+    ]
+    assert len(parse([record(NFS), back, record(NFS)], NOW)) == 1
+
+
+def test_only_the_last_events_are_kept() -> None:
+    events = parse([record(f"{XID} #{n}") for n in range(1000)], NOW)
+    assert len(events) == MOST_EVENTS
+    assert events[-1].text.endswith("#999")
+
+
+@given(st.lists(st.text() | st.sampled_from([XID, KILLED, ABOUT, BLOCKED, NFS]).map(record)))
+def test_any_lines_are_read_without_a_stumble(lines: list[str]) -> None:
+    for event in parse(lines, NOW):
+        assert event.kind in ("xid", "oom", "stall")
+        assert event.text.isprintable()
+
+
+def test_a_captured_log_is_read_to_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "kmsg"
+    log.write_text("\n".join([record(XID, at=0.0), " DEVICE=+pci:0000:3b:00.0", record(KILLED)]))
+    found = read_kernel_log(a_plan(), path=str(log))
+    assert not isinstance(found, Unread)
+    assert "oom" in [event.kind for event in found]
+
+
+def test_a_machine_without_a_log_says_so(tmp_path: Path) -> None:
+    found = read_kernel_log(a_plan(), path=str(tmp_path / "none"))
+    assert isinstance(found, Unread)
+    assert "kernel log is not here" in found.why
+
+
+@pytest.mark.lab
+def test_root_reads_the_real_log_to_its_end() -> None:
+    needs_root()
+    if not os.path.exists("/dev/kmsg"):
+        pytest.skip("needs /dev/kmsg")
+    assert isinstance(read_kernel_log(a_plan()), tuple)
+
+
+@pytest.mark.lab
+def test_a_user_who_may_not_read_it_is_told(tmp_path: Path) -> None:
+    needs_root()
+    log = tmp_path / "kmsg"
+    log.touch(mode=0o600)
+    code = (
+        "import sys\n"
+        "from holdfast.check.readers.kernel_log import read_kernel_log\n"
+        "from tests.faults.machines import a_plan\n" + BECOME_NOBODY
+    )
+    said = run_python(code + "print(read_kernel_log(a_plan(), path=sys.argv[1]))", str(log))
+    assert "not readable by this user (dmesg_restrict)" in said

@@ -1,0 +1,76 @@
+"""A reader that hangs costs its deadline, is shown as skipped, and the rest is there."""
+
+from __future__ import annotations
+
+import signal
+from typing import get_type_hints
+
+import msgspec
+import pytest
+
+from holdfast import catalogue
+from holdfast.analysis.machine import MachineFacts, Plan, Shm, Unread, known
+from holdfast.check.collect import Reader, collect
+from holdfast.check.reader_list import READERS
+from holdfast.findings import Status
+from tests.faults.machines import a_machine, a_plan
+
+
+def hang(_plan: Plan) -> object:
+    signal.pause()
+    return None
+
+
+def fake_readers(**changes: Reader) -> dict[str, Reader]:
+    """Readers that answer with a healthy machine."""
+    healthy = a_machine()
+    names = set(get_type_hints(MachineFacts)) - {"plan", "host", "smoke"}
+
+    def reader(name: str) -> Reader:
+        return lambda _plan: getattr(healthy, name)
+
+    return {**{name: reader(name) for name in names}, **changes}
+
+
+def test_there_is_one_reader_per_fact() -> None:
+    assert set(READERS) == set(get_type_hints(MachineFacts)) - {"plan", "host", "smoke"}
+
+
+def test_typed_facts_survive_the_way_through_the_pipe() -> None:
+    facts = collect(a_plan(), fake_readers(), seconds=10)
+    healthy = a_machine()
+    for name in READERS:
+        assert getattr(facts, name) == getattr(healthy, name)
+
+
+def test_a_hanging_reader_is_skipped_and_the_rest_is_there() -> None:
+    facts = collect(a_plan(), fake_readers(shm=hang), seconds=3)
+    assert facts.shm == Unread(why="no answer within 3 s")
+    by_slug = {f.slug: f for f in catalogue.foresee(facts, catalogue.choose([], []))}
+    assert by_slug["shm-too-small"].status is Status.SKIPPED
+    assert by_slug["shm-too-small"].reason == "no answer within 3 s"
+    assert by_slug["port-in-use"].status is Status.OK
+
+
+def test_a_reader_that_answers_nonsense_is_refused() -> None:
+    facts = collect(a_plan(), fake_readers(shm=lambda _plan: "a string"), seconds=10)
+    assert isinstance(facts.shm, Unread)
+    assert "not understood" in facts.shm.why
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_each_real_reader_answers_here(name: str) -> None:
+    """Nothing on an ordinary machine may make a reader raise something unexpected."""
+    facts = collect(a_plan(), fake_readers(**{name: READERS[name]}), seconds=20)
+    answer = getattr(facts, name)
+    if isinstance(answer, Unread):  # only what a machine may honestly refuse
+        assert name in {"kernel_log", "clock", "security", "cgroup", "own_name"}, answer
+    if name == "shm":
+        assert isinstance(answer, Shm)
+
+
+def test_names_that_are_no_text_do_not_cost_the_answer() -> None:
+    folder = known(a_machine().folders)[0]
+    odd = msgspec.structs.replace(folder, path="/data/caf\udce9")
+    facts = collect(a_plan(), fake_readers(folders=lambda _plan: (odd,)), seconds=10)
+    assert facts.folders == (msgspec.structs.replace(folder, path="/data/caf�"),)

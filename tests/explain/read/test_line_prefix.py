@@ -1,0 +1,158 @@
+"""Prefixes of all sorts, nested, and lines that only look as if they had one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.explain.read import line_prefix
+from holdfast.explain.read.line_prefix import Grammar, head
+
+GLOG = "[E1115 01:03:15.143127245 ProcessGroupNCCL.cpp:689]"
+
+LINES = [
+    (">   File", {"rank": None}, "  File"),
+    ("> > [rank3]: boo", {"rank": 3}, "boo"),
+    (">> not quoted", {}, ">> not quoted"),
+    (f"[rank3]:{GLOG} [Rank 1] Watchdog", {"rank": 3}, "[Rank 1] Watchdog"),
+    (f"[rank4]:{GLOG} [PG 5 Rank 0] x", {"rank": 4}, "[PG 5 Rank 0] x"),
+    ("[E ProcessGroupNCCL.cpp:828] [Rank 1] Watchdog", {"rank": 1}, "[Rank 1] Watchdog"),
+    (f"{GLOG} [PG ID 0 PG GUID 0(default_pg) Rank 2] x", {"rank": 2}, None),
+    (f"{GLOG} [PG ID 3 PG GUID 7(mesh_tp) Rank 2] x", {"rank": None}, None),
+    ("[default2]:[rank6]:   File", {"rank": 6, "local_rank": 2}, "  File"),
+    ("[default2]:  File", {"rank": None, "local_rank": 2}, "  File"),
+    ("[node1:3]: hello", {"host": "node1", "local_rank": 3}, "hello"),
+    ("[1,3]<stderr>:boo", {"rank": 3}, "boo"),
+    ("[3]<stdout>: boo", {"rank": 3}, "boo"),
+    ("[rank: 1] Seed set to 1", {"rank": 1}, "Seed set to 1"),
+    ("[rank 0/4] pid 1267", {"rank": 0}, "pid 1267"),
+    ("Rank 7: hello", {"rank": 7}, "hello"),
+    ("vm:12:34 [0] NCCL INFO x", {"host": "vm", "pid": 12, "rank": None}, "NCCL INFO x"),
+    (
+        "[2026-11-15 01:03:15] vm:12:34 [0] misc/socket.cc:57 NCCL WARN x",
+        {"host": "vm", "pid": 12, "at": 1794704595.0},
+        "misc/socket.cc:57 NCCL WARN x",
+    ),
+    (
+        "(RayTrainWorker pid=123, ip=192.0.2.1) [rank3]: Traceback",
+        {"host": "192.0.2.1", "pid": 123, "rank": 3},
+        "Traceback",
+    ),
+    ("(VllmWorker rank=1 pid=5) x", {"rank": 1, "pid": 5}, "x"),
+    (
+        "Nov 15 01:02:03 n1 kernel: [  12.345678] python[8]: segfault at",
+        {"host": "n1", "pid": None},
+        "python[8]: segfault at",
+    ),
+    ("[  12.345678] python[8]: segfault at", {"pid": None}, "python[8]: segfault at"),
+    ("2026-11-15T01:02:03+0000 n1 kernel: NVRM", {"host": "n1", "at": 1794704523.0}, "NVRM"),
+    ("worker-1  | hi", {"host": "worker-1"}, "hi"),
+    ("[pod/train-0/pytorch] hi", {"host": "train-0"}, "hi"),
+    ("2026-11-15T01:02:03.4Z stderr F hello", {"at": 1794704523.4}, "hello"),
+    (
+        "E1115 01:02:03.456000 4711 torch/distributed/elastic/multiprocessing/api.py:874] failed",
+        {"pid": 4711, "rank": None},
+        "failed",
+    ),
+    (
+        "[2026-03-02 20:28:05,674] torch.distributed.elastic.multiprocessing.api: [ERROR] failed",
+        {"rank": None},
+        "failed",
+    ),
+    ("[2026-03-02 20:28:05,674] [INFO] [launch.py:319:f] Killing", {}, "Killing"),
+    ("ERROR:torch.distributed.elastic.multiprocessing.api:failed (exit", {}, "failed (exit"),
+    ("03/02/2026 20:28:05 - INFO - root - hi", {}, "hi"),
+    (
+        f"Epoch 3: 240it [05:55,  1.47s/it][rank0]:{GLOG} [Rank 0] x",
+        {"rank": 0},
+        "[Rank 0] x",
+    ),
+]
+
+
+@pytest.mark.parametrize(("raw", "told", "text"), LINES, ids=lambda v: str(v)[:30])
+def test_who_wrote_it(raw: str, told: dict[str, object], text: str | None) -> None:
+    found = head(raw)
+    assert {name: getattr(found, name) for name in told} == told
+    assert text is None or found.text == text
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "Traceback (most recent call last):",
+        '  File "a.py", line 3, in f',
+        "srun: error: node7: task 3: Killed",
+        "12: a line of a listing",
+        "node7: a line that may be anything",
+        "[1] 4711 started",
+        "RuntimeError: [Rank 3] is not here at the beginning",
+    ],
+)
+def test_ordinary_lines_have_no_head(raw: str) -> None:
+    found = head(raw)
+    assert (found.text, found.rank, found.local_rank, found.host) == (raw, None, None, "")
+
+
+def test_bare_labels_count_when_the_whole_file_has_them() -> None:
+    srun = line_prefix.grammar_of([f"{n % 4}: step {n}" for n in range(20)])
+    assert head("3: Traceback", srun).rank == 3
+    pdsh = line_prefix.grammar_of([f"node{n % 2}: step {n}" for n in range(20)])
+    assert (head("node1: [default0]:x", pdsh).host, head("node1: [default0]:x", pdsh).text) == (
+        "node1",
+        "x",
+    )
+
+
+@pytest.mark.parametrize("line", ["loss: 0.5", "INFO: hello", "ValueError: 3", "step 3"])
+def test_words_are_no_machines(line: str) -> None:
+    assert line_prefix.grammar_of([line] * 20) == line_prefix.PLAIN
+
+
+def test_a_listing_that_was_pasted_with_blanks_before_it_loses_them() -> None:
+    lines = ["    [rank1]: Traceback", "      File", "", "    ValueError: x"]
+    grammar = line_prefix.grammar_of(lines)
+    assert [head(line, grammar).text for line in lines] == [
+        "Traceback",
+        "  File",
+        "",
+        "ValueError: x",
+    ]
+    assert head("ValueError: x", grammar).text == "ValueError: x"
+    assert line_prefix.grammar_of(["    one line"]) == line_prefix.PLAIN
+
+
+def test_a_date_without_year_takes_that_of_the_file() -> None:
+    grammar = line_prefix.grammar_of(["2026-11-15 01:00:00 start"])
+    assert head(f"[rank0]:{GLOG} x", grammar).at == pytest.approx(1794704595.143)
+
+
+_PIECES = st.sampled_from(
+    [
+        "[rank3]:",
+        "[rank",
+        "]",
+        ":",
+        " ",
+        GLOG,
+        "1,2",
+        "<stderr>",
+        "2026-03-02 20:28:05",
+        "node1:",
+        "[default0]:",
+        "(a pid=3",
+        ")",
+        "9" * 30,
+        "Nov 31 25:61:61 h k: ",
+        "\t",
+        "é",
+        "99/99/9999 ",
+    ]
+)
+
+
+@given(st.lists(_PIECES | st.text(max_size=5), max_size=12).map("".join), st.booleans())
+def test_any_line_gives_a_suffix(raw: str, bare: bool) -> None:
+    found = head(raw, Grammar(bare_ranks=bare, hosts=frozenset({"node1"})))
+    assert raw.endswith(found.text)

@@ -1,0 +1,120 @@
+"""A job that still lives: where its ranks stand, and whom the others wait for."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from holdfast import catalogue
+from holdfast.analysis.scene.scene import RankView, Scene, Stack
+from holdfast.explain import from_scene
+from holdfast.explain.diagnose import Report, diagnose
+from holdfast.findings import Diagnosis
+from holdfast.run.watch import verdict
+from holdfast.view import diagnosis
+from tests.run.scenes import (
+    IN_BACKWARD,
+    IN_BARRIER,
+    IN_SAVE,
+    IN_SLEEP,
+    NOW,
+    a_rank,
+    a_scene,
+    an_activity,
+    held_up,
+)
+
+
+def under_torchrun(*stacks: Stack, **changes: object) -> Scene:
+    """No page, no recorder, no hook: what `explain --pid` sees of anybody's job."""
+    views = [a_rank(r, beat=None, stack=s, alive_at=NOW - 3.5) for r, s in enumerate(stacks)]
+    return a_scene(views, evidence_at=NOW, **changes)
+
+
+def explained(scene: Scene, *, still: bool = True, world: int = 4) -> Report:
+    said = verdict.judge(scene, stands_still=still)
+    wreckage = from_scene.wreckage(scene, said, stands_still=still, world=world)
+    return diagnose(wreckage, [entry.fault for entry in catalogue.entries()])
+
+
+def first(report: Report) -> Diagnosis:
+    assert report.diagnoses
+    return report.diagnoses[0]
+
+
+@pytest.mark.parametrize(
+    ("stacks", "rank", "sure"),
+    [
+        ((IN_BACKWARD, IN_BACKWARD, IN_SLEEP, IN_BACKWARD), 2, 0.6),
+        ((IN_SAVE, IN_BARRIER, IN_BARRIER, IN_BARRIER), 0, 0.6),
+        ((IN_BARRIER, IN_BACKWARD, IN_BACKWARD, IN_SLEEP), 3, 0.6),
+    ],
+)
+def test_the_one_that_stands_elsewhere_is_named(
+    stacks: tuple[Stack, ...], rank: int, sure: float
+) -> None:
+    found = first(explained(under_torchrun(*stacks)))
+    assert (found.slug, found.confidence) == ("rank-stuck", sure)
+    assert found.culprit
+    assert (found.culprit.rank, found.culprit.pid, found.culprit.host) == (rank, 4000 + rank, "a")
+    assert set(found.victims) == set(range(4)) - {rank}
+    assert found.next == f"py-spy dump --pid {4000 + rank}"
+
+
+def test_ranks_on_other_machines_make_us_less_sure() -> None:
+    scene = under_torchrun(IN_BACKWARD, IN_BACKWARD, IN_SLEEP, IN_BACKWARD)
+    assert first(explained(scene, world=8)).confidence == 0.4
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        under_torchrun(IN_BACKWARD, IN_BACKWARD, IN_BACKWARD, IN_BACKWARD),
+        under_torchrun(IN_SLEEP, IN_SLEEP, IN_SLEEP, IN_SLEEP),
+        under_torchrun(IN_SLEEP, IN_SAVE, IN_BARRIER, IN_BARRIER),
+        under_torchrun(IN_BACKWARD, IN_SLEEP),  # either may compute
+        a_scene(),
+    ],
+)
+def test_nobody_is_named_where_stacks_do_not_tell_one_from_the_others(scene: Scene) -> None:
+    report = explained(scene, world=len(scene.ranks))
+    assert not report.diagnoses
+    assert not report.failed
+
+
+def test_a_job_that_moves_is_well_wherever_its_ranks_are() -> None:
+    scene = under_torchrun(IN_BACKWARD, IN_BACKWARD, IN_SLEEP, IN_BACKWARD)
+    report = explained(scene, still=False)
+    assert (report.diagnoses, report.failed) == ((), False)
+    text = diagnosis.report((), failed=False, anomalies=(), remarks=(),
+                            places=from_scene.places(scene))  # fmt: skip
+    assert text.startswith("Nothing is wrong with this job")
+    assert "  rank 2: in load() at data.py:88 (stack of pid 4002)" in text
+
+
+def test_recorders_speak_at_once_when_everything_stands_still() -> None:
+    """Somebody else's look at a rank moves its counters: it seems alive, and does not get on."""
+    hangs = held_up({1: {"alive_at": NOW, "beat": None}}, ranks=2, seconds=4.0,
+                    victim={"alive_at": NOW, "beat": None})  # fmt: skip
+    scene = msgspec.structs.replace(
+        hangs, started_at=NOW - 9.0, evidence_wall=hangs.evidence_wall + 4.0
+    )
+    found = first(explained(scene, world=2))
+    assert (found.slug, found.culprit and found.culprit.rank) == ("rank-stuck", 1)
+    assert not explained(scene, still=False, world=2).diagnoses
+
+
+def test_a_stopped_rank_is_shown_as_such() -> None:
+    stopped: RankView = a_rank(1, activity=an_activity(state="T"), stack=IN_SLEEP)
+    (place,) = from_scene.places(a_scene([stopped]))
+    assert place.quote == "in load() at data.py:88 (stopped: state T)"
+
+
+def test_a_frozen_rank_of_a_living_job_leads() -> None:
+    frozen = a_rank(1, beat=None, activity=an_activity(state="T"), state_since=NOW - 3.5,
+                    alive_at=NOW - 3.5, stack=IN_SLEEP)  # fmt: skip
+    others = [a_rank(r, beat=None, stack=IN_BACKWARD, alive_at=NOW - 3.5) for r in (0, 2, 3)]
+    found = first(explained(a_scene([others[0], frozen, *others[1:]], evidence_at=NOW)))
+    assert found.slug == "rank-frozen"
+    assert found.culprit
+    assert found.culprit.rank == 1

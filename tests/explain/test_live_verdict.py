@@ -1,0 +1,72 @@
+"""The run's own verdict beside what the logs show."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.analysis.logs.wreckage import Line, RankRemains, Told, Wreckage
+from holdfast.explain import live_verdict
+from holdfast.findings import Culprit, Diagnosis
+
+
+def told(slug: str, *, verdict: bool = True, ranks: tuple[int, ...] = (2,)) -> Told:
+    line = Line(text=f"it was {slug}", source="journal.jsonl", number=7)
+    return Told(
+        code="HOLD600", slug=slug, ranks=ranks, victims=(0,), reason=f"it was {slug}",
+        verdict=verdict, line=line,
+    )  # fmt: skip
+
+
+def answer(slug: str, confidence: float, rank: int | None = 2) -> Diagnosis:
+    return Diagnosis(
+        code="HOLD601",
+        slug=slug,
+        confidence=confidence,
+        culprit=Culprit(rank=rank),
+        reason=slug,
+    )
+
+
+def order(wreckage: Wreckage, *answers: Diagnosis) -> list[str]:
+    weighed = live_verdict.weigh(wreckage, answers)
+    return [one.slug for one in sorted(weighed, key=lambda one: -one.confidence)]
+
+
+@pytest.mark.parametrize(
+    ("said", "answers", "first"),
+    [
+        ([told("rank-frozen")], [answer("rank-killed", 0.75)], "rank-frozen"),
+        # A log's own wording is the better name for 'it raised'…
+        ([told("python-exception")], [answer("gpu-oom", 0.95)], "gpu-oom"),
+        # …but not when it stands in the log of another rank, or is only a guess.
+        ([told("python-exception")], [answer("gpu-oom", 0.95, rank=1)], "python-exception"),
+        ([told("python-exception")], [answer("gpu-oom", 0.6)], "python-exception"),
+        # A special verdict is not overruled.
+        ([told("collective-mismatch")], [answer("gpu-oom", 0.95)], "collective-mismatch"),
+        # The last verdict counts, whatever was noticed before or after.
+        (
+            [
+                told("slow-rank", verdict=False),
+                told("rank-killed"),
+                told("rank-stuck", verdict=False),
+            ],
+            [],
+            "rank-killed",
+        ),
+        ([told("slow-rank", verdict=False)], [answer("gpu-oom", 0.95)], "gpu-oom"),
+    ],
+)
+def test_who_leads(said: list[Told], answers: list[Diagnosis], first: str) -> None:
+    assert order(Wreckage(told=tuple(said)), *answers)[0] == first
+
+
+def test_without_a_run_folder_nothing_changes() -> None:
+    answers = [answer("gpu-oom", 0.9), answer("rank-killed", 0.3)]
+    assert live_verdict.weigh(Wreckage(), answers) == answers
+
+
+def test_the_culprit_is_found_among_the_ranks() -> None:
+    rank = RankRemains(rank=2, host="node7", pid=4711)
+    (found,) = live_verdict.weigh(Wreckage(told=(told("rank-frozen"),), ranks=(rank,)), [])
+    assert found.culprit == Culprit(rank=2, host="node7", pid=4711)
+    assert (found.victims, found.evidence[0].line) == ((0,), 7)

@@ -1,0 +1,274 @@
+from typing import Any
+
+import msgspec
+
+from holdfast.analysis.machine import CheckpointItem, Unread
+from holdfast.analysis.scene.checkpoints import Account, SetAside
+from holdfast.catalogue import by_slug
+from tests.analysis.logs.patterns.jobs import a_raise
+from tests.analysis.logs.patterns.made import wreckage
+from tests.faults.machines import a_machine, a_plan
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.run.scenes import a_scene
+
+NAMED = a_plan(checkpoint_folders=("/home/kim/ckpts",))
+TRUNCATED = "cut short: its zip directory is missing"
+
+
+def item(**changes: Any) -> CheckpointItem:
+    whole = CheckpointItem(
+        path="/home/kim/ckpts/step_1200.pt", kind="torch-file", size=3 << 30, age=600.0, problem=""
+    )
+    return msgspec.structs.replace(whole, **changes)
+
+
+OLDER = item(path="/home/kim/ckpts/step_1100.pt", age=4000.0)
+
+test_foresee = foresee_table(
+    "checkpoint-corrupt",
+    speaks(
+        "error",
+        a_machine(NAMED, checkpoints=(item(problem=TRUNCATED), OLDER)),
+        saying=[
+            "the newest checkpoint is damaged: /home/kim/ckpts/step_1200.pt",
+            "a resume from this file will fail",
+            "resume from /home/kim/ckpts/step_1100.pt (1 hour old)",
+            "3 GiB, 10 minutes old",
+        ],
+    ),
+    speaks(
+        "error",
+        a_machine(NAMED, checkpoints=(item(problem=TRUNCATED),)),
+        saying=["no whole checkpoint is left"],
+    ),
+    speaks(
+        "warning",  # a running job may be writing it right now
+        a_machine(NAMED, checkpoints=(item(problem=TRUNCATED, age=4.0), OLDER)),
+        saying=["unless a save is under way there now"],
+    ),
+    speaks(
+        "note",
+        a_machine(NAMED, checkpoints=(item(), msgspec.structs.replace(OLDER, problem=TRUNCATED))),
+        saying=["an older checkpoint is damaged", "newer ones are there"],
+    ),
+    speaks(
+        "error",  # a shard is empty although the folder was finished
+        a_machine(NAMED, checkpoints=(item(kind="dcp-folder", problem="__0_0.distcp is empty"),)),
+        saying=["__0_0.distcp is empty"],
+    ),
+    speaks(
+        "warning",
+        a_machine(NAMED, checkpoints=(item(problem="cannot be read: EACCES"), OLDER)),
+        saying=["could not be looked into", "EACCES"],
+        not_saying=["damaged"],
+    ),
+    speaks(
+        "error",  # the folder was finished, its metadata broke afterwards
+        a_machine(NAMED, checkpoints=(item(kind="dcp-folder", problem="damaged: .metadata"),)),
+        saying=["damaged: .metadata"],
+    ),
+    speaks(
+        "note",
+        a_machine(
+            NAMED,
+            checkpoints=(item(), msgspec.structs.replace(OLDER, problem="cannot be read: EACCES")),
+        ),
+        saying=["an older checkpoint could not be looked into"],
+    ),
+    silent(a_machine(NAMED, checkpoints=(item(), OLDER))),
+    silent(a_machine(NAMED)),
+    silent(  # never finished: checkpoint-incomplete's
+        a_machine(
+            NAMED,
+            checkpoints=(
+                item(kind="temporary", problem="left behind", path="/home/kim/ckpts/a.tmp"),
+                item(
+                    kind="dcp-folder",
+                    problem="incomplete: .metadata is missing",
+                    path="/home/kim/ckpts/step_2",
+                ),
+                OLDER,
+            ),
+        )
+    ),
+    skips(a_machine(NAMED, checkpoints=Unread(why="the disk hangs")), saying=["the disk hangs"]),
+    not_applicable(a_machine(), saying=["add --ckpt DIR"]),
+)
+
+
+def test_what_the_newest_says_of_itself_is_told_and_how_far_it_was_looked_at() -> None:
+    ours = item(
+        kind="holdfast", path="/c/step-000000040", age=90.0, step=40, world_size=4, config="1a2b"
+    )
+    (told,) = by_slug("checkpoint-corrupt").look_at(a_machine(NAMED, checkpoints=(ours, OLDER)))
+    assert (
+        "the newest is 1 minute old: step 40, 4 ranks, configuration 1a2b; sizes agree with its "
+        "manifest, digests are left to resume()"
+    ) in told.summary
+    (other,) = by_slug("checkpoint-corrupt").look_at(a_machine(NAMED, checkpoints=(OLDER,)))
+    assert other.summary.endswith("is whole; the newest is 1 hour old")
+
+
+ASIDE = SetAside(attempt=1, path="/c/damaged/step-000000040", why="rank-0.json: other bytes")
+
+test_notice = notice_table(
+    "checkpoint-corrupt",
+    notices(
+        a_scene(attempt=1, kept=Account(set_aside=(ASIDE,))),
+        ranks=[],
+        certain=False,
+        saying=["damaged and was not used: /c/damaged/step-000000040: rank-0.json: other bytes"],
+    ),
+    notices(
+        a_scene(attempt=1, kept=Account(set_aside=(ASIDE, ASIDE))),
+        ranks=[],
+        certain=False,
+        saying=[", and 1 more"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene(attempt=2, kept=Account(set_aside=(ASIDE,)))),
+    overlooks(
+        a_scene(
+            attempt=1,
+            kept=Account(set_aside=(msgspec.structs.replace(ASIDE, why="x is missing"),)),
+        )
+    ),
+)
+
+BROKEN = (
+    "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory"
+)
+LOAD = '  File "/usr/lib/python3/site-packages/torch/serialization.py", line 1040, in load'
+
+TORCH_LOAD = "/opt/venv/lib/python3/site-packages/torch/serialization.py"
+
+test_recognise = recognise_table(
+    "checkpoint-corrupt",
+    recognises(
+        wreckage(raised=(a_raise(1, "OSError", "[Errno 22] Invalid argument", file=TORCH_LOAD),)),
+        sure=0.9,
+        rank=1,
+        saying=["without its end"],
+    ),
+    recognises(
+        wreckage(raised=(a_raise(1, "EOFError", file=TORCH_LOAD),)),
+        sure=0.9,
+        rank=1,
+        saying=["nothing in it"],
+    ),
+    passes_over(wreckage(raised=(a_raise(1, "OSError", "[Errno 22] Invalid argument"),))),
+    recognises(
+        wreckage(f"[rank2]: {BROKEN}"),
+        sure=0.94,
+        rank=2,
+        what="the file being loaded",
+        saying=["failed finding central directory", "rename"],
+    ),
+    recognises(  # the file is named, so no rank is to blame
+        wreckage("[Torch] Loading checkpoint from /ckpts/90/model.pt...", f"[rank2]: {BROKEN}"),
+        sure=0.94,
+        what="/ckpts/90/model.pt",
+        saying=["/ckpts/90/model.pt is damaged", "ls -l /ckpts/90/model.pt"],
+    ),
+    recognises(
+        wreckage("RuntimeError: unexpected EOF, expected 17234 more bytes. The file might be corr"),
+        sure=0.94,
+        what="the file",
+        saying=["17,234 bytes too early"],
+    ),
+    recognises(
+        wreckage(
+            "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge"
+        ),
+        sure=0.94,
+        what="the file",
+        saying=["Git LFS"],
+    ),
+    recognises(  # the words of newer versions
+        wreckage(
+            "SafetensorError: Error while deserializing header: incomplete metadata, file not "
+            "fully covered"
+        ),
+        sure=0.94,
+        what="the file",
+        saying=["not fully covered"],
+    ),
+    recognises(
+        wreckage(LOAD, "_pickle.UnpicklingError: invalid load key, 'v'."),
+        sure=0.85,
+        what="the file",
+        saying=["Git LFS pointer"],
+    ),
+    recognises(
+        wreckage("_pickle.UnpicklingError: invalid load key, '<'."),
+        sure=0.7,
+        what="the file",
+        saying=["a web page"],
+    ),
+    recognises(wreckage("EOFError: Ran out of input"), sure=0.5, what="the file", saying=["empty"]),
+    recognises(
+        wreckage(LOAD, "EOFError: Ran out of input"), sure=0.82, what="the file", saying=["empty"]
+    ),
+    passes_over(  # a child whose parent is gone reads a pipe, not a file
+        wreckage("    self = reduction.pickle.load(from_parent)", "EOFError: Ran out of input")
+    ),
+    recognises(  # torch 0.4
+        wreckage("RuntimeError: unexpected EOF. The file might be corrupted."),
+        sure=0.94,
+        what="the file",
+        saying=["unexpected EOF"],
+    ),
+    recognises(
+        wreckage("RuntimeError: storage has wrong size: expected -4669315570785868528 got 512"),
+        sure=0.85,
+        what="the file",
+        saying=["several ranks write to one name"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: [enforce fail at inline_container.cc:222] . file not found: "
+            "archive/data/94881266361728"
+        ),
+        sure=0.75,
+        what="the file",
+        saying=["archive/data/94881266361728"],
+    ),
+    recognises(
+        wreckage("RuntimeError: PytorchStreamReader failed locating file data.pkl: file not found"),
+        sure=0.75,
+        what="the file",
+        saying=["data.pkl"],
+    ),
+    recognises(
+        wreckage("OSError: You seem to have cloned a repository without having git-lfs installed."),
+        sure=0.94,
+        what="the file",
+        saying=["Git LFS pointer"],
+    ),
+    recognises(
+        wreckage(LOAD, "_pickle.UnpicklingError: unpickling stack underflow"),
+        sure=0.85,
+        what="the file",
+        saying=["underflow"],
+    ),
+    passes_over(wreckage("make: file not found: data/17/labels.txt")),
+    passes_over(wreckage("_pickle.UnpicklingError: Weights only load failed. Re-running")),
+    passes_over(  # another kind of file, but a whole one
+        wreckage(
+            "RuntimeError: PytorchStreamReader failed locating file constants.pkl: file not found"
+        )
+    ),
+    passes_over(wreckage(LOAD, "[Torch] Loading checkpoint from /ckpts/90/model.pt...")),
+)

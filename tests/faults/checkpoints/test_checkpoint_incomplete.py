@@ -1,0 +1,138 @@
+import msgspec
+
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene.checkpoints import Account
+from tests.analysis.logs.patterns.made import wreckage
+from tests.faults.checkpoints.test_checkpoint_corrupt import ASIDE, NAMED, OLDER, item
+from tests.faults.machines import a_machine
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.run.scenes import a_scene
+
+UNFINISHED = item(
+    path="/home/kim/ckpts/step_1200",
+    kind="dcp-folder",
+    problem="incomplete: .metadata, which is written last, is missing",
+)
+TEMPORARY = item(path="/home/kim/ckpts/step_1300.pt.tmp", kind="temporary", problem="left behind")
+
+test_foresee = foresee_table(
+    "checkpoint-incomplete",
+    speaks(
+        "error",
+        a_machine(NAMED, checkpoints=(UNFINISHED, OLDER)),
+        saying=[
+            "the newest sharded checkpoint was never finished: /home/kim/ckpts/step_1200",
+            "resume from /home/kim/ckpts/step_1100.pt",
+            "so it cannot be loaded",
+        ],
+    ),
+    speaks(
+        "error",
+        a_machine(NAMED, checkpoints=(UNFINISHED,)),
+        saying=["no whole checkpoint is beside it"],
+    ),
+    speaks(
+        "warning",
+        a_machine(NAMED, checkpoints=(msgspec.structs.replace(UNFINISHED, age=2.0), OLDER)),
+        saying=["it may be a save under way"],
+    ),
+    speaks(
+        "note",
+        a_machine(NAMED, checkpoints=(item(path="/home/kim/ckpts/new.pt", age=60.0), UNFINISHED)),
+        saying=["an older sharded save was never finished", "newer checkpoints are there"],
+    ),
+    speaks(
+        "note",
+        a_machine(NAMED, checkpoints=(TEMPORARY, OLDER)),
+        saying=["temporary file behind: /home/kim/ckpts/step_1300.pt.tmp", "is untouched"],
+    ),
+    silent(a_machine(NAMED, checkpoints=(OLDER,))),
+    silent(a_machine(NAMED, checkpoints=(item(kind="dcp-folder"),))),
+    silent(
+        a_machine(NAMED, checkpoints=(item(problem="cut short: empty"),))
+    ),  # checkpoint-corrupt's
+    skips(a_machine(NAMED, checkpoints=Unread(why="the disk hangs")), saying=["the disk hangs"]),
+    not_applicable(a_machine(), saying=["add --ckpt DIR"]),
+)
+
+TORN = msgspec.structs.replace(ASIDE, why="rank-1.safetensors is missing")
+
+test_notice = notice_table(
+    "checkpoint-incomplete",
+    notices(
+        a_scene(attempt=1, kept=Account(set_aside=(TORN,))),
+        ranks=[],
+        certain=False,
+        saying=["a part of a checkpoint is missing", "rank-1.safetensors is missing"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene(attempt=1, kept=Account(set_aside=(ASIDE,)))),
+)
+
+test_recognise = recognise_table(
+    "checkpoint-incomplete",
+    recognises(  # cut before the closing quote
+        wreckage(
+            "FileNotFoundError: [Errno 2] No such file or directory: "
+            "'out/checkpoint-10/random_states_1.pkl"
+        ),
+        sure=0.5,
+        what="out/checkpoint-10/random_states_1.pkl",
+        saying=["is missing"],
+    ),
+    recognises(
+        wreckage("No such file or directory: 'out/checkpoint-500/trainer_state.json'"),
+        sure=0.5,
+        what="trainer_state.json",
+        saying=["is missing"],
+    ),
+    passes_over(wreckage("No such file or directory: 'data/train.json'")),
+    recognises(
+        wreckage("FileNotFoundError: [Errno 2] No such file or directory: '/ckpts/90/.metadata'"),
+        sure=0.93,
+        what="/ckpts/90/.metadata",
+        saying=["writes last", "ls -la /ckpts/90"],
+    ),
+    recognises(
+        wreckage(
+            "ValueError: Expected 8 of '*_optim_states.pt' under '/ckpts/90' but found 5 files. "
+            "Possibly due to an overwrite of an old checkpoint"
+        ),
+        sure=0.9,
+        what="/ckpts/90",
+        saying=["5 of 8 files"],
+    ),
+    recognises(
+        wreckage(
+            "Unable to find latest file at /ckpts/latest, if trying to load latest checkpoint"
+        ),
+        sure=0.6,
+        what="/ckpts/latest",
+        saying=["no finished save is recorded at /ckpts/latest"],
+    ),
+    recognises(
+        wreckage(
+            "FileNotFoundError: [Errno 2] No such file or directory: "
+            "'/m/model-00002-of-00003.safetensors'"
+        ),
+        sure=0.5,
+        what="/m/model-00002-of-00003.safetensors",
+        saying=["is missing"],
+    ),
+    passes_over(
+        wreckage("FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'")
+    ),
+    passes_over(wreckage("PackageNotFoundError: No package metadata was found for flash-attn")),
+)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from holdfast.analysis.scene.checkpoints import Account
+from tests.analysis.source.made_sources import python
+from tests.faults.checkpoints.test_restart_from_zero import resumed
+from tests.faults.table import flags, leaves, lint_table, notice_table, notices, overlooks
+from tests.run.scenes import a_scene, ended, words
+
+LOST = words(
+    "UsageError",
+    "the data is not what it was: 1000 samples then, 900 now; samples would be skipped or seen "
+    "twice [data-position-lost]",
+)
+
+test_notice = notice_table(
+    "data-position-lost",
+    notices(
+        a_scene([ended(0, 1, said=LOST), ended(1, 1, said=LOST)]),
+        ranks=[0, 1],
+        certain=True,
+        fatal=True,
+        saying=["1000 samples then, 900 now"],
+    ),
+    notices(
+        a_scene(attempt=1, kept=Account(resumed=(resumed(40, data="unknown"),))),
+        ranks=[],
+        certain=False,
+        saying=["resumed at step 40, but no place in the data was saved", "holdfast.Sampler"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene(attempt=1, kept=Account(resumed=(resumed(40, data="global"),)))),
+    overlooks(a_scene(attempt=1, kept=Account(resumed=(resumed(40),)))),  # it did not tell
+    overlooks(a_scene(attempt=1, kept=Account(resumed=(resumed(0, data="unknown"),)))),
+)
+
+EPOCHS = """
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+def train(model, data, epochs):
+    sampler = DistributedSampler(dataSHUFFLE)
+    loader = DataLoader(data, sampler=sampler)
+    for epoch in range(epochs):
+        SET
+        for batch in loader:
+            model(batch)
+"""
+
+
+def shuffled(shuffle: str = "", *, first: str = "model.train()") -> str:
+    return EPOCHS.replace("SHUFFLE", shuffle).replace("SET", first)
+
+
+APART = """
+import torch.utils.data as tud
+
+def one_epoch(loader):
+    for i, (x, y) in enumerate(loader):
+        step(x, y)
+
+class Fit:
+    def __init__(self, data):
+        self.sampler = tud.DistributedSampler(
+            data,
+            shuffle=True,
+        )
+        self.loader = tud.DataLoader(data, sampler=self.sampler)
+
+    def run(self):
+        for _ in range(30):
+            one_epoch(self.loader)
+"""
+ASKED = """
+from torch.utils.data import DataLoader, DistributedSampler
+
+def loader_of(data):
+    return DataLoader(data, sampler=DistributedSampler(data))
+
+def BY(data):
+    loader = loader_of(data)
+    for epoch in range(9):
+        for batch in loader:
+            step(batch)
+"""
+MID = """
+import torch
+
+def main(loader):
+    state = torch.load("ckpt.pt")
+    model.load_state_dict(state["model"])
+    for epoch in range(state["epoch"], 10):
+        for n, batch in enumerate(loader):
+            step(batch)
+            if n % 100 == 0:
+                torch.save({"model": model.state_dict(), "epoch": epoch}, "ckpt.pt")
+"""
+
+test_lint = lint_table(
+    "data-position-lost",
+    flags(
+        "warning",
+        python(shuffled()),
+        lines=[6],
+        saying=["sampler.set_epoch(epoch)", "same order", "line 8"],
+    ),
+    flags(
+        "warning",
+        python(shuffled().replace("for epoch in range(epochs)", "while step < last")),
+        lines=[6],
+        saying=["line 8"],
+    ),
+    flags("warning", python(APART), lines=[9], saying=["self.sampler.set_epoch(epoch)"]),
+    flags("note", python(MID), lines=[10], saying=["seen twice", "StatefulDataLoader"]),
+    leaves(python(MID.replace("step(batch)", "step(batch) if n >= state['skip'] else None"))),
+    leaves(python(MID.replace("            if n % 100 == 0:\n                ", "        "))),
+    leaves(python(shuffled(first="sampler.set_epoch(epoch)"))),
+    leaves(python(shuffled(first="loader.sampler.set_epoch(epoch)"))),
+    leaves(python(shuffled(", shuffle=False"))),
+    leaves(python(shuffled().replace("sampler =", "val_sampler ="))),  # whatever its order
+    leaves(python(shuffled().replace("Sampler(data", "Sampler(parts['test']"))),
+    leaves(python(ASKED.replace("BY", "run_validation"))),
+    flags("warning", python(ASKED.replace("BY", "run")), lines=[4], saying=["same order"]),
+    flags(
+        "warning",
+        python(shuffled().replace("sampler =", "latest =")),
+        lines=[6],
+        saying=["latest."],
+    ),
+    leaves(python(shuffled(", shuffle=args.shuffle"))),
+    leaves(python(shuffled().replace("range(epochs)", "range(1)"))),
+    leaves(python("import lightning\n" + shuffled())),
+    leaves(python("from accelerate import Accelerator\n" + shuffled())),
+    leaves(  # a library that makes loaders
+        python(
+            "from torch.utils.data import DistributedSampler, DataLoader\ndef loader(data):\n"
+            "    return DataLoader(data, sampler=DistributedSampler(data))\n"
+        )
+    ),
+)

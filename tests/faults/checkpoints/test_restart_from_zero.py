@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.analysis.scene.checkpoints import Account, FirstStep, Resumed, Saved, SetAside
+from holdfast.analysis.scene.scene import Scene
+from holdfast.faults.checkpoints.restart_from_zero import infer
+from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.source.launches import launched
+from tests.analysis.source.made_sources import python
+from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
+from tests.run.scenes import a_scene
+
+
+def first(attempt: int = 0, **changes: Any) -> FirstStep:
+    seen = FirstStep(attempt=attempt, digest="aaaa", optimizer_step=0, loaded=False)
+    return msgspec.structs.replace(seen, **changes)
+
+
+def resumed(step: int, attempt: int = 1, **changes: Any) -> Resumed:
+    path = "/ckpts/step-000000040" if step else ""
+    told = Resumed(
+        attempt=attempt, step=step, path=path, world_size=4, saved_world=4 if step else 0
+    )
+    return msgspec.structs.replace(told, **changes)
+
+
+SAVED = Saved(
+    attempt=0, step=40, path="/ckpts/step-000000040", bytes=9, stall=0.1, seconds=1.0, at=1.7e9
+)
+
+HOW_IT_BEGAN = [
+    # (the first attempt, this one) -> what, and whether we are sure
+    (first(), first(1), "zero", True),
+    (first(loaded=True), first(1, loaded=True), "zero", True),  # pretrained weights, twice
+    (first(optimizer_step=500), first(1, optimizer_step=500), "zero", True),  # as it began
+    (first(), first(1, digest="bbbb", optimizer_step=40, loaded=True), "resumed", True),
+    (first(), first(1, optimizer_step=40), "resumed", True),  # frozen values: Adam knows better
+    (first(optimizer_step=500), first(1, digest="bbbb", optimizer_step=540), "resumed", True),
+    (first(), first(1, digest="bbbb", optimizer_step=None), "resumed", True),  # momentum
+    (None, first(1, optimizer_step=40), "resumed", True),
+    (first(), first(1, digest="bbbb", loaded=True), "resumed", False),  # plain SGD
+    (first(loaded=True), first(1, digest="bbbb", loaded=True), "unknown", True),
+    (first(), first(1, digest="bbbb", other_ways=True), "unknown", True),
+    (first(digest=""), first(1, digest=""), "unknown", True),
+    (first(digest=""), first(1), "unknown", True),
+    (None, first(1), "unknown", True),
+    (first(), first(1, digest="bbbb"), "zero", False),  # drawn anew, without a seed
+]
+
+
+@pytest.mark.parametrize(("before", "now", "what", "sure"), HOW_IT_BEGAN)
+def test_how_an_attempt_began(
+    before: FirstStep | None, now: FirstStep, what: str, sure: bool
+) -> None:
+    guess = infer(before, now)
+    assert (guess.what, guess.sure) == (what, sure), guess
+
+
+def restarted(**account: Any) -> Scene:
+    """A second attempt, after one that had come to step 57."""
+    return a_scene(attempt=1, kept=Account(**{"reached": 57, **account}))
+
+
+test_notice = notice_table(
+    "restart-from-zero",
+    notices(
+        restarted(first_steps=(first(), first(1))),
+        ranks=[],
+        certain=False,
+        saying=["the job restarted from step 0", "the very ones", "57 steps are done again"],
+        not_saying=["likely"],
+    ),
+    notices(
+        restarted(first_steps=(first(), first(1, digest="bbbb"))),
+        ranks=[],
+        certain=False,
+        saying=["the job restarted from step 0", "nothing was loaded", "likely, not certain"],
+    ),
+    notices(
+        restarted(
+            first_steps=(first(optimizer_step=500), first(1, optimizer_step=500)),
+            reached=540,
+            base=500,
+        ),
+        ranks=[],
+        certain=False,
+        saying=["the job restarted from step 500", "40 steps are done again"],
+    ),
+    notices(  # our library: exactly, whatever the parameters look like
+        restarted(resumed=(resumed(0),), first_steps=(first(), first(1, digest="bbbb"))),
+        ranks=[],
+        certain=False,
+        saying=["nothing had been saved before the fault", 'every="auto"'],
+    ),
+    notices(
+        restarted(
+            resumed=(resumed(0),),
+            saves=(SAVED,),
+            set_aside=(SetAside(attempt=1, path="/ckpts/damaged/step-000000040", why="bits"),),
+        ),
+        ranks=[],
+        certain=False,
+        saying=["found nothing it could use, although step 40 had been saved", "bits"],
+    ),
+    notices(  # it saves, and never asks for what it saved
+        restarted(saves=(SAVED,), first_steps=(first(), first(1, digest="bbbb"))),
+        ranks=[],
+        certain=False,
+        saying=["without `resume()`", "/ckpts/step-000000040 lies there unused"],
+    ),
+    overlooks(a_scene()),
+    overlooks(restarted()),  # not at its first step yet
+    overlooks(restarted(resumed=(resumed(40),), base=40)),
+    overlooks(restarted(first_steps=(first(), first(1, optimizer_step=40)), base=40)),
+    overlooks(restarted(first_steps=(first(), first(1, digest="bbbb", other_ways=True)))),
+    overlooks(restarted(first_steps=(first(), first(1)), reached=0)),  # nothing was lost
+    overlooks(a_scene(attempt=0, kept=Account(first_steps=(first(),), reached=9))),
+)
+
+SAVED_LINE = "  successfully saved checkpoint from iteration    1200 to /ckpts"
+RESTART = "[default] Worker group FAILED. 2/3 attempts left; will restart worker group"
+EMPTY = "WARNING: could not find the metadata file /other/latest_checkpointed_iteration.txt"
+LOADED = " loading checkpoint from /ckpts at iteration 1200"
+
+test_recognise = recognise_table(
+    "restart-from-zero",
+    recognises(
+        wreckage("step 0: loss 6.9", SAVED_LINE, RESTART, "step 0: loss 6.9"),
+        sure=0.7,
+        saying=["saved at step 1200", "nothing was loaded"],
+    ),
+    recognises(
+        wreckage(SAVED_LINE, EMPTY),
+        sure=0.7,
+        what="/other/latest_checkpointed_iteration.txt",
+        saying=["found none where it looked"],
+    ),
+    passes_over(
+        wreckage(SAVED_LINE, RESTART, LOADED, "step 0: loss 6.9")
+    ),  # counts from there anew
+    passes_over(wreckage(EMPTY, "step 0: loss 6.9", SAVED_LINE)),  # the very first start
+    passes_over(wreckage(RESTART, "step 0: loss 6.9")),  # nothing had been saved
+    passes_over(wreckage(SAVED_LINE, RESTART)),  # the second attempt never came to a step
+)
+
+TRAIN = """
+import argparse, torch
+import torch.distributed as dist
+IMPORT
+
+def main(model, optimizer, loader):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--resume", default=None)
+    args = parser.parse_args()
+    LOAD
+    for batch in loader:
+        loss = model(batch)
+        loss.backward()
+        optimizer.step()
+"""
+RESTARTS = launched("torchrun", max_restarts="3", nnodes="2")
+
+
+def train(load: str = "pass", more: str = "") -> str:
+    return TRAIN.replace("LOAD", load).replace("IMPORT", more)
+
+
+ASKED = "if args.resume:\n        model.load_state_dict(torch.load(args.resume))"
+
+test_lint = lint_table(
+    "restart-from-zero",
+    flags(
+        "warning",
+        python(
+            "from torch.distributed.launcher import LaunchConfig, elastic_launch\n"
+            "def main():\n    net(x).sum().backward()\n"
+            "elastic_launch(LaunchConfig(max_restarts=2, **nodes), main)()"
+        ),
+        lines=[3],
+        saying=["LaunchConfig(max_restarts=2)"],
+    ),
+    leaves(
+        python(
+            "from torch.distributed.launcher import LaunchConfig, elastic_launch\n"
+            "def main():\n    net(x).sum().backward()\n"
+            "elastic_launch(LaunchConfig(max_restarts=0, **nodes), main)()"
+        )
+    ),
+    leaves(  # its state is handed on by those that stay
+        python(
+            "import horovod.torch as hvd\nnet(x).sum().backward()\n"
+            "state = hvd.elastic.TorchState(model=net)"
+        )
+    ),
+    flags(
+        "warning",
+        python(train(), started_by=RESTARTS),
+        lines=[12],
+        saying=["torchrun --max-restarts=3", "step 0", "resume()"],
+    ),
+    flags(
+        "warning",
+        python(train(), started_by=launched("torchrun", nnodes="1:4")),
+        lines=[12],
+        saying=["--nnodes=1:4"],
+    ),
+    flags(
+        "warning",
+        python(train("dataset = datasets.load_dataset('c4')"), started_by=RESTARTS),
+        lines=[12],
+        saying=["loads no checkpoint"],
+    ),
+    flags(
+        "warning",
+        python(train("n = os.environ['TORCHELASTIC_RESTART_COUNT']", "import os")),
+        lines=[12],
+        saying=["counts its restarts"],
+    ),
+    flags(
+        "warning",
+        python(train(ASKED), started_by=RESTARTS),
+        lines=[10],
+        saying=["only with --resume", "os.path.exists"],
+    ),
+    flags(
+        "warning",
+        python(
+            "from transformers import Trainer\nimport torch\ntrainer = Trainer(model)\n"
+            "trainer.train()\n",
+            started_by=RESTARTS,
+        ),
+        lines=[4],
+        saying=["loads no checkpoint"],
+    ),
+    leaves(
+        python(
+            "from transformers import Trainer\nimport torch\ntrainer = Trainer(model)\n"
+            "trainer.train(resume_from_checkpoint=True)\n",
+            started_by=RESTARTS,
+        )
+    ),
+    leaves(python(train())),  # nothing restarts it, as far as we see
+    leaves(python(train(), started_by=launched("torchrun", max_restarts="0"))),
+    leaves(python(train("state = torch.load('ckpt.pt')"), started_by=RESTARTS)),
+    leaves(python(train("step = manager.maybe_restore(model)"), started_by=RESTARTS)),
+    leaves(python(train(more="from ours import CheckpointManager"), started_by=RESTARTS)),
+    leaves(python(train("step = ckpt.resume()", "import holdfast"), started_by=RESTARTS)),
+    leaves(
+        python(
+            train(ASKED),
+            started_by=launched("torchrun", max_restarts="3", given="--resume last.pt"),
+        )
+    ),
+    leaves(python(train(ASKED.replace("args.resume:", "os.path.exists(p):")), started_by=RESTARTS)),
+    leaves(python("import torch\nprint(torch.ones(1))\n", started_by=RESTARTS)),
+)

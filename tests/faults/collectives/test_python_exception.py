@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import signal
+
+from tests.analysis.logs.patterns.jobs import (
+    HEALTHY,
+    STUCK,
+    a_job,
+    a_raise,
+    an_exit,
+    lost,
+    timed_out,
+)
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
+from tests.run.scenes import NOW, TIMED_OUT, a_rank, a_scene, ended, lost_its_peer, words
+
+BAD = words("ValueError", "bad batch", at=NOW - 1.2, where="train.py:88 in forward")
+
+test_notice = notice_table(
+    "python-exception",
+    notices(
+        # it raised first, but its process ended last
+        a_scene([lost_its_peer(0), lost_its_peer(1), ended(2, 1, at=NOW - 0.1, said=BAD)]),
+        ranks=[2],
+        victims=[0, 1],
+        certain=True,
+        saying=[
+            "rank 2 (pid 4002) raised ValueError: bad batch at train.py:88 in forward",
+            "after step 100",
+            "ranks 0-1 fell with it",
+        ],
+    ),
+    # still unwinding
+    notices(
+        a_scene([a_rank(0), a_rank(1, words=BAD)]), ranks=[1], certain=True, saying=["ValueError"]
+    ),
+    # the same line on all of them is one fault of all
+    notices(
+        a_scene([ended(r, 1, said=words("KeyError", "'x'", at=NOW - r)) for r in range(3)]),
+        ranks=[0, 1, 2],
+        victims=[],
+        certain=True,
+        saying=["ranks 0-2 raised KeyError: 'x'"],
+        not_saying=["fell"],
+    ),
+    notices(
+        a_scene([a_rank(0), ended(1, 3)]),
+        ranks=[1],
+        certain=True,
+        saying=["ended with exit code 3 and left no last words"],
+    ),
+    # a user's own lost connection is a cause
+    notices(
+        a_scene([a_rank(0), a_rank(1, words=words("ConnectionResetError", "[Errno 104]"))]),
+        ranks=[1],
+        certain=True,
+        saying=["ConnectionResetError"],
+    ),
+    # nobody is blamed when only echoes are left
+    notices(
+        a_scene([lost_its_peer(0), lost_its_peer(1), a_rank(2)]),
+        ranks=[],
+        victims=[0, 1, 2],
+        certain=False,
+        saying=["ranks 0-1 lost a peer", "no rank shows the cause"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene([a_rank(0), ended(1, 0)])),
+    overlooks(a_scene([ended(0, -signal.SIGKILL, at=NOW - 2), lost_its_peer(1)])),
+    # somebody had left: what a wrapper makes of the lost connection is an echo too
+    notices(
+        a_scene(
+            [
+                ended(0, 0, at=NOW - 2),
+                lost_its_peer(1, at=NOW - 1.9),
+                ended(2, 1, said=words("MyError", "training failed", at=NOW - 1.8)),
+            ]
+        ),
+        ranks=[],
+        certain=False,
+        saying=["no rank shows the cause"],
+    ),
+    # without last words, right after another one left, or after others had complained
+    notices(
+        a_scene([ended(0, 0, at=NOW - 2), ended(1, 1, at=NOW - 1.9)]),
+        ranks=[],
+        certain=False,
+        saying=["no rank shows the cause"],
+    ),
+    notices(
+        a_scene([lost_its_peer(0, at=NOW - 2), ended(1, 1, at=NOW - 1.5)]),
+        ranks=[],
+        certain=False,
+        saying=["no rank shows the cause"],
+    ),
+    overlooks(
+        a_scene(
+            [
+                ended(0, -signal.SIGSEGV, at=NOW - 2),
+                ended(1, 1, said=words("RuntimeError", TIMED_OUT)),
+            ]
+        )
+    ),
+)
+
+
+test_recognise = recognise_table(
+    "python-exception",
+    recognises(
+        a_job(*map(lost, (0, 1, 3)), raised=[a_raise(2, "ValueError", "bad batch")]),
+        sure=0.85,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["rank 2 raised ValueError: bad batch", "train.py:88", "only lost it"],
+    ),
+    recognises(
+        a_job(raised=[a_raise(r, "KeyError", "'lr'", order=r + 1) for r in range(4)]),
+        sure=0.7,
+        rank=None,
+        what="train.py:88",
+        saying=["ranks 0-3 raised KeyError"],
+    ),
+    recognises(
+        a_job(raised=[a_raise(None, "ValueError", "bad", frames=False)], world=None),
+        sure=0.45,
+        saying=["a rank raised ValueError: bad"],
+    ),
+    recognises(
+        a_job(raised=[a_raise(1, "RuntimeError", "CUDA out of memory", root_slugs=("gpu-oom",))]),
+        sure=0.35,
+        rank=1,
+        saying=["CUDA out of memory"],
+    ),
+    recognises(
+        a_job(exits=[an_exit(0, 1), an_exit(2, 1, first=True)]),
+        sure=0.4,
+        rank=2,
+        saying=["exit code 1"],
+    ),
+    # After its own complaint of a lost peer, what a rank raises is fallout.
+    passes_over(a_job(lost(1), raised=[a_raise(1, "ValueError", "cannot reduce", order=9)])),
+    passes_over(a_job(raised=[a_raise(1, "RuntimeError", "closed", consequence="lost-peer")])),
+    passes_over(a_job(raised=[a_raise(None, "ChildFailedError"), a_raise(0, "SystemExit")])),
+    passes_over(a_job(timed_out(1), exits=[an_exit(0, -9)])),
+    passes_over(HEALTHY),
+    passes_over(STUCK),
+)

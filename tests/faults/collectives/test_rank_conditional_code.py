@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+from tests.analysis.logs.patterns.jobs import (
+    HEALTHY,
+    STUCK,
+    a_job,
+    a_raise,
+    differ,
+    stood,
+    timed_out,
+)
+from tests.analysis.source.made_sources import python
+from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
+from tests.run.scenes import (
+    IN_BARRIER,
+    IN_SAVE,
+    NOW,
+    PAST,
+    STEPS,
+    TORCH,
+    WALL,
+    a_recorder,
+    a_stack,
+    changed,
+    entry,
+    held_up,
+)
+
+OTHER = entry(1, group="5", op="barrier", shape="", finished=False)
+IN_RECV = a_stack(
+    ("recv", f"{TORCH}/distributed/distributed_c10d.py", 2500), ("train", "/home/me/train.py", 50)
+)
+ALONE = a_recorder(*PAST, OTHER)
+KNOWN = (entry(1, group="5"), entry(2, group="5", op="barrier", shape="", finished=False))
+IN_KNOWN = a_recorder(*PAST, *KNOWN)
+BEFORE = a_recorder(*PAST, KNOWN[0], entry(STEPS + 1, finished=False))
+CROSSED = held_up({2: {"recorder": ALONE, "stack": IN_BARRIER}})
+
+test_notice = notice_table(
+    "rank-conditional-code",
+    notices(
+        CROSSED,
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=True,
+        saying=[
+            "rank 2 waits in barrier #1 of group 5 (in barrier() at train.py:44)",
+            "where nobody else comes; ranks 0-1,3 wait in all_reduce #101 for it",
+        ],
+    ),
+    notices(
+        held_up({2: {"recorder": IN_KNOWN, "stack": IN_BARRIER}}, victim={"recorder": BEFORE}),
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=True,
+        saying=["barrier #2 of group 5"],
+    ),
+    notices(
+        held_up({1: {"recorder": ALONE, "stack": IN_BARRIER}}, ranks=2),
+        ranks=[0, 1],
+        certain=True,
+        saying=["undecided", "rank 0 waits in all_reduce #101", "rank 1 waits in barrier #1"],
+    ),
+    # NCCL makes the second group's connections only now: no recorder knows of that collective,
+    # and its own threads keep a core busy meanwhile
+    notices(
+        held_up({2: {"stack": IN_BARRIER, "alive_at": NOW}}),
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=False,
+        saying=["rank 2 waits in barrier (in barrier() at train.py:44)", "where nobody else comes"],
+    ),
+    # a message that Gloo never records may have come just now
+    overlooks(held_up({2: {"stack": IN_RECV, "alive_at": NOW}})),
+    # it may be that it only started it, and saves meanwhile: without its stack nothing is sure
+    overlooks(changed(CROSSED, 2, stack=IN_SAVE, alive_at=NOW)),
+    overlooks(changed(CROSSED, 2, stack=None)),
+    notices(
+        held_up({2: {"recorder": IN_KNOWN, "stack": None}}, victim={"recorder": BEFORE}),
+        ranks=[2],
+        certain=False,
+        saying=["rank 2"],
+    ),
+    # no steps, but collectives go on: they have only just come to these
+    overlooks(
+        changed(
+            held_up(
+                {2: {"recorder": ALONE, "stack": IN_BARRIER}},
+                evidence_wall=WALL + (STEPS + 1) * 0.05 + 0.3,
+            ),
+            2,
+            alive_at=NOW,
+        )
+    ),
+    overlooks(held_up({})),
+    overlooks(held_up({2: {}})),
+    overlooks(changed(CROSSED, 0, recorder=None)),
+)
+
+
+HOROVOD = "Missing ranks:", "0: [broadcast.sizes]", "1: [allreduce.fc.weight]"
+RING = a_job(
+    recorders={
+        0: stood(3, group="7", members=(0, 1)),
+        1: stood(5, group="8", members=(0, 1)),
+    },
+    world=2,
+)
+
+test_recognise = recognise_table(
+    "rank-conditional-code",
+    recognises(
+        a_job("Stalled ops: a [ready ranks: 3], b [ready ranks: 2, 0, 1]"),
+        sure=0.65,
+        what="ranks 0-2 versus rank 3",
+        saying=["only ranks 0-2 brought", "only rank 3 brought"],
+    ),
+    # Whoever is merely late lacks both.
+    passes_over(a_job("Stalled ops: a [ready ranks: 3], b [ready ranks: 3, 0, 1]")),
+    recognises(
+        a_job(
+            *map(timed_out, range(4)),
+            recorders={r: stood(11) for r in (1, 2, 3)} | {0: stood(11, op="barrier")},
+        ),
+        sure=0.7,
+        rank=0,
+        victims=[1, 2, 3],
+        saying=["rank 0 barrier", "different operations"],
+    ),
+    recognises(
+        a_job(
+            timed_out(0, seq=959),
+            *(timed_out(r, seq=963) for r in (1, 2, 3)),
+            recorders={r: stood(963) for r in (1, 2, 3)} | {0: stood(959)},
+            dumped=(),
+        ),
+        sure=0.7,
+        rank=0,
+        saying=["rank 0 all_reduce #959", "come further in the count"],
+    ),
+    recognises(
+        a_job(
+            *map(timed_out, range(4)),
+            recorders={r: stood(11) for r in (0, 1, 3)} | {2: stood(11, shape="[[8]] Float")},
+        ),
+        sure=0.5,
+        rank=2,
+        saying=["sizes differ"],
+    ),
+    recognises(
+        a_job(differ("OpType=ALLREDUCE, TensorShape=[90000]", "OpType=BARRIER")),
+        sure=0.75,
+        what="rank 0 versus rank 1",
+        saying=["BARRIER"],
+    ),
+    recognises(
+        a_job(
+            differ("OpType=ALLREDUCE, TensorShape=[90000]", "OpType=ALLREDUCE, TensorShape=[8000]")
+        ),
+        sure=0.7,
+        what="rank 0 versus rank 1",
+        saying=["skipped a part of the model"],
+    ),
+    recognises(
+        a_job(
+            "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running "
+            "collective: CollectiveFingerPrint(SequenceNumber=21, OpType=BROADCAST, "
+            "TensorShape=[1], TensorDtypes=Long, TensorDeviceTypes=TensorOptions("
+        ),
+        sure=0.7,
+        saying=["the order of calls that differs"],
+    ),
+    recognises(
+        a_job(timed_out(0), recorders={0: stood(11)} | {r: stood(10, 10) for r in (1, 2, 3)}),
+        sure=0.6,
+        rank=0,
+        victims=[1, 2, 3],
+        saying=["only rank 0 came to all_reduce #11"],
+    ),
+    recognises(RING, sure=0.75, what="rank 0 in", saying=["wait for each other"]),
+    recognises(a_job(*HOROVOD), sure=0.7, what="rank 0 versus rank 1", saying=["other tensors"]),
+    passes_over(HEALTHY),
+    passes_over(STUCK),
+    # A broadcast may be over for one side and not for the other.
+    passes_over(
+        a_job(recorders={0: stood(9, usual="broadcast"), 1: stood(7, usual="broadcast")}, world=2)
+    ),
+    passes_over(a_job(timed_out(0), raised=[a_raise(1, "ValueError")], recorders={0: stood(11)})),
+)
+
+COMMON = "import torch.distributed as dist\n"
+
+test_lint = lint_table(  # more of them in tests/source/test_parting*.py
+    "rank-conditional-code",
+    flags(
+        "error",
+        python(
+            COMMON + "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+            "if dist.get_rank() == 0:\n    net = DDP(net)"
+        ),
+        lines=[4],
+        saying=["DDP runs only where"],
+    ),
+    flags(
+        "error",
+        python(
+            COMMON + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+            "def save(net, rank):\n    net = FSDP(net)\n    if rank == 0:\n"
+            "        torch.save(net.state_dict(), path)"
+        ),
+        lines=[6],
+        saying=["net.state_dict runs only where `rank == 0`"],
+    ),
+    flags(
+        "error",
+        python(
+            COMMON + "import torch.distributed.fsdp as fsdp\n"
+            "def save(net: fsdp.FullyShardedDataParallel):\n    if dist.get_rank() == 0:\n"
+            "        torch.save(net.state_dict(), path)"
+        ),
+        lines=[5],
+        saying=["net.state_dict runs only where"],
+    ),
+    flags(
+        "error",
+        python(
+            "import lightning as L\ntrainer = L.Trainer()\nif trainer.is_global_zero:\n"
+            "    trainer.save_checkpoint('x.ckpt')"
+        ),
+        lines=[4],
+        saying=["trainer.save_checkpoint"],
+    ),
+    flags(
+        "error",
+        python(
+            "import lightning as L\nclass Net(L.LightningModule):\n    def step(self, x):\n"
+            "        if self.global_rank == 0:\n            return self.all_gather(x)"
+        ),
+        lines=[5],
+        saying=["self.all_gather"],
+    ),
+    flags(
+        "error",
+        python(
+            "import deepspeed\nclass T:\n    def make(self):\n"
+            "        self.engine, *_ = deepspeed.initialize()\n    def save(self, rank):\n"
+            "        if rank == 0:\n            self.engine.save_checkpoint('x')"
+        ),
+        lines=[7],
+        saying=["self.engine.save_checkpoint"],
+    ),
+    leaves(  # some other trainer, some other all_gather
+        python(
+            "import lightning as L\nfrom mine import Trainer\ntrainer = Trainer()\n"
+            "class Net:\n    def step(self, x):\n        if self.global_rank == 0:\n"
+            "            self.all_gather(x)\n            trainer.save_checkpoint('x')"
+        )
+    ),
+    flags(
+        "error",
+        python(COMMON + "if dist.get_rank() == 0:\n    dist.barrier()"),
+        lines=[3],
+        saying=["dist.barrier runs only where `dist.get_rank() == 0`", "move dist.barrier(…) out"],
+    ),
+    flags(
+        "error",
+        python(COMMON + "def f(rank):\n    if rank > 0:\n        return\n    dist.all_reduce(x)"),
+        lines=[4],
+        saying=["ranks where `rank > 0` return here, before dist.all_reduce (line 5)"],
+    ),
+    flags(
+        "error",
+        python(COMMON + "def meet():\n    dist.barrier()\nif is_main_process():\n    meet()"),
+        lines=[5],
+        saying=["meet, which calls dist.barrier (line 3), runs only where `is_main_process()`"],
+    ),
+    flags(
+        "warning",
+        python(COMMON + "def f(rank, g):\n    if rank == 0:\n        dist.barrier(g)"),
+        lines=[4],
+        saying=["unless nobody else is a member of `g`"],
+    ),
+    flags(
+        "warning",
+        python(
+            COMMON + "for b in data:\n    try:\n        x = work(b)\n        dist.all_reduce(x)\n"
+            "    except RuntimeError:\n        continue"
+        ),
+        lines=[6],
+        saying=["a rank that fails in this `try` skips dist.all_reduce (line 5)"],
+    ),
+    leaves(python(COMMON + "if dist.is_initialized():\n    dist.barrier()")),
+    leaves(python(COMMON + "if args.local_rank != -1:\n    dist.barrier()")),
+    leaves(python(COMMON + "if dist.get_rank() == 0:\n    print('x')\ndist.barrier()")),
+)

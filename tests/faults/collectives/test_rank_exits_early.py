@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import signal
+
+import msgspec
+
+from tests.analysis.logs.patterns.jobs import HEALTHY, STUCK, a_job, an_exit, lost, stood, timed_out
+from tests.analysis.logs.patterns.made import wreckage
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
+from tests.run.scenes import (
+    NOW,
+    STEPS,
+    TIMED_OUT,
+    WALL,
+    a_beat,
+    a_rank,
+    a_scene,
+    changed,
+    elsewhere,
+    ended,
+    held_up,
+    lost_its_peer,
+    words,
+)
+
+LEFT = {"death": ended(2, 0, at=NOW - 6).death, "recorder": None, "stack": None}
+WAITED_FOR = changed(held_up({}), 2, **LEFT)
+JUST_COME = changed(held_up({}, evidence_wall=WALL + (STEPS + 1) * 0.05 + 0.3), 2, **LEFT)
+
+test_notice = notice_table(
+    "rank-exits-early",
+    notices(
+        a_scene([lost_its_peer(0), lost_its_peer(1), ended(2, 0), a_rank(3)]),
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=True,
+        saying=[
+            "rank 2 (pid 4002) ended with exit code 0 after step 100",
+            "then ranks 0-1 lost the connection to it",
+        ],
+    ),
+    notices(
+        WAITED_FOR,
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=True,
+        saying=["ranks 0-1,3 still wait for it"],
+    ),
+    notices(
+        changed(WAITED_FOR, 1, stack=None),
+        ranks=[2],
+        certain=False,
+        saying=["still wait for it"],
+    ),
+    # nobody's words could be had
+    notices(
+        a_scene([ended(0, 0, at=NOW - 2), ended(1, 1, at=NOW - 1.9)]),
+        ranks=[0],
+        certain=True,
+        saying=["exit code 0"],
+    ),
+    # ranks without a group cannot pull each other down: rank 1 left with its own code
+    overlooks(
+        a_scene(
+            [
+                ended(0, 0, at=NOW - 2),
+                msgspec.structs.replace(ended(1, 7, at=NOW - 1.9), beat=a_beat(group_ready=False)),
+            ]
+        )
+    ),
+    overlooks(JUST_COME),  # the others go on without it, it seems
+    overlooks(a_scene()),
+    overlooks(a_scene([a_rank(0), ended(1, 0, at=NOW - 60)])),  # in peace
+    overlooks(a_scene([ended(0, 0, at=NOW - 60), ended(1, -signal.SIGKILL), lost_its_peer(2)])),
+    # their clocks ran out over somebody else
+    overlooks(
+        a_scene(
+            [
+                ended(0, 0, at=NOW - 60),
+                ended(1, 1, said=words("RuntimeError", TIMED_OUT)),
+                a_rank(2, beat=a_beat(step_at=NOW - 9)),
+            ]
+        )
+    ),
+    overlooks(changed(WAITED_FOR, 1, recorder=elsewhere())),  # they wait for rank 1
+    overlooks(changed(WAITED_FOR, 1, recorder=None)),
+)
+
+
+SPAWNED = [
+    f"process 100{n} spawned with command: ['python', 'train.py', '--local_rank={n}']"
+    for n in range(3)
+]
+
+test_recognise = recognise_table(
+    "rank-exits-early",
+    recognises(
+        wreckage(
+            *map(lost, (0, 2)),
+            "Root Cause (first observed failure):",
+            "Sending process 1000 closing signal SIGTERM",
+            exits=(an_exit(2, 1, first=True), an_exit(0, -15, teardown=True)),
+        ),
+        sure=0.75,
+        rank=1,
+        victims=[0, 2],
+        saying=["torchrun lists everybody else"],
+    ),
+    passes_over(  # it was ended, too: who is not listed cannot be told from who left
+        wreckage(
+            *map(lost, (0, 2)),
+            "Root Cause (first observed failure):",
+            "Sending process 1000 closing signal SIGTERM",
+            "Sending process 1001 closing signal SIGTERM",
+            exits=(an_exit(2, 1, first=True), an_exit(0, -15, teardown=True)),
+        )
+    ),
+    recognises(
+        wreckage(*SPAWNED, "Process 1001 exits successfully.", *map(lost, (0, 2))),
+        sure=0.8,
+        rank=1,
+        victims=[0, 2],
+        saying=["exits successfully"],
+    ),
+    passes_over(wreckage(*SPAWNED, *(f"Process 100{n} exits successfully." for n in range(3)))),
+    recognises(
+        a_job(*map(lost, (0, 1, 3)), finished=[2]),
+        sure=0.8,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["ended as if all were done"],
+    ),
+    recognises(
+        a_job(
+            "[rank2]: NCCL INFO comm 0x1b67 rank 2 nranks 4 cudaDev 0 busId 60 - Destroy COMPLETE",
+            *map(timed_out, (0, 1, 3)),
+        ),
+        sure=0.6,
+        rank=2,
+        saying=["rank 2"],
+    ),
+    passes_over(HEALTHY),
+    passes_over(STUCK),
+    passes_over(a_job(*map(lost, (0, 1, 3)), finished=[2], exits=[an_exit(0, -9, first=True)])),
+    passes_over(a_job(recorders={0: stood(11), 1: stood(11)}, world=2)),
+)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from holdfast.analysis.scene.scene import RankView
+from tests.analysis.logs.patterns.jobs import HEALTHY, RESET, STUCK, VANISHED, a_job, timed_out
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
+from tests.run.scenes import NOW, a_rank, a_scene, an_activity
+
+
+def stopped(rank: int, *, seconds: float = 3.4, state: str = "T") -> RankView:
+    return a_rank(rank, activity=an_activity(state=state), state_since=NOW - seconds)
+
+
+test_notice = notice_table(
+    "rank-frozen",
+    notices(
+        a_scene([a_rank(0), stopped(1), a_rank(2)]),
+        ranks=[1],
+        victims=[0, 2],
+        certain=True,
+        saying=["rank 1 (pid 4001) is stopped (state T) for 3.4 s", "kill -CONT 4001"],
+    ),
+    # somebody suspended the whole job
+    notices(
+        a_scene([stopped(0), stopped(1)]),
+        ranks=[0, 1],
+        victims=[],
+        certain=False,
+        saying=["all ranks are, so somebody suspended the whole job"],
+    ),
+    notices(
+        a_scene([a_rank(0), stopped(1, state="t")]),
+        ranks=[1],
+        certain=False,
+        saying=["held by a debugger"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene([a_rank(0), stopped(1, seconds=2.0)])),
+    overlooks(a_scene([a_rank(0), stopped(1, state="D", seconds=90)])),
+)
+
+
+test_recognise = recognise_table(
+    "rank-frozen",
+    recognises(
+        a_job("[1]+  Stopped                 torchrun --nproc-per-node 4 train.py"),
+        sure=0.75,
+        saying=["was stopped", "kill -CONT"],
+    ),
+    recognises(a_job("[rank2]: State:\tT (stopped)"), sure=0.75, rank=2, saying=["SIGSTOP"]),
+    recognises(
+        VANISHED, sure=0.45, rank=2, victims=[0, 1, 3], saying=["no connection to it closed"]
+    ),
+    recognises(a_job(*map(timed_out, (0, 1, 3))), sure=0.25, rank=2, saying=["stopped process"]),
+    passes_over(HEALTHY),
+    passes_over(RESET),
+    passes_over(STUCK),
+    passes_over(a_job("[rank2]: Training has stopped early at epoch 3")),
+)

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.analysis.machine import Unread
+from tests.analysis.logs.patterns.jobs import (
+    HEALTHY,
+    RESET,
+    VANISHED,
+    a_job,
+    a_raise,
+    a_stack,
+    an_exit,
+    stood,
+    timed_out,
+)
+from tests.analysis.logs.patterns.jobs import STUCK as STUCK_JOB
+from tests.analysis.logs.patterns.made import wreckage
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
+from tests.run.scenes import (
+    IN_BACKWARD,
+    IN_BARRIER,
+    IN_SAVE,
+    NOW,
+    STEPS,
+    TIMED_OUT,
+    WALL,
+    a_beat,
+    a_rank,
+    a_scene,
+    an_activity,
+    changed,
+    ended,
+    held_up,
+    waiting,
+    words,
+)
+
+SLEEPS = an_activity(wait_channel="hrtimer_nanosleep")
+UNSEEN = Unread(why="no socket")
+STUCK = held_up({2: {"activity": SLEEPS}})
+LONG_AGO = a_beat(step_at=NOW - 9)
+GAVE_UP = [
+    msgspec.structs.replace(
+        ended(r, 1, said=words("RuntimeError", TIMED_OUT, at=NOW - 0.5)), beat=LONG_AGO
+    )
+    for r in (0, 1)
+]
+
+test_notice = notice_table(
+    "rank-stuck",
+    notices(
+        STUCK,
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=False,
+        saying=[
+            "rank 2 (pid 4002) has been in load() at data.py:88 for 6.0 s, without",
+            "a sign of life for 6.0 s; ranks 0-1,3 wait for it in all_reduce #101",
+        ],
+    ),
+    notices(
+        held_up({0: {"stack": IN_SAVE, "alive_at": NOW}}),
+        ranks=[0],
+        victims=[1, 2, 3],
+        certain=False,
+        saying=["in save() at ckpt.py:40 for 6.0 s, at work; ranks 1-3 wait"],
+    ),
+    notices(
+        held_up({0: {"activity": an_activity(state="D", wait_channel="rpc_wait")}}),
+        ranks=[0],
+        certain=False,
+        saying=["inside the kernel (rpc_wait)"],
+    ),
+    notices(
+        held_up({1: {}, 2: {}}), ranks=[1, 2], victims=[0, 3], certain=False, saying=["1-2 have"]
+    ),
+    # without its recorder, it is the only one that does not wait
+    notices(
+        held_up({2: {"recorder": UNSEEN, "activity": SLEEPS}}),
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=False,
+        saying=["rank 2"],
+    ),
+    # the others' clocks ran out, it never came
+    notices(
+        a_scene([*GAVE_UP, a_rank(2, beat=LONG_AGO)], evidence_at=NOW - 0.1),
+        ranks=[2],
+        victims=[0, 1],
+        certain=False,
+        saying=["rank 2"],
+    ),
+    overlooks(a_scene()),
+    # no steps, but collectives go on: the others have only just come to this one
+    overlooks(held_up({2: {}}, evidence_wall=WALL + (STEPS + 1) * 0.05 + 0.4)),
+    notices(
+        held_up({2: {"alive_at": NOW - 0.6}}, evidence_wall=WALL + (STEPS + 1) * 0.05 + 1.5),
+        ranks=[2],
+        certain=False,
+        saying=["for 1.6 s; ranks 0-1,3 wait"],  # counters are too coarse to say more
+    ),
+    overlooks(held_up({2: {}}, seconds=0.5)),  # in every healthy step somebody waits
+    overlooks(held_up({})),  # all are in it: nobody is late
+    overlooks(changed(STUCK, 0, beat=a_beat(step_at=NOW))),  # it went on since we looked
+    # a rank that waits elsewhere, for a message say, is not the one to blame
+    overlooks(held_up({2: {"stack": IN_BARRIER}})),
+    # two of which nothing is known: either may be the one
+    overlooks(held_up({1: {"recorder": UNSEEN}, 2: {"recorder": UNSEEN}})),
+    overlooks(changed(STUCK, 2, recorder=waiting(), stack=IN_BACKWARD)),
+)
+
+
+UNIQUE_ID = (
+    "torch.distributed.DistBackendError: [3] is setting up NCCL communicator and retrieving "
+    "ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: "
+)
+HOROVOD = (
+    "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks "
+    "and are waiting for remainder of ranks for more than 60 seconds."
+)
+
+test_recognise = recognise_table(
+    "rank-stuck",
+    recognises(
+        wreckage(
+            "[rank3]: RuntimeError: [3] is setting up NCCL communicator and retreiving "
+            "ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got "
+            "error: Socket Timeout"
+        ),
+        sure=0.45,
+        rank=0,
+        victims=[3],
+        saying=["never came to its first NCCL collective"],
+    ),
+    recognises(
+        STUCK_JOB,
+        sure=0.85,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["rank 2 never came to all_reduce #11", "ranks 0-1,3 waited", "#10"],
+    ),
+    recognises(
+        a_job(
+            *map(timed_out, (0, 1, 3)),
+            recorders={0: stood(11), 1: stood(11), 2: stood(10, 10), 3: stood(11)},
+            stacks={2: a_stack("read", "data.py")},
+        ),
+        sure=0.85,
+        rank=2,
+        saying=["it was in read() at data.py:30"],
+    ),
+    recognises(
+        a_job(
+            *map(timed_out, (0, 1, 3)),
+            recorders={0: stood(11), 2: stood(10, 10), 3: stood(11)},
+            world=None,
+        ),
+        sure=0.65,
+        rank=2,
+        saying=["never came"],
+    ),
+    recognises(
+        a_job(
+            "[rank0]: RuntimeError: [Rank 0]: Rank 2 failed to pass monitoredBarrier in 30000 ms"
+        ),
+        sure=0.7,
+        rank=2,
+        saying=["torch itself names it"],
+    ),
+    recognises(
+        a_job("\t [2] finished collective #10, but didn't join collective #11 (count from 1)"),
+        sure=0.7,
+        rank=2,
+        saying=["rank 2"],
+    ),
+    recognises(VANISHED, sure=0.3, rank=2, saying=["left no sign"]),
+    recognises(a_job(*map(timed_out, (0, 1, 3))), sure=0.45, rank=2, saying=["nothing was heard"]),
+    recognises(
+        a_job(timed_out(1), world=None), sure=0.35, rank=None, victims=[1], saying=["who came"]
+    ),
+    recognises(
+        a_job(UNIQUE_ID + "Socket Timeout", world=None),
+        sure=0.45,
+        rank=0,
+        saying=["communicator's id"],
+    ),
+    recognises(
+        a_job(HOROVOD, "Missing ranks:", "2: [allreduce.fc.weight, allreduce.fc.bias]"),
+        sure=0.7,
+        rank=2,
+        saying=["allreduce.fc.weight"],
+    ),
+    recognises(  # until Horovod 0.16: who came
+        a_job("Stalled ops: op.a [ready ranks: 0, 1, 3], op.b [ready ranks: 3, 1, 0]"),
+        sure=0.65,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["Horovod waits for rank 2"],
+    ),
+    recognises(
+        a_job("Stalled ops: allreduce.a [ready ranks: 0], allreduce.b [ready ranks: 3]"),
+        sure=0.35,
+        rank=None,
+        saying=["Horovod waits for"],
+    ),
+    recognises(
+        a_job("DistributedAdam_Allreduce/grads_0 [missing ranks: 1]"),
+        sure=0.7,
+        rank=1,
+        saying=["rank 1"],
+    ),
+    passes_over(HEALTHY),
+    passes_over(RESET),
+    passes_over(a_job(UNIQUE_ID + "Connection reset by peer", world=None)),
+    # Who tells of trouble of his own, or was killed, explains the wait.
+    passes_over(a_job(*map(timed_out, (0, 1, 3)), raised=[a_raise(2, "ValueError", "bad batch")])),
+    passes_over(a_job(*map(timed_out, (0, 1, 3)), exits=[an_exit(2, -9, first=True)])),
+    # Everybody came: no rank is late.
+    passes_over(a_job(*map(timed_out, range(4)), recorders={r: stood(11) for r in range(4)})),
+    # Most are behind: those inside are the odd ones.
+    passes_over(
+        a_job(timed_out(0), recorders={0: stood(11)} | {r: stood(10, 10) for r in (1, 2, 3)})
+    ),
+)

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from holdfast.analysis.source.source import Flag, Launch
+from holdfast.findings import Place
+from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.source.made_sources import python
+from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+
+test_recognise = recognise_table(
+    "device-ordinal",
+    recognises(
+        wreckage("RuntimeError: No HIP GPUs are available"), sure=0.6, saying=["sees no GPU"]
+    ),
+    recognises(
+        wreckage("Invalid number of GPUs: 8 requested but only 4 were found."),
+        sure=0.93,
+        saying=["8 were asked for, 4 are there"],
+    ),
+    recognises(
+        wreckage(
+            "ValueError: Invalid CUDA 'device=0,1,2,3' requested. Use 'device=cpu' or pass valid "
+            "CUDA device(s)"
+        ),
+        sure=0.7,
+        saying=["does not exist for it"],
+    ),
+    recognises(
+        wreckage(
+            "[rank0]: RuntimeError: Attempting to deserialize object on CUDA device 3 but "
+            "torch.cuda.device_count() is 1."
+        ),
+        sure=0.9,
+        rank=0,
+        what="torch.load",
+        saying=["saved on GPU 3", "map_location='cpu'"],
+    ),
+    recognises(wreckage("No devices were found"), sure=0.6, saying=["sees no GPU at all"]),
+    passes_over(wreckage("No devices were found by the audio backend")),
+    passes_over(
+        wreckage(
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is "
+            "False."
+        )
+    ),
+    recognises(
+        wreckage(
+            "[rank4]: RuntimeError: CUDA error: invalid device ordinal",
+            settings={"CUDA_VISIBLE_DEVICES": "0,1,2,3"},
+        ),
+        sure=0.93,
+        rank=4,
+        saying=["CUDA_VISIBLE_DEVICES=0,1,2,3", "LOCAL_RANK"],
+    ),
+    recognises(
+        wreckage(
+            "[rank4]: RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED at "
+            '"CUDAContext.cpp":50, device=4, num_gpus=4'
+        ),
+        sure=0.93,
+        rank=4,
+        saying=["(4, and there are 4)"],
+    ),
+    recognises(
+        wreckage(
+            "MisconfigurationException: You requested gpu: [0, 1, 2, 3]",
+            "But your machine only has: [0]",
+        ),
+        sure=0.93,
+        saying=["asked for 0, 1, 2, 3; there is 0"],
+    ),
+    recognises(
+        wreckage("[rank0]: RuntimeError: No CUDA GPUs are available"),
+        sure=0.6,
+        rank=0,
+        saying=["sees no GPU at all"],
+    ),
+    passes_over(wreckage("[rank0]: RuntimeError: CUDA error: out of memory")),
+)
+
+COMMON = "import os, torch\nimport torch.distributed as dist\nrank = dist.get_rank()\n"
+NODES = Flag(name="nnodes", value="2", place=Place(file="run.sh", line=1))
+TWO = Launch(kind="torchrun", flags=(NODES,), place=Place(file="run.sh", line=1))
+SPAWN = (
+    "import os, torch\nimport torch.multiprocessing as mp\n"
+    "os.environ['CUDA_VISIBLE_DEVICES'] = '{}'\n"
+    "def run(rank):\n    torch.cuda.set_device(rank)\n"
+    "if __name__ == '__main__':\n    mp.spawn(run, nprocs=4)"
+)
+
+test_lint = lint_table(
+    "device-ordinal",
+    flags(
+        "note",
+        python(
+            "import torch.distributed as dist\ndist.init_process_group('nccl')\n"
+            "net.to(dist.get_rank())"
+        ),
+        lines=[3],
+        saying=["net.to takes `dist.get_rank()`"],
+    ),
+    flags(
+        "error",
+        python(COMMON + "torch.cuda.set_device(rank)", started_by=(TWO,)),
+        lines=[4],
+        saying=["several machines", "LOCAL_RANK"],
+    ),
+    flags(
+        "note",
+        python(COMMON + "torch.cuda.set_device(rank)\nmodel.to(f'cuda:{rank}')"),
+        lines=[5],
+        saying=["on a second machine"],
+    ),
+    flags(
+        "note",
+        python(COMMON + "DDP(model.cuda(), device_ids=[int(os.environ['RANK'])])"),
+        lines=[4],
+        saying=["DDP takes"],
+    ),
+    flags(
+        "error",
+        python(SPAWN.format("0,1")),
+        lines=[7],
+        saying=["starts 4 ranks", "shows 2 GPUs"],
+    ),
+    leaves(python(SPAWN.format("0,1,2,3"))),
+    leaves(python(COMMON + "torch.cuda.set_device(rank % torch.cuda.device_count())")),
+    leaves(python(COMMON + "torch.cuda.set_device(rank % 8)", started_by=(TWO,))),
+    leaves(python(COMMON + "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))")),
+    leaves(  # of mp.spawn: counted on this machine
+        python("import torch\ndef run(rank):\n    torch.cuda.set_device(rank)", started_by=(TWO,))
+    ),
+)

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.source.made_sources import python
+from tests.faults.joiners import gave_up, joined, starting
+from tests.faults.table import (
+    flags,
+    leaves,
+    lint_table,
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
+from tests.run.scenes import NOW, a_rank, a_scene, ended, words
+
+NCCL = (
+    "NCCL error in: /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3690, invalid usage "
+    "(run with NCCL_DEBUG=WARN for details), NCCL version 2.28.9\nncclInvalidUsage: This usually "
+    "reflects invalid usage of NCCL library.\nLast error:\n"
+)
+PAIR = f"{NCCL}Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000"
+SAME = f"{NCCL}Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1"
+REMOTE = "NCCL error in: x.cpp:1, remote process exited or there was a network error"
+
+test_notice = notice_table(
+    "duplicate-gpu",
+    # one speaks, the other is named by it
+    notices(
+        starting(a_rank(0), a_rank(1, words=words("DistBackendError", PAIR)), a_rank(2)),
+        ranks=[0, 1],
+        victims=[2],
+        certain=True,
+        saying=["ranks 0-1 share CUDA device 1b000 (PCI bus id), and NCCL refuses that"],
+    ),
+    # the script numbers its ranks the other way round
+    notices(
+        starting(
+            joined(0, rank=2, world_size=3),
+            joined(1, rank=0, world_size=3),
+            gave_up(2, "DistBackendError", PAIR, rank=1, world_size=3),
+        ),
+        ranks=[1, 2],
+        victims=[0],
+        certain=True,
+        saying=["ranks 1-2 share"],
+    ),
+    # numbers of a subgroup are not ours: only the speaker is sure
+    notices(
+        starting(a_rank(0), a_rank(1), a_rank(3, words=words("DistBackendError", PAIR))),
+        ranks=[3],
+        certain=True,
+        saying=["rank 3 (pid 4003) shares CUDA device 1b000"],
+    ),
+    # NCCL 2.30 names nobody, the pages do
+    notices(
+        starting(
+            joined(0, device="GPU-a"),
+            gave_up(1, "DistBackendError", SAME, device="GPU-b"),
+            joined(2, device="GPU-b"),
+        ),
+        ranks=[1, 2],
+        victims=[0],
+        certain=True,
+        saying=["ranks 1-2 use the same GPU"],
+    ),
+    notices(
+        starting(
+            ended(0, 1, said=words("DistBackendError", REMOTE, at=NOW - 3)),
+            ended(1, 1, said=words("DistBackendError", SAME)),
+        ),
+        ranks=[1],
+        victims=[0],
+        certain=True,
+        saying=["rank 1 (pid 4001) uses the same GPU as another rank", "rank 0 fell with it"],
+    ),
+    overlooks(a_scene()),
+    # on purpose, by NCCL_HOSTID, or with Gloo
+    overlooks(starting(joined(0, device="GPU-a"), joined(1, device="GPU-a"))),
+    overlooks(
+        starting(
+            ended(0, 1, said=words("ValueError", "bad", at=NOW - 5)),
+            ended(1, 1, said=words("DistBackendError", PAIR)),
+        )
+    ),
+)
+
+test_recognise = recognise_table(
+    "duplicate-gpu",
+    recognises(
+        wreckage(
+            "[rank1]: RuntimeError: NCCL error in: ../ProcessGroupNCCL.cpp:957, invalid usage, "
+            "NCCL version 21.0.3"
+        ),
+        sure=0.45,
+        rank=1,
+        saying=["most often two ranks", "NCCL_DEBUG=WARN"],
+    ),
+    passes_over(
+        wreckage(
+            "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
+            "Last error:",
+            "Bootstrap : no socket interface found",
+        )
+    ),
+    recognises(
+        wreckage(
+            "[rank1]: init.cc:785 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on "
+            "CUDA device 1b000"
+        ),
+        sure=0.97,
+        rank=1,
+        what="CUDA device 1b000",
+        saying=["ranks 1 and 0 of a communicator", "LOCAL_RANK"],
+    ),
+    recognises(
+        wreckage(
+            "[rank1]: Multiple Ranks are using the same GPU/Partition. Set "
+            "NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.",
+            settings={"CUDA_VISIBLE_DEVICES": "0"},
+        ),
+        sure=0.97,
+        rank=1,
+        saying=["CUDA_VISIBLE_DEVICES=0 is set"],
+    ),
+    passes_over(
+        wreckage(
+            "[rank1]: ncclInvalidUsage: This usually reflects invalid usage of NCCL",
+            "[rank1]: Last error:",
+            "[rank1]: something that nobody has met before",
+        )
+    ),
+)
+
+NCCL = (
+    "import os, torch\nimport torch.distributed as dist\ndist.init_process_group('nccl')\n"
+    "rank = int(os.environ['LOCAL_RANK'])\n"
+)
+
+test_lint = lint_table(
+    "duplicate-gpu",
+    flags(
+        "warning",
+        python(NCCL + "device = torch.device('cuda:1')\nmodel = net().to(device)"),
+        lines=[6],
+        saying=["`net().to(device)` chooses the same GPU, cuda:1, on every rank"],
+    ),
+    flags("warning", python(NCCL + "DDP(net(), device_ids=[0])"), lines=[5], saying=["cuda:0"]),
+    leaves(python(NCCL + "logits = net().to('cuda:0')\ntorch.cuda.set_device(rank)")),
+    leaves(python(NCCL + "net().to('cuda:0' if gpu_id is None else gpu_id)")),
+    leaves(
+        python(NCCL.replace("'nccl'", "'nccl', rank=0, world_size=1") + "net().to('cuda:0')"),
+    ),
+    flags(
+        "warning",
+        python(NCCL + "model = net().cuda()"),
+        lines=[5],
+        saying=["`net().cuda()` is the first GPU on every rank", "LOCAL_RANK"],
+    ),
+    flags("warning", python(NCCL + "model = net().to('cuda')"), lines=[5], saying=["first GPU"]),
+    flags(
+        "warning",
+        python(NCCL + "torch.cuda.set_device(0)\nmodel = net().cuda()"),
+        lines=[5],
+        saying=["`torch.cuda.set_device(0)` chooses the same GPU, cuda:0, on every rank"],
+    ),
+    flags(
+        "warning",
+        python(NCCL + "x = torch.ones(1, device='cuda')\ntorch.cuda.set_device(rank)"),
+        lines=[5],
+        saying=["comes before torch.cuda.set_device (line 6)", "move line 6 up"],
+    ),
+    leaves(python(NCCL + "torch.cuda.set_device(rank)\nmodel = net().cuda()")),
+    leaves(python(NCCL + "model = net().to(f'cuda:{rank}')")),
+    leaves(python(NCCL + "model = net().cuda(rank)")),
+    leaves(python(NCCL + "os.environ['CUDA_VISIBLE_DEVICES'] = str(rank)\nmodel = net().cuda()")),
+    leaves(python(NCCL.replace("nccl", "gloo") + "model = net().cuda()")),
+    leaves(python(NCCL + "model = net().cuda()", complete=False)),
+    leaves(python("import torch\nmodel = net().cuda()")),
+    leaves(  # of a library: its user chooses
+        python(
+            "import torch.distributed as dist\ndef join():\n    dist.init_process_group('nccl')\n"
+            "def make():\n    return net().cuda()"
+        )
+    ),
+)

@@ -1,0 +1,120 @@
+import pytest
+
+from holdfast.analysis.source.launch import releases
+from holdfast.analysis.source.source import Source
+from holdfast.lint.readers import documents
+from tests.analysis.source.made_sources import dockerfile, shell
+from tests.faults.table import flags, leaves, lint_table
+
+
+def prose(text: str) -> Source:
+    (source,) = (s for s in documents.markdown(text, "guide.md") if s.versions)
+    return source
+
+
+test_lint = lint_table(
+    "no-such-version",
+    flags(
+        "error",
+        shell("pip install --pre 'torch==2.5.0.dev*.cu124'\n"),
+        lines=[1],
+        saying=["wildcard may only be the last part", "pip install torch==2.5.1"],
+    ),
+    flags(
+        "error",
+        shell("python3 -m pip install -U torch==2.3.0.cu121\n"),
+        lines=[1],
+        saying=["2.3.0+cu121"],
+    ),
+    flags(
+        "error",
+        shell("cd /w\nuv pip install nvidia-nccl-cu12==2.22.4\n"),
+        lines=[2],
+        saying=["never was a nvidia-nccl-cu12 2.22.4", "2.22.3"],
+    ),
+    flags(
+        "error",
+        dockerfile("FROM python:3.11\nRUN pip3 install numpy torch==2.3.2\n"),
+        lines=[2],
+        saying=["there never was", "2.3.0, 2.3.1"],
+    ),
+    flags(
+        "note",
+        shell("pip install --pre torch==2.6.0.dev20241110+cu124\n"),
+        lines=[1],
+        saying=["nightly", "torch==2.6.0"],
+    ),
+    flags(
+        "error",
+        shell("apt-get install -y libnccl2=2.19.2-1+cuda12.2\n"),
+        lines=[1],
+        saying=["there never was an NCCL 2.19.2", "2.19.1, 2.19.3, 2.19.4"],
+    ),
+    flags(
+        "error",
+        shell("git clone -b v2.23.5-1 https://github.com/NVIDIA/nccl.git\n"),
+        lines=[1],
+        saying=["2.23.4"],
+    ),
+    flags(
+        "warning",
+        dockerfile("FROM x\nENV NCCL_VERSION=2.20.4-1\n"),
+        lines=[2],
+        saying=["NCCL 2.20.4"],
+    ),
+    flags(
+        "warning",
+        prose("Hangs there are cured by NCCL 2.22.9 or later.\n"),
+        lines=[1],
+        saying=["there never was an NCCL 2.22.9"],
+    ),
+    leaves(prose("NCCL 2.21.5 is fine, and so is NCCL 2.22.\n")),
+    leaves(prose("NCCL 2.99.1 may come.\n")),
+    leaves(shell("apt-get install libnccl2=2.21.5-1+cuda12.4; export NCCL_VERSION=2.21.5-1\n")),
+    leaves(shell("git clone -b v2.13.9-1 https://github.com/NVIDIA/nccl-tests.git\n")),
+    leaves(shell("pip install torch==2.4.1 nvidia-nccl-cu12==2.21.5 'torch>=2.1,<3'\n")),
+    leaves(shell("pip install torch==2.4.* 'torch==2.4.1+cu121' torch~=2.4 torch==99.1.7\n")),
+    leaves(shell('pip install "torch==$VERSION" torch==<version> torch\n')),
+    leaves(shell("pip install ourlib==2.4.0.dev*.x; echo torch==2.3.2\n")),
+    leaves(shell("pip install -r requirements.txt --index-url https://x/whl?a==b\n")),
+    leaves(shell("pip list | grep torch==2.3.2\n")),
+)
+
+
+@pytest.mark.parametrize(
+    ("operator", "version"),
+    [
+        *(("==", v) for v in ("2.4", "2.4.0+cu121", "2.4.*", "1!2.0", "2.4.0a0", "v2.4", "2.4rc1")),
+        *(("==", v) for v in ("2.4.0.dev20240601", "2.4.post1", "2.4-1", "2.4.0a1.*")),
+        *((op, "2.4.0") for op in (">=", "<", "<=", ">", "~=", "!=", "===")),
+        ("===", "anything*at-all"),
+    ],
+)
+def test_what_pep_440_allows(operator: str, version: str) -> None:
+    assert releases.refused(operator, version) == ""
+
+
+@pytest.mark.parametrize(
+    ("operator", "version"),
+    [
+        *(
+            ("==", v)
+            for v in ("2.*.0", "*", "2.4.0.dev*", "2.4.0+cu*", "2.4.dev1.*", "2.4.0.cu121")
+        ),
+        *(("==", v) for v in ("2.4.0+cu121.*", "latest", "2.4.x", "2.4.0.cu121")),
+        *((op, "2.4.*") for op in (">=", "<", "<=", ">", "~=")),
+        (">=", "2.4.0+cu121"),
+        ("~=", "2"),
+    ],
+)
+def test_what_pep_440_refuses(operator: str, version: str) -> None:
+    assert releases.refused(operator, version)
+
+
+def test_a_release_of_each_minor_version_is_never_called_made_up() -> None:
+    for table in (releases.NCCL, releases.TORCH):
+        for (major, minor), patches in table.items():
+            for patch in patches:
+                assert releases.never_released(table, f"{major}.{minor}.{patch}") == ""
+            assert releases.never_released(table, f"{major}.{minor}.{max(patches) + 1}")
+    assert releases.never_released(releases.NCCL, "2.99.1") == ""

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.analysis.machine import MachineFacts, NcclLibrary, Unread
+from tests.analysis.logs.patterns.made import wreckage
+from tests.faults.machines import a_machine
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+
+
+def libraries(*found: tuple[str, str]) -> MachineFacts:
+    nccl = tuple(
+        NcclLibrary(path=f"/lib{n}/libnccl.so.2", version=version, origin=origin)
+        for n, (version, origin) in enumerate(found)
+    )
+    return a_machine(software=msgspec.structs.replace(a_machine().software, nccl=nccl))
+
+
+OWN = ("2.29.7", "python package")
+
+test_foresee = foresee_table(
+    "version-skew",
+    speaks(
+        "warning",
+        libraries(("2.21.5", "LD_PRELOAD"), OWN),
+        saying=["LD_PRELOAD puts NCCL 2.21.5", "torch's own 2.29.7", "unset LD_PRELOAD"],
+    ),
+    speaks(
+        "note",
+        libraries(OWN, ("2.21.5", "system")),
+        saying=["2 versions", "load 2.29.7 (/lib0/libnccl.so.2)", "2.21.5: /lib1", "nccl-tests"],
+        not_saying=["LD_PRELOAD"],
+    ),
+    speaks(
+        "note",  # the preloaded one is torch's; another lies elsewhere
+        libraries(("2.29.7", "LD_PRELOAD"), OWN, ("2.18.1", "system")),
+        saying=["2 versions"],
+    ),
+    speaks(
+        "note",
+        libraries(("", "LD_LIBRARY_PATH"), OWN, ("2.18.1", "system")),
+        saying=["of unknown version"],
+    ),
+    silent(a_machine()),
+    silent(libraries(OWN, ("2.29.7", "system"))),
+    # a version we could not read is no proof of a difference
+    silent(libraries(OWN, ("", "system"))),
+    skips(a_machine(software=Unread(why="slow disk")), saying=["slow disk"]),
+    not_applicable(libraries(), saying=["no libnccl"]),
+)
+
+VERSION = "NCCL INFO NCCL version {}+cuda12.4"
+CUT = "[rank1]: bootstrap.cc:100 NCCL WARN Message truncated : received 256 bytes instead of 4096"
+
+test_recognise = recognise_table(
+    "version-skew",
+    recognises(
+        wreckage(
+            "RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (8, 9, 2) "
+            "but found runtime version (8, 4, 0)."
+        ),
+        sure=0.95,
+        what="cuDNN 8.4.0",
+        saying=["built with cuDNN 8.9.2 and found 8.4.0"],
+    ),
+    recognises(
+        wreckage(
+            "Detected that PyTorch and torchvision were compiled with different CUDA major "
+            "versions."
+        ),
+        sure=0.95,
+        what="CUDA packages",
+        saying=["from the same index"],
+    ),
+    recognises(
+        wreckage(
+            "ImportError: libcudart.so.11.0: cannot open shared object file: No such file or "
+            "directory"
+        ),
+        sure=0.75,
+        what="libcudart.so.11.0",
+        saying=["needs libcudart.so.11.0"],
+    ),
+    recognises(
+        wreckage(
+            "ImportError: /v/libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, "
+            "version libnvJitLink.so.12"
+        ),
+        sure=0.95,
+        what="libcusparse",
+        saying=["CUDA library that was loaded is too old"],
+    ),
+    passes_over(
+        wreckage(
+            "W tensorflow/dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; "
+            "dlerror: libcudart.so.11.0: cannot open shared object file"
+        )
+    ),
+    passes_over(
+        wreckage(
+            "ImportError: libGL.so.1: cannot open shared object file: No such file or directory"
+        )
+    ),
+    recognises(
+        wreckage(
+            "[rank4]: init.cc:1034 NCCL WARN Mismatched NCCL version detected : rank 4 version "
+            "22304 rank 0 version 22109"
+        ),
+        sure=0.97,
+        what="NCCL 2.23.4 beside 2.21.9",
+        saying=["rank 4 has 2.23.4, rank 0 has 2.21.9"],
+    ),
+    recognises(
+        wreckage("ImportError: /v/libtorch_cuda.so: undefined symbol: ncclCommWindowRegister"),
+        sure=0.95,
+        what="/v/libtorch_cuda.so",
+        saying=["too old to have it", "LD_LIBRARY_PATH"],
+    ),
+    recognises(
+        wreckage(
+            "ImportError: flash_attn_2_cuda.cpython-310.so: undefined symbol: _ZN3c104cuda9Set"
+        ),
+        sure=0.85,
+        what="flash_attn_2_cuda",
+        saying=["built for another version of torch"],
+    ),
+    recognises(wreckage(CUT), sure=0.45, what="settings", saying=["different NCCL settings"]),
+    recognises(
+        wreckage(CUT, VERSION.format("2.18.5"), VERSION.format("2.21.5")),
+        sure=0.9,
+        what="NCCL 2.18.5 and 2.21.5",
+        saying=["2.18.5 and 2.21.5 are in use"],
+    ),
+    passes_over(wreckage(VERSION.format("2.18.5"), VERSION.format("2.21.5"))),
+    passes_over(wreckage("ImportError: libfoo.so: undefined symbol: _Z3foov")),
+)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.analysis.logs.wreckage import Line, Raised
+from holdfast.analysis.machine import MachineFacts, Unread
+from holdfast.analysis.scene.scene import Frame
+from tests.analysis.logs.patterns.made import wreckage
+from tests.faults.machines import a_folder, a_machine
+from tests.faults.table import (
+    foresee_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+
+
+def folder(**changes: Any) -> MachineFacts:
+    return a_machine(folders=(a_folder(**changes),))
+
+
+test_foresee = foresee_table(
+    "folder-unwritable",
+    speaks(
+        "error",
+        folder(read_only=True, write_error="EROFS"),
+        saying=[
+            "/home/kim/ckpts (checkpoints) cannot be written: its mount is read-only",
+            "EROFS on ext4, mounted read-only",
+            "`findmnt -T /home/kim/ckpts`",
+            "first save",
+        ],
+    ),
+    speaks("error", folder(read_only=True), saying=["its mount is read-only"]),
+    speaks(
+        "error",
+        folder(exists=False, looked_at="/home", write_error="EACCES"),
+        saying=["cannot be made in /home: this user has no right", "`ls -ld /home`"],
+    ),
+    speaks("error", folder(write_error="EPERM"), saying=["immutable", "`lsattr -d"]),
+    speaks(
+        "error",
+        folder(is_directory=False, write_error="ENOTDIR"),
+        saying=["a file stands where a folder should be", "/home/kim/ckpts is a file"],
+    ),
+    speaks("error", folder(write_error="ESTALE"), saying=["NFS server"]),
+    speaks("error", folder(write_error="EIO"), saying=["I/O error", "dmesg"]),
+    speaks(
+        "error", folder(write_error="ENODEV"), saying=["the kernel says ENODEV", "findmnt -T /h"]
+    ),
+    speaks("error", folder(purpose="logs", write_error="EACCES"), saying=["first line of log"]),
+    speaks(
+        "error",
+        folder(exists=False, write_error="EEXIST"),
+        saying=["cannot be made", "a link that leads nowhere", "`ls -ld /"],
+    ),
+    silent(a_machine()),
+    silent(folder(write_error="ENOSPC")),  # disk-full has the words
+    silent(folder(write_error="EDQUOT")),
+    skips(folder(write_error="EOPNOTSUPP", filesystem="nfs4"), saying=["nfs4", "unnamed"]),
+    skips(a_machine(folders=Unread(why="NFS hangs")), saying=["NFS hangs"]),
+    not_applicable(a_machine(folders=()), saying=["no checkpoint or log folder"]),
+)
+
+DENIED = "PermissionError: [Errno 13] Permission denied: '/ckpt/step-1/model.pt'"
+
+
+def raised_in(function: str) -> Raised:
+    line = Line(text=DENIED, source="job.log", number=1, rank=0)
+    frame = Frame(function=function, file="/work/train.py", line=57)
+    return Raised(kind="PermissionError", text="[Errno 13]", line=line, frames=(frame,))
+
+
+test_recognise = recognise_table(
+    "folder-unwritable",
+    recognises(
+        wreckage("[rank0]: OSError: [Errno 30] Read-only file system: '/ckpt/step-1'"),
+        sure=0.92,
+        rank=0,
+        what="/ckpt/step-1",
+        saying=["could not write /ckpt/step-1: its file system is mounted read-only", "findmnt"],
+    ),
+    recognises(
+        wreckage("[rank0]: RuntimeError: Parent directory /ckpt/run7 does not exist."),
+        sure=0.85,
+        rank=0,
+        what="/ckpt/run7",
+        saying=["mkdir -p"],
+    ),
+    recognises(
+        wreckage("[rank0]: OSError: [Errno 116] Stale file handle: '/nfs/ckpt/latest'"),
+        sure=0.9,
+        rank=0,
+        saying=["NFS server no longer knows"],
+    ),
+    recognises(
+        wreckage("[rank0]: " + DENIED, raised=(raised_in("save_checkpoint"),)),
+        sure=0.8,
+        rank=0,
+        saying=["could not write /ckpt/step-1/model.pt"],
+    ),
+    recognises(
+        wreckage("[rank0]: " + DENIED, raised=(raised_in("load_dataset"),)),
+        sure=0.5,
+        rank=0,
+        saying=["could not use"],
+    ),
+    passes_over(wreckage("sh: can't create /proc/sys/net/core/somaxconn: Read-only file system")),
+    passes_over(wreckage("PermissionError: [Errno 13] Permission denied")),
+)

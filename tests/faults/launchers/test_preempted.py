@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from holdfast.analysis.scene.cpu import Scheduler
+from tests.analysis.logs.patterns.jobs import HEALTHY, a_job, a_raise
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
+from tests.run.scenes import a_rank, a_scene, ended
+
+
+def slurm(left: float | None) -> Scheduler:
+    return Scheduler(name="Slurm", job="123", left=left)
+
+
+test_notice = notice_table(
+    "preempted",
+    notices(
+        a_scene(told_to_stop="SIGTERM", scheduler=slurm(3 * 3600.0)),
+        ranks=[],
+        victims=[0, 1, 2, 3],
+        certain=True,
+        fatal=True,
+        saying=[
+            "Slurm took the machine from job 123 before its time limit (3 hours left): preempted",
+            "or cancelled",
+            "no fault of the job",
+            "sacct -j 123",
+        ],
+    ),
+    # a rank that was told too has ended already: still nobody's fault
+    notices(
+        a_scene([a_rank(0), ended(1, -15)], told_to_stop="SIGTERM", scheduler=slurm(7200.0)),
+        ranks=[],
+        certain=True,
+        fatal=True,
+        saying=["preempted"],
+    ),
+    notices(
+        a_scene(told_to_stop="SIGTERM", scheduler=slurm(-12.0)),
+        ranks=[],
+        certain=True,
+        fatal=True,
+        saying=["the time limit of Slurm job 123 is reached (12.0 s past it)", "no fault"],
+        not_saying=["preempted,"],
+    ),
+    notices(
+        a_scene(told_to_stop="SIGTERM", scheduler=slurm(40.0)),
+        ranks=[],
+        certain=True,
+        fatal=True,
+        saying=["the time limit of Slurm job 123 is reached (40.0 s left)"],
+    ),
+    notices(
+        a_scene(told_to_stop="SIGUSR1", scheduler=slurm(300.0)),
+        ranks=[],
+        certain=True,
+        fatal=True,
+        saying=["the warning it asked for, SIGUSR1, with 5 minutes left"],
+        not_saying=["preempted,"],
+    ),
+    overlooks(a_scene(scheduler=slurm(3600.0))),
+    overlooks(a_scene(told_to_stop="SIGTERM")),
+    overlooks(a_scene(told_to_stop="SIGTERM", scheduler=slurm(None))),
+    # the limit was moved since the start, so its end is unknown
+    overlooks(a_scene(told_to_stop="SIGTERM", scheduler=slurm(-5000.0))),
+    overlooks(a_scene(told_to_stop="SIGTERM", scheduler=Scheduler(name="Kubernetes", job="pod"))),
+    # people, not schedulers
+    overlooks(a_scene(told_to_stop="SIGINT", scheduler=slurm(3600.0))),
+    overlooks(a_scene(told_to_stop="SIGHUP", scheduler=slurm(3600.0))),
+    # somebody picked one rank
+    overlooks(a_scene([a_rank(0), ended(1, -15)], scheduler=slurm(3600.0))),
+)
+
+
+CANCELLED = "slurmstepd: error: *** STEP 123.0 ON node7 CANCELLED AT 2026-03-02T20:28:05"
+
+test_recognise = recognise_table(
+    "preempted",
+    recognises(
+        a_job(
+            "submitit WARNING - Caught signal SIGHUP on node7: this job is preempted.",
+        ),
+        sure=0.75,
+        what="the scheduler",
+        saying=["it was preempted"],
+    ),
+    recognises(
+        a_job("submitit WARNING - Caught signal SIGUSR2 on node7: this job is timed-out."),
+        sure=0.75,
+        what="the scheduler",
+        saying=["its time was over"],
+    ),
+    recognises(
+        a_job("Message:  Pod was terminated in response to imminent node shutdown."),
+        sure=0.75,
+        what="the scheduler",
+        saying=["it was preempted"],
+    ),
+    recognises(
+        a_job(CANCELLED + " DUE TO JOB REQUEUE ***"),
+        sure=0.92,
+        saying=["sent back to the queue"],
+    ),
+    recognises(
+        a_job(CANCELLED + " DUE TO TIME LIMIT ***"),
+        sure=0.92,
+        what="job 123.0",
+        saying=["its time was over", "sacct -j 123 "],
+    ),
+    recognises(
+        a_job(CANCELLED + " DUE TO PREEMPTION ***"), sure=0.92, what="job", saying=["was preempted"]
+    ),
+    recognises(
+        a_job("=>> PBS: job killed: walltime 3630 exceeded limit 3600"),
+        sure=0.75,
+        what="scheduler",
+        saying=["its time was over"],
+    ),
+    recognises(
+        a_job(CANCELLED + " DUE TO TIME LIMIT ***", raised=[a_raise(1, "ValueError", "bad")]),
+        sure=0.5,
+        what="scheduler",
+        saying=["worth a look first"],
+    ),
+    passes_over(a_job(CANCELLED + " ***")),
+    passes_over(a_job(CANCELLED + " DUE TO NODE FAILURE ***")),
+    passes_over(HEALTHY),
+)

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from holdfast.analysis.machine import MachineFacts, Setting, Unread
+from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.source.made_sources import python, shell
+from tests.faults.machines import a_machine, a_plan, settings
+from tests.faults.table import (
+    flags,
+    foresee_table,
+    leaves,
+    lint_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+
+TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
+
+
+def nccl(value: str) -> MachineFacts:
+    return a_machine(TWO_NODES, settings=settings(NCCL_SOCKET_IFNAME=value))
+
+
+def gloo(value: str) -> MachineFacts:
+    return a_machine(settings=settings(GLOO_SOCKET_IFNAME=value))
+
+
+test_foresee = foresee_table(
+    "nic-filter-syntax",
+    speaks(
+        "warning",
+        nccl("=eth0,=eth1"),
+        saying=["'=eth1' can match no interface", "`export NCCL_SOCKET_IFNAME='=eth0,eth1'`"],
+    ),
+    speaks("warning", nccl("eth0, eth1"), saying=["' eth1' can match", "=eth0,eth1`"]),
+    speaks("error", nccl("=^eth0"), saying=["'^eth0' can match", "NCCL finds no interface"]),
+    speaks(
+        "warning",
+        nccl("^docker0"),
+        saying=["lets the loopback interface in", "hangs", "`^docker0,lo`"],
+    ),
+    speaks("warning", nccl("^=docker0"), saying=["lets the loopback", "`^=docker0,lo`"]),
+    speaks(
+        "warning",  # the second `^` makes a name of it, so lo is not excluded
+        nccl("^docker0,^lo"),
+        saying=["'^lo' can match no", "'^docker0,lo'", "lets the loopback interface in"],
+    ),
+    speaks("warning", nccl("e"), saying=["NCCL_SOCKET_IFNAME=e is ignored"]),
+    speaks("warning", gloo("e"), saying=["GLOO_SOCKET_IFNAME=e is ignored"]),
+    speaks(
+        "warning",
+        a_machine(
+            settings=(
+                Setting(name="NCCL_SOCKET_IFNAME ", value=" eth0", origin="/etc/nccl.conf:3"),
+            )
+        ),
+        saying=["nobody reads it", "`NCCL_SOCKET_IFNAME=eth0` without blanks at /etc/nccl.conf:3"],
+    ),
+    speaks(
+        "error",
+        gloo("^docker0"),
+        saying=["Gloo takes '^docker0' for the name", "`^` and `=` are NCCL's", "will raise"],
+    ),
+    speaks("error", gloo("=eth0"), saying=["'=eth0'"]),
+    speaks("error", gloo("eth0, eth1"), saying=["' eth1'"], not_saying=["are NCCL's"]),
+    speaks("error", gloo(",eth0"), saying=["''"], not_saying=["are NCCL's"]),
+    silent(nccl("eth0")),
+    silent(nccl("=eth0,eth1")),
+    silent(nccl("^docker,lo")),
+    silent(nccl("^l")),  # a prefix of lo excludes it too
+    silent(a_machine(settings=settings(NCCL_SOCKET_IFNAME="^docker0"))),  # one machine: lo is fine
+    silent(gloo("eth0,eth1,")),
+    silent(gloo("")),
+    not_applicable(a_machine(), saying=["no interface is named"]),
+    skips(a_machine(settings=Unread(why="no answer")), saying=["no answer"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+NONE = "[rank1]: NCCL WARN Bootstrap : no socket interface found"
+
+test_recognise = recognise_table(
+    "nic-filter-syntax",
+    recognises(
+        wreckage(NONE, settings={"NCCL_SOCKET_IFNAME": "eth0, eth1"}),
+        sure=0.85,
+        what="NCCL_SOCKET_IFNAME=eth0, eth1",
+        saying=["blanks and quotes are kept"],
+    ),
+    recognises(
+        wreckage("RuntimeError: ifa != nullptr. Unable to find address for: ^docker0"),
+        sure=0.8,
+        what="GLOO_SOCKET_IFNAME=^docker0",
+        saying=["Gloo knows only exact names"],
+    ),
+    passes_over(wreckage(NONE, settings={"NCCL_SOCKET_IFNAME": "nope0"})),
+    passes_over(wreckage(NONE)),
+    passes_over(wreckage("all is well", settings={"NCCL_SOCKET_IFNAME": "=eth0,=eth1"})),
+)
+
+test_lint = lint_table(
+    "nic-filter-syntax",
+    flags(
+        "warning",
+        shell("export NCCL_SOCKET_IFNAME==eth0,=eth1"),
+        lines=[1],
+        saying=["'=eth1' can match no interface", "`NCCL_SOCKET_IFNAME='=eth0,eth1'`"],
+    ),
+    flags(
+        "warning",
+        shell("export NCCL_SOCKET_IFNAME='^lo,^docker0'"),
+        lines=[1],
+        saying=["'^docker0'", "'^lo,docker0'"],
+    ),
+    flags(
+        "warning",
+        python('import os\nos.environ["NCCL_SOCKET_IFNAME"] = "eth0, eth1"'),
+        lines=[2],
+        saying=["' eth1'", "`NCCL_SOCKET_IFNAME=eth0,eth1`"],
+    ),
+    flags("warning", shell("export NCCL_SOCKET_IFNAME=e"), lines=[1], saying=["one character"]),
+    flags(
+        "error",
+        shell("export NCCL_SOCKET_IFNAME=192.168.1.7"),
+        lines=[1],
+        saying=["an address", "NCCL finds no interface and fails"],
+    ),
+    flags("error", shell("export NCCL_SOCKET_IFNAME='eth*'"), lines=[1], saying=["patterns"]),
+    flags(
+        "error",
+        shell("export GLOO_SOCKET_IFNAME==eth0"),
+        lines=[1],
+        saying=["Gloo takes '=eth0' for the name", "will raise"],
+    ),
+    leaves(shell("export NCCL_SOCKET_IFNAME==eth0,eth1 GLOO_SOCKET_IFNAME=eth0,eth1")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=^docker0,lo")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=^docker0")),  # wrong-nic says it
+    leaves(shell("export NCCL_SOCKET_IFNAME=<interface>")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=$(ip -o route get 1 | cut -f5 -d' ')")),
+    leaves(shell("export NCCL_SOCKET_IFNAME=")),
+)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from holdfast.analysis.machine import Address, Interface, MachineFacts, Unread
+from tests.analysis.logs.patterns.made import wreckage
+from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+
+TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
+
+
+def having(*interfaces: Interface) -> MachineFacts:
+    return a_machine(TWO_NODES, interfaces=(a_loopback(), *interfaces))
+
+
+def at(name: str, ip: str, prefix: int, kind: str = "physical") -> Interface:
+    return an_interface(name, addresses=(Address(ip=ip, prefix=prefix),), kind=kind)
+
+
+ETH0 = at("eth0", "10.0.0.5", 24)
+
+test_foresee = foresee_table(
+    "overlapping-subnets",
+    speaks(
+        "warning",
+        having(ETH0, at("eth1", "10.0.0.6", 24)),
+        saying=["eth0, eth1 share the subnet 10.0.0.0/24", "eth1 has 10.0.0.6/24", "ip route get"],
+        not_saying=["a job on one machine"],
+    ),
+    speaks(
+        "warning",  # one inside the other: the narrower route wins, whoever was chosen
+        having(ETH0, at("eth1", "10.9.0.6", 8)),
+        saying=["eth0, eth1 share the subnet 10.0.0.0/8"],
+    ),
+    speaks(
+        "warning",
+        having(*(at(f"ib{n}", f"10.0.0.{n + 1}", 24) for n in range(4))),
+        saying=["ib0, ib1, ib2, ib3 share", "only RDMA uses them"],
+    ),
+    speaks(
+        "warning",
+        having(at("eth0", "fd00::5", 64), at("eth1", "fd00::6", 64)),
+        saying=["eth0, eth1 share the subnet fd00::/64"],
+    ),
+    speaks(
+        "warning",  # inside a namespace or container every interface is a veth
+        having(at("e0", "10.0.0.5", 24, "veth"), at("e1", "10.0.0.6", 24, "veth")),
+        saying=["e0, e1 share"],
+    ),
+    speaks(
+        "note",
+        a_machine(interfaces=(ETH0, at("eth1", "10.0.0.6", 24))),
+        saying=["a job on one machine does not notice"],
+    ),
+    silent(having(ETH0, at("eth1", "10.0.1.6", 24))),
+    silent(having(ETH0, at("eth1", "10.0.0.6", 32))),  # a single address brings no subnet
+    silent(having(at("eth0", "fe80::1", 64), at("eth1", "fe80::2", 64))),
+    silent(having(at("eth0", "fe80::1%eth0", 64), at("eth1", "169.254.0.9", 16))),
+    silent(having(at("br0", "10.0.0.1", 24, "bridge"), at("v1", "10.0.0.2", 24, "veth"))),
+    silent(  # two addresses on one interface
+        having(
+            an_interface(
+                addresses=(Address(ip="10.0.0.5", prefix=24), Address(ip="10.0.0.6", prefix=24))
+            )
+        )
+    ),
+    silent(having(ETH0, an_interface("eth1", "10.0.0.6", running=False))),
+    skips(a_machine(interfaces=Unread(why="no netlink")), saying=["no netlink"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+STRAY = "node-a kernel: IPv4: martian source 192.0.2.2 from 192.0.2.7, on dev eth1"
+FAILED = "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Connection timed out"
+TWO_DOORS = "NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0> [1]eth1:192.0.2.3<0>"
+
+test_recognise = recognise_table(
+    "overlapping-subnets",
+    recognises(
+        wreckage(STRAY, FAILED), sure=0.6, what="eth1", saying=["came in by eth1", "ip route get"]
+    ),
+    recognises(wreckage(STRAY), sure=0.4, what="eth1", saying=["dropped packets of 192.0.2.7"]),
+    recognises(
+        wreckage(TWO_DOORS, FAILED),
+        sure=0.3,
+        what="eth0 and eth1",
+        saying=["look like one subnet"],
+    ),
+    passes_over(wreckage(TWO_DOORS)),
+    passes_over(
+        wreckage(
+            "NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0> [1]eth1:198.51.100.3<0>", FAILED
+        )
+    ),
+)

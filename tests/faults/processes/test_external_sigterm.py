@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import signal
+
+from tests.analysis.logs.patterns.jobs import HEALTHY, a_job, a_raise, an_exit
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
+from tests.run.scenes import a_rank, a_scene, ended, lost_its_peer
+
+test_notice = notice_table(
+    "external-sigterm",
+    notices(
+        a_scene(told_to_stop="SIGTERM"),
+        ranks=[],
+        certain=True,
+        fatal=True,
+        saying=["told to stop: holdfast itself got SIGTERM", "no rank is to blame"],
+    ),
+    notices(
+        a_scene(told_to_stop="SIGINT"),
+        ranks=[],
+        certain=True,
+        fatal=True,
+        saying=["interrupted (Ctrl-C)"],
+    ),
+    notices(
+        a_scene([lost_its_peer(0), ended(1, -signal.SIGTERM)]),
+        ranks=[1],
+        victims=[0],
+        certain=True,
+        saying=["rank 1 (pid 4001) was ended by SIGTERM from outside", "holdfast did not send it"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene(told_to_stop="SIGHUP")),
+    overlooks(a_scene([a_rank(0), ended(1, -signal.SIGKILL)])),
+)
+
+
+TOLD = "WARNING: Received 15 death signal, shutting down workers"
+CANCELLED = "slurmstepd: error: *** STEP 123.0 ON node7 CANCELLED AT 2026-03-02T20:28:05"
+
+test_recognise = recognise_table(
+    "external-sigterm",
+    recognises(a_job(TOLD), sure=0.85, what="whoever", saying=["told to end by a signal"]),
+    recognises(  # or by srun itself, after a task that failed
+        a_job(CANCELLED + " ***"), sure=0.6, what="whoever", saying=["one of its tasks had failed"]
+    ),
+    recognises(
+        a_job(CANCELLED.replace("STEP 123.0", "JOB 123") + " ***"),
+        sure=0.85,
+        what="whoever",
+        saying=["cancelled through Slurm, by its user"],
+    ),
+    recognises(
+        a_job(raised=[a_raise(0, "KeyboardInterrupt")]), sure=0.7, what="whoever", saying=["Ctrl-C"]
+    ),
+    recognises(
+        a_job(exits=[an_exit(2, -15, first=True)]), sure=0.6, rank=2, saying=["rank 2 (pid 1002)"]
+    ),
+    passes_over(a_job(TOLD, raised=[a_raise(1, "ValueError", "bad batch")])),
+    passes_over(a_job(CANCELLED + " DUE TO TIME LIMIT ***")),
+    # The launcher's own clearing away.
+    passes_over(a_job(exits=[an_exit(1, -9, first=True), an_exit(2, -15)])),
+    passes_over(a_job("WARNING: Received 1 death signal, shutting down workers")),
+    passes_over(HEALTHY),
+)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from tests.analysis.logs.patterns.jobs import HEALTHY, RESET, STUCK, a_job, a_raise, timed_out
+from tests.faults.table import passes_over, recognise_table, recognises
+
+TWO_HOSTS = dict.fromkeys((0, 1), "node-a") | dict.fromkeys((2, 3), "node-b")
+FOUR_AND_TWO = dict.fromkeys(range(4), "node-a") | dict.fromkeys((4, 5), "node-b")
+
+test_recognise = recognise_table(
+    "node-lost",
+    recognises(
+        a_job("srun: error: Node failure on node7"),
+        sure=0.92,
+        what="node7",
+        saying=["node7 is"],
+    ),
+    recognises(
+        a_job(
+            "The node with node id: 75b2 and address: 192.0.2.7 and node name: x has been marked "
+            "dead because the detector has missed too many heartbeats from it."
+        ),
+        sure=0.92,
+        what="192.0.2.7",
+        saying=["192.0.2.7"],
+    ),
+    recognises(
+        a_job("The actor is dead because its node has died. Node Id: 677df2a9"),
+        sure=0.85,
+        saying=["is gone"],
+    ),
+    recognises(
+        a_job(
+            "Error: Task failed because the node it was running on is dead or unavailable. Node "
+            "IP: 192.0.2.7, node ID: 97d5a252."
+        ),
+        sure=0.85,
+        what="192.0.2.7",
+        saying=["192.0.2.7"],
+    ),
+    passes_over(a_job("The actor is dead because it was killed by `ray.kill`.")),
+    recognises(
+        a_job("ORTE has lost communication with a remote daemon."), sure=0.6, saying=["gone"]
+    ),
+    recognises(
+        a_job("srun: error: Node failure on node7", raised=[a_raise(1, "ValueError", "bad")]),
+        sure=0.5,
+        what="node7",
+        saying=["node7"],
+    ),
+    recognises(
+        a_job(*map(timed_out, range(4)), hosts=FOUR_AND_TWO, world=6),
+        sure=0.75,
+        what="node-b",
+        victims=[0, 1, 2, 3],
+        saying=["ranks 4-5, all that ran on node-b"],
+    ),
+    # Half of the ranks is no majority, one of a host's two is not the host.
+    passes_over(a_job(*map(timed_out, (0, 1)), hosts=TWO_HOSTS)),
+    passes_over(a_job(*map(timed_out, (0, 1, 2)), hosts=TWO_HOSTS)),
+    passes_over(HEALTHY),
+    passes_over(RESET),
+    passes_over(STUCK),
+)

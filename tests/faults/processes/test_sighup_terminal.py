@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import signal
+
+from tests.analysis.logs.patterns.jobs import HEALTHY, a_job, an_exit
+from tests.faults.table import (
+    notice_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognise_table,
+    recognises,
+)
+from tests.run.scenes import a_rank, a_scene, ended
+
+test_notice = notice_table(
+    "sighup-terminal",
+    notices(
+        a_scene(told_to_stop="SIGHUP"),
+        ranks=[],
+        victims=[0, 1, 2, 3],
+        certain=True,
+        fatal=True,
+        saying=["the terminal was closed", "no rank is to blame", "tmux"],
+    ),
+    notices(
+        a_scene([a_rank(0), ended(1, -signal.SIGHUP)]),
+        ranks=[1],
+        certain=True,
+        saying=["ended by SIGHUP", "or somebody sent it"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene(told_to_stop="SIGTERM")),
+)
+
+
+test_recognise = recognise_table(
+    "sighup-terminal",
+    recognises(
+        a_job("WARNING: Received 1 death signal, shutting down workers"),
+        sure=0.92,
+        what="terminal",
+        saying=["SIGHUP", "tmux"],
+    ),
+    recognises(
+        a_job(
+            "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got "
+            "signal: 1"
+        ),
+        sure=0.92,
+        what="terminal",
+        saying=["SIGHUP"],
+    ),
+    recognises(
+        a_job("WARNING:api:Sending process 1011 closing signal SIGHUP"),
+        sure=0.92,
+        what="terminal",
+        saying=["SIGHUP"],
+    ),
+    recognises(
+        a_job(exits=[an_exit(2, -1, first=True)]), sure=0.8, what="terminal", saying=["SIGHUP"]
+    ),
+    passes_over(a_job("WARNING:api:Sending process 1011 closing signal SIGTERM")),
+    passes_over(a_job("WARNING: Received 15 death signal, shutting down workers")),
+    passes_over(HEALTHY),
+)

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from holdfast.analysis.machine import Container, Resolution, Unread
+from tests.analysis.logs.patterns.made import wreckage
+from tests.faults.machines import a_machine, a_plan
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+
+UNKNOWN = "Name or service not known"
+PLAN = a_plan(max_nodes=2, master_addr="node-x", master_origin="MASTER_ADDR")
+POD = Container(kind="kubernetes", sign="", rootless=None, network="own", ipc="own")
+
+
+def no_answer(name: str, error: str = UNKNOWN) -> Resolution:
+    return Resolution(name=name, addresses=(), error=error, seconds=0.01)
+
+
+def answer(name: str, seconds: float = 0.001) -> Resolution:
+    return Resolution(name=name, addresses=("10.0.0.9",), error="", seconds=seconds)
+
+
+test_foresee = foresee_table(
+    "dns-failure",
+    speaks(
+        "error",
+        a_machine(PLAN, master_name=no_answer("node-x")),
+        saying=["node-x does not resolve", UNKNOWN, "in vain", "getent ahosts node-x"],
+    ),
+    speaks(
+        "warning",
+        a_machine(PLAN, master_name=no_answer("node-x", "Temporary failure in name resolution")),
+        saying=["may still appear"],
+    ),
+    speaks(
+        "warning",  # the name of a pod comes with the pod
+        a_machine(PLAN, master_name=no_answer("node-x"), container=POD),
+        saying=["may still appear"],
+    ),
+    speaks(
+        "error",
+        a_machine(a_plan(max_nodes=2), own_name=no_answer("node-a")),
+        saying=["own name node-a", "`10.0.0.5 node-a` to /etc/hosts", "socket.gaierror"],
+    ),
+    speaks("note", a_machine(own_name=no_answer("node-a")), saying=["right for one node"]),
+    speaks(
+        "note",
+        a_machine(PLAN, master_name=answer("node-x", seconds=0.7)),
+        saying=["node-x takes 0.7 s to resolve"],
+    ),
+    silent(a_machine()),
+    silent(a_machine(PLAN, master_name=answer("node-x", seconds=0.2))),
+    skips(a_machine(PLAN, master_name=Unread(why="no answer")), saying=["no answer"]),
+    skips(a_machine(own_name=Unread(why="no answer")), saying=["no answer"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+RETRIED = (
+    "[W socket.cpp:697] [c10d] The IPv6 network addresses of (node-a, 29500) cannot be retrieved "
+    "(gai error: -2 - Name or service not known)."
+)
+
+test_recognise = recognise_table(
+    "dns-failure",
+    recognises(
+        wreckage("nslookup: can't resolve 'job-master-0'"),
+        sure=0.6,
+        what="job-master-0",
+        saying=["when the job's script asked for it", "headless service"],
+    ),
+    recognises(
+        wreckage("** server can't find node-a.cluster: NXDOMAIN"),
+        sure=0.6,
+        what="node-a.cluster",
+        saying=["getent ahosts node-a.cluster"],
+    ),
+    passes_over(wreckage("nslookup: can't resolve '(null)'")),
+    recognises(
+        wreckage("Error: Rank -1 received an Exception: host not found: Name or service not known"),
+        sure=0.93,
+        saying=["did not resolve"],
+    ),
+    recognises(
+        wreckage(f"[rank1]: {RETRIED}"),
+        sure=0.93,
+        what="node-a",
+        saying=["the name node-a did not resolve", "getent ahosts node-a"],
+    ),
+    recognises(
+        wreckage(f"[rank1]: {RETRIED}", "[rank0]: RuntimeError: Address already in use"),
+        sure=0.4,  # it may have come late, and something else broke
+        what="node-a",
+        saying=["node-a"],
+    ),
+    recognises(
+        wreckage("socket.gaierror: [Errno -3] Temporary failure in name resolution"),
+        sure=0.93,
+        what="a host name",
+        saying=["did not resolve"],
+    ),
+    recognises(
+        wreckage("ValueError: host not found: Name or service not known"),
+        sure=0.93,
+        what="a host name",
+        saying=["did not resolve"],
+    ),
+    recognises(
+        wreckage("ssh: Could not resolve hostname node-b: Name or service not known"),
+        sure=0.93,
+        what="node-b",
+        saying=["node-b"],
+    ),
+    recognises(
+        wreckage(
+            "NCCL WARN Net : error encountered when getting address info : Name or service not "
+            "known"
+        ),
+        sure=0.93,
+        what="a host name",
+        saying=["did not resolve"],
+    ),
+    recognises(
+        wreckage(
+            "urllib3.exceptions.NameResolutionError: Failed to resolve 'example.org' ([Errno -3] "
+            "Temporary failure in name resolution)"
+        ),
+        sure=0.6,
+        what="example.org",
+        saying=["needs for a download"],
+    ),
+    passes_over(
+        wreckage(
+            "[W socket.cpp:697] [c10d] The IPv6 network addresses of (1.0.0.0.ip6.arpa, 29500) "
+            "cannot be retrieved (gai error: 8 - nodename nor servname provided, or not known)."
+        )
+    ),
+    passes_over(wreckage("RuntimeError: Connection refused")),
+)

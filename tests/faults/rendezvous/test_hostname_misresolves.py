@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.analysis.machine import Address, MachineFacts, Resolution, Route, Unread
+from tests.analysis.logs.patterns.made import wreckage
+from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
+from tests.faults.table import (
+    foresee_table,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.faults.two_hosts import TWO_HOSTS
+
+TWO = a_plan(min_nodes=2, max_nodes=2)
+C10D = a_plan(min_nodes=2, max_nodes=2, rdzv_backend="c10d", rdzv_endpoint="10.0.0.5:29400")
+DUAL = (
+    a_loopback(),
+    an_interface(
+        addresses=(
+            Address(ip="10.0.0.5", prefix=24),
+            Address(ip="2001:db8::5", prefix=64),
+            Address(ip="fe80::5%eth0", prefix=64),
+        )
+    ),
+)
+LINK_ONLY = (
+    Route(interface="eth0", destination="10.0.0.0/24", gateway="", metric=100),
+    Route(interface="eth0", destination="fe80::/64", gateway="", metric=256),
+    Route(interface="eth0", destination="2001:db8::5/128", gateway="", metric=0),
+    Route(interface="eth0", destination="ff00::/8", gateway="", metric=256),
+)
+ON_LINK = (*LINK_ONLY, Route(interface="eth0", destination="2001:db8::/64", gateway="", metric=1))
+
+
+def named(*found: str, plan: Any = TWO, **changes: Any) -> MachineFacts:
+    error = "" if found else "Name or service not known"
+    name = Resolution(name="node-a", addresses=found, error=error, seconds=0.001)
+    return a_machine(plan, own_name=name, **changes)
+
+
+def with_gloo(backend: str) -> Any:
+    return a_plan(max_nodes=2, rdzv_backend=backend, environment={"GLOO_SOCKET_IFNAME": "eth0"})
+
+
+test_foresee = foresee_table(
+    "hostname-misresolves",
+    speaks(
+        "error",
+        named("127.0.1.1"),
+        saying=[
+            "own name node-a is the loopback address 127.0.1.1",
+            "`10.0.0.5 node-a` into /etc/hosts",
+            "export GLOO_SOCKET_IFNAME=eth0",
+            "--local-addr 10.0.0.5",
+        ],
+    ),
+    speaks("error", named("::1", "10.0.0.5"), saying=["::1"]),
+    speaks("note", named("127.0.1.1", plan=a_plan()), saying=["harmless on one node"]),
+    speaks("note", named("127.0.1.1", plan=with_gloo("")), saying=["keeps Gloo off it"]),
+    speaks("warning", named("127.0.1.1", plan=with_gloo("c10d")), saying=["who hosts the store"]),
+    speaks(
+        "warning",
+        named("192.168.9.9"),
+        saying=["no interface here has the address of node-a", "192.168.9.9"],
+    ),
+    speaks("note", named("192.168.9.9", plan=a_plan()), saying=["no interface here"]),
+    speaks(
+        "warning",
+        named("2001:db8::5", "10.0.0.5", interfaces=DUAL, routes=LINK_ONLY),
+        saying=["IPv6 address first", "leads nowhere"],
+    ),
+    speaks(
+        "warning",
+        named("fe80::5%eth0", "10.0.0.5", interfaces=DUAL, routes=ON_LINK),
+        saying=["IPv6 address first"],
+    ),
+    speaks(
+        "error",
+        a_machine(C10D, own_fqdn="localhost.localdomain"),
+        saying=["full name is localhost.localdomain", "--local-addr 10.0.0.5"],
+    ),
+    silent(a_machine(TWO)),
+    silent(a_machine(C10D)),
+    # Gloo takes the first usable address, so a loopback behind it does no harm
+    silent(named("10.0.0.5", "127.0.1.1")),
+    silent(named("2001:db8::5", interfaces=DUAL, routes=ON_LINK)),
+    # whoever cannot see routes does not blame them
+    silent(named("2001:db8::5", interfaces=DUAL, routes=Unread(why="no /proc/net"))),
+    # only c10d publishes the full name
+    silent(a_machine(TWO, own_fqdn="localhost")),
+    skips(named(), saying=["see dns-failure"]),
+    skips(a_machine(TWO, own_name=Unread(why="no answer within 0.8 s")), saying=["0.8 s"]),
+    skips(a_machine(C10D, own_fqdn=Unread(why="no answer")), saying=["no answer"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+MESH = (
+    "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/"
+    "pair.cc:144] timed out connecting: SO_ERROR: Connection refused, remote=[{}]:40001"
+)
+UNRESOLVED = (
+    "[W ProcessGroupGloo.cpp:724] Warning: Unable to resolve hostname to a (local) address. Using "
+    "the loopback address as fallback."
+)
+
+test_recognise = recognise_table(
+    "hostname-misresolves",
+    recognises(
+        wreckage(
+            "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:83] "
+            "bind: Cannot assign requested address"
+        ),
+        sure=0.85,
+        what="the name of this host",
+        saying=["an address that this machine does not have"],
+    ),
+    recognises(
+        wreckage(f"[rank1]: {MESH.format('127.0.1.1')}"),
+        sure=0.9,
+        what="127.0.1.1",
+        victims=[1],
+        saying=["the host's own name resolves to loopback", "getent ahosts $(hostname)"],
+    ),
+    recognises(
+        wreckage(f"[rank1]: {MESH.format('127.0.0.1')}", ranks=TWO_HOSTS),
+        sure=0.9,
+        what="127.0.0.1",
+        saying=["GLOO_SOCKET_IFNAME"],
+    ),
+    recognises(
+        wreckage(f"[rank1]: {MESH.format('127.0.0.1')}"),
+        sure=0.6,  # on one machine it may be a rank that died
+        what="127.0.0.1",
+        saying=["127.0.0.1"],
+    ),
+    recognises(
+        wreckage(
+            f"[rank0]: {UNRESOLVED}",
+            "[rank0]: RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/"
+            "transport/tcp/pair.cc:144] no error",
+        ),
+        sure=0.75,
+        what="127.0.0.1",
+        saying=["loopback"],
+    ),
+    recognises(
+        wreckage(
+            "The client socket has timed out after 60s while trying to connect to (1234, 29500)."
+        ),
+        sure=0.9,
+        what="1234",
+        saying=["a name made of digits"],
+    ),
+    recognises(
+        wreckage("NCCL WARN Net : Connect to 0.0.4.210<43210> failed : Connection refused"),
+        sure=0.9,
+        what="0.0.4.210",
+        saying=["0.0.0.0/8"],
+    ),
+    recognises(
+        wreckage(
+            "[W socket.cpp:697] [c10d] The IPv6 network addresses of (1.0.0.0.0.0.ip6.arpa, 29500) "
+            "cannot be retrieved (gai error: 8 - nodename nor servname provided, or not known)."
+        ),
+        sure=0.9,
+        what="ip6.arpa",
+        saying=["a reverse entry"],
+    ),
+    recognises(
+        wreckage(
+            "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:130] "
+            "rp != nullptr. Unable to find address for node-a; bind(2) for 192.0.2.9 failed with: "
+            "Cannot assign requested address"
+        ),
+        sure=0.85,
+        what="node-a",
+        saying=["an address that this machine does not have"],
+    ),
+    passes_over(wreckage(f"[rank1]: {MESH.format('192.0.2.7')}")),
+    passes_over(wreckage(f"[rank0]: {UNRESOLVED}")),  # right on one machine
+)

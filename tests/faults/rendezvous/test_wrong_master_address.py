@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.analysis.machine import Container, Plan, Resolution, Unread
+from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.source.made_sources import shell
+from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
+from tests.faults.table import (
+    flags,
+    foresee_table,
+    leaves,
+    lint_table,
+    not_applicable,
+    passes_over,
+    recognise_table,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+from tests.faults.two_hosts import TWO_HOSTS
+
+
+def plan(addr: str, **changes: Any) -> Plan:
+    named = {"max_nodes": 2, "min_nodes": 2, "master_addr": addr, "master_origin": "MASTER_ADDR"}
+    return a_plan(**(named | changes))
+
+
+def means(name: str, *found: str) -> Resolution:
+    error = "" if found else "Name or service not known"
+    return Resolution(name=name, addresses=found, error=error, seconds=0.001)
+
+
+WITH_DOCKER = (
+    a_loopback(),
+    an_interface(),
+    an_interface("docker0", "172.17.0.1", kind="bridge", state="down", running=False),
+)
+POD = Container(kind="kubernetes", sign="", rootless=None, network="own", ipc="own")
+
+test_foresee = foresee_table(
+    "wrong-master-address",
+    speaks(
+        "error",
+        a_machine(plan("127.0.0.1", node_rank=0)),
+        saying=["own loopback", "`export MASTER_ADDR=10.0.0.5` (eth0 of this machine)"],
+    ),
+    speaks(
+        "error",
+        a_machine(plan("localhost", master_origin="--master-addr", node_rank=1)),
+        saying=["localhost", "`--master-addr ADDRESS`", "this machine's is 10.0.0.5"],
+    ),
+    speaks(
+        "error",  # a name that is loopback here
+        a_machine(plan("node-a"), master_name=means("node-a", "127.0.1.1")),
+        saying=["node-a is 127.0.1.1"],
+    ),
+    speaks("error", a_machine(plan("0.0.0.0")), saying=["every node would wait for itself"]),
+    speaks(
+        "error",
+        a_machine(plan("", rdzv_backend="c10d", rdzv_endpoint="localhost:29400")),
+        saying=["`--rdzv-endpoint ADDRESS:29400`"],
+    ),
+    speaks(
+        "error",
+        a_machine(plan("10.0.0.77", node_rank=0)),
+        saying=["no interface here has the master address 10.0.0.77", "node rank 0"],
+        not_saying=["service address"],
+    ),
+    speaks(
+        "error",
+        a_machine(plan("10.0.0.77", max_nodes=1, min_nodes=1)),
+        saying=["the only node", "--standalone"],
+    ),
+    speaks(
+        "warning",  # a service address may lead back to this pod
+        a_machine(plan("10.96.0.7", node_rank=0), container=POD),
+        saying=["service address"],
+    ),
+    speaks(
+        "warning",
+        a_machine(plan("10.0.0.77", node_rank=0), container=Unread(why="no /proc/1")),
+        saying=["no interface here"],
+    ),
+    speaks(
+        "error",
+        a_machine(plan("172.17.0.1", node_rank=0), interfaces=WITH_DOCKER),
+        saying=["lies on the bridge docker0", "cannot reach it"],
+    ),
+    speaks(
+        "error",  # a container's address: behind this machine's own bridge
+        a_machine(plan("172.17.0.2", node_rank=1), interfaces=WITH_DOCKER),
+        saying=["docker0"],
+    ),
+    speaks(
+        "warning",
+        a_machine(plan("fe80::1", node_rank=1)),
+        saying=["link-local", "fe80::1%eth0"],
+    ),
+    silent(a_machine(plan("10.0.0.5", node_rank=0))),
+    silent(a_machine(plan("127.0.0.1", max_nodes=1, min_nodes=1))),
+    silent(a_machine(plan("10.0.0.77", node_rank=1))),
+    silent(a_machine(plan("fe80::1%eth0", node_rank=1))),
+    # the hypervisor's own bridge with the network card in it
+    silent(
+        a_machine(
+            plan("10.0.0.5", node_rank=0),
+            interfaces=(a_loopback(), an_interface("br0", kind="bridge")),
+        )
+    ),
+    # c10d ignores the node's rank: another machine may host
+    silent(
+        a_machine(plan("", node_rank=0, rdzv_backend="c10d", rdzv_endpoint="10.0.0.9:29400")),
+    ),
+    # docker's bridge is no harm on one node
+    silent(
+        a_machine(plan("172.17.0.1", max_nodes=1, min_nodes=1), interfaces=WITH_DOCKER),
+    ),
+    skips(
+        a_machine(plan("node-x"), master_name=means("node-x")),
+        saying=["node-x does not resolve: Name or service not known"],
+    ),
+    skips(
+        a_machine(plan("", rdzv_endpoint="node-x:29400", rdzv_backend="c10d")),
+        saying=["node-x was not resolved"],
+    ),
+    skips(a_machine(plan("10.0.0.9"), interfaces=Unread(why="no /sys")), saying=["no /sys"]),
+    not_applicable(a_machine(), saying=["no master address was named"]),
+)
+
+
+# --- recognise -----------------------------------------------------------------------
+
+AT_HOME = "The client socket has timed out after 60s while trying to connect to (127.0.0.1, 29500)."
+
+test_recognise = recognise_table(
+    "wrong-master-address",
+    recognises(
+        wreckage(f"[rank1]: {AT_HOME}", ranks=TWO_HOSTS),
+        sure=0.85,
+        what="MASTER_ADDR=127.0.0.1",
+        saying=["the machine itself"],
+    ),
+    recognises(
+        wreckage(
+            "The client socket has timed out after 60s while trying to connect to (172.17.0.2, "
+            "29500)."
+        ),
+        sure=0.5,
+        what="172.17.0.2",
+        saying=["Docker's own bridge"],
+    ),
+    recognises(
+        wreckage(
+            "The client socket has timed out after 60s while trying to connect to "
+            "(tcp://192.0.2.7, 29500)."
+        ),
+        sure=0.9,
+        what="tcp://192.0.2.7",
+        saying=["that is a URL"],
+    ),
+    recognises(
+        wreckage(
+            "[E socket.cpp:435] [c10d] The server socket has failed to bind to [192.0.2.9]:29500 "
+            "(errno: 99 - Cannot assign requested address)."
+        ),
+        sure=0.75,
+        what="the master address",
+        saying=["does not have", "ip -br address"],
+    ),
+    passes_over(wreckage(f"[rank1]: {AT_HOME}")),  # one machine: loopback is right
+    passes_over(
+        wreckage(  # no IPv6 there: it goes on by IPv4
+            "[W socket.cpp:601] [c10d] The client socket has failed to connect to "
+            "[localhost]:29500 (errno: 99 - Cannot assign requested address)."
+        )
+    ),
+)
+
+BATCH = "#!/bin/bash\n#SBATCH --nodes=4\n"
+
+test_lint = lint_table(
+    "wrong-master-address",
+    flags(
+        "error",
+        shell("torchrun --nnodes=2 --node-rank=$1 --master_addr=127.0.0.1 x.py\n"),
+        lines=[1],
+        saying=["each machine's own loopback", "2 machines", "hostname -I"],
+    ),
+    flags(
+        "error",
+        shell("torchrun --nnodes=4 --rdzv-backend=c10d --rdzv-endpoint=localhost:29400 x.py\n"),
+        lines=[1],
+        saying=["--rdzv-endpoint localhost"],
+    ),
+    flags(
+        "warning",
+        shell("torchrun --nnodes=1:4 --rdzv-backend=c10d --rdzv-endpoint=localhost:29400 x.py\n"),
+        lines=[1],
+        saying=["up to 4"],
+    ),
+    flags(
+        "error",
+        shell("accelerate launch --num_machines 2 --main_process_ip 0.0.0.0 x.py\n"),
+        lines=[1],
+        saying=["--main-process-ip 0.0.0.0"],
+    ),
+    flags(
+        "error",
+        shell(BATCH + "export MASTER_ADDR=localhost\nsrun python x.py\n"),
+        lines=[3],
+        saying=["4 machines", "scontrol show hostnames"],
+    ),
+    flags(
+        "error",
+        shell("export MASTER_ADDR=http://node-a:29500\n"),
+        lines=[1],
+        saying=["is a URL", "`node-a`"],
+    ),
+    flags(
+        "error",
+        shell("export MASTER_ADDR=node-a:29500\n"),
+        lines=[1],
+        saying=["MASTER_ADDR=node-a", "MASTER_PORT=29500"],
+    ),
+    flags(
+        "warning",
+        shell("torchrun --nnodes=2 --node-rank=$1 --master-addr=172.17.0.2 x.py\n"),
+        lines=[1],
+        saying=["Docker's own bridge"],
+    ),
+    flags(
+        "warning",
+        shell(
+            """
+            export MASTER_ADDR=$(hostname)
+            torchrun --nnodes=2 --node-rank=$SLURM_NODEID --master-addr=$MASTER_ADDR x.py
+            """
+        ),
+        lines=[1],
+        saying=["each node names itself", "scontrol"],
+    ),
+    flags(
+        "error",
+        shell(BATCH + "srun torchrun --nnodes=$SLURM_NNODES --rdzv-endpoint=localhost:29400 x\n"),
+        lines=[3],
+        saying=["4 machines"],
+    ),
+    leaves(shell("torchrun --nnodes=1 --master-addr=127.0.0.1 x.py\n")),
+    leaves(shell("torchrun --nnodes=2 --node-rank=$1 --master-addr=$MASTER x.py\n")),
+    leaves(shell("export MASTER_ADDR=localhost\npython x.py\n")),
+    leaves(shell("export MASTER_ADDR=fe80::1\nexport MASTER_ADDR=<address>\n")),
+    leaves(  # two nodes rehearsed on one machine
+        shell(
+            """
+            torchrun --nnodes=2 --node-rank=0 --master-addr=localhost x.py &
+            torchrun --nnodes=2 --node-rank=1 --master-addr=localhost x.py
+            """
+        )
+    ),
+    leaves(  # torchrun overwrites it: deepspeed-port-ignored speaks
+        shell(BATCH + "export MASTER_ADDR=localhost\nsrun torchrun --nnodes=4 $ARGS x.py\n")
+    ),
+    # asked on every node
+    flags(
+        "error",
+        shell(
+            BATCH
+            + """srun bash -c 'export MASTER_ADDR=$(hostname -f)
+              torchrun --nnodes=$SLURM_NNODES --node-rank=$SLURM_NODEID \\
+                --master-addr=$MASTER_ADDR x.py'
+            """
+        ),
+        lines=[3],
+        saying=["each node names itself", "srun runs this on every node", "scontrol"],
+    ),
+    flags(
+        "error",
+        shell(
+            BATCH + 'srun sh -c "torchrun --nnodes=4 --rdzv-endpoint=\\$(uname -n):29400 x.py"\n'
+        ),
+        lines=[3],
+        saying=["each node names itself"],
+    ),
+    flags(
+        "warning",
+        shell(BATCH + "srun bash -c 'MASTER_ADDR=`hostname` RANK=$SLURM_PROCID python x.py'\n"),
+        lines=[3],
+        saying=["answers differently on each"],
+    ),
+    flags(
+        "error",
+        shell(
+            """
+            for at in 0 1 2; do
+              ssh node$at "torchrun --nnodes 3 --node_rank $at --master_addr \\$(hostname) x.py" &
+            done
+            """
+        ),
+        lines=[2],
+        saying=["ssh runs this on every node"],
+    ),
+    flags(
+        "error",
+        shell(
+            """
+            for at in 0 1; do
+              ssh node$at torchrun --nnodes 2 --node_rank $at --master_addr localhost x.py &
+            done
+            """
+        ),
+        lines=[2],
+        saying=["own loopback"],
+    ),
+    *(
+        leaves(shell(BATCH + text + "\n"))
+        for text in (
+            # this shell asks, once
+            'srun bash -c "torchrun --nnodes=4 --rdzv-endpoint=$(hostname):29400 x.py"',
+            "srun torchrun --nnodes=4 --rdzv-endpoint=$(hostname):29400 x.py",
+            # a job of its own on each node
+            "srun bash -c 'torchrun --nnodes=1 --master-addr=$(hostname) x.py'",
+            "srun bash -c 'MASTER_ADDR=$(hostname); torchrun --nproc-per-node=8 x.py'",
+            # one node is asked
+            "srun -N1 -n1 bash -c 'MASTER_ADDR=$(hostname) python x.py'",
+            "srun -w $FIRST bash -c 'MASTER_ADDR=$(hostname) python x.py'",
+            # the rank's own file tells the others
+            "srun bash -c 'if [ $RANK = 0 ]; then MASTER_ADDR=$(hostname); fi; python x.py'",
+        )
+    ),
+    leaves(
+        shell("ssh head 'torchrun --nnodes=2 --node-rank=0 --master-addr=$(hostname) x.py' &\n")
+    ),
+    leaves(  # the batch script runs on the first node, whose name it is
+        shell(BATCH + "export MASTER_ADDR=$(hostname)\nsrun python x.py\n")
+    ),
+)

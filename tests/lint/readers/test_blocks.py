@@ -1,0 +1,74 @@
+"""Code blocks of documents, at the lines and columns of the file."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.lint.readers import blocks
+from holdfast.lint.readers.blocks import Block
+
+
+def found(text: str) -> list[Block]:
+    return blocks.markdown(text)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "block"),
+    [
+        ("```bash\na\n```\n", Block("bash", "a\n", 2, 0)),
+        ("~~~sh\na\n~~~\n", Block("sh", "a\n", 2, 0)),
+        ("````md\n```\na\n```\n````\n", Block("md", "```\na\n```\n", 2, 0)),
+        ("```bash\na", Block("bash", "a\n", 2, 0)),
+        ("```\na\n```\n", Block("", "a\n", 2, 0)),
+        ("- x\n\n  ```python\n  a\n    b\n  ```\n", Block("python", "a\n  b\n", 4, 2)),
+        ("1. ```sh\n   a\n   ```\n", Block("sh", "a\n", 2, 3)),
+        ("> ```sh\n> a\n> b\n> ```\n", Block("sh", "a\nb\n", 2, 2)),
+        ('```python title="x" {1,3}\na\n```\n', Block("python", "a\n", 2, 0)),
+        ("``` {.python .numberLines}\na\n```\n", Block("python", "a\n", 2, 0)),
+        ("```{code-block} bash\na\n```\n", Block("bash", "a\n", 2, 0)),
+        ("```Bash\na\n```   \n", Block("bash", "a\n", 2, 0)),
+        ("Text.\n\n    $ a\n\n    b\n\nText.\n", Block("", "$ a\n\nb\n\n", 3, 4)),
+    ],
+)
+def test_markdown(text: str, block: Block) -> None:
+    assert found(text) == [block]
+
+
+@pytest.mark.parametrize(
+    "text", ["a `b` c\n", "- a\n\n    still the list\n", "```a``` is inline\n", "\n    words\n", ""]
+)
+def test_no_block(text: str) -> None:
+    made, prose = blocks.markdown(text)
+    assert made == []
+    assert [line.text for line in prose] == text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "block"),
+    [
+        (".. code-block:: bash\n\n   a\n   b\n\nText.\n", Block("bash", "\na\nb\n\n", 2, 3)),
+        (".. code-block:: python\n   :linenos:\n\n   a\n", Block("python", "\n\na\n", 2, 3)),
+        ("Run::\n\n    a\n\nText.\n", Block("", "\na\n\n", 2, 4)),
+    ],
+)
+def test_rst(text: str, block: Block) -> None:
+    assert blocks.rst(text)[0] == [block]
+
+
+@given(st.lists(st.sampled_from(["```sh", "```", "~~~", "    a", "- b", "> c", "", "d"])))
+def test_every_line_is_prose_or_in_a_block_and_never_both(lines: list[str]) -> None:
+    made, prose = blocks.markdown("\n".join(lines))
+    numbers = [line.number for line in prose]
+    for block in made:
+        count = block.text.count("\n")
+        numbers += range(block.first_line, block.first_line + count)
+    assert len(numbers) == len(set(numbers))
+    assert all(line.text == lines[line.number - 1] for line in prose)
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    odd = "a\u2028b\x0c\x1c\x85\n"
+    assert found(f"{odd}```sh\nx\n```\n") == [Block("sh", "x\n", 3, 0)]
+    assert blocks.rst(f"{odd}\n.. code-block:: sh\n\n   x\n")[0][0].first_line == 4

@@ -1,0 +1,207 @@
+"""torchrun's flags mean what they mean to torchrun; ours are added; several machines refused."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.distributed import run as torchrun
+
+from holdfast.run.launch import flags
+from tests.places import TARGETS
+
+TARGET = TARGETS / "parse_flags.py"
+OURS = {"patience", "no_check", "dry_run", "runs"}
+
+EVERY_KIND = [
+    "--nproc-per-node=2", "--nnodes", "1:1", "--rdzv_id", "seven", "--max_restarts", "1",
+    "--monitor-interval", "2.5", "--role", "learner", "--log-dir", "logs", "-r", "3",
+    "-t", "0:1,1:2", "--local-ranks-filter", "0,1", "--master-port", "29600", "--node_rank", "0",
+    "--shutdown-timeout", "7", "--signals-to-handle", "SIGTERM,SIGUSR1", "--start-method", "fork",
+    "--duplicate-stdout-filters", "loss,a,,b", "--virtual-local-rank", "--run-path",
+    "/train.py", "--lr", "1", "--nproc-per-node", "9", "--patience", "5",
+]  # fmt: skip
+
+CASES: dict[str, dict[str, Any]] = {
+    "every kind": {"argv": EVERY_KIND},
+    "plain": {"argv": ["train.py"]},
+    "module": {"argv": ["-m", "package.train", "-m", "x"]},
+    "no python": {"argv": ["--no-python", "./train.sh", "--no-python"]},
+    "dashes": {"argv": ["--nproc-per-node", "2", "--", "train.py", "--", "x"]},
+    "environment": {
+        "argv": ["train.py"],
+        "environment": {
+            "PET_NPROC_PER_NODE": "5", "PET_MAX_RESTARTS": "2", "PET_MASTER_PORT": "29700",
+            "PET_STANDALONE": "0", "PET_MODULE": "1",
+        },
+    },
+    "flag beats environment": {
+        "argv": ["--max-restarts", "4", "train.py"],
+        "environment": {"PET_MAX_RESTARTS": "2"},
+    },
+    "ours": {
+        "argv": ["--patience", "8", "--no-check", "--dry-run", "--runs", "/d", "train.py"],
+        "stock": ["train.py"],
+    },
+    "standalone": {"argv": ["--standalone", "--master-port", "29600", "train.py"]},
+    "c10d": {"argv": ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:29611", "t.py"]},
+    "c10d, any port": {"argv": ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "t.py"]},
+    "static endpoint": {"argv": ["--rdzv-endpoint", "10.0.0.7:29612", "t.py"]},
+    "two nodes": {"argv": ["--nnodes", "2", "t.py"]},
+    "elastic": {"argv": ["--nnodes", "1:4", "t.py"]},
+    "nodes in words": {"argv": ["--nnodes", "two", "t.py"]},
+    "no nodes": {"argv": ["--nnodes", "0", "t.py"]},
+    "etcd": {"argv": ["--rdzv-backend", "etcd", "t.py"]},
+    "no patience": {"argv": ["--patience", "0", "t.py"]},
+    "endless patience": {"argv": ["--patience", "nan", "t.py"]},
+    "no runs": {"argv": ["--runs", "", "t.py"]},
+    "negative restarts": {"argv": ["--max-restarts", "-1", "t.py"]},
+    "port too high": {"argv": ["--master-port", "70000", "t.py"]},
+    "unknown": {"argv": ["--nprocs", "2", "t.py"]},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def answered() -> Mapping[str, Any]:
+    done = subprocess.run(
+        [sys.executable, str(TARGET)], input=json.dumps(list(CASES.values())),
+        env={k: v for k, v in os.environ.items() if not k.startswith("PET_")},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    return {
+        "stock": document["stock"],
+        "ours": document["ours"],
+        "cases": dict(zip(CASES, document["answers"], strict=True)),
+    }
+
+
+def test_every_flag_of_torchrun_is_here_unchanged(answered: Mapping[str, Any]) -> None:
+    ours = {action["dest"]: action for action in answered["ours"]}
+    assert len(answered["stock"]) > 25
+    for action in answered["stock"]:
+        changed = {"default": 3} if action["dest"] == "max_restarts" else {}
+        assert ours.pop(action["dest"]) == {**action, **changed}
+    assert set(ours) == OURS
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["every kind", "plain", "module", "no python", "dashes", "environment", "standalone", "c10d"],
+)
+def test_they_give_the_values_that_torchrun_sees(answered: Mapping[str, Any], case: str) -> None:
+    flags = answered["cases"][case]
+    ours = {name: value for name, value in flags["torchrun"].items() if name not in OURS}
+    stock = flags["stock"]
+    if "--max" not in " ".join(CASES[case]["argv"]) and "environment" not in CASES[case]:
+        stock["max_restarts"] = 3
+    assert ours == stock
+
+
+def test_what_follows_the_script_is_the_scripts(answered: Mapping[str, Any]) -> None:
+    flags = answered["cases"]["every kind"]
+    assert flags["patience"] is None
+    assert flags["torchrun"]["training_script_args"][-2:] == ["--patience", "5"]
+
+
+def test_restarts_are_three_unless_somebody_says_otherwise(answered: Mapping[str, Any]) -> None:
+    restarts = {
+        name: answered["cases"][name]["torchrun"]["max_restarts"]
+        for name in ("plain", "environment", "flag beats environment")
+    }
+    assert restarts == {"plain": 3, "environment": 2, "flag beats environment": 4}
+
+
+def test_our_own_flags(answered: Mapping[str, Any]) -> None:
+    flags = answered["cases"]["ours"]
+    seen = {name: flags[name] for name in ("patience", "check", "dry_run", "runs")}
+    assert seen == {"patience": 8.0, "check": False, "dry_run": True, "runs": "/d"}
+
+
+@pytest.mark.parametrize(
+    ("case", "port", "remark"),
+    [
+        ("plain", 0, ""),
+        ("standalone", 0, "--standalone"),
+        ("environment", 29700, ""),
+        ("c10d", 29611, "c10d"),
+        ("c10d, any port", 0, "c10d"),
+        ("static endpoint", 29612, "10.0.0.7: all ranks are on this machine"),
+    ],
+)
+def test_the_port_the_user_named_is_kept(
+    answered: Mapping[str, Any], case: str, port: int, remark: str
+) -> None:
+    flags = answered["cases"][case]
+    assert flags["port"] == port
+    assert remark in " ".join(flags["remarks"])
+    assert bool(remark) == bool(flags["remarks"])
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "words"),
+    [
+        ("two nodes", "CannotWorkError", "use torchrun for --nnodes 2"),
+        ("elastic", "CannotWorkError", "several machines come later"),
+        ("nodes in words", "UsageError", "'two'"),
+        ("no nodes", "UsageError", "at least one machine"),
+        ("etcd", "CannotWorkError", "leave --rdzv-backend out"),
+        ("no patience", "UsageError", "--patience 0.0"),
+        ("endless patience", "UsageError", "--patience nan"),
+        ("no runs", "UsageError", "--runs names no folder"),
+        ("negative restarts", "UsageError", "--max-restarts -1"),
+        ("port too high", "UsageError", "70000 is not a port"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    answered: Mapping[str, Any], case: str, kind: str, words: str
+) -> None:
+    problem = answered["cases"][case]
+    assert problem["error"] == kind
+    assert words in problem["text"]
+
+
+def test_an_unknown_flag_is_usage(answered: Mapping[str, Any]) -> None:
+    problem = answered["cases"]["unknown"]
+    assert problem["exit"] == 2
+    assert "holdfast run: error" in problem["text"]
+
+
+def test_without_torch_one_sentence_says_so(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.12: cannot open')\n")
+    program = (
+        "from holdfast.run.launch.flags import parse\n"
+        "from holdfast.errors import CannotWorkError\n"
+        "try: parse(['t.py'])\n"
+        "except CannotWorkError as problem: print(problem.sentence)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "torch cannot be imported by" in done.stdout
+    assert "libcudart" in done.stdout
+
+
+def test_a_port_that_torch_fills_in_by_itself_counts_as_not_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before 2.13 it did: the second job on a machine would have found 29500 taken."""
+    made = torchrun.get_args_parser
+
+    def of_an_older_torch() -> argparse.ArgumentParser:
+        parser = made()
+        parser.set_defaults(master_port=29500)
+        return parser
+
+    monkeypatch.setattr(torchrun, "get_args_parser", of_an_older_torch)
+    assert flags.parse(["train.py"]).port == 0
+    assert flags.parse(["--master-port", "29600", "train.py"]).port == 29600

@@ -1,0 +1,181 @@
+"""Output of the ranks: unchanged on the screen, whole in the logs, whatever the disk does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.run.launch.log_file import LogFile
+from holdfast.run.launch.pump import Pump, Stream, write_all
+from tests.cli.holdfast_command import wait_until
+from tests.places import TARGETS
+from tests.run.launching import launch, log
+
+ODD = TARGETS / "print_oddly.py"
+TEXT = b"bar 1\rbar 2\r\xff\xfe caf\xc3\xa9\r\n"
+
+
+class Screen:
+    """Stands where the terminal is, and keeps what was written."""
+
+    def __init__(self) -> None:
+        self.written = {1: b"", 2: b""}
+
+    def write(self, screen: int, text: bytes) -> None:
+        self.written[screen] += text
+
+
+@contextlib.contextmanager
+def pump(screen: Screen) -> Iterator[Pump]:
+    made = Pump(write=screen.write)
+    try:
+        yield made
+    finally:
+        made.close()
+    assert not made._thread.is_alive()
+
+
+def print_into(pump: Pump, stream: Stream, *texts: bytes) -> None:
+    """What a rank does: opens the path, writes, and ends."""
+    with open(pump.open(stream), "wb", buffering=0) as file:
+        pump.started()
+        for text in texts:
+            file.write(text)
+
+
+def test_bytes_pass_unchanged_to_screen_and_file(tmp_path: Path) -> None:
+    screen, path = Screen(), tmp_path / "stdout.log"
+    with pump(screen) as made:
+        stream = Stream("rank 0", screen=1, log=LogFile(str(path)))
+        print_into(made, stream, TEXT, b"no end")
+        wait_until(lambda: screen.written[1] == TEXT + b"no end")
+    assert path.read_bytes() == TEXT + b"no end"
+
+
+def test_a_line_in_pieces_is_shown_before_it_ends() -> None:
+    """A prompt or a progress bar: shown soon, though no newline comes."""
+    screen = Screen()
+    with pump(screen) as made, open(made.open(Stream("rank 0", screen=2)), "wb", buffering=0) as f:
+        f.write(b"loading 7%\rloading 8%")
+        wait_until(lambda: screen.written[2] == b"loading 7%\rloading 8%")
+
+
+def test_lines_of_several_ranks_do_not_mix() -> None:
+    screen = Screen()
+    with pump(screen) as made:
+        paths = [made.open(Stream(f"rank {rank}", screen=1)) for rank in range(4)]
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(open(path, "wb", buffering=0)) for path in paths]
+            for piece in (b"first half,", b" second half", b"\n"):
+                for file in files:
+                    file.write(piece)
+        made.settle(seconds=30)
+    assert sorted(screen.written[1].split(b"\n")) == [b"", *[b"first half, second half"] * 4]
+
+
+def test_settle_waits_for_all_that_was_printed(tmp_path: Path) -> None:
+    screen = Screen()
+    with pump(screen) as made:
+        print_into(made, Stream("rank 0", screen=1), *[b"x" * 1000 + b"\n"] * 500, b"end")
+        made.settle(seconds=30)
+        assert len(screen.written[1]) == 500 * 1001 + 3
+
+
+def test_a_full_disk_ends_the_log_and_not_the_rank(capsys: pytest.CaptureFixture[str]) -> None:
+    """Even a stream that was to stay off the screen appears there then: nothing is lost."""
+    screen = Screen()
+    with pump(screen) as made:
+        stream = Stream("rank 3 (stdout)", screen=1, shown=False, log=LogFile("/dev/full"))
+        print_into(made, stream, b"one\n", b"two\n")
+        made.settle(seconds=30)
+    assert screen.written[1] == b"one\ntwo\n"
+    said = capsys.readouterr().err
+    assert said.count("could not be written (No space left on device)") == 1
+
+
+def test_a_screen_that_is_gone_does_not_end_the_log(tmp_path: Path) -> None:
+    """`holdfast run … | head`: the job goes on, and its log."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    path = tmp_path / "stdout.log"
+    made = Pump(write=lambda _, text: write_all(writing, text))
+    try:
+        print_into(made, Stream("rank 0", screen=1, log=LogFile(str(path))), b"one\n", b"two\n")
+    finally:
+        made.close()
+        os.close(writing)
+    assert path.read_bytes() == b"one\ntwo\n"
+
+
+def test_the_prefix_stands_before_each_line_once(tmp_path: Path) -> None:
+    screen = Screen()
+    copy = LogFile(str(tmp_path / "filtered.log"))
+    stream = Stream("r", screen=1, prefix=b"[t0]:", copies=(copy, (b"loss",)))
+    stream.take(b"one\nloss 1\npar", screen.write)
+    stream.let_go(screen.write)
+    stream.take(b"tial\nlast\n", screen.write)
+    copy.close()
+    assert screen.written[1] == b"[t0]:one\n[t0]:loss 1\n[t0]:partial\n[t0]:last\n"
+    assert (tmp_path / "filtered.log").read_bytes() == b"[t0]:loss 1\n"
+
+
+def test_a_log_keeps_its_start_and_its_end(tmp_path: Path) -> None:
+    log = LogFile(str(tmp_path / "stdout.log"), limit=10)
+    for number in range(6):
+        log.write(b"line %d....\n" % number)
+    log.close()
+    kept = {path.name: path.read_bytes().strip(b".\n") for path in tmp_path.iterdir()}
+    assert kept == {
+        "stdout.first.log": b"line 0",
+        "stdout.previous.log": b"line 4",
+        "stdout.log": b"line 5",
+    }
+
+
+def test_a_log_is_never_overwritten(tmp_path: Path) -> None:
+    for text in (b"one\n", b"two\n"):
+        log = LogFile(str(tmp_path / "stdout.log"))
+        log.write(text)
+        log.close()
+    assert (tmp_path / "stdout.log").read_bytes() == b"one\ntwo\n"
+
+
+def test_torchruns_flags_say_what_is_shown_and_where_it_is_kept(tmp_path: Path) -> None:
+    """--redirects keeps rank 0's stdout off the screen, --tee names rank 1, rank 2 is filtered."""
+    flags = ("--nproc-per-node", "3", "-r", "0:1", "-t", "1:1", "--local-ranks-filter", "0,1")
+    elsewhere = ("--log-dir", str(tmp_path / "logs"), "--duplicate-stdout-filters", "ends")
+    code, out, err = launch(tmp_path, "", *flags, *elsewhere, "--role", "t", "--no-python",
+                          "sh", "-c", "echo rank ${LOCAL_RANK} ends; echo begins")  # fmt: skip
+    assert (code, out, err) == (0, "[t1]:rank 1 ends\n[t1]:begins\n", "")
+    run = tmp_path / "run" / "attempt-0"
+    assert (run / "filtered_stdout.log").read_text() == "[t1]:rank 1 ends\n"
+    for rank in range(3):
+        assert log(tmp_path, 0, rank) == f"rank {rank} ends\nbegins\n"
+        there = tmp_path / "logs" / "run" / "attempt-0" / f"rank-{rank}" / "stdout.log"
+        assert (run / f"rank-{rank}" / "stdout.log").resolve() == there
+
+
+def test_an_unwritable_folder_leaves_the_screen(tmp_path: Path) -> None:
+    """The folder is a file here, which stops root too. The job's output comes through whole."""
+    (tmp_path / "run").write_text("in the way")
+    code, out, err = launch(tmp_path, "", "--nproc-per-node", "2", str(ODD))
+    assert code == 0
+    assert out.count("ends without a newline") == 2
+    assert err.count("complaint\n") == 2
+    assert err.count("no logs can be written") == 1
+
+
+def test_the_screen_gets_the_same_bytes_as_without_us(tmp_path: Path) -> None:
+    alone = subprocess.run(
+        [sys.executable, str(ODD)], env={**os.environ, "LOCAL_RANK": "0"},
+        capture_output=True, check=True, timeout=60,
+    )  # fmt: skip
+    launcher = [sys.executable, str(TARGETS / "launch_with.py"), str(tmp_path), ""]
+    ours = subprocess.run([*launcher, str(ODD)], capture_output=True, check=True, timeout=120)
+    assert (ours.stdout, ours.stderr) == (alone.stdout, alone.stderr)

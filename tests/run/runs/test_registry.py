@@ -1,0 +1,204 @@
+"""Which runs live, and ending one: never a process that merely has the right number."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.errors import CannotWorkError, UsageError
+from holdfast.run.runs import journal, owner
+from holdfast.run.runs.registry import State, find, list_runs, read_run, stop
+from holdfast.system.process_table import row_of
+from tests.run.runs_on_disk import a_run, living_run
+from tests.system.sockets import needs, needs_root, run_python, wait_for
+
+RECORDS = (
+    {"kind": "launch", "world": 4},
+    {"kind": "progress", "attempt": 0, "steps": 100},
+    {"kind": "verdict", "attempt": 0, "steps": 120, "reason": "rank 2 was killed by SIGKILL"},
+    {"kind": "action", "attempt": 0, "steps": 120, "action": "restart"},
+    {"kind": "resume", "attempt": 1, "steps": 1},
+)
+
+
+def test_a_run_is_told_by_its_journal(tmp_path: Path) -> None:
+    paths = a_run(tmp_path, *RECORDS, {"kind": "end", "attempt": 1, "steps": 40, "exit_code": 0})
+    (run,) = list_runs(str(tmp_path))
+    assert (run.id, run.folder) == (paths.run_id, paths.folder)
+    assert (run.state, run.exit_code, run.world) == (State.ENDED, 0, 4)
+    assert (run.steps, run.restarts) == (160, 1)
+    assert run.said == "rank 2 was killed by SIGKILL"
+    assert run.ended
+    assert run.started <= run.ended
+
+
+def test_the_newest_stands_first_and_no_folder_is_no_error(tmp_path: Path) -> None:
+    first, second = a_run(tmp_path), a_run(tmp_path)
+    (tmp_path / "somebody-elses").mkdir()
+    assert [run.id for run in list_runs(str(tmp_path))] == [second.run_id, first.run_id]
+    assert list_runs(str(tmp_path / "none")) == []
+
+
+def test_a_launcher_that_lives_is_running_until_it_is_gone(tmp_path: Path) -> None:
+    with living_run(tmp_path) as (run_id, process):
+        paths = RunPaths(str(tmp_path), run_id)
+        run = read_run(paths)
+        assert (run.state, run.pid, run.world) == (State.RUNNING, process.pid, 4)
+        process.kill()
+        # Nobody has waited for it yet: a zombie still has its pid and start time.
+        wait_for(lambda: (row := row_of(process.pid)) and row.state == "Z")
+        assert read_run(paths).state is State.LOST
+
+
+@pytest.mark.parametrize(
+    ("of_launcher", "state"),
+    [
+        ({}, State.LOST),  # this very process, but another start time: a recycled pid
+        ({"started_ticks": 0, "pid": 1}, State.LOST),
+        ({"boot_id": "before-the-reboot"}, State.LOST),
+        ({"boot_id": "other", "host": "other-machine"}, State.UNKNOWN),
+        ({"pid_namespace": 1}, State.UNKNOWN),  # another container of this machine
+    ],
+)
+def test_a_bare_pid_proves_nothing(
+    tmp_path: Path, of_launcher: dict[str, object], state: State
+) -> None:
+    assert read_run(a_run(tmp_path, **of_launcher)).state is state
+
+
+def test_damaged_files_leave_a_run_that_can_be_listed(tmp_path: Path) -> None:
+    paths = a_run(tmp_path)
+    Path(paths.launcher).write_bytes(b'{"pid": "x"}')
+    Path(paths.journal).write_bytes(b'{"t": 1, "kind": "end", "exit_code": "?", "steps": []}\n\xff')
+    (run,) = list_runs(str(tmp_path))
+    assert (run.state, run.exit_code, run.steps) == (State.ENDED, None, 0)
+    Path(paths.journal).unlink()
+    (run,) = list_runs(str(tmp_path))
+    assert run.state is State.UNKNOWN
+
+
+def test_a_run_is_found_by_id_beginning_or_latest(tmp_path: Path) -> None:
+    first, second = a_run(tmp_path), a_run(tmp_path)
+    root = str(tmp_path)
+    assert find(root, first.run_id).id == first.run_id
+    assert find(root, "latest").id == second.run_id
+    length = next(n for n in range(99) if first.run_id[:n] != second.run_id[:n])
+    assert find(root, first.run_id[:length]).id == first.run_id
+    with pytest.raises(UsageError, match=second.run_id):
+        find(root, first.run_id[: length - 1])
+    for wanted in ("nothing", ""):
+        with pytest.raises(UsageError, match="no run in"):
+            find(root, wanted)
+    with pytest.raises(UsageError, match="no runs"):
+        find(str(tmp_path / "none"), "latest")
+
+
+def test_stop_asks_first(tmp_path: Path) -> None:
+    with living_run(tmp_path) as (run_id, process):
+        assert stop(find(str(tmp_path), run_id)) == f"{run_id} was told to stop and has ended"
+        assert process.wait(10) == -signal.SIGTERM
+        again = stop(find(str(tmp_path), run_id))
+        assert again == f"{run_id} does not run any more (lost)"
+
+
+@pytest.mark.parametrize("state", ["deaf", "stopped"])
+def test_stop_kills_what_does_not_answer_and_writes_the_end(tmp_path: Path, state: str) -> None:
+    with living_run(tmp_path, "deaf") as (run_id, process):
+        if state == "stopped":
+            os.kill(process.pid, signal.SIGSTOP)
+        said = stop(find(str(tmp_path), run_id), grace=0.2)
+        assert "ended by SIGKILL after 0.2 s without an answer to SIGTERM" in said
+        assert process.wait(10) == -signal.SIGKILL
+    run = find(str(tmp_path), run_id)
+    assert (run.state, run.exit_code) == (State.ENDED, 137)
+    assert run.said.startswith("holdfast stop: ended by SIGKILL")
+
+
+def test_stop_never_touches_the_next_process_of_that_number(tmp_path: Path) -> None:
+    """The run was listed as running; by the time it is stopped, its pid is somebody else's."""
+    with living_run(tmp_path) as (run_id, process):
+        run = find(str(tmp_path), run_id)
+        paths = RunPaths(str(tmp_path), run_id)
+        who = owner.read(paths.launcher)
+        assert who
+        other = msgspec.structs.replace(who, started_ticks=who.started_ticks - 100)
+        Path(paths.launcher).write_bytes(msgspec.json.encode(other))
+        assert run.state is State.RUNNING
+        assert stop(run) == f"{run_id} has just ended by itself"
+        assert process.poll() is None
+        # A signal sent to it would have ended it before it could answer this one.
+        os.kill(process.pid, signal.SIGUSR1)
+        assert process.wait(10) == -signal.SIGUSR1
+
+
+RECYCLE = """
+import os, subprocess, sys, time
+from holdfast.run.runs import owner, registry
+from holdfast.analysis.job.run_paths import RunPaths
+from tests.run.runs_on_disk import a_run, living_run
+from pathlib import Path
+with living_run(Path(sys.argv[1])) as (run_id, process):
+    pass
+gone = time.clock_gettime(time.CLOCK_BOOTTIME)
+while time.clock_gettime(time.CLOCK_BOOTTIME) - gone < 0.03:  # start times count in 10 ms
+    pass
+with open("/proc/sys/kernel/ns_last_pid", "w") as last:
+    last.write(str(process.pid - 1))
+next_one = subprocess.Popen(["sleep", "60"])
+try:
+    print(next_one.pid == process.pid)
+    run = registry.read_run(RunPaths(sys.argv[1], run_id))
+    print(run.state.value, registry.stop(run).partition(" ")[2], next_one.poll())
+finally:
+    next_one.kill()
+    next_one.wait()
+"""
+
+
+@pytest.mark.lab
+def test_a_really_recycled_pid(tmp_path: Path) -> None:
+    """In a namespace of its own, where the next pid can be chosen."""
+    needs_root()
+    needs("unshare")
+    inside = ("unshare", "--pid", "--fork", "--mount-proc")
+    same, said = run_python(RECYCLE, str(tmp_path), inside=inside).splitlines()
+    assert same == "True", "the kernel gave another pid: this test shows nothing"
+    assert said == "lost does not run any more (lost) None"
+
+
+def test_stop_refuses_where_it_cannot_see(tmp_path: Path) -> None:
+    run = read_run(a_run(tmp_path, host="b", boot_id="other"))
+    with pytest.raises(CannotWorkError, match="belongs to b and cannot be ended from here"):
+        stop(run)
+
+
+STOP_AS_NOBODY = """
+import os, sys
+from holdfast.errors import CannotWorkError
+from holdfast.run.runs import bundle, journal, owner, registry
+run = registry.find(sys.argv[1], "latest")
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    print(registry.stop(run))
+except CannotWorkError as problem:
+    print(problem)
+"""
+
+
+@pytest.mark.lab
+def test_anothers_run_is_not_ended() -> None:
+    needs_root()
+    with tempfile.TemporaryDirectory() as root, living_run(Path(root)) as (run_id, process):
+        os.chmod(root, 0o755)
+        paths = RunPaths(root, run_id)
+        os.chmod(paths.launcher, 0o644)
+        said = run_python(STOP_AS_NOBODY, root)
+        assert said == f"{run_id} belongs to user id 0, whose processes you may not end\n"
+        assert process.poll() is None
+        assert journal.read(paths.journal)[-1]["kind"] == "launch"

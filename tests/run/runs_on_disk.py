@@ -1,0 +1,69 @@
+"""Runs as they lie on a disk: of living, dead and recycled launchers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.run.runs import folder, owner
+from holdfast.run.runs.journal import Journal
+
+LAUNCHER = """
+import os, signal, sys
+from holdfast.run.runs import folder, journal
+if sys.argv[2] == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+made = folder.make(sys.argv[1], "train.py", sys.argv, os.environ)
+journal.Journal(made.paths.journal).write("launch", run=made.paths.run_id, world=4)
+print(made.paths.run_id, flush=True)
+signal.pause()
+"""
+
+
+@contextlib.contextmanager
+def living_run(root: Path, manner: str = "polite") -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The id of a run whose launcher lives, and that process; `deaf` ignores SIGTERM."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, str(root), manner], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout
+        yield process.stdout.readline().strip(), process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def a_run(root: Path, *records: dict[str, Any], **of_launcher: Any) -> RunPaths:
+    """The folder of a run started by a process that is gone, unless told otherwise."""
+    paths = folder.make(str(root), "train.py", ["holdfast", "run", "train.py"], {}).paths
+    assert paths
+    who = owner.read(paths.launcher)
+    assert who
+    gone = {"started_ticks": who.started_ticks - 1, **of_launcher}
+    Path(paths.launcher).write_bytes(msgspec.json.encode(msgspec.structs.replace(who, **gone)))
+    book = Journal(paths.journal)
+    for record in records:
+        fields = dict(record)
+        book.write(fields.pop("kind"), **fields)
+    book.close()
+    return paths
+
+
+def make_older(paths: RunPaths, *, days: float, now: float) -> None:
+    """As if everything had been written `days` ago."""
+    then = now - days * 86400
+    marker = json.loads(Path(paths.marker).read_bytes())
+    Path(paths.marker).write_text(json.dumps({**marker, "started": then}))
+    for where, _, names in os.walk(paths.folder, topdown=False):
+        for name in [*names, "."]:
+            os.utime(os.path.join(where, name), (then, then), follow_symlinks=False)

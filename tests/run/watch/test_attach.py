@@ -1,0 +1,85 @@
+"""Real processes, looked at from outside as `explain --pid` does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.analysis.scene.scene import Stack
+from holdfast.errors import UsageError
+from holdfast.run.watch import attach
+from holdfast.system.process_table import row_of
+
+SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
+LAUNCHER = (
+    "import os, subprocess, sys, time\n"
+    f"script = {SLEEPER!r}\n"
+    "ranks = [subprocess.Popen([sys.executable, '-c', script], stdout=subprocess.PIPE,\n"
+    "         env={**os.environ, 'RANK': str(n + 4), 'LOCAL_RANK': str(n)}) for n in range(2)]\n"
+    "[rank.stdout.readline() for rank in ranks]\n"
+    "print('up', flush=True); time.sleep(600)\n"
+)
+
+
+def start(script: str, **environment: str) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == b"up\n"
+    return process
+
+
+@pytest.fixture
+def started() -> Iterator[list[subprocess.Popen[bytes]]]:
+    processes: list[subprocess.Popen[bytes]] = []
+    yield processes
+    for process in processes:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout
+        process.stdout.close()
+
+
+def test_a_stopped_rank_and_a_sleeping_one(started: list[subprocess.Popen[bytes]]) -> None:
+    started += [start(SLEEPER, RANK="3"), start(SLEEPER, RANK="1")]
+    os.kill(started[0].pid, signal.SIGSTOP)
+    deadline = time.monotonic() + 30
+    while (row := row_of(started[0].pid)) is not None and row.state != "T":
+        assert time.monotonic() < deadline
+    seen = attach.look([process.pid for process in started], seconds=0.2)
+    scene = seen.scene
+    assert 1 in seen.still
+    assert [(view.rank, view.pid) for view in scene.ranks] == [
+        (1, started[1].pid),
+        (3, started[0].pid),
+    ]
+    states = {view.rank: view.activity.state for view in scene.ranks if view.activity}
+    assert states == {1: "S", 3: "T"}
+    assert all(view.alive_at < scene.now for view in scene.ranks), "neither did anything"
+    stack = scene.rank(1).stack
+    assert isinstance(stack, Stack)
+    assert stack.frames[0].file == "<string>"
+
+
+def test_a_launcher_stands_for_its_ranks(started: list[subprocess.Popen[bytes]]) -> None:
+    started.append(start(LAUNCHER))
+    scene, _, world = attach.look([started[0].pid], seconds=0.1)
+    assert world is None
+    assert [(view.rank, view.local_rank) for view in scene.ranks] == [(4, 0), (5, 1)]
+
+
+def test_a_process_that_is_gone_is_said_so() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    with pytest.raises(UsageError, match=f"there is no process {process.pid}"):
+        attach.look([process.pid])

@@ -1,0 +1,257 @@
+"""When to act, when to wait, when to give up."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.analysis.scene.scene import Failure, Policy, Scene
+from holdfast.run.watch.decide import Decision, History, decide, failure_of, remember
+from holdfast.run.watch.verdict import judge
+from tests.run.scenes import (
+    IN_SAVE,
+    NOW,
+    STEPS,
+    WALL,
+    a_beat,
+    a_rank,
+    a_scene,
+    an_activity,
+    changed,
+    ended,
+    held_up,
+    lost_its_peer,
+    words,
+)
+
+DEFAULT = Policy(patience=None, max_restarts=3)
+LONG_RUN = NOW - 90_000.0
+
+
+def decided(scene: Scene, *, policy: Policy = DEFAULT, history: History | None = None) -> Decision:
+    history = history or History()
+    verdict = judge(scene, clocks_since=history.clocks_since)
+    return decide(scene.now, scene, verdict, policy, history)
+
+
+def silent_for(seconds: float, **changes: Any) -> Scene:
+    """Rank 2 sits somewhere without any sign of life, for so long."""
+    return held_up({2: {}}, seconds=seconds, started_at=LONG_RUN, **changes)
+
+
+def at_work_for(seconds: float, **changes: Any) -> Scene:
+    culprit = {"stack": IN_SAVE, "alive_at": NOW}
+    return held_up({2: culprit}, seconds=seconds, started_at=LONG_RUN, **changes)
+
+
+STOPPED = {"activity": an_activity(state="T"), "state_since": NOW - 4}
+
+
+def test_all_is_well() -> None:
+    assert decided(a_scene()).action == "go-on"
+
+
+def test_an_end_acts_at_once() -> None:
+    decision = decided(a_scene([a_rank(0), ended(1, -signal.SIGKILL, at=NOW)]))
+    assert (decision.action, decision.reason) == ("restart", "restart 1 of 3")
+    assert decision.verdict is not None
+    assert decision.verdict.slug == "rank-killed"
+
+
+def test_an_exit_code_of_0_is_no_end() -> None:
+    assert decided(a_scene([a_rank(0), ended(1, 0, at=NOW - 60)])).action == "go-on"
+
+
+def test_the_cause_gets_two_seconds_to_show() -> None:
+    """Its victims may be seen first."""
+    assert decided(a_scene([lost_its_peer(0, at=NOW - 0.3), a_rank(1)])).action == "hold"
+    late = decided(a_scene([lost_its_peer(0, at=NOW - 2.1), a_rank(1)]))
+    assert late.action == "restart"
+    assert late.verdict is not None
+    assert late.verdict.ranks == ()
+
+
+def test_told_to_stop() -> None:
+    decision = decided(a_scene(told_to_stop="SIGTERM"))
+    assert decision.action == "stop"
+    assert "no rank is to blame" in decision.reason
+
+
+def test_a_stopped_process_is_acted_on_at_once() -> None:
+    assert decided(changed(held_up({2: {}}), 2, **STOPPED)).action == "restart"
+
+
+def test_a_process_that_was_stopped_together_with_us_is_not() -> None:
+    scene = changed(held_up({2: {}}), 2, **STOPPED)
+    assert decided(scene, history=History(clocks_since=NOW - 1)).action == "go-on"
+    assert decided(scene, history=History(clocks_since=NOW - 3)).action == "restart"
+
+
+# --- patience ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pause", "action"),
+    [(40, 0.5, "go-on"), (61, 0.5, "restart"), (61, 18.0, "go-on"), (181, 18.0, "restart")],
+)
+def test_without_a_sign_of_life(seconds: float, pause: float, action: str) -> None:
+    decision = decided(silent_for(seconds, longest_pause=pause))
+    assert decision.action == action
+    assert decision.verdict is not None
+    assert decision.verdict.ranks == (2,)
+    if action == "restart":
+        assert decision.reason.startswith("no sign of life for")
+
+
+def test_who_is_at_work_is_only_talked_about() -> None:
+    assert decided(at_work_for(600)).action == "go-on"
+
+
+def test_who_is_inside_the_kernel_is_only_talked_about() -> None:
+    scene = changed(silent_for(600), 2, activity=an_activity(state="D"), state_since=NOW - 590)
+    decision = decided(scene)
+    assert decision.action == "go-on"
+    assert decision.verdict is not None
+    assert decision.verdict.slug == "driver-hang"
+
+
+def before_the_first_step(seconds: float, **culprit: Any) -> Scene:
+    page = a_beat(steps=0, step_at=0.0, usual_step=0.0)
+    scene = held_up({2: {"beat": page, **culprit}}, seconds=seconds, victim={"beat": page})
+    return msgspec.structs.replace(scene, started_at=NOW - seconds)
+
+
+def test_before_the_first_step_nobody_is_ended() -> None:
+    decision = decided(before_the_first_step(900))
+    assert decision.action == "go-on"
+    assert decision.verdict is not None
+
+
+def test_patience_is_absolute_once_the_job_steps() -> None:
+    policy = Policy(patience=8.0, max_restarts=3)
+    assert decided(at_work_for(7.9), policy=policy).action == "go-on"
+    decision = decided(at_work_for(8.1), policy=policy)
+    assert decision.action == "restart"
+    assert decision.reason.startswith("--patience 8 is over: restart")
+    long = Policy(patience=500.0, max_restarts=3)
+    assert decided(silent_for(300), policy=long).action == "go-on"
+
+
+def test_patience_counts_the_wait_and_not_the_step() -> None:
+    """All evaluate for 90 s, and one is a second late."""
+    scene = held_up({2: {"alive_at": NOW}}, seconds=90, victim={"alive_at": NOW - 1.0})
+    assert decided(scene, policy=Policy(patience=8.0, max_restarts=3)).action == "go-on"
+
+
+def test_patience_before_the_first_step_ends_only_the_silent() -> None:
+    policy = Policy(patience=12.0, max_restarts=3)
+    assert decided(before_the_first_step(13), policy=policy).action == "restart"
+    busy = before_the_first_step(13, alive_at=NOW)
+    assert decided(busy, policy=policy).action == "go-on"
+
+
+def test_no_wait_outlives_its_timeout() -> None:
+    assert decided(at_work_for(1430)).action == "go-on"
+    decision = decided(at_work_for(1441))
+    assert decision.action == "restart"
+    assert "80 % of the group's timeout" in decision.reason
+
+
+def test_a_wait_that_has_just_begun_does_not_count_the_time_before() -> None:
+    scene = at_work_for(1700, victim={"alive_at": NOW - 5})
+    assert decided(scene).action == "go-on"
+
+
+def test_a_slow_rank_is_never_ended() -> None:
+    verdict = judge(at_work_for(1700))
+    assert verdict is not None
+    slow = msgspec.structs.replace(verdict, slug="slow-rank")
+    policy = Policy(patience=1.0, max_restarts=3)
+    assert decide(NOW, at_work_for(1700), slow, policy, History()).action == "go-on"
+
+
+# --- what is remembered ------------------------------------------------------------------------
+
+
+def test_a_wait_is_counted_from_when_it_was_first_seen() -> None:
+    """Waiting NCCL ranks keep a core busy: they never fall silent."""
+    just_entered = WALL + (STEPS + 1) * 0.05 + 5.0
+    scene = at_work_for(20, victim={"alive_at": NOW}, evidence_wall=just_entered)
+    verdict = judge(scene)
+    first = remember(NOW - 9, scene, verdict, History())
+    again = remember(NOW, scene, verdict, first)
+    assert first == again
+    assert again.held_since == NOW - 9
+    policy = Policy(patience=8.0, max_restarts=3)
+    assert decide(NOW, scene, verdict, policy, again).action == "restart"
+    assert decide(NOW, scene, verdict, policy, History()).action == "go-on"
+
+
+def test_another_wait_begins_anew() -> None:
+    scene = at_work_for(20)
+    before = remember(NOW - 9, scene, judge(scene), History())
+    other = at_work_for(20, ranks=3)
+    assert remember(NOW, other, judge(other), before).held_since == NOW
+    assert remember(NOW, scene, None, before).held_since == 0.0
+
+
+def test_when_we_were_late_ourselves_all_clocks_start_again() -> None:
+    scene = silent_for(70)
+    verdict = judge(scene)
+    history = remember(NOW, scene, verdict, History(held_since=NOW - 70), late=20.0)
+    assert history == History(clocks_since=NOW)
+    assert decide(NOW, scene, verdict, DEFAULT, history).action == "go-on"
+    on_time = remember(NOW, scene, verdict, History(), late=0.4)
+    assert on_time.clocks_since == 0.0
+
+
+# --- restarts ----------------------------------------------------------------------------------
+
+KILLED = [a_rank(0), ended(1, -signal.SIGKILL, at=NOW)]
+
+
+def failure(slug: str = "rank-killed", *, step: int = 7, lasted: float = 30.0) -> Failure:
+    return Failure(slug=slug, ranks=(1,), step=step, lasted=lasted)
+
+
+def test_the_budget_ends() -> None:
+    past = tuple(failure(step=n) for n in range(3))
+    assert decided(a_scene(KILLED, failures=past[:2])).reason == "restart 3 of 3"
+    decision = decided(a_scene(KILLED, failures=past))
+    assert (decision.action, decision.reason) == ("stop", "no restart is left of 3")
+    none = Policy(patience=None, max_restarts=0)
+    decision = decided(a_scene(KILLED), policy=none)
+    assert (decision.action, decision.reason) == ("stop", "--max-restarts is 0")
+
+
+def test_an_attempt_that_got_on_costs_nothing() -> None:
+    past = tuple(failure(step=n, lasted=3600.0) for n in range(9))
+    assert decided(a_scene(KILLED, failures=past)).reason == "restart 1 of 3"
+    decision = decided(a_scene(KILLED, started_at=NOW - 3600, failures=past))
+    assert decision.reason == "restart, free because the job got on"
+
+
+def test_the_same_failure_at_the_same_step_stops() -> None:
+    scene = a_scene(
+        [a_rank(0), ended(1, 1, said=words("ValueError", "bad batch"))],
+        failures=(failure("python-exception", step=100),),
+    )
+    decision = decided(scene)
+    assert decision.action == "stop"
+    assert decision.verdict is not None
+    assert decision.verdict.slug == "restart-loop"
+    assert "python-exception on rank 1 after step 100, twice in a row" in decision.reason
+    elsewhere = msgspec.structs.replace(scene, failures=(failure("python-exception", step=99),))
+    assert decided(elsewhere).action == "restart"
+
+
+def test_how_an_attempt_ended() -> None:
+    scene = a_scene([a_rank(0, beat=None), ended(1, -9)])
+    told = failure_of(scene, judge(scene))
+    assert told == failure(step=100, lasted=told.lasted)
+    assert told.lasted == pytest.approx(98.9)
+    unseen = a_scene([a_rank(0, beat=None)])
+    assert failure_of(unseen, None) == Failure(slug="", ranks=(), step=0, lasted=100.0)

@@ -1,0 +1,119 @@
+"""Where a job stands over all its attempts, from what its ranks told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.analysis.scene.checkpoints import Account
+from holdfast.run.runs import report_saves
+from holdfast.run.watch import resume_tracker
+from holdfast.run.watch.resume_tracker import Told
+
+PATH = "/c/step-000001200"
+RESUME: dict[str, Any] = {"path": PATH, "world_size": 4, "saved_world": 4, "accepted": []}
+COST: dict[str, Any] = {"path": PATH, "bytes": 9, "stall": 0.1, "seconds": 1.0}
+FIRST: dict[str, Any] = {"digest": "aa", "optimizer_step": 0, "loaded": False}
+
+
+def tell(account: Account, kind: str, *, attempt: int = 0, rank: int = 0, **fields: Any) -> Told:
+    return resume_tracker.take(account, rank, attempt, {"kind": kind, "t": 1.7e9, **fields})
+
+
+def test_a_resume_says_how_many_steps_are_repeated() -> None:
+    account = tell(Account(), "saved", step=1200, **COST).account
+    account = resume_tracker.next_attempt(account, 1237)
+    told = tell(account, "resume", attempt=1, step=1200, **RESUME)
+    assert told.sentence == (
+        f"rank 0 resumed at step 1200 from {PATH}; the job had reached 1237: 37 steps are repeated"
+    )
+    assert (told.record["reached"], told.record["repeated"]) == (1237, 37)
+    assert told.account.base == 1200
+    again = resume_tracker.next_attempt(told.account, 50)
+    assert again.reached == 1250
+    one = tell(again, "resume", attempt=2, step=1249, **RESUME).sentence
+    assert one.endswith("the job had reached 1250: 1 step is repeated")
+    none = tell(again, "resume", attempt=2, step=1250, **RESUME).sentence
+    assert none.endswith("; no step is repeated")
+
+
+def test_the_first_start_is_calm() -> None:
+    fresh = tell(Account(), "resume", step=0, **{**RESUME, "path": "", "saved_world": 0})
+    assert fresh.sentence == ""
+    earlier = tell(Account(), "resume", step=1200, **RESUME)
+    assert earlier.sentence == f"rank 0 resumed at step 1200 from {PATH}"
+    assert "repeated" not in earlier.record
+    accepted = tell(Account(), "resume", step=9, **{**RESUME, "accepted": ["config"]})
+    assert "(accepted: config)" in accepted.sentence
+
+
+def test_a_failed_save_is_said_once_until_one_succeeds() -> None:
+    failed: dict[str, Any] = {"why": "disk full", "errno": 28}
+    first = tell(Account(), "save-failed", step=100, **failed)
+    assert first.sentence == (
+        "save of step 100 failed: disk full (ENOSPC); nothing is saved yet, training goes on and "
+        "the next save is tried as planned"
+    )
+    second = tell(first.account, "save-failed", step=200, **failed)
+    assert second.sentence == ""
+    good = tell(second.account, "saved", step=300, **COST)
+    assert good.sentence == f"saving works again: step 300 is safe in {PATH}"
+    assert "step 300 is safe" in tell(good.account, "save-failed", step=400, **failed).sentence
+    assert tell(good.account, "saved", step=500, **COST).sentence == ""
+
+
+def second_attempt(now: dict[str, Any]) -> Told:
+    account = resume_tracker.next_attempt(tell(Account(), "first-step", **FIRST).account, 57)
+    return tell(account, "first-step", attempt=1, **now)
+
+
+def test_scripts_without_our_library() -> None:
+    zero = second_attempt(FIRST)
+    assert (zero.sentence, zero.record["guess"], zero.record["repeated"]) == ("", "zero", 57)
+    adam = second_attempt({"digest": "bb", "optimizer_step": 40, "loaded": True})
+    assert adam.sentence == (
+        "resumed: its optimizer had counted 40 steps; the job had reached 57: 17 steps are repeated"
+    )
+    assert adam.account.base == 40
+    plain = second_attempt({"digest": "bb", "optimizer_step": 0, "loaded": True})
+    assert plain.sentence.startswith("the job seems to have resumed")
+    assert "repeated" not in plain.record
+    unknown = second_attempt({"digest": "", "optimizer_step": 0, "loaded": True})
+    assert unknown.sentence == (
+        "whether the job resumed or began again cannot be told: its parameters could not be read"
+    )
+
+
+def test_what_our_library_told_is_not_guessed_at() -> None:
+    account = resume_tracker.next_attempt(Account(), 57)
+    account = tell(account, "resume", attempt=1, step=40, **RESUME).account
+    told = tell(account, "first-step", attempt=1, **FIRST)
+    assert (told.sentence, told.account.base) == ("", 40)
+    assert "guess" not in told.record
+
+
+def test_memory_does_not_grow_with_the_run() -> None:
+    account = Account()
+    for step in range(500):
+        account = tell(account, "saved", step=step, **COST).account
+        account = tell(account, "set-aside", path="/x", why="y").account
+    assert len(account.saves) == resume_tracker.MOST_SAVES
+    assert len(account.set_aside) == resume_tracker.MOST
+    assert account.saves[-1].step == 499
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text())
+KINDS = st.sampled_from(["resume", "saved", "save-failed", "set-aside", "first-step", "cadence"])
+NAMES = st.sampled_from([*RESUME, *COST, *FIRST, "step", "why", "errno", "t", "interval", "mtbf"])
+
+
+@given(KINDS | st.text(), st.dictionaries(NAMES, VALUES), st.integers(0, 3))
+def test_whatever_a_rank_tells_is_taken(kind: str, fields: dict[str, Any], attempt: int) -> None:
+    account = Account(reached=7)
+    told = resume_tracker.take(account, 0, attempt, {**fields, "kind": kind})
+    assert told.kind == kind
+    assert isinstance(told.sentence, str)
+    records = [{**told.record, "t": float(at), "kind": kind} for at in range(4)]
+    assert all(isinstance(line, str) for line in report_saves.lines(records))

@@ -1,0 +1,288 @@
+"""The watcher with real small processes, no torch: deaths, rests, words, endings."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import catalogue
+from holdfast.analysis.job import pace
+from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.analysis.scene.scene import Outlived, Policy, Scene
+from holdfast.findings import Verdict
+from holdfast.rank import heartbeat_page
+from holdfast.run.launch.exit_codes import STOPPED_BY_VERDICT
+from holdfast.run.runs.journal import Journal
+from holdfast.run.watch import watch as job_watch
+from holdfast.run.watch.interface import Step
+from holdfast.run.watch.watch import Watch
+from holdfast.system import activity
+from holdfast.view.run_screen import Screen
+from tests.cli.holdfast_command import wait_until
+from tests.cli.jobs import DDP, job
+from tests.run.watched import SLEEP, process
+
+ENDINGS = {
+    "code": ("import sys; sys.exit(3)", "python-exception", 3),
+    "kill": ("import os; os.kill(os.getpid(), 9)", "rank-killed", 137),
+    "crash": ("import os; os.kill(os.getpid(), 11)", "native-crash", 139),
+}
+
+
+class Watching:
+    def __init__(self, folder: Path, *, max_restarts: int = 1) -> None:
+        self.paths = RunPaths(str(folder), "run")
+        os.makedirs(self.paths.folder)
+        self.journal = Journal(self.paths.journal)
+        self.screen = io.StringIO()
+        self.watch = Watch(
+            policy=Policy(patience=None, max_restarts=max_restarts),
+            journal=self.journal,
+            screen=Screen(self.screen),
+            paths=self.paths,
+            memory_kills=lambda: 0,
+        )
+
+    def start(self, *pids: int, attempt: int = 0) -> None:
+        for rank in range(len(pids)):
+            self.watch.dress(rank, {"TORCHELASTIC_RESTART_COUNT": str(attempt)})
+        self.watch.ranks_started(attempt, dict(enumerate(pids)))
+
+    def look_until(self, *wanted: Step) -> Step:
+        """As the agent does: the first of these that it answers."""
+        seen = [Step.GO_ON]
+
+        def looked() -> bool:
+            seen.append(self.watch.look())
+            return seen[-1] in wanted
+
+        wait_until(looked)
+        return seen[-1]
+
+    def page(self, rank: int) -> heartbeat_page.Page:
+        return heartbeat_page.Page(self.watch.lookout.pages[rank][1])
+
+    def kinds(self, *without: str) -> list[str]:
+        return [r["kind"] for r in self.journal.records() if r["kind"] not in without]
+
+
+@contextlib.contextmanager
+def watching(folder: Path, *, max_restarts: int = 1) -> Iterator[Watching]:
+    made = Watching(folder, max_restarts=max_restarts)
+    try:
+        yield made
+    finally:
+        made.watch.ranks_stopped()
+        made.watch.close()
+        made.journal.close()
+
+
+@pytest.mark.parametrize(("text", "slug", "code"), ENDINGS.values(), ids=list(ENDINGS))
+def test_a_rank_that_ends_badly_is_named_and_the_group_restarted(
+    tmp_path: Path, text: str, slug: str, code: int
+) -> None:
+    with watching(tmp_path) as made, process(SLEEP) as well, process(text) as ill:
+        made.start(well.pid, ill.pid)
+        assert made.look_until(Step.RESTART, Step.STOP) is Step.RESTART
+        records = made.journal.records()
+        assert [r["kind"] for r in records] == [
+            "rank", "rank", "rank", "evidence", "verdict", "action",
+        ]  # fmt: skip
+        assert (records[2]["rank"], records[2]["what"]) == (1, "exited")
+        assert (records[4]["slug"], records[4]["ranks"], records[4]["victims"]) == (slug, [1], [0])
+        assert made.watch.culprits() == frozenset({1})
+        assert made.watch.exit_code() == code
+        assert Path(made.paths.stack(0, 0, 0)).exists()
+        assert not Path(made.paths.stack(0, 0, 1)).exists()
+
+
+def test_without_restarts_left_it_stops(tmp_path: Path) -> None:
+    with watching(tmp_path, max_restarts=0) as made, process("import sys; sys.exit(3)") as ill:
+        made.start(ill.pid)
+        assert made.look_until(Step.RESTART, Step.STOP) is Step.STOP
+        assert made.watch.exit_code() == 3
+        assert made.journal.records()[-1]["action"] == "stop"
+
+
+def test_ranks_that_end_well_are_nobodys_business(tmp_path: Path) -> None:
+    with watching(tmp_path) as made, process("pass") as one, process("pass") as other:
+        made.start(one.pid, other.pid)
+        for _ in range(2):
+            wait_until(lambda: made.watch.look() is Step.GO_ON and made.kinds().count("rank") == 4)
+        assert made.kinds() == ["rank"] * 4
+
+
+def test_a_rank_that_raised_is_heard_before_its_process_is_gone(tmp_path: Path) -> None:
+    """Python takes seconds to come apart where torch is loaded; evidence is taken at once, and
+    its atexit handlers get their time."""
+    with watching(tmp_path) as made, process(SLEEP) as raised, process(SLEEP) as waiting:
+        made.start(raised.pid, waiting.pid)
+        assert made.watch.look() is Step.GO_ON
+        words = {"kind": "ValueError", "text": "no data", "where": "a.py:1", "at": time.monotonic()}
+        path = Path(made.paths.last_words(0, 0))
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(words))
+        began = time.monotonic()
+        assert made.look_until(Step.HOLD) is Step.HOLD
+        assert made.kinds("rank") == ["evidence"]
+        heard = [r for r in made.journal.records() if r.get("what") == "raised"]
+        assert [r["rank"] for r in heard] == [0]
+        assert made.look_until(Step.RESTART) is Step.RESTART
+        assert time.monotonic() - began >= job_watch.UNWIND
+        verdict = next(r for r in made.journal.records() if r["kind"] == "verdict")
+        assert (verdict["slug"], verdict["ranks"]) == ("python-exception", [0])
+
+
+def test_after_a_late_look_all_clocks_start_again(tmp_path: Path) -> None:
+    """A frozen rank is named; but not when we were frozen with it."""
+    with watching(tmp_path) as made, process(SLEEP) as child:
+        made.start(child.pid)
+        made.watch.look()
+        rank = made.watch.lookout.ranks[0]
+        rank.alive_at = rank.state_since = made.watch.lookout.progress_at = 0.0
+        made.watch.last_look -= 20
+        assert made.watch.look() is Step.GO_ON
+        now = time.monotonic()
+        for clock in (rank.alive_at, rank.state_since, made.watch.history.clocks_since):
+            assert now - clock < 10
+
+
+@pytest.mark.parametrize("others_go_on_for", [0.0, 60.0], ids=["stalled", "running ahead"])
+def test_a_frozen_rank_is_named_whether_or_not_the_others_still_step(
+    tmp_path: Path, others_go_on_for: float
+) -> None:
+    with watching(tmp_path) as made, process(SLEEP) as frozen, process(SLEEP) as other:
+        made.start(frozen.pid, other.pid)
+        for rank in (0, 1):
+            page = made.page(rank)
+            page.announce(made.watch.lookout.ranks[rank].pid)
+            ahead = int(others_go_on_for * 1e9) if rank else 0
+            page.step(50, at=time.monotonic_ns() + ahead, usual=50_000_000)
+            page._words.release()
+        os.kill(frozen.pid, signal.SIGSTOP)
+        wait_until(lambda: (now := activity.read(frozen.pid)) is not None and now.state == "T")
+        began = time.monotonic()
+        assert made.look_until(Step.RESTART) is Step.RESTART
+        assert time.monotonic() - began >= 3
+        verdicts = [r for r in made.journal.records() if r["kind"] == "verdict"]
+        assert [(v["slug"], v["ranks"]) for v in verdicts] == [("rank-frozen", [0])]
+        assert made.watch.exit_code() == STOPPED_BY_VERDICT
+
+
+def test_told_to_stop_is_journalled(tmp_path: Path) -> None:
+    with watching(tmp_path) as made, process(SLEEP) as child:
+        made.start(child.pid)
+        made.watch.look()
+        made.watch.told_to_stop(signal.SIGTERM)
+        last = made.journal.records()[-1]
+        assert (last["kind"], last["action"], last["reason"]) == ("action", "stop", "SIGTERM")
+
+
+def test_nothing_is_left_open(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    with watching(tmp_path) as made, process(SLEEP) as child:
+        made.start(child.pid)
+        made.watch.look()
+        sockets = made.watch.lookout.sockets
+        assert os.path.isdir(sockets)
+    assert not os.path.exists(sockets)
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_bug_of_our_own_is_said_once_and_the_job_is_watched_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_scene: Scene) -> Verdict | None:
+        raise KeyError("nobody")
+
+    monkeypatch.setattr(catalogue.by_slug("slow-rank"), "perceptions", [broken])
+    with watching(tmp_path) as made, process(SLEEP) as well, process(ENDINGS["code"][0]) as ill:
+        made.start(well.pid, ill.pid)
+        for _ in range(3):
+            made.watch._decide(made.watch._scene(time.monotonic()))
+        assert made.look_until(Step.RESTART) is Step.RESTART
+        (own,) = (r for r in made.journal.records() if r["kind"] == "own-fault")
+        assert (own["slug"], own["exception"]) == ("slow-rank", "KeyError: 'nobody'")
+        assert made.screen.getvalue().count("a bug of its own") == 1
+        assert made.kinds("rank")[-1] == "action"
+
+
+def test_what_outlived_its_rank_is_a_line_and_a_notice_that_blames_nobody(tmp_path: Path) -> None:
+    helper = Outlived(rank=1, pid=4711, name="sh")
+    with watching(tmp_path) as made, process(SLEEP) as rank:
+        made.start(rank.pid)
+        made.watch.outlived([helper], ended=True)
+        made.watch.outlived([helper], ended=False)
+        notice, left = made.journal.records()[-2:]
+        assert (notice["kind"], notice["slug"], notice["ranks"]) == (
+            "notice",
+            "orphaned-workers",
+            [],
+        )
+        assert (left["kind"], left["pids"]) == ("left", [4711])
+        said = [line.removeprefix("holdfast> rank 1's child sh (pid 4711) ")
+                for line in made.screen.getvalue().splitlines()]  # fmt: skip
+        end = "still runs, and is left alone: the job ended well"
+        assert said[-2:] == ["outlived it; ended", end]
+
+
+def test_a_crash_is_told_with_the_kernels_words_or_with_the_gap(tmp_path: Path) -> None:
+    crash = (
+        "import ctypes, signal\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+        "print('here', flush=True)\n"
+        "signal.sigwait([signal.SIGUSR1])\n"
+        "ctypes.string_at(0)\n"
+    )
+    with watching(tmp_path) as made, process(SLEEP) as well, process(crash) as ill:
+        made.start(well.pid, ill.pid)
+        assert made.watch.look() is Step.GO_ON
+        assert made.watch.lookout.kernel_events == ()
+        ill.send_signal(signal.SIGUSR1)
+        made.look_until(Step.RESTART)
+        screen = made.screen.getvalue()
+        assert f"[{ill.pid}]: segfault" in screen or "kernel log not readable" in screen
+
+
+def test_a_machine_that_slept_is_no_fault(tmp_path: Path) -> None:
+    """Everything is stopped for longer than a frozen rank is given, the launcher too."""
+    with job(tmp_path, "--nproc-per-node", "2", "--patience", "8", str(DDP), "60") as running:
+        wait_until(lambda: bool(running.records("progress")), seconds=90)
+        everybody = [running.process.pid, *running.pids()]
+        for pid in everybody:
+            os.kill(pid, signal.SIGSTOP)
+        woken = time.monotonic() + 5
+        wait_until(lambda: time.monotonic() > woken)
+        for pid in everybody:
+            os.kill(pid, signal.SIGCONT)
+        assert running.finish() == 0, running.err
+        assert running.said() == []
+        assert running.actions() == []
+
+
+def test_a_stall_of_hours_is_looked_at_ever_more_rarely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here an hour passes in a thousand ticks."""
+    with watching(tmp_path) as made, process(SLEEP) as child:
+        made.start(child.pid)
+        now = made.watch.lookout.started_at
+        taken: list[float] = []
+        monkeypatch.setattr(made.watch.lookout, "take_evidence", lambda: taken.append(now))
+        for _ in range(1000):
+            now += 3.6
+            made.watch.lookout.evidence_at = taken[-1] if taken else 0.0
+            made.watch._with_evidence(made.watch._scene(now))
+        gaps = [later - before for before, later in itertools.pairwise(taken)]
+        assert gaps[0] == pytest.approx(3.6)
+        assert pace.LOOK_AT_LEAST <= gaps[-1] <= pace.LOOK_AT_LEAST + 3.6
+        assert len(taken) < 100

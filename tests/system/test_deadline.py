@@ -1,0 +1,117 @@
+"""Questions run in real children: they answer, raise, hang and die for real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from holdfast.analysis.machine import Unread
+from holdfast.system import deadline
+from tests.system.sockets import needs_root, run_python
+
+
+def block() -> bytes:
+    signal.pause()
+    return b"never"
+
+
+def die() -> bytes:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return b"never"
+
+
+def complain() -> bytes:
+    raise PermissionError("the file is not yours")
+
+
+def look_for_a_file() -> bytes:
+    with open("/no/such/file", "rb") as file:
+        return file.read()
+
+
+def leave_quietly() -> bytes:
+    os._exit(3)
+
+
+def test_answers_come_back_whole() -> None:
+    big = bytes(range(256)) * 10_000
+    answers = deadline.ask(
+        {"small": lambda: b"x", "empty": lambda: b"", "big": lambda: big}, seconds=10
+    )
+    assert answers == {"small": b"x", "empty": b"", "big": big}
+
+
+def test_one_that_hangs_costs_its_deadline_and_the_rest_is_there() -> None:
+    began = time.monotonic()
+    answers = deadline.ask({"stuck": block, "fine": lambda: b"here"}, seconds=2)
+    assert answers == {"stuck": Unread(why="no answer within 2 s"), "fine": b"here"}
+    # Bounded by the deadline, not by the question; the factor leaves room for a busy machine.
+    assert time.monotonic() - began < 10 * 2
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        (complain, "the file is not yours"),
+        (look_for_a_file, "No such file or directory: /no/such/file"),
+        (lambda: os.environb[b"NONE"], "KeyError: b'NONE'"),
+        (die, "its reader died (SIGKILL) without an answer"),
+        (leave_quietly, "its reader died (exit code 3) without an answer"),
+    ],
+)
+def test_one_that_fails_says_why(question: deadline.Question, why: str) -> None:
+    assert deadline.ask({"q": question}, seconds=10) == {"q": Unread(why=why)}
+
+
+def test_no_child_and_no_descriptor_is_left_behind() -> None:
+    before, children = set(os.listdir("/proc/self/fd")), psutil.Process().children()
+    deadline.ask({"stuck": block, "fine": lambda: b"here", "dead": die}, seconds=0.2)
+    assert set(os.listdir("/proc/self/fd")) == before
+    for left in set(psutil.Process().children()) - set(children):
+        # A busy kernel may take its time over it, but it was told to end it.
+        assert os.waitpid(left.pid, 0) == (left.pid, signal.SIGKILL)
+
+
+CTRL_C_WHILE_FORKING = """
+import os, signal
+from holdfast.system import deadline
+os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGINT))
+try:
+    deadline.ask({"q": lambda: b"x"}, seconds=5)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_is_not_lost_while_children_are_started() -> None:
+    """Python prints and forgets what is raised inside its hooks around fork()."""
+    assert run_python(CTRL_C_WHILE_FORKING) == "interrupted\n"
+
+
+ASK_FIVE = """
+answers = deadline.ask({name: lambda: b"x" for name in "abcde"}, seconds=5)
+print(*sorted({getattr(answer, "why", "fine") for answer in answers.values()}), sep="|")
+"""
+FEW_FILES = """
+import os, resource
+from holdfast.system import deadline
+resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 3,) * 2)
+"""
+NO_PROCESSES = """
+import os, resource
+from holdfast.system import deadline
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+os.setuid(65534)
+"""
+
+
+def test_a_limit_that_strikes_us_too_is_told() -> None:
+    said = run_python(FEW_FILES + ASK_FIVE)
+    assert said == "could not start its reader: Too many open files|fine\n"
+    needs_root()  # the kernel does not count the processes of root
+    said = run_python(NO_PROCESSES + ASK_FIVE)
+    assert said == "could not start its reader: Resource temporarily unavailable\n"

@@ -1,0 +1,44 @@
+"""The map of the house is generated, every room says what it is, and every room is tested."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.places import SOURCE, TESTS
+from tools import write_house
+
+ROOMS = write_house.rooms()
+TESTED_ELSEWHERE = {
+    "analysis": "a folder of rooms",
+    "analysis/source/checkpoints": "tests/faults/checkpoints, by the lint faces",
+    "analysis/source/collectives": "tests/faults/collectives, by the lint faces",
+    "faults": "a folder of rooms",
+    "run": "a folder of rooms",
+    "rank/site": "tests/rank/test_delivery.py",
+    "env/timeouts": "tests/env/test_timeouts_in_force.py",
+}
+
+
+def name(room: Path) -> str:
+    return str(room.relative_to(SOURCE))
+
+
+def test_the_map_in_the_design_page_is_up_to_date() -> None:
+    assert write_house.written() == write_house.PAGE.read_text(), "run `make docs`"
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=name)
+def test_a_room_says_what_it_is_in_one_line(room: Path) -> None:
+    assert 15 < len(write_house.purpose(room / "__init__.py")) < 120
+
+
+@pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=name)
+def test_a_file_says_what_it_is(file: Path) -> None:
+    assert write_house.purpose(file)
+
+
+def test_every_room_has_tests_of_its_own() -> None:
+    bare = {name(room) for room in ROOMS if not list((TESTS / name(room)).glob("test_*.py"))}
+    assert bare == set(TESTED_ELSEWHERE)

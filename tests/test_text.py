@@ -1,0 +1,48 @@
+"""Durations, sizes and rank lists as people say them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.4, "0 s"), (59, "59 s"), (60, "1 minute"), (7300, "2 hours"), (90000, "1 day")],
+)
+def test_span(seconds: float, said: str) -> None:
+    assert text.span(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0 bytes"), (1000, "1000 bytes"), (1 << 26, "64 MiB"), (3 << 29, "1.5 GiB"),
+     (1000 << 30, "1000 GiB"), (5 << 40, "5 TiB"), (5000 << 40, "5000 TiB")],
+)  # fmt: skip
+def test_size(count: int, said: str) -> None:
+    assert text.size(count) == said
+
+
+@given(st.sets(st.integers(0, 300)))
+def test_numbers_can_be_read_back(values: set[int]) -> None:
+    back: set[int] = set()
+    for part in filter(None, text.numbers(values).split(",")):
+        first, _, last = part.partition("-")
+        back |= set(range(int(first), int(last or first) + 1))
+    assert back == values
+
+
+def test_numbers_are_compressed() -> None:
+    assert text.numbers([7, 0, 1, 2, 3, 4, 6]) == "0-4,6-7"
+
+
+@given(st.text(st.characters()), st.integers())
+def test_what_is_legible_can_be_encoded_and_stays_what_it_was(said: str, number: int) -> None:
+    assert text.legible({said: [said, (number, None)]}) == {
+        text.legible(said): [text.legible(said), [number, None]]
+    }
+    assert len(text.legible(said).encode().decode()) == len(said)
+    assert text.legible("plain … text") == "plain … text"
