@@ -134,7 +134,7 @@ def commands(log: str, literals: str) -> dict[str, list[str]]:
 def scan(log: str) -> int:
     """Every line with an anchor, and nothing made of it."""
     with open(log, "rb", buffering=0) as file:
-        return sum(1 for _ in Scanner(catalogue.signatures()).lines(file))
+        return sum(1 for _ in Scanner(catalogue.log_patterns()).lines(file))
 
 
 def compare(log: str, literals: str) -> int:
@@ -160,7 +160,7 @@ def compare(log: str, literals: str) -> int:
 
 def hot(log: str) -> None:
     """Anchors in the healthy part, most frequent first."""
-    scanner = Scanner(catalogue.signatures())
+    scanner = Scanner(catalogue.log_patterns())
     counts: collections.Counter[str] = collections.Counter()
     lines = 0
     with open(log, "rb", buffering=0) as file:
@@ -186,7 +186,7 @@ def main() -> int:
             hot(log)
             return 0
         with open(literals, "wb") as file:
-            file.write(b"\n".join(Scanner(catalogue.signatures()).anchors) + b"\n")
+            file.write(b"\n".join(Scanner(catalogue.log_patterns()).anchors) + b"\n")
         return compare(log, literals)
 
 

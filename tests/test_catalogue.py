@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from holdfast import catalogue
 from holdfast.analysis.machine import MachineFacts
 from holdfast.analysis.scene.scene import Scene
-from holdfast.errors import UsageError
-from holdfast.fault import FACES, Fault
+from holdfast.errors import ConfigError
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Evidence, Finding, Status
 from tests.faults.machines import a_machine, a_plan, an_unreadable_machine
 from tests.faults.of import module_of_tests
@@ -21,6 +21,12 @@ from tests.run.scenes import a_scene, nothing_known
 
 ENTRIES = catalogue.entries()
 SLUGS = [entry.fault.slug for entry in ENTRIES]
+
+
+def faults_with(verb: str) -> pytest.MarkDecorator:
+    """Every fault that this verb asks."""
+    asked = [entry.fault for entry in ENTRIES if verb in entry.fault.faces]
+    return pytest.mark.parametrize("fault", asked, ids=[fault.slug for fault in asked])
 
 
 def test_every_file_is_found() -> None:
@@ -50,28 +56,41 @@ def test_has_faces_tests_and_sources(entry: catalogue.Entry) -> None:
         assert any(case.expected == "silent" for case in table.cases), "none where it is silent"
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=SLUGS)
-def test_silent_on_a_healthy_machine(entry: catalogue.Entry) -> None:
+@faults_with("check")
+def test_silent_on_a_healthy_machine(fault: Fault) -> None:
     for plan in (a_plan(), a_plan(nproc=8, min_nodes=2, max_nodes=2, port_origin="MASTER_PORT")):
-        concerns = [f for f in entry.fault.look_at(a_machine(plan)) if f.status.concern]
+        concerns = [f for f in fault.ask_check(a_machine(plan)) if f.status.concern]
         assert concerns == []
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=SLUGS)
-def test_never_says_ok_about_what_it_could_not_read(entry: catalogue.Entry) -> None:
+@faults_with("check")
+def test_never_says_ok_about_what_it_could_not_read(fault: Fault) -> None:
     plan = a_plan(min_nodes=2, max_nodes=2, master_addr="node-b", checkpoint_folders=("/c",))
-    for finding in entry.fault.look_at(an_unreadable_machine(plan)):
+    for finding in fault.ask_check(an_unreadable_machine(plan)):
         assert finding.status is Status.SKIPPED, finding
         assert finding.reason
         assert "bug in holdfast" not in finding.reason, finding
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=SLUGS)
+@faults_with("run")
 @pytest.mark.parametrize(
     "scene", [a_scene(), a_scene(()), nothing_known()], ids=["healthy", "empty", "unknown"]
 )
-def test_a_notice_needs_something_seen(entry: catalogue.Entry, scene: Scene) -> None:
-    assert [face(scene) for face in entry.fault.perceptions if face(scene) is not None] == []
+def test_a_notice_needs_something_seen(fault: Fault, scene: Scene) -> None:
+    assert list(fault.ask_run(scene)) == []
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=SLUGS)
+def test_related_faults_exist_and_are_others(entry: catalogue.Entry) -> None:
+    assert set(entry.fault.related) <= set(SLUGS) - {entry.fault.slug}
+
+
+def test_a_run_face_needs_traits() -> None:
+    with pytest.raises(ValueError, match="needs traits"):
+        Fault(code="HOLD199", slug="made-up").run(lambda _scene: None)
+    fault = Fault(code="HOLD199", slug="made-up", traits=RunTraits(priority=1))
+    fault.run(lambda _scene: None)
+    assert fault.faces == ("run",)
 
 
 def test_a_code_or_slug_is_checked_at_birth() -> None:
@@ -90,13 +109,13 @@ def test_a_page_without_a_section_is_refused() -> None:
 def test_a_check_that_breaks_is_skipped_and_says_so() -> None:
     fault = Fault(code="HOLD199", slug="made-up")
 
-    @fault.foresee
+    @fault.check
     def broken(_facts: MachineFacts) -> Finding:
         raise ZeroDivisionError("oops")
 
-    (finding,) = fault.look_at(a_machine())
+    (finding,) = fault.ask_check(a_machine())
     assert finding.status is Status.SKIPPED
-    assert "bug in holdfast: ZeroDivisionError: oops" in finding.reason
+    assert "bug in holdfast, made-up (broken): ZeroDivisionError: oops" in finding.reason
 
 
 def test_an_exact_name_gives_one_page_and_a_word_the_nearest() -> None:
@@ -112,7 +131,7 @@ def test_choose_by_code_slug_and_family() -> None:
     family = catalogue.choose(["1"], ["HOLD101"])
     assert {f.code[4] for f in family} == {"1"}
     assert "port-in-use" not in [f.slug for f in family]
-    with pytest.raises(UsageError, match="no fault is called 'prot-in-use'"):
+    with pytest.raises(ConfigError, match="no fault is called 'prot-in-use'"):
         catalogue.choose(["prot-in-use"], [])
 
 
@@ -120,10 +139,6 @@ def test_choose_by_code_slug_and_family() -> None:
 def test_search_takes_any_words(words: str) -> None:
     pages = catalogue.search(words)
     assert len({page.code for page in pages}) == len(pages)
-
-
-def test_faces_have_distinct_letters() -> None:
-    assert len(set(FACES.values())) == len(FACES)
 
 
 def test_evidence_is_frozen() -> None:

@@ -14,7 +14,7 @@ from holdfast import text
     [(0.4, "0 s"), (59, "59 s"), (60, "1 minute"), (7300, "2 hours"), (90000, "1 day")],
 )
 def test_span(seconds: float, said: str) -> None:
-    assert text.span(seconds) == said
+    assert text.duration(seconds) == said
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_numbers_are_compressed() -> None:
 
 @given(st.text(st.characters()), st.integers())
 def test_what_is_legible_can_be_encoded_and_stays_what_it_was(said: str, number: int) -> None:
-    assert text.legible({said: [said, (number, None)]}) == {
-        text.legible(said): [text.legible(said), [number, None]]
+    assert text.printable({said: [said, (number, None)]}) == {
+        text.printable(said): [text.printable(said), [number, None]]
     }
-    assert len(text.legible(said).encode().decode()) == len(said)
-    assert text.legible("plain … text") == "plain … text"
+    assert len(text.printable(said).encode().decode()) == len(said)
+    assert text.printable("plain … text") == "plain … text"

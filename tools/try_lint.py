@@ -31,7 +31,7 @@ def findings(file: str, slugs: list[str]) -> list[Finding]:
             source = python.read(script.read(), file)
         except (SyntaxError, ValueError):
             return []
-    return [found for slug in slugs for found in catalogue.by_slug(slug).inspect(source)]
+    return [found for slug in slugs for found in catalogue.by_slug(slug).ask_lint(source)]
 
 
 def main() -> int:

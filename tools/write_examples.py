@@ -82,7 +82,7 @@ def _from_logs(fault: Fault) -> Iterator[Answer]:
 
 
 def _from_wreckage(fault: Fault) -> Iterator[Answer]:
-    for case in _cases(fault, "test_recognise"):
+    for case in _cases(fault, "test_explain"):
         if report := _if_named(case.wreckage, fault):
             yield Answer([], report)
 
@@ -93,14 +93,14 @@ def _if_named(wreckage: Wreckage, fault: Fault) -> Report | None:
 
 
 def _logs(fault: Fault) -> Iterator[list[str]]:
-    roots = [s.example for s in fault.signatures if s.role is Role.ROOT]
-    others = [s.example for s in fault.signatures if s.role not in (Role.ROOT, Role.CONTEXT)]
+    roots = [s.example for s in fault.log_patterns if s.role is Role.ROOT]
+    others = [s.example for s in fault.log_patterns if s.role not in (Role.ROOT, Role.CONTEXT)]
     for line in (*roots, *others):
         yield line.splitlines()
-    for together in (roots, roots + others, [s.example for s in fault.signatures]):
+    for together in (roots, roots + others, [s.example for s in fault.log_patterns]):
         if 1 < len(together) <= LINES:
             yield [line for one in together for line in one.splitlines()]
-    for case in _cases(fault, "test_recognise"):
+    for case in _cases(fault, "test_explain"):
         if lines := _lines_of(case.wreckage):
             yield lines
 
@@ -118,8 +118,8 @@ def _lines_of(wreckage: Wreckage) -> list[str]:
 
 
 def _from_a_job(fault: Fault) -> str:
-    for case in _cases(fault, "test_notice"):
-        for face in fault.perceptions:
+    for case in _cases(fault, "test_run"):
+        for face in fault.run_faces:
             if verdict := face(case.scene):
                 said = run_screen.judgement(verdict, case.scene)
                 lines = [f"{run_screen.PREFIX}{text.harmless(line)}" for line in said]
@@ -128,8 +128,8 @@ def _from_a_job(fault: Fault) -> str:
 
 
 def _from_check(fault: Fault) -> str:
-    for case in _cases(fault, "test_foresee"):
-        found = [one for one in fault.look_at(case.facts) if one.status.concern]
+    for case in _cases(fault, "test_check"):
+        found = [one for one in fault.ask_check(case.facts) if one.status.concern]
         if found:
             worst = max(found, key=lambda one: one.status.concern)
             return f"$ holdfast check\n{text.finding(worst, colour=False)}"
@@ -144,7 +144,7 @@ def _from_lint(fault: Fault) -> str:
     found = [
         (one, case.source)
         for case in _cases(fault, "test_lint")
-        for one in fault.inspect(case.source)
+        for one in fault.ask_lint(case.source)
         if one.status.concern and one.place is not None
     ]
     if not found:

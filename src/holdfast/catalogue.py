@@ -14,12 +14,12 @@ from typing import NamedTuple
 import msgspec
 
 import holdfast.faults
-from holdfast.analysis.logs.pattern import Signature
+from holdfast.analysis.logs.pattern import LogPattern
 from holdfast.analysis.logs.patterns import all_patterns
 from holdfast.analysis.machine import MachineFacts
 from holdfast.analysis.source.source import Source
-from holdfast.errors import UsageError
-from holdfast.fault import FACES, Fault
+from holdfast.errors import ConfigError
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Finding, Page
 
 SECTIONS = {
@@ -27,8 +27,10 @@ SECTIONS = {
     "Why": "why",
     "How to be sure": "sure",
     "Fix": "fix",
+    "Known limits": "limits",
     "Sources": "sources",
 }
+OPTIONAL = ("limits",)
 
 
 class Family(NamedTuple):
@@ -48,6 +50,9 @@ FAMILIES = {
     "9": Family("launchers", "Launchers and schedulers"),
 }
 """by the first digit of a fault's code"""
+
+
+PLAIN = RunTraits(priority=1000)
 
 
 class Entry:
@@ -89,7 +94,9 @@ def page_of(fault: Fault, docstring: str) -> Page:
         SECTIONS[name]: inspect.cleandoc(" " * len(name) + body).strip()
         for name, body in zip(parts[1::2], parts[2::2], strict=True)
     }
-    missing = [name for name, field in SECTIONS.items() if not text.get(field)]
+    missing = [
+        name for name, field in SECTIONS.items() if not text.get(field) and field not in OPTIONAL
+    ]
     if missing or not title:
         raise ValueError(f"the page of {fault.code} lacks: {', '.join(missing) or 'its title'}")
     return Page(
@@ -101,7 +108,9 @@ def page_of(fault: Fault, docstring: str) -> Page:
         sure=text["sure"],
         fix=text["fix"],
         sources=tuple(line.strip() for line in text["sources"].splitlines() if line.strip()),
-        faces=tuple(face for face in FACES if face in fault.faces),
+        faces=fault.faces,
+        limits=text.get("limits", ""),
+        related=fault.related,
     )
 
 
@@ -120,7 +129,18 @@ def family(fault: Fault) -> Family:
 
 
 def by_slug(slug: str) -> Fault:
-    return next(entry.fault for entry in entries() if entry.fault.slug == slug)
+    return _slugs()[slug]
+
+
+@functools.cache
+def _slugs() -> dict[str, Fault]:
+    return {entry.fault.slug: entry.fault for entry in entries()}
+
+
+def traits(slug: str) -> RunTraits:
+    """How `run` treats that fault; one without a run face, or unknown here, is treated plainly."""
+    fault = _slugs().get(slug)
+    return (fault and fault.traits) or PLAIN
 
 
 def choose(only: Collection[str], skip: Collection[str]) -> list[Fault]:
@@ -128,7 +148,7 @@ def choose(only: Collection[str], skip: Collection[str]) -> list[Fault]:
     everything = entries()
     for name in (*only, *skip):
         if not any(_is_named(entry.fault, name) for entry in everything):
-            raise UsageError(
+            raise ConfigError(
                 f"no fault is called {name!r}", hint="holdfast explain --list shows all of them"
             )
     return [
@@ -144,19 +164,19 @@ def _is_named(fault: Fault, name: str) -> bool:
     return name.lower() == fault.slug or name.upper() == fault.code or family == fault.code[4]
 
 
-def foresee(facts: MachineFacts, faults: Iterable[Fault]) -> list[Finding]:
+def check(facts: MachineFacts, faults: Iterable[Fault]) -> list[Finding]:
     """Ask every fault about this machine."""
-    return [finding for fault in faults for finding in fault.look_at(facts)]
+    return [finding for fault in faults for finding in fault.ask_check(facts)]
 
 
 def lint(source: Source, faults: Iterable[Fault]) -> list[Finding]:
     """Ask every fault about this piece of source."""
-    return [finding for fault in faults for finding in fault.inspect(source)]
+    return [finding for fault in faults for finding in fault.ask_lint(source)]
 
 
-def signatures() -> tuple[Signature, ...]:
+def log_patterns() -> tuple[LogPattern, ...]:
     """Every wording that logs are searched for: the shared ones, and each fault's own."""
-    own = (signature for entry in entries() for signature in entry.fault.signatures)
+    own = (signature for entry in entries() for signature in entry.fault.log_patterns)
     return (*all_patterns.ALL, *own)
 
 

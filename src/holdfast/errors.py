@@ -1,23 +1,45 @@
 """Errors that are part of the product: each says what was seen and what to do next.
 
-HoldfastError
-├── UsageError      the user asked for something that cannot be: exit code 2
-└── CannotWorkError holdfast itself could not do its work: exit code 2
+Error
+├── ConfigError         the user asked for something that cannot be: exit code 2
+│   └── ResumeRefused   a checkpoint is not from this run; `slugs` names the faults
+├── EnvironmentFailure  this machine did not let holdfast do its work: exit code 2
+└── CollectiveTimeout   a collective did not finish in time (rank/wait.py)
 """
 
+from __future__ import annotations
 
-class HoldfastError(Exception):
-    """One clear sentence, and the next command."""
+from collections.abc import Iterable
+
+
+class Error(Exception):
+    """One clear sentence, and what to do next; `str()` has both, so a traceback shows them."""
 
     def __init__(self, sentence: str, *, hint: str = "") -> None:
         super().__init__(sentence)
         self.sentence = sentence
         self.hint = hint
 
+    def __str__(self) -> str:
+        return f"{self.sentence}\nhint: {self.hint}" if self.hint else self.sentence
 
-class UsageError(HoldfastError):
-    """What was typed does not make sense; nothing was started."""
+
+class ConfigError(Error, ValueError):
+    """An argument, a flag or a file does not make sense; nothing was started."""
 
 
-class CannotWorkError(HoldfastError):
-    """What was asked for is fine, but this machine does not let us do it."""
+class ResumeRefused(ConfigError):  # noqa: N818 - its name is what happened
+    """A checkpoint does not belong to this run; `slugs` names the faults that say so."""
+
+    def __init__(self, sentence: str, *, hint: str = "", slugs: Iterable[str] = ()) -> None:
+        super().__init__(sentence, hint=hint)
+        self.slugs = tuple(slugs)
+
+    def __str__(self) -> str:
+        """The slugs stand in the text as well, so that `explain` finds them in any log."""
+        hint = f"\nhint: {self.hint}" if self.hint else ""
+        return f"{self.sentence} [{', '.join(self.slugs)}]{hint}"
+
+
+class EnvironmentFailure(Error, RuntimeError):  # noqa: N818 - no error of the caller
+    """What was asked for is fine, but this machine does not let holdfast do it."""

@@ -3,33 +3,71 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage, quote
 from holdfast.analysis.machine import CouldNotLook, MachineFacts
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.source import Source
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place, Status, Verdict
 
-Foresight = Callable[[MachineFacts], Finding | Sequence[Finding]]
-Perception = Callable[[Scene], Verdict | None]
-Recognition = Callable[[Wreckage], Diagnosis | None]
-Inspection = Callable[[Source], Iterable[Finding]]
+CheckFace = Callable[[MachineFacts], Finding | Sequence[Finding]]
+LintFace = Callable[[Source], Iterable[Finding]]
+RunFace = Callable[[Scene], Verdict | None]
+ExplainFace = Callable[[Wreckage], Diagnosis | None]
 
 SHOWN = 5
-"""quoted lines of evidence are enough; the count tells of the rest"""
+"""lines of evidence that are quoted; the count tells of the rest"""
 
 FACES = {
-    "foresee": "C",  # check: facts -> finding
-    "lint": "L",  # source -> findings
-    "notice": "W",  # signals -> verdict
-    "recognise": "E",  # wreckage -> diagnosis
-    "rehearse": "D",  # -> an injection for drill
+    "check": "facts of a machine -> findings",
+    "lint": "what a user wrote -> findings",
+    "run": "the scene of a running job -> verdict",
+    "explain": "what is left of a job -> diagnosis",
 }
-"""Every face a fault can have, with its letter in the catalogue's table."""
+"""Every face a fault can have: the verb that asks it, and what it makes of what."""
+
+
+class RunTraits(msgspec.Struct, frozen=True, kw_only=True):
+    """What `holdfast run` must know of a fault to choose among several that it notices."""
+
+    priority: int
+    """of two equally certain verdicts the lower one is taken. 100 told to stop, 200 what ended a
+    rank, 300 ranks that can never meet, 400 ranks that are late, 500 after the ranks have exited,
+    600 news that holds nothing up"""
+    needs_stall: bool = False
+    """read from positions, which in a running job are torn and change by the millisecond"""
+    needs_steps: bool = False
+    """only while steps continue: when nothing moves it is something else"""
+    never_acts: bool = False
+    """always a notice, whatever the patience"""
+    survives_steps: bool = False
+    """a new step does not refute it"""
+    names_nobody: bool = False
+    """it explains a delay without a culprit, so no rank is to be named"""
+    told_to_stop: bool = False
+    """the order came from outside and may not wait; there is no cause to look for"""
+    general: bool = False
+    """a name for 'it ended' or 'it does not come', whatever the reason: a fault with a log line
+    of its own is the better name"""
+    from_history: bool = False
+    """judged from earlier attempts when a restart is decided, not from what is happening now"""
+
+
+class Broken(NamedTuple):
+    """A face that raised: a bug in holdfast, which must not end a healthy job nor stay unsaid."""
+
+    slug: str
+    face: str
+    problem: str
+    """'KeyError: 3'"""
+
+    def __str__(self) -> str:
+        return f"a bug in holdfast, {self.slug} ({self.face}): {self.problem}"
 
 
 class Fault:
@@ -39,40 +77,54 @@ class Fault:
     from it, so that code and slug are written once.
     """
 
-    def __init__(self, *, code: str, slug: str) -> None:
+    def __init__(
+        self,
+        *,
+        code: str,
+        slug: str,
+        traits: RunTraits | None = None,
+        related: Sequence[str] = (),
+    ) -> None:
+        """`traits` go with a run face; `related` are slugs of faults that are easily confused."""
         if not re.fullmatch(r"HOLD[1-9]\d\d", code):
             raise ValueError(f"fault code {code!r} is not HOLD and three digits")
         if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", slug):
             raise ValueError(f"fault slug {slug!r} is not words-with-dashes")
         self.code = code
         self.slug = slug
-        self.foresights: list[Foresight] = []
-        self.inspections: list[Inspection] = []
-        self.perceptions: list[Perception] = []
-        self.recognitions: list[Recognition] = []
-        self.signatures: list[Signature] = []
+        self.traits = traits
+        self.related = tuple(related)
+        self.check_faces: list[CheckFace] = []
+        self.lint_faces: list[LintFace] = []
+        self.run_faces: list[RunFace] = []
+        self.explain_faces: list[ExplainFace] = []
+        self.log_patterns: list[LogPattern] = []
 
-    def foresee(self, face: Foresight) -> Foresight:
+    # --- faces, named by the verb that asks them -------------------------------------------------
+
+    def check(self, face: CheckFace) -> CheckFace:
         """Register a pure function from the facts of a machine to findings."""
-        self.foresights.append(face)
+        self.check_faces.append(face)
         return face
 
-    def lint(self, face: Inspection) -> Inspection:
+    def lint(self, face: LintFace) -> LintFace:
         """Register a pure function from a piece of source to findings, each with its place."""
-        self.inspections.append(face)
+        self.lint_faces.append(face)
         return face
 
-    def notice(self, face: Perception) -> Perception:
+    def run(self, face: RunFace) -> RunFace:
         """Register a pure function from the scene of a running job to a verdict, or None."""
-        self.perceptions.append(face)
+        if self.traits is None:
+            raise ValueError(f"{self.slug} has a run face, so it needs traits=RunTraits(…)")
+        self.run_faces.append(face)
         return face
 
-    def recognise(self, face: Recognition) -> Recognition:
+    def explain(self, face: ExplainFace) -> ExplainFace:
         """Register a pure function from the wreckage of a job to a diagnosis, or None."""
-        self.recognitions.append(face)
+        self.explain_faces.append(face)
         return face
 
-    def wording(
+    def log_pattern(
         self,
         name: str,
         pattern: str,
@@ -80,9 +132,9 @@ class Fault:
         anchors: str | tuple[str, ...],
         example: str,
         role: Role = Role.ROOT,
-    ) -> Signature:
-        """Register a wording that logs are searched for; see analysis/logs/pattern.py."""
-        signature = Signature(
+    ) -> LogPattern:
+        """Register a line that logs are searched for; see analysis/logs/pattern.py."""
+        made = LogPattern(
             name=f"{self.slug}: {name}",
             pattern=pattern,
             anchors=(anchors,) if isinstance(anchors, str) else anchors,
@@ -90,48 +142,63 @@ class Fault:
             role=role,
             slug=self.slug,
         )
-        self.signatures.append(signature)
-        return signature
+        self.log_patterns.append(made)
+        return made
 
     @property
-    def faces(self) -> frozenset[str]:
-        made = {
-            "foresee": self.foresights,
-            "lint": self.inspections,
-            "notice": self.perceptions,
-            "recognise": self.recognitions,
-        }
-        return frozenset(name for name, functions in made.items() if functions)
+    def faces(self) -> tuple[str, ...]:
+        return tuple(verb for verb in FACES if getattr(self, f"{verb}_faces"))
 
-    def look_at(self, facts: MachineFacts) -> list[Finding]:
-        """Every finding of this fault on this machine; never empty, never raises."""
+    # --- asking them: never raises ---------------------------------------------------------------
+
+    def ask_check(self, facts: MachineFacts) -> list[Finding]:
+        """Every finding of this fault on this machine; never empty where it has a check face."""
         found: list[Finding] = []
-        for face in self.foresights:
+        for face in self.check_faces:
             try:
-                answer = face(facts)
+                answer = self._ask(face, facts)
             except CouldNotLook as gap:
                 answer = self.skipped(gap.why)
-            except Exception as bug:  # noqa: BLE001 - one broken check must not hide the others
-                answer = self.skipped(
-                    f"this check itself failed, which is a bug in holdfast: "
-                    f"{type(bug).__name__}: {bug}"
-                )
+            if isinstance(answer, Broken):
+                answer = self.skipped(str(answer))
             found.extend([answer] if isinstance(answer, Finding) else answer)
         # Two faces that miss the same fact would say the same thing twice.
         return [msgspec.structs.replace(f, host=facts.host) for f in dict.fromkeys(found)]
 
-    def inspect(self, source: Source) -> list[Finding]:
-        """Every finding of this fault in this piece of source; never raises."""
-        found = [finding for face in self.inspections for finding in self._ask(face, source)]
+    def ask_lint(self, source: Source) -> list[Finding]:
+        """Every finding of this fault in this piece of source."""
+        found: list[Finding] = []
+        for face in self.lint_faces:
+            answer = self._ask(face, source, list)
+            if isinstance(answer, Broken):
+                at = Place(file=source.file, line=1)
+                answer = [msgspec.structs.replace(self.skipped(str(answer)), place=at)]
+            found.extend(answer)
         return list(dict.fromkeys(found))
 
-    def _ask(self, face: Inspection, source: Source) -> list[Finding]:
+    def ask_run(self, scene: Scene) -> Iterator[Verdict | Broken]:
+        """What each run face says of this scene, where it says anything."""
+        answers = (self._ask(face, scene) for face in self.run_faces)
+        return (answer for answer in answers if answer is not None)
+
+    def ask_explain(self, wreckage: Wreckage) -> Iterator[Diagnosis | Broken]:
+        """What each explain face makes of this wreckage, where it makes anything of it."""
+        answers = (self._ask(face, wreckage) for face in self.explain_faces)
+        return (answer for answer in answers if answer is not None)
+
+    def _ask(
+        self, face: Callable[[Any], Any], seen: object, then: Callable[[Any], Any] = lambda a: a
+    ) -> Any:
+        """One broken face must not hide the others."""
         try:
-            return list(face(source))
-        except Exception as bug:  # noqa: BLE001 - one broken rule must not hide the others
-            why = f"this rule itself failed, a bug in holdfast: {type(bug).__name__}: {bug}"
-            at = Place(file=source.file, line=1)
-            return [msgspec.structs.replace(self.skipped(why), place=at)]
+            return then(face(seen))
+        except CouldNotLook:
+            raise
+        except Exception as bug:  # noqa: BLE001 - whatever it is, it is told as what it is
+            name = str(getattr(face, "__name__", face))
+            return Broken(self.slug, name, f"{type(bug).__name__}: {bug}")
+
+    # --- building answers: the words come from the fault's file, the identity from here ----------
 
     def verdict(
         self,
@@ -191,8 +258,6 @@ class Fault:
             unknown=tuple(unknown),
             order=min((one.order for one in lines), default=0),
         )
-
-    # --- building findings: the words come from the fault's file, the identity from here -------
 
     def error(
         self,

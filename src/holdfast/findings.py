@@ -125,5 +125,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     fix: str
     sources: tuple[str, ...]
     faces: tuple[str, ...] = ()
+    limits: str = ""
+    """what holdfast does not see of it"""
+    related: tuple[str, ...] = ()
+    """slugs of faults that are easily confused with it"""
     example: str = ""
     """what holdfast says when it meets it, where that was asked for (tools/write_examples.py)"""

@@ -1,4 +1,4 @@
-"""How we say durations, sizes, processes and addresses, the same everywhere."""
+"""Durations, sizes and lists of ranks in words, the same everywhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def span(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """A duration as people say it: '3 days', '12 minutes', '41 s'."""
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
@@ -16,7 +16,7 @@ def span(seconds: float) -> str:
     return f"{int(seconds)} s"
 
 
-def exact(seconds: float | None) -> str:
+def exact_duration(seconds: float | None) -> str:
     """A setting's duration without loss: '8 min' for 480, '90 s', '0.1 s'; 'never' for None."""
     if seconds is None:
         return "never"
@@ -28,6 +28,11 @@ def exact(seconds: float | None) -> str:
     if seconds >= 7200:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+
+
+def elapsed(seconds: float) -> str:
+    """'4.1 s' below a minute, then as people say it."""
+    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
 
 
 def size(count: float) -> str:
@@ -55,7 +60,23 @@ def numbers(values: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def legible(value: Any) -> Any:
+def ranks(values: Iterable[int]) -> str:
+    """'rank 2', 'ranks 0-1,3'."""
+    listed = set(values)
+    return f"rank{'' if len(listed) == 1 else 's'} {numbers(listed)}"
+
+
+def plural(values: Iterable[object], one: str, many: str) -> str:
+    """`one` for a single value, else `many`: 'waits' and 'wait', 'has' and 'have'."""
+    return one if len(set(values)) == 1 else many
+
+
+def shorten(text: str, longest: int) -> str:
+    """At most `longest` characters; what was cut is shown by '…'."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def printable(value: Any) -> Any:
     """The same text, or plain data with texts in it, as any encoder takes it.
 
     Names of files, variables and processes are bytes to the kernel. Python carries those that
@@ -64,7 +85,7 @@ def legible(value: Any) -> Any:
     if isinstance(value, str):
         return re.sub("[\ud800-\udfff]", "�", value)
     if isinstance(value, dict):
-        return {legible(key): legible(item) for key, item in value.items()}
+        return {printable(key): printable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [legible(item) for item in value]
+        return [printable(item) for item in value]
     return value

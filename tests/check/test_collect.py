@@ -46,7 +46,7 @@ def test_typed_facts_survive_the_way_through_the_pipe() -> None:
 def test_a_hanging_reader_is_skipped_and_the_rest_is_there() -> None:
     facts = collect(a_plan(), fake_readers(shm=hang), seconds=3)
     assert facts.shm == Unread(why="no answer within 3 s")
-    by_slug = {f.slug: f for f in catalogue.foresee(facts, catalogue.choose([], []))}
+    by_slug = {f.slug: f for f in catalogue.check(facts, catalogue.choose([], []))}
     assert by_slug["shm-too-small"].status is Status.SKIPPED
     assert by_slug["shm-too-small"].reason == "no answer within 3 s"
     assert by_slug["port-in-use"].status is Status.OK

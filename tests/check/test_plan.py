@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.check.plan import Flags, make_plan
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_unnamed_a_rank_per_gpu_is_expected() -> None:
 def test_nonsense_is_one_sentence(
     flags: dict[str, Any], environment: dict[str, str], sentence: str
 ) -> None:
-    with pytest.raises(UsageError) as refusal:
+    with pytest.raises(ConfigError) as refusal:
         make_plan(Flags(**flags), environment, accelerators=0)
     assert sentence in refusal.value.sentence
 
@@ -79,6 +79,6 @@ VALUES = st.text(max_size=12) | st.text("0123456789²٣:", max_size=12)
 @given(st.dictionaries(st.sampled_from(NAMES), VALUES))
 def test_any_environment_gives_a_plan_or_a_sentence(environment: dict[str, str]) -> None:
     plan = None
-    with contextlib.suppress(UsageError):
+    with contextlib.suppress(ConfigError):
         plan = make_plan(Flags(), environment, accelerators=0)
     assert plan is None or (0 <= plan.port <= 65535 and plan.nproc >= 1)

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.checkpoint.announce import BLOCK, Board, Call, Memory
 from holdfast.checkpoint.timing import Word, first_word
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.rank import heartbeat_page, own_page
 
 
@@ -63,7 +63,7 @@ def test_calls_are_heard_once_and_in_order() -> None:
 
 def test_a_word_that_never_comes_names_who_was_to_say_it() -> None:
     board = Board(Memory(), rank=3, world_size=4)
-    with pytest.raises(CannotWorkError, match="rank 3 waited in vain for what rank 0"):
+    with pytest.raises(EnvironmentFailure, match="rank 3 waited in vain for what rank 0"):
         board.hear("word/2", Word, patience=0.0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.checkpoint import cadence
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -180,5 +180,5 @@ def test_enough_lies_above_the_mean(mean: float) -> None:
 
 @pytest.mark.parametrize(("interval", "mtbf"), [(0.0, 1.0), (1.0, 0.0), (math.nan, 1.0)])
 def test_no_time_is_refused(interval: float, mtbf: float) -> None:
-    with pytest.raises(UsageError, match="is not a time"):
+    with pytest.raises(ConfigError, match="is not a time"):
         cadence.expected_loss(interval, 1.0, mtbf)

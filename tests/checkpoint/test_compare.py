@@ -10,7 +10,7 @@ import pytest
 from holdfast.analysis.checkpoints.manifest import SCHEMA, Manifest
 from holdfast.checkpoint import compare
 from holdfast.checkpoint.compare import Running
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 
 def saved(**changes: object) -> Manifest:
@@ -52,10 +52,10 @@ def test_differences(
     assert [difference.choice for difference in found] == choices
     compare.refuse("p", [d for d in found if d.choice], set(choices))
     if found:
-        with pytest.raises(UsageError, match=slugs[0]):
+        with pytest.raises(ConfigError, match=slugs[0]):
             compare.refuse("p", found, ())
     if "" in choices:
-        with pytest.raises(UsageError):
+        with pytest.raises(ConfigError):
             compare.refuse("p", found, compare.CHOICES)
 
 
@@ -84,5 +84,5 @@ def test_what_is_accepted_comes_from_the_script_and_the_environment() -> None:
     said = compare.accepted({"config"}, {"HOLDFAST_ACCEPT": "world-size, "})
     assert said == {"config", "world-size"}
     assert compare.accepted("config", {}) == {"config"}
-    with pytest.raises(UsageError, match="everything"):
+    with pytest.raises(ConfigError, match="everything"):
         compare.accepted({"everything"}, {})

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.checkpoint.lock import NAME, Lock
 from holdfast.checkpoint.resume import take_folder
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 
 HOLDER = """
 import sys, time
@@ -31,7 +31,7 @@ def test_the_owner_is_named_and_its_death_frees_the_folder(tmp_path: Path) -> No
             assert owner.stdout
             assert owner.stdout.readline() == "held\n"
             lock = Lock(str(tmp_path))
-            with pytest.raises(CannotWorkError, match=f"pid {owner.pid} on"):
+            with pytest.raises(EnvironmentFailure, match=f"pid {owner.pid} on"):
                 lock.take(patience=0.0)
             assert not lock.held
         finally:
@@ -81,7 +81,7 @@ def test_a_lock_without_a_readable_owner_is_held_all_the_same(tmp_path: Path) ->
     try:
         os.write(fd, b"\xff{")
         fcntl.flock(fd, fcntl.LOCK_EX)
-        with pytest.raises(CannotWorkError, match="somebody holds its lock"):
+        with pytest.raises(EnvironmentFailure, match="somebody holds its lock"):
             Lock(str(tmp_path)).take(patience=0.0)
     finally:
         os.close(fd)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.checkpoint.sampler import Sampler
 from holdfast.checkpoint.shares import fits
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 from tests.checkpoint.samplers import PlainLoader, sampler, train
 
 # --- the order through restarts ----------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_ranks_are_those_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "4")
     shares = Sampler(100, global_batch=20, micro_batch=5).shares
     assert (shares.rank, shares.world_size) == (2, 4)
-    with pytest.raises(UsageError, match="both"):
+    with pytest.raises(ConfigError, match="both"):
         Sampler(100, global_batch=20, micro_batch=5, rank=1)
 
 
@@ -142,18 +142,18 @@ def test_an_epoch_changed_inside_the_loop_is_refused() -> None:
     loop = one.follow(PlainLoader(one))
     next(loop)
     one.set_epoch(3)
-    with pytest.raises(UsageError, match="inside the loop"):
+    with pytest.raises(ConfigError, match="inside the loop"):
         next(loop)
 
 
 @pytest.mark.parametrize(("count", "words"), [(39, "ended in global batch 9"), (41, "more")])
 def test_a_loader_that_gives_something_else(count: int, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(ConfigError, match=words):
         list(sampler().follow([[0]] * count))
 
 
 def test_a_loader_with_another_sampler_is_refused() -> None:
-    with pytest.raises(UsageError, match="another batch sampler"):
+    with pytest.raises(ConfigError, match="another batch sampler"):
         next(sampler().follow(PlainLoader(sampler())))
 
 
@@ -175,7 +175,7 @@ def test_a_place_in_other_data_is_refused_unless_accepted(
     one, other = sampler(), sampler(**changed)
     one.set_epoch(2)
     train([one], 3)
-    with pytest.raises(UsageError, match=rf"{words}.*data-position-lost"):
+    with pytest.raises(ConfigError, match=rf"{words}.*data-position-lost"):
         other.load_state_dict(one.state_dict())
     assert (other.epoch, other.position) == (0, 0)
     other.accept_change = True
@@ -186,7 +186,7 @@ def test_a_place_in_other_data_is_refused_unless_accepted(
 def test_a_loader_that_nobody_follows_has_no_place() -> None:
     one = sampler()
     assert len(list(PlainLoader(one))) == len(one)
-    with pytest.raises(UsageError, match="data-position-lost"):
+    with pytest.raises(ConfigError, match="data-position-lost"):
         one.state_dict()
     next(one.follow(PlainLoader(one)))
     assert one.state_dict()["position"] == 0

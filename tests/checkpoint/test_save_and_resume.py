@@ -18,7 +18,7 @@ from holdfast.checkpoint.messages import Answer, Failed
 from holdfast.checkpoint.save import Checkpoint
 from holdfast.checkpoint.scribe import Scribe
 from holdfast.checkpoint.state import State
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 from tests.checkpoint.crew import Crew, job
 
 
@@ -86,7 +86,7 @@ def test_another_number_of_ranks_is_refused_with_the_words_that_accept_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch(monkeypatch, 2, tmp_path, 2)
-    with pytest.raises(UsageError, match="saved by 2 ranks, this job has 3") as refused:
+    with pytest.raises(ConfigError, match="saved by 2 ranks, this job has 3") as refused:
         launch(monkeypatch, 3, tmp_path, 0)
     assert "HOLDFAST_ACCEPT=world-size" in refused.value.hint
     again = launch(monkeypatch, 3, tmp_path, 0, accept={"world-size"})
@@ -99,7 +99,7 @@ def test_another_configuration_is_refused_by_its_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch(monkeypatch, 1, tmp_path, 2, config={"lr": 0.1, "layers": 2})
-    with pytest.raises(UsageError, match=r"lr: 0\.1 then, 0\.2 now") as refused:
+    with pytest.raises(ConfigError, match=r"lr: 0\.1 then, 0\.2 now") as refused:
         launch(monkeypatch, 1, tmp_path, 0, config={"lr": 0.2, "layers": 2})
     assert "layers" not in str(refused.value)
     launch(monkeypatch, 1, tmp_path, 0, config={"lr": 0.2, "layers": 2}, accept="config")
@@ -113,7 +113,7 @@ def test_another_model_is_always_refused_by_the_tensor_that_differs(
         "tests.checkpoint.crew.small_model",
         lambda: ((m := torch.nn.Linear(4, 3)), torch.optim.AdamW(m.parameters())),
     )
-    with pytest.raises(UsageError, match=r"model\.weight: float32 \[2, 4\] then"):
+    with pytest.raises(ConfigError, match=r"model\.weight: float32 \[2, 4\] then"):
         launch(monkeypatch, 1, tmp_path, 0, accept={"config", "world-size"})
 
 
@@ -130,7 +130,7 @@ def test_a_second_job_in_the_same_folder_is_refused_on_every_rank(
     def rank(number: int) -> None:
         try:
             work(number)
-        except CannotWorkError as problem:
+        except EnvironmentFailure as problem:
             failed.append(problem.sentence)
 
     try:
@@ -188,7 +188,7 @@ def test_what_cannot_be_saved_is_said_in_the_first_steps(
     with Checkpoint(tmp_path, state, every="1h") as ckpt:
         ckpt.step()
         state.extras["best"] = object()
-        with pytest.raises(UsageError, match="best"):
+        with pytest.raises(ConfigError, match="best"):
             ckpt.step()
 
 
@@ -221,7 +221,7 @@ def test_a_rank_that_does_not_see_the_folder_is_named_and_nothing_is_set_aside(
     def rank(number: int) -> None:
         try:
             work(number)
-        except CannotWorkError as problem:
+        except EnvironmentFailure as problem:
             failed.append(problem.sentence)
 
     # Rank 1 is on another machine, with a disk of its own.

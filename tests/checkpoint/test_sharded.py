@@ -86,9 +86,9 @@ def test_a_new_plan_is_made_for_changes_only(found: Found) -> None:
 
 def test_what_one_rank_cannot_save_is_said_on_all(found: Found) -> None:
     said = [rank["plans"]["said"] for rank in found]
-    assert said[1].startswith('UsageError: state["optimizer"]["blocks.0.norm.weight"]["odd"] is a')
+    assert said[1].startswith('ConfigError: state["optimizer"]["blocks.0.norm.weight"]["odd"] is a')
     assert {said[0], said[2], said[3]} == {
-        said[1].replace("UsageError:", "CannotWorkError: rank 1:")
+        said[1].replace("ConfigError:", "EnvironmentFailure: rank 1:")
     }
 
 

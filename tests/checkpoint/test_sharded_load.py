@@ -17,7 +17,7 @@ from holdfast.checkpoint.sharded_tree import Wanted
 from holdfast.checkpoint.staging import tensor_file, write_directly
 from holdfast.checkpoint.tensors import Named, dtype_name
 from holdfast.checkpoint.tree import DamagedTreeError
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 
 def save(folder: Path, whole: torch.Tensor, cuts: list[list[int]]) -> Index:
@@ -72,7 +72,7 @@ def damaged(index: Index, **changes: Any) -> Index:
     [
         ({"parts": (Part(0, (0, 0), (2, 3)),)}, DamagedTreeError, "does not hold all of w"),
         ({"parts": ()}, DamagedTreeError, "does not hold all of w"),
-        ({"size": (5, 3)}, UsageError, "does not fit this model"),
+        ({"size": (5, 3)}, ConfigError, "does not fit this model"),
         ({"dtype": "float128"}, DamagedTreeError, "no dtype"),
         (
             {"parts": (Part(0, (0, 0), (3, 3)), Part(1, (3, 0), (1, 3)))},

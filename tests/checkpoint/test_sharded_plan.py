@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.checkpoint.announce import Board, Memory
 from holdfast.checkpoint.sharded_plan import Agreement, Item, divide, piece_name
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 
 
 def rows(name: str, first: int, last: int, of: int) -> Item:
@@ -36,7 +36,7 @@ def test_what_all_hold_is_spread_over_them() -> None:
     ],
 )
 def test_shards_that_do_not_fit_together_are_refused(held: list[list[Item]], words: str) -> None:
-    with pytest.raises(CannotWorkError, match="a") as raised:
+    with pytest.raises(EnvironmentFailure, match="a") as raised:
         divide(held)
     assert words in str(raised.value)
 
@@ -89,7 +89,7 @@ class Job:
         def one(rank: int, items: Sequence[Item]) -> None:
             try:
                 found[rank] = self.ranks[rank].taken(token, tuple(items))
-            except CannotWorkError as problem:
+            except EnvironmentFailure as problem:
                 found[rank] = problem.sentence
 
         threads = [

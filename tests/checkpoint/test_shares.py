@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.checkpoint.shares import Shares, fits, micro_batches
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 from tests.checkpoint.samplers import sampler
 
 sizes = st.tuples(st.integers(1, 200), st.integers(1, 24), st.integers(1, 16))
@@ -58,7 +58,7 @@ def test_shares_are_fair(sizes: tuple[int, int, int], batches: int, data: st.Dat
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_what_can(given: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(ConfigError) as refused:
         sampler(**given)
     text = f"{refused.value.sentence} {refused.value.hint}"
     assert [word for word in words if word not in text] == [], text
@@ -69,7 +69,7 @@ def test_what_is_proposed_is_possible(sizes: tuple[int, int, int], length: int) 
     batch, world_size, micro = sizes
     try:
         sampler(0, world_size, global_batch=batch, micro_batch=micro, length=length)
-    except UsageError as refused:
+    except ConfigError as refused:
         numbers = [word.strip(",") for word in refused.hint.split() if "_batch=" in word]
         for name, value in (number.split("=") for number in numbers):
             proposed = {"global_batch": batch, "micro_batch": micro} | {name: int(value)}

@@ -18,7 +18,7 @@ from holdfast.checkpoint import modules
 from holdfast.checkpoint.staging import Buffer
 from holdfast.checkpoint.state import Captured, State, saved_sharded, saved_structure, versions
 from holdfast.checkpoint.tree import DamagedTreeError
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 
 def write(captured: Captured, rank: int, folder: Path) -> str:
@@ -151,7 +151,7 @@ def test_an_optimizer_that_is_split_over_ranks_is_refused() -> None:
     from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: PLC0415 - slow to import
 
     split = ZeroRedundancyOptimizer(a_model().parameters(), torch.optim.SGD, lr=0.1)
-    with pytest.raises(UsageError, match="ZeroRedundancyOptimizer"):
+    with pytest.raises(ConfigError, match="ZeroRedundancyOptimizer"):
         State(optimizer=split)
 
 
@@ -190,7 +190,7 @@ def test_differences_are_named(tmp_path: Path) -> None:
     assert modules.first_differences(saved_structure(folder), other.structure(), most=1) == (
         "model.weight: float32 [4, 3] then, float16 [5, 3] now; 1 more"
     )
-    with pytest.raises(UsageError, match="model did not take its saved state"):
+    with pytest.raises(ConfigError, match="model did not take its saved state"):
         other.restore(folder, 0, 1)
 
 
@@ -284,7 +284,7 @@ class OnlySaves:
     ],
 )
 def test_what_cannot_work_is_refused_at_the_start(given: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(ConfigError) as refused:
         State(**given)
     assert sentence in refused.value.sentence
 

@@ -13,7 +13,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[imp
 from holdfast.checkpoint import tree
 from holdfast.checkpoint.stateful_loader import StatefulLoader
 from holdfast.checkpoint.tensors import Gather
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 from tests.checkpoint.samplers import sampler
 
 # torchdata 0.11 calls what torch 2.13 has given up
@@ -162,7 +162,7 @@ def test_a_stream_goes_on_in_the_same_world(workers: int) -> None:
 def test_a_stream_in_another_world_is_refused_unless_accepted() -> None:
     _, state = taken(streamed(), 5)
     other = streamed(0, 2)
-    with pytest.raises(UsageError, match=r"saved by 1 ranks, and there are 2.*data-position-lost"):
+    with pytest.raises(ConfigError, match=r"saved by 1 ranks, and there are 2.*data-position-lost"):
         other.load_state_dict(state)
     other.accept_change = True
     other.load_state_dict(state)
@@ -171,7 +171,7 @@ def test_a_stream_in_another_world_is_refused_unless_accepted() -> None:
 
 def test_a_stream_with_other_workers_is_refused() -> None:
     _, state = taken(streamed(), 5)
-    with pytest.raises(UsageError, match=r"another number of workers.*data-position-lost"):
+    with pytest.raises(ConfigError, match=r"another number of workers.*data-position-lost"):
         streamed(workers=2).load_state_dict(state)
 
 
@@ -182,5 +182,5 @@ def test_what_it_says_of_its_place() -> None:
 
 
 def test_a_loader_without_a_place_is_refused() -> None:
-    with pytest.raises(UsageError, match="does not know its place"):
+    with pytest.raises(ConfigError, match="does not know its place"):
         StatefulLoader(DataLoader(torch.zeros(4)))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from holdfast.checkpoint import tree
 from holdfast.checkpoint.layout import CODES
 from holdfast.checkpoint.tensors import Fetch, Gather
 from holdfast.checkpoint.tree import DamagedTreeError
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 
 def through(value: Any) -> Any:
@@ -158,7 +158,7 @@ def refused() -> list[tuple[Any, str]]:
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 def test_what_cannot_be_written_is_refused_in_words() -> None:
     for value, sentence in refused():
-        with pytest.raises(UsageError, match=sentence) as said:
+        with pytest.raises(ConfigError, match=sentence) as said:
             tree.encode({"a": [value]}, Gather().encode)
         assert said.value.sentence.startswith('state["a"][0] is a')
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.checkpoint import timing
 from holdfast.checkpoint.timing import Decider, Every, Word
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_every_is_read_as_people_write_it(every: str | int, meant: Every) -> Non
 
 @pytest.mark.parametrize("every", [0, -5, True, "", "5", "5 days", "0s", "-1m", 2.5, None])
 def test_anything_else_is_refused_with_the_ways_to_write_it(every: object) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(ConfigError) as refused:
         timing.parse(every)  # type: ignore[arg-type]
     assert "every=" in refused.value.hint
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from holdfast.checkpoint import tree
 from holdfast.checkpoint.tree import DamagedTreeError
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 from tests.checkpoint.exactly import same
 
 
@@ -121,7 +121,7 @@ HERE = __name__
     ],
 )  # fmt: skip
 def test_what_cannot_come_back_is_refused_with_its_place(value: Any, sentence: str) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(ConfigError) as refused:
         tree.encode(value, no_leaf)
     assert sentence in refused.value.sentence
 
@@ -129,7 +129,7 @@ def test_what_cannot_come_back_is_refused_with_its_place(value: Any, sentence: s
 def test_a_value_that_holds_itself_is_refused() -> None:
     value: list[Any] = []
     value.append(value)
-    with pytest.raises(UsageError, match="does it hold itself"):
+    with pytest.raises(ConfigError, match="does it hold itself"):
         tree.encode(value, no_leaf)
 
 

@@ -68,7 +68,7 @@ def test_the_json_of_check_has_the_promised_shape() -> None:
     assert set(document) == {"schema", "command", "findings", "counts", "seconds"}
     assert len(document["findings"]) == sum(document["counts"].values())
     assert {f["slug"] for f in document["findings"]} == {
-        entry.fault.slug for entry in catalogue.entries() if "foresee" in entry.fault.faces
+        entry.fault.slug for entry in catalogue.entries() if "check" in entry.fault.faces
     }
     for finding in document["findings"]:
         assert set(finding) == {
@@ -84,7 +84,7 @@ def test_explain_shows_page_list_and_json() -> None:
     listed = run("explain", "--list").stdout.splitlines()
     assert len(listed) == len(catalogue.entries())
     (page,) = json.loads(run("explain", "port-in-use", "--json").stdout)["pages"]
-    assert page["faces"] == ["foresee", "recognise"]
+    assert page["faces"] == ["check", "explain"]
     assert page["sources"]
 
 

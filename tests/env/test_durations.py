@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.env import durations
-from holdfast.text import exact
+from holdfast.text import exact_duration
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_coreutils(text: str, seconds: float | None) -> None:
     ],
 )
 def test_exact(seconds: float | None, said: str) -> None:
-    assert exact(seconds) == said
+    assert exact_duration(seconds) == said
 
 
 @given(st.text(max_size=20))

@@ -169,7 +169,7 @@ def test_lint_has_nothing_to_say_about_it(job: Job, preset: str) -> None:
     assert job.software is not None
     version = job.software.nccl[0].version if job.software.nccl else ""
     source = msgspec.structs.replace(source, here=Here(torch=job.software.torch, nccl=version))
-    found = [one for entry in catalogue.entries() for one in entry.fault.inspect(source)]
+    found = [one for entry in catalogue.entries() for one in entry.fault.ask_lint(source)]
     assert found == []
 
 

@@ -18,7 +18,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence
 
 def fault(number: int, answer: Callable[[Wreckage], Diagnosis | None]) -> Fault:
     made = Fault(code=f"HOLD9{number:02d}", slug=f"fault-{number}")
-    made.recognise(answer)
+    made.explain(answer)
     return made
 
 
@@ -83,7 +83,7 @@ def test_a_broken_face_hides_nobody_and_is_told() -> None:
 
     report = diagnose(Wreckage(), [fault(1, broken), saying(2, 0.9)])
     assert [d.slug for d in report.diagnoses] == ["fault-2"]
-    assert report.remarks == ("a bug in holdfast: fault-1: KeyError: 'rank'",)
+    assert report.remarks == ("a bug in holdfast, fault-1 (broken): KeyError: 'rank'",)
 
 
 def test_a_healthy_run_gives_nothing() -> None:

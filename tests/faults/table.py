@@ -2,7 +2,7 @@
 
 Each fault has `tests/faults/test_<slug>.py` with one table per face it claims:
 
-    test_foresee = foresee_table(
+    test_check = check_table(
         "port-in-use",
         speaks("error", a_machine(port=…), saying=["pid 4711"]),
         silent(a_machine()),
@@ -10,7 +10,7 @@ Each fault has `tests/faults/test_<slug>.py` with one table per face it claims:
 
 and, for what `holdfast run` sees of a running job,
 
-    test_notice = notice_table(
+    test_run = run_table(
         "rank-killed",
         notices(a_scene(…), ranks=[2], certain=True, saying=["killed by SIGKILL"]),
         overlooks(a_scene()),
@@ -18,13 +18,13 @@ and, for what `holdfast run` sees of a running job,
 
 and, for what `holdfast explain` finds in the wreckage of one,
 
-    test_recognise = recognise_table(
+    test_explain = explain_table(
         "port-in-use",
         recognises(wreckage("[rank0]: RuntimeError: …"), rank=0, sure=0.9, saying=["29500"]),
         passes_over(wreckage("[rank0]: RuntimeError: something else")),
     )
 
-and, for what `holdfast lint` finds in what people write (tests/source/made.py reads it),
+and, for what `holdfast lint` finds in what people write (tests/analysis/source reads it),
 
     test_lint = lint_table(
         "timeout-keyword",
@@ -39,8 +39,9 @@ one where it must stay silent.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pytest
 
@@ -52,12 +53,38 @@ from holdfast.catalogue import by_slug
 from holdfast.findings import Diagnosis, Finding, Status, Verdict
 
 
+class Expectation(Protocol):
+    """What every kind of case has."""
+
+    @property
+    def expected(self) -> str: ...
+    @property
+    def saying(self) -> tuple[str, ...]: ...
+    @property
+    def line(self) -> int: ...
+
+
+def case_id(case: Expectation) -> str:
+    """'error: pid 4711 (line 42)': what it must say, and where the case stands."""
+    words = f": {case.saying[0]}" if case.saying else ""
+    return f"{case.expected}{words} (line {case.line})"
+
+
+def caller() -> int:
+    """The line of the table that makes this case, also where a helper of its file makes it."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_name not in ("<module>", "<genexpr>"):
+        frame = frame.f_back
+    return frame.f_lineno
+
+
 class Case(NamedTuple):
     expected: str
     """a status, or 'silent', or 'n/a' (does not apply)"""
     facts: MachineFacts
     saying: tuple[str, ...]
     not_saying: tuple[str, ...]
+    line: int
 
     @property
     def speaks(self) -> bool:
@@ -70,22 +97,22 @@ def speaks(
     """The fault must be found with this status, and its finding must contain these words."""
     assert status in ("error", "warning", "note")
     assert saying, "say which words the user must see"
-    return Case(status, facts, tuple(saying), tuple(not_saying))
+    return Case(status, facts, tuple(saying), tuple(not_saying), caller())
 
 
 def silent(facts: MachineFacts) -> Case:
     """The fault must be looked for and not found: `ok`."""
-    return Case("silent", facts, (), ())
+    return Case("silent", facts, (), (), caller())
 
 
 def not_applicable(facts: MachineFacts, *, saying: Sequence[str]) -> Case:
     """The question must not arise, and the reason must contain these words."""
-    return Case("n/a", facts, tuple(saying), ())
+    return Case("n/a", facts, tuple(saying), (), caller())
 
 
 def skips(facts: MachineFacts, *, saying: Sequence[str]) -> Case:
     """It could not look, and must say why."""
-    return Case("skipped", facts, tuple(saying), ())
+    return Case("skipped", facts, tuple(saying), (), caller())
 
 
 def words_of(finding: Finding) -> str:
@@ -93,10 +120,10 @@ def words_of(finding: Finding) -> str:
     return f"{finding.summary} | {finding.reason} | {finding.fix} | {quotes}"
 
 
-def foresee_table(slug: str, *cases: Case) -> Callable[[Case], None]:
-    @pytest.mark.parametrize("case", cases, ids=lambda case: case.expected)
-    def test_foresee(case: Case) -> None:
-        findings = by_slug(slug).look_at(case.facts)
+def check_table(slug: str, *cases: Case) -> Callable[[Case], None]:
+    @pytest.mark.parametrize("case", cases, ids=case_id)
+    def test_check(case: Case) -> None:
+        findings = by_slug(slug).ask_check(case.facts)
         assert findings
         assert {f.slug for f in findings} == {slug}
         if case.expected == "silent":
@@ -115,12 +142,12 @@ def foresee_table(slug: str, *cases: Case) -> Callable[[Case], None]:
                 "say what was seen and what it means"
             )
 
-    test_foresee.cases = cases  # type: ignore[attr-defined]
-    return test_foresee
+    test_check.cases = cases  # type: ignore[attr-defined]
+    return test_check
 
 
 class Sight(NamedTuple):
-    """One case of a notice face."""
+    """One case of a run face."""
 
     expected: str
     """'certain', 'notice' or 'silent'"""
@@ -130,6 +157,7 @@ class Sight(NamedTuple):
     fatal: bool = False
     saying: tuple[str, ...] = ()
     not_saying: tuple[str, ...] = ()
+    line: int = 0
 
     @property
     def speaks(self) -> bool:
@@ -156,12 +184,13 @@ def notices(
         fatal,
         tuple(saying),
         tuple(not_saying),
+        caller(),
     )
 
 
 def overlooks(scene: Scene) -> Sight:
     """The fault must say nothing."""
-    return Sight("silent", scene)
+    return Sight("silent", scene, line=caller())
 
 
 def told(verdict: Verdict) -> str:
@@ -169,15 +198,16 @@ def told(verdict: Verdict) -> str:
     return f"{verdict.reason} | {verdict.fix} | {quotes}"
 
 
-def notice_table(slug: str, *cases: Sight) -> Callable[[Sight], None]:
-    @pytest.mark.parametrize("case", cases, ids=lambda case: case.expected)
-    def test_notice(case: Sight) -> None:
-        heard = [v for face in by_slug(slug).perceptions if (v := face(case.scene)) is not None]
+def run_table(slug: str, *cases: Sight) -> Callable[[Sight], None]:
+    @pytest.mark.parametrize("case", cases, ids=case_id)
+    def test_run(case: Sight) -> None:
+        heard = list(by_slug(slug).ask_run(case.scene))
         if case.expected == "silent":
             assert heard == []
             return
         assert len(heard) == 1, f"expected one verdict, got {heard}"
         verdict = heard[0]
+        assert isinstance(verdict, Verdict), verdict
         assert verdict.slug == slug
         assert verdict.ranks == case.ranks, verdict
         assert verdict.certain == (case.expected == "certain"), verdict
@@ -189,12 +219,12 @@ def notice_table(slug: str, *cases: Sight) -> Callable[[Sight], None]:
         assert [word for word in case.not_saying if word in text] == [], text
         assert verdict.evidence, "say what was seen"
 
-    test_notice.cases = cases  # type: ignore[attr-defined]
-    return test_notice
+    test_run.cases = cases  # type: ignore[attr-defined]
+    return test_run
 
 
 class Reading(NamedTuple):
-    """One case of a recognise face."""
+    """One case of an explain face."""
 
     expected: str
     """'sure' (over 0.8), 'unsure' or 'silent'"""
@@ -205,6 +235,7 @@ class Reading(NamedTuple):
     victims: tuple[int, ...] | None = None
     saying: tuple[str, ...] = ()
     not_saying: tuple[str, ...] = ()
+    line: int = 0
 
     @property
     def speaks(self) -> bool:
@@ -233,28 +264,29 @@ def recognises(
         None if victims is None else tuple(victims),
         tuple(saying),
         tuple(not_saying),
+        caller(),
     )
 
 
 def passes_over(wreckage: Wreckage) -> Reading:
     """The fault must say nothing."""
-    return Reading("silent", wreckage)
+    return Reading("silent", wreckage, line=caller())
 
 
 def explained(diagnosis: Diagnosis) -> str:
     return f"{diagnosis.reason} | {diagnosis.fix} | {diagnosis.next}"
 
 
-def recognise_table(slug: str, *cases: Reading) -> Callable[[Reading], None]:
-    @pytest.mark.parametrize("case", cases, ids=lambda case: case.expected)
-    def test_recognise(case: Reading) -> None:
-        faces = by_slug(slug).recognitions
-        found = [d for face in faces if (d := face(case.wreckage)) is not None]
+def explain_table(slug: str, *cases: Reading) -> Callable[[Reading], None]:
+    @pytest.mark.parametrize("case", cases, ids=case_id)
+    def test_explain(case: Reading) -> None:
+        found = list(by_slug(slug).ask_explain(case.wreckage))
         if case.expected == "silent":
             assert found == []
             return
         assert len(found) == 1, f"expected one diagnosis, got {found}"
         diagnosis = found[0]
+        assert isinstance(diagnosis, Diagnosis), diagnosis
         assert diagnosis.slug == slug
         assert diagnosis.confidence == case.sure, diagnosis
         culprit = diagnosis.culprit
@@ -268,8 +300,8 @@ def recognise_table(slug: str, *cases: Reading) -> Callable[[Reading], None]:
         assert diagnosis.evidence, "say what was seen"
         assert diagnosis.fix, "say what to do"
 
-    test_recognise.cases = cases  # type: ignore[attr-defined]
-    return test_recognise
+    test_explain.cases = cases  # type: ignore[attr-defined]
+    return test_explain
 
 
 class Remark(NamedTuple):
@@ -281,6 +313,7 @@ class Remark(NamedTuple):
     lines: tuple[int, ...] = ()
     saying: tuple[str, ...] = ()
     not_saying: tuple[str, ...] = ()
+    line: int = 0
 
     @property
     def speaks(self) -> bool:
@@ -298,18 +331,18 @@ def flags(
     """The fault must be found with this status on exactly these lines, and nothing else of it."""
     assert status in ("error", "warning", "note")
     assert saying, "say which words the user must see"
-    return Remark(status, source, tuple(lines), tuple(saying), tuple(not_saying))
+    return Remark(status, source, tuple(lines), tuple(saying), tuple(not_saying), caller())
 
 
 def leaves(source: Source) -> Remark:
     """The fault must say nothing."""
-    return Remark("silent", source)
+    return Remark("silent", source, line=caller())
 
 
 def lint_table(slug: str, *cases: Remark) -> Callable[[Remark], None]:
-    @pytest.mark.parametrize("case", cases, ids=lambda case: case.expected)
+    @pytest.mark.parametrize("case", cases, ids=case_id)
     def test_lint(case: Remark) -> None:
-        found = by_slug(slug).inspect(case.source)
+        found = by_slug(slug).ask_lint(case.source)
         assert {f.slug for f in found} <= {slug}
         where = [(f.status.value, f.place.line if f.place else None) for f in found]
         assert sorted(where) == sorted((case.expected, line) for line in case.lines), found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.lint import config
 
 EVERYTHING = """
@@ -58,7 +58,7 @@ def test_the_nearest_that_speaks_of_holdfast(tmp_path: Path) -> None:
     ],
 )
 def test_a_slip_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(ConfigError) as told:
         config.find(str(project(tmp_path, text)))
     assert sentence in told.value.sentence
     assert "pyproject.toml" in told.value.sentence
@@ -71,7 +71,7 @@ def test_both_tables_count_and_the_inner_one_more(tmp_path: Path) -> None:
 
 
 def test_broken_toml_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CannotWorkError, match="no valid TOML"):
+    with pytest.raises(EnvironmentFailure, match="no valid TOML"):
         config.find(str(project(tmp_path, "[tool")))
 
 
@@ -90,5 +90,5 @@ def test_what_is_no_file_or_nested_too_deeply(tmp_path: Path) -> None:
     (outer / "folder" / "pyproject.toml").mkdir(parents=True)
     for name in ("pipe", "folder"):
         assert config.find(str(outer / name)).file == str(outer / "pyproject.toml")
-    with pytest.raises(CannotWorkError, match="nested too deeply"):
+    with pytest.raises(EnvironmentFailure, match="nested too deeply"):
         config.find(str(project(tmp_path / "deep", "x = " + "[" * 100_000)))

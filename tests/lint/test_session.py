@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.analysis.source.source import Here
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 from holdfast.lint import session as session_module
 from holdfast.lint import walk
 from holdfast.lint.config import Configuration
@@ -80,5 +80,5 @@ def test_a_file_may_be_spared(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_is_told_before_any_file_is_read() -> None:
-    with pytest.raises(UsageError, match="no fault is called 'nobody'"):
+    with pytest.raises(ConfigError, match="no fault is called 'nobody'"):
         Session((), Configuration(per_file_ignores={"*.py": ("nobody",)}), Here())

@@ -1,4 +1,4 @@
-"""What is seen just before the first step: with real torch, in a process of its own."""
+"""What is seen just before the first step: with real torch, in a separate process."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from holdfast.rank import delivery
 SCRIPT = """
 import json, sys
 import torch
-from holdfast.rank import own
+from holdfast.rank import own_page
 from holdfast.rank.first_step import FirstStep, digest, steps_counted
 
-own.page = object()
+own_page.page = object()
 
 def model(seed, wide=4):
     torch.manual_seed(seed)

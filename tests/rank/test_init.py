@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.rank import init as init_module
 from tests.places import TARGETS
 from tests.rank.ranks import PATIENCE, free_port, place
@@ -66,7 +66,7 @@ def test_half_an_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RANK", "0")
-    with pytest.raises(UsageError, match="WORLD_SIZE, MASTER_ADDR, MASTER_PORT") as caught:
+    with pytest.raises(ConfigError, match="WORLD_SIZE, MASTER_ADDR, MASTER_PORT") as caught:
         init_module._alone_or_complete()
     assert "holdfast run" in caught.value.hint
 
@@ -78,7 +78,9 @@ def test_a_store_that_never_comes_is_named(
     for name, value in place(1, 2, port).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(init_module, "SAY_EVERY", 0.3)
-    with pytest.raises(CannotWorkError, match=rf"127\.0\.0\.1:{port} after \d+ s: Connection ref"):
+    with pytest.raises(
+        EnvironmentFailure, match=rf"127\.0\.0\.1:{port} after \d+ s: Connection ref"
+    ):
         init_module._wait_for_listener(time.monotonic() + 1)
     assert f"rank 1 waits for the store at 127.0.0.1:{port}" in capfd.readouterr().err
 

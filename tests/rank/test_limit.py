@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 from tests.rank.ranks import PATIENCE, bare, started, wait_for
 
 
@@ -113,7 +113,7 @@ def test_off_means_no_limit() -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_a_limit_must_be_some_time(seconds: float) -> None:
-    with pytest.raises(UsageError, match="no time at all"), holdfast.limit("x", seconds):
+    with pytest.raises(ConfigError, match="no time at all"), holdfast.limit("x", seconds):
         pass
-    with pytest.raises(UsageError, match="no time at all"):
+    with pytest.raises(ConfigError, match="no time at all"):
         holdfast.wait(None, seconds)

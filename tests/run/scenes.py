@@ -190,9 +190,15 @@ ENFORCE = (
 
 
 def words(
-    kind: str, text: str = "", *, at: float = NOW - 1.0, where: str = "train.py:88 in f"
+    kind: str,
+    text: str = "",
+    *,
+    at: float = NOW - 1.0,
+    where: str = "train.py:88 in f",
+    hint: str = "",
+    slugs: tuple[str, ...] = (),
 ) -> LastWords:
-    return LastWords(kind=kind, text=text, where=where, at=at)
+    return LastWords(kind=kind, text=text, where=where, at=at, hint=hint, slugs=slugs)
 
 
 def ended(

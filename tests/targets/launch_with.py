@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.scene.scene import Outlived
-from holdfast.errors import HoldfastError
+from holdfast.errors import Error
 from holdfast.run.launch.flags import parse
 from holdfast.run.launch.launch import describe, start
 from holdfast.run.launch.terminate import exit_code
@@ -84,7 +84,7 @@ def main() -> int:
             return 0
         watcher = Obedient(folder, plan.split(",") if plan else [])
         return start(flags, watcher=watcher, paths=paths, dress=dress)
-    except HoldfastError as problem:
+    except Error as problem:
         print(f"error: {problem.sentence}\nhint: {problem.hint}", file=sys.stderr)
         return 2
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.distributed.run import get_args_parser
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import Error
 from holdfast.run.launch.flags import build_parser, parse
 
 
@@ -35,7 +35,7 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
         with contextlib.redirect_stderr(io.StringIO()) as said:
             flags = parse(case["argv"])
             stock = vars(get_args_parser().parse_args(case.get("stock", case["argv"])))
-    except HoldfastError as problem:
+    except Error as problem:
         return {"error": type(problem).__name__, "text": f"{problem.sentence} | {problem.hint}"}
     except SystemExit as end:
         return {"exit": end.code, "text": said.getvalue()}

@@ -22,7 +22,7 @@ import holdfast
 from holdfast.checkpoint.announce import Board
 from holdfast.checkpoint.sharded import Sharded
 from holdfast.checkpoint.staging import Buffer
-from holdfast.errors import HoldfastError
+from holdfast.errors import Error
 
 FOLDER, STORE, RANK = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 WORLD = 4
@@ -134,7 +134,7 @@ def plans(world: World) -> dict[str, Any]:
     try:
         sharded.collect("odd")
         said = ""
-    except HoldfastError as problem:
+    except Error as problem:
         said = f"{type(problem).__name__}: {problem}"
     return {"numbers": numbers, "said": said}
 

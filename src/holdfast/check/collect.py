@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.analysis.machine import MachineFacts, Plan, Unread
 from holdfast.system import deadline
-from holdfast.text import legible
+from holdfast.text import printable
 
 Reader = Callable[[Plan], object]
 """One reader answers one field of MachineFacts; it may raise, and it may hang."""
@@ -38,7 +38,7 @@ def _encode(answer: object) -> bytes:
     try:
         return msgspec.msgpack.encode(answer)
     except UnicodeEncodeError:  # a path or a name in it is not text
-        return msgspec.msgpack.encode(legible(msgspec.to_builtins(answer)))
+        return msgspec.msgpack.encode(printable(msgspec.to_builtins(answer)))
 
 
 def _decode(answer: bytes, kind: Any) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
 from holdfast.analysis.machine import Plan
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -37,9 +37,9 @@ def make_plan(flags: Flags, environment: Mapping[str, str], *, accelerators: int
         ("default", DEFAULT_PORT),
     )
     if not 0 <= port <= 65535:
-        raise UsageError(f"{port_origin}: {port} is not a port (0 to 65535)")
+        raise ConfigError(f"{port_origin}: {port} is not a port (0 to 65535)")
     if "" in flags.checkpoint_folders:
-        raise UsageError("--ckpt names no folder", hint="is the variable after --ckpt set?")
+        raise ConfigError("--ckpt names no folder", hint="is the variable after --ckpt set?")
     master, master_origin = _first(
         ("--master-addr", flags.master_addr),
         ("MASTER_ADDR", environment.get("MASTER_ADDR") or None),
@@ -81,7 +81,7 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
     if not text:
         return None
     if not _is_whole(text):
-        raise UsageError(f"{name}={text[:40]!r} in the environment is not a number")
+        raise ConfigError(f"{name}={text[:40]!r} in the environment is not a number")
     return int(text)
 
 
@@ -100,7 +100,7 @@ def _nproc(flags: Flags, environment: Mapping[str, str]) -> int | None:
     if named is None:
         named = _number(environment, "LOCAL_WORLD_SIZE")
     if named is not None and named < 1:
-        raise UsageError(f"--nproc-per-node {named}: a job needs at least one rank")
+        raise ConfigError(f"--nproc-per-node {named}: a job needs at least one rank")
     return named
 
 
@@ -108,10 +108,10 @@ def _node_range(text: str, origin: str) -> tuple[int, int]:
     """'2' or torchrun's elastic '2:4'."""
     low, colon, high = text.partition(":")
     if not _is_whole(low) or (colon and not _is_whole(high)):
-        raise UsageError(f"{origin} {text[:40]!r} is neither a number nor a range such as 2:4")
+        raise ConfigError(f"{origin} {text[:40]!r} is neither a number nor a range such as 2:4")
     least, most = int(low), int(high or low)
     if not 1 <= least <= most:
-        raise UsageError(f"{origin} {text!r}: needs 1 <= MIN <= MAX")
+        raise ConfigError(f"{origin} {text!r}: needs 1 <= MIN <= MAX")
     return least, most
 
 

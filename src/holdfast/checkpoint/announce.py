@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.analysis.scene.scene import WAITS_FOR
 from holdfast.checkpoint.timing import Word
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.rank.phase import phase
 
 BLOCK = 256
@@ -152,7 +152,7 @@ class Board:
         pause = 0.001
         while not self._store.check([name]):
             if time.monotonic() > until:
-                raise CannotWorkError(
+                raise EnvironmentFailure(
                     f"rank {self.rank} waited in vain for what rank {of} was to say ({name})",
                     hint="that rank is gone, or does something else: its own log says what",
                 )

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.analysis.checkpoints.manifest import Manifest
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError, ResumeRefused
 
 Choice = Literal["", "config", "world-size"]
 CHOICES: tuple[str, ...] = ("config", "world-size")
@@ -122,7 +122,7 @@ def accepted(said: Collection[str], environment: Mapping[str, str]) -> frozenset
     spoken = {word.strip() for word in environment.get(ACCEPT, "").split(",")} - {""}
     words = spoken | set(said)
     if unknown := sorted(words - set(CHOICES)):
-        raise UsageError(
+        raise ConfigError(
             f"accept: {', '.join(unknown)} is nothing that can be accepted",
             hint=f"what can: {', '.join(CHOICES)}",
         )
@@ -143,5 +143,5 @@ def refuse(path: str, found: Collection[Difference], accept: Collection[str]) ->
             f"{ACCEPT}={','.join(needed)}; if not, start as before"
         )
     sentence = "; ".join(difference.sentence for difference in open_ones)
-    slugs = ", ".join(dict.fromkeys(difference.slug for difference in open_ones))
-    raise UsageError(f"{path} is not from this run: {sentence} [{slugs}]", hint=hint)
+    slugs = dict.fromkeys(difference.slug for difference in open_ones)
+    raise ResumeRefused(f"{path} is not from this run: {sentence}", hint=hint, slugs=slugs)

@@ -9,7 +9,7 @@ from typing import cast
 import torch.distributed as dist
 
 from holdfast.checkpoint.announce import Memory, Store
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 _count = itertools.count()
 
@@ -19,7 +19,7 @@ def place() -> tuple[int, int]:
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UsageError(
+        raise ConfigError(
             "a Checkpoint was made before the process group",
             hint="call holdfast.init() or init_process_group() first",
         )

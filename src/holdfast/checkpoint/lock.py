@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from holdfast import text
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 
 NAME = ".holdfast-lock"
 PATIENCE = 10.0
@@ -69,7 +69,7 @@ class Lock:
     ) -> None:
         while not self._try(fd):
             if clock() >= until:
-                raise CannotWorkError(
+                raise EnvironmentFailure(
                     f"another job writes checkpoints into {os.path.dirname(self.path)}: "
                     f"{_describe(os.pread(fd, 4096, 0))}",
                     hint="end it, or give this job a folder of its own",
@@ -112,7 +112,7 @@ def _describe(written: bytes) -> str:
     try:
         owner = json.loads(written)
         run = f", run {owner['run']}" if owner["run"] else ""
-        ago = text.span(max(0.0, time.time() - float(owner["since"])))
+        ago = text.duration(max(0.0, time.time() - float(owner["since"])))
         return f"pid {int(owner['pid'])} on {owner['host']}{run}, for {ago}"
     except (ValueError, KeyError, TypeError):
         return f"somebody holds its lock ({NAME})"

@@ -17,7 +17,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from holdfast.checkpoint.tensors import dtype_name
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 _WRAPPERS = {
     "DistributedDataParallel": "module",
@@ -36,7 +36,7 @@ def refuse_unknown(name: str, thing: object) -> None:
     for part in parts:
         for kind in type(part).__mro__:
             if kind.__name__ in _REFUSED:
-                raise UsageError(f"State({name}=…) holds a {kind.__name__}: "
+                raise ConfigError(f"State({name}=…) holds a {kind.__name__}: "
                                  f"{_REFUSED[kind.__name__]}")  # fmt: skip
 
 

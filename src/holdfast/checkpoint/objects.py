@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from holdfast.checkpoint import generators, modules
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 
 def has_state(thing: object) -> bool:
@@ -22,7 +22,7 @@ def refuse_stateless(name: str, thing: object) -> None:
         return
     for method in ("state_dict", "load_state_dict"):
         if not callable(getattr(thing, method, None)):
-            raise UsageError(f"State({name}=…) is a {type(thing).__name__} without {method}()")
+            raise ConfigError(f"State({name}=…) is a {type(thing).__name__} without {method}()")
 
 
 def state_of(thing: Any) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 
-from holdfast.text import legible
+from holdfast.text import printable
 
 
 def say(sentence: str) -> None:
     """To stderr, in one piece: the lines of several ranks do not mix."""
     with contextlib.suppress(OSError):
-        os.write(2, f"holdfast: {legible(sentence)}\n".encode())
+        os.write(2, f"holdfast: {printable(sentence)}\n".encode())

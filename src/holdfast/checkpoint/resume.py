@@ -21,7 +21,7 @@ from holdfast.checkpoint.files import DISK, read
 from holdfast.checkpoint.lock import Lock
 from holdfast.checkpoint.print_line import say
 from holdfast.checkpoint.state import State, saved_structure
-from holdfast.errors import CannotWorkError, HoldfastError
+from holdfast.errors import EnvironmentFailure, Error
 from holdfast.rank.events import tell
 from holdfast.rank.phase import phase
 
@@ -108,13 +108,13 @@ def _lead(board: Board, folder: str, lock: Lock) -> str:
                 board.say(f"try/{number}", _Try(path=candidate.path, final=True))
                 return candidate.path
             _set_aside(candidate.path, problem)
-    except (HoldfastError, OSError) as problem:
+    except (Error, OSError) as problem:
         # The others wait for this word: they are to end with the same sentence.
-        hint = problem.hint if isinstance(problem, HoldfastError) else ""
+        hint = problem.hint if isinstance(problem, Error) else ""
         board.say(f"try/{number}", _Try(final=True, refusal=str(problem), hint=hint))
-        if isinstance(problem, HoldfastError):
+        if isinstance(problem, Error):
             raise
-        raise CannotWorkError(f"{folder} cannot be used: {problem}") from problem
+        raise EnvironmentFailure(f"{folder} cannot be used: {problem}") from problem
     board.say(f"try/{number}", _Try(final=True))
     return ""
 
@@ -124,7 +124,7 @@ def _follow(board: Board) -> str:
     while True:
         asked = board.hear(f"try/{number}", _Try)
         if asked.refusal:
-            raise CannotWorkError(asked.refusal, hint=asked.hint)
+            raise EnvironmentFailure(asked.refusal, hint=asked.hint)
         if asked.final:
             return asked.path
         board.say(f"seen/{number}/{board.rank}", _look(board, asked.path))
@@ -149,7 +149,7 @@ def _ask_all(board: Board, number: int, path: str) -> str:
     ]
     absent = [rank for rank, seen in enumerate(others, start=1) if seen.absent]
     if absent:
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             f"rank {absent[0]} does not see {path}, which rank 0 sees",
             hint="the folder must lie on a disk that all machines share",
         )

@@ -31,7 +31,7 @@ from holdfast.checkpoint import gradient_sync, order
 from holdfast.checkpoint.cursor import Cursor
 from holdfast.checkpoint.order import Order
 from holdfast.checkpoint.shares import Shares, refuse_unfit
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError, ResumeRefused
 
 Batch = TypeVar("Batch")
 
@@ -111,7 +111,7 @@ class Sampler:
         At its end the next epoch begins. A loop that is left early goes on where it was.
         """
         if getattr(loader, "batch_sampler", self) is not self:
-            raise UsageError(
+            raise ConfigError(
                 "sampler.follow(loader): that loader has another batch sampler",
                 hint="make it as DataLoader(dataset, batch_sampler=sampler)",
             )
@@ -125,7 +125,7 @@ class Sampler:
                     self._at(batch, micro, last=micro is cut[-1])
                     yield samples
                     if self.epoch != epoch:
-                        raise UsageError("the epoch was changed inside the loop over follow()")
+                        raise ConfigError("the epoch was changed inside the loop over follow()")
         finally:
             self.following = False
         _refuse_more(given)
@@ -162,9 +162,10 @@ class Sampler:
 
     def state_dict(self) -> dict[str, int | bool]:
         if self._lost:
-            raise UsageError(
-                "the place in the data is lost: the loader is not followed [data-position-lost]",
+            raise ResumeRefused(
+                "data position unknown: the loader is not followed",
                 hint="write `for batch in sampler.follow(loader):`",
+                slugs=["data-position-lost"],
             )
         return {"epoch": self.epoch, "position": self.position, **self._identity()}
 
@@ -175,9 +176,9 @@ class Sampler:
             if saved.get(name) != value
         ]
         if differ and not self.accept_change:
-            raise UsageError(
-                f"the place in the data is lost: {', '.join(differ)}; samples would be skipped "
-                "or seen twice [data-position-lost]",
+            raise ResumeRefused(
+                f"data position lost: {', '.join(differ)}; samples would be skipped or seen twice",
+                slugs=["data-position-lost"],
                 hint="start with the same data, seed and global batch; or set "
                 "sampler.accept_change = True, and the epoch begins anew",
             )
@@ -199,32 +200,32 @@ def _next(given: Iterator[Batch], batch: int, batches: int) -> Batch:
     try:
         return next(given)
     except StopIteration:
-        raise UsageError(f"the loader ended in global batch {batch} of {batches}") from None
+        raise ConfigError(f"the loader ended in global batch {batch} of {batches}") from None
 
 
 def _refuse_more(given: Iterator[Any]) -> None:
     """Asked to its end, a loader lets its workers go."""
     for _ in given:
-        raise UsageError("the loader gives more batches than its sampler asked for")
+        raise ConfigError("the loader gives more batches than its sampler asked for")
 
 
 def _length(dataset_or_length: Sized | int) -> int:
     try:
         length = dataset_or_length if isinstance(dataset_or_length, int) else len(dataset_or_length)
     except TypeError:
-        raise UsageError(
+        raise ConfigError(
             f"a {type(dataset_or_length).__name__} has no length: there is no order to keep",
             hint="for an iterable dataset: torchdata's StatefulDataLoader and StatefulLoader",
         ) from None
     if length < 1:
-        raise UsageError(f"a data set of {length} samples gives nothing to train on")
+        raise ConfigError(f"a data set of {length} samples gives nothing to train on")
     return length
 
 
 def place_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """This rank among those that share the data: as given, else as the job has it."""
     if (rank is None) != (world_size is None):
-        raise UsageError("give both rank and world_size, or neither of them")
+        raise ConfigError("give both rank and world_size, or neither of them")
     if rank is None or world_size is None:
         # Asked of torch only where somebody has imported it: this file works without.
         group = sys.modules.get("torch.distributed")
@@ -234,7 +235,7 @@ def place_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
             rank = int(os.environ.get("RANK", "0"))
             world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if not 0 <= rank < world_size:
-        raise UsageError(f"rank {rank} is none of {world_size} ranks")
+        raise ConfigError(f"rank {rank} is none of {world_size} ranks")
     return rank, world_size
 
 

@@ -27,7 +27,7 @@ from holdfast.checkpoint.pending import Pending
 from holdfast.checkpoint.print_line import say
 from holdfast.checkpoint.scribe import Scribe, sharded_part
 from holdfast.checkpoint.state import State
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.rank.phase import beat
 
 AFTER_A_FAULT = 1.5
@@ -218,7 +218,7 @@ class Checkpoint:
         """Told to end, and staged: when it is safe the signal does what it does without us."""
         told = self._grace.told
         self._grace.hear()
-        with contextlib.suppress(CannotWorkError):  # rank 0 is gone already
+        with contextlib.suppress(EnvironmentFailure):  # rank 0 is gone already
             safe = self._pending.agree(step, self._grace.left())
             if self._rank == 0:
                 say(f"SIGTERM: {'saved' if safe else 'NOT saved'} at step {step}, ending")

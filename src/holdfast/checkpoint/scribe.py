@@ -16,7 +16,7 @@ from holdfast.checkpoint.print_line import say
 from holdfast.checkpoint.staging import Buffer, NoRoomError
 from holdfast.checkpoint.state import Captured, State, versions
 from holdfast.checkpoint.writing import WriterProcess
-from holdfast.errors import CannotWorkError, HoldfastError
+from holdfast.errors import EnvironmentFailure, Error
 from holdfast.rank.phase import phase
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Scribe:
         taken, in the background, before the first save has to wait for it."""
         try:
             captured = self._capture("first")
-        except CannotWorkError:  # of another rank, which says it; a save would say it again
+        except EnvironmentFailure:  # of another rank, which says it; a save would say it again
             return
         try:
             self._buffer.warm(captured.tensors, len(captured.text))
@@ -79,7 +79,7 @@ class Scribe:
         with phase("save"):
             try:
                 captured = self._capture(token)
-            except CannotWorkError as problem:  # some rank cannot save, or never came
+            except EnvironmentFailure as problem:  # some rank cannot save, or never came
                 failed = Failed(step=step, errno=0, what=problem.sentence, where=self._folder)
                 self._written = Answer(failed=failed)
                 return
@@ -138,7 +138,7 @@ class Scribe:
             keep_every=self._keep_every,
         )
 
-    def _say_no_room(self, problem: HoldfastError) -> None:
+    def _say_no_room(self, problem: Error) -> None:
         if not self._no_room:
             self._no_room = problem.sentence
             say(f"{problem.sentence}: training waits while a checkpoint is written")

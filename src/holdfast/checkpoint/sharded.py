@@ -37,7 +37,7 @@ from holdfast.checkpoint.sharded_load import load, read_index
 from holdfast.checkpoint.sharded_plan import Agreement, Item, piece_name
 from holdfast.checkpoint.sharded_tree import Collect, Named, Restore
 from holdfast.checkpoint.tree import DamagedTreeError, Node
-from holdfast.errors import CannotWorkError, HoldfastError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure, Error
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Sharded:
     def __init__(self, model: nn.Module | None, optimizer: object, board: Board) -> None:
         assert model is not None, "only a model makes a state sharded"
         if optimizer is not None and not isinstance(optimizer, Optimizer):
-            raise UsageError(
+            raise ConfigError(
                 f"State(optimizer=…) is a {type(optimizer).__name__}: beside a sharded model it "
                 "must be the torch optimizer itself"
             )
@@ -64,14 +64,14 @@ class Sharded:
     def collect(self, token: str) -> Share:
         """All ranks call it, at the same step, with the same token.
 
-        What one rank cannot save is raised there, and ends the save of all (CannotWorkError).
+        What one rank cannot save is raised there, and ends the save of all (EnvironmentFailure).
         """
         try:
             with torch.no_grad():
                 collected = Collect(Named(self._model, self._optimizer))
                 items = self._held(collected.pieces)
-        except HoldfastError as problem:
-            with contextlib.suppress(CannotWorkError):  # the others hear of it
+        except Error as problem:
+            with contextlib.suppress(EnvironmentFailure):  # the others hear of it
                 self._agreement.taken(token, (), problem=problem.sentence)
             raise
         taken = [items[i] for i in self._agreement.taken(token, items)]
@@ -118,7 +118,7 @@ class Sharded:
             if self._optimizer is not None and found.optimizer is not None:
                 modules.load_optimizer(self._optimizer, found.optimizer)
         except (RuntimeError, ValueError, KeyError) as refused:
-            raise UsageError(
+            raise ConfigError(
                 f"the model or optimizer did not take its saved state: {refused}"
             ) from refused
 

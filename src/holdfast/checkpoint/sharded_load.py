@@ -28,7 +28,7 @@ from holdfast.checkpoint.sharded_tree import Wanted, index_of
 from holdfast.checkpoint.staging import tensor_file
 from holdfast.checkpoint.tensors import Fetch, named_dtype
 from holdfast.checkpoint.tree import DamagedTreeError
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import LoadPlan, ReadItem
@@ -53,7 +53,7 @@ def load(folder: str, index: Index, wanted: Mapping[str, Wanted]) -> None:
     try:
         plan = planner.create_local_plan()
     except ValueError as differs:  # another size; names and sizes were compared before
-        raise UsageError(f"the checkpoint does not fit this model: {differs}") from differs
+        raise ConfigError(f"the checkpoint does not fit this model: {differs}") from differs
     _refuse_gaps(plan, wanted)
     source = _Source(folder, index)
     for item in plan.items:

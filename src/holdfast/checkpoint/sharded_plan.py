@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, Writ
 from holdfast.checkpoint.announce import Board
 from holdfast.checkpoint.messages import PATIENCE
 from holdfast.checkpoint.tensors import named_dtype
-from holdfast.errors import CannotWorkError, HoldfastError
+from holdfast.errors import EnvironmentFailure, Error
 
 Shape = tuple[int, ...]
 
@@ -76,13 +76,13 @@ def divide(held: Sequence[Sequence[Item]]) -> Division:
     """Every piece once, what several ranks hold spread over them. Pure."""
     for name, found in _descriptions(held).items():
         if len(found) > 1:
-            raise CannotWorkError(f"{name} differs between ranks: {' and '.join(sorted(found))}")
+            raise EnvironmentFailure(f"{name} differs between ranks: {' and '.join(sorted(found))}")
     plans = [SavePlan([_write_item(item) for item in items]) for items in held]
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     try:
         divided, _ = planner.create_global_plan(plans)
     except ValueError as problem:  # gaps or overlaps: a layout that it cannot describe
-        raise CannotWorkError(f"the shards of all ranks do not make whole tensors: {problem}",
+        raise EnvironmentFailure(f"the shards of all ranks do not make whole tensors: {problem}",
                               hint="sharded evenly, they would") from problem  # fmt: skip
     taken: list[tuple[int, ...]] = []
     index: Index = {}
@@ -161,7 +161,7 @@ class Agreement:
         yours = self._lead(token, mine) if self._board.rank == 0 else self._follow(token, mine)
         if yours.problem:
             self._told = None
-            raise CannotWorkError(yours.problem, hint=yours.hint)
+            raise EnvironmentFailure(yours.problem, hint=yours.hint)
         if yours.taken is not None:
             self._taken, self._number = yours.taken, yours.division
         self._told = items
@@ -181,7 +181,7 @@ class Agreement:
             told = [mine, *self._hear_all(token)]
             self._learn(told)
             answers = [self._answer(rank, each) for rank, each in enumerate(told)]
-        except HoldfastError as problem:
+        except Error as problem:
             yours = _Yours(problem=problem.sentence, hint=problem.hint)
             answers = [yours] * self._board.world_size
         for rank in range(1, self._board.world_size):
@@ -199,7 +199,7 @@ class Agreement:
     def _learn(self, told: Sequence[_Mine]) -> None:
         for rank, each in enumerate(told):
             if each.problem:
-                raise CannotWorkError(f"rank {rank}: {each.problem}")
+                raise EnvironmentFailure(f"rank {rank}: {each.problem}")
             if each.items is not None and each.items != self._held[rank]:
                 self._held[rank] = each.items
                 self._division = Division([], {})

@@ -24,7 +24,7 @@ from holdfast.checkpoint.reading import RankFiles
 from holdfast.checkpoint.sharded_plan import Index, Saved
 from holdfast.checkpoint.tensors import Fetch, Gather, cannot_be_written, named_dtype
 from holdfast.checkpoint.tree import DamagedTreeError, Node, Path, place
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -108,7 +108,7 @@ class Collect:
                 return self._gather.encode(value, path)
             is_plain = isinstance(parameter, DTensor) and not isinstance(value, DTensor)
             if is_plain and value.numel() != 1:
-                raise UsageError(
+                raise ConfigError(
                     f"{place(path)} is a plain tensor of {list(value.shape)} for a parameter "
                     "that is sharded: ranks may share it or not, and nothing says which",
                     hint="an optimizer that makes its state with zeros_like(parameter) works",
@@ -120,7 +120,7 @@ class Collect:
     def _piece(self, value: Any, path: Path) -> Node:
         local = value.to_local() if isinstance(value, DTensor) else value
         if problem := cannot_be_written(local):
-            raise UsageError(f"{place(path)} is {problem}")
+            raise ConfigError(f"{place(path)} is {problem}")
         name = ".".join(str(key) for key in path)
         self.pieces[name], self.local[name] = value, local
         body: dict[str, Node] = {"name": name}
@@ -163,7 +163,7 @@ class Restore:
         groups = self._decode(node["groups"])
         names = self._named.groups()
         if [group["params"] for group in groups] != names:
-            raise UsageError("the optimizer's groups hold other parameters than when it was saved")
+            raise ConfigError("the optimizer's groups hold other parameters than when it was saved")
         parameters = [one for group in optimizer.param_groups for one in group["params"]]
         state, number = {}, 0
         for group, mine in zip(groups, names, strict=True):
@@ -220,7 +220,7 @@ def _empty(
 
 def _refuse_meta(name: str, tensor: torch.Tensor) -> None:
     if tensor.is_meta:
-        raise UsageError(f"{name} is on the meta device: it has no memory to load into",
+        raise ConfigError(f"{name} is on the meta device: it has no memory to load into",
                          hint='model.to_empty(device="cuda") before resume()')  # fmt: skip
 
 

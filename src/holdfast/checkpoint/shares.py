@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -68,20 +68,20 @@ def refuse_unfit(asked: Shares) -> None:
     size, world_size, micro = asked.global_batch, asked.world_size, asked.micro_batch
     for name, number in (("global_batch", size), ("micro_batch", micro)):
         if number < 1:
-            raise UsageError(f"{name}={number} is not a number of samples")
+            raise ConfigError(f"{name}={number} is not a number of samples")
     if not fits(size, world_size, micro):
-        raise UsageError(
+        raise ConfigError(
             f"global_batch={size} {_why(size, world_size, micro)}",
             hint=f"possible here: {_possible(size, world_size, micro)}",
         )
     if not asked.batches:
-        raise UsageError(
+        raise ConfigError(
             f"{asked.length} samples are less than global_batch={size}: "
             "with drop_last=True there is nothing to train on"
         )
     rest = asked.size(asked.batches - 1)
     if not fits(rest, world_size, micro):
-        raise UsageError(
+        raise ConfigError(
             f"the last global batch of an epoch has {rest} of {size} samples, and that "
             f"{_why(rest, world_size, micro)}",
             hint="drop_last=True leaves so many out of every epoch, others each time; or: "

@@ -32,7 +32,7 @@ from holdfast.checkpoint.layout import Entry, Layout, lay_out
 from holdfast.checkpoint.messages import Piece
 from holdfast.checkpoint.room import MARGIN, memory_room
 from holdfast.checkpoint.tensors import Named
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.text import size as in_words
 
 _STEP = 4 << 20
@@ -43,7 +43,7 @@ _SPARE = 1 << 20
 """bytes for what may be more at the first save than when its memory was taken"""
 
 
-class NoRoomError(CannotWorkError):
+class NoRoomError(EnvironmentFailure):
     """Memory for a copy of the state is not to be had."""
 
 

@@ -33,7 +33,7 @@ from holdfast.checkpoint import ddp_buckets, generators, modules, objects, tree
 from holdfast.checkpoint.reading import RankFiles
 from holdfast.checkpoint.tensors import Gather, Named
 from holdfast.checkpoint.tree import Node, Path
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import ConfigError, Error
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -87,7 +87,7 @@ class State:
         asked = {names} if isinstance(names, str) else set(names)
         possible = (self._things.keys() | self.extras.keys()) - {"model", "optimizer"}
         if unknown := sorted(asked - possible):
-            raise UsageError(
+            raise ConfigError(
                 f"per_rank: {', '.join(unknown)} cannot be saved per rank",
                 hint=f"what can: {', '.join(sorted(possible)) or 'nothing'}",
             )
@@ -147,7 +147,7 @@ class State:
         """Everything that was saved; returns what could not be restored, in sentences.
 
         All of it is read before anything is changed. Raises DamagedTreeError for files that are
-        not ours, UsageError where something does not take its saved state.
+        not ours, ConfigError where something does not take its saved state.
         """
         first = RankFiles(folder, 0)
         mine = first if rank == 0 else RankFiles(folder, rank) if rank < saved_world else None
@@ -189,10 +189,10 @@ class State:
             return
         try:
             objects.load_state(self._things[name], value)
-        except HoldfastError:
+        except Error:
             raise
         except Exception as refused:
-            raise UsageError(f"{name} did not take its saved state: {refused}") from refused
+            raise ConfigError(f"{name} did not take its saved state: {refused}") from refused
 
     def _restore_generators(self, saved: Any, rank: int, *, new: bool) -> list[str]:
         if not new:

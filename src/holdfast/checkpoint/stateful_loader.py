@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.checkpoint.sampler import Sampler, place_of
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError, ResumeRefused
 
 
 class StatefulLoader:
@@ -29,7 +29,7 @@ class StatefulLoader:
     ) -> None:
         for method in ("state_dict", "load_state_dict"):
             if not hasattr(loader, method):
-                raise UsageError(
+                raise ConfigError(
                     f"a {type(loader).__name__} does not know its place: it has no {method}()",
                     hint="use torchdata.stateful_dataloader.StatefulDataLoader; a plain "
                     "DataLoader needs no StatefulLoader: follow a holdfast.Sampler",
@@ -90,9 +90,10 @@ class StatefulLoader:
         what = f"it was saved by {saved.get('world_size')} ranks, and there are {self.world_size}"
         if saved.get("world_size") == self.world_size:
             what = "it was saved by another kind of loader, or one with another number of workers"
-        raise UsageError(
-            f"the place in the data is lost: {what}, and only a holdfast.Sampler's place would "
-            "hold then; samples would be skipped or seen twice [data-position-lost]",
+        raise ResumeRefused(
+            f"data position lost: {what}, and only a holdfast.Sampler's position would hold then; "
+            "samples would be skipped or seen twice",
+            slugs=["data-position-lost"],
             hint="start with as many ranks and workers as before; or set loader.accept_change = "
             "True, and the data begins anew",
         )

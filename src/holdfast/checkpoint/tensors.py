@@ -17,8 +17,8 @@ import torch
 
 from holdfast.checkpoint.layout import CODES, Entry
 from holdfast.checkpoint.tree import DamagedTreeError, Node, Path, place
-from holdfast.errors import UsageError
-from holdfast.text import legible
+from holdfast.errors import ConfigError
+from holdfast.text import printable
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor)}
 """other subclasses hold more than their values: they would not come back as what they were"""
@@ -81,7 +81,7 @@ class Gather:
 
     def _tensor(self, tensor: torch.Tensor, path: Path) -> Node:
         if problem := cannot_be_written(tensor):
-            raise UsageError(f"{place(path)} is {problem}")
+            raise ConfigError(f"{place(path)} is {problem}")
         body: dict[str, Node] = {"name": self._add(tensor.detach(), path)}
         if tensor.device.type != "cpu":
             body["on"] = tensor.device.type
@@ -94,7 +94,7 @@ class Gather:
         known = self._seen.get(memory)
         if known is not None:
             return known
-        wanted = name = legible(".".join(str(key) for key in path))
+        wanted = name = printable(".".join(str(key) for key in path))
         count = 1
         while name in self._names:
             count += 1
@@ -107,7 +107,7 @@ class Gather:
 
     def _array(self, numpy: Any, value: Any, path: Path) -> Node:
         if value.dtype.kind not in _NUMPY_KINDS or type(value) in (numpy.ma.MaskedArray,):
-            raise UsageError(f"{place(path)} is a NumPy array of {value.dtype}: "
+            raise ConfigError(f"{place(path)} is a NumPy array of {value.dtype}: "
                              "only arrays of plain values can be saved")  # fmt: skip
         dtype, data = value.dtype.str, value.tobytes()
         if isinstance(value, numpy.generic):

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 Wish = Literal["", "save", "stop"]
 
@@ -63,7 +63,7 @@ def parse(every: str | int) -> Every:
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smh])", text)
     if found and float(found[1]) > 0:
         return Every(seconds=float(found[1]) * _UNITS[found[2]])
-    raise UsageError(
+    raise ConfigError(
         f"every={every!r} is neither a number of steps nor a time",
         hint='write every=100 (steps), every="30s", "5m", "2h", or every="auto"',
     )

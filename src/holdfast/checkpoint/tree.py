@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 
 Node = Any
 """what msgspec.json encodes: None, bool, int, float, str, list, dict"""
@@ -43,7 +43,7 @@ _FACTORIES: dict[str, Callable[[], Any] | None] = {
 }
 
 
-class DamagedTreeError(CannotWorkError):
+class DamagedTreeError(EnvironmentFailure):
     """The tree of a checkpoint is not one that we wrote."""
 
 
@@ -53,7 +53,7 @@ def place(path: Path) -> str:
 
 
 def encode(value: object, leaf: EncodeLeaf, path: Path = ()) -> Node:
-    """Raises UsageError, naming the place, for what no checkpoint can hold."""
+    """Raises ConfigError, naming the place, for what no checkpoint can hold."""
     return _Encoder(leaf).node(value, path, DEEPEST)
 
 
@@ -82,7 +82,7 @@ class _Encoder:
 
     def node(self, value: object, path: Path, depth: int) -> Node:
         if depth == 0:
-            raise UsageError(
+            raise ConfigError(
                 f"{place(path[:3])}… is nested deeper than {DEEPEST} levels: does it hold itself?"
             )
         # Exact types: an enum is an int and a named tuple is a tuple, but neither would come
@@ -93,7 +93,7 @@ class _Encoder:
         node = self.leaf(value, path)
         if node is None:
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
-            raise UsageError(
+            raise ConfigError(
                 f"{place(path)} is a {kind.removeprefix('builtins.')}: {_advice(value)}"
             )
         return node
@@ -121,7 +121,7 @@ class _Encoder:
         make = value.default_factory
         name = getattr(make, "__name__", "")
         if _FACTORIES.get(name) is not make:
-            raise UsageError(f"{place(path)} has a default of its own: give it as a plain dict")
+            raise ConfigError(f"{place(path)} has a default of its own: give it as a plain dict")
         return {"defaultdict": [name, self.pairs(value, path, depth)]}
 
     def any_order(self, value: Iterable[object], path: Path, depth: int) -> list[Node]:

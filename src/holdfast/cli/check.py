@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     facts = collect(plan, READERS, seconds=arguments.deadline)
     if arguments.smoke:
         facts = smoke(facts, named=arguments.nproc_per_node is not None)
-    findings = catalogue.foresee(facts, faults)
+    findings = catalogue.check(facts, faults)
     took = time.monotonic() - began
     counts = text.count(findings)
     if arguments.json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli import streams
 from holdfast.cli.choices import FAIL_ON, seconds
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
     from holdfast.analysis.variables.status import Judged, One
@@ -73,10 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
     command: list[str] = getattr(arguments, "command", [])
     names: list[str] = arguments.names
     if arguments.all and names:
-        raise UsageError("--all shows every variable: leave out the names, or --all")
+        raise ConfigError("--all shows every variable: leave out the names, or --all")
     if arguments.export or arguments.preset:
         if names or arguments.all:
-            raise UsageError("an export is for the whole job: leave out the names and --all")
+            raise ConfigError("an export is for the whole job: leave out the names and --all")
         return _export(arguments, command)
     if names:
         return _explain(names, command, arguments)
@@ -144,7 +144,7 @@ def _explain(names: list[str], command: list[str], arguments: argparse.Namespace
     for name, rows in families.items():
         if not rows:
             better = variable.family(name.upper())
-            raise UsageError(
+            raise ConfigError(
                 f"no variable begins with {name.rstrip('*')!r}",
                 hint=f"did you mean {name.upper()}?" if better else "holdfast env --all shows all",
             )
@@ -165,7 +165,7 @@ def _insist_on_known(answers: Sequence[One]) -> None:
     for answer in answers:
         if answer.row is None and answer.now is None and not answer.read_by:
             meant = ", ".join(answer.near[:6])
-            raise UsageError(
+            raise ConfigError(
                 f"holdfast does not know {answer.name!r}, and it is not set here",
                 hint=f"did you mean {meant}?" if meant else "holdfast env --all shows all it knows",
             )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.variables.status import TYPED
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.system.process import redact
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def read_job(
     readers["variable_search"] = functools.partial(read_variable_search, also=tuple(also))
     facts = collect(plan, readers, seconds=flags.deadline)
     if isinstance(facts.settings, Unread):
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             f"the settings could not be read: {facts.settings.why}", hint="try --deadline 10"
         )
     script, asked, packages, remark = _script(launches)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli import runs, streams
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 
 if TYPE_CHECKING:
     from holdfast.analysis.logs.wreckage import Wreckage
@@ -54,13 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
     if not words and _is_piped_to():
         words = [STDIN]
     if not words:
-        raise UsageError("explain what?", hint="holdfast explain LOG… or holdfast explain --list")
+        raise ConfigError("explain what?", hint="holdfast explain LOG… or holdfast explain --list")
     paths = [word for word in words if word == STDIN or os.path.lexists(word)]
     if len(paths) == len(words):
         return _explain(paths, arguments)
     missing = [word for word in words if word not in paths]
     if paths or any(os.sep in word for word in missing):
-        raise UsageError(f"there is no file or folder {missing[0]!r}")
+        raise ConfigError(f"there is no file or folder {missing[0]!r}")
     return _show_pages(" ".join(words), arguments)
 
 
@@ -89,8 +89,8 @@ def _insist_on_something(wreckage: Wreckage) -> None:
         return
     problems = [f"{source.name}: {source.problem}" for source in wreckage.sources if source.problem]
     if problems:
-        raise CannotWorkError(f"nothing could be read: {'; '.join(problems[:3])}")
-    raise UsageError("there was nothing to read: what was given is empty")
+        raise EnvironmentFailure(f"nothing could be read: {'; '.join(problems[:3])}")
+    raise ConfigError("there was nothing to read: what was given is empty")
 
 
 def _newest_run(path: str) -> str:
@@ -116,7 +116,9 @@ def _explain_run(arguments: argparse.Namespace) -> int:
         return _explain([chosen.folder], arguments)
     pids = run_folder.read(chosen.folder).story.newest
     if not pids:
-        raise UsageError(f"{chosen.id} has not started its ranks yet", hint="ask again in a moment")
+        raise ConfigError(
+            f"{chosen.id} has not started its ranks yet", hint="ask again in a moment"
+        )
     return _explain_living([pids[rank] for rank in sorted(pids)], arguments)
 
 
@@ -163,7 +165,7 @@ def _show_pages(wanted: str, arguments: argparse.Namespace) -> int:
     if len(pages) == 1:
         pages = [catalogue.with_example(pages[0])]
     if not pages:
-        raise UsageError(
+        raise ConfigError(
             f"no fault's page mentions {wanted!r}, and no file is called so",
             hint="holdfast explain --list shows every fault",
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.cli import streams
 from holdfast.cli.choices import FAIL_ON, names
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 
 if TYPE_CHECKING:
     from holdfast.analysis.source.source import Here
@@ -82,15 +82,15 @@ def _lint(arguments: argparse.Namespace) -> int:
     paths: list[str] = arguments.paths
     _insist_on_a_folder()
     if not paths and not arguments.env:
-        raise UsageError("lint what?", hint="holdfast lint train.py launch.sh, a folder, or --env")
+        raise ConfigError("lint what?", hint="holdfast lint train.py launch.sh, a folder, or --env")
     for path in paths:
         if path != STDIN and not os.path.lexists(path):
-            raise UsageError(f"there is no file or folder {path!r}")
+            raise ConfigError(f"there is no file or folder {path!r}")
     first = next((path for path in paths if path != STDIN), ".")
     report = _look(paths, arguments, config.find(first))
     _answer(report, arguments, time.monotonic() - began)
     if paths and not report.looked_at and (report.unread or report.refused):
-        raise CannotWorkError("nothing could be read")
+        raise EnvironmentFailure("nothing could be read")
     worst = max((told.finding.status.concern for told in report.told), default=0)
     return int(worst >= FAIL_ON[arguments.fail_on])
 
@@ -100,7 +100,7 @@ def _insist_on_a_folder() -> None:
     try:
         os.getcwd()
     except FileNotFoundError as problem:
-        raise CannotWorkError("the current folder has been removed", hint="cd ..") from problem
+        raise EnvironmentFailure("the current folder has been removed", hint="cd ..") from problem
 
 
 def _look(paths: list[str], arguments: argparse.Namespace, wanted: Configuration) -> Report:
@@ -134,8 +134,8 @@ def _insist_on_known(wanted: Configuration) -> None:
     per_file = (name for names in wanted.per_file_ignores.values() for name in names)
     try:
         catalogue.choose(wanted.select, (*wanted.ignore, *per_file))
-    except UsageError as slip:
-        raise UsageError(f"{wanted.file}: {slip.sentence}", hint=slip.hint) from slip
+    except ConfigError as slip:
+        raise ConfigError(f"{wanted.file}: {slip.sentence}", hint=slip.hint) from slip
 
 
 def _here(torch: str) -> Here:
@@ -150,7 +150,7 @@ def _here(torch: str) -> Here:
     from holdfast.check.readers import devices, port, software
 
     if torch and not re.match(r"\d{1,4}\.\d{1,4}(?!\d)", torch):
-        raise UsageError(f"{torch!r} is no version of torch", hint="write it like 2.9 or 2.9.1")
+        raise ConfigError(f"{torch!r} is no version of torch", hint="write it like 2.9 or 2.9.1")
     plan = make_plan(Flags(), {}, accelerators=0)
     installed = software.find_torch()
     made = Here(
@@ -177,11 +177,11 @@ def _stdin(name: str) -> Text | Unread | None:
     from holdfast.lint import walk
 
     if sys.stdin is None:
-        raise UsageError("stdin is closed")
+        raise ConfigError("stdin is closed")
     try:
         return walk.stream(sys.stdin.buffer, name or "stdin")
     except OSError as problem:  # `holdfast lint - < folder`
-        raise CannotWorkError(f"stdin cannot be read: {problem.strerror}") from problem
+        raise EnvironmentFailure(f"stdin cannot be read: {problem.strerror}") from problem
 
 
 def _environment() -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from holdfast import __version__
 from holdfast.cli import bundle, check, completion, env, explain, lint, run, runs, stop, streams
-from holdfast.errors import HoldfastError
+from holdfast.errors import Error
 
 
 class Verb(Protocol):
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             words, command = env.cut_command(words)
         arguments = build_parser().parse_args(words, argparse.Namespace(command=command))
         return VERBS[arguments.verb].run(arguments)
-    except HoldfastError as problem:
+    except Error as problem:
         streams.remark(f"error: {problem.sentence}")
         if problem.hint:
             streams.remark(f"hint: {problem.hint}")

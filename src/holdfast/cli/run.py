@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli import streams
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 
 if TYPE_CHECKING:
     from holdfast.analysis.job.run_paths import RunPaths
@@ -43,7 +43,7 @@ def launch(argv: Sequence[str]) -> int:
     flags = job_flags.parse(argv)
     try:
         return _launch(flags, argv)
-    except CannotWorkError as problem:
+    except EnvironmentFailure as problem:
         streams.remark(f"error: {problem.sentence}")
         if problem.hint:
             streams.remark(f"hint: {problem.hint}")
@@ -123,7 +123,7 @@ def _world(flags: RunFlags) -> int:
     try:
         return nproc(flags)
     except ValueError as problem:  # torchrun's own words: no number, no GPU…
-        raise UsageError(f"--nproc-per-node: {problem}") from problem
+        raise ConfigError(f"--nproc-per-node: {problem}") from problem
 
 
 def _look_first(flags: RunFlags, world: int) -> MachineFacts:
@@ -150,7 +150,7 @@ def _refuses(facts: MachineFacts) -> bool:
     from holdfast.findings import Status
     from holdfast.view import text
 
-    findings = catalogue.foresee(facts, catalogue.choose([], []))
+    findings = catalogue.check(facts, catalogue.choose([], []))
     errors = [f for f in findings if f.status is Status.ERROR]
     if not errors:
         return False
@@ -216,10 +216,11 @@ def _end(
 
 def _explained(told: list[str], summary: Report, journal: Journal, folder: str) -> list[str]:
     """The end of a run that failed: what its folder tells now that everything is in it."""
+    from holdfast import catalogue
     from holdfast.cli import run_ending
 
     cause = summary.causes[-1] if summary.causes else None
-    if cause is not None and cause.get("slug") in run_ending.IN_A_HURRY:
+    if cause is not None and catalogue.traits(str(cause.get("slug"))).told_to_stop:
         return told
     found, remark = run_ending.explain(folder)
     if found is not None:

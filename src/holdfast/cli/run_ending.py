@@ -20,8 +20,6 @@ LARGEST = 256 << 20
 """bytes of a run folder that are read in that time on any machine"""
 LIKELY = 0.5
 """under this the verdict of the moment is the better answer"""
-IN_A_HURRY = frozenset({"external-sigterm", "preempted", "sighup-terminal"})
-"""whoever told us to stop may not wait; and there is nothing to find out"""
 QUOTES = 2
 ROOT_CAUSE = "root cause: "
 

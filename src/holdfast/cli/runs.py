@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from holdfast.cli import streams
+from holdfast.text import duration
 
 if TYPE_CHECKING:
     from holdfast.run.runs.registry import Run
@@ -50,13 +51,12 @@ HEAD = f"{'RUN':<36}  {'STATE':<9}  {'STARTED':<14}  {'RANKS':>5}  {'STEPS':>8} 
 def line(item: Run, *, now: float) -> str:
     """One run; its last sentence under it, where it has one."""
     from holdfast.run.runs.registry import State
-    from holdfast.text import span
     from holdfast.view.text import harmless
 
     state = item.state.value
     if item.state is State.ENDED and item.exit_code:
         state = f"exit {item.exit_code}"
-    began = f"{span(max(0.0, now - item.started))} ago"
+    began = f"{duration(max(0.0, now - item.started))} ago"
     figures = f"{item.world or '-':>5}  {item.steps or '-':>8}  {item.restarts:>8}"
     row = f"{item.id:<36}  {state:<9}  {began:<14}  {figures}"
     return f"{row}\n    {harmless(item.said)}" if item.said else row

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TextIO
 
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 
 PLAIN = {"…": "...", "�": "?", "·": "*", "µ": "u"}
 """what our own words look like on a terminal that knows only ASCII"""
@@ -40,7 +40,9 @@ def answer(text: str, *, encoding: str | None = None) -> None:
         raise
     except OSError as problem:
         silence(sys.stdout)
-        raise CannotWorkError(f"the answer could not be written: {problem.strerror}") from problem
+        raise EnvironmentFailure(
+            f"the answer could not be written: {problem.strerror}"
+        ) from problem
 
 
 def remark(text: str) -> None:

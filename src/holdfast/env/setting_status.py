@@ -67,7 +67,7 @@ def judge(job: Job) -> tuple[Judged, ...]:
 
 
 def _findings(job: Job) -> list[Finding]:
-    found = (one for fault in FAULTS for one in fault.look_at(job.facts))
+    found = (one for fault in FAULTS for one in fault.ask_check(job.facts))
     return [one for one in found if one.status.concern]
 
 

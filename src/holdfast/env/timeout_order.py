@@ -15,7 +15,7 @@ from holdfast.env.job import Job
 from holdfast.env.timeouts import launchers
 from holdfast.faults.settings import clocks_inconsistent
 from holdfast.findings import Evidence, Finding
-from holdfast.text import exact
+from holdfast.text import exact_duration
 
 FAULT = clocks_inconsistent.FAULT
 OUTER = ("scheduler", "scheduler-asked", "timeout-command")
@@ -23,7 +23,7 @@ HIDES = ("new_group", "new_subgroups", "new_subgroups_by_enumeration")
 
 
 def findings(job: Job, clocks: Sequence[Clock]) -> tuple[Finding, ...]:
-    said = [one for one in FAULT.look_at(job.facts) if one.status.concern]
+    said = [one for one in FAULT.ask_check(job.facts) if one.status.concern]
     by_key = {clock.key: clock for clock in clocks}
     slurm_said = any("Slurm ends this job" in one.summary for one in said)
     checks = (
@@ -40,7 +40,8 @@ def findings(job: Job, clocks: Sequence[Clock]) -> tuple[Finding, ...]:
 
 def _seen(*clocks: Clock) -> list[Evidence]:
     return [
-        Evidence(quote=f"{one.name}: {exact(one.seconds)}", source=one.origin) for one in clocks
+        Evidence(quote=f"{one.name}: {exact_duration(one.seconds)}", source=one.origin)
+        for one in clocks
     ]
 
 
@@ -61,8 +62,8 @@ def _outer_ends_first(
         if outer.seconds <= (group.seconds or 0):
             tell = FAULT.warning if group.sure else FAULT.note
             yield tell(
-                f"{outer.name} ends the job after {exact(outer.seconds)}, before a hang is "
-                f"noticed ({group.name}: {exact(group.seconds)})",
+                f"{outer.name} ends the job after {exact_duration(outer.seconds)}, before a hang "
+                f"is noticed ({group.name}: {exact_duration(group.seconds)})",
                 reason="a hang would end without a word about its cause",
                 evidence=_seen(outer, group),
                 fix="give init_process_group a shorter timeout, or the job more time",
@@ -76,8 +77,8 @@ def _connections(by_key: dict[str, Clock]) -> Iterator[Finding]:
     for clock in (by_key[k] for k in ("nccl-rdma", "nccl-socket") if k in by_key):
         if clock.seconds is None or clock.seconds >= group.seconds:
             yield FAULT.note(
-                f"{clock.name} outlasts the group: {exact(clock.seconds)} against "
-                f"{exact(group.seconds)}",
+                f"{clock.name} outlasts the group: {exact_duration(clock.seconds)} against "
+                f"{exact_duration(group.seconds)}",
                 reason="a broken link would show as a timeout of the collective, and not as the "
                 "network's own error, which names the peer",
                 evidence=_seen(clock, group),
@@ -93,7 +94,7 @@ def _not_inherited(job: Job) -> Iterator[Finding]:
     bare = [a for a in job.asked if a.call in HIDES and not a.given]
     if not own or not bare:
         return
-    long, call = exact(own[0].seconds), bare[0].call
+    long, call = exact_duration(own[0].seconds), bare[0].call
     where = f"{bare[0].place.file}:{bare[0].place.line}"
     yield FAULT.note(
         f"{call} at {where} does not take over the {long} of init_process_group",
@@ -130,7 +131,7 @@ def _patience(by_key: dict[str, Clock], clocks: Sequence[Clock]) -> Iterator[Fin
     if patience.seconds >= 0.8 * (group.seconds or 0):
         yield FAULT.note(
             f"--patience {patience.seconds:g} never comes to bear: holdfast acts at 80 % of the "
-            f"group's {exact(group.seconds)}",
+            f"group's {exact_duration(group.seconds)}",
             reason="torch would abort at 100 % and blame a victim, so no wait is let go that far",
             evidence=_seen(patience, group),
             fix="give the group a longer timeout, or leave --patience out",
@@ -143,8 +144,9 @@ def _stall(by_key: dict[str, Clock]) -> Iterator[Finding]:
         return
     if stop.seconds <= warn.seconds:
         yield FAULT.warning(
-            f"Horovod will not end stalled jobs: the shutdown time, {exact(stop.seconds)}, "
-            f"is not above the warning time, {exact(warn.seconds)}",
+            f"Horovod will not end stalled jobs: the shutdown time, "
+            f"{exact_duration(stop.seconds)}, is not above the warning time, "
+            f"{exact_duration(warn.seconds)}",
             reason="it only takes place where it is greater",
             evidence=_seen(stop, warn),
             fix="--stall-check-shutdown-time-seconds above the warning time",

@@ -13,8 +13,9 @@ import msgspec
 
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage, quote
+from holdfast.catalogue import traits
 from holdfast.explain import live_verdict
-from holdfast.fault import Fault
+from holdfast.fault import Broken, Fault
 from holdfast.findings import Diagnosis, Evidence
 from holdfast.text import numbers
 
@@ -60,13 +61,10 @@ def _ask(wreckage: Wreckage, faults: Iterable[Fault]) -> tuple[list[Diagnosis], 
     bugs: list[str] = []
     for fault in faults:
         best: Diagnosis | None = None
-        for face in fault.recognitions:
-            try:
-                answer = face(wreckage)
-            except Exception as bug:  # noqa: BLE001 - one broken face must not hide the others
-                bugs.append(f"a bug in holdfast: {fault.slug}: {type(bug).__name__}: {bug}")
-                continue
-            if answer and (best is None or answer.confidence > best.confidence):
+        for answer in fault.ask_explain(wreckage):
+            if isinstance(answer, Broken):
+                bugs.append(str(answer))
+            elif best is None or answer.confidence > best.confidence:
                 best = answer
         if best and best.confidence >= FAINT:
             answers.append(best)
@@ -93,11 +91,7 @@ def _same_line(one: Diagnosis, other: Diagnosis) -> bool:
 
 def _is_vaguer(one: Diagnosis, other: Diagnosis) -> bool:
     """'It raised an exception', beside what that exception was."""
-    return (
-        one.slug in live_verdict.GENERAL
-        and other.slug not in live_verdict.GENERAL
-        and _same_line(one, other)
-    )
+    return traits(one.slug).general and not traits(other.slug).general and _same_line(one, other)
 
 
 def _humbled(diagnosis: Diagnosis) -> Diagnosis:

@@ -57,7 +57,7 @@ def gather(
 
 @functools.cache
 def _scanner() -> Scanner:
-    return Scanner(catalogue.signatures())
+    return Scanner(catalogue.log_patterns())
 
 
 class _Collector:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.analysis.logs.wreckage import Told, Wreckage
+from holdfast.catalogue import traits
 from holdfast.fault import SHOWN
 from holdfast.findings import Culprit, Diagnosis, Evidence
 
@@ -19,8 +20,6 @@ ACTED_ON = 0.92
 NOTICED = 0.5
 SPECIFIC = 0.75
 """a fault's own wording, found in a log, is surer than this"""
-GENERAL = frozenset({"python-exception", "rank-killed", "native-crash", "rank-stuck"})
-"""names for 'it ended' and 'it does not come', whatever the reason"""
 
 
 def weigh(wreckage: Wreckage, answers: Sequence[Diagnosis]) -> list[Diagnosis]:
@@ -33,7 +32,7 @@ def weigh(wreckage: Wreckage, answers: Sequence[Diagnosis]) -> list[Diagnosis]:
     others = [one for one in answers if one is not beside]
     if not said.verdict:  # acted on by nobody: it takes its place among the others
         return [opinion, *others]
-    better = [one for one in others if said.slug in GENERAL and _is_better(one, said)]
+    better = [one for one in others if traits(said.slug).general and _is_better(one, said)]
     if not better:
         return [opinion, *map(_capped, others)]
     told = [_with_the_outcome(one, said) if one in better else one for one in others]
@@ -43,7 +42,7 @@ def weigh(wreckage: Wreckage, answers: Sequence[Diagnosis]) -> list[Diagnosis]:
 def _is_better(answer: Diagnosis, said: Told) -> bool:
     """A fault's own wording, in the log of the same rank."""
     rank = answer.culprit.rank if answer.culprit else None
-    own = answer.confidence > SPECIFIC and answer.slug not in GENERAL
+    own = answer.confidence > SPECIFIC and not traits(answer.slug).general
     return own and (rank is None or rank in said.ranks)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -85,11 +85,11 @@ def _read(file: str) -> Configuration | None:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
     except RecursionError as problem:
-        raise CannotWorkError(f"{file} is nested too deeply to be read") from problem
+        raise EnvironmentFailure(f"{file} is nested too deeply to be read") from problem
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise CannotWorkError(f"{file} is no valid TOML: {problem}") from problem
+        raise EnvironmentFailure(f"{file} is no valid TOML: {problem}") from problem
     except OSError as problem:
-        raise CannotWorkError(f"{file} cannot be read: {problem.strerror}") from problem
+        raise EnvironmentFailure(f"{file} cannot be read: {problem.strerror}") from problem
     tools = document.get("tool")
     if not isinstance(tools, dict) or "holdfast" not in tools:
         return None
@@ -100,12 +100,12 @@ def parse(table: Any, file: str) -> Configuration:
     """Of [tool.holdfast], or [tool.holdfast.lint], whose word counts more; every unknown key is a
     slip that would go unnoticed."""
     if not isinstance(table, dict) or not isinstance(table.get("lint", {}), dict):
-        raise UsageError(f"{file}: holdfast's settings must be a table", hint=f"write {SECTION}")
+        raise ConfigError(f"{file}: holdfast's settings must be a table", hint=f"write {SECTION}")
     values = {name: value for name, value in table.items() if name != "lint"}
     values |= table.get("lint", {})
     known = {"select", "ignore", "exclude", "torch", "per-file-ignores"}
     if unknown_keys := sorted(set(values) - known):
-        raise UsageError(
+        raise ConfigError(
             f"{file}: {SECTION} has no key {unknown_keys[0]!r}",
             hint=f"there are {', '.join(sorted(known))}",
         )
@@ -113,4 +113,4 @@ def parse(table: Any, file: str) -> Configuration:
     try:
         return msgspec.convert({"file": os.path.abspath(file), **fields}, Configuration)
     except msgspec.ValidationError as problem:
-        raise UsageError(f"{file}: {SECTION}: {problem}") from problem
+        raise ConfigError(f"{file}: {SECTION}: {problem}") from problem

@@ -54,7 +54,7 @@ class Session:
 
     def _choose(self, also_ignored: tuple[str, ...] = ()) -> list[Fault]:
         chosen = catalogue.choose(self._select, (*self._configuration.ignore, *also_ignored))
-        return [fault for fault in chosen if fault.inspections]
+        return [fault for fault in chosen if fault.lint_faces]
 
     # --- the work -------------------------------------------------------------------------------
 

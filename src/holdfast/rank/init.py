@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 
 if TYPE_CHECKING:
     import torch
@@ -84,7 +84,7 @@ def _alone_or_complete() -> None:
         values = ("0", "1", "127.0.0.1", str(port))
         os.environ.update(dict(zip(_NEEDED, values, strict=True)), LOCAL_RANK="0")
     elif missing:
-        raise UsageError(
+        raise ConfigError(
             f"this process has no {', '.join(missing)}, so it cannot tell its place in the job",
             hint="start it with `holdfast run` or torchrun, which set them, or set none of "
             f"{', '.join(_NEEDED)} to run alone",
@@ -99,7 +99,7 @@ def _device(torch: Any) -> torch.device:
     if count == 1:
         local = 0  # each rank sees its own only, by CUDA_VISIBLE_DEVICES
     if local >= count:
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             f"local rank {local} has no GPU: torch sees {count} here",
             hint=f"start at most {count} ranks on this machine: --nproc-per-node {count}",
         )
@@ -154,7 +154,7 @@ def _wait_for_listener(deadline: float) -> None:
             return
         now = time.monotonic()
         if now > deadline:
-            raise CannotWorkError(
+            raise EnvironmentFailure(
                 f"rank {os.environ['RANK']}: no store at {address[0]}:{address[1]} "
                 f"after {now - began:.0f} s: {why}",
                 hint="rank 0 must run, and listen there: `holdfast check` on both machines",

@@ -15,6 +15,8 @@ import threading
 import time
 from types import FrameType, TracebackType
 
+from holdfast.errors import Error, ResumeRefused
+
 LONGEST_TEXT = 4096
 
 _LIBRARIES = tuple(
@@ -88,6 +90,8 @@ def write(
     words = {
         "kind": kind.__name__,
         "text": _text(value)[:LONGEST_TEXT],
+        "hint": value.hint[:LONGEST_TEXT] if isinstance(value, Error) else "",
+        "slugs": list(value.slugs) if isinstance(value, ResumeRefused) else [],
         "where": _where(value, trace),
         "at": time.monotonic(),
     }
@@ -115,6 +119,8 @@ def keep_recorder(path: str) -> None:
 
 
 def _text(value: BaseException) -> str:
+    if isinstance(value, Error):  # its hint stands in a field of its own
+        return value.sentence
     try:
         return str(value)
     except Exception as problem:  # noqa: BLE001 - an exception may fail to describe itself

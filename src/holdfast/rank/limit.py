@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 from holdfast.rank import heartbeat_page, kernel, own_page
 from holdfast.rank.delivery import is_off
 
@@ -43,7 +43,7 @@ os.register_at_fork(after_in_child=_start_anew)
 def limit(name: str, seconds: float) -> Iterator[None]:
     """End this process, with its stacks shown, if the section takes longer than `seconds`."""
     if not seconds > 0:
-        raise UsageError(f"limit {name!r}: {seconds} seconds is no time at all")
+        raise ConfigError(f"limit {name!r}: {seconds} seconds is no time at all")
     mine = (time.monotonic() + seconds, name)
     with _lock:
         _someone_must_watch()

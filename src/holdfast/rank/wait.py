@@ -10,7 +10,7 @@ import re
 from datetime import timedelta
 from typing import Protocol
 
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import ConfigError, Error
 
 
 class Work(Protocol):
@@ -19,7 +19,7 @@ class Work(Protocol):
     def wait(self, timeout: timedelta, /) -> object: ...
 
 
-class CollectiveTimeout(HoldfastError, TimeoutError):  # noqa: N818 - its name is what it is
+class CollectiveTimeout(Error, TimeoutError):  # noqa: N818 - its name is what it is
     """A collective did not end in time. The group is no longer in step: do not use it again."""
 
 
@@ -40,7 +40,7 @@ def wait(work: Work | None, seconds: float) -> None:
     None, which torch returns to ranks outside the group, is done already.
     """
     if not seconds > 0:
-        raise UsageError(f"wait: {seconds} seconds is no time at all")
+        raise ConfigError(f"wait: {seconds} seconds is no time at all")
     if work is None:
         return
     try:

@@ -11,7 +11,7 @@ from holdfast.analysis.machine import Smoke, Software, Unread
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.status import Clock, Judged, One
 from holdfast.findings import Diagnosis, Evidence, Finding, Page
-from holdfast.text import legible
+from holdfast.text import printable
 
 SCHEMA = "holdfast/1"
 ENCODING = "utf-8"
@@ -144,5 +144,5 @@ def plain(command: str, **fields: Any) -> str:
 
 
 def _dump(document: dict[str, Any]) -> str:
-    encoded = msgspec.json.encode(legible(msgspec.to_builtins(document)))
+    encoded = msgspec.json.encode(printable(msgspec.to_builtins(document)))
     return msgspec.json.format(encoded, indent=2).decode()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from holdfast.analysis.variables import TABLES, Variable
 from holdfast.analysis.variables.status import STAGES, TYPED, Clock, Judged, One
 from holdfast.findings import Finding
-from holdfast.text import exact
+from holdfast.text import exact_duration
 from holdfast.view import text
 
 NARROWEST, WIDEST = 60, 110
@@ -119,7 +119,7 @@ def clocks(found: Sequence[Clock], *, width: int) -> str:
 
 
 def say(seconds: float | None, *, sure: bool) -> str:
-    return "unknown" if seconds is None and not sure else exact(seconds)
+    return "unknown" if seconds is None and not sure else exact_duration(seconds)
 
 
 def order(findings: Sequence[Finding], *, colour: bool) -> str:

@@ -22,7 +22,7 @@ import pytest
 from holdfast.analysis.machine import Plan, Smoke
 from holdfast.check.smoke import conduct, endpoint
 from holdfast.check.smoke.stages import LADDER
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 from tests.check.smoke.smokes import LOOPBACK, failure
 from tests.faults.machines import a_plan
 
@@ -262,14 +262,14 @@ def test_without_torch_it_says_so_in_one_sentence(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr(sys, "path_importer_cache", {})
-    with pytest.raises(CannotWorkError, match="needs torch") as caught:
+    with pytest.raises(EnvironmentFailure, match="needs torch") as caught:
         smoke_of(job())
     assert caught.value.hint
 
 
 @needs_torch
 def test_more_ranks_than_can_be_summed_exactly_are_refused() -> None:
-    with pytest.raises(UsageError, match="1 to 256 ranks"):
+    with pytest.raises(ConfigError, match="1 to 256 ranks"):
         smoke_of(job(nproc=257))
 
 

@@ -16,13 +16,13 @@ from tests.faults.machines import a_plan
 
 TORCH_IS_A_FOLDER = """
 import sys
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.check.smoke import conduct
 from tests.faults.machines import a_plan
 sys.path[:] = sys.argv[1:]
 try:
     conduct.run(a_plan(), loopback=(), say=print)
-except CannotWorkError as problem:
+except EnvironmentFailure as problem:
     print(problem.sentence)
 """
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.analysis.logs.wreckage import Source
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 from holdfast.explain.read import folders
 from holdfast.explain.read.inputs import Opened, sources
 from tests.explain.read.packed import Trickle, everything, tarred, zipped
@@ -44,13 +44,13 @@ def test_a_folder_is_read_in_the_order_of_people(tmp_path: Path) -> None:
 
 
 def test_a_path_that_does_not_exist_is_told_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"nowhere\.log does not exist"):
+    with pytest.raises(ConfigError, match=r"nowhere\.log does not exist"):
         sources([str(put(tmp_path / "a")), str(tmp_path / "nowhere.log")])
 
 
 def test_a_broken_link_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere")
-    with pytest.raises(UsageError, match="leads nowhere"):
+    with pytest.raises(ConfigError, match="leads nowhere"):
         sources([str(tmp_path / "link")])
     assert everything(tmp_path) == {f"{tmp_path}/link": "passed over: a link that leads nowhere"}
 
@@ -141,7 +141,7 @@ def test_stdin_is_read_for_a_dash_and_for_nothing(tmp_path: Path) -> None:
 
 
 def test_nothing_at_all_is_a_mistake() -> None:
-    with pytest.raises(UsageError, match="nothing to read"):
+    with pytest.raises(ConfigError, match="nothing to read"):
         sources([])
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.analysis.logs.pattern import Signature
+from holdfast.analysis.logs.pattern import LogPattern
 from holdfast.explain.read.scan import BLOCK, FOLLOWING, SHOWN, Hit, Scanner, Tail
 from tests.explain.read.packed import Trickle
 
 
-def signature(name: str, pattern: str, *anchors: str) -> Signature:
-    return Signature(name=name, pattern=pattern, anchors=anchors, example="")
+def signature(name: str, pattern: str, *anchors: str) -> LogPattern:
+    return LogPattern(name=name, pattern=pattern, anchors=anchors, example="")
 
 
 BROKEN = signature("broken", r"link (?P<link>\w+) is broken(?: by (?P<who>\w+))?", "is broken")

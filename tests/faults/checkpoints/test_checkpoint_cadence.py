@@ -10,11 +10,11 @@ from holdfast.analysis.scene.scene import Failure, Scene
 from tests.faults.checkpoints.test_checkpoint_corrupt import NAMED, item
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.table import (
-    foresee_table,
+    check_table,
     not_applicable,
-    notice_table,
     notices,
     overlooks,
+    run_table,
     silent,
     skips,
     speaks,
@@ -31,7 +31,7 @@ def series(interval: float, count: int = 4, **changes: Any) -> tuple[CheckpointI
     )
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "checkpoint-cadence",
     speaks(
         "note",
@@ -93,7 +93,7 @@ def failures(count: int) -> tuple[Failure, ...]:
     return (Failure(slug="rank-killed", ranks=(1,), step=50, lasted=HOUR),) * count
 
 
-test_notice = notice_table(
+test_run = run_table(
     "checkpoint-cadence",
     notices(
         job(5 * HOUR),

@@ -9,14 +9,14 @@ from tests.analysis.logs.patterns.jobs import a_raise
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
-    notice_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
     silent,
     skips,
     speaks,
@@ -36,7 +36,7 @@ def item(**changes: Any) -> CheckpointItem:
 
 OLDER = item(path="/home/kim/ckpts/step_1100.pt", age=4000.0)
 
-test_foresee = foresee_table(
+test_check = check_table(
     "checkpoint-corrupt",
     speaks(
         "error",
@@ -112,18 +112,18 @@ def test_what_the_newest_says_of_itself_is_told_and_how_far_it_was_looked_at() -
     ours = item(
         kind="holdfast", path="/c/step-000000040", age=90.0, step=40, world_size=4, config="1a2b"
     )
-    (told,) = by_slug("checkpoint-corrupt").look_at(a_machine(NAMED, checkpoints=(ours, OLDER)))
+    (told,) = by_slug("checkpoint-corrupt").ask_check(a_machine(NAMED, checkpoints=(ours, OLDER)))
     assert (
         "the newest is 1 minute old: step 40, 4 ranks, configuration 1a2b; sizes agree with its "
         "manifest, digests are left to resume()"
     ) in told.summary
-    (other,) = by_slug("checkpoint-corrupt").look_at(a_machine(NAMED, checkpoints=(OLDER,)))
+    (other,) = by_slug("checkpoint-corrupt").ask_check(a_machine(NAMED, checkpoints=(OLDER,)))
     assert other.summary.endswith("is whole; the newest is 1 hour old")
 
 
 ASIDE = SetAside(attempt=1, path="/c/damaged/step-000000040", why="rank-0.json: other bytes")
 
-test_notice = notice_table(
+test_run = run_table(
     "checkpoint-corrupt",
     notices(
         a_scene(attempt=1, kept=Account(set_aside=(ASIDE,))),
@@ -154,7 +154,7 @@ LOAD = '  File "/usr/lib/python3/site-packages/torch/serialization.py", line 104
 
 TORCH_LOAD = "/opt/venv/lib/python3/site-packages/torch/serialization.py"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "checkpoint-corrupt",
     recognises(
         wreckage(raised=(a_raise(1, "OSError", "[Errno 22] Invalid argument", file=TORCH_LOAD),)),

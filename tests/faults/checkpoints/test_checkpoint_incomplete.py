@@ -6,14 +6,14 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.checkpoints.test_checkpoint_corrupt import ASIDE, NAMED, OLDER, item
 from tests.faults.machines import a_machine
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
-    notice_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
     silent,
     skips,
     speaks,
@@ -27,7 +27,7 @@ UNFINISHED = item(
 )
 TEMPORARY = item(path="/home/kim/ckpts/step_1300.pt.tmp", kind="temporary", problem="left behind")
 
-test_foresee = foresee_table(
+test_check = check_table(
     "checkpoint-incomplete",
     speaks(
         "error",
@@ -69,7 +69,7 @@ test_foresee = foresee_table(
 
 TORN = msgspec.structs.replace(ASIDE, why="rank-1.safetensors is missing")
 
-test_notice = notice_table(
+test_run = run_table(
     "checkpoint-incomplete",
     notices(
         a_scene(attempt=1, kept=Account(set_aside=(TORN,))),
@@ -81,7 +81,7 @@ test_notice = notice_table(
     overlooks(a_scene(attempt=1, kept=Account(set_aside=(ASIDE,)))),
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "checkpoint-incomplete",
     recognises(  # cut before the closing quote
         wreckage(

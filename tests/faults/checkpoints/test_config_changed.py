@@ -5,27 +5,31 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.checkpoints.test_restart_from_zero import resumed
 from tests.faults.checkpoints.test_world_size_mismatch import REFUSED
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import a_rank, a_scene, ended, lost_its_peer, words
 
 CHANGED = words(
-    "UsageError",
+    "ResumeRefused",
     "/ckpts/step-000001200 is not from this run: the configuration has changed (lr: 0.1 then, "
-    "0.01 now); it was saved by 4 ranks, this job has 2 [config-changed, world-size-mismatch]",
+    "0.01 now); it was saved by 4 ranks, this job has 2",
+    hint="if that is meant: HOLDFAST_ACCEPT=config,world-size",
+    slugs=("config-changed", "world-size-mismatch"),
 )
 OTHER_MODEL = words(
-    "UsageError",
+    "ResumeRefused",
     "/ckpts/step-000001200 is not from this run: its tensors differ (model.weight: [4, 4] then, "
-    "[8, 4] now) [config-changed]",
+    "[8, 4] now)",
+    hint="start with the model it was saved from, or in an empty folder",
+    slugs=("config-changed",),
 )
 
-test_notice = notice_table(
+test_run = run_table(
     "config-changed",
     notices(
         a_scene([ended(0, 1, said=CHANGED), ended(1, 1, said=CHANGED), lost_its_peer(2)]),
@@ -59,7 +63,7 @@ SHAPE = (
     "checkpoint, the shape in current model is torch.Size([12, 64])."
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "config-changed",
     recognises(
         wreckage(
@@ -143,7 +147,7 @@ test_recognise = recognise_table(
     ),
     recognises(
         wreckage(
-            "holdfast.errors.UsageError: ckpts/step-9 is not from this run: the configuration has "
+            "holdfast.errors.ConfigError: ckpts/step-9 is not from this run: the configuration has "
             "changed (lr: 0.1 then, 0.01 now) [config-changed]"
         ),
         sure=0.96,

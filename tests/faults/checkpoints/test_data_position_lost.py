@@ -3,23 +3,24 @@ from __future__ import annotations
 from holdfast.analysis.scene.checkpoints import Account
 from tests.analysis.source.made_sources import python
 from tests.faults.checkpoints.test_restart_from_zero import resumed
-from tests.faults.table import flags, leaves, lint_table, notice_table, notices, overlooks
+from tests.faults.table import flags, leaves, lint_table, notices, overlooks, run_table
 from tests.run.scenes import a_scene, ended, words
 
 LOST = words(
-    "UsageError",
-    "the data is not what it was: 1000 samples then, 900 now; samples would be skipped or seen "
-    "twice [data-position-lost]",
+    "ResumeRefused",
+    "data position lost: 1000 samples then, 900 now; samples would be skipped or seen twice",
+    hint="start with the same data",
+    slugs=("data-position-lost",),
 )
 
-test_notice = notice_table(
+test_run = run_table(
     "data-position-lost",
     notices(
         a_scene([ended(0, 1, said=LOST), ended(1, 1, said=LOST)]),
         ranks=[0, 1],
         certain=True,
         fatal=True,
-        saying=["1000 samples then, 900 now"],
+        saying=["1000 samples then, 900 now", "start with the same data"],
     ),
     notices(
         a_scene(attempt=1, kept=Account(resumed=(resumed(40, data="unknown"),))),

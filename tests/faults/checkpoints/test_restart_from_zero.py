@@ -12,15 +12,15 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.launches import launched
 from tests.analysis.source.made_sources import python
 from tests.faults.table import (
+    explain_table,
     flags,
     leaves,
     lint_table,
-    notice_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import a_scene
 
@@ -75,7 +75,7 @@ def restarted(**account: Any) -> Scene:
     return a_scene(attempt=1, kept=Account(**{"reached": 57, **account}))
 
 
-test_notice = notice_table(
+test_run = run_table(
     "restart-from-zero",
     notices(
         restarted(first_steps=(first(), first(1))),
@@ -136,7 +136,7 @@ RESTART = "[default] Worker group FAILED. 2/3 attempts left; will restart worker
 EMPTY = "WARNING: could not find the metadata file /other/latest_checkpointed_iteration.txt"
 LOADED = " loading checkpoint from /ckpts at iteration 1200"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "restart-from-zero",
     recognises(
         wreckage("step 0: loss 6.9", SAVED_LINE, RESTART, "step 0: loss 6.9"),

@@ -9,14 +9,14 @@ from tests.faults.checkpoints.test_checkpoint_corrupt import item
 from tests.faults.checkpoints.test_restart_from_zero import resumed
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
-    notice_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
     silent,
     skips,
     speaks,
@@ -34,7 +34,7 @@ def planned(*found: CheckpointItem, **plan: Any) -> MachineFacts:
     return a_machine(a_plan(**wanted), checkpoints=found)
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "world-size-mismatch",
     speaks(
         "note",
@@ -57,13 +57,14 @@ test_foresee = foresee_table(
 )
 
 REFUSED = words(
-    "UsageError",
+    "ResumeRefused",
     "/ckpts/step-000001200 is not from this run: it was saved by 4 ranks, this job has 2, and "
-    "each rank's place in the data was saved for itself: samples would be skipped or seen twice "
-    "[world-size-mismatch]",
+    "each rank's place in the data was saved for itself: samples would be skipped or seen twice",
+    hint="if that is meant: HOLDFAST_ACCEPT=world-size",
+    slugs=("world-size-mismatch",),
 )
 
-test_notice = notice_table(
+test_run = run_table(
     "world-size-mismatch",
     notices(
         a_scene([ended(0, 1, said=REFUSED), ended(1, 1, said=REFUSED)]),
@@ -93,7 +94,7 @@ test_notice = notice_table(
     ),
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "world-size-mismatch",
     recognises(
         wreckage(
@@ -144,7 +145,7 @@ test_recognise = recognise_table(
     ),
     recognises(
         wreckage(
-            "holdfast.errors.UsageError: ckpts/step-9 is not from this run: it was saved by 4 "
+            "holdfast.errors.ConfigError: ckpts/step-9 is not from this run: it was saved by 4 "
             "ranks, this job has 2 [config-changed, world-size-mismatch]"
         ),
         sure=0.95,

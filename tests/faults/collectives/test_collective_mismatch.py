@@ -6,12 +6,12 @@ from holdfast.analysis.scene.scene import Scene
 from tests.analysis.logs.patterns.jobs import HEALTHY, STUCK, a_job, differ, stood, timed_out
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import (
     ENFORCE,
@@ -51,7 +51,7 @@ SCATTER = [
     for r in range(4)
 ]
 
-test_notice = notice_table(
+test_run = run_table(
     "collective-mismatch",
     notices(
         ODD,
@@ -146,7 +146,7 @@ OTHER_OP = a_job(
     recorders={r: stood(11) for r in (0, 1, 3)} | {2: stood(11, op="broadcast")},
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "collective-mismatch",
     recognises(
         wreckage(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from holdfast.analysis.scene.scene import Collective, Recorder
 from tests.analysis.logs.patterns.jobs import HEALTHY, STUCK, a_job, a_raise, a_stack, timed_out
 from tests.analysis.source.made_sources import python
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
 
 def _sending(rank: int, peer: int) -> Recorder:
@@ -18,7 +18,7 @@ def _sending(rank: int, peer: int) -> Recorder:
 
 TORCH = "/site-packages/torch/distributed/distributed_c10d.py"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "deadlock-ring",
     recognises(
         a_job(recorders={r: _sending(r, (r + 1) % 3) for r in range(3)}, world=3),

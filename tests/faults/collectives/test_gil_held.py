@@ -10,19 +10,19 @@ from tests.analysis.logs.patterns.jobs import (
     timed_out,
 )
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import NOW, a_beat, an_activity, changed, held_up
 
 MUTE = a_beat(step_at=NOW - 6, beat_at=NOW - 5.8)
 BUSY = held_up({2: {"beat": MUTE, "alive_at": NOW}})
 
-test_notice = notice_table(
+test_run = run_table(
     "gil-held",
     notices(
         BUSY,
@@ -57,7 +57,7 @@ HEARTBEAT = (
 )
 GIL = "[rank0]: Could not acquire GIL within 300 ms on exit, possible GIL induced hang"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "gil-held",
     recognises(a_job(HEARTBEAT, GIL), sure=0.9, rank=0, saying=["native code held it"]),
     recognises(a_job(HEARTBEAT), sure=0.35, rank=0, saying=["or a call into CUDA"]),

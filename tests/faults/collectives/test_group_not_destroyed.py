@@ -1,7 +1,7 @@
 from holdfast.analysis.logs.wreckage import Exit, Line, Raised
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
 WARNING = (
     "[rank0]: [W1115 01:03:15.1 ProcessGroupNCCL.cpp:1538] Warning: WARNING: "
@@ -18,7 +18,7 @@ TIMED_OUT = (
 )
 LINE = Line(text="exit", source="job.log", number=9)
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "group-not-destroyed",
     recognises(
         wreckage(WARNING, LOST), sure=0.4, rank=0, victims=[1], saying=["lost their connection"]

@@ -2,14 +2,14 @@ from holdfast.analysis.source.source import Launch, Source
 from holdfast.findings import Place
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
 NOT_SET = (
     "ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
     "variable MASTER_ADDR expected, but not set"
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "init-without-address",
     recognises(
         wreckage(NOT_SET), sure=0.95, what="MASTER_ADDR", saying=["MASTER_ADDR", "torchrun"]

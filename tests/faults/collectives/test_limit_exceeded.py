@@ -9,12 +9,12 @@ from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Scene
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import NOW, RESET, a_beat, a_rank, a_scene, an_activity, ended, held_up, words
 
@@ -40,7 +40,7 @@ def limited(scene: Scene, *ranks: int, over: float = 0.3, **beat: Any) -> Scene:
 STUCK = held_up({2: {}})
 RAISED = a_rank(2, words=words("RuntimeError", RESET))
 
-test_notice = notice_table(
+test_run = run_table(
     "limit-exceeded",
     notices(
         limited(STUCK, 2),
@@ -89,7 +89,7 @@ test_notice = notice_table(
 
 RAN_OUT = "holdfast: the limit on 'forward' has run out and rank 2 (pid 4711) is still in it"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "limit-exceeded",
     recognises(wreckage(RAN_OUT), sure=0.7, rank=2, saying=["'forward'", "larger limit"]),
     recognises(

@@ -4,7 +4,7 @@ from holdfast.analysis.logs.wreckage import Line, Raised
 from holdfast.analysis.source.source import Here
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
 NEW = Here(python="3.14.0")
 
@@ -27,7 +27,7 @@ NO_TORCH = Raised(
     line=Line(text="ModuleNotFoundError", source="job.log", number=9),
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "missing-main-guard",
     recognises(
         wreckage(*CHILD, *REFUSED),

@@ -12,18 +12,18 @@ from tests.analysis.logs.patterns.jobs import (
     timed_out,
 )
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import NOW, TIMED_OUT, a_rank, a_scene, ended, lost_its_peer, words
 
 BAD = words("ValueError", "bad batch", at=NOW - 1.2, where="train.py:88 in forward")
 
-test_notice = notice_table(
+test_run = run_table(
     "python-exception",
     notices(
         # it raised first, but its process ended last
@@ -111,7 +111,7 @@ test_notice = notice_table(
 )
 
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "python-exception",
     recognises(
         a_job(*map(lost, (0, 1, 3)), raised=[a_raise(2, "ValueError", "bad batch")]),

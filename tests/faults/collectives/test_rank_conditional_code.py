@@ -11,15 +11,15 @@ from tests.analysis.logs.patterns.jobs import (
 )
 from tests.analysis.source.made_sources import python
 from tests.faults.table import (
+    explain_table,
     flags,
     leaves,
     lint_table,
-    notice_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import (
     IN_BARRIER,
@@ -46,7 +46,7 @@ IN_KNOWN = a_recorder(*PAST, *KNOWN)
 BEFORE = a_recorder(*PAST, KNOWN[0], entry(STEPS + 1, finished=False))
 CROSSED = held_up({2: {"recorder": ALONE, "stack": IN_BARRIER}})
 
-test_notice = notice_table(
+test_run = run_table(
     "rank-conditional-code",
     notices(
         CROSSED,
@@ -117,7 +117,7 @@ RING = a_job(
     world=2,
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "rank-conditional-code",
     recognises(
         a_job("Stalled ops: a [ready ranks: 3], b [ready ranks: 2, 0, 1]"),

@@ -7,12 +7,12 @@ import msgspec
 from tests.analysis.logs.patterns.jobs import HEALTHY, STUCK, a_job, an_exit, lost, stood, timed_out
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import (
     NOW,
@@ -34,7 +34,7 @@ LEFT = {"death": ended(2, 0, at=NOW - 6).death, "recorder": None, "stack": None}
 WAITED_FOR = changed(held_up({}), 2, **LEFT)
 JUST_COME = changed(held_up({}, evidence_wall=WALL + (STEPS + 1) * 0.05 + 0.3), 2, **LEFT)
 
-test_notice = notice_table(
+test_run = run_table(
     "rank-exits-early",
     notices(
         a_scene([lost_its_peer(0), lost_its_peer(1), ended(2, 0), a_rank(3)]),
@@ -99,7 +99,7 @@ SPAWNED = [
     for n in range(3)
 ]
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "rank-exits-early",
     recognises(
         wreckage(

@@ -3,12 +3,12 @@ from __future__ import annotations
 from holdfast.analysis.scene.scene import RankView
 from tests.analysis.logs.patterns.jobs import HEALTHY, RESET, STUCK, VANISHED, a_job, timed_out
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import NOW, a_rank, a_scene, an_activity
 
@@ -17,7 +17,7 @@ def stopped(rank: int, *, seconds: float = 3.4, state: str = "T") -> RankView:
     return a_rank(rank, activity=an_activity(state=state), state_since=NOW - seconds)
 
 
-test_notice = notice_table(
+test_run = run_table(
     "rank-frozen",
     notices(
         a_scene([a_rank(0), stopped(1), a_rank(2)]),
@@ -46,7 +46,7 @@ test_notice = notice_table(
 )
 
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "rank-frozen",
     recognises(
         a_job("[1]+  Stopped                 torchrun --nproc-per-node 4 train.py"),

@@ -17,12 +17,12 @@ from tests.analysis.logs.patterns.jobs import (
 from tests.analysis.logs.patterns.jobs import STUCK as STUCK_JOB
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import (
     IN_BACKWARD,
@@ -54,7 +54,7 @@ GAVE_UP = [
     for r in (0, 1)
 ]
 
-test_notice = notice_table(
+test_run = run_table(
     "rank-stuck",
     notices(
         STUCK,
@@ -127,7 +127,7 @@ HOROVOD = (
     "and are waiting for remainder of ranks for more than 60 seconds."
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "rank-stuck",
     recognises(
         wreckage(

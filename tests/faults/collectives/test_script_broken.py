@@ -43,7 +43,7 @@ test_lint = lint_table(
 
 def test_a_whole_script_may_be_meant_for_another_python() -> None:
     broken = python.read_file("x = 1\nimport torch\ndef f(:\n", "train.py")
-    (finding,) = by_slug("script-broken").inspect(broken)
+    (finding,) = by_slug("script-broken").ask_lint(broken)
     assert finding.status is Status.SKIPPED
     assert finding.place == Place(file="train.py", line=3, column=7)
     assert "refuses it: SyntaxError" in finding.reason

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from holdfast.analysis.scene.scene import Collective, Recorder, Scene
 from tests.analysis.logs.patterns.jobs import HEALTHY, a_job, stood, timed_out
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import NOW, STEPS, WALL, a_rank, a_recorder, a_scene, entry
 
@@ -33,7 +33,7 @@ def pace(lag: Callable[[int, int], float], *, step: float = 0.25, rounds: int = 
     return a_scene(views, evidence_at=NOW)
 
 
-test_notice = notice_table(
+test_run = run_table(
     "slow-rank",
     notices(
         pace(lambda rank, n: 0.2 if rank == 2 else 0.001 * rank),
@@ -77,7 +77,7 @@ def _arriving(late: float) -> Recorder:
 
 LATE = {0: _arriving(0.0), 1: _arriving(0.01), 2: _arriving(0.6)}
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "slow-rank",
     recognises(
         a_job(recorders=LATE, world=3),

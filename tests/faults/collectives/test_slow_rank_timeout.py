@@ -3,19 +3,19 @@ from __future__ import annotations
 from tests.analysis.logs.patterns.jobs import HEALTHY, STUCK, a_job, a_raise, timed_out
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import IN_SAVE, NOW, changed, held_up
 
 AT_WORK = {0: {"stack": IN_SAVE, "alive_at": NOW}}
 LONG = held_up(AT_WORK, seconds=1000.0, started_at=NOW - 9000)
 
-test_notice = notice_table(
+test_run = run_table(
     "slow-rank-timeout",
     notices(
         LONG,
@@ -47,7 +47,7 @@ UNIQUE_ID = (
     "store by key '0', but store->get('0') got error: "
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "slow-rank-timeout",
     recognises(
         wreckage(f"[rank3]: RuntimeError: {UNIQUE_ID}Socket Timeout"),

@@ -3,15 +3,15 @@ from __future__ import annotations
 from tests.analysis.logs.patterns.jobs import HEALTHY, STUCK, a_job, stood, timed_out
 from tests.analysis.source.made_sources import python
 from tests.faults.table import (
+    explain_table,
     flags,
     leaves,
     lint_table,
-    notice_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import IN_BARRIER, STEPS, a_stack, changed, entry, held_up, waiting
 
@@ -19,7 +19,7 @@ A_BARRIER = waiting(entry(STEPS + 1, op="barrier", shape="", finished=False))
 LARGER = waiting(entry(STEPS + 1, shape="[[8]] Float", finished=False))
 EARLIER = a_stack(*((f.function, f.file, f.line - 20) for f in IN_BARRIER.frames))
 
-test_notice = notice_table(
+test_run = run_table(
     "uneven-inputs",
     notices(
         changed(held_up({}), 2, recorder=A_BARRIER, stack=IN_BARRIER),
@@ -43,7 +43,7 @@ test_notice = notice_table(
 EPOCH = "Epoch 3: 100%|██████████| 500/500 [12:03<00:00,  1.45s/it]"
 PAST = {r: stood(11) for r in (1, 2, 3)} | {0: stood(11, op="barrier")}
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "uneven-inputs",
     recognises(
         a_job(

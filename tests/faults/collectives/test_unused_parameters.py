@@ -1,5 +1,5 @@
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 UNFINISHED = (
     "RuntimeError: Expected to have finished reduction in the prior iteration before starting a "
@@ -9,7 +9,7 @@ UNFINISHED = (
 INDICES = "Parameter indices which did not receive grad for rank 3: 282 283 "
 NAMES = "Parameters which did not receive grad for rank 3: head.bias, head.weight"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "unused-parameters",
     recognises(
         wreckage(f"[rank3]: {UNFINISHED}", INDICES),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 ASSERTION = (
     "/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [0,0,0], thread: "
@@ -9,7 +9,7 @@ ASSERTION = (
 )
 TRIGGERED = "[rank1]: RuntimeError: CUDA error: device-side assert triggered"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "cuda-assert",
     recognises(
         wreckage(

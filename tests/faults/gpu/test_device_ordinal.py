@@ -4,9 +4,9 @@ from holdfast.analysis.source.source import Flag, Launch
 from holdfast.findings import Place
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "device-ordinal",
     recognises(
         wreckage("RuntimeError: No HIP GPUs are available"), sure=0.6, saying=["sees no GPU"]

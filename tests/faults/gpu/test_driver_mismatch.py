@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "driver-mismatch",
     recognises(
         wreckage("RuntimeError: HIP error: invalid device function"),

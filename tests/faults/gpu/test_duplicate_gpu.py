@@ -4,15 +4,15 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
 from tests.faults.joiners import gave_up, joined, starting
 from tests.faults.table import (
+    explain_table,
     flags,
     leaves,
     lint_table,
-    notice_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import NOW, a_rank, a_scene, ended, words
 
@@ -25,7 +25,7 @@ PAIR = f"{NCCL}Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b
 SAME = f"{NCCL}Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1"
 REMOTE = "NCCL error in: x.cpp:1, remote process exited or there was a network error"
 
-test_notice = notice_table(
+test_run = run_table(
     "duplicate-gpu",
     # one speaks, the other is named by it
     notices(
@@ -87,7 +87,7 @@ test_notice = notice_table(
     ),
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "duplicate-gpu",
     recognises(
         wreckage(

@@ -4,7 +4,7 @@ from holdfast.analysis.logs.wreckage import Line, Raised
 from holdfast.analysis.scene.scene import Frame
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
 TEXT = (
     "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must "
@@ -25,7 +25,7 @@ IN_A_CHILD = Raised(
     kind="RuntimeError", text="Caught RuntimeError in DataLoader worker process 2.", line=LINE
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "fork-cuda",
     recognises(
         wreckage(

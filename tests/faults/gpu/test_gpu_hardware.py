@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from holdfast.analysis.logs.wreckage import RankRemains
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 BUS = "NVRM: Xid (PCI:0000:3d:00): 79, pid=1011, name=python, GPU has fallen off the bus."
 INIT = "[rank5]: NCCL INFO comm 0x1b67ca30 rank 5 nranks 8 cudaDev 5 busId 3d000 - Init COMPLETE"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "gpu-hardware",
     recognises(
         wreckage("amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!"),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 OTHERS = (
     "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 1 has a "
@@ -20,7 +20,7 @@ OWN = (
     "process has 77.90 GiB memory in use."
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "gpu-occupied",
     recognises(
         wreckage(OTHERS),

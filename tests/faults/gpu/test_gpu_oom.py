@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import a_rank, a_scene, ended, lost_its_peer, words
 
@@ -15,7 +15,7 @@ TEXT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capaci
 ABSURD = "CUDA out of memory. Tried to allocate more than 1EB memory."
 NCCL = "NCCL error: Cuda failure 2 'out of memory'"
 
-test_notice = notice_table(
+test_run = run_table(
     "gpu-oom",
     notices(
         a_scene([lost_its_peer(0), ended(1, 1, said=words("OutOfMemoryError", TEXT))]),
@@ -35,7 +35,7 @@ test_notice = notice_table(
     overlooks(a_scene([a_rank(0), a_rank(1, words=words("MemoryError", "out of memory"))])),
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "gpu-oom",
     recognises(
         wreckage("torch.cuda.CudaError: out of memory (2)"), sure=0.65, saying=["found no room"]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 UDS = (
     "[rank2]: misc/ipcsocket.cc:57 NCCL WARN UDS: Binding to socket /tmp/nccl-socket-2-e6a1 "
@@ -12,7 +12,7 @@ ABORT = (
     "connection abort"
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "known-defect",
     recognises(
         wreckage(UDS, versions={"nccl": "2.20.3"}),

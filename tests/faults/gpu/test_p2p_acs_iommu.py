@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
 VIA = "[rank0]: NCCL INFO Channel 00/0 : 0[1b000] -> 1[1c000] via P2P/IPC"
 IN_VAIN = (
@@ -15,7 +15,7 @@ def waits(rank: int, number: int) -> str:
     return IN_VAIN.format(rank, rank, number)
 
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "p2p-acs-iommu",
     recognises(
         wreckage(

@@ -6,10 +6,10 @@ from holdfast.analysis.machine import MachineFacts, NcclLibrary, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_machine
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -27,7 +27,7 @@ def libraries(*found: tuple[str, str]) -> MachineFacts:
 
 OWN = ("2.29.7", "python package")
 
-test_foresee = foresee_table(
+test_check = check_table(
     "version-skew",
     speaks(
         "warning",
@@ -61,7 +61,7 @@ test_foresee = foresee_table(
 VERSION = "NCCL INFO NCCL version {}+cuda12.4"
 CUT = "[rank1]: bootstrap.cc:100 NCCL WARN Message truncated : received 256 bytes instead of 4096"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "version-skew",
     recognises(
         wreckage(

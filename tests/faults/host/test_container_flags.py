@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import compose, shell
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "container-flags",
     recognises(
         wreckage("nvidia-container-cli: device error: 4: unknown device: unknown."),

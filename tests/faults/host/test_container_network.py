@@ -4,8 +4,8 @@ from holdfast.analysis.machine import Container, Unread
 from tests.analysis.source.made_sources import compose, shell
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
 from tests.faults.table import (
+    check_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     not_applicable,
@@ -22,7 +22,7 @@ def inside(kind: str = "docker", network: str = "own", rootless: bool | None = F
     return Container(kind=kind, sign="/.dockerenv", rootless=rootless, network=network, ipc="own")
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "container-network",
     speaks(
         "warning",

@@ -8,13 +8,13 @@ from holdfast.analysis.machine import Cgroup, HostLoad, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_machine, a_plan, a_process
 from tests.faults.table import (
-    foresee_table,
-    notice_table,
+    check_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
     silent,
     skips,
     speaks,
@@ -37,7 +37,7 @@ def load(**changes: Any) -> HostLoad:
 
 BUSY = tuple(a_process(pid=n, command="python other.py", user="ann") for n in range(901, 904))
 
-test_foresee = foresee_table(
+test_check = check_table(
     "cpu-contention",
     speaks(
         "warning",
@@ -91,7 +91,7 @@ ALL = dict.fromkeys(range(4), 0.31)
 STUCK = held_up({2: {}})
 """rank 2 has not come for 6 s"""
 
-test_notice = notice_table(
+test_run = run_table(
     "cpu-contention",
     notices(
         slower(ALL),
@@ -172,7 +172,7 @@ LATE = (
     "Timeout(ms)=600000) ran for 600012 milliseconds before timing out."
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "cpu-contention",
     recognises(
         wreckage(CROWDED, LATE),

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import a_rank, a_scene, ended, lost_its_peer, words
 
@@ -18,7 +18,7 @@ BUS = (
 )
 GONE = "DataLoader worker (pid(s) 4711, 4712) exited unexpectedly"
 
-test_notice = notice_table(
+test_run = run_table(
     "dataloader-killed",
     notices(
         a_scene([lost_its_peer(0), ended(1, 1, said=words("RuntimeError", KILLED))]),
@@ -45,7 +45,7 @@ test_notice = notice_table(
 
 DIED = "[rank1]: RuntimeError: DataLoader worker (pid 4711) is killed by signal: {}. "
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "dataloader-killed",
     recognises(
         wreckage("ERROR: Unexpected segmentation fault encountered in worker."),

@@ -4,14 +4,14 @@ from holdfast.analysis.machine import CheckpointItem, Folder, MachineFacts, Unre
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import GIB, a_folder, a_machine
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
-    notice_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
     silent,
     skips,
     speaks,
@@ -27,7 +27,7 @@ def holding(folder: Folder, *checkpoints: CheckpointItem) -> MachineFacts:
     return a_machine(folders=(folder,), checkpoints=checkpoints)
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "disk-full",
     speaks(
         "error",
@@ -90,7 +90,7 @@ MASKED = words(
     "RuntimeError", "[enforce fail at inline_container.cc:664] . unexpected pos 576 vs 534"
 )
 
-test_notice = notice_table(
+test_run = run_table(
     "disk-full",
     notices(
         a_scene([ended(0, 1, said=NO_SPACE), lost_its_peer(1)]),
@@ -109,7 +109,7 @@ test_notice = notice_table(
     overlooks(a_scene([a_rank(0, words=words("OSError", "[Errno 13] Permission denied"))])),
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "disk-full",
     recognises(
         wreckage("[rank0]: OSError: 12582912 requested and 4431872 written"),

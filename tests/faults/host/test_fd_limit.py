@@ -5,12 +5,12 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import dockerfile, shell
 from tests.faults.machines import a_machine, a_plan, limits
 from tests.faults.table import (
+    check_table,
+    explain_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -24,7 +24,7 @@ def files(soft: int | None, hard: int | None, pid: int = 100) -> Limits:
 
 EIGHT_NODES = a_plan(nproc=8, min_nodes=8, max_nodes=8)
 
-test_foresee = foresee_table(
+test_check = check_table(
     "fd-limit",
     speaks(
         "error",
@@ -77,7 +77,7 @@ test_foresee = foresee_table(
     skips(a_machine(launcher_limits=Unread(why="pid 77 is gone")), saying=["pid 77 is gone"]),
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "fd-limit",
     recognises(
         wreckage(

@@ -8,10 +8,10 @@ from holdfast.analysis.scene.scene import Frame
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_folder, a_machine
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -23,7 +23,7 @@ def folder(**changes: Any) -> MachineFacts:
     return a_machine(folders=(a_folder(**changes),))
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "folder-unwritable",
     speaks(
         "error",
@@ -75,7 +75,7 @@ def raised_in(function: str) -> Raised:
     return Raised(kind="PermissionError", text="[Errno 13]", line=line, frames=(frame,))
 
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "folder-unwritable",
     recognises(
         wreckage("[rank0]: OSError: [Errno 30] Read-only file system: '/ckpt/step-1'"),

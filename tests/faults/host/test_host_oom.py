@@ -11,13 +11,13 @@ from holdfast.findings import Status
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import GIB, a_machine, a_plan
 from tests.faults.table import (
-    foresee_table,
-    notice_table,
+    check_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
     silent,
     skips,
     speaks,
@@ -42,7 +42,7 @@ def killed(seconds_ago: float | None) -> KernelEvent:
     return KernelEvent(kind="oom", text=text, seconds_ago=seconds_ago)
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "host-oom",
     speaks(
         "warning",
@@ -101,7 +101,7 @@ def test_an_unreadable_log_does_not_hide_what_the_cgroup_counted() -> None:
     machine = a_machine(
         kernel_log=Unread(why="not permitted"), cgroup=cgroup(oom_kills=1, memory_limit=64 * GIB)
     )
-    seen = {finding.status for finding in by_slug("host-oom").look_at(machine)}
+    seen = {finding.status for finding in by_slug("host-oom").ask_check(machine)}
     assert seen == {Status.SKIPPED, Status.WARNING, Status.OK}
 
 
@@ -109,7 +109,7 @@ KILLED = [lost_its_peer(0), ended(1, -9)]
 LINE = "Memory cgroup out of memory: Killed process 4001 (python) total-vm:9kB"
 UNREAD = Unread(why="kernel log not readable: not by this user (dmesg_restrict)")
 
-test_notice = notice_table(
+test_run = run_table(
     "host-oom",
     notices(
         a_scene(KILLED, oom_kills=1),
@@ -148,7 +148,7 @@ def sigkill(rank: int | None, *, teardown: bool = False) -> Exit:
     return Exit(code=-9, line=line, rank=rank, pid=1011, teardown=teardown)
 
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "host-oom",
     recognises(
         wreckage(

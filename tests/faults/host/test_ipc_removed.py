@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from tests.analysis.logs.patterns.jobs import a_raise
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 REBUILD = "    self._semlock = _multiprocessing.SemLock._rebuild(*state)"
 GONE = "[Errno 2] No such file or directory"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "ipc-removed",
     recognises(
         wreckage(REBUILD, raised=(a_raise(1, "FileNotFoundError", GONE),)),

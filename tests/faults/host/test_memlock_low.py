@@ -6,8 +6,8 @@ from holdfast.analysis.machine import Limit, Software, Unread
 from tests.analysis.source.made_sources import shell
 from tests.faults.machines import a_machine, a_plan, limits
 from tests.faults.table import (
+    check_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     not_applicable,
@@ -22,7 +22,7 @@ SOFTWARE = a_machine().software
 assert isinstance(SOFTWARE, Software)
 WITH_DEEPSPEED = msgspec.structs.replace(SOFTWARE, packages={"deepspeed": "0.17.0"})
 
-test_foresee = foresee_table(
+test_check = check_table(
     "memlock-low",
     speaks(
         "note",

@@ -4,9 +4,9 @@ from holdfast.analysis.machine import Limit, Limits, ProcessRoom, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_machine, a_plan, limits
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -30,7 +30,7 @@ def room(**changes: int | None) -> ProcessRoom:
 
 
 # Four ranks on 64 cores are estimated at 4 x (64 + 64) = 512 threads.
-test_foresee = foresee_table(
+test_check = check_table(
     "process-limit",
     speaks(
         "error",
@@ -85,7 +85,7 @@ test_foresee = foresee_table(
     skips(a_machine(launcher_limits=Unread(why="pid 77 is gone")), saying=["is gone"]),
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "process-limit",
     recognises(
         wreckage("  what():  thread: Resource temporarily unavailable [system:11]"),

@@ -6,9 +6,9 @@ from holdfast.analysis.scene.scene import Frame
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import GIB, a_machine, a_plan
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -29,7 +29,7 @@ def inside(kind: str) -> Container:
 DOCKER_DEFAULT = shm(64 * MIB)
 ONE_RANK = a_plan(nproc=1)
 
-test_foresee = foresee_table(
+test_check = check_table(
     "shm-too-small",
     speaks(
         "error",
@@ -100,7 +100,7 @@ def raised_in(file: str) -> Raised:
     return Raised(kind="OSError", text="[Errno 28] No space left", line=line, frames=(frame,))
 
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "shm-too-small",
     passes_over(
         wreckage(

@@ -1,6 +1,6 @@
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
 GAVE_UP = (
     "horovod.runner.common.util.timeout.TimeoutException: Timed out waiting for minimum number of "
@@ -8,7 +8,7 @@ GAVE_UP = (
     "Horovod processes. Timeout after 600 seconds."
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "horovod-below-min",
     recognises(wreckage(GAVE_UP), sure=0.93, what="--min-np 4", saying=["--min-np 4", "600 s"]),
     recognises(

@@ -7,12 +7,12 @@ from tests.analysis.logs.patterns.jobs import HEALTHY, a_job, a_raise, timed_out
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.joiners import gave_up, joined, joiner, late, starting
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import IN_SLEEP, NOW, a_rank, a_scene, an_activity, ended, words
 
@@ -22,7 +22,7 @@ STORE = "The client socket has timed out after 5000ms while trying to connect to
 HALF: dict[str, Any] = {"at": NOW - 400, "timeout": 600.0}
 LEFT_AT = ended(0, 0, at=NOW - 50).death
 
-test_notice = notice_table(
+test_run = run_table(
     "join-timeout",
     notices(
         starting(joiner(0, **HALF), joiner(1), late(2)),
@@ -89,7 +89,7 @@ test_notice = notice_table(
 
 RENDEZVOUS = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "join-timeout",
     recognises(
         wreckage(

@@ -4,13 +4,13 @@ from holdfast.analysis.logs.patterns.launch_errors import COMPLAINTS, Complaint
 from holdfast.catalogue import by_slug
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.launchers.launch_scripts_launcher_config import CASES
-from tests.faults.table import lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, lint_table, passes_over, recognises
 
 ALONE = "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/1"
 GPUS = "LOCAL_RANK: 0 - CUDA_VISIBLE_DEVICES: [0,1,2]"
 SRUN = "The `srun` command is available on your system but is not used. HINT: If your intention"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "launcher-config",
     recognises(
         wreckage("run.sh: line 3: torchrun: command not found"),
@@ -262,7 +262,7 @@ test_recognise = recognise_table(
 
 @pytest.mark.parametrize("complaint", COMPLAINTS, ids=lambda one: one.wording.name)
 def test_every_complaint_makes_a_whole_sentence(complaint: Complaint) -> None:
-    faces = by_slug("launcher-config").recognitions
+    faces = by_slug("launcher-config").explain_faces
     found = [d for face in faces if (d := face(wreckage(complaint.wording.example)))]
     assert len(found) == 1
     assert found[0].confidence == complaint.sure

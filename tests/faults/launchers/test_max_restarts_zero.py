@@ -1,8 +1,8 @@
 from tests.analysis.source.made_sources import shell
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.table import (
+    check_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     not_applicable,
@@ -12,7 +12,7 @@ from tests.faults.table import (
 
 ELASTIC = a_plan(min_nodes=1, max_nodes=4, environment={"PET_MAX_RESTARTS": "0"})
 
-test_foresee = foresee_table(
+test_check = check_table(
     "max-restarts-zero",
     speaks("note", a_machine(ELASTIC), saying=["1 to 4 nodes", "export PET_MAX_RESTARTS=3"]),
     silent(a_machine(a_plan(min_nodes=1, max_nodes=4, environment={"PET_MAX_RESTARTS": "3"}))),

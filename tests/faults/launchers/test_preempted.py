@@ -3,12 +3,12 @@ from __future__ import annotations
 from holdfast.analysis.scene.cpu import Scheduler
 from tests.analysis.logs.patterns.jobs import HEALTHY, a_job, a_raise
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import a_rank, a_scene, ended
 
@@ -17,7 +17,7 @@ def slurm(left: float | None) -> Scheduler:
     return Scheduler(name="Slurm", job="123", left=left)
 
 
-test_notice = notice_table(
+test_run = run_table(
     "preempted",
     notices(
         a_scene(told_to_stop="SIGTERM", scheduler=slurm(3 * 3600.0)),
@@ -79,7 +79,7 @@ test_notice = notice_table(
 
 CANCELLED = "slurmstepd: error: *** STEP 123.0 ON node7 CANCELLED AT 2026-03-02T20:28:05"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "preempted",
     recognises(
         a_job(

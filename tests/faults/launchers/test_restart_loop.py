@@ -3,12 +3,12 @@ from __future__ import annotations
 from holdfast.analysis.scene.scene import Failure
 from tests.analysis.logs.patterns.jobs import HEALTHY, a_job, a_raise
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import a_scene
 
@@ -21,7 +21,7 @@ def failure(
 
 LONG = Failure(slug="python-exception", ranks=(2,), step=20, lasted=700.0)
 
-test_notice = notice_table(
+test_run = run_table(
     "restart-loop",
     notices(
         a_scene(failures=(failure(step=3), failure(), failure())),
@@ -49,7 +49,7 @@ test_notice = notice_table(
 
 AGAIN = "[default] Worker group FAILED. {}/3 attempts left; will restart worker group"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "restart-loop",
     recognises(
         a_job(

@@ -182,4 +182,4 @@ test_lint = lint_table(
 @pytest.mark.parametrize("tool", ["ss", "lsof", "nc"])
 def test_a_loop_that_only_waits_is_left_alone(tool: str) -> None:
     text = f"while ! {tool} -z $HOST 29500; do echo waiting; sleep 1; done\n"
-    assert by_slug("shell-recipe").inspect(shell(text)) == []
+    assert by_slug("shell-recipe").ask_lint(shell(text)) == []

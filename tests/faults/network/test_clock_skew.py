@@ -4,10 +4,10 @@ from holdfast.analysis.machine import ClockSync, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -17,7 +17,7 @@ from tests.faults.table import (
 TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
 ADRIFT = ClockSync(synchronised=False, max_error=16.0)
 
-test_foresee = foresee_table(
+test_check = check_table(
     "clock-skew",
     speaks(
         "warning",
@@ -33,7 +33,7 @@ test_foresee = foresee_table(
 
 # --- recognise -----------------------------------------------------------------------
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "clock-skew",
     recognises(
         wreckage(

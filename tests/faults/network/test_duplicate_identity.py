@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 from tests.faults.two_hosts import TWO_HOSTS
 
 SAME = "NCCL WARN Duplicate GPU detected : rank {} and rank {} both on CUDA device 1b000"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "duplicate-identity",
     recognises(
         wreckage(SAME.format(0, 1), ranks=TWO_HOSTS),

@@ -3,11 +3,11 @@ from __future__ import annotations
 from holdfast.analysis.source.source import Here
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
 NO_DEVICE = "NCCL INFO NET/IB : No device found."
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "hca-name-missing",
     recognises(
         wreckage(NO_DEVICE, settings={"NCCL_IB_HCA": "ib0"}),

@@ -4,10 +4,10 @@ from holdfast.analysis.machine import Container, Limit, Limits, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import GIB, a_machine, a_plan, limits, settings
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -24,7 +24,7 @@ def locked(soft: int, hard: int | None = None, **changes: object) -> Limits:
 
 SMALL = locked(8 << 20, 8 << 20)
 
-test_foresee = foresee_table(
+test_check = check_table(
     "ib-memlock",
     speaks(
         "error",
@@ -88,7 +88,7 @@ test_foresee = foresee_table(
 
 # --- recognise -----------------------------------------------------------------------
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "ib-memlock",
     recognises(
         wreckage(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 MODIFY = (
     "[rank0]: misc/ibvwrap.cc:376 NCCL WARN Call to ibv_modify_qp failed with 22 Invalid argument, "
@@ -12,7 +12,7 @@ OLD = (
     "[rank{}]: NCCL WARN NET/IB : Got completion from peer 192.0.2.7<43210> with error {}, opcode 0"
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "ib-misconfig",
     recognises(
         wreckage(

@@ -6,7 +6,7 @@ import pytest
 from holdfast.analysis import machine as f
 from holdfast.catalogue import by_slug
 from tests.faults.machines import a_loopback, a_machine, an_interface
-from tests.faults.table import foresee_table, silent, skips, speaks, words_of
+from tests.faults.table import check_table, silent, skips, speaks, words_of
 
 
 def tried(v4: str, v6: str = "", seconds: float = 0.001) -> tuple[f.Reach, ...]:
@@ -32,7 +32,7 @@ def with_nccl(version: str) -> f.Software:
     return msgspec.structs.replace(software, nccl=(library,))
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "loopback-blocked",
     speaks(
         "error",
@@ -91,6 +91,6 @@ test_foresee = foresee_table(
 @pytest.mark.parametrize("error", ["ECONNREFUSED", "EHOSTUNREACH", "ETIMEDOUT", "EACCES"])
 def test_never_advises_switching_protection_off(error: str) -> None:
     machine = a_machine(loopback=tried(error), security=SELINUX)
-    text = " ".join(words_of(finding) for finding in by_slug("loopback-blocked").look_at(machine))
+    text = " ".join(words_of(finding) for finding in by_slug("loopback-blocked").ask_check(machine))
     for words in ("setenforce", "disable", "systemctl stop", "flush"):
         assert words not in text

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 DIED = "[rank{}]: NCCL WARN socketProgressOpt: Call to recv from 192.0.2.7<43210> failed : {}"
 COMPLETE = (
     "[rank0]: NCCL INFO comm 0x1b67ca30 rank 0 nranks 4 cudaDev 0 busId 3d000 - Init COMPLETE"
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "mtu-black-hole",
     recognises(
         wreckage(COMPLETE, DIED.format(1, "Connection timed out")),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from holdfast.analysis.logs.wreckage import Line, Sighting, Wreckage
 from holdfast.faults.network.mtu_black_hole import DIED_IN_USE
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 DOWN = "node-a kernel: mlx5_core 0000:18:00.0 ens3f0np0: Link down"
 FAILED = "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Connection timed out"
@@ -20,7 +20,7 @@ def lost(host: str, peer: str) -> Sighting:
     )
 
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "network-partition",
     recognises(
         wreckage(DOWN, FAILED),

@@ -5,13 +5,13 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
 from tests.faults.machines import a_machine, a_plan, settings
 from tests.faults.table import (
+    check_table,
+    explain_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -29,7 +29,7 @@ def gloo(value: str) -> MachineFacts:
     return a_machine(settings=settings(GLOO_SOCKET_IFNAME=value))
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "nic-filter-syntax",
     speaks(
         "warning",
@@ -84,7 +84,7 @@ test_foresee = foresee_table(
 
 NONE = "[rank1]: NCCL WARN Bootstrap : no socket interface found"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "nic-filter-syntax",
     recognises(
         wreckage(NONE, settings={"NCCL_SOCKET_IFNAME": "eth0, eth1"}),

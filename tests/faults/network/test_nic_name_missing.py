@@ -8,13 +8,13 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import dockerfile, nccl_conf, shell
 from tests.faults.machines import a_loopback, a_machine, an_interface, settings
 from tests.faults.table import (
+    check_table,
+    explain_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -30,7 +30,7 @@ def nccl(value: str) -> tuple[object, ...]:
     return settings(NCCL_SOCKET_IFNAME=value)
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "nic-name-missing",
     speaks(
         "error",
@@ -110,7 +110,7 @@ test_foresee = foresee_table(
 
 NONE = "[rank1]: NCCL WARN Bootstrap : no socket interface found"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "nic-name-missing",
     recognises(
         wreckage(NONE, settings={"NCCL_SOCKET_IFNAME": "nope0"}),

@@ -4,9 +4,9 @@ from holdfast.analysis.machine import Address, Interface, MachineFacts, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -26,7 +26,7 @@ def at(name: str, ip: str, prefix: int, kind: str = "physical") -> Interface:
 
 ETH0 = at("eth0", "10.0.0.5", 24)
 
-test_foresee = foresee_table(
+test_check = check_table(
     "overlapping-subnets",
     speaks(
         "warning",
@@ -82,7 +82,7 @@ STRAY = "node-a kernel: IPv4: martian source 192.0.2.2 from 192.0.2.7, on dev et
 FAILED = "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Connection timed out"
 TWO_DOORS = "NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0> [1]eth1:192.0.2.3<0>"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "overlapping-subnets",
     recognises(
         wreckage(STRAY, FAILED), sure=0.6, what="eth1", saying=["came in by eth1", "ip route get"]

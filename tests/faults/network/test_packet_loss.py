@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 DIED = (
     "[rank1]: NCCL WARN socketProgressOpt: Call to recv from 192.0.2.7<43210> failed : Connection "
     "timed out"
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "packet-loss",
     recognises(
         wreckage("node-a kernel: NETDEV WATCHDOG: ens3 (mlx5_core): transmit queue 4 timed out"),

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 NO_ROUTE = "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : No route to host"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "peer-unreachable",
     recognises(
         wreckage(

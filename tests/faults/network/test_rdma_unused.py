@@ -3,9 +3,9 @@ from __future__ import annotations
 from holdfast.analysis.source.source import Here
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "rdma-unused",
     recognises(
         wreckage("NCCL WARN Error: network AWS Libfabric not found."),

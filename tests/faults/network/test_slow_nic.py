@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 from tests.faults.two_hosts import TWO_HOSTS
 
 USED = "[rank0]: NCCL INFO Bootstrap: Using eno1:192.0.2.2<0>"
 UP = "node-a kernel: igb 0000:06:00.0 eno1: igb: eno1 NIC Link is Up {} Full Duplex"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "slow-nic",
     recognises(
         wreckage(USED, UP.format("100 Mbps")),

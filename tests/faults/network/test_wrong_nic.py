@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 from tests.faults.two_hosts import TWO_HOSTS
 
 LO = "[rank0]: NCCL INFO Bootstrap: Using lo:127.0.0.1<0>"
@@ -15,7 +15,7 @@ STUCK = (
     "NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600012 milliseconds before timing out."
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "wrong-nic",
     recognises(
         wreckage(

@@ -4,13 +4,13 @@ from holdfast.analysis.machine import KernelEvent, Leftovers, StuckProcess, Unre
 from tests.analysis.logs.patterns.jobs import HEALTHY, STUCK, a_job
 from tests.faults.machines import a_machine, a_process
 from tests.faults.table import (
-    foresee_table,
-    notice_table,
+    check_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
     silent,
     skips,
     speaks,
@@ -31,7 +31,7 @@ def stall(text: str, seconds_ago: float | None) -> tuple[KernelEvent, ...]:
 HUNG = "INFO: task python:4711 blocked for more than 120 seconds."
 OOM = KernelEvent(kind="oom", text="Out of memory: Killed process 5", seconds_ago=60.0)
 
-test_foresee = foresee_table(
+test_check = check_table(
     "driver-hang",
     speaks(
         "warning",
@@ -74,7 +74,7 @@ HUNG_RANK = "INFO: task python:4001 blocked for more than 122 seconds."
 HUNG_OTHER = "INFO: task python:4003 blocked for more than 122 seconds."
 XID = "NVRM: Xid (PCI:0000:3b:00): 119, pid=4001, name=python, Timeout after 6s of waiting"
 
-test_notice = notice_table(
+test_run = run_table(
     "driver-hang",
     notices(
         held_up({1: {"activity": IN_NFS, "state_since": NOW - 12}}, seconds=13.0),
@@ -121,7 +121,7 @@ LOCKUP = "watchdog: BUG: soft lockup - CPU#17 stuck for 22s! [python:1002]"
 HUNG = "INFO: task python:1002 blocked for more than 120 seconds."
 HEARTBEAT = "[rank0]: watchdog got stuck for 600 seconds without making progress"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "driver-hang",
     recognises(
         a_job(LOCKUP, " _nv042123rm+0x10/0x40 [nvidia]", pids={2: 1002}),

@@ -4,16 +4,16 @@ import signal
 
 from tests.analysis.logs.patterns.jobs import HEALTHY, a_job, a_raise, an_exit
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import a_rank, a_scene, ended, lost_its_peer
 
-test_notice = notice_table(
+test_run = run_table(
     "external-sigterm",
     notices(
         a_scene(told_to_stop="SIGTERM"),
@@ -45,7 +45,7 @@ test_notice = notice_table(
 TOLD = "WARNING: Received 15 death signal, shutting down workers"
 CANCELLED = "slurmstepd: error: *** STEP 123.0 ON node7 CANCELLED AT 2026-03-02T20:28:05"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "external-sigterm",
     recognises(a_job(TOLD), sure=0.85, what="whoever", saying=["told to end by a signal"]),
     recognises(  # or by srun itself, after a task that failed

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.jobs import HEALTHY, STUCK, a_job, a_raise
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 INTERNAL = (
     "[rank1]: RuntimeError: grad.device() == bucket.device() INTERNAL ASSERT FAILED at "
@@ -9,7 +9,7 @@ INTERNAL = (
 )
 LIBRARY = "/venv/lib/python3.12/site-packages/deepspeed/runtime/engine.py"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "framework-bug",
     recognises(
         a_job(INTERNAL, versions={"torch": "2.11.0"}),

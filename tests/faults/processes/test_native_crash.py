@@ -15,12 +15,12 @@ from tests.analysis.logs.patterns.jobs import (
 )
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import (
     ENFORCE,
@@ -56,7 +56,7 @@ SEGFAULT_LINE = "python[4001]: segfault at 0 ip 00007f in libfoo.so[7f]"
 IN_A_THREAD = "pt_autograd_0[4077]: segfault at 8 ip 0 in libbar.so (a thread of pid 4001)"
 OF_ANOTHER = "python[4002]: segfault at 0 ip 0"
 
-test_notice = notice_table(
+test_run = run_table(
     "native-crash",
     notices(
         a_scene(crash(-signal.SIGSEGV), kernel_events=(SEGFAULT_LINE,)),
@@ -108,7 +108,7 @@ test_notice = notice_table(
 
 SEGFAULT = "python[1002]: segfault at 28 ip 00007f2a sp 00007ffd error 4 in libfoo.so[7f2a+5a0]"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "native-crash",
     recognises(
         wreckage("terminate called without an active exception", "Aborted (core dumped)"),

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.jobs import HEALTHY, RESET, STUCK, a_job, a_raise, timed_out
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 TWO_HOSTS = dict.fromkeys((0, 1), "node-a") | dict.fromkeys((2, 3), "node-b")
 FOUR_AND_TWO = dict.fromkeys(range(4), "node-a") | dict.fromkeys((4, 5), "node-b")
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "node-lost",
     recognises(
         a_job("srun: error: Node failure on node7"),

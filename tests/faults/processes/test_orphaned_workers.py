@@ -6,10 +6,10 @@ from holdfast.analysis.machine import Bind, Leftovers, Orphan, Unread
 from holdfast.analysis.scene.scene import Outlived
 from tests.faults.machines import a_connection, a_machine, a_plan, a_port, a_process
 from tests.faults.table import (
-    foresee_table,
-    notice_table,
+    check_table,
     notices,
     overlooks,
+    run_table,
     silent,
     skips,
     speaks,
@@ -34,7 +34,7 @@ def listening(pid: int) -> Any:
     return a_port(binds=TAKEN, listeners=(a_connection(owner=a_process(pid=pid)),))
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "orphaned-workers",
     speaks(
         "warning",
@@ -83,7 +83,7 @@ test_foresee = foresee_table(
 HELPER = Outlived(rank=2, pid=4711, name="python")
 NAMELESS = Outlived(rank=None, pid=4712, name="sh")
 
-test_notice = notice_table(
+test_run = run_table(
     "orphaned-workers",
     notices(
         a_scene(outlived=(HELPER,)),

@@ -16,12 +16,12 @@ from tests.analysis.logs.patterns.jobs import (
 )
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import NOW, a_rank, a_scene, ended, lost_its_peer
 
@@ -29,7 +29,7 @@ KILLED = [lost_its_peer(0), a_rank(1), ended(2, -signal.SIGKILL), lost_its_peer(
 
 UNREAD = Unread(why="kernel log not readable: not by this user (dmesg_restrict)")
 
-test_notice = notice_table(
+test_run = run_table(
     "rank-killed",
     notices(
         a_scene(KILLED),
@@ -83,7 +83,7 @@ test_notice = notice_table(
 )
 
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "rank-killed",
     recognises(
         wreckage(

@@ -4,16 +4,16 @@ import signal
 
 from tests.analysis.logs.patterns.jobs import HEALTHY, a_job, an_exit
 from tests.faults.table import (
-    notice_table,
+    explain_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
 )
 from tests.run.scenes import a_rank, a_scene, ended
 
-test_notice = notice_table(
+test_run = run_table(
     "sighup-terminal",
     notices(
         a_scene(told_to_stop="SIGHUP"),
@@ -34,7 +34,7 @@ test_notice = notice_table(
 )
 
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "sighup-terminal",
     recognises(
         a_job("WARNING: Received 1 death signal, shutting down workers"),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.jobs import HEALTHY, STUCK, a_job, a_raise, an_exit, timed_out
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 LOST = (
     "[rank{}]: [c10d] recvValue failed on SocketImpl(fd=4, addr=[node-b]:53718, "
@@ -9,7 +9,7 @@ LOST = (
 )
 LOSERS = [LOST.format(rank) for rank in (1, 2, 3)]
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "store-host-lost",
     recognises(
         a_job(*LOSERS), sure=0.6, rank=0, victims=[1, 2, 3], saying=["ranks 1-3 lost", "rank 0"]

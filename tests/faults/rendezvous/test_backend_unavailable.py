@@ -9,12 +9,12 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.table import (
+    check_table,
+    explain_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -31,7 +31,7 @@ def software(plan: Any = None, **changes: Any) -> MachineFacts:
 
 CPU_BUILD: dict[str, Any] = {"torch": "2.13.0+cpu", "torch_cuda": ""}
 
-test_foresee = foresee_table(
+test_check = check_table(
     "backend-unavailable",
     speaks(
         "warning",
@@ -67,7 +67,7 @@ test_foresee = foresee_table(
 
 # --- recognise -----------------------------------------------------------------------
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "backend-unavailable",
     recognises(
         wreckage(

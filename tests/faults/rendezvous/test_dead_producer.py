@@ -5,7 +5,7 @@ from holdfast.analysis.scene.scene import Frame
 from holdfast.analysis.source.source import Source
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
-from tests.faults.table import flags, leaves, lint_table, passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
 FETCH = '  File "/opt/venv/torch/multiprocessing/reductions.py", line 541, in rebuild_storage_fd'
 REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused"
@@ -20,7 +20,7 @@ def raised(kind: str, function: str) -> Raised:
     )
 
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "dead-producer",
     recognises(  # Python 2
         wreckage(FETCH, "socket.error: [Errno 111] Connection refused"),

@@ -4,9 +4,9 @@ from holdfast.analysis.machine import Container, Resolution, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -26,7 +26,7 @@ def answer(name: str, seconds: float = 0.001) -> Resolution:
     return Resolution(name=name, addresses=("10.0.0.9",), error="", seconds=seconds)
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "dns-failure",
     speaks(
         "error",
@@ -68,7 +68,7 @@ RETRIED = (
     "(gai error: -2 - Name or service not known)."
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "dns-failure",
     recognises(
         wreckage("nslookup: can't resolve 'job-master-0'"),

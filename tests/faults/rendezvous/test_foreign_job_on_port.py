@@ -6,10 +6,10 @@ from holdfast.analysis.machine import Bind, PortFacts, StoreAnswer, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_connection, a_machine, a_plan, a_port, a_process
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -26,7 +26,7 @@ def a_store(**changes: Any) -> PortFacts:
     return a_port(**({"binds": taken, "listeners": (a_connection(),), "store": store} | changes))
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "foreign-job-on-port",
     speaks(
         "error",
@@ -71,7 +71,7 @@ test_foresee = foresee_table(
 
 # --- recognise -----------------------------------------------------------------------
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "foreign-job-on-port",
     recognises(
         wreckage(

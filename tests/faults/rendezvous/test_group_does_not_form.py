@@ -6,10 +6,10 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.check.smoke.smokes import a_smoke, error, exit_of, up_to, verdict
 from tests.faults.machines import a_machine
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -30,7 +30,7 @@ DROPPED = verdict(
 )
 MISSING = verdict([*up_to("store"), exit_of(2, "gloo", -9)])
 
-test_foresee = foresee_table(
+test_check = check_table(
     "group-does-not-form",
     speaks(
         "error",
@@ -68,7 +68,7 @@ SYSTEM_ERROR = (
     "version 2.7.8"
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "group-does-not-form",
     recognises(
         wreckage(SYSTEM_ERROR),

@@ -6,9 +6,9 @@ from holdfast.analysis.machine import Address, MachineFacts, Resolution, Route, 
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -47,7 +47,7 @@ def with_gloo(backend: str) -> Any:
     return a_plan(max_nodes=2, rdzv_backend=backend, environment={"GLOO_SOCKET_IFNAME": "eth0"})
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "hostname-misresolves",
     speaks(
         "error",
@@ -110,7 +110,7 @@ UNRESOLVED = (
     "the loopback address as fallback."
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "hostname-misresolves",
     recognises(
         wreckage(

@@ -9,14 +9,14 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.joiners import CONNECTING, GIVEN, gave_up, joiner, late, starting
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
-    notice_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
     silent,
     skips,
     speaks,
@@ -30,7 +30,7 @@ def reach(error: str, seconds: float = 0.5) -> Reach:
     return Reach(address="10.0.0.9", port=29500, error=error, seconds=seconds)
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "master-not-listening",
     speaks(
         "note",
@@ -70,7 +70,7 @@ def caller(given: int, store: str = WRONG, **claim: Any) -> RankView:
     return joiner(given, view={"stack": CONNECTING}, store=store, **claim)
 
 
-test_notice = notice_table(
+test_run = run_table(
     "master-not-listening",
     notices(
         starting(caller(0), caller(1)),
@@ -179,7 +179,7 @@ TIMED_OUT = (
 )
 ABSENT = "[I socket.cpp:522] No socket on (192.0.2.7, 29500) is listening yet, will retry."
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "master-not-listening",
     recognises(
         wreckage(f"[rank1]: {ABSENT}", f"[rank1]: {TIMED_OUT}"),

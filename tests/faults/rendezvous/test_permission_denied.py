@@ -4,10 +4,10 @@ from holdfast.analysis.machine import Bind, Security, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_machine, a_plan, a_port
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -22,7 +22,7 @@ def selinux(state: str, denials: tuple[str, ...] | Unread = ()) -> Security:
     return Security(selinux=state, denials=denials, firewall="none seen", rules=0)
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "permission-denied",
     speaks(
         "error",
@@ -79,7 +79,7 @@ test_foresee = foresee_table(
 
 # --- recognise -----------------------------------------------------------------------
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "permission-denied",
     recognises(
         wreckage("include/shm.h:27 NCCL WARN Call to shm_open failed : Permission denied"),

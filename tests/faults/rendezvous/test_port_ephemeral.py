@@ -13,13 +13,13 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
 from tests.faults.machines import a_connection, a_machine, a_plan, a_port, a_process
 from tests.faults.table import (
+    check_table,
+    explain_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -59,7 +59,7 @@ OUTGOING = a_connection(
     owner=a_process(pid=812, command="curl example.org"),
 )
 
-test_foresee = foresee_table(
+test_check = check_table(
     "port-ephemeral",
     speaks(
         "warning",
@@ -132,7 +132,7 @@ test_foresee = foresee_table(
 
 # --- recognise -----------------------------------------------------------------------
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "port-ephemeral",
     recognises(
         wreckage(

@@ -2,10 +2,10 @@ from holdfast.analysis.machine import Bind, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_connection, a_machine, a_plan, a_port
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -15,7 +15,7 @@ from tests.faults.table import (
 TAKEN = (Bind(family="IPv6", error="EADDRINUSE"), Bind(family="IPv4", error="EADDRINUSE"))
 NAMED = a_plan(port_origin="MASTER_PORT")
 
-test_foresee = foresee_table(
+test_check = check_table(
     "port-in-use",
     speaks(
         "error",
@@ -65,7 +65,7 @@ test_foresee = foresee_table(
 
 # --- recognise -----------------------------------------------------------------------
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "port-in-use",
     recognises(
         wreckage("zmq.error.ZMQError: Address already in use (addr='tcp://0.0.0.0:5555')"),

@@ -15,14 +15,14 @@ from tests.check.smoke.smokes import WORLD, done, up_to, verdict
 from tests.faults.joiners import gave_up, joined, joiner, late, starting
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
-    notice_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
     silent,
     skips,
     speaks,
@@ -45,7 +45,7 @@ def smoked(*devices: str, last_master: str = "127.0.0.1:29500") -> MachineFacts:
     )
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "rank-assignment",
     speaks("error", env(RANK="two", WORLD_SIZE="4"), saying=["RANK='two'", "unset RANK"]),
     speaks("error", env(RANK="-1", WORLD_SIZE="4"), saying=["not a whole number"]),
@@ -90,7 +90,7 @@ test_foresee = foresee_table(
 @pytest.mark.parametrize("device", ["cpu", "cuda:0 (shared)"])
 def test_ranks_that_share_on_purpose_are_no_fault(device: str) -> None:
     machine = smoked(*[device] * WORLD)
-    statuses = [f.status for f in by_slug("rank-assignment").look_at(machine) if f.applies]
+    statuses = [f.status for f in by_slug("rank-assignment").ask_check(machine) if f.applies]
     assert statuses == [Status.OK]
 
 
@@ -110,7 +110,7 @@ def trained(view: RankView) -> RankView:
     return msgspec.structs.replace(view, beat=msgspec.structs.replace(view.beat, steps=3))
 
 
-test_notice = notice_table(
+test_run = run_table(
     "rank-assignment",
     notices(
         starting(*BOTH_ZERO),
@@ -205,7 +205,7 @@ test_notice = notice_table(
 
 # --- recognise -----------------------------------------------------------------------
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "rank-assignment",
     recognises(
         wreckage(

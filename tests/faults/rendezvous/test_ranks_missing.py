@@ -8,14 +8,14 @@ from tests.analysis.logs.patterns.jobs import HEALTHY, a_job, timed_out
 from tests.check.smoke.smokes import a_smoke, error, exit_of, late, started, up_to, verdict
 from tests.faults.machines import a_machine
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
-    notice_table,
     notices,
     overlooks,
     passes_over,
-    recognise_table,
     recognises,
+    run_table,
     silent,
     skips,
     speaks,
@@ -27,7 +27,7 @@ GONE = verdict([*up_to("start", (0, 1, 3)), started(2), exit_of(2, "start", 0)])
 STOPPED = verdict([*up_to("start"), late(2, "store", "T")])
 TAKEN = verdict([*up_to("start"), error(0, "store", "name: EADDRINUSE")])
 
-test_foresee = foresee_table(
+test_check = check_table(
     "ranks-missing",
     speaks(
         "error",
@@ -63,7 +63,7 @@ def starting(*ranks: Mapping[str, object], seconds: float = 12.0) -> Scene:
     return a_scene(views, started_at=NOW - seconds, evidence_at=NOW)
 
 
-test_notice = notice_table(
+test_run = run_table(
     "ranks-missing",
     notices(
         starting(THERE, THERE, LATE, THERE),
@@ -91,7 +91,7 @@ test_notice = notice_table(
 JOINED = "DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined."
 START = "[rank{0}]: NCCL INFO comm 0x1b rank {0} nranks 4 cudaDev 0 busId 60 - Init START"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "ranks-missing",
     recognises(
         a_job(JOINED, world=None),

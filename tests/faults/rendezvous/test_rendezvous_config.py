@@ -18,11 +18,11 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.rendezvous.launch_scripts_rendezvous_config import CASES
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     lint_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -39,7 +39,7 @@ def own(*found: str) -> Resolution:
     return Resolution(name="node-a", addresses=found, error="", seconds=0.001)
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "rendezvous-config",
     speaks(
         "error",
@@ -178,7 +178,7 @@ LOST = (
 )
 NOBODY = "The client socket has timed out after 60s while trying to connect to (node-a, 29400)."
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "rendezvous-config",
     recognises(
         wreckage("etcd.EtcdConnectionFailed: No more machines in the cluster"),

@@ -6,9 +6,9 @@ from holdfast.analysis.machine import Bind, Leftovers, Orphan, ShmSegment, Unrea
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import GIB, a_connection, a_machine, a_plan, a_port, a_process
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -38,7 +38,7 @@ def left(*segments: ShmSegment, orphans: tuple[Orphan, ...] = ()) -> Leftovers:
 
 MANY = [segment(f"/dev/shm/torch_{n}", size=n << 20) for n in range(1, 11)]
 
-test_foresee = foresee_table(
+test_check = check_table(
     "stale-process",
     speaks(
         "error",
@@ -101,7 +101,7 @@ test_foresee = foresee_table(
 
 # --- recognise -----------------------------------------------------------------------
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "stale-process",
     recognises(
         wreckage("RuntimeError: Address already in use"),

@@ -6,10 +6,10 @@ from holdfast.analysis.machine import RendezvousFile, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_machine
 from tests.faults.table import (
-    foresee_table,
+    check_table,
+    explain_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -29,7 +29,7 @@ def file(**changes: Any) -> tuple[RendezvousFile, ...]:
     return (RendezvousFile(**(values | changes)),)
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "stale-rendezvous-file",
     speaks(
         "error",
@@ -59,7 +59,7 @@ test_foresee = foresee_table(
 METHOD = "init_process_group(backend='nccl', init_method='file:///shared/rendezvous', rank=0)"
 REFUSED = "NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Connection refused"
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "stale-rendezvous-file",
     recognises(
         wreckage(METHOD, f"[rank1]: {REFUSED}"),

@@ -7,13 +7,13 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import shell
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
 from tests.faults.table import (
+    check_table,
+    explain_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -39,7 +39,7 @@ WITH_DOCKER = (
 )
 POD = Container(kind="kubernetes", sign="", rootless=None, network="own", ipc="own")
 
-test_foresee = foresee_table(
+test_check = check_table(
     "wrong-master-address",
     speaks(
         "error",
@@ -134,7 +134,7 @@ test_foresee = foresee_table(
 
 AT_HOME = "The client socket has timed out after 60s while trying to connect to (127.0.0.1, 29500)."
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "wrong-master-address",
     recognises(
         wreckage(f"[rank1]: {AT_HOME}", ranks=TWO_HOSTS),

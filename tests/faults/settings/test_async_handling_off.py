@@ -5,12 +5,12 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
 from tests.faults.machines import a_machine, settings
 from tests.faults.table import (
+    check_table,
+    explain_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -19,7 +19,7 @@ from tests.faults.table import (
 
 OLD_TORCH = msgspec.structs.replace(known(a_machine().software), torch="2.7.1")
 
-test_foresee = foresee_table(
+test_check = check_table(
     "async-handling-off",
     speaks(
         "warning",
@@ -74,7 +74,7 @@ OFF = (
 )
 TAKEN_DOWN = "[rank1]: To avoid data inconsistency, we are taking the entire process down."
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "async-handling-off",
     recognises(
         wreckage(OFF, TIMED_OUT),

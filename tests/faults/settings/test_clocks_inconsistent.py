@@ -7,19 +7,19 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
 from tests.faults.machines import a_machine, settings
 from tests.faults.table import (
+    check_table,
+    explain_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
     speaks,
 )
 
-test_foresee = foresee_table(
+test_check = check_table(
     "clocks-inconsistent",
     speaks(
         "warning",
@@ -91,7 +91,7 @@ STUCK = (
     "progress in monitoring enqueued collectives."
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "clocks-inconsistent",
     recognises(
         wreckage(ASKED, TIMED_OUT),

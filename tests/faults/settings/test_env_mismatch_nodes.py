@@ -5,7 +5,7 @@ import msgspec
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.catalogue import by_slug
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import passes_over, recognise_table, recognises
+from tests.faults.table import explain_table, passes_over, recognises
 
 TIMED_OUT = (
     "[rank0]: [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, "
@@ -26,7 +26,7 @@ def nodes(*settings: tuple[str, str, str], trouble: str = TIMED_OUT) -> Wreckage
 
 TWO = (("node-a", "NCCL_PROTO", "LL"), ("node-b", "NCCL_PROTO", "Simple"))
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "env-mismatch-nodes",
     recognises(
         nodes(*TWO), sure=0.55, what="NCCL_PROTO", saying=["LL on node-a", "Simple on node-b"]
@@ -47,7 +47,7 @@ test_recognise = recognise_table(
 
 
 def test_the_odd_one_of_three_is_named() -> None:
-    (face,) = by_slug("env-mismatch-nodes").recognitions
+    (face,) = by_slug("env-mismatch-nodes").explain_faces
     found = face(nodes(*TWO, ("node-c", "NCCL_PROTO", "Simple")))
     assert found is not None
     assert found.culprit is not None

@@ -3,13 +3,13 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
 from tests.faults.machines import a_machine, a_plan, settings
 from tests.faults.table import (
+    check_table,
+    explain_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     not_applicable,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -19,7 +19,7 @@ from tests.faults.two_hosts import TWO_HOSTS
 
 TWO = a_plan(min_nodes=2, max_nodes=2)
 
-test_foresee = foresee_table(
+test_check = check_table(
     "loopback-multi-node",
     speaks(
         "error",
@@ -61,7 +61,7 @@ test_foresee = foresee_table(
 REFUSED = "[rank1]: NCCL WARN Net : Connect to 127.0.0.1<43210> failed : Connection refused"
 LO = {"NCCL_SOCKET_IFNAME": "lo"}
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "loopback-multi-node",
     recognises(
         wreckage(REFUSED, settings=LO, ranks=TWO_HOSTS),

@@ -3,12 +3,12 @@ from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import compose, dockerfile, nccl_conf, python, shell
 from tests.faults.machines import a_machine, settings
 from tests.faults.table import (
+    check_table,
+    explain_table,
     flags,
-    foresee_table,
     leaves,
     lint_table,
     passes_over,
-    recognise_table,
     recognises,
     silent,
     skips,
@@ -21,7 +21,7 @@ IN_A_FILE = (
     Setting(name="TORCH_NCCL_ASYNC_ERROR_HANDLING", value="1", origin="environment"),
 )
 
-test_foresee = foresee_table(
+test_check = check_table(
     "variable-conflict",
     speaks(
         "warning",
@@ -86,7 +86,7 @@ NO_WAY = (
     "datatype ncclInt8."
 )
 
-test_recognise = recognise_table(
+test_explain = explain_table(
     "variable-conflict",
     recognises(
         wreckage(f"{NO_WAY} NCCL_ALGO was set to Tree."),

@@ -6,7 +6,7 @@ from holdfast.analysis.machine import MachineFacts, NcclLibrary, Software, Unrea
 from holdfast.analysis.source.source import Here
 from tests.analysis.source.made_sources import shell
 from tests.faults.machines import a_machine, settings
-from tests.faults.table import flags, foresee_table, leaves, lint_table, silent, skips, speaks
+from tests.faults.table import check_table, flags, leaves, lint_table, silent, skips, speaks
 
 
 def with_torch(version: str, *, nccl: str = "2.29.7", **variables: str) -> MachineFacts:
@@ -18,7 +18,7 @@ def with_torch(version: str, *, nccl: str = "2.29.7", **variables: str) -> Machi
     return a_machine(settings=settings(**variables), software=software)
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "variable-deprecated",
     speaks(
         "warning",

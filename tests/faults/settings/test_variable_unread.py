@@ -10,7 +10,7 @@ from tests.analysis.source.made_sources import (
     shell,
 )
 from tests.faults.machines import a_machine, settings
-from tests.faults.table import flags, foresee_table, leaves, lint_table, silent, skips, speaks
+from tests.faults.table import check_table, flags, leaves, lint_table, silent, skips, speaks
 
 NCCL = "libnccl.so.2 (NCCL 2.29.7)"
 
@@ -25,7 +25,7 @@ def conf(name: str, value: str) -> tuple[Setting, ...]:
     return (Setting(name=name, value=value, origin="/etc/nccl.conf:3"),)
 
 
-test_foresee = foresee_table(
+test_check = check_table(
     "variable-unread",
     speaks(
         "warning",
@@ -109,7 +109,7 @@ test_foresee = foresee_table(
 
 def test_each_variable_has_its_own_finding() -> None:
     machine = a_machine(settings=settings(NCCL_TIMEOUT="1", NCCL_DEBUG="WARN", GLOO_IFNAME="lo"))
-    findings = by_slug("variable-unread").look_at(machine)
+    findings = by_slug("variable-unread").ask_check(machine)
     assert [finding.summary.split()[0] for finding in findings] == ["NCCL_TIMEOUT", "GLOO_IFNAME"]
 
 

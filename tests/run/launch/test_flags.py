@@ -149,16 +149,16 @@ def test_the_port_the_user_named_is_kept(
 @pytest.mark.parametrize(
     ("case", "kind", "words"),
     [
-        ("two nodes", "CannotWorkError", "use torchrun for --nnodes 2"),
-        ("elastic", "CannotWorkError", "several machines come later"),
-        ("nodes in words", "UsageError", "'two'"),
-        ("no nodes", "UsageError", "at least one machine"),
-        ("etcd", "CannotWorkError", "leave --rdzv-backend out"),
-        ("no patience", "UsageError", "--patience 0.0"),
-        ("endless patience", "UsageError", "--patience nan"),
-        ("no runs", "UsageError", "--runs names no folder"),
-        ("negative restarts", "UsageError", "--max-restarts -1"),
-        ("port too high", "UsageError", "70000 is not a port"),
+        ("two nodes", "EnvironmentFailure", "use torchrun for --nnodes 2"),
+        ("elastic", "EnvironmentFailure", "several machines come later"),
+        ("nodes in words", "ConfigError", "'two'"),
+        ("no nodes", "ConfigError", "at least one machine"),
+        ("etcd", "EnvironmentFailure", "leave --rdzv-backend out"),
+        ("no patience", "ConfigError", "--patience 0.0"),
+        ("endless patience", "ConfigError", "--patience nan"),
+        ("no runs", "ConfigError", "--runs names no folder"),
+        ("negative restarts", "ConfigError", "--max-restarts -1"),
+        ("port too high", "ConfigError", "70000 is not a port"),
     ],
 )
 def test_what_cannot_be_is_said(
@@ -179,9 +179,9 @@ def test_without_torch_one_sentence_says_so(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.12: cannot open')\n")
     program = (
         "from holdfast.run.launch.flags import parse\n"
-        "from holdfast.errors import CannotWorkError\n"
+        "from holdfast.errors import EnvironmentFailure\n"
         "try: parse(['t.py'])\n"
-        "except CannotWorkError as problem: print(problem.sentence)\n"
+        "except EnvironmentFailure as problem: print(problem.sentence)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(tmp_path)},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.run.launch import ports
 from tests.cli.holdfast_command import free_port, listener
 from tests.places import TARGETS
@@ -62,20 +62,22 @@ def test_a_port_of_our_choice_is_held_and_outside_the_ephemeral_range() -> None:
         assert chosen[0] != chosen[1]
         for port in chosen:
             assert not low <= port <= high
-            with pytest.raises(CannotWorkError, match=rf"port {port} is taken: pid {os.getpid()}"):
+            with pytest.raises(
+                EnvironmentFailure, match=rf"port {port} is taken: pid {os.getpid()}"
+            ):
                 ports.listen_on(port)
 
 
 def test_a_listener_on_every_address_is_in_the_way_too() -> None:
     port = free_port()
-    with listener(port, "0.0.0.0") as other, pytest.raises(CannotWorkError) as problem:
+    with listener(port, "0.0.0.0") as other, pytest.raises(EnvironmentFailure) as problem:
         ports.listen_on(port)
     assert f"pid {other.pid} `" in problem.value.sentence
     assert "leave the port out" in problem.value.hint
 
 
 def test_an_address_that_is_not_ours_is_said() -> None:
-    with pytest.raises(CannotWorkError, match=r"cannot be bound on 192\.0\.2\.1"):
+    with pytest.raises(EnvironmentFailure, match=r"cannot be bound on 192\.0\.2\.1"):
         ports.listen_on(free_port(), "192.0.2.1")
-    with pytest.raises(CannotWorkError, match=r"no port could be bound on 192\.0\.2\.1"):
+    with pytest.raises(EnvironmentFailure, match=r"no port could be bound on 192\.0\.2\.1"):
         ports.listen_anywhere("192.0.2.1")

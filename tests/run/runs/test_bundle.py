@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.analysis.job.run_paths import RunPaths
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import bundle
 from holdfast.run.runs.folder import make
 from tests.system.sockets import run_python
@@ -107,22 +107,22 @@ def test_the_same_run_gives_the_same_archive(paths: RunPaths, tmp_path: Path) ->
 def test_nothing_is_overwritten_nor_written_through_a_link(paths: RunPaths, tmp_path: Path) -> None:
     target = tmp_path / "b.tar.gz"
     target.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(ConfigError, match="exists already"):
         bundle.write(paths, str(target), environment={})
     assert not (tmp_path / "elsewhere").exists()
-    with pytest.raises(CannotWorkError, match="No such file"):
+    with pytest.raises(EnvironmentFailure, match="No such file"):
         bundle.write(paths, str(tmp_path / "no" / "b.tar.gz"), environment={})
 
 
 WITH_LITTLE_ROOM = """
 import os, resource, sys
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.run.runs import bundle
 from holdfast.analysis.job.run_paths import RunPaths
 resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
 try:
     bundle.write(RunPaths(*sys.argv[1:3]), sys.argv[3], environment={})
-except CannotWorkError as problem:
+except EnvironmentFailure as problem:
     print(problem, os.path.exists(sys.argv[3]))
 """
 

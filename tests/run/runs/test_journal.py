@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from holdfast.fault import Fault
 from holdfast.run.runs import journal, redact
 from holdfast.run.runs.journal import Journal
-from holdfast.text import legible
+from holdfast.text import printable
 from tests.cli.holdfast_command import in_a_namespace
 
 FAULT = Fault(code="HOLD606", slug="rank-stuck")
@@ -42,7 +42,7 @@ def test_what_was_written_is_read_back_also_up_to_a_torn_end(
             book.write("rank", **fields)
         book.close()
         back = [dict(list(record.items())[2:]) for record in journal.read(str(path))]
-        assert back == [redact.from_data(legible(fields)) for fields in lines]
+        assert back == [redact.from_data(printable(fields)) for fields in lines]
         content = path.read_bytes() if lines else b""
         ends = [place for place, byte in enumerate(content) if byte == ord("\n")]
         assert len(ends) == len(lines)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.analysis.job.run_paths import RunPaths
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import journal, owner
 from holdfast.run.runs.registry import State, find, list_runs, read_run, stop
 from holdfast.system.process_table import row_of
@@ -90,12 +90,12 @@ def test_a_run_is_found_by_id_beginning_or_latest(tmp_path: Path) -> None:
     assert find(root, "latest").id == second.run_id
     length = next(n for n in range(99) if first.run_id[:n] != second.run_id[:n])
     assert find(root, first.run_id[:length]).id == first.run_id
-    with pytest.raises(UsageError, match=second.run_id):
+    with pytest.raises(ConfigError, match=second.run_id):
         find(root, first.run_id[: length - 1])
     for wanted in ("nothing", ""):
-        with pytest.raises(UsageError, match="no run in"):
+        with pytest.raises(ConfigError, match="no run in"):
             find(root, wanted)
-    with pytest.raises(UsageError, match="no runs"):
+    with pytest.raises(ConfigError, match="no runs"):
         find(str(tmp_path / "none"), "latest")
 
 
@@ -174,19 +174,19 @@ def test_a_really_recycled_pid(tmp_path: Path) -> None:
 
 def test_stop_refuses_where_it_cannot_see(tmp_path: Path) -> None:
     run = read_run(a_run(tmp_path, host="b", boot_id="other"))
-    with pytest.raises(CannotWorkError, match="belongs to b and cannot be ended from here"):
+    with pytest.raises(EnvironmentFailure, match="belongs to b and cannot be ended from here"):
         stop(run)
 
 
 STOP_AS_NOBODY = """
 import os, sys
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.run.runs import bundle, journal, owner, registry
 run = registry.find(sys.argv[1], "latest")
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
     print(registry.stop(run))
-except CannotWorkError as problem:
+except EnvironmentFailure as problem:
     print(problem)
 """
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.analysis.scene.scene import Stack
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 from holdfast.run.watch import attach
 from holdfast.system.process_table import row_of
 
@@ -81,5 +81,5 @@ def test_a_launcher_stands_for_its_ranks(started: list[subprocess.Popen[bytes]])
 def test_a_process_that_is_gone_is_said_so() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    with pytest.raises(UsageError, match=f"there is no process {process.pid}"):
+    with pytest.raises(ConfigError, match=f"there is no process {process.pid}"):
         attach.look([process.pid])

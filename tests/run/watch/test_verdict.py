@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from holdfast import catalogue
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import RankView, Scene
+from holdfast.fault import Broken
 from holdfast.findings import Verdict
 from holdfast.run.watch import verdict as verdicts
 from holdfast.run.watch.verdict import judge
@@ -55,10 +56,9 @@ def said(scene: Scene) -> tuple[str, tuple[int, ...], bool] | None:
     return (verdict.slug, verdict.ranks, verdict.certain) if verdict else None
 
 
-def test_every_notice_face_has_its_place() -> None:
-    faces = {e.fault.slug for e in catalogue.entries() if "notice" in e.fault.faces}
-    assert set(verdicts.ORDER) == faces - {"restart-loop"}
-    assert set(verdicts.ORDER) >= verdicts.NEEDS_A_STALL
+def test_of_two_faults_one_always_comes_first() -> None:
+    priorities = [e.fault.traits.priority for e in catalogue.entries() if e.fault.traits]
+    assert len(set(priorities)) == len(priorities)
 
 
 @pytest.mark.parametrize("scene", [a_scene(), nothing_known(), a_scene(())])
@@ -159,12 +159,12 @@ def test_a_face_that_breaks_does_not_hide_the_others(monkeypatch: pytest.MonkeyP
     def broken(_scene: Scene) -> Verdict | None:
         raise ZeroDivisionError
 
-    faces = catalogue.by_slug("rank-stuck").perceptions
-    monkeypatch.setattr(catalogue.by_slug("slow-rank"), "perceptions", [broken])
+    faces = catalogue.by_slug("rank-stuck").run_faces
+    monkeypatch.setattr(catalogue.by_slug("slow-rank"), "run_faces", [broken])
     assert faces
     assert said(STUCK) == ("rank-stuck", (2,), False)
     assert verdicts.consider(STUCK).broken == (
-        verdicts.Broken("slow-rank", "broken", "ZeroDivisionError: "),
+        Broken("slow-rank", "broken", "ZeroDivisionError: "),
     )
     monkeypatch.undo()
     assert verdicts.consider(STUCK).broken == ()
@@ -267,7 +267,7 @@ def test_who_went_on_or_waits_is_never_blamed(scene: Scene) -> None:
 def test_no_face_raises_or_names_a_rank_twice_or_one_that_is_not_there(scene: Scene) -> None:
     known = {view.rank for view in scene.ranks}
     for entry_ in catalogue.entries():
-        for face in entry_.fault.perceptions:
+        for face in entry_.fault.run_faces:
             verdict = face(scene)
             if verdict is not None:
                 assert verdict.slug == entry_.fault.slug

@@ -204,7 +204,7 @@ def test_a_bug_of_our_own_is_said_once_and_the_job_is_watched_on(
     def broken(_scene: Scene) -> Verdict | None:
         raise KeyError("nobody")
 
-    monkeypatch.setattr(catalogue.by_slug("slow-rank"), "perceptions", [broken])
+    monkeypatch.setattr(catalogue.by_slug("slow-rank"), "run_faces", [broken])
     with watching(tmp_path) as made, process(SLEEP) as well, process(ENDINGS["code"][0]) as ill:
         made.start(well.pid, ill.pid)
         for _ in range(3):

@@ -19,7 +19,7 @@ import math
 
 import msgspec
 
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 
 DAY = 86400.0
 PER_MACHINE_DAY = 419 / (54 * 16384 / 8)
@@ -136,7 +136,7 @@ def advice(
 def _refuse_nothing(**times: float) -> None:
     for name, seconds in times.items():
         if not seconds > 0:  # nor is nan
-            raise UsageError(f"{name}={seconds} is not a time in seconds")
+            raise ConfigError(f"{name}={seconds} is not a time in seconds")
 
 
 def about(seconds: float) -> str:

@@ -26,21 +26,6 @@ def who(scene: Scene, ranks: Iterable[int]) -> str:
     return f"ranks {text.numbers(listed)}"
 
 
-def plain(ranks: Iterable[int]) -> str:
-    """'rank 2', 'ranks 0-1,3'."""
-    listed = sorted(set(ranks))
-    return f"rank{'s' if len(listed) > 1 else ''} {text.numbers(listed)}"
-
-
-def one_or_many(ranks: Iterable[int], one: str, many: str) -> str:
-    return one if len(set(ranks)) == 1 else many
-
-
-def seconds(duration: float) -> str:
-    """'4.1 s' below a minute, then as people say it."""
-    return f"{duration:.1f} s" if duration < 60 else text.span(duration)
-
-
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -50,8 +35,7 @@ def signal_name(number: int) -> str:
 
 def quoted(words: LastWords) -> str:
     """'ValueError: bad batch at train.py:88 in forward', on one line."""
-    text = " ".join(words.text.split())
-    short = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    short = text.shorten(" ".join(words.text.split()), LONGEST)
     where = f" at {words.where}" if words.where else ""
     return (f"{words.kind}: {short}" if short else words.kind) + where
 
@@ -75,7 +59,7 @@ def how_it_ended(ending: Ending) -> Evidence:
 
 def fell_with(ranks: Iterable[int]) -> str:
     listed = tuple(ranks)
-    return f"; {plain(listed)} fell with it" if listed else ""
+    return f"; {text.ranks(listed)} fell with it" if listed else ""
 
 
 def kernel_lines(scene: Scene, named: re.Pattern[str]) -> list[Evidence]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast import text
-from holdfast.analysis.job import join, phrases
+from holdfast.analysis.job import join
 from holdfast.analysis.scene.scene import Claim, RankView, Scene
 
 Member = tuple[RankView, Claim]
@@ -96,7 +96,7 @@ def _trouble(group: list[Member], speaking: list[Member], *, complete: bool) -> 
     first = group[0][1]
     world, counts = first.world_size, Counter(claim.rank for _, claim in group)
     if beyond := [number for number in counts if number >= world]:
-        verb = phrases.one_or_many(beyond, "is", "are")
+        verb = text.plural(beyond, "is", "are")
         return f"{text.numbers(beyond)} {verb} not below the world size {world}", True
     if world == 1:
         return "", False  # each of them is a world of its own

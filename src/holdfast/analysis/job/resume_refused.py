@@ -1,28 +1,23 @@
-"""Ranks that refused to go on from a checkpoint, as their last words tell. Pure.
-
-Our library ends such a sentence with the faults it found: '… [config-changed, world-size-mismatch]'
-(checkpoint/compare.py, checkpoint/sampler.py).
-"""
+"""Ranks that refused to continue from a checkpoint (errors.ResumeRefused). Pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import msgspec
 
+from holdfast import text
 from holdfast.analysis.job import phrases
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
 from holdfast.findings import Evidence, Verdict
 
-KINDS = ("UsageError", "CannotWorkError")
-_SLUGS = re.compile(r"\s*\[([a-z][a-z-]*(?:, [a-z][a-z-]*)*)\]\s*$")
 LONGEST = 400
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
+    hint: str
     slugs: tuple[str, ...]
     ranks: tuple[int, ...]
     victims: tuple[int, ...]
@@ -32,29 +27,25 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 def refused(scene: Scene, slug: str) -> Refusal | None:
     """All ranks refuse alike, each for itself: there is no first one to blame."""
     found = [
-        (ending, match)
+        (ending, words)
         for ending in exits.endings(scene)
-        if ending.view.words
-        and ending.view.words.kind in KINDS
-        and (match := _SLUGS.search(ending.view.words.text))
-        and slug in match[1].split(", ")
+        if (words := ending.view.words) is not None and slug in words.slugs
     ]
     if not found:
         return None
-    first, match = found[0]
-    assert first.view.words
+    first, words = found[0]
     ranks = tuple(ending.rank for ending, _ in found)
-    sentence = " ".join(first.view.words.text[: match.start()].split())
     return Refusal(
-        sentence=sentence if len(sentence) <= LONGEST else sentence[: LONGEST - 1] + "…",
-        slugs=tuple(match[1].split(", ")),
+        sentence=text.shorten(" ".join(words.text.split()), LONGEST),
+        hint=words.hint,
+        slugs=words.slugs,
         ranks=ranks,
         victims=exits.fallen(scene, ranks),
         evidence=(phrases.how_it_ended(first),),
     )
 
 
-def verdict(make: Callable[..., Verdict], found: Refusal, *, fix: str) -> Verdict:
+def verdict(make: Callable[..., Verdict], found: Refusal) -> Verdict:
     """By the fault's own `verdict`. Fatal: the next attempt would find the same checkpoint."""
     return make(
         found.sentence,
@@ -62,6 +53,6 @@ def verdict(make: Callable[..., Verdict], found: Refusal, *, fix: str) -> Verdic
         victims=found.victims,
         certain=True,
         fatal=True,
-        fix=fix,
+        fix=found.hint,
         evidence=found.evidence,
     )

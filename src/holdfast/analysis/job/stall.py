@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast import text
 from holdfast.analysis.collectives import waits
 from holdfast.analysis.collectives.positions import Wait
 from holdfast.analysis.job import phrases
@@ -40,11 +41,11 @@ class HoldUp(msgspec.Struct, frozen=True, kw_only=True):
         first = next(iter(places.values()), self.victims)
         behind = [r for r in self.victims if not any(r in ranks for ranks in places.values())]
         words = [
-            f"{phrases.plain(ranks)}{_wait_for_it(ranks) if ranks is first else ''} in {title}"
+            f"{text.ranks(ranks)}{_wait_for_it(ranks) if ranks is first else ''} in {title}"
             for title, ranks in places.items()
-        ] or [f"{phrases.plain(first)}{_wait_for_it(first)}"]
+        ] or [f"{text.ranks(first)}{_wait_for_it(first)}"]
         if places and behind:
-            words.append(f"{phrases.plain(behind)} behind {_them(self.victims, behind)}")
+            words.append(f"{text.ranks(behind)} behind {_them(self.victims, behind)}")
         return ", ".join(words)
 
     def _places(self) -> dict[str, tuple[int, ...]]:
@@ -65,13 +66,13 @@ class HoldUp(msgspec.Struct, frozen=True, kw_only=True):
         if view.activity and view.activity.state == "D":
             life = f", inside the kernel ({view.activity.wait_channel or 'state D'})"
         elif quiet >= SILENT:
-            life = f", without a sign of life for {phrases.seconds(quiet)}"
+            life = f", without a sign of life for {text.elapsed(quiet)}"
         else:
             life = ", at work" if quiet < self.seconds - COARSE else ""
-        verb = phrases.one_or_many(self.roots, "has", "have")
+        verb = text.plural(self.roots, "has", "have")
         return (
             f"{phrases.who(self.scene, self.roots)} {verb} been {place(view)} for "
-            f"{phrases.seconds(self.seconds)}{life}; {self.waiting()}"
+            f"{text.elapsed(self.seconds)}{life}; {self.waiting()}"
         )
 
     def evidence(self) -> list[Evidence]:
@@ -111,7 +112,7 @@ def find(scene: Scene) -> HoldUp | None:
 
 
 def _wait_for_it(ranks: tuple[int, ...]) -> str:
-    return f" {phrases.one_or_many(ranks, 'waits', 'wait')} for it"
+    return f" {text.plural(ranks, 'waits', 'wait')} for it"
 
 
 def _them(victims: tuple[int, ...], behind: list[int]) -> str:

@@ -18,7 +18,7 @@ from holdfast.analysis.collectives.standstills import Census, Standstill
 from holdfast.analysis.logs import disagreement, own_errors
 from holdfast.analysis.logs.disagreement import Disagreement
 from holdfast.analysis.logs.own_errors import DUMPS, LOSSES, TIMEOUTS, Trouble
-from holdfast.analysis.logs.pattern import Signature
+from holdfast.analysis.logs.pattern import LogPattern
 from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.logs.wreckage import Exit, Sighting, Wreckage, quote
 from holdfast.analysis.scene.scene import Recorder
@@ -203,7 +203,7 @@ def plain(ranks: Iterable[int]) -> str:
     return f"rank{'s' if len(listed) > 1 else ''} {text.numbers(listed)}"
 
 
-def first_complaint(wreckage: Wreckage, *more: Signature) -> tuple[Sighting, ...]:
+def first_complaint(wreckage: Wreckage, *more: LogPattern) -> tuple[Sighting, ...]:
     """One line of each rank that waited or lost somebody."""
     found: dict[int | None, Sighting] = {}
     for one in wreckage.seen(*TIMEOUTS, *LOSSES, *more):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.analysis.logs import sightings
-from holdfast.analysis.logs.pattern import Signature
+from holdfast.analysis.logs.pattern import LogPattern
 from holdfast.analysis.logs.patterns import kernel, launchers
 from holdfast.analysis.logs.wreckage import Exit, Line, Sighting, Wreckage
 
@@ -72,7 +72,7 @@ def _a_stranger(wreckage: Wreckage, name: str, pid: int | None, host: str) -> Ki
     return Kill(who=who, confidence=0.9 if ours else 0.6, host=host, pid=pid, what=who)
 
 
-def by_scheduler(wreckage: Wreckage, *more: Signature) -> Kill | None:
+def by_scheduler(wreckage: Wreckage, *more: LogPattern) -> Kill | None:
     tasks = sightings.saying(wreckage.seen(launchers.SLURM_TASK), "Out [Oo]f [Mm]emory")
     slurm = wreckage.seen(launchers.SLURM_OOM)
     pods = sightings.saying(wreckage.seen(launchers.POD_ENDED), "OOMKilled")

@@ -31,7 +31,7 @@ class Role(enum.Enum):
     """no trouble at all: who is who, what was set, how far things got"""
 
 
-class Signature(msgspec.Struct, frozen=True, kw_only=True):
+class LogPattern(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """'port-in-use: listen'; unique"""
     pattern: str

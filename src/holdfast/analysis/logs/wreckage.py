@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Frame, Recorder, Stack
 from holdfast.findings import Evidence
@@ -161,7 +161,7 @@ class Wreckage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     told: tuple[Told, ...] = ()
     """of our own run folders, in the attempt that is explained; oldest first"""
 
-    def seen(self, *signatures: Signature) -> tuple[Sighting, ...]:
+    def seen(self, *signatures: LogPattern) -> tuple[Sighting, ...]:
         """Every sighting of any of these, in the order read."""
         places = [n for s in set(signatures) for n in self._places.get(s.name, ())]
         return tuple(self.sightings[n] for n in sorted(places))

@@ -126,7 +126,7 @@ class Process(Fact, frozen=True):
     @property
     def description(self) -> str:
         """So that its owner recognises it."""
-        return f"pid {self.pid} `{self.command}`, user {self.user}, up {text.span(self.age)}"
+        return f"pid {self.pid} `{self.command}`, user {self.user}, up {text.duration(self.age)}"
 
 
 class Orphan(Fact, frozen=True):

@@ -114,6 +114,10 @@ class LastWords(Signal, frozen=True):
     where: str
     """'train.py:88 in forward'"""
     at: float
+    hint: str = ""
+    """what to do, where holdfast's own library raised it"""
+    slugs: tuple[str, ...] = ()
+    """the faults that a refused resume names (errors.ResumeRefused)"""
 
 
 class Frame(Signal, frozen=True):

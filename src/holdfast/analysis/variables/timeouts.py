@@ -49,8 +49,8 @@ def dump(value: str, beat: str) -> Concern | None:
     if millis is None or not TINY <= limit < millis / 1000:
         return None
     return {
-        "summary": f"{DUMP} allows {text.span(millis / 1000)} for the recorder's dump, the "
-        f"heartbeat only {text.span(limit)}",
+        "summary": f"{DUMP} allows {text.duration(millis / 1000)} for the recorder's dump, the "
+        f"heartbeat only {text.duration(limit)}",
         "reason": "a watchdog that waits for the dump shows no heartbeat, so the monitor may end "
         "the process before the dump is written; this one counts milliseconds",
         "fix": f"`unset {DUMP}` (15 seconds), or raise {HEARTBEAT} above it",
@@ -69,7 +69,7 @@ def deepspeed(value: str) -> Concern | None:
     if minutes < LIKELY_SECONDS:
         return None
     return {
-        "summary": f"{DEEPSPEED}={minutes} is {text.span(minutes * 60)}: the unit is minutes",
+        "summary": f"{DEEPSPEED}={minutes} is {text.duration(minutes * 60)}: the unit is minutes",
         "reason": "a hang would be noticed only then; very likely seconds were meant",
         "fix": f"`export {DEEPSPEED}={minutes // 60}`, if {minutes} seconds were meant",
     }
@@ -80,10 +80,10 @@ def scheduler(seconds: int) -> Concern | None:
     if not 0 < seconds < GROUP_DEFAULT:
         return None
     return {
-        "summary": f"Slurm ends this job after {text.span(seconds)}, before torch's default "
+        "summary": f"Slurm ends this job after {text.duration(seconds)}, before torch's default "
         "timeout",
         "reason": f"a hang would end without a word about its cause: NCCL groups wait "
-        f"{text.span(GROUP_DEFAULT)}, others longer, unless the script gives a timeout",
+        f"{text.duration(GROUP_DEFAULT)}, others longer, unless the script gives a timeout",
         "fix": "ask for more time, or give init_process_group a shorter timeout",
     }
 
@@ -97,8 +97,8 @@ def behind_the_scheduler(name: str, value: str, limit: int) -> Concern | None:
     if seconds < limit:
         return None
     return {
-        "summary": f"{name}={value} is {text.span(seconds)}, and Slurm ends this job after "
-        f"{text.span(limit)}",
+        "summary": f"{name}={value} is {text.duration(seconds)}, and Slurm ends this job after "
+        f"{text.duration(limit)}",
         "reason": "this clock will never ring: a hang would end without a word about its cause",
-        "fix": f"a value well below {text.span(limit)}, or more time for the job",
+        "fix": f"a value well below {text.duration(limit)}, or more time for the job",
     }

@@ -17,7 +17,7 @@ from holdfast.check.readers import holdfast_checkpoints
 from holdfast.check.readers.folders import absolute, filesystem_at
 from holdfast.system import checkpoint_structure
 from holdfast.system.holders import holders
-from holdfast.text import span
+from holdfast.text import duration
 
 MOST_ITEMS = 20
 MOST_ENTRIES = 2000
@@ -198,4 +198,4 @@ def _left_behind(age: float, *, held: bool) -> str:
     by_whom = (
         "although a process still holds it open" if held else "and no process here has it open"
     )
-    return f"left behind by an unfinished save: last written {span(age)} ago, {by_whom}"
+    return f"left behind by an unfinished save: last written {duration(age)} ago, {by_whom}"

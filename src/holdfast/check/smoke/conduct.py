@@ -19,7 +19,7 @@ from holdfast.check.smoke.crew import Crew
 from holdfast.check.smoke.judge import judge
 from holdfast.check.smoke.roll import standing
 from holdfast.check.smoke.stages import MAX_WORLD, STAGES, Record, deadline
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 
 Say = Callable[[str], None]
 
@@ -62,12 +62,12 @@ def _refuse_the_impossible(plan: Plan) -> None:
     # Finding a top-level package does not import it. A mere folder named torch has no origin.
     torch = importlib.util.find_spec("torch")
     if torch is None or not torch.origin:
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             "the smoke test needs torch, and this Python has none",
             hint="install holdfast into the environment of your job, or leave --smoke out",
         )
     if not 1 <= plan.nproc <= MAX_WORLD:
-        raise UsageError(
+        raise ConfigError(
             f"the smoke test starts 1 to {MAX_WORLD} ranks on one machine, not {plan.nproc}",
             hint="holdfast check --smoke --nproc-per-node 4",
         )

@@ -7,7 +7,7 @@ import socket
 from typing import NamedTuple
 
 from holdfast.analysis.machine import Plan
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.system.bind import try_store_binds
 
 LOOPBACK = "127.0.0.1"
@@ -73,7 +73,7 @@ def free_port() -> int:
         errors = {bind.error for bind in try_store_binds(port)}
         if "" in errors and "EADDRINUSE" not in errors:
             return port
-    raise CannotWorkError(
+    raise EnvironmentFailure(
         "no free port for the smoke test outside the ephemeral range",
         hint="name one: holdfast check --smoke --port 29600",
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from holdfast.analysis.variables.status import Clock
 from holdfast.env import durations
 from holdfast.env.job import Job
-from holdfast.text import exact
+from holdfast.text import exact_duration
 
 SBATCH = "https://slurm.schedmd.com/sbatch.html (--time, SLURM_JOB_END_TIME)"
 
@@ -54,5 +54,5 @@ def _allocation(job: Job) -> Iterator[Clock]:
         origin=f"SLURM_JOB_END_TIME={end.value}",
         does="Slurm sends SIGTERM to all processes, then SIGKILL after its KillWait",
         source=SBATCH,
-        remark=f"{exact(float(round(left)))} are left" if left > 0 else "it is over",
+        remark=f"{exact_duration(float(round(left)))} are left" if left > 0 else "it is over",
     )

@@ -14,7 +14,7 @@ from holdfast.env.job import Asked, Job
 from holdfast.env.script_timeouts import WHOLE_GROUP
 from holdfast.env.timeouts import frameworks, lookup
 from holdfast.env.timeouts.lookup import Value, by_script
-from holdfast.text import exact
+from holdfast.text import exact_duration
 
 CONSTANTS = "torch 2.13.0 torch/distributed/constants.py, distributed_c10d.py"
 MONITOR = "torch ProcessGroupNCCL.cpp (HeartbeatMonitor)"
@@ -89,7 +89,7 @@ def _group_value(job: Job, kind: str) -> tuple[Value, bool, str]:
         return value, False, "only where the script makes such a group too"
     if inits and all(one.backend for one in inits):
         return value, True, ""
-    unnamed = f"; {exact(OTHER_GROUP)} where it does not name the backend 'nccl'"
+    unnamed = f"; {exact_duration(OTHER_GROUP)} where it does not name the backend 'nccl'"
     who = "what the script imports" if job.script else "the script"
     return value, False, f"{who} may pass its own" + (unnamed if kind == "nccl" else "")
 

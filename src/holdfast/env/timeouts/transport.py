@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from holdfast.analysis.variables.parsing import nccl_int, release
 from holdfast.analysis.variables.status import Clock
 from holdfast.env.job import Job
-from holdfast.text import exact
+from holdfast.text import exact_duration
 
 ENV_RST = "NVIDIA/nccl docs/userguide/source/env.rst (2.30.7)"
 IB_TICK = 4.096e-6
@@ -69,7 +69,7 @@ def _rdma(job: Job, version: str) -> Clock:
     exponent, by_timeout = _number(job, "NCCL_IB_TIMEOUT", usual)
     retries, by_retry = _number(job, "NCCL_IB_RETRY_CNT", IB_RETRIES)
     once = ib_seconds(exponent, 1)
-    how = f"4.096 µs · 2^{exponent} = {exact(once)} a try, {retries} tries"
+    how = f"4.096 µs · 2^{exponent} = {exact_duration(once)} a try, {retries} tries"
     return Clock(
         name="NCCL RDMA: acknowledge",
         key="nccl-rdma",

@@ -21,7 +21,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from holdfast.analysis.logs.wreckage import Source
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 from holdfast.explain.read import archives, folders
 from holdfast.explain.read.byte_streams import (
     Budget,
@@ -114,13 +114,13 @@ def sources(paths: Sequence[str], stdin: Reader | None = None) -> Iterator[Opene
     wanted = list(dict.fromkeys(paths)) or ["-"]
     for path in wanted:
         if path == "-" and stdin is None:
-            raise UsageError(
+            raise ConfigError(
                 "There is nothing to read: no path was given, and nothing is piped in.",
                 hint="holdfast explain PATH…, or … | holdfast explain -",
             )
         if path != "-" and not os.path.exists(path):
             where = "is a link that leads nowhere" if os.path.islink(path) else "does not exist"
-            raise UsageError(f"{plain(path)} {where}.")
+            raise ConfigError(f"{plain(path)} {where}.")
     return _all(wanted, stdin)
 
 

@@ -1,6 +1,6 @@
 """A log -> the lines that hold a known wording, in one pass and in flat memory.
 
-    scanner = Scanner(catalogue.signatures())
+    scanner = Scanner(catalogue.log_patterns())
     for hit in scanner.lines(reader):            # any object with read(size) -> bytes
         for signature, fields in scanner.match(text_without_head, raw=hit.text): ...
 
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
-from holdfast.analysis.logs.pattern import Signature
+from holdfast.analysis.logs.pattern import LogPattern
 from holdfast.explain.read.byte_streams import Reader
 from holdfast.explain.read.sanitize import decoded
 
@@ -105,7 +105,7 @@ class Tail:
 
 
 class Scanner:
-    def __init__(self, signatures: Iterable[Signature]) -> None:
+    def __init__(self, signatures: Iterable[LogPattern]) -> None:
         self._signatures = tuple(signatures)
         meant: dict[bytes, list[int]] = {}
         for index, signature in enumerate(self._signatures):
@@ -129,7 +129,9 @@ class Scanner:
     def _linewise(self) -> BytesAhoCorasick:
         return BytesAhoCorasick(self.anchors)
 
-    def match(self, text: str, *, raw: str | None = None) -> list[tuple[Signature, dict[str, str]]]:
+    def match(
+        self, text: str, *, raw: str | None = None
+    ) -> list[tuple[LogPattern, dict[str, str]]]:
         """The signatures whose pattern is found in the text, with the named groups that took
         part. Anchors may stand in the head that was taken off: then give the raw line too."""
         line = (text if raw is None else raw).encode("utf-8", "replace")

@@ -26,10 +26,10 @@ from holdfast.analysis.checkpoints import save_interval
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, known
 from holdfast.analysis.scene.checkpoints import Saved
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD805", slug="checkpoint-cadence")
+FAULT = Fault(code="HOLD805", slug="checkpoint-cadence", traits=RunTraits(priority=630))
 
 ENOUGH = 3
 """checkpoints: of two, one may be the last of a run that just ended"""
@@ -43,7 +43,7 @@ SEVERAL = 2.0
 """an interval within this factor of the best one is never far off"""
 
 
-@FAULT.foresee
+@FAULT.check
 def saved_far_too_seldom(facts: MachineFacts) -> Finding:
     """Only that: how long a save held the training up cannot be seen on files."""
     if not facts.plan.checkpoint_folders:
@@ -91,7 +91,7 @@ def _newest_series(items: Sequence[CheckpointItem]) -> list[CheckpointItem]:
     return like[:NEWEST]
 
 
-@FAULT.notice
+@FAULT.run
 def far_from_the_best(scene: Scene) -> Verdict | None:
     uptime = scene.now - scene.started_at
     saves = [saved for saved in scene.kept.saves if saved.attempt == scene.attempt]

@@ -28,17 +28,17 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, known
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.faults.checkpoints.restart_from_zero import LOADING
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD802", slug="checkpoint-corrupt")
+FAULT = Fault(code="HOLD802", slug="checkpoint-corrupt", traits=RunTraits(priority=610))
 
 SETTLED = 60.0
 """seconds: what was written more recently may be a save under way"""
 
 
-@FAULT.foresee
+@FAULT.check
 def checkpoint_is_damaged(facts: MachineFacts) -> Finding | list[Finding]:
     if not facts.plan.checkpoint_folders:
         return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
@@ -59,7 +59,7 @@ def checkpoint_is_damaged(facts: MachineFacts) -> Finding | list[Finding]:
 def _of_the_newest(complete: list[CheckpointItem]) -> str:
     """What it says of itself, and how far that was looked at."""
     item = min(complete, key=lambda item: item.age)
-    age = f"; the newest is {text.span(item.age)} old"
+    age = f"; the newest is {text.duration(item.age)} old"
     if item.kind != "holdfast":
         return age
     config = f", configuration {item.config}" if item.config else ""
@@ -75,7 +75,7 @@ def _unfinished(item: CheckpointItem) -> bool:
 
 
 def _evidence(item: CheckpointItem) -> list[Evidence]:
-    size, age = text.size(item.size), text.span(item.age)
+    size, age = text.size(item.size), text.duration(item.age)
     return [Evidence(quote=f"{item.path}: {item.problem} ({size}, {age} old)", source=item.path)]
 
 
@@ -107,7 +107,7 @@ def _older(item: CheckpointItem) -> Finding:
 def _newest(item: CheckpointItem, whole: list[CheckpointItem]) -> Finding:
     good = min(whole, key=lambda other: other.age, default=None)
     previous = (
-        f"resume from {good.path} ({text.span(good.age)} old), the newest that is whole"
+        f"resume from {good.path} ({text.duration(good.age)} old), the newest that is whole"
         if good
         else "no whole checkpoint is left in the folder; look for a copy elsewhere"
     )
@@ -125,7 +125,7 @@ def _newest(item: CheckpointItem, whole: list[CheckpointItem]) -> Finding:
 # --- while a job runs --------------------------------------------------------------------------
 
 
-@FAULT.notice
+@FAULT.run
 def it_was_set_aside(scene: Scene) -> Verdict | None:
     """Nothing to act on: the resume that found it has gone on to the one before."""
     damaged = [
@@ -148,7 +148,7 @@ def it_was_set_aside(scene: Scene) -> Verdict | None:
 
 # --- in what is left of a job -------------------------------------------------------------------
 
-ARCHIVE = FAULT.wording(
+ARCHIVE = FAULT.log_pattern(
     "archive",
     r"PytorchStreamReader failed (?P<doing>[^:]+): (?P<why>failed finding central directory"
     r"|not a ZIP archive|invalid header or archive is corrupted|CRC-32 check failed"
@@ -159,14 +159,14 @@ ARCHIVE = FAULT.wording(
     example="RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central "
     "directory",
 )
-CUT_SHORT = FAULT.wording(
+CUT_SHORT = FAULT.log_pattern(
     "cut-short",
     # Without a number until torch 0.4.
     r"unexpected EOF(?:, expected (?P<missing>\d+) more bytes|\. The file might be corrupted)",
     anchors=("unexpected EOF, expected", "unexpected EOF. The file might"),
     example="RuntimeError: unexpected EOF, expected 17234 more bytes. The file might be corrupted.",
 )
-RECORD = FAULT.wording(
+RECORD = FAULT.log_pattern(
     "record",
     # constants.pkl and code/ are missing from every file that torch.save wrote: no damage.
     r"(?:failed locating file |file not found: )(?P<record>(?:[\w.-]{1,80}/)?(?:data/\d+|data\.pkl"
@@ -174,7 +174,7 @@ RECORD = FAULT.wording(
     anchors=("failed locating file ", "file not found: "),
     example="RuntimeError: PytorchStreamReader failed locating file data/17: file not found",
 )
-LFS = FAULT.wording(
+LFS = FAULT.log_pattern(
     "git-lfs",
     r"(?P<pointer>cloned a repository without having git-lfs installed"
     r"|version https://git-lfs\.github\.com/spec)",
@@ -182,7 +182,7 @@ LFS = FAULT.wording(
     example="OSError: You seem to have cloned a repository without having git-lfs installed. "
     "Please install git-lfs and run `git lfs install` followed by `git lfs pull`",
 )
-SAFETENSORS = FAULT.wording(
+SAFETENSORS = FAULT.log_pattern(
     "safetensors",
     r"(?:Error while deserializing(?: header)?: ?|SafetensorError: .*?)"
     r"(?P<why>MetadataIncompleteBuffer|incomplete metadata, file not fully covered"
@@ -193,7 +193,7 @@ SAFETENSORS = FAULT.wording(
     anchors=("Error while deserializing", "SafetensorError: "),
     example="safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
 )
-PICKLE = FAULT.wording(
+PICKLE = FAULT.log_pattern(
     "pickle",
     r"(?P<truncated>pickle data was truncated)|invalid load key, '(?P<key>[^']+)'"
     r"|(?P<magic>Invalid magic number; corrupt file\?)"
@@ -210,13 +210,13 @@ PICKLE = FAULT.wording(
     ),
     example="_pickle.UnpicklingError: invalid load key, 'v'.",
 )
-NO_INPUT = FAULT.wording(
+NO_INPUT = FAULT.log_pattern(
     "no-input",
     r"EOFError: (?P<empty>Ran out of input)",
     anchors="EOFError: Ran out of input",
     example="EOFError: Ran out of input",
 )
-COMPRESSED = FAULT.wording(
+COMPRESSED = FAULT.log_pattern(
     "compressed",
     r"zlib\.error: Error -\d while decompressing|Bad CRC-32 for file|BadZipFile: File is not a zip"
     r"|Compressed file ended before the end-of-stream marker",
@@ -228,7 +228,7 @@ COMPRESSED = FAULT.wording(
     ),
     example="zipfile.BadZipFile: File is not a zip file",
 )
-READING = FAULT.wording(
+READING = FAULT.log_pattern(
     "reading",
     r"torch[/\\]serialization\.py|\btorch\.load\(|torch_checkpoint_engine|load_state_dict\("
     r"|Unable to load weights from \w+ checkpoint file for .*? at '(?P<path>[^']+)'",
@@ -242,7 +242,7 @@ READING = FAULT.wording(
     example="    checkpoint = torch.load(path, map_location='cpu')",
     role=Role.CONTEXT,
 )
-FROM_PARENT = FAULT.wording(
+FROM_PARENT = FAULT.log_pattern(
     "from-parent",
     r"reduction\.pickle\.load\(from_parent\)|\bin spawn_main\b",
     anchors=("pickle.load(from_parent)", "in spawn_main"),
@@ -256,7 +256,7 @@ FIX = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_could_not_be_read(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(ARCHIVE, CUT_SHORT, SAFETENSORS, PICKLE, NO_INPUT, COMPRESSED, RECORD, LFS)
     # A child whose parent died meets the same end of its pipe; that is no file.
@@ -279,7 +279,7 @@ def it_could_not_be_read(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def its_reader_gave_up(wreckage: Wreckage) -> Diagnosis | None:
     """Without a word for it: an empty file, or a small archive whose end is missing."""
     failed = next(filter(_is_bare_failure, wreckage.raised), None)

@@ -22,16 +22,16 @@ from holdfast import text
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, known
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD803", slug="checkpoint-incomplete")
+FAULT = Fault(code="HOLD803", slug="checkpoint-incomplete", traits=RunTraits(priority=620))
 
 SETTLED = 60.0
 """seconds: what was written more recently may be a save under way"""
 
 
-@FAULT.foresee
+@FAULT.check
 def save_was_cut_short(facts: MachineFacts) -> Finding | list[Finding]:
     if not facts.plan.checkpoint_folders:
         return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
@@ -44,7 +44,7 @@ def save_was_cut_short(facts: MachineFacts) -> Finding | list[Finding]:
 
 def _evidence(item: CheckpointItem) -> list[Evidence]:
     what = f"{item.path}: {item.problem}" if item.problem else item.path
-    quote = f"{what} ({text.size(item.size)}, {text.span(item.age)} old)"
+    quote = f"{what} ({text.size(item.size)}, {text.duration(item.age)} old)"
     return [Evidence(quote=quote, source=item.path)]
 
 
@@ -83,7 +83,7 @@ def _temporary(item: CheckpointItem) -> Finding:
 # --- while a job runs --------------------------------------------------------------------------
 
 
-@FAULT.notice
+@FAULT.run
 def a_part_was_missing(scene: Scene) -> Verdict | None:
     """Nothing to act on: the resume that found it has gone on to the one before."""
     torn = [
@@ -106,14 +106,14 @@ def a_part_was_missing(scene: Scene) -> Verdict | None:
 
 # --- in what is left of a job -------------------------------------------------------------------
 
-NO_METADATA = FAULT.wording(
+NO_METADATA = FAULT.log_pattern(
     "no-metadata",
     r"No such file or directory: b?'(?P<path>[^']*\.metadata)'"
     r"|(?P<folder>\S{1,400}) is not a distributed checkpoint",
     anchors=(".metadata'", "is not a distributed checkpoint"),
     example="FileNotFoundError: [Errno 2] No such file or directory: '/ckpts/step-1200/.metadata'",
 )
-SHARDS = FAULT.wording(
+SHARDS = FAULT.log_pattern(
     "shards",
     r"Expected (?P<expected>\d+) of '(?P<what>[^']+)' under '(?P<path>[^']+)' but found "
     r"(?P<found>\d+) files|zero checkpoints? paths are missing: (?P<missing>.*)",
@@ -122,7 +122,7 @@ SHARDS = FAULT.wording(
     "5 files. Possibly due to an overwrite of an old checkpoint, or a checkpoint didn't get saved "
     "by one or more processes.",
 )
-NO_LATEST = FAULT.wording(
+NO_LATEST = FAULT.log_pattern(
     "no-latest",
     r"Unable to find latest file at (?P<path>[^,\s]+)"
     r"|Can't find a valid checkpoint at (?P<folder>\S+)"
@@ -137,7 +137,7 @@ NO_LATEST = FAULT.wording(
     example="Unable to find latest file at /ckpts/latest, if trying to load latest checkpoint "
     "please ensure this file exists or pass an explicit checkpoint tag when loading a checkpoint.",
 )
-NO_PART = FAULT.wording(
+NO_PART = FAULT.log_pattern(
     "no-part",
     r"No such file or directory: b?'(?P<path>[^']*(?:model|optim|rng|rank|shard|ckpt|checkpoint"
     r"|random_states|scheduler|trainer_state|__\d+_\d+)[^']*"
@@ -150,7 +150,7 @@ SURE = ((NO_METADATA, 0.93), (SHARDS, 0.9), (NO_LATEST, 0.6), (NO_PART, 0.5))
 """of the last one: a wrong path, or a save by fewer ranks, gives the same line"""
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_part_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
     for wording_, sure in SURE:
         seen = wreckage.seen(wording_)

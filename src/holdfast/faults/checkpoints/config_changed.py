@@ -24,29 +24,21 @@ from holdfast.analysis.job import resume_refused
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD807", slug="config-changed")
-
-MAY_BE_ACCEPTED = "the configuration has changed"
+FAULT = Fault(code="HOLD807", slug="config-changed", traits=RunTraits(priority=245))
 
 
-@FAULT.notice
+@FAULT.run
 def they_refused_to_resume(scene: Scene) -> Verdict | None:
     found = resume_refused.refused(scene, FAULT.slug)
     if found is None:
         return None
-    meant = MAY_BE_ACCEPTED in found.sentence
-    fix = (
-        "start as before; if the change is meant: HOLDFAST_ACCEPT=config"
-        if meant
-        else "start with the model and optimizer it was saved from, or in an empty folder"
-    )
-    return resume_refused.verdict(FAULT.verdict, found, fix=fix)
+    return resume_refused.verdict(FAULT.verdict, found)
 
 
-@FAULT.notice
+@FAULT.run
 def it_was_accepted(scene: Scene) -> Verdict | None:
     resumed = [
         r for r in scene.kept.resumed if r.attempt == scene.attempt and "config" in r.accepted
@@ -66,7 +58,7 @@ def it_was_accepted(scene: Scene) -> Verdict | None:
 
 # --- in what is left of a job -------------------------------------------------------------------
 
-SHAPE = FAULT.wording(
+SHAPE = FAULT.log_pattern(
     "shape",
     r"size mismatch for (?P<name>(?!\S*flat_param)[^\s:]+): copying a param(?:eter)?"
     r" (?:with shape|of) (?P<saved>.+?) from (?:the )?checkpoint,"
@@ -86,14 +78,14 @@ SHAPE = FAULT.wording(
     example="\tsize mismatch for head.weight: copying a param with shape torch.Size([10, 64]) from "
     "checkpoint, the shape in current model is torch.Size([12, 64]).",
 )
-KEYS = FAULT.wording(
+KEYS = FAULT.log_pattern(
     "keys",
     r"(?P<which>Missing|Unexpected) key\(s\) in state_dict: (?P<keys>.*)"
     r"|Missing key in checkpoint state_dict: (?P<key>\S+?)\.?$",
     anchors=("key(s) in state_dict", "Missing key in checkpoint state_dict"),
     example='\tMissing key(s) in state_dict: "head.weight", "head.bias".',
 )
-OPTIMIZER = FAULT.wording(
+OPTIMIZER = FAULT.log_pattern(
     "optimizer",
     r"loaded state dict (?:contains a parameter group that doesn't match the size"
     r"|has a different number of parameter groups)",
@@ -101,7 +93,7 @@ OPTIMIZER = FAULT.wording(
     example="ValueError: loaded state dict contains a parameter group that doesn't match the size "
     "of optimizer's group",
 )
-ARGUMENT = FAULT.wording(
+ARGUMENT = FAULT.log_pattern(
     "argument",
     r"\b(?P<name>(?!\w*(?:parallel_size|world_size) value)\w+) value from checkpoint "
     r"\((?P<saved>[^)]*)\) is not equal to the (?:input|currently set) argument value "
@@ -110,7 +102,7 @@ ARGUMENT = FAULT.wording(
     example="AssertionError: hidden_size value from checkpoint (1024) is not equal to the input "
     "argument value (2048).",
 )
-ARCHITECTURE = FAULT.wording(
+ARCHITECTURE = FAULT.log_pattern(
     "architecture",
     # fairseq
     r"please ensure that the architectures match|Optimizer does not match; please reset the opt"
@@ -119,7 +111,7 @@ ARCHITECTURE = FAULT.wording(
     example="Exception: Cannot load model parameters from checkpoint checkpoint_last.pt; please "
     "ensure that the architectures match.",
 )
-REFUSED = FAULT.wording(
+REFUSED = FAULT.log_pattern(
     "refused",
     # What differs stands on the lines below, where they were not cut away.
     r"Error\(s\) in loading state_dict for(?: (?P<model>[\w.]{1,80}))?",
@@ -127,11 +119,11 @@ REFUSED = FAULT.wording(
     example="RuntimeError: Error(s) in loading state_dict for LlamaForCausalLM:",
     role=Role.CONFIRMATION,
 )
-OWN_WORDS = FAULT.wording(
+OWN_WORDS = FAULT.log_pattern(
     "holdfast",
     r"is not from this run: (?P<why>.*?) ?\[(?:[a-z-]+, )*config-changed[a-z, -]*\]",
     anchors="config-changed",
-    example="holdfast.errors.UsageError: ckpts/step-1200 is not from this run: the configuration "
+    example="holdfast.errors.ConfigError: ckpts/step-1200 is not from this run: the configuration "
     "has changed (lr: 0.1 then, 0.01 now) [config-changed]",
 )
 SURE = (
@@ -147,7 +139,7 @@ WRAPPED = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "model.module.")
 """what DDP, torch.compile and FSDP put before every name"""
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_is_another_model(wreckage: Wreckage) -> Diagnosis | None:
     heard = [(seen, sure) for wording, sure in SURE if (seen := wreckage.seen(wording))]
     if not heard:
@@ -168,7 +160,7 @@ def it_is_another_model(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_was_refused_without_a_word_why(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(REFUSED)
     if not seen or wreckage.seen(*(wording for wording, _ in SURE)) or _sharded(wreckage):

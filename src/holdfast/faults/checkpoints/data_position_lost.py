@@ -29,25 +29,21 @@ from holdfast.analysis.source.checkpoints.training_state import bound_to
 from holdfast.analysis.source.program import Call, Program, constant
 from holdfast.analysis.source.python.flow import callers, reached
 from holdfast.analysis.source.source import Source
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD808", slug="data-position-lost")
+FAULT = Fault(code="HOLD808", slug="data-position-lost", traits=RunTraits(priority=250))
 
 
-@FAULT.notice
+@FAULT.run
 def they_refused_to_go_on(scene: Scene) -> Verdict | None:
     found = resume_refused.refused(scene, FAULT.slug)
     if found is None:
         return None
-    return resume_refused.verdict(
-        FAULT.verdict,
-        found,
-        fix="start with the data, seed and batch it was saved with, or in an empty folder",
-    )
+    return resume_refused.verdict(FAULT.verdict, found)
 
 
-@FAULT.notice
+@FAULT.run
 def no_place_was_saved(scene: Scene) -> Verdict | None:
     resumed = [r for r in scene.kept.resumed if r.attempt == scene.attempt and r.step > 0]
     if not resumed or resumed[-1].data != "unknown":

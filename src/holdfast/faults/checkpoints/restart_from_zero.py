@@ -31,10 +31,10 @@ from holdfast.analysis.source.checkpoints.restarts import Elastic, aware_of_rest
 from holdfast.analysis.source.checkpoints.training_state import trains
 from holdfast.analysis.source.program import Call, cited
 from holdfast.analysis.source.source import Source
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD801", slug="restart-from-zero")
+FAULT = Fault(code="HOLD801", slug="restart-from-zero", traits=RunTraits(priority=600))
 
 FIX = (
     "load the newest checkpoint at every start: `step = holdfast.Checkpoint(folder, state, "
@@ -82,7 +82,7 @@ def guess(kept: Account, attempt: int) -> Guess | None:
     return infer(before[0] if before else None, now[0]) if now else None
 
 
-@FAULT.notice
+@FAULT.run
 def it_began_again(scene: Scene) -> Verdict | None:
     kept = scene.kept
     if not scene.attempt or kept.reached <= kept.base:  # nothing was lost
@@ -132,14 +132,14 @@ def _say(kept: Account, why: str, *seen: Evidence, fix: str = FIX) -> Verdict:
 
 # --- in what is left of a job -------------------------------------------------------------------
 
-RESTARTED = FAULT.wording(
+RESTARTED = FAULT.log_pattern(
     "restarted",
     r"attempts left; will restart worker group|Restarting worker group",
     anchors=("will restart worker group", "Restarting worker group"),
     example="[default] Worker group FAILED. 2/3 attempts left; will restart worker group",
     role=Role.CONFIRMATION,
 )
-SAVED = FAULT.wording(
+SAVED = FAULT.log_pattern(
     "saved",
     r"(?i:saved checkpoint|saving model checkpoint to|checkpoint saved)"
     r"(?:.*?(?:iteration|step)\D{0,8}(?P<step>\d+))?",
@@ -147,7 +147,7 @@ SAVED = FAULT.wording(
     example="  successfully saved checkpoint from iteration    1200 to /ckpts",
     role=Role.CONTEXT,
 )
-LOADING = FAULT.wording(
+LOADING = FAULT.log_pattern(
     "loading",
     r"(?i:loading checkpoint (?:from|at)|loading (?:model|states?) from"
     r"|resum(?:ed|ing) (?:\w+ )?from"
@@ -167,7 +167,7 @@ LOADING = FAULT.wording(
     example=" loading checkpoint from /ckpts at iteration 1200",
     role=Role.CONTEXT,
 )
-NOTHING_FOUND = FAULT.wording(
+NOTHING_FOUND = FAULT.log_pattern(
     "nothing-found",
     r"will not load any checkpoints and will start from random"
     r"|could not find the metadata file (?P<path>\S+)",
@@ -175,7 +175,7 @@ NOTHING_FOUND = FAULT.wording(
     example="WARNING: could not find the metadata file /ckpts/latest_checkpointed_iteration.txt",
     role=Role.CONTEXT,
 )
-STEP_ZERO = FAULT.wording(
+STEP_ZERO = FAULT.log_pattern(
     "step-zero",
     r"(?i)\b(?:step|iteration)\s?[:=]?\s?0(?:[\s,:/|]|$)|\bfrom scratch\b",
     anchors=(
@@ -196,7 +196,7 @@ STEP_ZERO = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_had_saved_and_began_again(wreckage: Wreckage) -> Diagnosis | None:
     """Only where one log shows all of it: a save, then a new start, and no load after that."""
     for saved in wreckage.seen(SAVED)[-1:]:

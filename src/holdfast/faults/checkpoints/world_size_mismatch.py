@@ -28,10 +28,10 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import MachineFacts, known
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD806", slug="world-size-mismatch")
+FAULT = Fault(code="HOLD806", slug="world-size-mismatch", traits=RunTraits(priority=240))
 
 FIX = (
     "start with the old number of ranks, let `holdfast.Sampler` keep the place in the data, or "
@@ -39,7 +39,7 @@ FIX = (
 )
 
 
-@FAULT.foresee
+@FAULT.check
 def another_number_is_planned(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if not plan.checkpoint_folders:
@@ -64,7 +64,8 @@ def another_number_is_planned(facts: MachineFacts) -> Finding:
         "skipped or seen twice, and the global batch would change; `resume()` will refuse",
         evidence=[
             Evidence(
-                quote=f"step {newest.step}, {newest.world_size} ranks, {text.span(newest.age)} old",
+                quote=f"step {newest.step}, {newest.world_size} ranks, "
+                f"{text.duration(newest.age)} old",
                 source=newest.path,
             )
         ],
@@ -72,15 +73,15 @@ def another_number_is_planned(facts: MachineFacts) -> Finding:
     )
 
 
-@FAULT.notice
+@FAULT.run
 def they_refused_to_resume(scene: Scene) -> Verdict | None:
     found = resume_refused.refused(scene, FAULT.slug)
     if found is None:
         return None
-    return resume_refused.verdict(FAULT.verdict, found, fix=FIX)
+    return resume_refused.verdict(FAULT.verdict, found)
 
 
-@FAULT.notice
+@FAULT.run
 def it_was_accepted(scene: Scene) -> Verdict | None:
     resumed = [
         r for r in scene.kept.resumed if r.attempt == scene.attempt and "world-size" in r.accepted
@@ -100,7 +101,7 @@ def it_was_accepted(scene: Scene) -> Verdict | None:
 
 # --- in what is left of a job -------------------------------------------------------------------
 
-ZERO = FAULT.wording(
+ZERO = FAULT.log_pattern(
     "zero",
     r"used a DP world size of (?P<saved>\d+) but the current world size is (?P<now>\d+)"
     r"|optimizer state partitioning with a new world size is not",
@@ -109,14 +110,14 @@ ZERO = FAULT.wording(
     "DP world size of 8 but the current world size is 4. Automatic adjustment of ZeRO's optimizer "
     "state partitioning with a new world size is not currently supported.",
 )
-SHARDED = FAULT.wording(
+SHARDED = FAULT.log_pattern(
     "sharded-tensor",
     r"(?:Local|Global) (?P<what>world size|rank) at save time was (?P<saved>\d+), ?but at load "
     r"time was (?P<now>\d+)",
     anchors=" at save time was ",
     example="RuntimeError: Global world size at save time was 8, but at load time was 4",
 )
-PARALLEL_SIZE = FAULT.wording(
+PARALLEL_SIZE = FAULT.log_pattern(
     "parallel-size",
     r"(?P<what>\w{0,64}(?:parallel_size|world_size)) value from checkpoint "
     r"\((?P<saved>[^)]*)\) is not equal to the "
@@ -125,28 +126,28 @@ PARALLEL_SIZE = FAULT.wording(
     example="AssertionError: tensor_model_parallel_size value from checkpoint (4) is not equal to "
     "the input argument value (2).",
 )
-OWN_WORDS = FAULT.wording(
+OWN_WORDS = FAULT.log_pattern(
     "holdfast",
     r"is not from this run: (?P<why>.*?) ?\[(?:[a-z-]+, )*world-size-mismatch[a-z, -]*\]",
     anchors="world-size-mismatch",
-    example="holdfast.errors.UsageError: ckpts/step-1200 is not from this run: it was saved by 4 "
+    example="holdfast.errors.ConfigError: ckpts/step-1200 is not from this run: it was saved by 4 "
     "ranks, this job has 2 [world-size-mismatch]",
 )
-FLAT_SHARD = FAULT.wording(
+FLAT_SHARD = FAULT.log_pattern(
     "flat-parameter",
     r"size mismatch for (?P<what>\S*_?flat_param\S*): copying a param",
     anchors="flat_param",
     example="size mismatch for _fsdp_wrapped_module._flat_param: copying a param with shape "
     "torch.Size([1024]) from checkpoint, the shape in current model is torch.Size([2048]).",
 )
-ACCESS = FAULT.wording(
+ACCESS = FAULT.log_pattern(
     "access-pattern",
     # Megatron's dist_checkpointing: what the ranks ask for does not cover the whole once.
     r"Invalid (?:access|sharding) pattern(?: for (?P<what>Sharded\w+)|: (?P<count>\d+) Sharded)",
     anchors=("Invalid access pattern", "Invalid sharding pattern"),
     example="CheckpointingException: Invalid access pattern for ShardedTensor(key='decoder.weight'",
 )
-RANKS_FILE = FAULT.wording(
+RANKS_FILE = FAULT.log_pattern(
     "ranks-file",
     r"No such file or directory: b?'(?P<path>[^']*(?:rank_?|random_states_|rng_state_)(?P<of>\d+)"
     r"[^']*\.\w+)(?:'|$)",
@@ -156,7 +157,7 @@ RANKS_FILE = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_was_saved_by_another_number(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(ZERO, SHARDED, PARALLEL_SIZE, OWN_WORDS)
     if not seen:

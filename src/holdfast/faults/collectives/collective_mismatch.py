@@ -21,6 +21,7 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#debugging-t
 
 from __future__ import annotations
 
+from holdfast import text
 from holdfast.analysis.collectives import groups, progress, waits
 from holdfast.analysis.collectives.signature import Mismatch
 from holdfast.analysis.job import phrases
@@ -30,15 +31,15 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import exits, secondary_errors
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD601", slug="collective-mismatch")
+FAULT = Fault(code="HOLD601", slug="collective-mismatch", traits=RunTraits(priority=310))
 
 FIX = "make all ranks issue the same collectives in the same order and size"
 
 
-@FAULT.notice
+@FAULT.run
 def they_disagree_at_one_position(scene: Scene) -> Verdict | None:
     found = waits.analyse(scene).mismatch
     if found is None or progress.left_the_loop(scene, found):
@@ -52,7 +53,7 @@ def they_disagree_at_one_position(scene: Scene) -> Verdict | None:
         reason = f"{phrases.who(scene, found.odd)} {_differs(found)} in {place}"
     victims = [r for r in exits.fallen(scene, found.odd) if r not in found.odd]
     return FAULT.verdict(
-        reason + (f"; {phrases.plain(victims)} can not go on" if victims else ""),
+        reason + (f"; {text.ranks(victims)} can not go on" if victims else ""),
         ranks=found.odd,
         victims=victims,
         certain=True,
@@ -64,14 +65,14 @@ def they_disagree_at_one_position(scene: Scene) -> Verdict | None:
     )
 
 
-@FAULT.notice
+@FAULT.run
 def the_library_says_so(scene: Scene) -> Verdict | None:
     """Gloo or torch refused what came, and no recorder is left to say from whom."""
     told = [e for e in exits.endings(scene) if e.consequence == secondary_errors.MISMATCH]
     if not told or waits.analyse(scene).mismatch:
         return None
     return FAULT.verdict(
-        f"{phrases.plain(e.rank for e in told)} got a collective of another size or kind than "
+        f"{text.ranks(e.rank for e in told)} got a collective of another size or kind than "
         "expected; from whom is undecided, no recorder was left to tell",
         ranks=(),
         victims=exits.fallen(scene, ()),
@@ -94,7 +95,7 @@ def _differs(found: Mismatch) -> str:
 
 # --- explain -------------------------------------------------------------------------------------
 
-FINGERPRINTS = FAULT.wording(
+FINGERPRINTS = FAULT.log_pattern(
     "fingerprints",
     fingerprints.PATTERN,
     anchors=fingerprints.ANCHOR,
@@ -103,7 +104,7 @@ FINGERPRINTS = FAULT.wording(
     "TensorDtypes=Float), but Rank 1 is running collective: CollectiveFingerPrint("
     "SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[8], TensorDtypes=Float).",
 )
-GLOO_SIZE = FAULT.wording(
+GLOO_SIZE = FAULT.log_pattern(
     "gloo-size",
     r"Received data size doesn't match expected size|op\.preamble\.length <= op\.nbytes"
     r"|op\.(?:nread|nwritten) \+ \S+ <= op\.nbytes",
@@ -112,7 +113,7 @@ GLOO_SIZE = FAULT.wording(
     "op.preamble.length <= op.nbytes. 32 vs 16",
     role=Role.CASCADE,
 )
-TRUNCATED = FAULT.wording(
+TRUNCATED = FAULT.log_pattern(
     "truncated",
     r"[Mm]essage truncated ?: receiv(?:ed|ing) (?P<got>\d+) bytes instead of (?P<wanted>\d+)",
     anchors=("essage truncated",),
@@ -120,7 +121,7 @@ TRUNCATED = FAULT.wording(
     "instead of 256",
     role=Role.CASCADE,
 )
-NCCL_COMPARED = FAULT.wording(
+NCCL_COMPARED = FAULT.log_pattern(
     "nccl-compared",
     # The device code of NCCL 2.3 and 2.4, and the size check of NET/IB: without 'size' and the
     # peer until 2.11.
@@ -132,7 +133,7 @@ NCCL_COMPARED = FAULT.wording(
     # Said by the rank that noticed; either side may be the odd one.
     role=Role.CASCADE,
 )
-MODELS = FAULT.wording(
+MODELS = FAULT.log_pattern(
     "ddp-models",
     r"DDP expects same model across all ranks, but Rank (?P<odd>\d+) has (?:been getting )?"
     r"(?P<own>\d+) params, while rank (?P<other>\d+) has inconsistent (?P<theirs>\d+) params"
@@ -141,7 +142,7 @@ MODELS = FAULT.wording(
     example="RuntimeError: DDP expects same model across all ranks, but Rank 1 has 148 params, "
     "while rank 0 has inconsistent 146 params.",
 )
-HOROVOD = FAULT.wording(
+HOROVOD = FAULT.log_pattern(
     "horovod-compared",
     # Its coordinator compares what the ranks submit under one name, and tells all of them.
     r"Mismatched (?P<what>data types|(?:MPI |collective )?operations|[\w/ ]{1,40} factors"
@@ -155,7 +156,7 @@ DETAIL = "TORCH_DISTRIBUTED_DEBUG=DETAIL holdfast run …"
 UNDECIDED = "which side is wrong: neither has a majority"
 
 
-@FAULT.recognise
+@FAULT.explain
 def they_were_in_different_ones(wreckage: Wreckage) -> Diagnosis | None:
     """By the recorders, or by what the watchdogs of several ranks told."""
     found = blame.of(wreckage).disagreement
@@ -196,7 +197,7 @@ def odd_one(found: Disagreement) -> Culprit:
     return Culprit(what=" versus ".join(blame.plain(side) for side in sides))
 
 
-@FAULT.recognise
+@FAULT.explain
 def torch_compared_them(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(FINGERPRINTS)
     if not seen:
@@ -219,7 +220,7 @@ def torch_compared_them(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def horovod_compared_them(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(HOROVOD)
     if not seen:
@@ -238,7 +239,7 @@ def horovod_compared_them(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_models_differ(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(MODELS)
     if not seen:
@@ -256,7 +257,7 @@ def the_models_differ(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def what_came_had_another_size(wreckage: Wreckage) -> Diagnosis | None:
     """Seen by the one that received it; from whom it came these words do not say."""
     seen = wreckage.seen(GLOO_SIZE, TRUNCATED, NCCL_COMPARED)

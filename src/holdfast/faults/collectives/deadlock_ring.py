@@ -36,7 +36,7 @@ FIX = (
 NEXT = "py-spy dump --pid PID  # on each rank: the same send everywhere"
 
 
-@FAULT.recognise
+@FAULT.explain
 def each_waits_for_the_next(wreckage: Wreckage) -> Diagnosis | None:
     """By the dumps: open sends and receives whose other side never came, in a circle."""
     known = blame.of(wreckage)
@@ -63,7 +63,7 @@ def each_waits_for_the_next(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def everybody_was_sending(wreckage: Wreckage) -> Diagnosis | None:
     """By the words of the timeouts, or by the stacks, where no dump tells."""
     known = blame.of(wreckage)

@@ -18,16 +18,17 @@ Sources        https://docs.python.org/3/c-api/init.html#releasing-the-gil-from-
 
 from __future__ import annotations
 
+from holdfast import text
 from holdfast.analysis.collectives import stacks
 from holdfast.analysis.job import phrases, stall
 from holdfast.analysis.logs import blame, suspects
 from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene.scene import RankView, Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Diagnosis, Verdict
 
-FAULT = Fault(code="HOLD608", slug="gil-held")
+FAULT = Fault(code="HOLD608", slug="gil-held", traits=RunTraits(priority=420, needs_stall=True))
 
 SILENT = 2.0
 """seconds; the thread beats every 0.1 s"""
@@ -36,7 +37,7 @@ LEAVING = "exit"
 """the phase a rank is in once its script is over and Python is being torn down"""
 
 
-@FAULT.notice
+@FAULT.run
 def its_beat_stopped_but_not_its_process(scene: Scene) -> Verdict | None:
     held = stall.find(scene)
     if held is None:
@@ -48,7 +49,7 @@ def its_beat_stopped_but_not_its_process(scene: Scene) -> Verdict | None:
     view = scene.rank(mute[0])
     silent = scene.now - (view.beat.beat_at if view.beat else scene.now)
     return FAULT.verdict(
-        f"{phrases.who(scene, mute)} has run no Python for {phrases.seconds(silent)}: "
+        f"{phrases.who(scene, mute)} has run no Python for {text.elapsed(silent)}: "
         f"native code holds the GIL, called {stall.place(view)}{_life(scene, view)}; "
         f"{held.waiting()}",
         ranks=mute,
@@ -79,7 +80,7 @@ def _life(scene: Scene, view: RankView) -> str:
 
 # --- explain -------------------------------------------------------------------------------------
 
-GIL = FAULT.wording(
+GIL = FAULT.log_pattern(
     "no-gil-on-exit",
     r"[Cc]ould not acquire GIL within \d+ ms|GIL induced hang",
     anchors=("ould not acquire GIL within", "GIL induced hang"),
@@ -90,7 +91,7 @@ FIX = "find the call into C that keeps the lock, and let it release the GIL or r
 NATIVE = "py-spy dump --native --pid PID"
 
 
-@FAULT.recognise
+@FAULT.explain
 def torch_could_not_get_the_lock(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(GIL)
     if not seen:
@@ -107,7 +108,7 @@ def torch_could_not_get_the_lock(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def its_watchdog_stood_still(wreckage: Wreckage) -> Diagnosis | None:
     """The heartbeat monitor tells that a thread hangs, not why: a CUDA call, a driver, or this."""
     seen = wreckage.seen(watchdog.HEARTBEAT_STUCK)
@@ -126,7 +127,7 @@ def its_watchdog_stood_still(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def its_stack_holds_the_lock(wreckage: Wreckage) -> Diagnosis | None:
     suspect = suspects.find(wreckage)
     remains = wreckage.rank(suspect.ranks[0]) if suspect else None

@@ -33,7 +33,7 @@ FAULT = Fault(code="HOLD624", slug="group-not-destroyed")
 CRASHES = (-6, -11, -7, 134, 139, 135)
 """of an exit: SIGABRT, SIGSEGV, SIGBUS, by Python's and by the shell's numbers"""
 
-LEFT_OPEN = FAULT.wording(
+LEFT_OPEN = FAULT.log_pattern(
     "left-open",
     r"destroy_process_group\(\) was not called before program exit"
     r"|process group has NOT been destroyed before",
@@ -44,7 +44,7 @@ LEFT_OPEN = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_went_without_closing(wreckage: Wreckage) -> Diagnosis | None:
     """A healthy run shows the warning too: it needs a bad end, and no better reason for it."""
     warned = wreckage.seen(LEFT_OPEN)

@@ -37,21 +37,21 @@ FAULT = Fault(code="HOLD623", slug="init-without-address")
 
 START = "torchrun --nproc-per-node=N SCRIPT"
 
-NOT_SET = FAULT.wording(
+NOT_SET = FAULT.log_pattern(
     "not-set",
     r"environment variable (?P<name>\w+) expected, but not set",
     anchors="expected, but not set",
     example="ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
     "variable MASTER_ADDR expected, but not set",
 )
-RAISING = FAULT.wording(
+RAISING = FAULT.log_pattern(
     "raising",
     # The line of torch's source that raises it: all that is left of a traceback cut at its end.
     r"(?:raise _env_error|_get_env_or_raise)\(['\"](?P<name>\w+)['\"]\)",
     anchors=("raise _env_error(", "_get_env_or_raise("),
     example='    raise _env_error("MASTER_ADDR")',
 )
-INCOMPLETE = FAULT.wording(
+INCOMPLETE = FAULT.log_pattern(
     "parameter-missing",
     r"using (?P<scheme>\w+):// rendezvous: "
     r"(?P<name>rank parameter|world size parameter|port number|path) missing",
@@ -59,7 +59,7 @@ INCOMPLETE = FAULT.wording(
     example="ValueError: Error initializing torch.distributed using tcp:// rendezvous: rank "
     "parameter missing",
 )
-NO_SUCH_KEY = FAULT.wording(
+NO_SUCH_KEY = FAULT.log_pattern(
     "key-error",
     r"KeyError: ['\"](?P<name>(?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE"
     r"|MASTER_(?:ADDR|PORT)"
@@ -68,7 +68,7 @@ NO_SUCH_KEY = FAULT.wording(
     anchors=("KeyError: '", 'KeyError: "'),
     example="KeyError: 'LOCAL_RANK'",
 )
-NO_GROUP = FAULT.wording(
+NO_GROUP = FAULT.log_pattern(
     "no-group",
     r"[Dd]efault process group (?:has not been|is not) initialized"
     r"|backend not set, please initialize it using init_process_group"
@@ -84,7 +84,7 @@ NO_GROUP = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def nobody_said_where(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(NOT_SET, INCOMPLETE, NO_SUCH_KEY) or wreckage.seen(RAISING)
     if not seen:
@@ -130,7 +130,7 @@ def _cure(one: Sighting) -> str:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def nobody_made_the_group(wreckage: Wreckage) -> Diagnosis | None:
     """Ambiguous: never called, called in another process, or called later than it was needed."""
     seen = wreckage.seen(NO_GROUP)

@@ -20,22 +20,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from holdfast import text
 from holdfast.analysis.collectives import waits
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import RankView, Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD625", slug="limit-exceeded")
+FAULT = Fault(code="HOLD625", slug="limit-exceeded", traits=RunTraits(priority=400))
 
 LEEWAY = 0.1
 """seconds past the limit: a section that ends on time has then said so"""
 
 
-@FAULT.notice
+@FAULT.run
 def its_time_is_over(scene: Scene) -> Verdict | None:
     over = exceeded(scene)
     if not over:
@@ -87,10 +88,10 @@ def _overrun(scene: Scene, over: Sequence[RankView], ranks: Sequence[int]) -> st
     wait = waits.analyse(scene).of(first.rank)
     place = f"waiting in {wait.title}" if wait else waits.where_is(first)
     others = [view.rank for view in over if view is not first]
-    also = f" ({phrases.plain(others)} too)" if others else ""
+    also = f" ({text.ranks(others)} too)" if others else ""
     return (
         f'{phrases.who(scene, [first.rank])} exceeded its limit "{beat.limit_name}" by '
-        f"{phrases.seconds(scene.now - beat.limit_until)}{also}, {place}"
+        f"{text.elapsed(scene.now - beat.limit_until)}{also}, {place}"
     )
 
 
@@ -105,14 +106,14 @@ def _for_whom(scene: Scene, over: Sequence[RankView], ranks: Sequence[int]) -> s
 
 # --- in what is left of a job -------------------------------------------------------------------
 
-RAN_OUT = FAULT.wording(
+RAN_OUT = FAULT.log_pattern(
     "ran-out",
     r"the limit on '(?P<section>[^']+)' has run out and (?P<who>.+?) \(pid (?P<pid>\d+)\)",
     anchors="has run out and ",
     example="holdfast: the limit on 'forward' has run out and rank 2 (pid 4711) is still in it",
     role=Role.CONFIRMATION,
 )
-ENDED_ITSELF = FAULT.wording(
+ENDED_ITSELF = FAULT.log_pattern(
     "ended-itself",
     r"'(?P<section>[^']+)' has ended while we looked, so nothing is done",
     anchors="has ended while we looked",
@@ -121,7 +122,7 @@ ENDED_ITSELF = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def its_time_had_run_out(wreckage: Wreckage) -> Diagnosis | None:
     """That it was in the section is certain, that it was its own fault is not: it may wait."""
     spared = {one.fields["section"] for one in wreckage.seen(ENDED_ITSELF)}

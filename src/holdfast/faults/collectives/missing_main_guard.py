@@ -36,7 +36,7 @@ FAULT = Fault(code="HOLD622", slug="missing-main-guard")
 NEAR = 80
 """lines: a traceback is rarely longer"""
 
-REFUSED = FAULT.wording(
+REFUSED = FAULT.log_pattern(
     "bootstrapping",
     r"attempt has been made to start a new process before"
     r"|has finished its bootstrapping phase"
@@ -54,7 +54,7 @@ REFUSED = FAULT.wording(
     ),
     example="        current process has finished its bootstrapping phase.",
 )
-REIMPORT = FAULT.wording(
+REIMPORT = FAULT.log_pattern(
     "re-import",
     r"in _fixup_main_from_(?:path|name)",
     anchors="_fixup_main_from_",
@@ -62,7 +62,7 @@ REIMPORT = FAULT.wording(
     "_fixup_main_from_path",
     role=Role.CONTEXT,
 )
-TOP_LEVEL = FAULT.wording(
+TOP_LEVEL = FAULT.log_pattern(
     "top-level",
     r'(?P<file>[^"\s<][^"]{0,300})", line (?P<line>\d{1,7}), in <(?:module|cell line: \d+)>',
     anchors=(", in <module>", ", in <cell line"),
@@ -73,7 +73,7 @@ ANY_CHILD = ("ImportError", "ModuleNotFoundError", "OSError", "MemoryError", "Sy
 """kinds that a child meets on an honest import too: another environment, memory, a page file"""
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_child_would_start_children(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(REFUSED)
     if not seen:
@@ -91,7 +91,7 @@ def a_child_would_start_children(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_child_ran_the_script_again(wreckage: Wreckage) -> Diagnosis | None:
     """The traceback goes through the child's import of the script, into something that runs."""
     seen = wreckage.seen(REIMPORT)

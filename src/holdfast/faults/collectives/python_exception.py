@@ -21,6 +21,7 @@ Sources        torch/distributed/elastic/multiprocessing/errors/__init__.py: get
 
 from __future__ import annotations
 
+from holdfast import text
 from holdfast.analysis.collectives import stacks, waits
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, own_errors
@@ -28,13 +29,13 @@ from holdfast.analysis.logs.wreckage import Exit, Raised, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Scene, Stack
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD611", slug="python-exception")
+FAULT = Fault(code="HOLD611", slug="python-exception", traits=RunTraits(priority=265, general=True))
 
 
-@FAULT.notice
+@FAULT.run
 def it_raised_first(scene: Scene) -> Verdict | None:
     raised = [e for e in exits.cause(scene) if not e.signal]
     if not raised or (all(e.mute for e in raised) and waits.analyse(scene).mismatch):
@@ -54,7 +55,7 @@ def it_raised_first(scene: Scene) -> Verdict | None:
     )
 
 
-@FAULT.notice
+@FAULT.run
 def only_echoes_are_left(scene: Scene) -> Verdict | None:
     """Ranks lost a peer, and nobody shows why: said so, and nobody is blamed."""
     ended = exits.endings(scene)
@@ -62,7 +63,7 @@ def only_echoes_are_left(scene: Scene) -> Verdict | None:
         return None
     ranks = [e.rank for e in ended]
     return FAULT.verdict(
-        f"{phrases.plain(ranks)} lost a peer or waited in vain, and no rank shows the cause: "
+        f"{text.ranks(ranks)} lost a peer or waited in vain, and no rank shows the cause: "
         f"{phrases.how_it_ended(ended[0]).quote}",
         ranks=(),
         victims=exits.fallen(scene, ()),
@@ -90,7 +91,7 @@ def _did(ending: Ending) -> str:
 # --- explain -------------------------------------------------------------------------------------
 
 
-@FAULT.recognise
+@FAULT.explain
 def its_own_words_tell(wreckage: Wreckage) -> Diagnosis | None:
     """The first exception that speaks of no other rank."""
     causes = [r for r in wreckage.raised if own_errors.tells_a_cause(r) and _is_own(wreckage, r)]
@@ -183,7 +184,7 @@ def _look(raised: Raised) -> str:
     return f"sed -n '{max(1, line.number - 40)},{line.number + 5}p' {line.source}"
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_left_with_a_code(wreckage: Wreckage) -> Diagnosis | None:
     """No exception is shown, only that a rank ended with an error: then its log has it."""
     known = blame.of(wreckage)

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast import text
 from holdfast.analysis.collectives import groups, siblings, waits
 from holdfast.analysis.collectives.positions import Wait
-from holdfast.analysis.job import phrases, stall
+from holdfast.analysis.job import stall
 from holdfast.analysis.logs import blame, disagreement, fingerprints
 from holdfast.analysis.logs.disagreement import Disagreement
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -29,15 +30,17 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.collectives.torch_calls import NEW_GROUPS
 from holdfast.analysis.source.ranks import missed_collectives, swallowed_errors
 from holdfast.analysis.source.source import Source
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.faults.collectives import collective_mismatch, rank_stuck
 from holdfast.faults.collectives.collective_mismatch import met
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD602", slug="rank-conditional-code")
+FAULT = Fault(
+    code="HOLD602", slug="rank-conditional-code", traits=RunTraits(priority=340, needs_stall=True)
+)
 
 
-@FAULT.notice
+@FAULT.run
 def they_wait_for_each_other(scene: Scene) -> Verdict | None:
     seen = waits.analyse(scene)
     if not seen.deadlock or seen.mismatch or min(w.seconds for w in seen.waits) < stall.WAITS:
@@ -57,7 +60,7 @@ def they_wait_for_each_other(scene: Scene) -> Verdict | None:
         place = stall.place(scene.rank(odd[0]))
         own = "; ".join(_waits(side) for side in strange)
         others = [side for side in sides.values() if side not in strange]
-        where = _waits(others[0]) if len(others) == 1 else f"{phrases.plain(rest)} wait"
+        where = _waits(others[0]) if len(others) == 1 else f"{text.ranks(rest)} wait"
         reason = f"{own} ({place}), where nobody else comes; {where} for it"
     return FAULT.verdict(
         reason,
@@ -93,8 +96,8 @@ def _source(wait: Wait) -> str:
 
 def _waits(side: list[Wait]) -> str:
     ranks = [wait.rank for wait in side]
-    verb = phrases.one_or_many(ranks, "waits", "wait")
-    return f"{phrases.plain(ranks)} {verb} in {side[0].title}"
+    verb = text.plural(ranks, "waits", "wait")
+    return f"{text.ranks(ranks)} {verb} in {side[0].title}"
 
 
 # --- explain -------------------------------------------------------------------------------------
@@ -106,7 +109,7 @@ FIX = (
 DETAIL = "TORCH_DISTRIBUTED_DEBUG=DETAIL holdfast run …"
 
 
-@FAULT.recognise
+@FAULT.explain
 def they_took_different_ways(wreckage: Wreckage) -> Diagnosis | None:
     told = wreckage.seen(collective_mismatch.FINGERPRINTS)
     found = fingerprints.compare(told) or blame.of(wreckage).disagreement
@@ -127,7 +130,7 @@ def they_took_different_ways(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def one_side_is_left(wreckage: Wreckage) -> Diagnosis | None:
     """torch compared them, but the line is cut: what the other rank ran is not shown."""
     seen = wreckage.seen(collective_mismatch.FINGERPRINTS)
@@ -166,7 +169,7 @@ def _sure(found: Disagreement, *, told: bool) -> float:
     return 0.75 if told else 0.7
 
 
-@FAULT.recognise
+@FAULT.explain
 def only_a_few_came(wreckage: Wreckage) -> Diagnosis | None:
     """Most ranks never entered it and wait for nothing: those inside are the odd ones."""
     known = blame.of(wreckage)
@@ -192,7 +195,7 @@ def _named(ranks: tuple[int, ...]) -> Culprit:
     return Culprit(rank=ranks[0]) if len(ranks) == 1 else Culprit(what=blame.plain(ranks))
 
 
-@FAULT.recognise
+@FAULT.explain
 def they_wait_in_a_circle(wreckage: Wreckage) -> Diagnosis | None:
     """Everybody waits, each for somebody who waits elsewhere: no patience helps."""
     known = blame.of(wreckage)
@@ -216,7 +219,7 @@ def they_wait_in_a_circle(wreckage: Wreckage) -> Diagnosis | None:
     )  # fmt: skip
 
 
-@FAULT.recognise
+@FAULT.explain
 def horovod_has_parts_of_different_ranks(wreckage: Wreckage) -> Diagnosis | None:
     """Of two tensors that wait, each was brought by ranks that lack the other: whoever is merely
     late lacks them both."""
@@ -238,7 +241,7 @@ def horovod_has_parts_of_different_ranks(wreckage: Wreckage) -> Diagnosis | None
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def horovod_lists_different_tensors(wreckage: Wreckage) -> Diagnosis | None:
     missing = rank_stuck.missing_in_horovod(wreckage)
     if len(set(map(tuple, missing.values()))) < 2 or blame.of(wreckage).explained:

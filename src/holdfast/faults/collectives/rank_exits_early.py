@@ -17,6 +17,7 @@ Sources        torch/distributed/elastic/agent/server/api.py: exit code 0 is hea
 
 from __future__ import annotations
 
+from holdfast import text
 from holdfast.analysis.collectives import waits
 from holdfast.analysis.job import phrases, stall
 from holdfast.analysis.logs import blame
@@ -25,13 +26,15 @@ from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import exits, secondary_errors
 from holdfast.analysis.scene.scene import RankView, Recorder, Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD605", slug="rank-exits-early")
+FAULT = Fault(
+    code="HOLD605", slug="rank-exits-early", traits=RunTraits(priority=320, needs_stall=True)
+)
 
 
-@FAULT.notice
+@FAULT.run
 def it_left_while_others_needed_it(scene: Scene) -> Verdict | None:
     left = exits.left_well(scene)
     if not left or exits.cause(scene):
@@ -43,9 +46,9 @@ def it_left_while_others_needed_it(scene: Scene) -> Verdict | None:
     ranks = [view.rank for view in left]
     victims = exits.fallen(scene, ranks)
     how = (
-        f"then {phrases.plain(losers)} lost the connection to it"
+        f"then {text.ranks(losers)} lost the connection to it"
         if losers
-        else f"and {phrases.plain(waiters)} still {_verb(waiters)} for it"
+        else f"and {text.ranks(waiters)} still {_verb(waiters)} for it"
     )
     return FAULT.verdict(
         f"{phrases.who(scene, ranks)} ended with exit code 0{phrases.at_step(left[0])}, {how}",
@@ -86,12 +89,12 @@ def _wait_for_the_gone(scene: Scene) -> tuple[int, ...]:
 
 
 def _verb(ranks: tuple[int, ...]) -> str:
-    return phrases.one_or_many(ranks, "waits", "wait")
+    return text.plural(ranks, "waits", "wait")
 
 
 # --- explain -------------------------------------------------------------------------------------
 
-DESTROYED = FAULT.wording(
+DESTROYED = FAULT.log_pattern(
     "destroyed",
     r"comm 0x[0-9a-f]+ rank (?P<rank>\d+) nranks (?P<nranks>\d+).*- (?:Destroy|Finalize) COMPLETE",
     anchors=("Destroy COMPLETE", "Finalize COMPLETE"),
@@ -101,7 +104,7 @@ DESTROYED = FAULT.wording(
 )
 
 
-SPAWNED = FAULT.wording(
+SPAWNED = FAULT.log_pattern(
     "deepspeed-spawned",
     r"process (?P<pid>\d+) spawned with command: .*--local_rank=(?P<local>\d+)",
     anchors=" spawned with command: ",
@@ -109,7 +112,7 @@ SPAWNED = FAULT.wording(
     "command: ['/usr/bin/python', '-u', 'train.py', '--local_rank=2']",
     role=Role.CONTEXT,
 )
-LEFT = FAULT.wording(
+LEFT = FAULT.log_pattern(
     "deepspeed-left",
     r"Process (?P<pid>\d+) exits successfully",
     anchors=" exits successfully",
@@ -123,7 +126,7 @@ FIX = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_left_and_they_missed_it(wreckage: Wreckage) -> Diagnosis | None:
     known = blame.of(wreckage)
     left = [r.rank for r in wreckage.ranks if r.finished]
@@ -148,7 +151,7 @@ def it_left_and_they_missed_it(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def torchrun_had_no_need_to_end_it(wreckage: Wreckage) -> Diagnosis | None:
     """Its summary lists all that failed, those it ended itself too: who is missing ended well."""
     listed = [e for e in wreckage.exits if e.teller == "torchrun" and e.rank is not None]
@@ -165,7 +168,7 @@ def torchrun_had_no_need_to_end_it(wreckage: Wreckage) -> Diagnosis | None:
     return _by_launcher(wreckage, left, how, confidence=0.75)
 
 
-@FAULT.recognise
+@FAULT.explain
 def deepspeed_saw_it_leave(wreckage: Wreckage) -> Diagnosis | None:
     numbers = {s.fields["pid"]: int(s.fields["local"]) for s in wreckage.seen(SPAWNED)}
     left = [numbers[s.fields["pid"]] for s in wreckage.seen(LEFT) if s.fields["pid"] in numbers]

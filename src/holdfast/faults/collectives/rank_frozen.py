@@ -16,21 +16,22 @@ Sources        https://man7.org/linux/man-pages/man7/signal.7.html (SIGSTOP, SIG
 
 from __future__ import annotations
 
+from holdfast import text
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, suspects
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import RankView, Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD607", slug="rank-frozen")
+FAULT = Fault(code="HOLD607", slug="rank-frozen", traits=RunTraits(priority=330))
 
 LONG_ENOUGH = 3.0
 """seconds in state T; a shell's job control or a tool that stops for a look is shorter"""
 
 
-@FAULT.notice
+@FAULT.run
 def it_does_not_run_at_all(scene: Scene) -> Verdict | None:
     still = frozen(scene)
     if not still:
@@ -40,15 +41,15 @@ def it_does_not_run_at_all(scene: Scene) -> Verdict | None:
     since = min(v.state_since for v in still)
     if still[0].activity and still[0].activity.state == "T":
         living = [v for v in scene.ranks if v.activity is not None and v.death is None]
-        what = f"stopped (state T) for {phrases.seconds(scene.now - since)}"
+        what = f"stopped (state T) for {text.elapsed(scene.now - since)}"
         wholly = len(still) == len(living) and len(living) > 1
         what += ": all ranks are, so somebody suspended the whole job" if wholly else ""
     else:
-        what = f"held by a debugger (state t) for {phrases.seconds(scene.now - since)}"
+        what = f"held by a debugger (state t) for {text.elapsed(scene.now - since)}"
         wholly = True  # nobody kills what a person is looking at
-    waiting = f"; {phrases.plain(victims)} can not go on without it" if victims else ""
+    waiting = f"; {text.ranks(victims)} can not go on without it" if victims else ""
     return FAULT.verdict(
-        f"{phrases.who(scene, ranks)} {phrases.one_or_many(ranks, 'is', 'are')} {what}{waiting}",
+        f"{phrases.who(scene, ranks)} {text.plural(ranks, 'is', 'are')} {what}{waiting}",
         ranks=ranks,
         victims=victims,
         certain=not wholly,
@@ -80,7 +81,7 @@ def _evidence(view: RankView) -> Evidence:
 
 # --- explain -------------------------------------------------------------------------------------
 
-STOPPED = FAULT.wording(
+STOPPED = FAULT.log_pattern(
     "stopped",
     r"^\[\d+\][+-]?\s+(?:\d+ )?(?:Stopped|suspended)\b|State:\s+[Tt] \((?:stopped|tracing stop)\)"
     r"|Signals\.SIGSTOP",
@@ -90,7 +91,7 @@ STOPPED = FAULT.wording(
 CONT = "ps -eo pid,stat,cmd | awk '$2 ~ /^[Tt]/'"
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_was_stopped(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(STOPPED)
     if not seen:
@@ -107,7 +108,7 @@ def it_was_stopped(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_answered_nobody(wreckage: Wreckage) -> Diagnosis | None:
     """Silent like a killed one, but nobody lost a connection: a stopped process keeps them."""
     suspect = suspects.find(wreckage)

@@ -29,13 +29,17 @@ from holdfast.analysis.logs.patterns import launchers, watchdog
 from holdfast.analysis.logs.suspects import Suspect
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD606", slug="rank-stuck")
+FAULT = Fault(
+    code="HOLD606",
+    slug="rank-stuck",
+    traits=RunTraits(priority=460, needs_stall=True, general=True),
+)
 
 
-@FAULT.notice
+@FAULT.run
 def others_wait_for_it(scene: Scene) -> Verdict | None:
     held = stall.find(scene)
     if held is None:
@@ -52,7 +56,7 @@ def others_wait_for_it(scene: Scene) -> Verdict | None:
 
 # --- explain -------------------------------------------------------------------------------------
 
-UNIQUE_ID = FAULT.wording(
+UNIQUE_ID = FAULT.log_pattern(
     "unique-id",
     # Misspelt until torch 2.0.
     r"retr(?:ie|ei)ving ncclUniqueId from \[(?P<owner>\d+)\]",
@@ -62,14 +66,14 @@ UNIQUE_ID = FAULT.wording(
     "got error: Socket Timeout",
     role=Role.CASCADE,
 )
-HOROVOD_OLD = FAULT.wording(
+HOROVOD_OLD = FAULT.log_pattern(
     "horovod-stalled",
     r"\[missing ranks: (?P<ranks>[\d, ]+)\]",
     anchors="[missing ranks: ",
     example="DistributedAdam_Allreduce/grads_0 [missing ranks: 2]",
     role=Role.CONFIRMATION,
 )
-HOROVOD_READY = FAULT.wording(
+HOROVOD_READY = FAULT.log_pattern(
     "horovod-ready",
     # Until Horovod 0.16 the report listed who had come, not who was missing.
     r"\[ready ranks: (?P<ready>[\d, ]{1,4000})",
@@ -86,7 +90,7 @@ FIX = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_others_waited_for_one(wreckage: Wreckage) -> Diagnosis | None:
     suspect = suspects.find(wreckage)
     if suspect is None or suspect.ended:
@@ -151,7 +155,7 @@ def _where(wreckage: Wreckage, suspect: Suspect) -> str:
     return f"; it was {place}" if place else ""
 
 
-@FAULT.recognise
+@FAULT.explain
 def horovod_names_the_missing(wreckage: Wreckage) -> Diagnosis | None:
     """Each rank that is missing, with the tensors it did not bring."""
     seen = wreckage.seen(launchers.HOROVOD_MISSING, HOROVOD_OLD)
@@ -196,7 +200,7 @@ def ready_in_horovod(wreckage: Wreckage) -> set[frozenset[int]]:
     return {frozenset(map(int, re.findall(r"\d{1,7}", text))) for text in lists}
 
 
-@FAULT.recognise
+@FAULT.explain
 def horovod_waits_for_the_rest(wreckage: Wreckage) -> Diagnosis | None:
     """It tells that ranks are missing, and at most who is not."""
     seen = wreckage.seen(HOROVOD_READY) or wreckage.seen(launchers.HOROVOD_MISSING)
@@ -220,7 +224,7 @@ def horovod_waits_for_the_rest(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def nobody_says_for_whom_they_waited(wreckage: Wreckage) -> Diagnosis | None:
     """Only those who waited are heard: that somebody did not come is all that follows."""
     known = blame.of(wreckage)
@@ -275,7 +279,7 @@ def _waited_for_the_first(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def one_stands_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
     """Stacks without recorders: of a living job under torchrun, or as py-spy took them."""
     stood = stack_positions.find(wreckage)

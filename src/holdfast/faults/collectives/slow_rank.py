@@ -18,21 +18,26 @@ Sources        https://github.com/pytorch/pytorch/issues/71303
 
 from __future__ import annotations
 
+from holdfast import text
 from holdfast.analysis.collectives import arrivals, groups
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD609", slug="slow-rank")
+FAULT = Fault(
+    code="HOLD609",
+    slug="slow-rank",
+    traits=RunTraits(priority=470, needs_steps=True, never_acts=True, survives_steps=True),
+)
 
 SHARE = 0.25
 """of the time; less is the noise of every healthy job"""
 
 
-@FAULT.notice
+@FAULT.run
 def it_comes_last_again_and_again(scene: Scene) -> Verdict | None:
     late = arrivals.latecomer(scene)
     if late is None or late.share < SHARE:
@@ -40,7 +45,7 @@ def it_comes_last_again_and_again(scene: Scene) -> Verdict | None:
     others = tuple(v.rank for v in scene.ranks if v.rank != late.rank and v.death is None)
     return FAULT.verdict(
         f"{phrases.who(scene, [late.rank])} is slow: last in {late.last} of the last "
-        f"{late.seen} collectives, by {late.lag * 1000:.0f} ms each; {phrases.plain(others)} "
+        f"{late.seen} collectives, by {late.lag * 1000:.0f} ms each; {text.ranks(others)} "
         f"spend {late.share:.0%} of the time waiting for it",
         ranks=[late.rank],
         victims=others,
@@ -59,7 +64,7 @@ def it_comes_last_again_and_again(scene: Scene) -> Verdict | None:
 # --- explain -------------------------------------------------------------------------------------
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_came_last_again_and_again(wreckage: Wreckage) -> Diagnosis | None:
     """By the times in the dumps. It breaks no job by itself, so it never leads where one broke."""
     late = arrivals.among(groups.named(wreckage.recorders))

@@ -20,18 +20,21 @@ from __future__ import annotations
 
 import re
 
-from holdfast.analysis.job import phrases, stall
+from holdfast import text
+from holdfast.analysis.job import stall
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.patterns.all_patterns import TRACEBACK
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.faults.collectives import rank_stuck
 from holdfast.findings import Culprit, Diagnosis, Verdict
 
-FAULT = Fault(code="HOLD610", slug="slow-rank-timeout")
+FAULT = Fault(
+    code="HOLD610", slug="slow-rank-timeout", traits=RunTraits(priority=440, needs_stall=True)
+)
 
 SPEAK_AT = 0.5
 """of the timeout: early enough for a person to do something"""
@@ -41,17 +44,17 @@ ALIVE = 5.0
 """seconds: whoever moved since is at work"""
 
 
-@FAULT.notice
+@FAULT.run
 def its_work_outlasts_their_patience(scene: Scene) -> Verdict | None:
     held = stall.find(scene)
     if held is None or not held.timeout or held.seconds < SPEAK_AT * held.timeout:
         return None
     if any(scene.now - scene.rank(rank).alive_at > ALIVE for rank in held.roots):
         return None
-    timeout = phrases.seconds(held.timeout)
+    timeout = text.elapsed(held.timeout)
     return FAULT.verdict(
         f"{held.sentence()}; it is at work, but their timeout is {timeout}: holdfast ends the wait "
-        f"at {phrases.seconds(END_AT * held.timeout)}, before torch would and blame a victim",
+        f"at {text.elapsed(END_AT * held.timeout)}, before torch would and blame a victim",
         ranks=held.roots,
         victims=held.victims,
         certain=False,
@@ -62,7 +65,7 @@ def its_work_outlasts_their_patience(scene: Scene) -> Verdict | None:
 
 # --- explain -------------------------------------------------------------------------------------
 
-WORKING = FAULT.wording(
+WORKING = FAULT.log_pattern(
     "working",
     r"(?P<work>\b(?:Map|Filter|Tokeni[sz]ing|Running tokenizer|Grouping texts|Packing|Saving the "
     r"dataset|Generating \w+ split|Converting format|Downloading \w+|Extracting data files|Loading "
@@ -90,7 +93,7 @@ WORKING = FAULT.wording(
     example="Running tokenizer on dataset (num_proc=16):  38%|███▊      | 38/100 [28:51<47:05]",
     role=Role.CONTEXT,
 )
-SAVING = FAULT.wording(
+SAVING = FAULT.log_pattern(
     "saving",
     r"(?i)(?P<work>\bsaving (?:\w+ ){0,3}"
     r"(?:checkpoint|model|state|weights|optimizer|snapshot)"
@@ -117,7 +120,7 @@ SAVING = FAULT.wording(
     example="INFO:trainer:Saving model checkpoint to output/checkpoint-500",
     role=Role.CONTEXT,
 )
-FIRST = FAULT.wording(
+FIRST = FAULT.log_pattern(
     "main-first",
     r"\b(?P<call>(?:local_)?main_process_first)\(",
     anchors="main_process_first(",
@@ -138,7 +141,7 @@ FIX = (
 NEXT = "python prepare.py  # the slow part alone, before the job; then start the job"
 
 
-@FAULT.recognise
+@FAULT.explain
 def one_was_still_at_work(wreckage: Wreckage) -> Diagnosis | None:
     """The last thing said before the timeouts is work that takes long, and it was not over."""
     known = blame.of(wreckage)
@@ -169,7 +172,7 @@ def one_was_still_at_work(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_first_process_goes_first(wreckage: Wreckage) -> Diagnosis | None:
     """Hugging Face's `main_process_first`: all others wait until rank 0 has done its part."""
     behind = wreckage.seen(FIRST)
@@ -192,7 +195,7 @@ def the_first_process_goes_first(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_first_never_put_its_id_there(wreckage: Wreckage) -> Diagnosis | None:
     """Before the first collective of a group: what keeps a rank that long there is mostly data."""
     held = [s for s in wreckage.seen(rank_stuck.UNIQUE_ID) if TIMED_OUT.search(s.line.text)]
@@ -240,10 +243,10 @@ def _only_zero_missing(wreckage: Wreckage) -> int | None:
 def _clock(timeouts: list[Sighting]) -> str:
     told = [s.fields.get("timeout_ms") or s.fields.get("ms") for s in timeouts]
     lengths = [int(ms) / 1000 for ms in told if ms]
-    return phrases.seconds(max(lengths)) if lengths else "the group"
+    return text.elapsed(max(lengths)) if lengths else "the group"
 
 
-@FAULT.recognise
+@FAULT.explain
 def its_bar_ended_with_the_clock(wreckage: Wreckage) -> Diagnosis | None:
     """Of the timeout itself nothing is left, but a bar of long work broke off just after one of
     torch's default timeouts, in the middle, with a traceback."""
@@ -257,7 +260,7 @@ def its_bar_ended_with_the_clock(wreckage: Wreckage) -> Diagnosis | None:
     task = cut.fields["work"].lower()
     return FAULT.diagnosis(
         f"long work ({task}, {cut.fields['percent']} %) broke off after {cut.fields['elapsed']}, "
-        f"just when torch's default timeout of {phrases.seconds(clock)} strikes: other ranks "
+        f"just when torch's default timeout of {text.elapsed(clock)} strikes: other ranks "
         "were waiting for it",
         confidence=0.55,
         seen=(cut,),
@@ -275,7 +278,7 @@ def _elapsed(bar: Sighting) -> int:
     return seconds
 
 
-@FAULT.recognise
+@FAULT.explain
 def all_but_the_first_waited_in_a_barrier(wreckage: Wreckage) -> Diagnosis | None:
     """Rank 0 alone is missing from a barrier: what only rank 0 does is prepare, save and log."""
     known = blame.of(wreckage)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast import text
 from holdfast.analysis.collectives import progress, waits
 from holdfast.analysis.job import phrases, stall
 from holdfast.analysis.logs import blame
@@ -28,14 +29,14 @@ from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.ranks import uneven_loops
 from holdfast.analysis.source.source import Source
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.faults.collectives.collective_mismatch import met, odd_one
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD603", slug="uneven-inputs")
+FAULT = Fault(code="HOLD603", slug="uneven-inputs", traits=RunTraits(priority=300))
 
 
-@FAULT.notice
+@FAULT.run
 def it_left_the_loop_before_the_others(scene: Scene) -> Verdict | None:
     found = waits.analyse(scene).mismatch
     if found is None or not progress.left_the_loop(scene, found):
@@ -45,7 +46,7 @@ def it_left_the_loop_before_the_others(scene: Scene) -> Verdict | None:
     part = progress.part(scene, found.right)
     return FAULT.verdict(
         f"{phrases.who(scene, found.odd)} is past the loop, {stall.place(ahead)}, while "
-        f"{phrases.plain(found.right)} {_is(found.right)} still in {part}: it had fewer "
+        f"{text.ranks(found.right)} {_is(found.right)} still in {part}: it had fewer "
         f"batches, or only it runs that code (collective #{found.sequence})",
         ranks=found.odd,
         victims=victims,
@@ -59,19 +60,19 @@ def it_left_the_loop_before_the_others(scene: Scene) -> Verdict | None:
 
 
 def _is(ranks: tuple[int, ...]) -> str:
-    return phrases.one_or_many(ranks, "is", "are")
+    return text.plural(ranks, "is", "are")
 
 
 # --- explain -------------------------------------------------------------------------------------
 
-EXHAUSTED = FAULT.wording(
+EXHAUSTED = FAULT.log_pattern(
     "exhausted",
     r"Detected at least one rank that exhausted inputs",
     anchors="at least one rank that exhausted inputs",
     example="RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all "
     "ranks.",
 )
-EPOCH_END = FAULT.wording(
+EPOCH_END = FAULT.log_pattern(
     "epoch-end",
     r"[Ee]poch.{0,80}?\b100%\|.{0,120}?\b(?P<done>\d{1,12})/(?P<of>\d{1,12})"
     r"|^\s*100%\|\S*\s*\| ?(?P<all>\d+)/(?P<last>\d+)",
@@ -84,7 +85,7 @@ FIX = "drop_last=True and a DistributedSampler, or `with Join([model]):` around 
 COUNT = "python -c 'print(len(loader))'  # on every rank, or log it once per epoch"
 
 
-@FAULT.recognise
+@FAULT.explain
 def torch_says_one_had_no_more(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(EXHAUSTED)
     if not seen:
@@ -101,7 +102,7 @@ def torch_says_one_had_no_more(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def some_were_past_the_loop(wreckage: Wreckage) -> Diagnosis | None:
     """One side still sums gradients, the other is in what comes after an epoch."""
     known = blame.of(wreckage)

@@ -34,7 +34,7 @@ FAULT = Fault(code="HOLD604", slug="unused-parameters")
 LONGEST = 80
 """characters of a list of parameters that a sentence can carry"""
 
-UNFINISHED = FAULT.wording(
+UNFINISHED = FAULT.log_pattern(
     "reduction",
     r"finished reduction in the prior iteration|not used in producing (?:the )?loss",
     anchors=("finished reduction in the prior", "not used in producing"),
@@ -42,14 +42,14 @@ UNFINISHED = FAULT.wording(
     "starting a new one. This error indicates that your module has parameters that were not used "
     "in producing loss.",
 )
-WITHOUT_GRAD = FAULT.wording(
+WITHOUT_GRAD = FAULT.log_pattern(
     "without-grad",
     r"Parameter(?P<kind>s| indices) which did not receive grad for rank (?P<rank>\d+): ?"
     r"(?P<which>.*\S)?",
     anchors="did not receive grad for rank",
     example="Parameter indices which did not receive grad for rank 3: 282 283",
 )
-GRAPH_CHANGED = FAULT.wording(
+GRAPH_CHANGED = FAULT.log_pattern(
     "graph-changed",
     r"training graph has changed in this iteration",
     anchors="training graph has changed",
@@ -57,7 +57,7 @@ GRAPH_CHANGED = FAULT.wording(
     "is unused in first iteration, but then got used in the second iteration. this is not "
     "compatible with static_graph set to True.",
 )
-TWICE = FAULT.wording(
+TWICE = FAULT.log_pattern(
     "twice",
     r"mark a variable ready only once"
     r"|(?P<which>Parameter at index \d+(?: with name \S+)?)? ?has been marked as ready twice",
@@ -67,7 +67,7 @@ TWICE = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def gradients_were_missing(wreckage: Wreckage) -> Diagnosis | None:
     changed = wreckage.seen(GRAPH_CHANGED)
     if changed:
@@ -123,7 +123,7 @@ def _graph_changed(seen: Sequence[Sighting]) -> Diagnosis:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_gradient_came_twice(wreckage: Wreckage) -> Diagnosis | None:
     """Not a missing gradient but one too many; DDP's count breaks all the same."""
     seen = wreckage.seen(TWICE)

@@ -33,7 +33,7 @@ from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD312", slug="cuda-assert")
 
-ASSERTION = FAULT.wording(
+ASSERTION = FAULT.log_pattern(
     "assertion",
     # Some pastes have a line break before 'failed'; ROCm's runtime puts it in other words.
     r"(?P<file>[\w./<>+\-]{1,200}\.(?:cuh?|h|hpp|cpp|py|inl|hip)|unknown):(?P<line>\d{1,6}):.{0,300}?"
@@ -43,7 +43,7 @@ ASSERTION = FAULT.wording(
     example="/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [0,0,0], "
     "thread: [32,0,0] Assertion `index >= -sizes[i] && index < sizes[i]` failed.",
 )
-TRIGGERED = FAULT.wording(
+TRIGGERED = FAULT.log_pattern(
     "triggered",
     r"device-side assert triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT\b|cuda runtime error \(59\)"
     r"|hipErrorAssert\b|CUDA device-side assertion failures were found",
@@ -56,7 +56,7 @@ TRIGGERED = FAULT.wording(
     ),
     example="RuntimeError: CUDA error: device-side assert triggered",
 )
-ILLEGAL = FAULT.wording(
+ILLEGAL = FAULT.log_pattern(
     "illegal",
     r"(?P<what>an illegal memory access was encountered|unspecified launch failure"
     r"|misaligned address|an illegal instruction was encountered|invalid program counter"
@@ -95,7 +95,7 @@ KINDS = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_kernel_failed(wreckage: Wreckage) -> Diagnosis | None:
     assertions = wreckage.seen(ASSERTION)
     triggered = wreckage.seen(TRIGGERED)

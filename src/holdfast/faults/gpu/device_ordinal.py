@@ -36,7 +36,7 @@ from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD306", slug="device-ordinal")
 
-ORDINAL = FAULT.wording(
+ORDINAL = FAULT.log_pattern(
     "ordinal",
     r"invalid device ordinal|cudaErrorInvalidDevice\b|CUDA_ERROR_INVALID_DEVICE\b"
     r"|device >= 0 && device < num_gpus(?:.*device=(?P<device>-?\d+), num_gpus=(?P<gpus>\d+))?"
@@ -53,13 +53,13 @@ ORDINAL = FAULT.wording(
     ),
     example="RuntimeError: CUDA error: invalid device ordinal",
 )
-REQUESTED = FAULT.wording(
+REQUESTED = FAULT.log_pattern(
     "requested",
     r"You requested gpu: \[?(?P<wanted>[\d, ]+)\]?|But your machine only has: \[?(?P<has>[\d, ]*)",
     anchors=("You requested gpu: ", "But your machine only has: "),
     example="MisconfigurationException: You requested gpu: [0, 1, 2, 3]",
 )
-STORED = FAULT.wording(
+STORED = FAULT.log_pattern(
     "stored",
     r"deserialize object on CUDA device (?P<device>\d+) but torch\.cuda\.device_count\(\) is "
     r"(?P<gpus>\d+)",
@@ -67,7 +67,7 @@ STORED = FAULT.wording(
     example="RuntimeError: Attempting to deserialize object on CUDA device 3 but "
     "torch.cuda.device_count() is 1. Please use torch.load with map_location",
 )
-NONE_SEEN = FAULT.wording(
+NONE_SEEN = FAULT.log_pattern(
     "none-seen",
     r"no CUDA-capable device is detected|No (?:CUDA|HIP) GPUs are available|no GPUs found"
     r"|No XPU devices are available|no ROCm-capable device is detected"
@@ -86,7 +86,7 @@ NONE_SEEN = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_chose_a_gpu_that_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(ORDINAL, REQUESTED)
     if not seen and wreckage.seen(STORED):

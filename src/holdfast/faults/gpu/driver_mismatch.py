@@ -32,7 +32,7 @@ from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD302", slug="driver-mismatch")
 
-TOO_OLD = FAULT.wording(
+TOO_OLD = FAULT.log_pattern(
     "too-old",
     r"CUDA driver version is insufficient for CUDA runtime|cudaErrorInsufficientDriver"
     r"|NVIDIA driver on your system is too old(?: \(found version (?P<found>\d+)\))?"
@@ -51,7 +51,7 @@ TOO_OLD = FAULT.wording(
     example="RuntimeError: The NVIDIA driver on your system is too old (found version 11040). "
     "Please update your GPU driver",
 )
-LIBRARY = FAULT.wording(
+LIBRARY = FAULT.log_pattern(
     "library",
     r"[Dd]river/library version mismatch|API mismatch: the client has the version "
     r"(?P<library>[\d.]+)|kernel module has the version (?P<module>[\d.]+)"
@@ -72,7 +72,7 @@ LIBRARY = FAULT.wording(
     ),
     example="Failed to initialize NVML: Driver/library version mismatch",
 )
-COMPATIBILITY = FAULT.wording(
+COMPATIBILITY = FAULT.log_pattern(
     "compatibility",
     r"forward compatibility was attempted on non supported HW|CompatNotSupportedOnDevice"
     r"|COMPAT_NOT_SUPPORTED_ON_DEVICE",
@@ -84,7 +84,7 @@ COMPATIBILITY = FAULT.wording(
     example="RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward "
     "compatibility was attempted on non supported HW",
 )
-NO_CODE = FAULT.wording(
+NO_CODE = FAULT.log_pattern(
     "no-code",
     r"no kernel image is available for execution|cudaErrorNoKernelImageForDevice"
     r"|CUDA capability (?P<arch>sm_\w+) is not compatible with the current PyTorch"
@@ -101,7 +101,7 @@ NO_CODE = FAULT.wording(
     ),
     example="RuntimeError: CUDA error: no kernel image is available for execution on the device",
 )
-NO_DRIVER = FAULT.wording(
+NO_DRIVER = FAULT.log_pattern(
     "no-driver",
     r"Found no NVIDIA driver on your system|libcuda\.so\.1: cannot open shared object"
     r"|couldn't communicate with the NVIDIA driver|CUDA driver is a stub library"
@@ -122,7 +122,7 @@ NO_DRIVER = FAULT.wording(
     example="RuntimeError: Found no NVIDIA driver on your system. Please check that you have an "
     "NVIDIA GPU and installed a driver",
 )
-UNKNOWN = FAULT.wording(
+UNKNOWN = FAULT.log_pattern(
     "unknown",
     r"CUDA unknown error - this may be due to|CUDA (?:driver )?error: unknown error"
     r"|CUDA_ERROR_UNKNOWN\b|cudaErrorUnknown\b|cuda runtime error \((?:30|999)\)",
@@ -137,7 +137,7 @@ UNKNOWN = FAULT.wording(
     example="RuntimeError: CUDA unknown error - this may be due to an incorrectly set up "
     "environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start.",
 )
-TOOLKIT = FAULT.wording(
+TOOLKIT = FAULT.log_pattern(
     "toolkit",
     r"detected CUDA version \((?P<toolkit>[\d.]+)\) mismatches the version that was used to compile"
     r"(?:\s+PyTorch \((?P<torch>[\d.]+)\))?"
@@ -222,7 +222,7 @@ CASES = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def versions_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
     for signature, confidence, what, fix in CASES:
         seen = wreckage.seen(signature)

@@ -33,16 +33,16 @@ from holdfast.analysis.source.processes import gpu_placement
 from holdfast.analysis.source.program import Call, Program, constant
 from holdfast.analysis.source.ranks.rank_dependence import ranks
 from holdfast.analysis.source.source import Source
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Finding, Verdict
 
-FAULT = Fault(code="HOLD305", slug="duplicate-gpu")
+FAULT = Fault(code="HOLD305", slug="duplicate-gpu", traits=RunTraits(priority=220))
 
 PAIR = re.compile(r"Duplicate GPU detected : rank (\d+) and rank (\d+) both on CUDA device (\w+)")
 TEXT = re.compile(r"Duplicate GPU detected|Multiple [Rr]anks .*using the same GPU")
 
 
-@FAULT.notice
+@FAULT.run
 def nccl_refused_to_share_a_gpu(scene: Scene) -> Verdict | None:
     """NCCL's word alone. That two pages name one GPU proves nothing: Gloo does not mind, and by
     NCCL_HOSTID ranks share one on purpose."""
@@ -113,7 +113,7 @@ def _where(told: list[Ending], ranks: set[int]) -> str:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-REFUSED = FAULT.wording(
+REFUSED = FAULT.log_pattern(
     "refused",
     r"(?:Duplicate GPU detected ?: ?)?rank (?P<one>\d+) and rank (?P<other>\d+) both on CUDA "
     r"device (?P<device>\w+)|Duplicate GPU detected|Multiple [Rr]anks .*using the same GPU",
@@ -123,7 +123,7 @@ REFUSED = FAULT.wording(
 )
 
 
-INVALID = FAULT.wording(
+INVALID = FAULT.log_pattern(
     "invalid-usage",
     r"ncclInvalidUsage|NCCL error in: .{1,200}, invalid usage|NCCL Error 5: invalid usage"
     r"|(?P<kept>^Last error: ?)",
@@ -135,7 +135,7 @@ INVALID = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def two_ranks_were_on_one_gpu(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(REFUSED)
     if not seen:

@@ -31,7 +31,7 @@ from holdfast.findings import Diagnosis
 
 FAULT = Fault(code="HOLD301", slug="fabric-manager")
 
-NOT_READY = FAULT.wording(
+NOT_READY = FAULT.log_pattern(
     "not-ready",
     r"system not yet initialized|cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY"
     r"|[Cc]uda failure 802\b|[Ee]rror:? 802\b|cuda runtime error \(802\)"
@@ -49,7 +49,7 @@ NOT_READY = FAULT.wording(
     ),
     example="vm:1009:1009 [0] init.cc:1843 NCCL WARN Cuda failure 802 'system not yet initialized'",
 )
-VERSIONS = FAULT.wording(
+VERSIONS = FAULT.log_pattern(
     "versions",
     r"interface version (?P<manager>[\d.]+) (?:don't|doesn't|does not|do not) match with driver "
     r"version (?P<driver>[\d.]+)",
@@ -57,7 +57,7 @@ VERSIONS = FAULT.wording(
     example="fabric manager NVIDIA GPU driver interface version 535.129.03 don't match with driver "
     "version 535.161.08. Please update with matching NVIDIA driver package.",
 )
-SERVICE = FAULT.wording(
+SERVICE = FAULT.log_pattern(
     "service",
     r"nvidia-fabricmanager(?:\.service)?[:\]].*(?:[Ff]ailed|error)|FAILED TO INITIALIZE.*FABRIC"
     r"|Failed to start (?:nvidia-fabricmanager|NVIDIA [Ff]abric)"
@@ -65,7 +65,7 @@ SERVICE = FAULT.wording(
     anchors=("nvidia-fabricmanager", "nv-fabricmanager", "NVIDIA fabric", "NVIDIA Fabric"),
     example="systemd[1]: nvidia-fabricmanager.service: Failed with result 'exit-code'.",
 )
-MULTICAST = FAULT.wording(
+MULTICAST = FAULT.log_pattern(
     "multicast",
     r"Failed to bind NVLink SHARP(?!.*out of mem)"
     r"|nvls\.cc:\d+ (?:\(\w+\) )?NCCL WARN Cuda failure (?!.*out of mem)"
@@ -73,21 +73,21 @@ MULTICAST = FAULT.wording(
     anchors=("Failed to bind NVLink SHARP", "nvls.cc:"),
     example="vm:1009:1009 [0] transport/nvls.cc:254 NCCL WARN Cuda failure 1 'invalid argument'",
 )
-EXHAUSTED = FAULT.wording(
+EXHAUSTED = FAULT.log_pattern(
     "exhausted",
     r"Failed to bind NVLink SHARP.*out of mem",
     anchors="Failed to bind NVLink SHARP",
     example="Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 "
     "'out of memory'.",
 )
-ILLEGAL_STATE = FAULT.wording(
+ILLEGAL_STATE = FAULT.log_pattern(
     "illegal-state",
     r"[Cc]uda failure 401\b|operation cannot be performed in the present state",
     anchors=("uda failure 401", "in the present state"),
     example="vm:1009:1009 [0] NCCL WARN Cuda failure 401 'the operation cannot be performed in the "
     "present state'",
 )
-IMEX = FAULT.wording(
+IMEX = FAULT.log_pattern(
     "imex",
     r"MNNVL \(cliqueSize \d+\) is available but not working|[Cc]heck the IMEX",
     anchors=("available but not working", "eck the IMEX"),
@@ -156,7 +156,7 @@ CASES = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_fabric_was_not_ready(wreckage: Wreckage) -> Diagnosis | None:
     versions = wreckage.seen(VERSIONS)
     told = ""

@@ -33,14 +33,14 @@ from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD313", slug="fork-cuda")
 
-FORKED = FAULT.wording(
+FORKED = FAULT.log_pattern(
     "forked",
     r"Cannot re-initialize (?P<device>\w+) in (?:a )?(?:bad )?fork",
     anchors="Cannot re-initialize ",
     example="RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
     "multiprocessing, you must use the 'spawn' start method",
 )
-INITIALISATION = FAULT.wording(
+INITIALISATION = FAULT.log_pattern(
     "initialisation",
     r"CUDA error(?: \(3\))?: initialization error|cuda runtime error \(3\)"
     r"|cudaErrorInitializationError|[Cc]uda failure (?:3 )?'initialization error'"
@@ -60,7 +60,7 @@ INITIALISATION = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_used_cuda_after_a_fork(wreckage: Wreckage) -> Diagnosis | None:
     sure = wreckage.seen(FORKED)
     seen = sure or wreckage.seen(INITIALISATION)

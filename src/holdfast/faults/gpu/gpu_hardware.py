@@ -36,7 +36,7 @@ from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD309", slug="gpu-hardware")
 
-ECC = FAULT.wording(
+ECC = FAULT.log_pattern(
     "ecc",
     r"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE"
     r"|[Uu]ncorrectable NVLink error|NvlinkUncorrectable|NVLINK_UNCORRECTABLE"
@@ -58,7 +58,7 @@ ECC = FAULT.wording(
     ),
     example="RuntimeError: CUDA error: uncorrectable ECC error encountered",
 )
-LOST = FAULT.wording(
+LOST = FAULT.log_pattern(
     "lost",
     r"(?:GPU (?:at )?(?:PCI:)?(?P<pci>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+).*?)?fallen off the bus"
     r"|GPU is lost|NVMLError_GpuIsLost|NV_ERR_GPU_IS_LOST"
@@ -74,7 +74,7 @@ LOST = FAULT.wording(
     ),
     example="Unable to determine the device handle for GPU 0000:3D:00.0: Unknown Error",
 )
-LINK = FAULT.wording(
+LINK = FAULT.log_pattern(
     "link",
     r"(?P<port>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+)?:? ?(?:AER: )?PCIe Bus Error: "
     r"severity=(?P<severity>\w+)|nvidia (?P<gpu>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+): AER: can't recover"
@@ -85,14 +85,14 @@ LINK = FAULT.wording(
     "type=Transaction Layer, (Requester ID)",
     role=Role.CONFIRMATION,
 )
-NO_PEER = FAULT.wording(
+NO_PEER = FAULT.log_pattern(
     "no-peer",
     r"P2P is disabled between NVLINK connected GPUs (?P<one>\d+) and (?P<other>\d+)",
     anchors="P2P is disabled between NVLINK",
     example="vm:1009:1009 [0] graph/paths.cc:325 NCCL WARN P2P is disabled between NVLINK "
     "connected GPUs 1 and 0. This should not be the case given their connectivity",
 )
-CONTAINED = FAULT.wording(
+CONTAINED = FAULT.log_pattern(
     "contained",
     r"Invalid access of peer GPU memory over nvlink or a hardware error|cudaErrorContained\b"
     r"|CUDA_ERROR_CONTAINED\b",
@@ -100,7 +100,7 @@ CONTAINED = FAULT.wording(
     example="torch.AcceleratorError: CUDA error: Invalid access of peer GPU memory over nvlink or "
     "a hardware error",
 )
-RESET = FAULT.wording(
+RESET = FAULT.log_pattern(
     "reset",
     r"amdgpu (?P<pci>[0-9a-f]{4}:[0-9a-f:.]{5,10}): .{0,40}GPU reset begin"
     r"|\*ERROR\* ring \S{1,32} timeout",
@@ -108,7 +108,7 @@ RESET = FAULT.wording(
     example="amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!",
     role=Role.CONFIRMATION,
 )
-PLUGIN = FAULT.wording(
+PLUGIN = FAULT.log_pattern(
     "plugin",
     r"XidCriticalError: Xid=(?P<number>\d{1,4}) on Device=(?P<pci>[\w\-]{1,64})",
     anchors="XidCriticalError: Xid=",
@@ -122,7 +122,7 @@ AWAY = (
 SHOW = "dmesg -T | grep -E 'Xid|SXid|AER'; nvidia-smi -q -d ECC,ROW_REMAPPER"
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_gpu_failed(wreckage: Wreckage) -> Diagnosis | None:
     found = [
         d

@@ -31,13 +31,13 @@ from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD307", slug="gpu-occupied")
 
-BUSY = FAULT.wording(
+BUSY = FAULT.log_pattern(
     "busy",
     r"CUDA-capable device\(?s?\)? (?:is/)?are busy or unavailable|cudaErrorDevicesUnavailable",
     anchors=("busy or unavailable", "cudaErrorDevicesUnavailable"),
     example="RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
 )
-RESERVATION = FAULT.wording(
+RESERVATION = FAULT.log_pattern(
     "reservation",
     r"Free memory on device (?:\S+ )?\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less",
     anchors="on startup is less",
@@ -47,7 +47,7 @@ RESERVATION = FAULT.wording(
 LISTING = "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory --format=csv"
 
 
-@FAULT.recognise
+@FAULT.explain
 def others_hold_the_memory(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(gpu_oom.ALLOCATOR) or wreckage.seen(gpu_oom.NUMBERS)
     if not seen:

@@ -30,15 +30,15 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Diagnosis, Verdict
 
-FAULT = Fault(code="HOLD308", slug="gpu-oom")
+FAULT = Fault(code="HOLD308", slug="gpu-oom", traits=RunTraits(priority=210))
 
 TEXT = re.compile(r"(CUDA|HIP|XPU) out of memory|Cuda failure.*out of memory")
 
 
-@FAULT.notice
+@FAULT.run
 def it_was_out_of_gpu_memory_first(scene: Scene) -> Verdict | None:
     short = [e for e in exits.cause(scene) if _short_of_memory(e)]
     if not short:
@@ -68,7 +68,7 @@ def _short_of_memory(ending: Ending) -> bool:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-ALLOCATOR = FAULT.wording(
+ALLOCATOR = FAULT.log_pattern(
     "allocator",
     r"(?:CUDA|HIP|XPU|NPU|MPS backend) out of memory(?!.*more than 1EB)"
     r"|RESOURCE_EXHAUSTED: .*[Oo]ut of memory|torch\.(?:cuda\.)?OutOfMemoryError: (?!.*than 1EB)\S"
@@ -85,7 +85,7 @@ ALLOCATOR = FAULT.wording(
     example="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a "
     "total capacity of 79.10 GiB of which 1.02 GiB is free.",
 )
-NUMBERS = FAULT.wording(
+NUMBERS = FAULT.log_pattern(
     "numbers",
     r"\btotal capac\w+ of [\d.]+ \wi?B|GPU \d+; [\d.]+ \wi?B total capacity"
     r"|[Pp]rocess (?:\d+ )?has [\d.]+ \wi?B memory in use",
@@ -93,7 +93,7 @@ NUMBERS = FAULT.wording(
     example="GPU 3; 79.10 GiB total capacity; 70.21 GiB already allocated; 1.02 GiB free",
     role=Role.CONTEXT,
 )
-ABSURD = FAULT.wording(
+ABSURD = FAULT.log_pattern(
     "absurd",
     r"Tried to allocate more than 1EB",
     anchors="more than 1EB",
@@ -101,7 +101,7 @@ ABSURD = FAULT.wording(
     # The size came out of a broken collective: fallout, and no lack of memory.
     role=Role.CASCADE,
 )
-CUDA_CALL = FAULT.wording(
+CUDA_CALL = FAULT.log_pattern(
     "cuda-call",
     r"(?:CUDA|HIP) (?:driver )?error: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
     r"|cudaErrorMemoryAllocation|hipErrorOutOfMemory|cuda runtime error \(2\)"
@@ -120,13 +120,13 @@ CUDA_CALL = FAULT.wording(
     ),
     example="RuntimeError: CUDA error: out of memory",
 )
-NCCL = FAULT.wording(
+NCCL = FAULT.log_pattern(
     "nccl",
     r"[Cc]uda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc(?: async)?|malloc) \d+",
     anchors=("'out of memory'", "Failed to CUDA "),
     example="vm:1011:1011 [2] include/alloc.h:185 NCCL WARN Cuda failure 2 'out of memory'",
 )
-LIBRARY = FAULT.wording(
+LIBRARY = FAULT.log_pattern(
     "library",
     r"(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT)_(?:STATUS_)?(?P<what>ALLOC_FAILED|NOT_INITIALIZED)"
     r"|cublas runtime error : (?P<old>resource allocation failed)"
@@ -141,7 +141,7 @@ LIBRARY = FAULT.wording(
     ),
     example="RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`",
 )
-CACHE = FAULT.wording(
+CACHE = FAULT.log_pattern(
     "cache",
     r"No available memory for the cache blocks|larger than the maximum number of tokens that can "
     r"be stored in KV cache",
@@ -154,7 +154,7 @@ TAKEN_BY_OTHERS = 0.5
 SHARED = 0.2
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_asked_for_more_than_was_left(wreckage: Wreckage) -> Diagnosis | None:
     own = wreckage.seen(ALLOCATOR) or wreckage.seen(NUMBERS)
     if own:

@@ -25,41 +25,41 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.analysis.logs import sightings
-from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD304", slug="known-defect")
 
-UDS_BINDING = FAULT.wording(
+UDS_BINDING = FAULT.log_pattern(
     "uds-binding",
     r"UDS: Binding to socket (?P<path>\S+) failed : Address already in use",
     anchors="UDS: Binding to socket",
     example="vm:1009:1009 [0] misc/ipcsocket.cc:57 NCCL WARN UDS: Binding to socket "
     "/tmp/nccl-socket-2-e6a1 failed : Address already in use (98)",
 )
-SMEM_BLACKWELL = FAULT.wording(
+SMEM_BLACKWELL = FAULT.log_pattern(
     "shared-memory",
     r"ncclMaxSharedMem (?P<wanted>\d+) exceeds device/fn maxSharedMem (?P<has>\d+)",
     anchors="ncclMaxSharedMem ",
     example="vm:1009:1009 [0] NCCL INFO ncclMaxSharedMem 82240 exceeds device/fn maxSharedMem "
     "79856",
 )
-GRAPH_HANG = FAULT.wording(
+GRAPH_HANG = FAULT.log_pattern(
     "graph-hang",
     r"ncclLaunchKernelBefore_NoUncapturedCuda",
     anchors="ncclLaunchKernelBefore_NoUncapturedCuda",
     example="    ncclLaunchKernelBefore_NoUncapturedCuda (enqueue.cc:968)",
 )
-CUMEM_PEER = FAULT.wording(
+CUMEM_PEER = FAULT.log_pattern(
     "cumem-peer",
     r"shm\.cc:\d+ .*Cuda failure (?:\d+ )?'peer access is not supported",
     anchors="'peer access is not supported",
     example="vm:1009:1020 [0] transport/shm.cc:590 NCCL WARN Cuda failure 217 'peer access is not "
     "supported between these two devices'",
 )
-CUMEM_MIXED = FAULT.wording(
+CUMEM_MIXED = FAULT.log_pattern(
     "cumem-mixed",
     # The bytes of a handle, read as a name: not the six letters that NCCL's own names end in.
     r"Error while attaching to shared memory segment (?:\S* ?\(size 0\)"
@@ -68,7 +68,7 @@ CUMEM_MIXED = FAULT.wording(
     example="vm:1009:1009 [0] misc/shmutils.cc:102 NCCL WARN Error while attaching to shared "
     "memory segment /dev/shm/nccl-x (size 0), error: No such file or directory (2)",
 )
-RETRY_ABORT = FAULT.wording(
+RETRY_ABORT = FAULT.log_pattern(
     "retry-abort",
     r"[Cc]onnect to (?P<peer>\S+) failed : Software caused connection abort",
     anchors="Software caused connection abort",
@@ -79,7 +79,7 @@ RETRY_ABORT = FAULT.wording(
 
 
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
-    wording: Signature
+    wording: LogPattern
     what: str
     since: tuple[int, ...]
     mended: tuple[int, ...]
@@ -152,7 +152,7 @@ TABLE = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_is_in_the_table(wreckage: Wreckage) -> Diagnosis | None:
     version = sightings.release(wreckage.versions.get("nccl", ""))
     for defect in TABLE:

@@ -39,7 +39,7 @@ from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD310", slug="p2p-acs-iommu")
 
-PROTECTION = FAULT.wording(
+PROTECTION = FAULT.log_pattern(
     "protection",
     r"Got completion (?:from peer (?P<peer>\S+) )?with "
     r"(?:error 4\b|status=4\b|status=IBV_WC_LOC_PROT_ERR)(?:.*vendor[ _]err[ =](?P<vendor>\d+))?",
@@ -47,7 +47,7 @@ PROTECTION = FAULT.wording(
     example="vm:1009:1020 [0] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer "
     "192.0.2.7<41234> with error 4, opcode 32601, len 32600, vendor err 81 (Recv)",
 )
-IOMMU = FAULT.wording(
+IOMMU = FAULT.log_pattern(
     "iommu",
     r"DMAR: (?:DRHD: handling fault status|\[DMA (?:Read|Write)[^\]]*\] Request device "
     r"\[?(?P<device>[0-9a-f:.]+))|AMD-Vi: Event logged \[IO_PAGE_FAULT device=(?P<amd>[0-9a-f:.]+)",
@@ -56,21 +56,21 @@ IOMMU = FAULT.wording(
     "domain=0x0021 address=0xd0001000 flags=0x0030]",
     role=Role.CONFIRMATION,
 )
-UNSUPPORTED = FAULT.wording(
+UNSUPPORTED = FAULT.log_pattern(
     "unsupported",
     r"peer access is not supported between these two devices|cudaErrorPeerAccessUnsupported",
     anchors=("peer access is not supported", "PeerAccessUnsupported"),
     example="vm:1009:1009 [0] transport/p2p.cc:238 NCCL WARN failed to open CUDA IPC handle : 217 "
     "peer access is not supported between these two devices",
 )
-DIRECT = FAULT.wording(
+DIRECT = FAULT.log_pattern(
     "direct",
     r" via P2P/(?:direct pointer|IPC|CUMEM|indirect)",
     anchors=" via P2P/",
     example="vm:1009:1009 [0] NCCL INFO Channel 00/0 : 0[1b000] -> 1[1c000] via P2P/IPC",
     role=Role.CONTEXT,
 )
-UNTRANSLATED = FAULT.wording(
+UNTRANSLATED = FAULT.log_pattern(
     "untranslated",
     r"Missing \"iommu=pt\" from kernel command line",
     anchors='Missing "iommu=pt"',
@@ -79,7 +79,7 @@ UNTRANSLATED = FAULT.wording(
     # RCCL's warning at every start on such a machine: it explains a hang, and makes none.
     role=Role.CONTEXT,
 )
-REDIRECTED = FAULT.wording(
+REDIRECTED = FAULT.log_pattern(
     "redirected",
     r"ACSCtl:\s{1,8}SrcValid(?P<valid>[+\-]) .{0,40}ReqRedir(?P<redirected>[+\-])",
     anchors="ACSCtl:",
@@ -88,7 +88,7 @@ REDIRECTED = FAULT.wording(
     # lspci's word on one bridge: many machines have it so, and only some have GPUs behind it.
     role=Role.CONTEXT,
 )
-WRONG_SUMS = FAULT.wording(
+WRONG_SUMS = FAULT.log_pattern(
     "wrong-sums",
     r"Out of bounds values : [1-9]\d* FAILED|Verification error @ element \d+: val = ",
     anchors=("Out of bounds values : ", "Verification error @ element"),
@@ -103,7 +103,7 @@ BARE = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def direct_access_is_broken(wreckage: Wreckage) -> Diagnosis | None:
     return (
         _nic_was_refused(wreckage)

@@ -26,14 +26,14 @@ from holdfast.findings import Diagnosis
 
 FAULT = Fault(code="HOLD311", slug="p2p-peer-limit")
 
-EXHAUSTED = FAULT.wording(
+EXHAUSTED = FAULT.log_pattern(
     "exhausted",
     r"peer mapping resources exhausted|cudaErrorTooManyPeers|CUDA_ERROR_TOO_MANY_PEERS",
     anchors=("peer mapping resources exhausted", "TooManyPeers", "TOO_MANY_PEERS"),
     example="vm:1009:1009 [0] transport/p2p.cc:486 NCCL WARN failed to peer with device 9(=9): 60 "
     "peer mapping resources exhausted",
 )
-ALREADY = FAULT.wording(
+ALREADY = FAULT.log_pattern(
     "already",
     r"peer access is already enabled|cudaErrorPeerAccessAlreadyEnabled",
     anchors=("peer access is already enabled", "PeerAccessAlreadyEnabled"),
@@ -41,7 +41,7 @@ ALREADY = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def too_many_peers(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(EXHAUSTED)
     if seen:

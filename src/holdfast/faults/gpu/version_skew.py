@@ -36,7 +36,7 @@ FAULT = Fault(code="HOLD303", slug="version-skew")
 TORCHS_OWN = ("python package", "static in torch")
 
 
-@FAULT.foresee
+@FAULT.check
 def one_nccl_only(facts: MachineFacts) -> Finding:
     libraries = known(facts.software).nccl
     if not libraries:
@@ -74,7 +74,7 @@ def _describe(library: NcclLibrary) -> Evidence:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-MISMATCH = FAULT.wording(
+MISMATCH = FAULT.log_pattern(
     "mismatch",
     r"Mismatched NCCL version detected ?:(?: rank (?P<rank>\d+) version (?P<one>\d+) "
     r"rank (?P<other_rank>\d+) version (?P<other>\d+))?",
@@ -82,7 +82,7 @@ MISMATCH = FAULT.wording(
     example="vm:1009:1009 [0] init.cc:1034 NCCL WARN Mismatched NCCL version detected : rank 4 "
     "version 22304 rank 0 version 22109",
 )
-SYMBOL = FAULT.wording(
+SYMBOL = FAULT.log_pattern(
     "symbol",
     r"(?P<library>[\w./+\-]{1,300}\.so[\w.]*): undefined symbol: "
     r"(?P<symbol>nccl\w+|_ZN?K?(?:3c10|2at|5torch|4c10d)\w*|__nvJitLink\w+"
@@ -90,14 +90,14 @@ SYMBOL = FAULT.wording(
     anchors="undefined symbol: ",
     example="ImportError: /opt/venv/lib/libtorch_cuda.so: undefined symbol: ncclCommWindowRegister",
 )
-TRUNCATED = FAULT.wording(
+TRUNCATED = FAULT.log_pattern(
     "truncated",
     r"Message truncated : received (?P<got>[\d,]+) bytes instead of (?P<wanted>[\d,]+)",
     anchors="Message truncated : received",
     example="vm:1009:1009 [0] bootstrap.cc:100 NCCL WARN Message truncated : received 256 bytes "
     "instead of 4096",
 )
-BUNDLED = FAULT.wording(
+BUNDLED = FAULT.log_pattern(
     "bundled",
     r"cuDNN version incompatibility: PyTorch was compiled\s{1,4}against "
     r"\((?P<built>[\d, ]{1,20})\) but found runtime version \((?P<ran>[\d, ]{1,20})\)"
@@ -107,7 +107,7 @@ BUNDLED = FAULT.wording(
     example="RuntimeError: cuDNN version incompatibility: PyTorch was compiled against (8, 9, 2) "
     "but found runtime version (8, 4, 0). PyTorch already comes bundled with cuDNN.",
 )
-MISSING = FAULT.wording(
+MISSING = FAULT.log_pattern(
     "missing",
     r"(?P<library>lib(?:nccl|cudart|cudnn|cublas|cublasLt|cusparse|cusolver|cufft|curand|cupti"
     r"|nvrtc|nvJitLink|torch|torch_cuda|c10)\w{0,40}\.so[\w.]{0,20}): cannot open shared object",
@@ -118,7 +118,7 @@ MISSING = FAULT.wording(
 ONE_IMAGE = "use one image, or one locked list of packages, on all nodes"
 
 
-@FAULT.recognise
+@FAULT.explain
 def versions_differ(wreckage: Wreckage) -> Diagnosis | None:
     for signature, tell in (
         (MISMATCH, _between_ranks),

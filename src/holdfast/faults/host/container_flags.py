@@ -36,7 +36,7 @@ from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD409", slug="container-flags")
 
-NO_TOOLKIT = FAULT.wording(
+NO_TOOLKIT = FAULT.log_pattern(
     "no-toolkit",
     r"could not select device driver .*with capabilities|[Uu]nknown (?:or invalid )?runtime "
     r"(?:name|specified):? ?\"?nvidia|unresolvable CDI devices|unknown flag: --gpus"
@@ -54,7 +54,7 @@ NO_TOOLKIT = FAULT.wording(
     example='docker: Error response from daemon: could not select device driver "" with '
     "capabilities: [[gpu]].",
 )
-HOOK = FAULT.wording(
+HOOK = FAULT.log_pattern(
     "hook",
     # 'requirement error' is about versions: driver-mismatch.
     r"nvidia-container-cli: (?P<stage>initialization|mount|ldcache|container|device|detection) "
@@ -63,14 +63,14 @@ HOOK = FAULT.wording(
     example="nvidia-container-cli: ldcache error: open failed: /sbin/ldconfig.real: no such file "
     "or directory: unknown.",
 )
-SECCOMP = FAULT.wording(
+SECCOMP = FAULT.log_pattern(
     "seccomp",
     r"pthread_create.{0,80}Operation not permitted",
     anchors="pthread_create",
     example="OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 8: Operation not "
     "permitted",
 )
-SYSCTL = FAULT.wording(
+SYSCTL = FAULT.log_pattern(
     "sysctl",
     r"sysctl \"(?P<name>[\w./]+)\" (?:is )?not allowed in host (?P<namespace>\w+) namespace"
     r"|(?P<file>/proc/sys/[\w./\-]+)['\"]?: Read-only file system"
@@ -80,13 +80,13 @@ SYSCTL = FAULT.wording(
     example='docker: Error response from daemon: sysctl "net.ipv4.tcp_tw_reuse" not allowed in '
     "host network namespace: unknown.",
 )
-NO_GPUS = FAULT.wording(
+NO_GPUS = FAULT.log_pattern(
     "no-gpus",
     r"The NVIDIA Driver was not detected|Could not find any nv files on this host",
     anchors=("NVIDIA Driver was not detected", "find any nv files on this host"),
     example="WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be there.",
 )
-GPUS_GONE = FAULT.wording(
+GPUS_GONE = FAULT.log_pattern(
     "gpus-gone",
     r"Failed to initialize NVML: Unknown Error",
     anchors="Failed to initialize NVML: Unknown",
@@ -142,7 +142,7 @@ CASES = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_flags_do_not_work(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(SYSCTL)
     if seen:

@@ -24,7 +24,8 @@ Sources        https://docs.kernel.org/scheduler/sched-bwc.html (throttling)
 
 from __future__ import annotations
 
-from holdfast.analysis.job import cpu_starvation, phrases
+from holdfast import text
+from holdfast.analysis.job import cpu_starvation
 from holdfast.analysis.job.cpu_starvation import Share
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
@@ -34,10 +35,14 @@ from holdfast.analysis.machine import Cgroup, MachineFacts, known
 from holdfast.analysis.scene.cpu import Processor
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.scene.secondary_errors import TIMED_OUT
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD410", slug="cpu-contention")
+FAULT = Fault(
+    code="HOLD410",
+    slug="cpu-contention",
+    traits=RunTraits(priority=410, names_nobody=True, survives_steps=True),
+)
 
 THROTTLED = 0.10
 """share of periods in which the quota ran out"""
@@ -48,7 +53,7 @@ LASTING = 60.0
 """seconds; a busy process that is younger may be over in a moment"""
 
 
-@FAULT.foresee
+@FAULT.check
 def fewer_cores_than_ranks(facts: MachineFacts) -> Finding:
     load, nproc = known(facts.load), facts.plan.nproc
     if load.cpus_usable >= nproc:
@@ -69,7 +74,7 @@ def fewer_cores_than_ranks(facts: MachineFacts) -> Finding:
     )
 
 
-@FAULT.foresee
+@FAULT.check
 def quota_is_short(facts: MachineFacts) -> Finding:
     cgroup, nproc = known(facts.cgroup), facts.plan.nproc
     reasons = [
@@ -111,7 +116,7 @@ def _seen(cgroup: Cgroup) -> str:
     return quota + throttled + waited
 
 
-@FAULT.foresee
+@FAULT.check
 def others_are_busy(facts: MachineFacts) -> Finding:
     load, nproc = known(facts.load), facts.plan.nproc
     if load.cpus_usable < nproc:
@@ -149,7 +154,7 @@ def others_are_busy(facts: MachineFacts) -> Finding:
 # --- while a job runs --------------------------------------------------------------------------
 
 
-@FAULT.notice
+@FAULT.run
 def ranks_wait_for_a_core(scene: Scene) -> Verdict | None:
     """Never certain and nobody's guilt: whoever got no core came late through no fault of his."""
     short = cpu_starvation.find(scene)
@@ -157,7 +162,7 @@ def ranks_wait_for_a_core(scene: Scene) -> Verdict | None:
         return None
     machine = scene.processor
     everybody = len(short.ranks) == sum(view.death is None for view in scene.ranks)
-    who = "the ranks" if everybody and len(short.ranks) > 1 else phrases.plain(short.ranks)
+    who = "the ranks" if everybody and len(short.ranks) > 1 else text.ranks(short.ranks)
     them = "it" if len(short.ranks) == 1 else "they"
     if isinstance(machine, Processor):
         where, fix, more = (
@@ -170,7 +175,7 @@ def ranks_wait_for_a_core(scene: Scene) -> Verdict | None:
         more = [Evidence(quote=machine.why)]
     return FAULT.verdict(
         f"{who} got {short.got * 100:.0f} % of the processor time {them} asked for in the last "
-        f"{phrases.seconds(short.seconds)}: {where}; no rank is to blame",
+        f"{text.elapsed(short.seconds)}: {where}; no rank is to blame",
         ranks=(),
         certain=False,
         fix=fix,
@@ -214,7 +219,7 @@ def _way_out(machine: Processor) -> str:
 
 def _waited(short: Share) -> Evidence:
     return Evidence(
-        quote=f"{phrases.plain(short.ranks)}: {short.ran:.1f} s on a core, {short.queued:.1f} "
+        quote=f"{text.ranks(short.ranks)}: {short.ran:.1f} s on a core, {short.queued:.1f} "
         f"s ready without one, in {short.seconds:.1f} s",
         source="/proc/PID/task/*/schedstat",
     )
@@ -233,7 +238,7 @@ def _numbers(machine: Processor) -> list[Evidence]:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-CROWDED = FAULT.wording(
+CROWDED = FAULT.log_pattern(
     "crowded",
     r"will create (?P<workers>\d+) worker processes in total\. Our suggested max number of worker "
     r"in current system is (?P<cores>\d+)",
@@ -246,7 +251,7 @@ CROWDED = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def too_many_wanted_the_cores(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(CROWDED)
     late = wreckage.seen(watchdog.WATCHDOG, watchdog.GLOO_TIMEOUT) or any(

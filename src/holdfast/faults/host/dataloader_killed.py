@@ -29,10 +29,10 @@ from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Verdict
 
-FAULT = Fault(code="HOLD406", slug="dataloader-killed")
+FAULT = Fault(code="HOLD406", slug="dataloader-killed", traits=RunTraits(priority=205))
 
 TEXT = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) "
@@ -45,7 +45,7 @@ MEANING = {
 }
 
 
-@FAULT.notice
+@FAULT.run
 def a_worker_of_it_died_first(scene: Scene) -> Verdict | None:
     told = [
         (e, match)
@@ -73,7 +73,7 @@ def a_worker_of_it_died_first(scene: Scene) -> Verdict | None:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-DIED = FAULT.wording(
+DIED = FAULT.log_pattern(
     "died",
     # Pasted logs often have the number blotted out: 'pid xxx'.
     r"DataLoader worker (?:\(pid(?:\(s\))? ?(?P<pids>[^()]*)\) )?(?:is killed by signal: "
@@ -88,7 +88,7 @@ DIED = FAULT.wording(
     ),
     example="RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. ",
 )
-SWEPT = FAULT.wording(
+SWEPT = FAULT.log_pattern(
     "swept",
     r"DataLoader worker .*killed by signal: (?:Terminated|Interrupt|Hangup)",
     anchors="killed by signal: ",
@@ -96,7 +96,7 @@ SWEPT = FAULT.wording(
     # Ctrl-C, or the launcher that puts the job away after another failure.
     role=Role.TEARDOWN,
 )
-POOL = FAULT.wording(
+POOL = FAULT.log_pattern(
     "pool",
     # nnU-Net's augmenters, Hugging Face datasets, Python's own pool: who made them sees no signal.
     r"(?:One or more|Some) background workers are no longer alive"
@@ -120,7 +120,7 @@ POOL = FAULT.wording(
 CONFIDENCE = {"Killed": 0.9, "Bus error": 0.6, "Segmentation fault": 0.9, "Aborted": 0.8}
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_loader_worker_died(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(DIED)
     if not seen:

@@ -29,16 +29,16 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, Folder, MachineFacts, known
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD407", slug="disk-full")
+FAULT = Fault(code="HOLD407", slug="disk-full", traits=RunTraits(priority=215))
 
 LITTLE = {"checkpoints": 1 << 30, "logs": 100 << 20}
 WHY_FULL = {"ENOSPC": "no space is left on the device", "EDQUOT": "the quota is used up"}
 
 
-@FAULT.foresee
+@FAULT.check
 def no_room_is_left(facts: MachineFacts) -> Finding | list[Finding]:
     folders = known(facts.folders)
     if not folders:
@@ -77,7 +77,7 @@ def _judge(folder: Folder) -> Finding:
     return FAULT.ok(f"{where} has {text.size(folder.free)} free")
 
 
-@FAULT.foresee
+@FAULT.check
 def next_save_may_not_fit(facts: MachineFacts) -> list[Finding]:
     folders = [
         f
@@ -165,7 +165,7 @@ MASKED = re.compile(r"inline_container\.cc.*unexpected pos|PytorchStreamWriter f
 """how torch.save shows a write that failed, whatever the reason"""
 
 
-@FAULT.notice
+@FAULT.run
 def it_could_not_write_first(scene: Scene) -> Verdict | None:
     told = [
         e
@@ -193,7 +193,7 @@ def it_could_not_write_first(scene: Scene) -> Verdict | None:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-FULL = FAULT.wording(
+FULL = FAULT.log_pattern(
     "full",
     r"(?i:no space left on device)|\[Errno (?:28|122)\](?! inotify)|(?i:disk quota exceeded)"
     r"|\(os error (?:28|122)\)|database or disk is full|Not enough disk space\. Needed"
@@ -212,13 +212,13 @@ FULL = FAULT.wording(
     ),
     example="OSError: [Errno 28] No space left on device: '/ckpt/step-1200/model.pt'",
 )
-WRITER = FAULT.wording(
+WRITER = FAULT.log_pattern(
     "writer",
     r"inline_container\.cc.*unexpected pos \d+ vs \d+|PytorchStreamWriter failed (?:writing|clos)",
     anchors=("unexpected pos ", "PytorchStreamWriter failed"),
     example="RuntimeError: [enforce fail at inline_container.cc:626] . unexpected pos 576 vs 470",
 )
-UNFINISHED = FAULT.wording(
+UNFINISHED = FAULT.log_pattern(
     "unfinished",
     # numpy's tofile, C++ streams, and torch's old format: the write fell short, for any reason.
     r"\b\d{1,20} requested and (?P<written>\d{1,20}) written|basic_ios::clear: iostream error"
@@ -226,7 +226,7 @@ UNFINISHED = FAULT.wording(
     anchors=(" requested and ", "ios::clear: iostream", "write(): fd "),
     example="OSError: 12582912 requested and 4431872 written",
 )
-EPHEMERAL = FAULT.wording(
+EPHEMERAL = FAULT.log_pattern(
     "ephemeral",
     r"low on resource: ephemeral-storage|ephemeral local storage usage exceeds"
     r"|exceeded its local ephemeral storage limit",
@@ -255,7 +255,7 @@ def in_shared_memory(wreckage: Wreckage, sighting: Sighting) -> bool:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def there_was_no_room_to_write(wreckage: Wreckage) -> Diagnosis | None:
     full = [
         one

@@ -50,12 +50,12 @@ GENEROUS = 65536
 MORE = "`* - nofile 131072` in /etc/security/limits.d/, or `--ulimit nofile=131072` for a container"
 
 
-@FAULT.foresee
+@FAULT.check
 def own_limit_is_too_low(facts: MachineFacts) -> Finding:
     return _judge(facts, known(facts.limits), "this shell")
 
 
-@FAULT.foresee
+@FAULT.check
 def launcher_limit_is_too_low(facts: MachineFacts) -> Finding | list[Finding]:
     if facts.launcher_limits is None:
         return []
@@ -109,14 +109,14 @@ def _advice(limits: Limits, wanted: int, *, launcher: bool) -> str:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-TOO_MANY = FAULT.wording(
+TOO_MANY = FAULT.log_pattern(
     "too-many",
     r"Too many open files(?P<system> in system)?|\[Errno 24\](?! inotify)|\bEMFILE\b"
     r"|\(errno: 24\b",
     anchors=("Too many open files", "[Errno 24]", "EMFILE", "(errno: 24"),
     example="OSError: [Errno 24] Too many open files: '/data/train/000017.npy'",
 )
-NO_ANCILLARY = FAULT.wording(
+NO_ANCILLARY = FAULT.log_pattern(
     "ancdata",
     r"received \d+ items of ancdata",
     anchors="items of ancdata",
@@ -126,7 +126,7 @@ LEAK_MENDED = (2, 24, 3)
 """NCCL's release notes: 'Fix FD leak in UDS', with buffers mapped by cuMem"""
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_could_open_no_more_files(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(TOO_MANY, NO_ANCILLARY)
     if not seen:

@@ -74,7 +74,7 @@ MEANING = {
 }
 
 
-@FAULT.foresee
+@FAULT.check
 def cannot_be_written(facts: MachineFacts) -> Finding | list[Finding]:
     folders = known(facts.folders)
     if not folders:
@@ -117,26 +117,26 @@ def _problem(folder: Folder) -> str:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-READ_ONLY = FAULT.wording(
+READ_ONLY = FAULT.log_pattern(
     "read-only",
     r"Read-only file system(?!.*/proc/sys)|\[Errno 30\]",
     anchors=("Read-only file system", "[Errno 30]"),
     example="OSError: [Errno 30] Read-only file system: '/ckpt/step-100'",
 )
-STALE = FAULT.wording(
+STALE = FAULT.log_pattern(
     "stale",
     r"Stale (?:NFS )?file handle|\[Errno 116\]",
     anchors=("Stale file handle", "Stale NFS file handle", "[Errno 116]"),
     example="OSError: [Errno 116] Stale file handle: '/nfs/ckpt/latest'",
 )
-DENIED = FAULT.wording(
+DENIED = FAULT.log_pattern(
     "denied",
     r"PermissionError: \[Errno (?:1|13)\] .*?: ['\"](?P<path>/?[^'\"]+)['\"]"
     r"|open file failed.*Permission denied",
     anchors=("PermissionError: [Errno 1", "open file failed"),
     example="PermissionError: [Errno 13] Permission denied: '/ckpt/step-100/model.pt'",
 )
-NO_PARENT = FAULT.wording(
+NO_PARENT = FAULT.log_pattern(
     "no-parent",
     r"Parent directory (?P<path>\S+) does not exist|\[Errno 20\] Not a directory: "
     r"['\"](?P<file>[^'\"]+)",
@@ -155,7 +155,7 @@ CAUSES = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_could_not_write_there(wreckage: Wreckage) -> Diagnosis | None:
     for signature, confidence, why, errno in CAUSES:
         seen = [one for one in wreckage.seen(signature) if "/proc/sys" not in one.line.text]

@@ -34,10 +34,10 @@ from holdfast.analysis.machine import Cgroup, HostLoad, MachineFacts, known
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD405", slug="host-oom")
+FAULT = Fault(code="HOLD405", slug="host-oom", traits=RunTraits(priority=200))
 
 GIB = 1 << 30
 A_RANK = GIB
@@ -47,7 +47,7 @@ PRESSURE = 10.0
 """per cent of the last minute in which something waited for memory (PSI some avg60)"""
 
 
-@FAULT.foresee
+@FAULT.check
 def cgroup_is_short(facts: MachineFacts) -> list[Finding]:
     cgroup = known(facts.cgroup)
     return [_has_killed(cgroup), _has_little_room(cgroup, facts.plan.nproc)]
@@ -77,7 +77,7 @@ def _has_killed(cgroup: Cgroup) -> Finding:
     )
 
 
-@FAULT.foresee
+@FAULT.check
 def kernel_log_tells_of_kills(facts: MachineFacts) -> Finding:
     kills = [event for event in known(facts.kernel_log) if event.kind == "oom"]
     if not kills:
@@ -85,7 +85,8 @@ def kernel_log_tells_of_kills(facts: MachineFacts) -> Finding:
     recent = [k for k in kills if k.seconds_ago is None or k.seconds_ago < DAY]
     evidence = [
         Evidence(
-            quote=k.text + ("" if k.seconds_ago is None else f" ({text.span(k.seconds_ago)} ago)"),
+            quote=k.text
+            + ("" if k.seconds_ago is None else f" ({text.duration(k.seconds_ago)} ago)"),
             source="kernel log",
         )
         for k in (recent or kills)[-3:]
@@ -104,7 +105,7 @@ def kernel_log_tells_of_kills(facts: MachineFacts) -> Finding:
     )
 
 
-@FAULT.foresee
+@FAULT.check
 def machine_has_little_room(facts: MachineFacts) -> Finding:
     load, nproc = known(facts.load), facts.plan.nproc
     free, total = load.memory_available, load.memory_total
@@ -165,7 +166,7 @@ def _cgroup_memory(cgroup: Cgroup) -> str:
 # --- while a job runs --------------------------------------------------------------------------
 
 
-@FAULT.notice
+@FAULT.run
 def the_kernel_killed_it_for_memory(scene: Scene) -> Verdict | None:
     killed = [e for e in exits.cause(scene) if memory_evidence(scene, e)]
     if not killed:
@@ -200,7 +201,7 @@ def memory_evidence(scene: Scene, ending: Ending) -> list[Evidence]:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-REFUSED = FAULT.wording(
+REFUSED = FAULT.log_pattern(
     "refused",
     r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)|\[Errno 12\] "
     r"|\bMemoryError\b|std::bad_alloc|numpy.*ArrayMemoryError"
@@ -218,7 +219,7 @@ REFUSED = FAULT.wording(
     "allocate memory: you tried to allocate 68719476736 bytes. Error code 12 (Cannot allocate "
     "memory)",
 )
-OOM_DAEMON = FAULT.wording(
+OOM_DAEMON = FAULT.log_pattern(
     "daemon",
     r"killed by the OOM killer|with result 'oom-kill'|systemd-oomd.*[Kk]illed|TERM_MEMLIMIT"
     r"|earlyoom.*sending SIG\w+ to process (?P<pid>\d+)|State[:=] ?OUT_OF_ME"
@@ -251,7 +252,7 @@ LESS = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_machine_had_no_memory_left(wreckage: Wreckage) -> Diagnosis | None:
     return (
         _kernel_tells(wreckage)

@@ -28,7 +28,7 @@ from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD411", slug="ipc-removed")
 
-UNLINK = FAULT.wording(
+UNLINK = FAULT.log_pattern(
     "unlink",
     r"unlink shared memory (?P<file>\S+) failed, error: No such file"
     r"|Call to shm_unlink failed ?: No such file",
@@ -36,7 +36,7 @@ UNLINK = FAULT.wording(
     example="vm:1009:1009 [0] misc/shmutils.cc:189 NCCL WARN unlink shared memory "
     "/dev/shm/nccl-WxYzAb failed, error: No such file or directory (2)",
 )
-ATTACH = FAULT.wording(
+ATTACH = FAULT.log_pattern(
     "attach",
     r"attaching to shared memory segment (?P<file>\S*nccl-\w{6,}) \(size [1-9]\d*\).*No such file"
     r"|Call to shm_open failed ?: No such file"
@@ -45,7 +45,7 @@ ATTACH = FAULT.wording(
     example="vm:1009:1009 [0] misc/shmutils.cc:102 NCCL WARN Error while attaching to shared "
     "memory segment /dev/shm/nccl-WxYzAb (size 9637888), error: No such file or directory (2)",
 )
-SEMAPHORE = FAULT.wording(
+SEMAPHORE = FAULT.log_pattern(
     "semaphore",
     r"SemLock\._rebuild\(",
     anchors="SemLock._rebuild(",
@@ -55,7 +55,7 @@ SEMAPHORE = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def its_files_were_taken_away(wreckage: Wreckage) -> Diagnosis | None:
     sure = wreckage.seen(UNLINK)
     seen = sure or wreckage.seen(ATTACH)
@@ -81,7 +81,7 @@ def its_files_were_taken_away(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def its_semaphore_was_gone(wreckage: Wreckage) -> Diagnosis | None:
     """Spawned workers open their parent's semaphores by name, in /dev/shm."""
     seen = wreckage.seen(SEMAPHORE)

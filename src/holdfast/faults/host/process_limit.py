@@ -37,12 +37,12 @@ THREADS_A_RANK = 64
 """CUDA, NCCL, autograd, and loader workers with their helpers; pools of threads come on top"""
 
 
-@FAULT.foresee
+@FAULT.check
 def user_may_start_few(facts: MachineFacts) -> Finding:
     return _by_user(facts, known(facts.limits), "this shell")
 
 
-@FAULT.foresee
+@FAULT.check
 def launcher_may_start_few(facts: MachineFacts) -> Finding | list[Finding]:
     if facts.launcher_limits is None:
         return []
@@ -64,7 +64,7 @@ def _by_user(facts: MachineFacts, limits: Limits, whose: str) -> Finding:
     )
 
 
-@FAULT.foresee
+@FAULT.check
 def cgroup_or_kernel_allows_few(facts: MachineFacts) -> Finding:
     room = known(facts.process_room)
     left, limit, source, more = min(_walls(room))
@@ -124,7 +124,7 @@ def _pool(facts: MachineFacts) -> int:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-THREADS = FAULT.wording(
+THREADS = FAULT.log_pattern(
     "threads",
     r"can't start new thread|pthread_create failed(?!.{0,60}Operation not permitted)"
     r"|pthread_create\(?\)?:? .*Resource temporarily|thread: Resource temporarily unavailable"
@@ -148,14 +148,14 @@ THREADS = FAULT.wording(
     example="OpenBLAS blas_thread_init: pthread_create failed for thread 63 of 64: Resource "
     "temporarily unavailable",
 )
-FORK = FAULT.wording(
+FORK = FAULT.log_pattern(
     "fork",
     r"fork: (?:retry: )?Resource temporarily unavailable|fork rejected by pids controller"
     r"|fork\(\)? ?(?:failed)?:? .*Resource temporarily unavailable",
     anchors=("fork: ", "fork rejected by pids", "fork() ", "fork failed"),
     example="bash: fork: retry: Resource temporarily unavailable",
 )
-AGAIN = FAULT.wording(
+AGAIN = FAULT.log_pattern(
     "again",
     r"BlockingIOError: \[Errno 11\] |OSError: \[Errno 11\] "
     r"|what\(\):\s+Resource temporarily unavailable",
@@ -165,7 +165,7 @@ AGAIN = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_could_start_no_more_threads(wreckage: Wreckage) -> Diagnosis | None:
     sure = wreckage.seen(THREADS, FORK)
     seen = sure or wreckage.seen(AGAIN)

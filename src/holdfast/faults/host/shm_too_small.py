@@ -53,7 +53,7 @@ COMFORT_A_RANK = 128 * MIB
 """NCCL's share, and a few batches of loader workers; 1 GiB for 8 ranks, as NCCL's guide has it"""
 
 
-@FAULT.foresee
+@FAULT.check
 def not_enough_room(facts: MachineFacts) -> Finding:
     shm, nproc = known(facts.shm), facts.plan.nproc
     if shm.error:
@@ -123,7 +123,7 @@ def _advice(facts: MachineFacts) -> str:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-SEGMENT = FAULT.wording(
+SEGMENT = FAULT.log_pattern(
     "nccl",
     r"failed to extend (?P<file>\S*shm\S*) to (?P<size>\d+) bytes|posix_fallocate failed"
     r"|Error while creating shared memory segment (?P<segment>\S+) \(size (?P<bytes>\d+)\)",
@@ -131,7 +131,7 @@ SEGMENT = FAULT.wording(
     example="vm:1011:1011 [2] misc/shmutils.cc:87 NCCL WARN Error: failed to extend "
     "/dev/shm/nccl-WxYzAb to 9637892 bytes, error: No space left on device (28)",
 )
-TENSOR = FAULT.wording(
+TENSOR = FAULT.log_pattern(
     "tensor",
     r"unable to allocate shared memory\(shm\) for file <(?P<file>[^>]*)>"
     r"|unable to (?:write to|resize) file <(?P<old>/?torch_[^>]*)>"
@@ -147,13 +147,13 @@ TENSOR = FAULT.wording(
     example="RuntimeError: unable to allocate shared memory(shm) for file </torch_4711_1_0>: "
     "Success (0)",
 )
-OBJECT = FAULT.wording(
+OBJECT = FAULT.log_pattern(
     "object",
     r"unable to open shared memory object <(?P<object>[^>]*)>(?: in \S+ mode)?:?\s*$",
     anchors="unable to open shared memory object",
     example="RuntimeError: unable to open shared memory object </torch_4711_12> in read-write mode",
 )
-BUS = FAULT.wording(
+BUS = FAULT.log_pattern(
     "bus",
     r"(?:worker \(pid (?P<worker>\d+)\) is )?killed by signal: Bus error"
     r"|[Uu]nexpected bus error encountered in worker"
@@ -162,7 +162,7 @@ BUS = FAULT.wording(
     example="RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is "
     "possible that dataloader's workers are out of shared memory.",
 )
-NO_PAGE = FAULT.wording(
+NO_PAGE = FAULT.log_pattern(
     "no-page",
     # UCX and Open MPI read the kernel's reason for the signal (BUS_ADRERR): a mapping is there, and
     # the file behind it could not give the page.
@@ -170,7 +170,7 @@ NO_PAGE = FAULT.wording(
     anchors=("xistent physical address", "xistant physical address"),
     example="[node-a:4711 :0:4720] Caught signal 7 (Bus error: nonexistent physical address)",
 )
-BANNER = FAULT.wording(
+BANNER = FAULT.log_pattern(
     "banner",
     r"SHMEM allocation limit is set to the default of (?P<limit>\d+ ?MB)",
     anchors="SHMEM allocation limit",
@@ -185,7 +185,7 @@ ROOM = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def shared_memory_ran_out(wreckage: Wreckage) -> Diagnosis | None:
     seen = [
         *wreckage.seen(SEGMENT, TENSOR),

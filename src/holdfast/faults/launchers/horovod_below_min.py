@@ -30,7 +30,7 @@ from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD908", slug="horovod-below-min")
 
-GAVE_UP = FAULT.wording(
+GAVE_UP = FAULT.log_pattern(
     "slots",
     r"waiting for minimum number of slots to become available"
     r"(?:.*?at least (?P<least>\d+) Horovod processes)?"
@@ -40,13 +40,13 @@ GAVE_UP = FAULT.wording(
     "number of slots to become available. Please check that you have enough resources to run at "
     "least 4 Horovod processes. Timeout after 600 seconds.",
 )
-ALL_BLACKLISTED = FAULT.wording(
+ALL_BLACKLISTED = FAULT.log_pattern(
     "all-blacklisted",
     r"blacklisted slots count == (?P<count>\d+) -> stop running",
     anchors="blacklisted slots count",
     example="ERROR:root:blacklisted slots count == 8 -> stop running",
 )
-BLACKLISTED = FAULT.wording(
+BLACKLISTED = FAULT.log_pattern(
     "blacklisted",
     r"blacklist failing host: (?P<host>\S+)",
     anchors="blacklist failing host",
@@ -55,7 +55,7 @@ BLACKLISTED = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def too_few_slots_came(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(GAVE_UP, ALL_BLACKLISTED)
     if not seen:

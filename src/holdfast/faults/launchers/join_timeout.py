@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 
+from holdfast import text
 from holdfast.analysis.job import join, phrases, stall
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.pattern import Role
@@ -29,11 +30,11 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import exits, secondary_errors
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import RankView, Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.faults.rendezvous.master_not_listening import called_in_vain
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD905", slug="join-timeout")
+FAULT = Fault(code="HOLD905", slug="join-timeout", traits=RunTraits(priority=235, needs_stall=True))
 
 SPEAK_AT = 0.5
 """of the timeout: before that it is `ranks-missing` that says who came"""
@@ -41,7 +42,7 @@ CLIENTS = re.compile(r"Timed out after \d+ seconds waiting for clients")
 MORE_TIME = "give the join more time: `init_process_group(timeout=timedelta(hours=1))`, everywhere"
 
 
-@FAULT.notice
+@FAULT.run
 def the_join_will_time_out(scene: Scene) -> Verdict | None:
     """Half of the time is gone, and somebody is still not there."""
     waiting = [v for v in scene.ranks if join.waits_to_join(v)]
@@ -58,12 +59,12 @@ def the_join_will_time_out(scene: Scene) -> Verdict | None:
         return None
     missing = join.not_come(scene)
     ranks, there = [v.rank for v in missing], [v.rank for v in waiting]
-    left = phrases.seconds(max(strikes - scene.now, 0.0))
+    left = text.elapsed(max(strikes - scene.now, 0.0))
     return FAULT.verdict(
-        f"{phrases.plain(there)} "
-        f"{phrases.one_or_many(there, 'has', 'have')} waited in init_process_group for "
-        f"{phrases.seconds(waited)}; {_absence(scene, missing)}; the timeout of "
-        f"{phrases.seconds(claim.timeout)} strikes in about {left}",
+        f"{text.ranks(there)} "
+        f"{text.plural(there, 'has', 'have')} waited in init_process_group for "
+        f"{text.elapsed(waited)}; {_absence(scene, missing)}; the timeout of "
+        f"{text.elapsed(claim.timeout)} strikes in about {left}",
         ranks=ranks,
         victims=there,
         certain=False,
@@ -72,7 +73,7 @@ def the_join_will_time_out(scene: Scene) -> Verdict | None:
     )
 
 
-@FAULT.notice
+@FAULT.run
 def the_join_timed_out(scene: Scene) -> Verdict | None:
     """It has struck: those who complain are those who came."""
     struck = [e for e in exits.endings(scene) if _timed_out_joining(e)]
@@ -84,7 +85,7 @@ def the_join_timed_out(scene: Scene) -> Verdict | None:
     ranks = [v.rank for v in missing]
     victims = exits.fallen(scene, ranks)
     return FAULT.verdict(
-        f"{phrases.plain(e.rank for e in struck)} gave up waiting for the others to join; "
+        f"{text.ranks(e.rank for e in struck)} gave up waiting for the others to join; "
         f"{_absence(scene, missing)}: {phrases.how_it_ended(struck[0]).quote}",
         ranks=ranks,
         victims=victims,
@@ -108,7 +109,7 @@ def _absence(scene: Scene, missing: tuple[RankView, ...]) -> str:
         return "no rank of this machine is missing there"
     ranks = [v.rank for v in missing]
     places = "; ".join(f"rank {v.rank} {_doing(v)}" for v in missing[:4])
-    verb = phrases.one_or_many(ranks, "has", "have")
+    verb = text.plural(ranks, "has", "have")
     return f"{phrases.who(scene, ranks)} {verb} not come: {places}"
 
 
@@ -126,7 +127,7 @@ def _at(view: RankView) -> Evidence:
 
 # --- explain -------------------------------------------------------------------------------------
 
-RENDEZVOUS = FAULT.wording(
+RENDEZVOUS = FAULT.log_pattern(
     "rendezvous",
     r"RendezvousTimeoutError|rendezvous .{0,60}timed out"
     r"|[Tt]imed out waiting for (?:rendezvous|all nodes)",
@@ -134,7 +135,7 @@ RENDEZVOUS = FAULT.wording(
     example="torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
     role=Role.CASCADE,
 )
-START_TIMEOUT = FAULT.wording(
+START_TIMEOUT = FAULT.log_pattern(
     "start-timeout",
     r"[Tt]imed out waiting for .{0,80}(?:to start|to join|to register|to launch)"
     r"|Horovod detected that one or more processes .{0,80}timeout",
@@ -143,7 +144,7 @@ START_TIMEOUT = FAULT.wording(
     "start. Please check connectivity between servers.",
     role=Role.CASCADE,
 )
-STORE_SILENT = FAULT.wording(
+STORE_SILENT = FAULT.log_pattern(
     "store-silent",
     r"waitForInput: (?:poll for )?socket .{1,200}(?:timed out after \d+ms|likely a timeout)",
     anchors=("waitForInput: ",),
@@ -154,7 +155,7 @@ STORE_SILENT = FAULT.wording(
 MORE = "torchrun --rdzv-conf join_timeout=3600 …"
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_time_to_join_ran_out(wreckage: Wreckage) -> Diagnosis | None:
     rendezvous = wreckage.seen(RENDEZVOUS, START_TIMEOUT)
     counted = [

@@ -37,7 +37,7 @@ from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD901", slug="launcher-config")
-FAULT.signatures.extend((*start_errors.ALL, *start_checks.ALL))
+FAULT.log_patterns.extend((*start_errors.ALL, *start_checks.ALL))
 
 
 @functools.cache
@@ -46,7 +46,7 @@ def _words() -> tuple[str, ...]:
     return tuple(name for one in COMPLAINTS for name in one.wording.regex.groupindex)
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_numbers_were_refused(wreckage: Wreckage) -> Diagnosis | None:
     heard = [(one, seen) for one in COMPLAINTS if (seen := wreckage.seen(one.wording))]
     if not heard:
@@ -71,28 +71,28 @@ def _filled(text: str, seen: Sighting) -> str:
 
 # --- a job for several GPUs that came up as one process ------------------------------------------
 
-ALONE = FAULT.wording(
+ALONE = FAULT.log_pattern(
     "one-rank",
     r"\bworld_size(?:\(\))?\s?[=:]\s?1\b|\bMEMBER: 1/1\b|num_processes\s?[=:]\s?1\b",
     anchors=("world_size=1", "world_size: 1", "world_size()=1", "MEMBER: 1/1", "num_processes"),
     example="Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/1",
     role=Role.CONTEXT,
 )
-SEVERAL_GPUS = FAULT.wording(
+SEVERAL_GPUS = FAULT.log_pattern(
     "several-gpus",
     r"(?:devices?=|CUDA_VISIBLE_DEVICES: )\[(?P<gpus>\d+, ?\d[\d, ]*)\]",
     anchors=("device=[", "devices=[", "CUDA_VISIBLE_DEVICES: ["),
     example="LOCAL_RANK: 0 - CUDA_VISIBLE_DEVICES: [0,1,2]",
     role=Role.CONTEXT,
 )
-ONE_PER_GPU = FAULT.wording(
+ONE_PER_GPU = FAULT.log_pattern(
     "strategy",
     r"\b(?:DDP|FSDP|DeepSpeed|ModelParallel)\w*Strategy\b|distributed_backend=nccl",
     anchors=("Strategy", "distributed_backend="),
     example="strategy=<lightning.pytorch.strategies.ddp.DDPStrategy object at 0x7f00>",
     role=Role.CONTEXT,
 )
-WITHOUT_SRUN = FAULT.wording(
+WITHOUT_SRUN = FAULT.log_pattern(
     "srun-unused",
     r"`srun` command is available on your system but is not used",
     anchors="`srun` command is available",
@@ -102,7 +102,7 @@ WITHOUT_SRUN = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def one_rank_came_for_many_gpus(wreckage: Wreckage) -> Diagnosis | None:
     """One process per GPU was asked for, and the only one there thinks it is all."""
     alone, gpus = wreckage.seen(ALONE), wreckage.seen(SEVERAL_GPUS)

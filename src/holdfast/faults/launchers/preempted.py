@@ -21,7 +21,7 @@ Sources        https://slurm.schedmd.com/preempt.html (signals and GraceTime)
 
 from __future__ import annotations
 
-from holdfast.analysis.job import phrases
+from holdfast import text
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import launchers
@@ -29,10 +29,10 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.cpu import Scheduler
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD907", slug="preempted")
+FAULT = Fault(code="HOLD907", slug="preempted", traits=RunTraits(priority=110, told_to_stop=True))
 
 ASKED = ("SIGTERM", "SIGUSR1", "SIGUSR2")
 """what schedulers send; the last two only when the user asked for a warning (`--signal=USR1@60`)
@@ -43,7 +43,7 @@ OVERRUN = 600.0
 """seconds past the end we know: then the limit was changed since, and we know nothing"""
 
 
-@FAULT.notice
+@FAULT.run
 def the_scheduler_wants_it_back(scene: Scene) -> Verdict | None:
     scheduler = scene.scheduler
     if scene.told_to_stop not in ASKED or scheduler is None or scheduler.left is None:
@@ -80,13 +80,13 @@ def _what_happened(sign: str, scheduler: Scheduler, left: float) -> str:
 
 def _left(seconds: float) -> str:
     if seconds < 0:
-        return f"{phrases.seconds(-seconds)} past it"
-    return f"{phrases.seconds(seconds)} left"
+        return f"{text.elapsed(-seconds)} past it"
+    return f"{text.elapsed(seconds)} left"
 
 
 # --- explain -------------------------------------------------------------------------------------
 
-TAKEN = FAULT.wording(
+TAKEN = FAULT.log_pattern(
     "taken",
     r"(?P<preempted>[Pp]reempted by (?:a )?pod|node is being preempted|instance .{0,40}preempted"
     r"|[Ss]pot (?:instance )?interruption|Preempting|job (?:was |is |has been )?preempted"
@@ -114,7 +114,7 @@ TAKEN = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_scheduler_says_so(wreckage: Wreckage) -> Diagnosis | None:
     told = [
         s

@@ -18,28 +18,30 @@ Sources        https://docs.pytorch.org/docs/stable/elastic/run.html (max-restar
 
 from __future__ import annotations
 
-from holdfast.analysis.job import phrases
+from holdfast import text
 from holdfast.analysis.logs import blame, own_errors
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene.scene import Failure, Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD906", slug="restart-loop")
+FAULT = Fault(
+    code="HOLD906", slug="restart-loop", traits=RunTraits(priority=640, from_history=True)
+)
 
 PROGRESS = 600.0
 """seconds an attempt must have got on to count as progress"""
 
 
-@FAULT.notice
+@FAULT.run
 def the_last_two_attempts_ended_alike(scene: Scene) -> Verdict | None:
     if len(scene.failures) < 2:
         return None
     before, last = scene.failures[-2:]
     if not alike(before, last):
         return None
-    ranks = f" on {phrases.plain(last.ranks)}" if last.ranks else ""
+    ranks = f" on {text.ranks(last.ranks)}" if last.ranks else ""
     step = f"after step {last.step}" if last.step else "before the first step"
     return FAULT.verdict(
         f"{last.slug}{ranks} {step}, twice in a row: another restart would end the same way",
@@ -58,7 +60,7 @@ def alike(before: Failure, last: Failure) -> bool:
 
 # --- explain -------------------------------------------------------------------------------------
 
-RESTARTING = FAULT.wording(
+RESTARTING = FAULT.log_pattern(
     "restarting",
     r"[Ww]orker group FAILED\. (?P<left>\d+)/(?P<of>\d+) attempts left"
     r"|(?P<again>CrashLoopBackOff|Back-off restarting failed container)",
@@ -69,7 +71,7 @@ RESTARTING = FAULT.wording(
 ENOUGH = 2
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_failed_alike_again_and_again(wreckage: Wreckage) -> Diagnosis | None:
     """Beneath whatever it is that comes back: restarts do not cure it."""
     seen = wreckage.seen(RESTARTING)

@@ -26,21 +26,21 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD214", slug="clock-skew")
 
-TOO_SKEWED = FAULT.wording(
+TOO_SKEWED = FAULT.log_pattern(
     "too-skewed",
     r"RequestTimeTooSkewed|difference between the request time and the (?:current|server) time is"
-    r" too large|Signature (?:not yet current|expired):|certificate is not yet valid"
+    r" too large|LogPattern (?:not yet current|expired):|certificate is not yet valid"
     r"|[Tt]oken used (?:too early|before issued)|Clock skew too great",
     anchors=(
-        *("RequestTimeTooSkewed", "between the request time and", "Signature not yet current"),
-        *("Signature expired", "certificate is not yet valid", "oken used too early"),
+        *("RequestTimeTooSkewed", "between the request time and", "LogPattern not yet current"),
+        *("LogPattern expired", "certificate is not yet valid", "oken used too early"),
         *("oken used before issued", "Clock skew too great"),
     ),
     example="botocore.exceptions.ClientError: An error occurred (RequestTimeTooSkewed) when "
     "calling the PutObject operation: The difference between the request time and the current "
     "time is too large.",
 )
-STEPPED = FAULT.wording(
+STEPPED = FAULT.log_pattern(
     "stepped",
     r"System clock (?:wrong by|was stepped by) (?P<seconds>-?\d+(?:\.\d+)?) seconds"
     r"|clock difference against peer \S+ is too high \[(?P<peer>[\d.]+)m?s|[Cc]lock skew detected",
@@ -53,7 +53,7 @@ STEPPED = FAULT.wording(
 )
 
 
-@FAULT.foresee
+@FAULT.check
 def nobody_keeps_the_clock(facts: MachineFacts) -> Finding:
     if not facts.plan.multi_node:
         return FAULT.does_not_apply("one machine: all its ranks read the same clock")
@@ -74,7 +74,7 @@ def nobody_keeps_the_clock(facts: MachineFacts) -> Finding:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_clock_was_found_wrong(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(TOO_SKEWED)
     stepped = wreckage.seen(STEPPED)

@@ -27,7 +27,7 @@ from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD215", slug="duplicate-identity")
 
-SAME_GPU = FAULT.wording(
+SAME_GPU = FAULT.log_pattern(
     "same-gpu",
     r"Duplicate GPU detected ?: rank (?P<one>\d+) and rank (?P<other>\d+) both on CUDA device"
     r" (?P<bus>\S+)",
@@ -37,7 +37,7 @@ SAME_GPU = FAULT.wording(
     # Most often it is just what it says: duplicate-gpu is its home.
     role=Role.CONFIRMATION,
 )
-CONFLICT = FAULT.wording(
+CONFLICT = FAULT.log_pattern(
     "address-conflict",
     r"(?:IP|IPv4|IPv6|[Aa]ddress) (?:address )?conflict (?:detected|for|with|on)\b.*"
     r"|IPv6 duplicate address (?P<address>\S+) .*detected",
@@ -46,7 +46,7 @@ CONFLICT = FAULT.wording(
     "52:54:00:12:34:56 detected!",
     role=Role.CONFIRMATION,
 )
-SELF = FAULT.wording(
+SELF = FAULT.log_pattern(
     "self",
     r"Cannot connect to self",
     anchors=("Cannot connect to self",),
@@ -55,7 +55,7 @@ SELF = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def one_gpu_on_two_machines(wreckage: Wreckage) -> Diagnosis | None:
     apart = [s for s in wreckage.seen(SAME_GPU) if _hosts(wreckage, s) or _looks_apart(s)]
     if not apart:
@@ -75,7 +75,7 @@ def one_gpu_on_two_machines(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def one_address_twice(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(CONFLICT, SELF)
     if not seen or wreckage.seen(SAME_GPU):

@@ -122,7 +122,7 @@ def _pins_nothing(setting: Setting) -> Finding | None:
 # --- in what is left of a job -------------------------------------------------------------------
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_filter_leaves_no_card(wreckage: Wreckage) -> Diagnosis | None:
     value = wreckage.settings.get("NCCL_IB_HCA", "")
     seen = wreckage.seen(NO_DEVICE, NOT_FOUND)

@@ -29,7 +29,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD211", slug="ib-memlock")
 
-NO_MEMORY = FAULT.wording(
+NO_MEMORY = FAULT.log_pattern(
     "no-memory",
     r"ibv_(?P<call>reg_(?:dmabuf_)?mr(?:_iova2)?|create_(?:qp|cq))\w* failed with error "
     r"(?:Cannot allocate memory|\w+ errno 12\b)"
@@ -42,7 +42,7 @@ NO_MEMORY = FAULT.wording(
     example="node-a:411:498 [0] misc/ibvwrap.cc:194 NCCL WARN Call to ibv_reg_mr failed with error "
     "Cannot allocate memory",
 )
-UCX_MEMORY = FAULT.wording(
+UCX_MEMORY = FAULT.log_pattern(
     "ucx-memory",
     r"ibv_(?:exp_)?(?P<call>reg_(?:dmabuf_)?mr|create_(?:qp|cq|srq))(?:_ex)?\([^)\n]{0,160}\) "
     r"failed: Cannot allocate memory",
@@ -50,13 +50,13 @@ UCX_MEMORY = FAULT.wording(
     example="[1700000000.1] [node-a:411:0] ib_md.c:287 UCX  ERROR ibv_reg_mr(address=0x7f00, "
     "length=65536, access=0xf) failed: Cannot allocate memory",
 )
-NO_QUEUE = FAULT.wording(
+NO_QUEUE = FAULT.log_pattern(
     "no-queue",
     r"ibv_(?P<call>create_(?:qp|cq))\w* failed(?! with error Cannot|:)",
     anchors=("ibv_create_qp", "ibv_create_cq"),
     example="node-a:411:498 [0] NCCL WARN Call to ibv_create_qp failed",
 )
-LIMITED = FAULT.wording(
+LIMITED = FAULT.log_pattern(
     "limited",
     r"RLIMIT_MEMLOCK is (?P<bytes>\d+) bytes|max locked memory +\(kbytes, -l\) +(?P<kib>\d+)"
     r"|max locked memory \(ulimit -l\) to 'unlimited' \(current: (?P<ucx>\d+) kbytes",
@@ -70,7 +70,7 @@ AMPLE = 1 << 30
 """A finite limit of this size is somebody's considered choice, and NCCL's buffers fit."""
 
 
-@FAULT.foresee
+@FAULT.check
 def own_limit_is_too_low(facts: MachineFacts) -> Finding:
     idle = _why_rdma_is_not_used(facts)
     if idle:
@@ -78,7 +78,7 @@ def own_limit_is_too_low(facts: MachineFacts) -> Finding:
     return _judge(facts, known(facts.limits), "here")
 
 
-@FAULT.foresee
+@FAULT.check
 def launcher_limit_is_too_low(facts: MachineFacts) -> Finding | list[Finding]:
     if facts.launcher_limits is None:
         return []
@@ -142,7 +142,7 @@ def _advice(facts: MachineFacts, hard: int | None) -> str:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def memory_could_not_be_locked(wreckage: Wreckage) -> Diagnosis | None:
     refused = wreckage.seen(NO_MEMORY)
     seen = refused or wreckage.seen(UCX_MEMORY) or wreckage.seen(NO_QUEUE)

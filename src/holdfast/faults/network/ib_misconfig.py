@@ -36,7 +36,7 @@ from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD210", slug="ib-misconfig")
 
-MODIFY_QP = FAULT.wording(
+MODIFY_QP = FAULT.log_pattern(
     "modify-qp",
     r"ibv_modify_qp failed with (?:error )?(?:\d+ )?(?P<why>[A-Z][\w ]+?)?(?: errno \d+)?"
     r"(?:, on dev (?P<device>\S+?),.*?local GID index (?P<gid>-?\d+).*?)?(?:$|,|[\"'])"
@@ -48,7 +48,7 @@ MODIFY_QP = FAULT.wording(
     "Invalid argument, on dev mlx5_0:1, curr state INIT, next state RTR, local GID index 3, local "
     "GID ::ffff:192.0.2.2, remote GID ::ffff:192.0.2.7",
 )
-COMPLETION = FAULT.wording(
+COMPLETION = FAULT.log_pattern(
     "completion",
     # Without a peer before NCCL 2.12.
     r"Got completion (?:from peer (?P<peer>[^\s<]+)(?:<[^>]*>)? )?with "
@@ -60,7 +60,7 @@ COMPLETION = FAULT.wording(
     # Most statuses tell of the other side; which of them is a cause, the face decides.
     role=Role.CASCADE,
 )
-BAD_EVENT = FAULT.wording(
+BAD_EVENT = FAULT.log_pattern(
     "async-event",
     r"NET/IB : (?:(?P<device>\S+:\d+) )?(?:async fatal event(?: on \w+)?[^:]*: (?P<event>.*)"
     r"|Got async (?:error )?event ?: (?P<old>(?:port (?:error|active)|GID|local catastrophic"
@@ -70,7 +70,7 @@ BAD_EVENT = FAULT.wording(
     anchors=("async fatal event", "Got async ", "GID table changed", "IB Async event on "),
     example="node-a:411:498 [0] NCCL WARN NET/IB : mlx5_0:1 async fatal event: port error",
 )
-NOT_OPENED = FAULT.wording(
+NOT_OPENED = FAULT.log_pattern(
     "not-opened",
     r"NET/IB : Unable to (?:open|query) (?:device (?P<device>\S+)|port(?:_num)? (?P<port>\d+))"
     r"|ibv_(?:open_device|query_gid|query_port|alloc_pd)(?:\w*) failed",
@@ -80,14 +80,14 @@ NOT_OPENED = FAULT.wording(
     ),
     example="node-a:411:498 [0] NCCL WARN NET/IB : Unable to open device mlx5_0",
 )
-NO_GID = FAULT.wording(
+NO_GID = FAULT.log_pattern(
     "no-gid",
     r"(?:open|read) failed in ncclIbRoceGetVersionNum: (?P<why>[A-Z][\w ]{3,40})",
     anchors=("failed in ncclIbRoceGetVersionNum",),
     example="node-a:411:498 [0] transport/net_ib.cc:330 NCCL WARN NET/IB: read failed in "
     "ncclIbRoceGetVersionNum: Invalid argument",
 )
-MIXED = FAULT.wording(
+MIXED = FAULT.log_pattern(
     "mixed-links",
     r"NET/IB : (?:Attempted to (?:connect|merge) incompatible devices: (?P<devices>\S+)"
     r"|Remote \w+ device is incompatible|Can't merge net devices with different link_layer)",
@@ -95,14 +95,14 @@ MIXED = FAULT.wording(
     example="node-a:411:498 [0] NCCL WARN NET/IB : Attempted to connect incompatible devices: "
     "[0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE. Try selecting NICs of only one link type",
 )
-REG_MR = FAULT.wording(
+REG_MR = FAULT.log_pattern(
     "reg-mr",
     r"ibv_reg_(?:dmabuf_)?mr(?:_iova2)? failed with error (?P<why>Bad address|Invalid argument"
     r"|Operation not supported)",
     anchors=("mr failed with error", "mr_iova2 failed with error"),
     example="node-a:411:498 [0] NCCL WARN Call to ibv_reg_mr failed with error Bad address",
 )
-OFI_ERROR = FAULT.wording(
+OFI_ERROR = FAULT.log_pattern(
     "ofi",
     r"NET/OFI .*(?:[Rr]equest.* completed with error|Couldn't open|Failed to initialize)",
     anchors=("completed with error", "NET/OFI Couldn't open", "NET/OFI Failed to initialize"),
@@ -110,7 +110,7 @@ OFI_ERROR = FAULT.wording(
     "Error: unreachable remote. Completed length: 0",
     role=Role.CASCADE,
 )
-OFI_ABSENT = FAULT.wording(
+OFI_ABSENT = FAULT.log_pattern(
     "ofi-absent",
     r"fi_getinfo: provider efa output empty list"
     r"|NET/OFI .{0,200}(?:Creating new endpoint .{0,60}failed"
@@ -145,7 +145,7 @@ SKIP_GID = (
 PROVE_IT = "prove it with one run under NCCL_IB_DISABLE=1, then mend the path between the two cards"
 
 
-@FAULT.recognise
+@FAULT.explain
 def cards_cannot_agree(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(MODIFY_QP)
     if not seen:
@@ -166,7 +166,7 @@ def cards_cannot_agree(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def transfers_failed(wreckage: Wreckage) -> Diagnosis | None:
     if wreckage.seen(MODIFY_QP):
         return None
@@ -196,7 +196,7 @@ def transfers_failed(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_card_is_unfit(wreckage: Wreckage) -> Diagnosis | None:
     if wreckage.seen(MODIFY_QP, COMPLETION):
         return None
@@ -214,7 +214,7 @@ def the_card_is_unfit(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def efa_failed(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(OFI_ERROR)
     if not seen or wreckage.roots(but=[FAULT.slug]):
@@ -231,7 +231,7 @@ def efa_failed(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def efa_is_not_usable(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(OFI_ABSENT)
     if not seen or wreckage.seen(OFI_ERROR) or wreckage.roots():

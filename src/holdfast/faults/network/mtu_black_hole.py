@@ -33,7 +33,7 @@ FAULT = Fault(code="HOLD204", slug="mtu-black-hole")
 
 Sightings = tuple[Sighting, ...]
 
-DIED_IN_USE = FAULT.wording(
+DIED_IN_USE = FAULT.log_pattern(
     "died-in-use",
     r"Call to (?:recv|send)(?: (?:from|to) (?P<address>[^\s<]+)(?:<[^>]*>)?)? failed ?: ?"
     r"(?P<why>Connection timed|No route)"
@@ -43,7 +43,7 @@ DIED_IN_USE = FAULT.wording(
     "192.0.2.7<43210> failed : Connection timed out",
     role=Role.CASCADE,
 )
-TOO_LONG = FAULT.wording(
+TOO_LONG = FAULT.log_pattern(
     "too-long",
     r"(?:send|write|connect|sendmsg|ping)\w*.*(?:EMSGSIZE|[Mm]essage too long)"
     r"|[Ff]rag(?:mentation)? needed and DF set \(mtu ?= ?(?P<mtu>\d+)\)",
@@ -52,7 +52,7 @@ TOO_LONG = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def connections_in_use_went_silent(wreckage: Wreckage) -> Diagnosis | None:
     died = wreckage.seen(DIED_IN_USE)
     if not died:
@@ -75,7 +75,7 @@ def connections_in_use_went_silent(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_hop_said_so(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(TOO_LONG)
     if not seen or wreckage.seen(DIED_IN_USE):

@@ -26,7 +26,7 @@ from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD206", slug="network-partition")
 
-LINK_DOWN = FAULT.wording(
+LINK_DOWN = FAULT.log_pattern(
     "link-down",
     r"(?P<interface>[\w.@-]{1,64}): (?:NIC |Network )?[Ll]ink (?:is |status )?(?:Down|down|DOWN)"
     r"|(?P<name>[\w.@-]{1,64}): [Cc]arrier lost|\((?P<bonded>\w+)\): link status definitely down",
@@ -39,7 +39,7 @@ LINK_DOWN = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_link_went_down(wreckage: Wreckage) -> Diagnosis | None:
     down = wreckage.seen(LINK_DOWN)
     if not down:
@@ -58,7 +58,7 @@ def a_link_went_down(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def islands_lost_each_other(wreckage: Wreckage) -> Diagnosis | None:
     """Both sides complain of each other, and nobody of their own machine."""
     if wreckage.seen(LINK_DOWN):

@@ -35,7 +35,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 FAULT = Fault(code="HOLD203", slug="nic-filter-syntax")
 
 
-@FAULT.foresee
+@FAULT.check
 def filter_is_misread(facts: MachineFacts) -> Finding | list[Finding]:
     settings = [
         s for s in known(facts.settings) if s.name.strip() in (nic_filter.NCCL, nic_filter.GLOO)
@@ -145,10 +145,10 @@ def filter_is_miswritten(source: Source) -> Iterator[Finding]:
 # --- in what is left of a job -------------------------------------------------------------------
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_sign_was_taken_for_a_name(wreckage: Wreckage) -> Diagnosis | None:
     """Only where nothing was found: a filter that works in spite of its form is no cause."""
-    none = wreckage.seen(*nic_name_missing.FAULT.signatures)
+    none = wreckage.seen(*nic_name_missing.FAULT.log_patterns)
     for seen in none:
         gloo = seen.signature == nic_name_missing.GLOO_NONE.name
         name = nic_filter.GLOO if gloo else nic_filter.NCCL

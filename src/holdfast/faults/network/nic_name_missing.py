@@ -44,7 +44,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD202", slug="nic-name-missing")
 
-NCCL_NONE = FAULT.wording(
+NCCL_NONE = FAULT.log_pattern(
     "nccl-none",
     r"[Nn]o socket interface found|NET/Socket ?: no interface found|NET/IB ?: No IP interface found"
     r"|NET/Socket ?: No usable listening interface found",
@@ -54,7 +54,7 @@ NCCL_NONE = FAULT.wording(
     ),
     example="node-a:411:411 [0] bootstrap.cc:126 NCCL WARN Bootstrap : no socket interface found",
 )
-NCCL_OOB = FAULT.wording(
+NCCL_OOB = FAULT.log_pattern(
     "nccl-oob",
     r"no device found (?:matching|after excluding) (?:exactly )?(?P<value>[^,]+), verify "
     r"(?P<name>NCCL_\w+)",
@@ -62,7 +62,7 @@ NCCL_OOB = FAULT.wording(
     example="node-a:411:411 [0] bootstrap.cc:577 NCCL WARN no device found matching exactly eth7, "
     "verify NCCL_OOB_NET_IFNAME",
 )
-NCCL_FAMILY = FAULT.wording(
+NCCL_FAMILY = FAULT.log_pattern(
     "nccl-family",
     r"connecting to address .* with family \d+ is neither AF_INET"
     r"|(?:Call to socket|Socket creation) failed ?: Address family not supported",
@@ -70,14 +70,14 @@ NCCL_FAMILY = FAULT.wording(
     example="node-a:411:411 [0] misc/socket.cc:713 NCCL WARN ncclSocketInit: connecting to address "
     " with family 0 is neither AF_INET(2) nor AF_INET6(10)",
 )
-NCCL_SUBNET = FAULT.wording(
+NCCL_SUBNET = FAULT.log_pattern(
     "nccl-subnet",
     r"No interface found in the same subnet as remote address (?P<address>[^\s<]+)",
     anchors=("No interface found in the same subnet",),
     example="node-a:411:411 [0] NCCL WARN Net : No interface found in the same subnet as remote "
     "address 192.0.2.7<29500>",
 )
-GLOO_NONE = FAULT.wording(
+GLOO_NONE = FAULT.log_pattern(
     "gloo-none",
     r"(?:ifa != nullptr\. )?Unable to find address for: (?P<name>[^\s;]+)",
     anchors=("Unable to find address for:",),
@@ -86,7 +86,7 @@ GLOO_NONE = FAULT.wording(
 )
 
 
-@FAULT.foresee
+@FAULT.check
 def nccl_finds_no_interface(facts: MachineFacts) -> Finding:
     setting = facts.setting(nic_filter.NCCL)
     if setting is None or nic_filter.is_ignored(setting.value):
@@ -110,7 +110,7 @@ def nccl_finds_no_interface(facts: MachineFacts) -> Finding:
     return FAULT.ok(f"{setting.name}={setting.value} matches {_names(admitted)}")
 
 
-@FAULT.foresee
+@FAULT.check
 def gloo_finds_no_interface(facts: MachineFacts) -> Finding:
     setting = facts.setting(nic_filter.GLOO)
     if setting is None or nic_filter.is_ignored(setting.value):
@@ -237,7 +237,7 @@ def _not_here(
 # --- in what is left of a job -------------------------------------------------------------------
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_filter_left_nothing(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(NCCL_NONE, NCCL_OOB, NCCL_FAMILY, NCCL_SUBNET) or _gloo(wreckage)
     if not seen:

@@ -36,7 +36,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD208", slug="overlapping-subnets")
 
-MARTIAN = FAULT.wording(
+MARTIAN = FAULT.log_pattern(
     "martian",
     r"martian source (?P<address>[\d.]+) from (?P<peer>[\d.]+), on dev (?P<interface>\S+)",
     anchors=("martian source",),
@@ -54,7 +54,7 @@ class Member(NamedTuple):
     network: Network
 
 
-@FAULT.foresee
+@FAULT.check
 def two_interfaces_share_a_subnet(facts: MachineFacts) -> Finding | list[Finding]:
     members = [m for i in known(facts.interfaces) for m in _members(i)]
     shared = {
@@ -110,7 +110,7 @@ def _without_bridge_ports(group: list[Member]) -> list[Member]:
     return group
 
 
-@FAULT.recognise
+@FAULT.explain
 def packets_came_by_another_door(wreckage: Wreckage) -> Diagnosis | None:
     strays = wreckage.seen(MARTIAN)
     failed = connections.attempts(wreckage, connections.NCCL, connections.GLOO)

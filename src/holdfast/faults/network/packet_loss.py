@@ -27,7 +27,7 @@ from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD207", slug="packet-loss")
 
-NIC_STALLED = FAULT.wording(
+NIC_STALLED = FAULT.log_pattern(
     "nic-stalled",
     r"NETDEV WATCHDOG: (?:CPU: \d+: )?(?P<interface>[\w.@-]{1,64})\b.*transmit queue \d+ timed out"
     r"|(?P<flapping>[\w.@-]{1,64}): .{0,100}(?:rx_crc_errors|CRC errors|link flap|symbol errors?)",
@@ -36,7 +36,7 @@ NIC_STALLED = FAULT.wording(
     "timed out 5012 ms",
     role=Role.CONFIRMATION,
 )
-LOST = FAULT.wording(
+LOST = FAULT.log_pattern(
     "ping-loss",
     r"packets transmitted, \d+ (?:packets )?received,.*?(?P<percent>\d+(?:\.\d+)?)% packet loss",
     anchors=("% packet loss",),
@@ -45,7 +45,7 @@ LOST = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_card_says_so(wreckage: Wreckage) -> Diagnosis | None:
     seen = [
         *wreckage.seen(NIC_STALLED),
@@ -70,7 +70,7 @@ def the_card_says_so(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def repetitions_ran_out(wreckage: Wreckage) -> Diagnosis | None:
     """The same words as a black hole leaves, which is the likelier where all had worked before."""
     if wreckage.seen(NIC_STALLED, LOST):

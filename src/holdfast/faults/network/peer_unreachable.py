@@ -37,7 +37,7 @@ from holdfast.faults.rendezvous import dns_failure
 from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD205", slug="peer-unreachable")
-FAULT.signatures.extend(connections.OWN)
+FAULT.log_patterns.extend(connections.OWN)
 
 MEANING = {
     connections.NO_WAY: "there is no way to it: no route, no answer on the last hop, or a firewall "
@@ -67,7 +67,7 @@ CLUTTERED = 0.35
 """somebody else tells of trouble of their own: a refusal may be no more than its echo"""
 
 
-@FAULT.recognise
+@FAULT.explain
 def one_address_is_out_of_reach(wreckage: Wreckage) -> Diagnosis | None:
     failed = [one for one in connections.attempts(wreckage) if _leads_away(one)]
     if dns_failure.unresolved(wreckage):
@@ -90,7 +90,7 @@ def one_address_is_out_of_reach(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def gloo_did_not_come_together(wreckage: Wreckage) -> Diagnosis | None:
     """The line is cut, or is of a torch whose Gloo does not say whom it called."""
     seen = wreckage.seen(watchdog.GLOO_MESH)

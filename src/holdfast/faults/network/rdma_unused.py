@@ -41,7 +41,7 @@ from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD213", slug="rdma-unused")
 
-NO_DEVICE = FAULT.wording(
+NO_DEVICE = FAULT.log_pattern(
     "no-device",
     r"NET/IB ?: No device found|Failed to open libibverbs\.so|NET/OFI .*[Nn]o eligible providers",
     anchors=("NET/IB : No device found", "open libibverbs.so", "eligible providers"),
@@ -49,7 +49,7 @@ NO_DEVICE = FAULT.wording(
     # Quite usual where there is none.
     role=Role.CONTEXT,
 )
-NOT_FOUND = FAULT.wording(
+NOT_FOUND = FAULT.log_pattern(
     "not-found",
     r"Error: network (?P<network>.*?) not found|Failed to initialize any NET plugin",
     anchors=("Error: network ", "Failed to initialize any NET plugin"),
@@ -99,7 +99,7 @@ def _off(setting: Setting, source: Source) -> Finding:
 # --- in what is left of a job -------------------------------------------------------------------
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_network_asked_for_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(NOT_FOUND)
     if not seen:
@@ -117,7 +117,7 @@ def the_network_asked_for_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def machines_differ(wreckage: Wreckage) -> Diagnosis | None:
     """TCP alone is no failure; machines that use different networks cannot connect."""
     used: dict[str, set[str]] = {}
@@ -141,7 +141,7 @@ def machines_differ(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_was_switched_off(wreckage: Wreckage) -> Diagnosis | None:
     """Only with a sign that the machine has cards: without any, the setting is right."""
     off = wreckage.settings.get("NCCL_IB_DISABLE", "")

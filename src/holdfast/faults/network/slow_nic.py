@@ -28,7 +28,7 @@ from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD209", slug="slow-nic")
 
-LINK_UP = FAULT.wording(
+LINK_UP = FAULT.log_pattern(
     "link-up",
     r"(?P<interface>[\w.@-]{1,64}):? (?:NIC )?[Ll]ink is [Uu]p(?:,| -|:| at)? ?(?P<speed>\d+) ?"
     r"(?P<unit>[MG])b(?:ps|it/s|/s)",
@@ -37,7 +37,7 @@ LINK_UP = FAULT.wording(
     "Mbps Full Duplex, Flow Control: None",
     role=Role.CONTEXT,
 )
-SPEED_FELL = FAULT.wording(
+SPEED_FELL = FAULT.log_pattern(
     "speed-fell",
     r"NET/IB : (?P<device>\S+) speed change detected: (?P<before>\d+) -> (?P<after>\d+) Mbps",
     anchors=("speed change detected",),
@@ -45,7 +45,7 @@ SPEED_FELL = FAULT.wording(
     "100000 Mbps",
     role=Role.CONFIRMATION,
 )
-BUS_BANDWIDTH = FAULT.wording(
+BUS_BANDWIDTH = FAULT.log_pattern(
     "bus-bandwidth",
     r"# Avg bus bandwidth +: +(?P<rate>\d+(?:\.\d+)?)",
     anchors=("Avg bus bandwidth",),
@@ -58,7 +58,7 @@ CRAWL = 1.25
 """GB/s, the most that 10 Gb/s can carry"""
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_link_fell_back(wreckage: Wreckage) -> Diagnosis | None:
     fell = [
         s for s in wreckage.seen(SPEED_FELL) if int(s.fields["after"]) < int(s.fields["before"])
@@ -77,7 +77,7 @@ def the_link_fell_back(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_link_is_slow(wreckage: Wreckage) -> Diagnosis | None:
     if wreckage.seen(SPEED_FELL):
         return None

@@ -39,14 +39,14 @@ from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD201", slug="wrong-nic")
 
-CHOSE = FAULT.wording(
+CHOSE = FAULT.log_pattern(
     "chose",
     r"NET ?: Using interface (?P<interface>[^\s:]+):(?P<address>[^\s<]+)",
     anchors=("Using interface ",),
     example="node-a:411:411 [0] NCCL INFO NET : Using interface eth0:192.0.2.2<0>",  # before 2.4
     role=Role.CONTEXT,
 )
-NO_COMMON = FAULT.wording(
+NO_COMMON = FAULT.log_pattern(
     "no-common",
     r"Unable to find a set of common task-to-task communication interfaces",
     anchors=("common task-to-task communication",),
@@ -61,7 +61,7 @@ BRIDGES = ("docker", "virbr", "br-", "veth")
 TROUBLE = (watchdog.WATCHDOG, watchdog.STORE_GET, peers.NCCL_REMOTE, nccl.ERROR_CODE)
 
 
-@FAULT.recognise
+@FAULT.explain
 def ranks_announce_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
     chosen = [s for s in wreckage.seen(nccl.BOOTSTRAP_USING, CHOSE) if _is_private(s)]
     failed = [
@@ -89,7 +89,7 @@ def ranks_announce_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def mpi_called_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
     """Open MPI tries every interface that both machines have, Docker's bridge among them."""
     failed = [
@@ -113,7 +113,7 @@ def mpi_called_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def machines_chose_different_networks(wreckage: Wreckage) -> Diagnosis | None:
     """Each address may be fine on its own; together they are not one network."""
     chosen = [s for s in wreckage.seen(nccl.BOOTSTRAP_USING) if not _is_private(s)]

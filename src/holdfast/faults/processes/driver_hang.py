@@ -30,10 +30,10 @@ from holdfast.analysis.logs.patterns import kernel, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import KernelEvent, MachineFacts, StuckProcess, known
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD708", slug="driver-hang")
+FAULT = Fault(code="HOLD708", slug="driver-hang", traits=RunTraits(priority=430, needs_stall=True))
 
 GPU_DRIVER = re.compile(r"nvidia|\b_?nv_|\b_nv\d|\buvm_|\brm_|amdgpu|\bkfd_", re.IGNORECASE)
 """symbols of NVIDIA's and AMD's kernel modules as wchan shows them; nvme_ is not among them"""
@@ -45,7 +45,7 @@ LONG = 10.0
 """seconds in state D before it is worth a word; a save to a slow disk takes as long"""
 
 
-@FAULT.foresee
+@FAULT.check
 def nobody_is_stuck_in_the_kernel(facts: MachineFacts) -> Finding:
     stuck = known(facts.leftovers).stuck
     in_driver = [p for p in stuck if GPU_DRIVER.search(p.wait_channel)]
@@ -72,7 +72,7 @@ def nobody_is_stuck_in_the_kernel(facts: MachineFacts) -> Finding:
     return FAULT.ok("no training process is stuck inside the kernel")
 
 
-@FAULT.foresee
+@FAULT.check
 def kernel_reports_no_stall(facts: MachineFacts) -> Finding:
     stalls = [event for event in known(facts.kernel_log) if event.kind == "stall"]
     if not stalls:
@@ -98,11 +98,11 @@ def _describe(stuck: StuckProcess) -> Evidence:
 
 
 def _quote(event: KernelEvent) -> Evidence:
-    ago = "" if event.seconds_ago is None else f" ({text.span(event.seconds_ago)} ago)"
+    ago = "" if event.seconds_ago is None else f" ({text.duration(event.seconds_ago)} ago)"
     return Evidence(quote=f"{event.text}{ago}", source="kernel log")
 
 
-@FAULT.notice
+@FAULT.run
 def it_waits_inside_the_kernel(scene: Scene) -> Verdict | None:
     """Always a notice: a long save to slow storage looks the same."""
     held = stall.find(scene)
@@ -120,7 +120,7 @@ def it_waits_inside_the_kernel(scene: Scene) -> Verdict | None:
     gpu = " of the GPU driver" if GPU_DRIVER.search(channel) else ""
     return FAULT.verdict(
         f"{phrases.who(scene, [v.rank for v in stuck])} has been inside the kernel (state D, "
-        f"in {channel}{gpu}) for {phrases.seconds(scene.now - view.state_since)}, called "
+        f"in {channel}{gpu}) for {text.elapsed(scene.now - view.state_since)}, called "
         f"{stall.place(view)}; {held.waiting()}",
         ranks=[v.rank for v in stuck],
         victims=held.victims,
@@ -147,7 +147,7 @@ def _kernel_lines(scene: Scene, pids: list[int]) -> list[Evidence]:
 
 # --- explain -------------------------------------------------------------------------------------
 
-STORAGE = FAULT.wording(
+STORAGE = FAULT.log_pattern(
     "storage",
     r"nfs: server (?P<server>\S+) not responding|LustreError: .*timed out"
     r"|ceph: mds\d+ (?:hung|caps stale)",
@@ -155,14 +155,14 @@ STORAGE = FAULT.wording(
     example="[12345.678] nfs: server filer1 not responding, still trying",
     role=Role.CONFIRMATION,
 )
-STALLED = FAULT.wording(
+STALLED = FAULT.log_pattern(
     "gpu-driver",
     r"(?P<symbol>\w{1,120})(?:\+0x\w{1,16}/0x\w{1,16})? \[(?P<module>nvidia\w*|amdgpu)\]",
     anchors=("[nvidia]", "[nvidia_uvm]", "[nvidia_drm]", "[amdgpu]"),
     example="[12345.678]  _nv042123rm+0x10/0x40 [nvidia]",
     role=Role.CONFIRMATION,
 )
-BLOCKED = FAULT.wording(
+BLOCKED = FAULT.log_pattern(
     "task-dump",
     # How the kernel heads the stack of a task: since 5.14 with words, before in columns.
     r"\btask:(?P<name>\S{1,64})\s{1,20}state:D\b.{0,60}?\bpid:\s?(?P<pid>\d{1,10})"
@@ -173,7 +173,7 @@ BLOCKED = FAULT.wording(
     "flags:0x00000002",
     role=Role.CONFIRMATION,
 )
-ASLEEP = FAULT.wording(
+ASLEEP = FAULT.log_pattern(
     "disk-sleep",
     r"State:\s+D \(disk sleep\)",
     anchors="D (disk sleep)",
@@ -184,7 +184,7 @@ DEEP = 2
 LOOK = "sudo dmesg -T | grep -iE 'blocked for|stall|lockup|not responding|Xid'"
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_kernel_tells_of_a_stall(wreckage: Wreckage) -> Diagnosis | None:
     lockups = wreckage.seen(kernel.SOFT_LOCKUP)
     frames = wreckage.seen(STALLED)
@@ -214,7 +214,7 @@ def the_kernel_tells_of_a_stall(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def its_stack_is_in_the_gpu_driver(wreckage: Wreckage) -> Diagnosis | None:
     """/proc/PID/stack, or a task that the kernel dumped: the complaint above it is not here."""
     frames = wreckage.seen(STALLED)
@@ -260,7 +260,7 @@ def _culprit(wreckage: Wreckage, seen: Sighting) -> Culprit:
     return Culprit(rank=rank, host=seen.line.host, pid=pid, what=what)
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_cuda_call_did_not_return(wreckage: Wreckage) -> Diagnosis | None:
     stuck, asleep = wreckage.seen(watchdog.HEARTBEAT_STUCK), wreckage.seen(ASLEEP)
     if not (stuck or asleep) or (stuck and blame.of(wreckage).explained and not asleep):

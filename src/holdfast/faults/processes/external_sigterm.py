@@ -26,14 +26,16 @@ from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.faults.processes.sighup_terminal import passed_on, told_by
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD704", slug="external-sigterm")
+FAULT = Fault(
+    code="HOLD704", slug="external-sigterm", traits=RunTraits(priority=120, told_to_stop=True)
+)
 
 
-@FAULT.notice
+@FAULT.run
 def somebody_asked_it_to_end(scene: Scene) -> Verdict | None:
     if scene.told_to_stop in ("SIGTERM", "SIGINT"):
         asked = "interrupted (Ctrl-C)" if scene.told_to_stop == "SIGINT" else "told to stop"
@@ -68,7 +70,7 @@ ASKED = {"15": "SIGTERM", "SIGTERM": "SIGTERM", "2": "SIGINT", "SIGINT": "SIGINT
 RECORD = "sacct -j JOBID --format=JobID,State,ExitCode,End"
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_launcher_was_told_to_end(wreckage: Wreckage) -> Diagnosis | None:
     told = told_by(wreckage, *ASKED) or passed_on(wreckage, "SIGINT")
     cancelled = [s for s in wreckage.seen(launchers.SLURM_CANCELLED) if not s.fields.get("why")]
@@ -116,7 +118,7 @@ def _quote(raised: Raised) -> Evidence:
     return Evidence(quote=raised.kind, source=line.source, line=line.number, rank=line.rank)
 
 
-@FAULT.recognise
+@FAULT.explain
 def one_rank_was_told_to_end(wreckage: Wreckage) -> Diagnosis | None:
     ends = blame.by_signal(wreckage, signal.SIGTERM, signal.SIGINT)
     if not ends or told_by(wreckage, *ASKED) or blame.of(wreckage).own:

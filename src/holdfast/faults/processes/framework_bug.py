@@ -28,7 +28,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence
 
 FAULT = Fault(code="HOLD709", slug="framework-bug")
 
-ASSERT = FAULT.wording(
+ASSERT = FAULT.log_pattern(
     "internal-assert",
     r"INTERNAL ASSERT FAILED at \"?(?P<file>[^\s\":]+)\"?:(?P<line>\d+)|please report a bug to "
     r"PyTorch|[Tt]his (?:is|may be|looks like) a bug in (?P<library>\w+)",
@@ -36,7 +36,7 @@ ASSERT = FAULT.wording(
     example="RuntimeError: grad.device() == bucket_view.device() INTERNAL ASSERT FAILED at "
     '"../torch/csrc/distributed/c10d/reducer.cpp":352, please report a bug to PyTorch.',
 )
-NCCL_INTERNAL = FAULT.wording(
+NCCL_INTERNAL = FAULT.log_pattern(
     "nccl-internal",
     r"ncclInternalError: Internal check failed",
     anchors="ncclInternalError",
@@ -52,7 +52,7 @@ PROMISES = frozenset({"AttributeError", "UnboundLocalError", "NameError", "Asser
 that it was called wrongly"""
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_says_so_itself(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(ASSERT)
     if not seen:
@@ -74,7 +74,7 @@ def it_says_so_itself(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_crashed_inside(wreckage: Wreckage) -> Diagnosis | None:
     """The innermost frame of a crash lies in the library's own code, not in the user's."""
     crash = wreckage.seen(native_crash.FATAL, native_crash.HANDLER, native_crash.HEAP)
@@ -96,7 +96,7 @@ def it_crashed_inside(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def nccl_says_so(wreckage: Wreckage) -> Diagnosis | None:
     """The weakest of its answers: a lost peer or a bad network leads there as well."""
     seen = wreckage.seen(NCCL_INTERNAL)
@@ -116,7 +116,7 @@ def nccl_says_so(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def its_own_code_forgot_something(wreckage: Wreckage) -> Diagnosis | None:
     """The last frames are all inside one library, and the exception is of the careless kind."""
     found = [r for r in wreckage.raised if own_errors.tells_a_cause(r) and _is_careless(r)]

@@ -34,10 +34,10 @@ from holdfast.analysis.logs.wreckage import Exit, Sighting, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD702", slug="native-crash")
+FAULT = Fault(code="HOLD702", slug="native-crash", traits=RunTraits(priority=255, general=True))
 
 WORDS = {
     signal.SIGSEGV: "it touched memory it does not own",
@@ -48,7 +48,7 @@ WORDS = {
 }
 
 
-@FAULT.notice
+@FAULT.run
 def native_code_ended_it_first(scene: Scene) -> Verdict | None:
     crashed = [e for e in exits.cause(scene) if e.signal in exits.CRASHES]
     if not crashed:
@@ -86,14 +86,14 @@ def _kernel_lines(scene: Scene, crashed: list[Ending]) -> list[Evidence]:
 
 # --- explain -------------------------------------------------------------------------------------
 
-FATAL = FAULT.wording(
+FATAL = FAULT.log_pattern(
     "fatal-python-error",
     r"Fatal Python error: (?P<what>Segmentation fault|Bus error|Aborted|Illegal instruction"
     r"|Floating[ -]point exception)",
     anchors="Fatal Python error: ",
     example="Fatal Python error: Segmentation fault",
 )
-HANDLER = FAULT.wording(
+HANDLER = FAULT.log_pattern(
     "signal-handler",
     r"\*{3} (?P<name>SIG(?:SEGV|BUS|ILL|FPE))\b.* received|Caught signal (?P<number>11|7|4|8) "
     r"\((?P<what>[^:)]*)|Signal: (?P<told>Segmentation fault|Bus error|Illegal instruction) \(\d+\)"
@@ -110,14 +110,14 @@ HANDLER = FAULT.wording(
     example="[node-a:1011 :0:1011] Caught signal 11 (Segmentation fault: address not mapped to "
     "object at address 0x28)",
 )
-INSIDE = FAULT.wording(
+INSIDE = FAULT.log_pattern(
     "inside-a-framework",
     r"#\d+\s+(?:0x[0-9a-f]+ in )?(?P<function>(?:at|c10|c10d|torch|nccl)(?:::|[A-Z])[\w:~<>]+)",
     anchors=(" in at::", " in c10::", " in c10d::", " in torch::", " in nccl"),
     example="#0  0x00007f92fef2548f in at::cuda::getCurrentDeviceProperties() ()",
     role=Role.CONFIRMATION,
 )
-HEAP = FAULT.wording(
+HEAP = FAULT.log_pattern(
     "heap",
     r"(?P<what>double free or corruption|free\(\): invalid (?:pointer|size|next size)"
     r"|malloc\(\): [a-z][\w ]+|munmap_chunk\(\): invalid pointer|corrupted size vs\. prev_size"
@@ -133,7 +133,7 @@ HEAP = FAULT.wording(
     ),
     example="double free or corruption (!prev)",
 )
-GAVE_UP = FAULT.wording(
+GAVE_UP = FAULT.log_pattern(
     "gave-up",
     # C++ ends a program so that leaves a thread behind, or calls what is no longer there.
     r"terminate called without an active exception|pure virtual method called"
@@ -148,7 +148,7 @@ FIX = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def native_code_crashed(wreckage: Wreckage) -> Diagnosis | None:
     ends = blame.by_signal(wreckage, *exits.CRASHES, but=FAULT.slug)
     words = wreckage.seen(FATAL, HANDLER, HEAP)
@@ -175,7 +175,7 @@ def native_code_crashed(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_gave_up_without_a_reason(wreckage: Wreckage) -> Diagnosis | None:
     """Mostly the echo of an error before it; a crash of its own only where nothing else is told."""
     seen = wreckage.seen(GAVE_UP)

@@ -31,7 +31,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence
 
 FAULT = Fault(code="HOLD705", slug="node-lost")
 
-DEAD = FAULT.wording(
+DEAD = FAULT.log_pattern(
     "marked-dead",
     r"node with (?:node|client) id:? (?P<id>\S+)(?: and (?:ip|address): (?P<host>\S+))?.*"
     r"marked dead because the (?:detector|monitor) has missed too many heartbeats"
@@ -41,7 +41,7 @@ DEAD = FAULT.wording(
     "been marked dead because the detector has missed too many heartbeats from it.",
     role=Role.CONFIRMATION,
 )
-RAY = FAULT.wording(
+RAY = FAULT.log_pattern(
     "ray-node-died",
     r"actor (?:is dead|died) because its node has died(?:\. Node Id: (?P<id>\w+))?"
     r"|because the node it was running on is dead or unavailable"
@@ -56,7 +56,7 @@ RAY = FAULT.wording(
     example="The actor died because its node has died. Node Id: 75b2eec8f1",
     role=Role.CONFIRMATION,
 )
-DAEMON = FAULT.wording(
+DAEMON = FAULT.log_pattern(
     "daemon-lost",
     r"lost communication with a remote daemon|daemon .*has unexpectedly (?:failed|died)"
     r"|Connection to (?P<host>[\w.\-]+) closed by remote host|NodeNotReady|node\S* is not ready"
@@ -81,7 +81,7 @@ FIX = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def somebody_saw_it_go(wreckage: Wreckage) -> Diagnosis | None:
     sure = (
         *(s for s in wreckage.seen(launchers.SLURM_NODE)),
@@ -117,7 +117,7 @@ def _host(seen: Sighting) -> str:
     return named.rstrip(".,")
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_whole_machine_is_silent(wreckage: Wreckage) -> Diagnosis | None:
     """Several hosts, and exactly the ranks of one of them say nothing."""
     suspect = suspects.find(wreckage)

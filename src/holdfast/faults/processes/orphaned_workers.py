@@ -24,13 +24,13 @@ from holdfast import text
 from holdfast.analysis.job import phrases
 from holdfast.analysis.machine import MachineFacts, Orphan, PortFacts, Process, known
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD707", slug="orphaned-workers")
+FAULT = Fault(code="HOLD707", slug="orphaned-workers", traits=RunTraits(priority=500))
 
 
-@FAULT.foresee
+@FAULT.check
 def no_rank_without_launcher(facts: MachineFacts) -> Finding:
     orphans = known(facts.leftovers).orphans
     if not orphans:
@@ -78,12 +78,12 @@ def _describe(orphan: Orphan) -> Evidence:
 # --- while a job runs --------------------------------------------------------------------------
 
 
-@FAULT.notice
+@FAULT.run
 def they_outlived_their_rank(scene: Scene) -> Verdict | None:
     """No rank is guilty: having helpers in sessions of their own is common, and they were ended."""
     if not scene.outlived:
         return None
-    its = phrases.one_or_many([p.pid for p in scene.outlived], "it", "their ranks")
+    its = text.plural([p.pid for p in scene.outlived], "it", "their ranks")
     return FAULT.verdict(
         f"{phrases.children(scene.outlived)} outlived {its}; ended",
         ranks=[],

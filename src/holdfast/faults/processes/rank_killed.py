@@ -32,14 +32,14 @@ from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.faults.host import host_oom
 from holdfast.findings import Culprit, Diagnosis, Verdict
 
-FAULT = Fault(code="HOLD701", slug="rank-killed")
+FAULT = Fault(code="HOLD701", slug="rank-killed", traits=RunTraits(priority=260, general=True))
 
 
-@FAULT.notice
+@FAULT.run
 def a_signal_ended_it_first(scene: Scene) -> Verdict | None:
     killed = [e for e in exits.cause(scene) if _from_outside(e)]
     if not killed or any(host_oom.memory_evidence(scene, e) for e in killed):
@@ -87,7 +87,7 @@ UNSENT = (
 KERNEL_LOG = "sudo dmesg -T | grep -iE 'killed process|oom'"
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_ended_by_a_signal(wreckage: Wreckage) -> Diagnosis | None:
     outside = {s.value for s in signal.Signals} - exits.CRASHES - exits.STOP_SIGNALS
     killed = blame.by_signal(wreckage, *outside)
@@ -128,7 +128,7 @@ def _fell(others: tuple[int, ...]) -> str:
     return f"; {blame.plain(others)} lost it or waited in vain" if others else ""
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_fell_silent(wreckage: Wreckage) -> Diagnosis | None:
     """No word, no dump, though a living rank answers when another one calls for dumps."""
     suspect = suspects.find(wreckage)
@@ -159,7 +159,7 @@ def it_fell_silent(wreckage: Wreckage) -> Diagnosis | None:
     )  # fmt: skip
 
 
-@FAULT.recognise
+@FAULT.explain
 def ray_lost_its_worker(wreckage: Wreckage) -> Diagnosis | None:
     """Ray's list of potential causes is advice; that the process vanished is what it saw."""
     gone = sightings.saying(

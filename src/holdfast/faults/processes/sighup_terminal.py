@@ -21,15 +21,17 @@ from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD703", slug="sighup-terminal")
+FAULT = Fault(
+    code="HOLD703", slug="sighup-terminal", traits=RunTraits(priority=100, told_to_stop=True)
+)
 
 FIX = "start it inside tmux or screen, or with `nohup holdfast run … &`"
 
 
-@FAULT.notice
+@FAULT.run
 def the_terminal_went_away(scene: Scene) -> Verdict | None:
     if scene.told_to_stop == "SIGHUP":
         return FAULT.verdict(
@@ -59,7 +61,7 @@ def the_terminal_went_away(scene: Scene) -> Verdict | None:
 
 # --- explain -------------------------------------------------------------------------------------
 
-HANGUP = FAULT.wording(
+HANGUP = FAULT.log_pattern(
     "hangup",
     r"^Hangup\b|\bSIGHUP\b.*(?:received|caught|terminat)|(?:received|caught|got) (?:signal )?SIGHUP"
     r"|terminated by signal SIGHUP|exited on signal 1 \(Hangup\)",
@@ -84,7 +86,7 @@ def passed_on(wreckage: Wreckage, name: str) -> tuple[Sighting, ...]:
     return tuple(s for s in wreckage.seen(launchers.CLOSING) if name in s.line.text)
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_launcher_lost_its_terminal(wreckage: Wreckage) -> Diagnosis | None:
     told = told_by(wreckage, "1", "SIGHUP") or passed_on(wreckage, "SIGHUP")
     seen = told or wreckage.seen(HANGUP)

@@ -30,7 +30,7 @@ FAULT = Fault(code="HOLD706", slug="store-host-lost")
 _GONE = ("reset", "Broken pipe", "closed", "refused", "shut down", "0 bytes")
 
 
-@FAULT.recognise
+@FAULT.explain
 def everybody_lost_the_store(wreckage: Wreckage) -> Diagnosis | None:
     """Only when nothing better explains how rank 0 ended."""
     known = blame.of(wreckage)

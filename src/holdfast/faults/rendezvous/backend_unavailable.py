@@ -30,7 +30,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD114", slug="backend-unavailable")
 
-NOT_BUILT = FAULT.wording(
+NOT_BUILT = FAULT.log_pattern(
     "not-built",
     r"Distributed package doesn't have (?P<backend>[\w ]+?) built.?in"
     r"|(?P<other>NCCL|UCC|MPI|GLOO|XCCL) is not available"
@@ -45,7 +45,7 @@ NOT_BUILT = FAULT.wording(
     ),
     example="RuntimeError: Distributed package doesn't have NCCL built in",
 )
-NO_HOROVOD = FAULT.wording(
+NO_HOROVOD = FAULT.log_pattern(
     "horovod",
     r"(?P<name>Gloo|MPI|NCCL) support (?:is required to use elastic training, but )?has not been "
     r"built|Neither (?P<neither>MPI nor Gloo) support has been built"
@@ -54,25 +54,25 @@ NO_HOROVOD = FAULT.wording(
     example="ValueError: Gloo support has not been built.  If this is not expected, ensure CMake "
     "is installed and reinstall Horovod with HOROVOD_WITH_GLOO=1 to debug the build error.",
 )
-NO_CUDA = FAULT.wording(
+NO_CUDA = FAULT.log_pattern(
     "no-cuda",
     r"Torch not compiled with (?P<library>\w+) enabled",
     anchors=("Torch not compiled with",),
     example="AssertionError: Torch not compiled with CUDA enabled",
 )
-NO_GPU = FAULT.wording(
+NO_GPU = FAULT.log_pattern(
     "no-gpu",
     r"ProcessGroupNCCL is only supported with GPUs, no GPUs found",
     anchors=("is only supported with GPUs",),
     example="RuntimeError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
 )
-WRONG_DEVICE = FAULT.wording(
+WRONG_DEVICE = FAULT.log_pattern(
     "wrong-device",
     r"No backend type associated with device type (?P<device>\w+)|Tensors must be CUDA and dense",
     anchors=("No backend type associated with device", "Tensors must be CUDA and dense"),
     example="RuntimeError: No backend type associated with device type cpu",
 )
-UNKNOWN = FAULT.wording(
+UNKNOWN = FAULT.log_pattern(
     "unknown",
     r"(?:Invalid|Unknown|Unrecognized) (?:c10d )?backend(?: type)?:? '?(?P<name>\w+)"
     r"|Backend (?P<refused>\w+) does not support (?P<what>\w+)"
@@ -83,14 +83,14 @@ UNKNOWN = FAULT.wording(
     ),
     example="ValueError: Invalid backend: 'ncll'",
 )
-NO_LIBUV = FAULT.wording(
+NO_LIBUV = FAULT.log_pattern(
     "no-libuv",
     r"use_libuv was requested but PyTorch was buil[dt] without libuv",
     anchors=("use_libuv was requested but",),
     example="torch.distributed.DistStoreError: use_libuv was requested but PyTorch was built "
     "without libuv support, run with USE_LIBUV=0 to disable it.",
 )
-GLOO_TYPE = FAULT.wording(
+GLOO_TYPE = FAULT.log_pattern(
     "gloo-type",
     r"ProcessGroupGloo.*(?:[Uu]nsupported|[Ii]nvalid) (?:device|scalar|data) type"
     r"|RuntimeError: Invalid scalar type",
@@ -99,7 +99,7 @@ GLOO_TYPE = FAULT.wording(
 )
 
 
-@FAULT.foresee
+@FAULT.check
 def gloo_is_there(facts: MachineFacts) -> Finding:
     software = known(facts.software)
     if not software.torch:
@@ -120,7 +120,7 @@ def gloo_is_there(facts: MachineFacts) -> Finding:
     return FAULT.ok(f"Gloo is there: {gloo}")
 
 
-@FAULT.foresee
+@FAULT.check
 def nccl_fits_the_machine(facts: MachineFacts) -> Finding | Sequence[Finding]:
     software = known(facts.software)
     if not software.torch or "rocm" in software.torch:
@@ -220,9 +220,9 @@ STORIES = {
 }
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(*FAULT.signatures)
+    seen = wreckage.seen(*FAULT.log_patterns)
     if not seen:
         return None
     first = seen[0]

@@ -33,7 +33,7 @@ from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD115", slug="dead-producer")
 
-FETCH = FAULT.wording(
+FETCH = FAULT.log_pattern(
     "fetch",
     r"in rebuild_storage_fd|multiprocessing/resource_sharer\.py\S*, line \d+, in (?:detach|get_)",
     anchors=("rebuild_storage_fd", "resource_sharer.py"),
@@ -42,7 +42,7 @@ FETCH = FAULT.wording(
     # The same frames stand above 'received 0 items of ancdata', which is another fault.
     role=Role.CONTEXT,
 )
-NOBODY = FAULT.wording(
+NOBODY = FAULT.log_pattern(
     "nobody",
     r"^(?:\w+Error: )?.*(?:ConnectionRefusedError|ConnectionResetError|FileNotFoundError|EOFError)"
     r"(?::|$)"
@@ -55,7 +55,7 @@ NOBODY = FAULT.wording(
     example="ConnectionRefusedError: [Errno 111] Connection refused",
     role=Role.CONTEXT,
 )
-CUDA_PRODUCER = FAULT.wording(
+CUDA_PRODUCER = FAULT.log_pattern(
     "cuda-producer",
     r"Producer process has been terminated before all shared CUDA tensors released",
     anchors=("Producer process has been terminated",),
@@ -71,7 +71,7 @@ FIX = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_sender_is_gone(wreckage: Wreckage) -> Diagnosis | None:
     fetches = wreckage.seen(FETCH)
     ended = [s for s in wreckage.seen(NOBODY) if any(_belongs(s, fetch) for fetch in fetches)]
@@ -93,7 +93,7 @@ def the_sender_is_gone(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_owner_of_cuda_memory_left(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(CUDA_PRODUCER)
     if not seen or wreckage.seen(FETCH):

@@ -37,28 +37,28 @@ _ANCHORS = (
     *("Name or service not known", "failure in name resolution", "nodename nor servname"),
     *("No address associated with hostname", "Name does not resolve", "No such host is known"),
 )
-STORE_NAME = FAULT.wording(
+STORE_NAME = FAULT.log_pattern(
     "store-name",
     r"network addresses of \(\[?(?P<name>[^,\]]+)\]?, (?P<port>\d+)\) cannot be retrieved",
     anchors=("cannot be retrieved (gai error", "cannot be retrieved"),
     example="[W socket.cpp:697] [c10d] The IPv6 network addresses of (node-a, 29500) cannot be "
     "retrieved (gai error: -2 - Name or service not known).",
 )
-PYTHON_NAME = FAULT.wording(
+PYTHON_NAME = FAULT.log_pattern(
     "python-name",
     rf"gaierror: \[Errno -?\d+\] {_UNKNOWN}|(?:ValueError|RuntimeError): {_UNKNOWN}"
     rf"|host not found: {_UNKNOWN}|error encountered when getting address info ?: {_UNKNOWN}",
     anchors=_ANCHORS,
     example="socket.gaierror: [Errno -2] Name or service not known",
 )
-SSH_NAME = FAULT.wording(
+SSH_NAME = FAULT.log_pattern(
     "ssh-name",
     r"[Cc]ould not resolve hostname (?P<name>[\w.-]+)"
     rf"|(?:^|[\s:])(?P<host>(?!found:|\w*[Ee]rror:|getaddrinfo)[\w.-]+): ?{_UNKNOWN}",
     anchors=("ould not resolve hostname", *_ANCHORS),
     example="ssh: Could not resolve hostname node-b: Name or service not known",
 )
-LOOKUP = FAULT.wording(
+LOOKUP = FAULT.log_pattern(
     "lookup",
     # nslookup, dig and ping, mostly in the loop of a script that waits for the name to appear.
     r"can't resolve '(?P<name>[\w.-]{1,120})'|server can't find (?P<host>[\w.-]{1,120}): NXDOMAIN"
@@ -67,7 +67,7 @@ LOOKUP = FAULT.wording(
     example="nslookup: can't resolve 'job-master-0': Name does not resolve",
     role=Role.CASCADE,
 )
-DOWNLOAD = FAULT.wording(
+DOWNLOAD = FAULT.log_pattern(
     "download",
     r"(?:NameResolutionError.*?)?Failed to resolve '(?P<name>[^']+)'"
     r"|ConnectionPool\(host='(?P<host>[^']+)'.*(?:resol|gaierror|Errno -[235])",
@@ -75,7 +75,7 @@ DOWNLOAD = FAULT.wording(
     example="urllib3.exceptions.NameResolutionError: Failed to resolve 'example.org' ([Errno -3] "
     "Temporary failure in name resolution)",
 )
-GLOO_NAME = FAULT.wording(
+GLOO_NAME = FAULT.log_pattern(
     "gloo-name",
     r"Unable to resolve hostname to a \(local\) address",
     anchors=("Unable to resolve hostname to a (local)",),
@@ -92,7 +92,7 @@ SLOW = 0.5
 our own deadline and is 'not looked at'"""
 
 
-@FAULT.foresee
+@FAULT.check
 def own_name_resolves(facts: MachineFacts) -> Finding:
     own = known(facts.own_name)
     if own.addresses:
@@ -115,7 +115,7 @@ def own_name_resolves(facts: MachineFacts) -> Finding:
     )
 
 
-@FAULT.foresee
+@FAULT.check
 def master_name_resolves(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if facts.master_name is None:
         return ()
@@ -166,7 +166,7 @@ def unresolved(wreckage: Wreckage) -> tuple[Sighting, ...]:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_name_was_not_found(wreckage: Wreckage) -> Diagnosis | None:
     downloads = wreckage.seen(DOWNLOAD)
     seen = unresolved(wreckage)

@@ -29,7 +29,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD103", slug="foreign-job-on-port")
 
-NO_STORE = FAULT.wording(
+NO_STORE = FAULT.log_pattern(
     "no-store",
     r"Ping failed, invalid value returned from server",
     anchors=("Ping failed, invalid value",),
@@ -37,7 +37,7 @@ NO_STORE = FAULT.wording(
     "Expected: 4711, Got: 1347703880",
 )
 
-STRANGER = FAULT.wording(
+STRANGER = FAULT.log_pattern(
     "stranger",
     r"socketFinalizeAccept(?: from (?P<address>[^\s<]{1,80})<\d{1,5}>)?: wrong (?:magic|type)\b",
     anchors=("socketFinalizeAccept",),
@@ -48,7 +48,7 @@ STRANGER = FAULT.wording(
 )
 
 
-@FAULT.foresee
+@FAULT.check
 def another_store_answers(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if plan.port == 0:
@@ -87,7 +87,7 @@ def _is_ours(plan: Plan, listener: Connection) -> bool:
     return named is not None and isinstance(owner, Process) and named in (owner.pid, owner.parent)
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_stranger_answered(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(NO_STORE)
     if not seen:
@@ -130,7 +130,7 @@ def _maybe_another_job(wreckage: Wreckage) -> Diagnosis | None:
         f"port {port} is the one that every launcher takes by default: another job on this machine "
         "may have it, and ranks that reach it would join that job",
         confidence=0.25,
-        seen=wreckage.seen(*port_in_use.FAULT.signatures),
+        seen=wreckage.seen(*port_in_use.FAULT.log_patterns),
         culprit=Culprit(what=f"port {port}"),
         fix="give each job its own port and `--rdzv-id`, or `torchrun --standalone`",
         next=f"ss -ltnp 'sport = :{port}'",

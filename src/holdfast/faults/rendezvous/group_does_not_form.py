@@ -32,7 +32,7 @@ from holdfast.findings import Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD116", slug="group-does-not-form")
 
-BARE = FAULT.wording(
+BARE = FAULT.log_pattern(
     "bare",
     r"(?P<kind>ncclSystemError|ncclInternalError|ncclUnhandledCudaError|unhandled (?:system|cuda) "
     r"error|internal error)(?=[,:]).*",
@@ -45,7 +45,7 @@ BARE = FAULT.wording(
     # it says that NCCL failed, and nothing about why
     role=Role.CASCADE,
 )
-INTERRUPTED = FAULT.wording(
+INTERRUPTED = FAULT.log_pattern(
     "interrupted",
     r"(?:RuntimeError|DistNetworkError): Interrupted system call",
     anchors=("Error: Interrupted system call",),
@@ -81,7 +81,7 @@ FIXES = {
 }
 
 
-@FAULT.foresee
+@FAULT.check
 def the_smoke_test_failed(facts: MachineFacts) -> Finding:
     if facts.smoke is None:
         return FAULT.does_not_apply("not asked for: add --smoke")
@@ -135,7 +135,7 @@ def _complaint(rank: SmokeRank) -> Evidence:
     return Evidence(quote=f"rank {rank.rank}: {first_line}", source="smoke test", rank=rank.rank)
 
 
-@FAULT.recognise
+@FAULT.explain
 def nccl_failed_without_a_word(wreckage: Wreckage) -> Diagnosis | None:
     """The last resort: NCCL's own warning, which would tell, is not in the log."""
     seen = wreckage.seen(BARE)
@@ -154,7 +154,7 @@ def nccl_failed_without_a_word(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_signal_broke_the_wait(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(INTERRUPTED)
     if not seen or wreckage.roots() or wreckage.seen(BARE):

@@ -34,7 +34,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD106", slug="hostname-misresolves")
 
-NOT_BINDABLE = FAULT.wording(
+NOT_BINDABLE = FAULT.log_pattern(
     "not-bindable",
     r"Unable to find address for (?P<name>\S+?); bind\(2\) for (?P<address>\S+) failed"
     r"|rp != nullptr\. Unable to find address for: (?P<host>\S+)"
@@ -50,7 +50,7 @@ NOT_BINDABLE = FAULT.wording(
 )
 
 
-@FAULT.foresee
+@FAULT.check
 def own_name_is_reachable(facts: MachineFacts) -> Finding:
     own = known(facts.own_name)
     if not own.addresses:
@@ -79,7 +79,7 @@ def own_name_is_reachable(facts: MachineFacts) -> Finding:
     return FAULT.ok(f"{own.name} is {taken}, an address of this machine")
 
 
-@FAULT.foresee
+@FAULT.check
 def published_name_is_no_localhost(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if not facts.plan.multi_node or facts.plan.rdzv_backend != "c10d":
         return ()  # only c10d publishes this name, and one node may call itself localhost
@@ -148,7 +148,7 @@ EVERYWHERE = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def gloo_published_loopback(wreckage: Wreckage) -> Diagnosis | None:
     calls = [
         c
@@ -171,7 +171,7 @@ def gloo_published_loopback(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_name_became_a_number(wreckage: Wreckage) -> Diagnosis | None:
     """Resolvers take '1234' for the address 0.0.4.210; getfqdn may answer a reverse name."""
     calls = [c for c in connections.attempts(wreckage) if _is_number(c.address)]

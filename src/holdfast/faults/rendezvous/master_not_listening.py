@@ -27,6 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from holdfast import text
 from holdfast.analysis.job import join, phrases
 from holdfast.analysis.logs.patterns import connections, peers
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -34,11 +35,13 @@ from holdfast.analysis.machine import MachineFacts, known
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import RankView, Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.faults.rendezvous import dns_failure
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD104", slug="master-not-listening")
+FAULT = Fault(
+    code="HOLD104", slug="master-not-listening", traits=RunTraits(priority=230, needs_stall=True)
+)
 
 NO_WAY = {
     "EHOSTUNREACH": "no machine has this address on the last hop, or a firewall rejects: "
@@ -58,7 +61,7 @@ LEAVE_IT = (
 )
 
 
-@FAULT.foresee
+@FAULT.check
 def master_answers(facts: MachineFacts) -> Finding:
     if facts.master_reach is None:
         return FAULT.does_not_apply("the master is this machine, or none was named")
@@ -92,7 +95,7 @@ def master_answers(facts: MachineFacts) -> Finding:
     )
 
 
-@FAULT.notice
+@FAULT.run
 def they_call_where_nobody_listens(scene: Scene) -> Verdict | None:
     """While they try. A late master is no fault, so this is never certain."""
     calling = [v for v in scene.ranks if _calls_in_vain(scene, v)]
@@ -104,10 +107,10 @@ def they_call_where_nobody_listens(scene: Scene) -> Verdict | None:
         return None  # they call where they were told to: it is not theirs, nor seen whose
     since = min(claim.at for v in calling if (claim := join.claim_of(v)))
     numbers = [v.rank for v in calling]
-    verb = phrases.one_or_many(numbers, "has", "have")
+    verb = text.plural(numbers, "has", "have")
     return FAULT.verdict(
         f"{phrases.who(scene, numbers)} {verb} tried for "
-        f"{phrases.seconds(scene.now - since)} to reach a store at {_store(calling[0])}: {why}",
+        f"{text.elapsed(scene.now - since)} to reach a store at {_store(calling[0])}: {why}",
         ranks=ranks,
         victims=set(numbers) - set(ranks),
         certain=False,
@@ -116,7 +119,7 @@ def they_call_where_nobody_listens(scene: Scene) -> Verdict | None:
     )
 
 
-@FAULT.notice
+@FAULT.run
 def they_called_in_vain(scene: Scene) -> Verdict | None:
     """They gave up, and nobody ended before who would explain it."""
     ended = exits.endings(scene)
@@ -130,7 +133,7 @@ def they_called_in_vain(scene: Scene) -> Verdict | None:
     why, ranks, fix = _explain(scene, [*(e.view for e in gave_up), *trying])
     victims = exits.fallen(scene, ranks)
     return FAULT.verdict(
-        f"{phrases.plain(e.rank for e in gave_up)} found no store: {why}: "
+        f"{text.ranks(e.rank for e in gave_up)} found no store: {why}: "
         f"{phrases.how_it_ended(gave_up[0]).quote}",
         ranks=ranks,
         victims=victims,
@@ -213,7 +216,7 @@ def _told(view: RankView) -> Evidence:
 LIKELY = {connections.REFUSED: 0.6, connections.SILENT: 0.4, connections.NO_WAY: 0.25, "": 0.5}
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_store_was_called_in_vain(wreckage: Wreckage) -> Diagnosis | None:
     calls = connections.attempts(wreckage, connections.STORE)
     if not any(call.kind or call.address for call in calls) or dns_failure.unresolved(wreckage):

@@ -31,7 +31,7 @@ _DENIED = (
     r"EACCES|EPERM|errno: (?:13|1)\b|system error: 10013\b"
     r"|[Pp]ermission denied|[Oo]peration not permitted"
 )
-BIND = FAULT.wording(
+BIND = FAULT.log_pattern(
     "bind",
     r"server socket has failed to (?:bind|listen)(?:.{0,300}?(?:\bport: |\]:)(?P<port>\d+))?"
     rf".*(?:{_DENIED})",
@@ -39,7 +39,7 @@ BIND = FAULT.wording(
     example="torch.distributed.DistNetworkError: The server socket has failed to bind. port: 80, "
     "useIpv6: false, code: -13, name: EACCES, message: permission denied",
 )
-PRIVILEGED = FAULT.wording(
+PRIVILEGED = FAULT.log_pattern(
     "privileged",
     # The reason is cut off, or stands before it: for such a port it is nearly always the same.
     r"server socket has failed to bind to \S{1,80}:(?P<port>[1-9]\d{0,2}|10[01]\d|102[0-3])\b"
@@ -47,7 +47,7 @@ PRIVILEGED = FAULT.wording(
     anchors=("server socket has failed to bind to",),
     example="[W socket.cpp:436] [c10d] The server socket has failed to bind to [::]:80",
 )
-CONNECT = FAULT.wording(
+CONNECT = FAULT.log_pattern(
     "connect",
     rf"(?:client socket has failed to connect|Connect to \S+ failed|Call to (?:connect|bind|"
     rf"listen)\b.*failed).*(?:{_DENIED})",
@@ -55,14 +55,14 @@ CONNECT = FAULT.wording(
     example="node-a:411:498 [0] NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Operation not "
     "permitted",
 )
-SHARED_MEMORY = FAULT.wording(
+SHARED_MEMORY = FAULT.log_pattern(
     "shared-memory",
     r"(?:shm_open failed ?:|/dev/shm/(?P<file>[\w.-]{1,80})[^\n]{0,80}) ?Permission denied",
     anchors=("shm_open failed", "dev/shm/"),
     example="node-a:411:498 [0] include/shm.h:27 NCCL WARN Call to shm_open failed : Permission "
     "denied",
 )
-AVC = FAULT.wording(
+AVC = FAULT.log_pattern(
     "avc",
     r"avc: +denied +\{ (?P<what>[\w ]+) \}.*?comm=\"(?P<name>[^\"]+)\"(?:.*?src=(?P<port>\d+))?",
     anchors=("avc:  denied", "avc: denied"),
@@ -70,7 +70,7 @@ AVC = FAULT.wording(
     'comm="python3" src=29500 scontext=system_u:system_r:container_t:s0 tclass=tcp_socket',
     role=Role.CONFIRMATION,
 )
-SSH = FAULT.wording(
+SSH = FAULT.log_pattern(
     "ssh",
     r"(?:(?P<where>[\w.@-]{1,64}): )?Permission denied "
     r"\((?:publickey|password|keyboard|gssapi)[^)]*\)"
@@ -82,7 +82,7 @@ SSH = FAULT.wording(
 REFUSALS = ("EACCES", "EPERM")
 
 
-@FAULT.foresee
+@FAULT.check
 def port_is_permitted(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if plan.port == 0:
@@ -102,7 +102,7 @@ def port_is_permitted(facts: MachineFacts) -> Finding:
     return _denied_above(facts, port)
 
 
-@FAULT.foresee
+@FAULT.check
 def selinux_denied_nothing(facts: MachineFacts) -> Finding:
     security = known(facts.security)
     if security.selinux != "enforcing":
@@ -151,7 +151,7 @@ def _avc(lines: tuple[str, ...]) -> list[Evidence]:
 NETWORK = ("name_bind", "name_connect", "connect", "bind", "listen", "accept", "create")
 
 
-@FAULT.recognise
+@FAULT.explain
 def it_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
     plain = wreckage.seen(BIND, CONNECT)
     seen = plain or wreckage.seen(PRIVILEGED)
@@ -183,7 +183,7 @@ def _sure_of(seen: Sighting) -> float:
     return 0.95 if seen.signature == BIND.name else 0.85
 
 
-@FAULT.recognise
+@FAULT.explain
 def shared_memory_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(SHARED_MEMORY)
     if not seen:
@@ -202,7 +202,7 @@ def shared_memory_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def selinux_said_no(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(AVC)
     if not seen or wreckage.seen(BIND, CONNECT):
@@ -220,7 +220,7 @@ def selinux_said_no(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def ssh_said_no(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(SSH)
     if not seen:

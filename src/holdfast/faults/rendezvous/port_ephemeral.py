@@ -44,7 +44,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place
 FAULT = Fault(code="HOLD102", slug="port-ephemeral")
 
 
-@FAULT.foresee
+@FAULT.check
 def kernel_may_take_the_port(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if plan.port == 0:
@@ -64,7 +64,7 @@ def kernel_may_take_the_port(facts: MachineFacts) -> Finding:
     )
 
 
-@FAULT.foresee
+@FAULT.check
 def outgoing_connection_blocks_the_port(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if facts.plan.port == 0:
         return ()  # said above
@@ -135,7 +135,7 @@ USUAL_RANGE = range(32768, 61000)
 """Linux's own; the machine's setting is in no log"""
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_port_was_the_kernels_to_give(wreckage: Wreckage) -> Diagnosis | None:
     """The same words as for a listener; the number alone makes this the second guess."""
     port = port_in_use.taken_port(wreckage)
@@ -145,7 +145,7 @@ def the_port_was_the_kernels_to_give(wreckage: Wreckage) -> Diagnosis | None:
         f"port {port} could not be bound, and it lies where Linux takes ports for outgoing "
         "connections: one of those, or its TIME_WAIT of up to 60 s, may hold it",
         confidence=0.4,
-        seen=wreckage.seen(*port_in_use.FAULT.signatures),
+        seen=wreckage.seen(*port_in_use.FAULT.log_patterns),
         culprit=Culprit(what=f"port {port}"),
         fix="take a port below 32768 (`--master-port 29600`), or reserve this one: `sysctl -w "
         f"net.ipv4.ip_local_reserved_ports={port}`",

@@ -38,7 +38,7 @@ FAULT = Fault(code="HOLD101", slug="port-in-use")
 _TAKEN = (
     r"EADDRINUSE|[Aa]ddress already in use|errno: (?:98|48|10048)\b|Only one usage of each socket"
 )
-LISTEN = FAULT.wording(
+LISTEN = FAULT.log_pattern(
     "listen",
     r"server socket has failed to (?:listen on any local network address|bind\.)"
     rf"(?:.*?\bport: (?P<port>\d+))?.*(?:{_TAKEN})",
@@ -47,7 +47,7 @@ LISTEN = FAULT.wording(
     "local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: "
     "address already in use",
 )
-BIND = FAULT.wording(
+BIND = FAULT.log_pattern(
     "bind",
     rf"server socket has failed to bind to \S+?:(?P<port>\d+) .*(?:{_TAKEN})",
     anchors=("server socket has failed to bind to",),
@@ -56,7 +56,7 @@ BIND = FAULT.wording(
     # torchrun's c10d tries to host, and joins as a client where another agent hosts already
     role=Role.CONTEXT,
 )
-TAKEN = FAULT.wording(
+TAKEN = FAULT.log_pattern(
     "taken",
     r"(?:RuntimeError|OSError|ZMQError|socket\.error|DistNetworkError|std::system_error|bind\b[^:]*?)"
     r" ?: ?(?:\[Errno (?:98|48)\] )?(?:error while attempting to bind on address "
@@ -64,7 +64,7 @@ TAKEN = FAULT.wording(
     anchors=("ddress already in use",),
     example="RuntimeError: Address already in use",
 )
-CUT = FAULT.wording(
+CUT = FAULT.log_pattern(
     "cut",
     # The reason follows on the same line, where the line is whole.
     r"server socket has failed to listen on any local network address\.?\s*$",
@@ -73,7 +73,7 @@ CUT = FAULT.wording(
     "address.",
     role=Role.CONTEXT,
 )
-ACCELERATE = FAULT.wording(
+ACCELERATE = FAULT.log_pattern(
     "accelerate",
     r"launch distributed communication on port `?(?P<port>\d+)`?, but another process is utilizing",
     anchors=("but another process is utilizing it",),
@@ -82,7 +82,7 @@ ACCELERATE = FAULT.wording(
 )
 
 
-@FAULT.foresee
+@FAULT.check
 def port_has_a_listener(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if plan.port == 0:
@@ -126,7 +126,7 @@ def _stop(listeners: tuple[Connection, ...]) -> str:
     return f"stop pid {', '.join(map(str, pids))} if it is yours, or " if pids else ""
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_bind_was_refused(wreckage: Wreckage) -> Diagnosis | None:
     final = wreckage.seen(LISTEN, TAKEN, ACCELERATE)
     tried = wreckage.seen(BIND)

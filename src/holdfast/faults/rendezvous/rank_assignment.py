@@ -24,25 +24,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from holdfast import text
 from holdfast.analysis.job import join, phrases, rank_numbers
 from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Plan, Smoke, SmokeRank, known
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import RankView, Scene
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD113", slug="rank-assignment")
+FAULT = Fault(
+    code="HOLD113", slug="rank-assignment", traits=RunTraits(priority=225, needs_stall=True)
+)
 
-TWICE = FAULT.wording(
+TWICE = FAULT.log_pattern(
     "twice",
     r"Bootstrap Root ?: rank (?P<rank>\d+) of (?P<world>\d+) ranks has already checked in",
     anchors=("ranks has already checked in",),
     example="node-a:411:498 [0] bootstrap.cc:348 NCCL WARN Bootstrap Root : rank 1 of 4 ranks has "
     "already checked in",
 )
-UNEQUAL = FAULT.wording(
+UNEQUAL = FAULT.log_pattern(
     "unequal",
     r"Bootstrap Root ?: mismatch in (?:rank count from procs (?P<one>\d+) : (?P<other>\d+)"
     r"|info from procs, nranks (?P<a>\d+) vs (?P<b>\d+))",
@@ -50,7 +53,7 @@ UNEQUAL = FAULT.wording(
     example="node-a:411:498 [0] bootstrap.cc:190 NCCL WARN Bootstrap Root : mismatch in rank count "
     "from procs 4 : 8",
 )
-BEYOND = FAULT.wording(
+BEYOND = FAULT.log_pattern(
     "beyond",
     r"Invalid rank (?P<rank>-?\d+), rank should be in the interval|rank < size\. (?P<a>\d+) vs "
     r"(?P<b>\d+)|Invalid rank requested ?: (?P<c>\d+)/(?P<d>\d+)|rank (?P<e>\d+) (?:must be|should"
@@ -70,7 +73,7 @@ PAIRS = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
 UNSET = "let the launcher number the ranks: `unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE`"
 
 
-@FAULT.foresee
+@FAULT.check
 def environment_numbers_ranks_well(facts: MachineFacts) -> Finding:
     texts = {n: facts.plan.environment[n] for n in NAMES if n in facts.plan.environment}
     if not texts:
@@ -96,7 +99,7 @@ def environment_numbers_ranks_well(facts: MachineFacts) -> Finding:
     return _consistent(facts.plan, texts, evidence)
 
 
-@FAULT.foresee
+@FAULT.check
 def smoke_ranks_are_distinct(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if facts.smoke is None:
         return ()  # not asked for
@@ -115,9 +118,9 @@ def smoke_ranks_are_distinct(facts: MachineFacts) -> Finding | Sequence[Finding]
 
 def _impossible(texts: Mapping[str, str]) -> str:
     """What no job can start with, in words; '' when there is nothing of the kind."""
-    for name, text in texts.items():
-        if not (text.isascii() and text.isdigit()):
-            return f"{name}={text!r} is not a whole number"
+    for name, value in texts.items():
+        if not (value.isascii() and value.isdigit()):
+            return f"{name}={value!r} is not a whole number"
     for rank, size in PAIRS:
         if rank in texts and size in texts and int(texts[rank]) >= int(texts[size]):
             return f"{rank}={texts[rank]} is not below {size}={texts[size]}"
@@ -170,7 +173,7 @@ def _describe(smoke: Smoke, rank: SmokeRank) -> Evidence:
     )
 
 
-@FAULT.notice
+@FAULT.run
 def what_ranks_say_they_are_does_not_fit(scene: Scene) -> Verdict | None:
     muddle = rank_numbers.find(scene)
     if muddle is None or join.frozen(scene) or not _explains_the_ends(scene):
@@ -180,8 +183,7 @@ def what_ranks_say_they_are_does_not_fit(scene: Scene) -> Verdict | None:
     ended = exits.endings(scene)
     seen = all(join.shown_joining(view) for view in muddle.strayed)
     others = (
-        f"; {phrases.plain(victims)} can not join without "
-        f"{phrases.one_or_many(ranks, 'it', 'them')}"
+        f"; {text.ranks(victims)} can not join without {text.plural(ranks, 'it', 'them')}"
         if victims
         else ""
     )
@@ -214,7 +216,7 @@ def _stated(view: RankView) -> Evidence:
     return Evidence(quote=f"rank {view.rank} {said}, {given}", source="its page", rank=view.rank)
 
 
-@FAULT.recognise
+@FAULT.explain
 def numbers_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
     twice, unequal = wreckage.seen(TWICE), wreckage.seen(UNEQUAL)
     beyond = wreckage.seen(BEYOND)
@@ -244,7 +246,7 @@ def numbers_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def more_came_than_belong(wreckage: Wreckage) -> Diagnosis | None:
     """Every process adds one to a counter in the store, and waits until it is the world's size."""
     counted = [

@@ -20,16 +20,19 @@ Sources        pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp: waitFor
 
 from __future__ import annotations
 
+from holdfast import text
 from holdfast.analysis.job import phrases, stall
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.patterns import nccl, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import MachineFacts, Smoke, SmokeRank, known
 from holdfast.analysis.scene.scene import RankView, Scene, Stack
-from holdfast.fault import Fault
+from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD109", slug="ranks-missing")
+FAULT = Fault(
+    code="HOLD109", slug="ranks-missing", traits=RunTraits(priority=450, needs_stall=True)
+)
 
 START = 10.0
 """seconds: four ranks on two cores take that long to import torch"""
@@ -37,7 +40,7 @@ JOINING = ("init_process_group", "_new_process_group_helper", "rendezvous", "_st
 """functions of torch.distributed in which a rank waits for the others to come"""
 
 
-@FAULT.foresee
+@FAULT.check
 def a_rank_of_the_smoke_test_did_not_come(facts: MachineFacts) -> Finding:
     if facts.smoke is None:
         return FAULT.does_not_apply("not asked for: add --smoke")
@@ -72,7 +75,7 @@ def _standing(smoke: Smoke, rank: SmokeRank) -> Evidence:
     )
 
 
-@FAULT.notice
+@FAULT.run
 def some_have_not_come_yet(scene: Scene) -> Verdict | None:
     """While the group forms: who is there, who is not. Nobody is to blame for being slow."""
     living = [v for v in scene.ranks if v.death is None]
@@ -90,8 +93,8 @@ def some_have_not_come_yet(scene: Scene) -> Verdict | None:
     places = "; ".join(f"rank {v.rank} is {stall.place(v)}" for v in missing[:4])
     return FAULT.verdict(
         f"{len(scene.ranks) - len(missing)} of {len(scene.ranks)} ranks have come after "
-        f"{phrases.seconds(scene.now - scene.started_at)}; {phrases.who(scene, ranks)} "
-        f"{phrases.one_or_many(ranks, 'has', 'have')} not: {places}",
+        f"{text.elapsed(scene.now - scene.started_at)}; {phrases.who(scene, ranks)} "
+        f"{text.plural(ranks, 'has', 'have')} not: {places}",
         ranks=ranks,
         victims=[v.rank for v in waiting],
         certain=False,
@@ -125,7 +128,7 @@ FIX = (
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_store_counted_them(wreckage: Wreckage) -> Diagnosis | None:
     """The one who waited tells how many came; who did not it cannot know."""
     seen = wreckage.seen(watchdog.CLIENTS_JOINED, watchdog.STORE_BARRIER)
@@ -173,7 +176,7 @@ def _absent(ranks: tuple[int, ...], count: int) -> Culprit:
     return Culprit(what=blame.plain(ranks) if ranks else f"{count} ranks that never joined")
 
 
-@FAULT.recognise
+@FAULT.explain
 def nccl_never_formed(wreckage: Wreckage) -> Diagnosis | None:
     """Some began NCCL's start and none finished it, while others did not even begin."""
     began = {s.rank: s for s in wreckage.seen(nccl.INIT_START) if s.rank is not None}

@@ -38,7 +38,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD108", slug="rendezvous-config")
 
-REJECTED = FAULT.wording(
+REJECTED = FAULT.log_pattern(
     "rejected",
     r"(?P<what>(?:rank|endpoint) is absent in RendezvousParameters|[Pp]ort is (?:absent|missing) "
     r"in endpoint(?:: \S+)?|Endpoint is missing in endpoint|The (?:hostname|port number) of the "
@@ -55,7 +55,7 @@ REJECTED = FAULT.wording(
     example="ValueError: The hostname of the rendezvous endpoint 'node a:29400' must be a "
     "dot-separated list of labels, an IPv4 address, or an IPv6 address.",
 )
-NO_ETCD = FAULT.wording(
+NO_ETCD = FAULT.log_pattern(
     "no-etcd",
     r"EtcdConnectionFailed|connection to etcd has failed|No more machines in the cluster",
     anchors=(
@@ -64,7 +64,7 @@ NO_ETCD = FAULT.wording(
     ),
     example="etcd.EtcdConnectionFailed: No more machines in the cluster",
 )
-HOSTS_IT = FAULT.wording(
+HOSTS_IT = FAULT.log_pattern(
     "hosts-it",
     r"hosts the TCP store for the C10d rendezvous backend",
     anchors=("hosts the TCP store",),
@@ -73,7 +73,7 @@ HOSTS_IT = FAULT.wording(
 )
 
 
-@FAULT.foresee
+@FAULT.check
 def nodes_can_meet(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if plan.rdzv_backend == "c10d":
@@ -174,7 +174,7 @@ def _believes_to_host(facts: MachineFacts, host: str) -> bool:
     return any(addresses.parse(text) in own for text in rendezvous.addresses_of(facts, host))
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_launcher_refused_it(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(REJECTED)
     if not seen:
@@ -191,7 +191,7 @@ def the_launcher_refused_it(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def no_etcd_answered(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(NO_ETCD)
     if not seen or wreckage.seen(REJECTED):
@@ -208,7 +208,7 @@ def no_etcd_answered(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def nobody_hosts_the_rendezvous(wreckage: Wreckage) -> Diagnosis | None:
     lost = wreckage.seen(peers.RENDEZVOUS_LOST)
     calls = connections.attempts(wreckage, connections.STORE)

@@ -37,7 +37,7 @@ SHOWN = 8
 """segments named on the screen and in the command"""
 
 
-@FAULT.foresee
+@FAULT.check
 def no_survivor_holds_the_port(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if facts.plan.port == 0:
         return ()
@@ -57,7 +57,7 @@ def no_survivor_holds_the_port(facts: MachineFacts) -> Finding | Sequence[Findin
     )
 
 
-@FAULT.foresee
+@FAULT.check
 def no_segment_is_left_over(facts: MachineFacts) -> Finding:
     segments = known(facts.leftovers).segments
     unused = [s for s in segments if not s.mapped_by and s.age >= SETTLED]
@@ -97,15 +97,15 @@ def _remove(dead: list[ShmSegment]) -> str:
 
 def _describe(segment: ShmSegment) -> Evidence:
     return Evidence(
-        quote=f"{segment.path}: {text.size(segment.size)}, {text.span(segment.age)} old",
+        quote=f"{segment.path}: {text.size(segment.size)}, {text.duration(segment.age)} old",
         source="fstat(2) and /proc/*/maps",
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def an_earlier_run_may_hold_it(wreckage: Wreckage) -> Diagnosis | None:
     """A log of this run cannot show the earlier one: a guess, kept below port-in-use."""
-    seen = wreckage.seen(*port_in_use.FAULT.signatures)
+    seen = wreckage.seen(*port_in_use.FAULT.log_patterns)
     if not seen:
         return None
     port = port_in_use.taken_port(wreckage)

@@ -29,7 +29,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD111", slug="stale-rendezvous-file")
 
-FILE_METHOD = FAULT.wording(
+FILE_METHOD = FAULT.log_pattern(
     "file-method",
     r"(?i:init.?method|dist.?url|rdzv|rendezvous|backend|FileStore|MASTER)\b.*?"
     r"(?P<url>file://[^\s'\",)]+)",
@@ -37,7 +37,7 @@ FILE_METHOD = FAULT.wording(
     example="init_process_group(backend='nccl', init_method='file:///shared/rendezvous', rank=0)",
     role=Role.CONTEXT,
 )
-FILE_STORE = FAULT.wording(
+FILE_STORE = FAULT.log_pattern(
     "file-store",
     r"\bFileStore\b|_file_rendezvous_handler|Timeout waiting for key: (?P<key>\S+) after",
     anchors=("FileStore", "_file_rendezvous_handler", "Timeout waiting for key:"),
@@ -49,7 +49,7 @@ FRESH = 60
 """seconds; a file written to so lately may belong to a job that is just starting"""
 
 
-@FAULT.foresee
+@FAULT.check
 def rendezvous_file_is_new(facts: MachineFacts) -> Sequence[Finding]:
     files = known(facts.rendezvous_files)
     if not files:
@@ -63,7 +63,7 @@ def _judge(file: RendezvousFile) -> Finding:
     if not file.size:
         return FAULT.ok(f"{file.path} is empty")
     seen = Evidence(
-        quote=f"{file.path}: {text.size(file.size)}, written {text.span(file.age)} ago",
+        quote=f"{file.path}: {text.size(file.size)}, written {text.duration(file.age)} ago",
         source=file.variable,
     )
     if file.held_by:
@@ -92,7 +92,7 @@ def _judge(file: RendezvousFile) -> Finding:
     )
 
 
-@FAULT.recognise
+@FAULT.explain
 def they_met_the_dead(wreckage: Wreckage) -> Diagnosis | None:
     files = wreckage.seen(FILE_METHOD)
     store = wreckage.seen(FILE_STORE)

@@ -39,7 +39,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place
 
 FAULT = Fault(code="HOLD105", slug="wrong-master-address")
 
-NOT_OURS = FAULT.wording(
+NOT_OURS = FAULT.log_pattern(
     "not-ours",
     r"server socket has failed to (?:bind|listen).*(?:EADDRNOTAVAIL|errno: 99\b|"
     r"[Cc]annot assign requested address)"
@@ -50,7 +50,7 @@ NOT_OURS = FAULT.wording(
 )
 
 
-@FAULT.foresee
+@FAULT.check
 def address_leads_to_the_master(facts: MachineFacts) -> Finding:
     plan = facts.plan
     host, origin = rendezvous.master_host(plan)
@@ -141,7 +141,7 @@ def _say(plan: Plan, ip: str) -> str:
     return f"`--master-addr {ip}`"
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_store_was_sought_in_the_wrong_place(wreckage: Wreckage) -> Diagnosis | None:
     calls = [c for c in connections.attempts(wreckage, connections.STORE) if c.address]
     several = len(wreckage.hosts) > 1
@@ -160,7 +160,7 @@ def the_store_was_sought_in_the_wrong_place(wreckage: Wreckage) -> Diagnosis | N
     return None
 
 
-@FAULT.recognise
+@FAULT.explain
 def the_address_is_no_address_of_this_machine(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(NOT_OURS)
     if not seen:

@@ -58,7 +58,7 @@ NO_WAIT_INSIDE = (2, 8)
 """the torch whose synchronous calls on NCCL return without a wait()"""
 
 
-@FAULT.foresee
+@FAULT.check
 def failures_are_not_handled(facts: MachineFacts) -> Finding:
     settings = in_force(facts)
     handling, blocking = settings.torch(NEW, OLD), settings.torch(*BLOCKING_WAIT)
@@ -156,7 +156,7 @@ def _blocking(setting: Setting, torch: str) -> Finding:
 
 # --- in what is left of a job -------------------------------------------------------------------
 
-TURNED_OFF = FAULT.wording(
+TURNED_OFF = FAULT.log_pattern(
     "turned-off",
     r"\b(?P<name>(?:TORCH_)?NCCL_ASYNC_ERROR_HANDLING)(?:: |=)'?0\b",
     anchors="NCCL_ASYNC_ERROR_HANDLING",
@@ -164,7 +164,7 @@ TURNED_OFF = FAULT.wording(
     "TORCH_NCCL_ASYNC_ERROR_HANDLING: 0, TORCH_NCCL_BLOCKING_WAIT: 0",
     role=Role.CONTEXT,
 )
-BLOCKING = FAULT.wording(
+BLOCKING = FAULT.log_pattern(
     "blocking-wait",
     r"\b(?:TORCH_)?NCCL_BLOCKING_WAIT(?:: |=)'?1\b",
     anchors="NCCL_BLOCKING_WAIT",
@@ -173,7 +173,7 @@ BLOCKING = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def nobody_acted_on_the_timeout(wreckage: Wreckage) -> Diagnosis | None:
     """It makes a failure last; it is never what failed, so another answer goes before this one."""
     off = wreckage.seen(TURNED_OFF)

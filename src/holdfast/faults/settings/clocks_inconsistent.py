@@ -40,7 +40,7 @@ FAULT = Fault(code="HOLD510", slug="clocks-inconsistent")
 STARTERS = ("torchrun", "torch.distributed.launch", "deepspeed", "accelerate")
 
 
-@FAULT.foresee
+@FAULT.check
 def clocks_contradict(facts: MachineFacts) -> Finding | list[Finding]:
     known(facts.settings)
     findings = [*_torch(facts), *_deepspeed(facts), *_scheduler(facts)]
@@ -79,7 +79,7 @@ def _scheduler(facts: MachineFacts) -> Iterator[Finding]:
 
 # --- in what is left of a job -------------------------------------------------------------------
 
-ASKED = FAULT.wording(
+ASKED = FAULT.log_pattern(
     "asked",
     r"\bTIMEOUT\(ms\): (?P<ms>\d+)|\bddp_timeout['\"]?\s?[=:]\s?(?P<seconds>\d+)",
     anchors=("TIMEOUT(ms): ", "ddp_timeout"),
@@ -89,7 +89,7 @@ ASKED = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def healthy_ranks_were_taken_for_stuck(wreckage: Wreckage) -> Diagnosis | None:
     """A monitor that waits a few seconds only ends whoever makes one slow call."""
     for one in wreckage.seen(watchdog.HEARTBEAT_STUCK):
@@ -110,7 +110,7 @@ def healthy_ranks_were_taken_for_stuck(wreckage: Wreckage) -> Diagnosis | None:
     return None
 
 
-@FAULT.recognise
+@FAULT.explain
 def another_clock_ran_out_first(wreckage: Wreckage) -> Diagnosis | None:
     """A longer timeout was asked for, and a group that did not inherit it gave up on its own."""
     asked = [one for one in wreckage.seen(ASKED) if _seconds(one)]
@@ -123,11 +123,11 @@ def another_clock_ran_out_first(wreckage: Wreckage) -> Diagnosis | None:
     if seconds >= _seconds(longest):
         return None
     return FAULT.diagnosis(
-        f"a timeout of {text.span(_seconds(longest))} was asked for, but the collective that "
-        f"gave up had {text.span(seconds)}: its group did not get the longer one",
+        f"a timeout of {text.duration(_seconds(longest))} was asked for, but the collective that "
+        f"gave up had {text.duration(seconds)}: its group did not get the longer one",
         confidence=0.4,
         seen=(longest, shortest),
-        culprit=Culprit(what=f"timeout of {text.span(seconds)}"),
+        culprit=Culprit(what=f"timeout of {text.duration(seconds)}"),
         fix="give the timeout to every group: new_group(timeout=…), device meshes and "
         "DeepSpeed's or the trainer's own setting do not take it from init_process_group",
         unknown=("whether the late rank would have come within the longer time",),
@@ -170,9 +170,9 @@ def groups_do_not_inherit(source: Source) -> Iterator[Finding]:
     for left in group_timeouts.left_out(program):
         if own.seconds is not None and own.seconds == left.default:
             continue
-        asked = "its own" if own.seconds is None else text.span(own.seconds)
+        asked = "its own" if own.seconds is None else text.duration(own.seconds)
         usual = (
-            f"a timeout of {text.span(left.default)}"
+            f"a timeout of {text.duration(left.default)}"
             if left.default
             else "its backend's default timeout"
         )
@@ -198,8 +198,8 @@ def the_scheduler_is_first(source: Source) -> Iterator[Finding]:
     limits = [s for launch in source.started_by if (s := _limit(launch)) is not None]
     if program and own and own.seconds and limits and own.seconds >= min(limits):
         yield FAULT.warning(
-            f"Slurm ends this job after {text.span(min(limits))}, before this timeout of "
-            f"{text.span(own.seconds)}",
+            f"Slurm ends this job after {text.duration(min(limits))}, before this timeout of "
+            f"{text.duration(own.seconds)}",
             reason="a hang would end without a word about its cause",
             fix="a timeout well below the job's --time, or more time for the job",
             at=program.place(own.value),

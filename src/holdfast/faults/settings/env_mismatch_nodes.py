@@ -41,7 +41,7 @@ Values = Mapping[str, Mapping[str, Sighting]]
 """node -> variable -> where it was read"""
 
 
-@FAULT.recognise
+@FAULT.explain
 def a_node_was_told_otherwise(wreckage: Wreckage) -> Diagnosis | None:
     """Only beside trouble that nobody explains: differences alone break few jobs."""
     if wreckage.roots() or not any(s.role is Role.CASCADE for s in wreckage.sightings):

@@ -31,7 +31,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 FAULT = Fault(code="HOLD508", slug="loopback-multi-node")
 
 
-@FAULT.foresee
+@FAULT.check
 def loopback_is_named(facts: MachineFacts) -> Finding | list[Finding]:
     known(facts.settings)
     named = [s for s in map(facts.setting, (nic_filter.NCCL, nic_filter.GLOO)) if s]
@@ -108,7 +108,7 @@ def loopback_is_written(source: Source) -> Iterator[Finding]:
 # --- in what is left of a job -------------------------------------------------------------------
 
 
-@FAULT.recognise
+@FAULT.explain
 def they_called_themselves(wreckage: Wreckage) -> Diagnosis | None:
     chosen = [
         Setting(name=name, value=wreckage.settings[name], origin="log")

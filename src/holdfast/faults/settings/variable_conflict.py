@@ -51,7 +51,7 @@ BLOCKING = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
 ASYNC = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")
 
 
-@FAULT.foresee
+@FAULT.check
 def settings_contradict(facts: MachineFacts) -> Finding | list[Finding]:
     findings = list(_contradictions(in_force(facts)))
     return findings or FAULT.ok("no two variables contradict each other")
@@ -146,7 +146,7 @@ def settings_contradict_where_written(source: Source) -> Iterator[Finding]:
 
 # --- in what is left of a job -------------------------------------------------------------------
 
-NO_WAY_LEFT = FAULT.wording(
+NO_WAY_LEFT = FAULT.log_pattern(
     "no-algorithm",
     r"no algorithm/protocol available for function (?P<function>\w+) with datatype (?P<type>\w+)"
     r"(?:.*?NCCL_ALGO was set to (?P<algo>[^\s.]+))?"
@@ -155,7 +155,7 @@ NO_WAY_LEFT = FAULT.wording(
     example="node-a:411:498 [0] enqueue.cc:1873 NCCL WARN Error : no algorithm/protocol available "
     "for function AllGather with datatype ncclInt8. NCCL_ALGO was set to Tree.",
 )
-NOT_A_NAME = FAULT.wording(
+NOT_A_NAME = FAULT.log_pattern(
     "not-a-name",
     r"Unrecognized (?P<kind>element|prefix) token \"(?P<token>[^\"]*)\" when parsing "
     r"\"(?P<value>[^\"]*)\"",
@@ -165,7 +165,7 @@ NOT_A_NAME = FAULT.wording(
 )
 
 
-@FAULT.recognise
+@FAULT.explain
 def nccl_could_not_obey(wreckage: Wreckage) -> Diagnosis | None:
     refused, unknown_names = wreckage.seen(NO_WAY_LEFT), wreckage.seen(NOT_A_NAME)
     # Without either variable it is NCCL's own gap, and no setting's fault.

@@ -23,7 +23,7 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing import SignalException
 
 from holdfast import text
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.run.launch import terminate
 from holdfast.run.launch.logs import Logs
 from holdfast.run.launch.orphans import Family, Member
@@ -75,7 +75,7 @@ class Agent(LocalElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, int]:
         if self._unkillable:
-            raise CannotWorkError(
+            raise EnvironmentFailure(
                 f"process {text.numbers(self._unkillable)} cannot be ended: it hangs inside "
                 "the kernel (D state), and would fight a new rank for its device",
                 hint="look for a dead disk, network mount or GPU: `dmesg | tail`; then reboot",
@@ -87,7 +87,7 @@ class Agent(LocalElasticAgent):
         except OSError as problem:
             # torch forgets the ranks it had started when one cannot be.
             terminate.end(terminate.strays(known), at_once=terminate.strays(known))
-            raise CannotWorkError(f"the ranks could not be started: {problem}") from problem
+            raise EnvironmentFailure(f"the ranks could not be started: {problem}") from problem
         finally:
             self._orders.listen()
             self._logs.started()

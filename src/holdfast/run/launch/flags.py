@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.analysis.machine.rendezvous import split_endpoint
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 
 RESTARTS = 3
 """torchrun's 0 would leave a job dead at night that one restart would have saved"""
@@ -41,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     try:
         from torch.distributed.run import get_args_parser  # noqa: PLC0415 - takes two seconds
     except ImportError as problem:
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             f"torch cannot be imported by {sys.executable}: {problem}",
             hint="install holdfast into the environment that your training uses",
         ) from problem
@@ -83,11 +83,11 @@ def parse(argv: Sequence[str]) -> RunFlags:
     typed = build_parser().parse_args(argv)
     patience = typed.patience
     if patience is not None and not (math.isfinite(patience) and patience > 0):
-        raise UsageError(f"--patience {patience}: needs a number of seconds above 0")
+        raise ConfigError(f"--patience {patience}: needs a number of seconds above 0")
     if not typed.runs:
-        raise UsageError("--runs names no folder", hint="is the variable after --runs set?")
+        raise ConfigError("--runs names no folder", hint="is the variable after --runs set?")
     if typed.max_restarts < 0:
-        raise UsageError(f"--max-restarts {typed.max_restarts}: needs 0 or more")
+        raise ConfigError(f"--max-restarts {typed.max_restarts}: needs 0 or more")
     _refuse_several_machines(typed.nnodes)
     port, remarks = _port(typed)
     return RunFlags(
@@ -107,11 +107,11 @@ def _refuse_several_machines(nnodes: str) -> None:
         several = int(most or least) > 1 or int(least) > 1
         none = int(least) < 1
     except ValueError:
-        raise UsageError(f"--nnodes {nnodes!r} is neither a number nor a range MIN:MAX") from None
+        raise ConfigError(f"--nnodes {nnodes!r} is neither a number nor a range MIN:MAX") from None
     if none:
-        raise UsageError(f"--nnodes {nnodes}: a job needs at least one machine")
+        raise ConfigError(f"--nnodes {nnodes}: a job needs at least one machine")
     if several:
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             "holdfast run works on one machine so far; several machines come later",
             hint=f"use torchrun for --nnodes {nnodes}",
         )
@@ -122,7 +122,7 @@ def _port(typed: argparse.Namespace) -> tuple[int, tuple[str, ...]]:
     if typed.standalone:
         return 0, ("--standalone: the ranks meet at holdfast's own store, fresh in each round",)
     if typed.rdzv_backend not in BACKENDS:
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             f"--rdzv-backend {typed.rdzv_backend}: one machine needs no service to meet at",
             hint="leave --rdzv-backend out",
         )
@@ -130,7 +130,7 @@ def _port(typed: argparse.Namespace) -> tuple[int, tuple[str, ...]]:
     if not typed.rdzv_endpoint and typed.rdzv_backend == "static":
         host, port = typed.master_addr, typed.master_port
     if port is not None and not 0 <= port < 65536:
-        raise UsageError(f"--master-port {port} is not a port (0 to 65535)")
+        raise ConfigError(f"--master-port {port} is not a port (0 to 65535)")
     remarks = []
     if typed.rdzv_backend == "c10d":
         remarks.append("--rdzv-backend c10d: holdfast's own store takes its place on one machine")

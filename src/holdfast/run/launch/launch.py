@@ -18,7 +18,7 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.launcher.api import LaunchConfig  # noqa: TC002
 
 from holdfast.analysis.job.run_paths import RunPaths
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 from holdfast.rank import delivery
 from holdfast.run.launch.agent import GRACE, Agent, accepted
 from holdfast.run.launch.flags import RunFlags
@@ -127,7 +127,7 @@ def _prepare(
             os.environ["OMP_NUM_THREADS"] = "1"  # as torchrun, without its banner
         config, entrypoint, arguments = torchrun.config_from_args(typed)
     except (ValueError, RuntimeError, AssertionError) as problem:
-        raise UsageError(str(problem)) from problem
+        raise ConfigError(str(problem)) from problem
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _signal_names(typed)
     torchs = config.logs_specs
     assert torchs
@@ -155,7 +155,7 @@ def nproc(flags: RunFlags) -> int:
     """How many ranks 'auto', 'gpu' or a number means here."""
     count = int(torchrun.determine_local_world_size(flags.torchrun.nproc_per_node))
     if count < 1:
-        raise UsageError(f"--nproc-per-node {count}: a job needs at least one rank")
+        raise ConfigError(f"--nproc-per-node {count}: a job needs at least one rank")
     return count
 
 
@@ -169,7 +169,7 @@ def _signals(typed: argparse.Namespace) -> list[signal.Signals]:
     try:
         return [signal.Signals[name] for name in names]
     except KeyError as problem:
-        raise UsageError(f"--signals-to-handle: {problem} is no signal of this system") from None
+        raise ConfigError(f"--signals-to-handle: {problem} is no signal of this system") from None
 
 
 def describe(

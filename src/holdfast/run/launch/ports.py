@@ -8,7 +8,7 @@ import random
 import socket
 
 from holdfast.analysis.machine import Unread
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.system import tcp_table
 
 LOOPBACK = "127.0.0.1"
@@ -37,7 +37,7 @@ def listen_anywhere(address: str = LOOPBACK) -> socket.socket:
     try:
         return _listen(address, 0)  # a machine whose range covers everything
     except OSError as problem:
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             f"no port could be bound on {address}: {problem.strerror}",
             hint="is the loopback interface up? `ip link show lo`",
         ) from problem
@@ -54,7 +54,7 @@ def listen_on(port: int, address: str = LOOPBACK) -> socket.socket:
             reason = f"port {port} is reserved for root on this machine"
         else:
             reason = f"port {port} cannot be bound on {address}: {os.strerror(problem.errno or 0)}"
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             reason, hint="leave the port out, and holdfast takes one that is free"
         ) from problem
 

@@ -21,7 +21,7 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.elastic.rendezvous.api import RendezvousStoreInfo
 
 from holdfast.analysis.machine.rendezvous import split_endpoint
-from holdfast.errors import CannotWorkError
+from holdfast.errors import EnvironmentFailure
 from holdfast.run.launch import ports
 
 BACKEND = "holdfast"
@@ -105,7 +105,7 @@ class OneMachine(RendezvousHandler):
 
 def create(parameters: RendezvousParameters) -> OneMachine:
     if parameters.max_nodes > 1:
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             "the rendezvous backend 'holdfast' is for one machine so far",
             hint="for several, use `--rdzv-backend c10d`",
         )

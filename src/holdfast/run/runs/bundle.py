@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from holdfast.analysis.job.run_paths import RunPaths, is_ours
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import redact
 from holdfast.text import size
 
@@ -41,9 +41,11 @@ def write(paths: RunPaths, target: str, *, environment: Mapping[str, str]) -> Bu
         # Exclusive: nothing is overwritten, and no link that waits there is followed.
         number = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as problem:
-        raise UsageError(f"{target} exists already", hint="name another file: -o FILE") from problem
+        raise ConfigError(
+            f"{target} exists already", hint="name another file: -o FILE"
+        ) from problem
     except OSError as problem:
-        raise CannotWorkError(f"{target} cannot be written: {problem.strerror}") from problem
+        raise EnvironmentFailure(f"{target} cannot be written: {problem.strerror}") from problem
     try:
         with open(number, "wb") as file:
             files = _pack(paths, file, values, notes)
@@ -51,7 +53,7 @@ def write(paths: RunPaths, target: str, *, environment: Mapping[str, str]) -> Bu
         with contextlib.suppress(OSError):
             os.unlink(target)
         if isinstance(problem, OSError):
-            raise CannotWorkError(f"{target}: {problem.strerror or problem}") from problem
+            raise EnvironmentFailure(f"{target}: {problem.strerror or problem}") from problem
         raise
     return Bundle(target, files, tuple(notes))
 

@@ -27,7 +27,7 @@ from holdfast import __version__
 from holdfast.analysis.job.run_paths import RunPaths, is_ours
 from holdfast.run.runs import owner, redact
 from holdfast.run.runs.registry import State, is_run, read_run, run_ids
-from holdfast.text import legible
+from holdfast.text import printable
 
 KEEP_RUNS = 20
 KEEP_DAYS = 7
@@ -156,9 +156,11 @@ def _versions() -> dict[str, str]:
 
 def _write(path: str, document: Any) -> None:
     if isinstance(document, str):
-        content = legible(document).encode()
+        content = printable(document).encode()
     else:
-        content = msgspec.json.encode(legible(msgspec.to_builtins(document, enc_hook=str))) + b"\n"
+        content = (
+            msgspec.json.encode(printable(msgspec.to_builtins(document, enc_hook=str))) + b"\n"
+        )
     # Not for other users: an environment tells more than its owner may think.
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(number, "wb") as file:

@@ -34,7 +34,7 @@ import msgspec
 
 from holdfast.findings import Verdict
 from holdfast.run.runs import redact
-from holdfast.text import legible
+from holdfast.text import printable
 
 Record = dict[str, Any]
 KEPT = 1000
@@ -151,10 +151,10 @@ def _is_text(record: Record) -> bool:
 def _encode(record: Record) -> bytes:
     try:
         # An exception's text may quote a password; a journal is made to be shown to others.
-        return msgspec.json.encode(redact.from_data(legible(record)), enc_hook=str) + b"\n"
+        return msgspec.json.encode(redact.from_data(printable(record)), enc_hook=str) + b"\n"
     except Exception as bug:  # noqa: BLE001 - one odd field must cost neither the line nor the job
-        bare = {"t": record["t"], "kind": legible(str(record["kind"])), "unwritten": repr(bug)}
-        return msgspec.json.encode(legible(bare)) + b"\n"
+        bare = {"t": record["t"], "kind": printable(str(record["kind"])), "unwritten": repr(bug)}
+        return msgspec.json.encode(printable(bare)) + b"\n"
 
 
 def _ends_torn(path: str) -> bool:

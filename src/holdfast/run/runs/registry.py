@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.analysis.job.run_paths import LATEST, RunPaths
-from holdfast.errors import CannotWorkError, UsageError
+from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import journal, owner
 from holdfast.run.runs.report import restarts_in, steps_in
 
@@ -104,7 +104,9 @@ def find(root: str, wanted: str) -> Run:
     """The run of this id, of this beginning, or the `latest`."""
     runs = list_runs(root)
     if not runs:
-        raise UsageError(f"there are no runs in {root}", hint="name their folder with `--runs DIR`")
+        raise ConfigError(
+            f"there are no runs in {root}", hint="name their folder with `--runs DIR`"
+        )
     if wanted == LATEST:
         return runs[0]
     found = [run for run in runs if run.id == wanted] or [
@@ -114,14 +116,14 @@ def find(root: str, wanted: str) -> Run:
         return found[0]
     if found:
         names = ", ".join(run.id for run in found[:5])
-        raise UsageError(f"{wanted!r} may be {names}", hint="give more of its id")
-    raise UsageError(f"no run in {root} is called {wanted!r}", hint="see `holdfast runs`")
+        raise ConfigError(f"{wanted!r} may be {names}", hint="give more of its id")
+    raise ConfigError(f"no run in {root} is called {wanted!r}", hint="see `holdfast runs`")
 
 
 def stop(run: Run, *, grace: float = GRACE) -> str:
     """End a run: what was done, as one sentence. Only its own launcher is ever signalled."""
     if run.state is State.UNKNOWN:
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             f"{run.id} belongs to {run.host or 'another machine'} and cannot be ended from here",
             hint=f"run `holdfast stop {run.id}` there",
         )
@@ -134,7 +136,7 @@ def stop(run: Run, *, grace: float = GRACE) -> str:
     except ProcessLookupError:
         return f"{run.id} has just ended by itself"
     except OSError as problem:
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             f"this kernel gives no safe handle on a process ({problem.strerror}), so pid "
             f"{who.pid} may be another one by the time it is signalled",
             hint=f"`kill -TERM {who.pid}` if `ps -p {who.pid}` shows your run",
@@ -155,13 +157,13 @@ def _end(handle: int, who: owner.Launcher, paths: RunPaths, grace: float) -> str
         except ProcessLookupError:
             break
         except PermissionError as problem:
-            raise CannotWorkError(
+            raise EnvironmentFailure(
                 f"{paths.run_id} belongs to user id {who.user}, whose processes you may not end"
             ) from problem
         if _is_over(handle, seconds):
             break
     else:
-        raise CannotWorkError(
+        raise EnvironmentFailure(
             f"pid {who.pid} did not even end by SIGKILL within {LAST_GRACE:g} s: it is stuck in "
             "the kernel (a dead network disk, a hung driver)",
             hint=f"`cat /proc/{who.pid}/wchan` says where",

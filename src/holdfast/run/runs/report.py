@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.run.runs import report_saves
-from holdfast.text import numbers, span
+from holdfast.text import duration, numbers
 
 Record = dict[str, Any]
 
@@ -126,7 +126,7 @@ def _figures(report: Report) -> str:
     head = {0: "done", None: "no end was written"}.get(
         report.exit_code, f"ended with exit code {report.exit_code}"
     )
-    return f"{head}: {steps}, {again}, {span(report.seconds)}"
+    return f"{head}: {steps}, {again}, {duration(report.seconds)}"
 
 
 def _timeout(report: Report) -> str:
@@ -146,7 +146,7 @@ def _cause(cause: Record) -> str:
 
 
 def _precise(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else span(seconds)
+    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
 
 
 def _is_restart(record: Record) -> bool:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from holdfast.analysis.checkpoints import save_interval
-from holdfast.text import span
+from holdfast.text import duration
 
 Record = dict[str, Any]
 
@@ -85,4 +85,4 @@ def _numbers(records: Sequence[Record], name: str) -> Iterator[float]:
 
 
 def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else span(seconds)
+    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)

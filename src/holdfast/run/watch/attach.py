@@ -15,7 +15,7 @@ from typing import NamedTuple
 from holdfast.analysis.collectives import recorder
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Activity, RankView, Recorder, Scene, Stack
-from holdfast.errors import UsageError
+from holdfast.errors import ConfigError
 from holdfast.run.watch.rank_state import moved
 from holdfast.system import activity, pyspy, recorder_query
 from holdfast.system.process_table import row_of
@@ -92,7 +92,9 @@ def _ranks_of(pids: Iterable[int]) -> list[int]:
     found: list[int] = []
     for pid in pids:
         if row_of(pid) is None:
-            raise UsageError(f"there is no process {pid}", hint="`ps -ef | grep python` lists them")
+            raise ConfigError(
+                f"there is no process {pid}", hint="`ps -ef | grep python` lists them"
+            )
         family = [pid, *activity.descendants(pid)]
         # Children of a rank inherit its environment, so of each family only the eldest counts.
         ranks = [p for p in family if "RANK" in _environment(p)]

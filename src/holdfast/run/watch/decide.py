@@ -22,10 +22,12 @@ from typing import Literal
 
 import msgspec
 
+from holdfast import text
 from holdfast.analysis.collectives import waits
-from holdfast.analysis.job import pace, phrases
+from holdfast.analysis.job import pace
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene
+from holdfast.catalogue import traits
 from holdfast.faults.collectives import rank_frozen, slow_rank_timeout
 from holdfast.faults.launchers import restart_loop
 from holdfast.findings import Verdict
@@ -106,12 +108,12 @@ def _be_patient(
     now: float, scene: Scene, verdict: Verdict, policy: Policy, history: History
 ) -> Decision:
     go_on = Decision(action="go-on", reason=verdict.reason, verdict=verdict)
-    if verdict.slug == "slow-rank" or not verdict.ranks:
+    if traits(verdict.slug).never_acts or not verdict.ranks:
         return go_on
     waited = _waited(now, scene, verdict, history)
     limit = slow_rank_timeout.END_AT * _timeout(scene, verdict)
     if limit and waited >= limit:
-        why = f"the wait has lasted {phrases.seconds(waited)}, 80 % of the group's timeout"
+        why = f"the wait has lasted {text.elapsed(waited)}, 80 % of the group's timeout"
         return _act(scene, verdict, policy, why=why)
     culprits = [scene.rank(rank) for rank in verdict.ranks]
     silent = min(now - max(v.alive_at, history.clocks_since) for v in culprits)
@@ -123,7 +125,7 @@ def _be_patient(
         return go_on
     allowed = max(NO_LIFE, TIMES_LONGEST_PAUSE * scene.longest_pause)
     if started and silent >= allowed and not any(_in_kernel(v) for v in culprits):
-        why = f"no sign of life for {phrases.seconds(silent)}"
+        why = f"no sign of life for {text.elapsed(silent)}"
         return _act(scene, verdict, policy, why=why)
     return go_on
 

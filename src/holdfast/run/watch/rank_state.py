@@ -171,6 +171,8 @@ def read_words(path: str) -> LastWords | None:
             text=str(document["text"]),
             where=str(document["where"]),
             at=float(document["at"]),
+            hint=str(document.get("hint", "")),
+            slugs=tuple(map(str, document.get("slugs", ()))),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from holdfast import text
 from holdfast.analysis.job import pace, phrases
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.scene.scene import Outlived, RankView, Scene
+from holdfast.catalogue import traits
+from holdfast.fault import Broken
 from holdfast.faults.processes import orphaned_workers
 from holdfast.findings import Verdict
 from holdfast.run.runs.journal import Journal
@@ -17,13 +20,10 @@ from holdfast.run.watch import transport, verdict
 from holdfast.run.watch.decide import Decision
 from holdfast.run.watch.rank_state import Watched
 from holdfast.run.watch.resume_tracker import Told
-from holdfast.run.watch.verdict import Broken
 from holdfast.view import run_screen
 
 NOTE_EVERY = 60.0
 """seconds between two notes of progress in the journal"""
-SLOW = ("slow-rank", "cpu-contention")
-"""notices that steps do not refute"""
 
 
 class Teller:
@@ -52,7 +52,7 @@ class Teller:
 
     def progress(self, attempt: int, steps: int, now: float, ranks: Sequence[Watched]) -> None:
         """Steps go on: said after a hold-up, else only noted now and then."""
-        held_up = self._said is not None and self._said[0] not in SLOW
+        held_up = self._said is not None and not traits(self._said[0]).survives_steps
         if held_up:
             self.screen.say(f"going on: step {steps}")
             self._said = None
@@ -96,7 +96,7 @@ class Teller:
 
     def left_alone(self, processes: Sequence[Outlived], *, attempt: int) -> None:
         told = phrases.children(processes)
-        verb = phrases.one_or_many([p.pid for p in processes], "runs", "run")
+        verb = text.plural([p.pid for p in processes], "runs", "run")
         self.journal.write("left", attempt=attempt, pids=[p.pid for p in processes], reason=told)
         self.screen.say(f"{told} still {verb}, and {'is' if verb == 'runs' else 'are'} left alone: "
                         "the job ended well")  # fmt: skip
@@ -124,7 +124,7 @@ class Teller:
 
     def aborts(self, attempt: int, ranks: Sequence[int]) -> None:
         self.journal.write("signal", attempt=attempt, signal="SIGABRT", ranks=ranks)
-        self.screen.say(f"SIGABRT to {phrases.plain(ranks)}, as the limit asks")
+        self.screen.say(f"SIGABRT to {text.ranks(ranks)}, as the limit asks")
 
     def action(self, decision: Decision, scene: Scene, *, steps: int, idle: float) -> None:
         self.journal.write(

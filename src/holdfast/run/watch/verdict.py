@@ -1,12 +1,11 @@
 """THE VERDICT: every fault looks at the scene, and the best-founded answer is taken. Pure.
 
-Certain before notice; somebody to name before nobody; then the order below: what ended a rank,
-ranks that cannot meet, ranks that do not run, ranks that are merely late.
+Certain before notice; a rank to name before none; then the priority that each fault states in
+its own file (`RunTraits`): what ended a rank, ranks that can never meet, ranks that are late.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -14,72 +13,11 @@ from holdfast import catalogue
 from holdfast.analysis.job import pace
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Perception
+from holdfast.catalogue import traits
+from holdfast.fault import Broken
 from holdfast.findings import Verdict
 
-ORDER = (
-    # told to stop
-    "sighup-terminal",
-    "preempted",
-    "external-sigterm",
-    # an end: what is known more closely comes before the mere fact
-    "host-oom",
-    "dataloader-killed",
-    "gpu-oom",
-    "disk-full",
-    "duplicate-gpu",
-    "rank-assignment",
-    "master-not-listening",
-    "join-timeout",
-    "world-size-mismatch",
-    "config-changed",
-    "data-position-lost",
-    "native-crash",
-    "rank-killed",
-    "python-exception",
-    # ranks that can never meet
-    "uneven-inputs",
-    "collective-mismatch",
-    "rank-exits-early",
-    "rank-frozen",
-    "rank-conditional-code",
-    # ranks that are late
-    "limit-exceeded",
-    "cpu-contention",
-    "gil-held",
-    "driver-hang",
-    "slow-rank-timeout",
-    "ranks-missing",
-    "rank-stuck",
-    "slow-rank",
-    # after the ranks have gone
-    "orphaned-workers",
-    # heard of: told as news, never taken for what holds a job up
-    "restart-from-zero",
-    "checkpoint-corrupt",
-    "checkpoint-incomplete",
-    "checkpoint-cadence",
-)
-NEEDS_A_STALL = frozenset(
-    {"rank-conditional-code", "gil-held", "driver-hang", "slow-rank-timeout", "ranks-missing"}
-    | {"rank-stuck", "rank-exits-early"}
-    | {"rank-assignment", "master-not-listening", "join-timeout"}
-)
-"""read from positions, which in a running job are torn and change by the millisecond"""
-EXPLAINS = "cpu-contention"
-"""names nobody, and speaks only when that is why a rank is late: then no rank is to be named"""
 CHECKPOINTS = "HOLD8"
-NEEDS_NO_STALL = "slow-rank"
-"""a rank is slow while steps go on; when nothing goes on it is something else"""
-
-
-class Broken(NamedTuple):
-    """A face that raised: a bug in holdfast, which must not end a healthy job, nor stay unsaid."""
-
-    slug: str
-    face: str
-    problem: str
-    """'KeyError: 3'"""
 
 
 class Opinion(NamedTuple):
@@ -104,8 +42,8 @@ def consider(scene: Scene, *, clocks_since: float = 0.0, stands_still: bool = Fa
         verdict
         for verdict in answers
         if isinstance(verdict, Verdict)
-        and (still or verdict.slug not in NEEDS_A_STALL)
-        and not (still and verdict.slug == NEEDS_NO_STALL)
+        and (still or not traits(verdict.slug).needs_stall)
+        and not (still and traits(verdict.slug).needs_steps)
     ]
     broken = tuple(answer for answer in answers if isinstance(answer, Broken))
     return Opinion(min(heard, key=_weight, default=None), broken)
@@ -113,18 +51,12 @@ def consider(scene: Scene, *, clocks_since: float = 0.0, stands_still: bool = Fa
 
 def _ask(scene: Scene) -> Iterator[Verdict | Broken]:
     for entry in catalogue.entries():
-        # The past decides on a restart (decide.py), not on what is happening now.
-        if entry.fault.slug == "restart-loop":
+        if traits(entry.fault.slug).from_history:  # decide.py asks it when a restart is due
             continue
-        for face in entry.fault.perceptions:
-            try:
-                verdict = face(scene)
-            except Exception as bug:  # noqa: BLE001 - one broken face must not end a healthy job
-                yield Broken(entry.fault.slug, _name(face), f"{type(bug).__name__}: {bug}")
-                continue
+        for answer in entry.fault.ask_run(scene):
             # What was heard of saves and resumes holds nobody up: it is told once, as news.
-            if verdict is not None and not is_hearsay(verdict):
-                yield verdict
+            if isinstance(answer, Broken) or not is_hearsay(answer):
+                yield answer
 
 
 def is_hearsay(verdict: Verdict) -> bool:
@@ -133,20 +65,13 @@ def is_hearsay(verdict: Verdict) -> bool:
 
 def hearsay(scene: Scene) -> list[Verdict]:
     """What the catalogue makes of what the ranks told of their checkpoints. Never raises."""
-    found = []
-    for entry in catalogue.entries():
-        if entry.fault.code.startswith(CHECKPOINTS):
-            for face in entry.fault.perceptions:
-                with contextlib.suppress(Exception):  # `consider` owns up to it
-                    found.append(face(scene))
-    return [verdict for verdict in found if verdict and is_hearsay(verdict)]
-
-
-def _name(face: Perception) -> str:
-    return str(getattr(face, "__name__", face))
+    family = (e.fault for e in catalogue.entries() if e.fault.code.startswith(CHECKPOINTS))
+    answers = [answer for fault in family for answer in fault.ask_run(scene)]
+    # `consider` owns up to a face that raised
+    return [one for one in answers if isinstance(one, Verdict) and is_hearsay(one)]
 
 
 def _weight(verdict: Verdict) -> tuple[bool, bool, bool, int]:
-    order = ORDER.index(verdict.slug) if verdict.slug in ORDER else len(ORDER)
-    nobody = not verdict.ranks and verdict.slug != EXPLAINS
-    return not verdict.fatal, not verdict.certain, nobody, order
+    known = traits(verdict.slug)
+    nobody = not verdict.ranks and not known.names_nobody
+    return not verdict.fatal, not verdict.certain, nobody, known.priority

@@ -26,7 +26,7 @@ def wreckage(*lines: str, world_size: int | None = None, **fields: object) -> Wr
             number=number,
             rank=int(head[1]) if head else None,
         )
-        for signature in catalogue.signatures():
+        for signature in catalogue.log_patterns():
             found = signature.regex.search(line.text)
             if found and any(anchor in raw for anchor in signature.anchors):
                 sightings.append(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.analysis.logs.pattern import Signature
+from holdfast.analysis.logs.pattern import LogPattern
 from holdfast.analysis.logs.patterns import all_patterns, kernel, launchers, nccl, peers, watchdog
 
-SEEN: list[tuple[Signature, str, dict[str, str]]] = [
+SEEN: list[tuple[LogPattern, str, dict[str, str]]] = [
     (
         watchdog.WATCHDOG,
         (
@@ -144,7 +144,7 @@ SEEN: list[tuple[Signature, str, dict[str, str]]] = [
     ("signature", "line", "fields"), SEEN, ids=lambda v: getattr(v, "name", "")
 )
 def test_every_version_of_a_wording_is_found(
-    signature: Signature, line: str, fields: dict[str, str]
+    signature: LogPattern, line: str, fields: dict[str, str]
 ) -> None:
     found = signature.regex.search(line)
     assert found
@@ -165,7 +165,7 @@ NOT_SEEN = [
 
 
 @pytest.mark.parametrize(("signature", "line"), NOT_SEEN, ids=lambda v: getattr(v, "name", ""))
-def test_near_misses_are_left_alone(signature: Signature, line: str) -> None:
+def test_near_misses_are_left_alone(signature: LogPattern, line: str) -> None:
     found = signature.regex.search(line)
     assert not (found and any(anchor in line for anchor in signature.anchors))
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import pytest
 
 from holdfast import catalogue
-from holdfast.analysis.logs.pattern import Signature
+from holdfast.analysis.logs.pattern import LogPattern
 
-SIGNATURES = catalogue.signatures()
+SIGNATURES = catalogue.log_patterns()
 
 
 def test_names_are_unique() -> None:
@@ -20,13 +20,13 @@ def test_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("signature", SIGNATURES, ids=lambda s: s.name)
-def test_its_example_is_found(signature: Signature) -> None:
+def test_its_example_is_found(signature: LogPattern) -> None:
     assert signature.regex.search(signature.example), "the pattern finds its example"
     assert any(anchor in signature.example for anchor in signature.anchors)
 
 
 @pytest.mark.parametrize("signature", SIGNATURES, ids=lambda s: s.name)
-def test_it_is_cheap_to_search(signature: Signature) -> None:
+def test_it_is_cheap_to_search(signature: LogPattern) -> None:
     """Short anchors match everywhere; nested repeats can take for ever on a hostile line."""
     assert signature.anchors
     assert all(len(anchor) >= 5 for anchor in signature.anchors)

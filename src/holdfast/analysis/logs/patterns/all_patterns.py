@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.patterns import kernel, launchers, nccl, peers, watchdog
 
-TRACEBACK = Signature(
+TRACEBACK = LogPattern(
     name="python: traceback",
     pattern=r"Traceback \(most recent call last\)",
     anchors=("Traceback (most recent call last)",),
     example="[rank3]: Traceback (most recent call last):",
     role=Role.CONTEXT,
 )
-THROWN = Signature(
+THROWN = LogPattern(
     name="native: thrown",
     pattern=r"terminate called (?:after throwing an instance of '(?P<kind>[^']+)'|without)",
     anchors=("terminate called ",),
     example="terminate called after throwing an instance of 'gloo::EnforceNotMet'",
     role=Role.CONTEXT,
 )
-ERROR = Signature(
+ERROR = LogPattern(
     name="python: error",
     # The last line of a traceback whose head is cut away, or of an error that was only printed.
     pattern=r"^(?:\S+: )?(?P<kind>(?:\w{1,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception|Interrupt))"
@@ -28,7 +28,7 @@ ERROR = Signature(
     example="torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2246",
     role=Role.CONTEXT,
 )
-SETTING = Signature(
+SETTING = LogPattern(
     name="settings: variable",
     # At the beginning only: in the middle of a sentence it is advice ('try NCCL_DEBUG=INFO').
     pattern=r"^\s*(?:\+{1,3} )?(?:env: |- |-x |(?:declare -x|export) )?['\"]?"
@@ -49,7 +49,7 @@ SETTING = Signature(
     example="export NCCL_SOCKET_IFNAME=eth0",
     role=Role.CONTEXT,
 )
-WORLD = Signature(
+WORLD = LogPattern(
     name="settings: world",
     pattern=r"MEMBER: \d+/(?P<member>\d+)|global_world_sizes=\[(?P<elastic>\d+)"
     r"|[Ww]orld size:? (?P<said>\d+)",
@@ -57,7 +57,7 @@ WORLD = Signature(
     example="Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/4",
     role=Role.CONTEXT,
 )
-VERSIONS = Signature(
+VERSIONS = LogPattern(
     name="settings: versions",
     pattern=r"(?:PyTorch|[Tt]orch)(?: version| Version)?(?:: |==)v?(?P<torch>\d+\.\d+\.\d+\S*)"
     r"|Driver [Vv]ersion:? +(?P<driver>[\d.]+)|Python version: (?P<python>[\d.]+)"
@@ -78,7 +78,7 @@ VERSIONS = Signature(
     role=Role.CONTEXT,
 )
 
-ALL: tuple[Signature, ...] = (
+ALL: tuple[LogPattern, ...] = (
     TRACEBACK,
     THROWN,
     ERROR,

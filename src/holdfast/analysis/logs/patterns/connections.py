@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 
@@ -53,7 +53,7 @@ _ERRNOS = {
 """what c10d prints beside the words; 101 is missing on purpose: without an IPv6 route it says so
 once and goes on by IPv4"""
 
-_way = functools.partial(Signature, role=Role.CASCADE, slug="peer-unreachable")
+_way = functools.partial(LogPattern, role=Role.CASCADE, slug="peer-unreachable")
 
 NCCL_CONNECT = _way(
     name="ways: nccl",
@@ -164,7 +164,7 @@ SSH_FAILED = _way(
     role=Role.CONFIRMATION,
 )
 
-_LAYERS: tuple[tuple[str, tuple[Signature, ...]], ...] = (
+_LAYERS: tuple[tuple[str, tuple[LogPattern, ...]], ...] = (
     (NCCL, (NCCL_CONNECT, NCCL_CALL, NCCL_GAVE_UP, NCCL_POLL)),
     (GLOO, (GLOO_CONNECT, GLOO_OLD)),
     (
@@ -179,7 +179,7 @@ _LAYERS: tuple[tuple[str, tuple[Signature, ...]], ...] = (
 )
 _LAYER_OF = {one.name: layer for layer, signatures in _LAYERS for one in signatures}
 
-OWN: tuple[Signature, ...] = tuple(
+OWN: tuple[LogPattern, ...] = tuple(
     one for _, signatures in _LAYERS for one in signatures if one is not watchdog.CLIENT_TIMEOUT
 )
 """what peer-unreachable registers, so that logs are searched for them"""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.pattern import LogPattern, Role
 
-_saw = functools.partial(Signature, role=Role.CONFIRMATION)
+_saw = functools.partial(LogPattern, role=Role.CONFIRMATION)
 
 OOM_KILL = _saw(
     name="kernel: oom-kill",
@@ -66,7 +66,7 @@ SEGFAULT = _saw(
     "error 4 in libnccl.so.2[7f2a3bf00000+5a00000]",
 )
 
-ALL: tuple[Signature, ...] = (
+ALL: tuple[LogPattern, ...] = (
     OOM_KILL,
     OOM_INVOKED,
     XID,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.analysis.logs.pattern import Signature
+from holdfast.analysis.logs.pattern import LogPattern
 from holdfast.analysis.logs.patterns import start_checks, start_errors
 
 
 class Complaint(NamedTuple):
     """What a launcher or a framework says when the numbers do not fit."""
 
-    wording: Signature
+    wording: LogPattern
     means: str
     """'{wanted}' and the like stand for the fields of the wording; the rest of the sentence"""
     culprit: str

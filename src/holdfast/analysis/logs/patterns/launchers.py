@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 
-from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.pattern import LogPattern, Role
 
-_saw = functools.partial(Signature, role=Role.CONFIRMATION)
-_swept = functools.partial(Signature, role=Role.TEARDOWN)
+_saw = functools.partial(LogPattern, role=Role.CONFIRMATION)
+_swept = functools.partial(LogPattern, role=Role.TEARDOWN)
 
 # --- torchrun ------------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ SHELL_ENDED = _saw(
     example="run.sh: line 12:  1011 Killed                  python train.py",
 )
 
-ALL: tuple[Signature, ...] = (
+ALL: tuple[LogPattern, ...] = (
     ELASTIC_FAILED,
     ROOT_CAUSE,
     ROW_HOST,

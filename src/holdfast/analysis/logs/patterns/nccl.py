@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 
-from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.pattern import LogPattern, Role
 
-_tells = functools.partial(Signature, role=Role.CONTEXT)
+_tells = functools.partial(LogPattern, role=Role.CONTEXT)
 
 _COMM = (
     r"comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d+) nranks (?P<nranks>\d+)"
@@ -135,7 +135,7 @@ RAS = _tells(
     role=Role.CONFIRMATION,
 )
 
-STAGES: tuple[Signature, ...] = (
+STAGES: tuple[LogPattern, ...] = (
     BOOTSTRAP_USING,
     NET_USING,
     INIT_START,
@@ -146,7 +146,7 @@ STAGES: tuple[Signature, ...] = (
 """the order in which a rank passes them; `Connected all rings` came before COMPLETE in NCCL before
 2.22, which connects lazily since, so a rank's stage is the furthest it passed"""
 
-ALL: tuple[Signature, ...] = (
+ALL: tuple[LogPattern, ...] = (
     *STAGES,
     ENV_SET,
     VERSION,

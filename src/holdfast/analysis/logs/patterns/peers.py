@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 
-from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.pattern import LogPattern, Role
 
-_lost = functools.partial(Signature, role=Role.CASCADE)
+_lost = functools.partial(LogPattern, role=Role.CASCADE)
 
 GLOO_CLOSED = _lost(
     name="peers: gloo-closed",
@@ -68,7 +68,7 @@ PROXY_FAILED = _lost(
     example="vm:1009:1367 [0] proxy.cc:1905 NCCL WARN [Proxy Service 0] Failed to execute "
     "operation Connect from rank 3, retcode 3",
 )
-PROXY_CLOSED = Signature(
+PROXY_CLOSED = LogPattern(
     name="peers: proxy-closed",
     pattern=r"\[Service thread\] Connection closed by localRank (?P<local_rank>\d+)",
     anchors=("Connection closed by localRank",),
@@ -140,7 +140,7 @@ HOROVOD_SHUT_DOWN = _lost(
     "caused by an exception on one of the ranks or an attempt to allreduce",
 )
 
-ALL: tuple[Signature, ...] = (
+ALL: tuple[LogPattern, ...] = (
     GLOO_CLOSED,
     GLOO_BROKEN,
     NCCL_CLOSED,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 
-from holdfast.analysis.logs.pattern import Signature
+from holdfast.analysis.logs.pattern import LogPattern
 
-_check = functools.partial(Signature, slug="launcher-config")
+_check = functools.partial(LogPattern, slug="launcher-config")
 
 LOCAL_RANK = _check(
     name="checks: local-rank",
@@ -119,7 +119,7 @@ BATCH = _check(
     "micro_batch_per_gpu * gradient_acc_step * world_size 256 != 4 * 8 * 1",
 )
 
-ALL: tuple[Signature, ...] = (
+ALL: tuple[LogPattern, ...] = (
     LOCAL_RANK,
     MISPLACED,
     TORCHRUN,

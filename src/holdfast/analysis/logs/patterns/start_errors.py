@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 
-from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.pattern import LogPattern, Role
 
-_refusal = functools.partial(Signature, slug="launcher-config")
+_refusal = functools.partial(LogPattern, slug="launcher-config")
 
 _STARTERS = ("torchrun", "deepspeed", "accelerate", "horovodrun", "mpirun", "mpiexec", "srun")
 
@@ -241,7 +241,7 @@ RESOURCES = _refusal(
     example="ValueError: Total available GPUs 0 is less than total desired GPUs 8",
 )
 
-ALL: tuple[Signature, ...] = (
+ALL: tuple[LogPattern, ...] = (
     SLOTS,
     HOROVOD_SLOTS,
     MAPPING,

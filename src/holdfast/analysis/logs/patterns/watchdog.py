@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 
-from holdfast.analysis.logs.pattern import Role, Signature
+from holdfast.analysis.logs.pattern import LogPattern, Role
 
-_waited = functools.partial(Signature, role=Role.CASCADE)
-_names = functools.partial(Signature, role=Role.CONFIRMATION)
+_waited = functools.partial(LogPattern, role=Role.CASCADE)
+_names = functools.partial(LogPattern, role=Role.CONFIRMATION)
 
 _GROUP = (
     r"(?:\[PG (?:ID \d+ PG GUID )?(?P<group>[^\s\](]+)(?:\((?P<desc>[^)]*)\))?"
@@ -189,7 +189,7 @@ WATCHDOG_DIED = _waited(
     "watchdog thread terminated with exception: CUDA error: unspecified launch failure",
 )
 
-ALL: tuple[Signature, ...] = (
+ALL: tuple[LogPattern, ...] = (
     WATCHDOG,
     WAIT_TIMEOUT,
     STATUS,
