@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
 from holdfast.analysis.logs.wreckage import Line, Sighting, Wreckage
-from holdfast.faults.network.mtu_black_hole import DIED_IN_USE
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import explain_table, passes_over, recognises
 

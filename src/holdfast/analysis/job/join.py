@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
+from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Claim, Frame, RankView, Scene, Stack
 
 WAITS = ("init_process_group", "_new_process_group_helper", "rendezvous", "_store_based_barrier")
 """functions of torch.distributed in which a rank waits for the others to come"""
 CONNECTS = "_create_c10d_store"
 """the one in which it waits for the store itself"""
+STORE_NOT_REACHED = re.compile(
+    r"The client socket has (?:timed out after .* while trying|failed) to connect to|"
+    r"[Cc]onnection refused|ECONNREFUSED"
+)
 
 
 def claim_of(view: RankView) -> Claim | None:
@@ -35,6 +42,16 @@ def waits_to_join(view: RankView) -> bool:
     if view.death or view.words or joined(view) or claim_of(view) is None:
         return False
     return shown_joining(view) is not False
+
+
+def gave_up_on_store(ending: Ending) -> bool:
+    """torch said that the store did not answer. Python's own ConnectionRefusedError is about
+    something else: a tensor whose sender exited, or a service of the user's."""
+    view = ending.view
+    if view.words is None or joined(view) or claim_of(view) is None:
+        return False
+    from_torch = view.words.kind.endswith("DistNetworkError")
+    return from_torch and bool(STORE_NOT_REACHED.search(view.words.text))
 
 
 def not_come(scene: Scene) -> tuple[RankView, ...]:

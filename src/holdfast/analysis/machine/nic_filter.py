@@ -82,3 +82,15 @@ def excluding_loopback(chosen: NcclFilter) -> str:
     """The same exclusion with lo in it."""
     names = [name for name in chosen.names if not strange(name)]
     return f"^{'=' * chosen.exact}{','.join([*names, 'lo'])}"
+
+
+def has_misread_sign(variable: str, value: str) -> bool:
+    """Does the value contain a sign that NCCL or Gloo takes for part of a name?
+
+    A `^` or `=` anywhere but in front of NCCL's list, any of them for Gloo, quotes and blanks.
+    """
+    gloo = variable == GLOO
+    names = read_gloo(value) if gloo else read_nccl(value).names
+    return any(
+        not is_possible_name(name) or name[0] in "^=!'\"" or name[-1] in "'\"" for name in names
+    )

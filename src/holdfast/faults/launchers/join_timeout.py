@@ -31,7 +31,6 @@ from holdfast.analysis.scene import exits, secondary_errors
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.fault import Fault, RunTraits
-from holdfast.faults.rendezvous.master_not_listening import called_in_vain
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
 FAULT = Fault(code="HOLD905", slug="join-timeout", traits=RunTraits(priority=235, needs_stall=True))
@@ -79,7 +78,7 @@ def the_join_timed_out(scene: Scene) -> Verdict | None:
     struck = [e for e in exits.endings(scene) if _timed_out_joining(e)]
     if not struck or exits.cause(scene) or join.frozen(scene):
         return None
-    if any(called_in_vain(e) for e in exits.endings(scene)):
+    if any(join.gave_up_on_store(e) for e in exits.endings(scene)):
         return None  # the store itself did not answer
     missing = join.not_come(scene)
     ranks = [v.rank for v in missing]

@@ -23,12 +23,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from holdfast.analysis.logs.patterns.rdma_devices import NO_DEVICE, NOT_FOUND
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import nic_filter
 from holdfast.analysis.source.source import Setting, Source
 from holdfast.analysis.variables.in_source import at, is_of_here, may_be_of_here, readable
 from holdfast.fault import Fault
-from holdfast.faults.network.rdma_unused import NO_DEVICE, NOT_FOUND
 from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD212", slug="hca-name-missing")

@@ -23,26 +23,17 @@ Sources        https://docs.kernel.org/networking/ip-sysctl.html (tcp_mtu_probin
 
 from __future__ import annotations
 
-from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import nccl
+from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD204", slug="mtu-black-hole")
+FAULT.log_patterns.append(DIED_IN_USE)
 
 Sightings = tuple[Sighting, ...]
 
-DIED_IN_USE = FAULT.log_pattern(
-    "died-in-use",
-    r"Call to (?:recv|send)(?: (?:from|to) (?P<address>[^\s<]+)(?:<[^>]*>)?)? failed ?: ?"
-    r"(?P<why>Connection timed|No route)"
-    r"|(?:Read error|writev) \[(?P<peer>[^\]]+)\]:\d+: (?P<error>Connection timed)",
-    anchors=("Connection timed", "No route"),
-    example="node-a:411:498 [0] misc/socket.cc:46 NCCL WARN socketProgressOpt: Call to recv from "
-    "192.0.2.7<43210> failed : Connection timed out",
-    role=Role.CASCADE,
-)
 TOO_LONG = FAULT.log_pattern(
     "too-long",
     r"(?:send|write|connect|sendmsg|ping)\w*.*(?:EMSGSIZE|[Mm]essage too long)"

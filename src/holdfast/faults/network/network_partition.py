@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections
+from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.fault import Fault
-from holdfast.faults.network.mtu_black_hole import DIED_IN_USE
 from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD206", slug="network-partition")

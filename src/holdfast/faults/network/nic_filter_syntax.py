@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.analysis.logs.patterns import missing_interfaces
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Setting, known, nic_filter
 from holdfast.analysis.source.source import Kind, Source
 from holdfast.analysis.variables.in_source import as_fact, at, judged, put, without
 from holdfast.fault import Fault
-from holdfast.faults.network import nic_name_missing
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD203", slug="nic-filter-syntax")
@@ -148,12 +148,12 @@ def filter_is_miswritten(source: Source) -> Iterator[Finding]:
 @FAULT.explain
 def a_sign_was_taken_for_a_name(wreckage: Wreckage) -> Diagnosis | None:
     """Only where nothing was found: a filter that works in spite of its form is no cause."""
-    none = wreckage.seen(*nic_name_missing.FAULT.log_patterns)
+    none = wreckage.seen(*missing_interfaces.ALL)
     for seen in none:
-        gloo = seen.signature == nic_name_missing.GLOO_NONE.name
+        gloo = seen.signature == missing_interfaces.GLOO_NONE.name
         name = nic_filter.GLOO if gloo else nic_filter.NCCL
         value = wreckage.settings.get(name) or (seen.fields.get("name", "") if gloo else "")
-        if value and nic_name_missing.is_suspect(name, value):
+        if value and nic_filter.has_misread_sign(name, value):
             break
     else:
         return None

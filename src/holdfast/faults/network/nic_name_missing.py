@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from holdfast.analysis.logs.patterns import missing_interfaces
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Interface, MachineFacts, Setting, known, nic_filter
 from holdfast.analysis.source.source import Setting as Written
@@ -43,47 +44,7 @@ from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD202", slug="nic-name-missing")
-
-NCCL_NONE = FAULT.log_pattern(
-    "nccl-none",
-    r"[Nn]o socket interface found|NET/Socket ?: no interface found|NET/IB ?: No IP interface found"
-    r"|NET/Socket ?: No usable listening interface found",
-    anchors=(
-        *("o socket interface found", "NET/Socket : no interface", "No IP interface found"),
-        "No usable listening interface",
-    ),
-    example="node-a:411:411 [0] bootstrap.cc:126 NCCL WARN Bootstrap : no socket interface found",
-)
-NCCL_OOB = FAULT.log_pattern(
-    "nccl-oob",
-    r"no device found (?:matching|after excluding) (?:exactly )?(?P<value>[^,]+), verify "
-    r"(?P<name>NCCL_\w+)",
-    anchors=(", verify NCCL_",),
-    example="node-a:411:411 [0] bootstrap.cc:577 NCCL WARN no device found matching exactly eth7, "
-    "verify NCCL_OOB_NET_IFNAME",
-)
-NCCL_FAMILY = FAULT.log_pattern(
-    "nccl-family",
-    r"connecting to address .* with family \d+ is neither AF_INET"
-    r"|(?:Call to socket|Socket creation) failed ?: Address family not supported",
-    anchors=("is neither AF_INET", "Address family not supported"),
-    example="node-a:411:411 [0] misc/socket.cc:713 NCCL WARN ncclSocketInit: connecting to address "
-    " with family 0 is neither AF_INET(2) nor AF_INET6(10)",
-)
-NCCL_SUBNET = FAULT.log_pattern(
-    "nccl-subnet",
-    r"No interface found in the same subnet as remote address (?P<address>[^\s<]+)",
-    anchors=("No interface found in the same subnet",),
-    example="node-a:411:411 [0] NCCL WARN Net : No interface found in the same subnet as remote "
-    "address 192.0.2.7<29500>",
-)
-GLOO_NONE = FAULT.log_pattern(
-    "gloo-none",
-    r"(?:ifa != nullptr\. )?Unable to find address for: (?P<name>[^\s;]+)",
-    anchors=("Unable to find address for:",),
-    example="RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:84] "
-    "ifa != nullptr. Unable to find address for: eth7",
-)
+FAULT.log_patterns.extend(missing_interfaces.ALL)
 
 
 @FAULT.check
@@ -239,13 +200,18 @@ def _not_here(
 
 @FAULT.explain
 def the_filter_left_nothing(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(NCCL_NONE, NCCL_OOB, NCCL_FAMILY, NCCL_SUBNET) or _gloo(wreckage)
+    seen = wreckage.seen(
+        missing_interfaces.NCCL_NONE,
+        missing_interfaces.NCCL_OOB,
+        missing_interfaces.NCCL_FAMILY,
+        missing_interfaces.NCCL_SUBNET,
+    ) or _gloo(wreckage)
     if not seen:
         return None
     name, value = _setting(wreckage, seen[0])
     host = seen[0].line.host
     reason = f"{name}={value} matches no interface" if value else "NCCL found no interface to use"
-    if seen[0].signature == NCCL_SUBNET.name:
+    if seen[0].signature == missing_interfaces.NCCL_SUBNET.name:
         reason = f"no interface is in the network of {seen[0].fields['address']} (NCCL_COMM_ID)"
     return FAULT.diagnosis(
         f"{reason}{f' of {host}' if host else ''}, and there is no fallback: every rank there "
@@ -262,37 +228,26 @@ def the_filter_left_nothing(wreckage: Wreckage) -> Diagnosis | None:
 
 def _gloo(wreckage: Wreckage) -> tuple[Sighting, ...]:
     """The same words serve for a host's own name, in another check of Gloo's."""
-    return tuple(s for s in wreckage.seen(GLOO_NONE) if "rp != nullptr" not in s.line.text)
+    return tuple(
+        s for s in wreckage.seen(missing_interfaces.GLOO_NONE) if "rp != nullptr" not in s.line.text
+    )
 
 
 def _setting(wreckage: Wreckage, seen: Sighting) -> tuple[str, str]:
     """The variable and its value, as far as the log shows them."""
-    if seen.signature == GLOO_NONE.name:
+    if seen.signature == missing_interfaces.GLOO_NONE.name:
         return nic_filter.GLOO, wreckage.settings.get(nic_filter.GLOO) or seen.fields["name"]
-    if seen.signature == NCCL_OOB.name:
+    if seen.signature == missing_interfaces.NCCL_OOB.name:
         return seen.fields["name"], seen.fields["value"].strip()
     return nic_filter.NCCL, wreckage.settings.get(nic_filter.NCCL, "")
 
 
 def _confidence(seen: Sighting, name: str, value: str) -> float:
-    if value and is_suspect(name, value):
+    if value and nic_filter.has_misread_sign(name, value):
         # nic-filter-syntax says it better; of Gloo, who reads no signs at all, both are true
         return 0.8 if name == nic_filter.GLOO else 0.6
-    if seen.signature == NCCL_SUBNET.name:
+    if seen.signature == missing_interfaces.NCCL_SUBNET.name:
         return 0.6
-    if seen.signature == NCCL_FAMILY.name:
+    if seen.signature == missing_interfaces.NCCL_FAMILY.name:
         return 0.8 if value else 0.75
     return 0.95 if value else 0.9
-
-
-def is_suspect(variable: str, value: str) -> bool:
-    """Does the value hold a sign that its reader takes for part of a name?
-
-    A `^` or `=` anywhere but in front of NCCL's list, any of them for Gloo, quotes and blanks.
-    """
-    gloo = variable == nic_filter.GLOO
-    names = nic_filter.read_gloo(value) if gloo else nic_filter.read_nccl(value).names
-    return any(
-        not nic_filter.is_possible_name(name) or name[0] in "^=!'\"" or name[-1] in "'\""
-        for name in names
-    )

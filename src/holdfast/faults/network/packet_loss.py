@@ -20,9 +20,9 @@ Sources        torvalds/linux net/sched/sch_generic.c: dev_watchdog
 from __future__ import annotations
 
 from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.fault import Fault
-from holdfast.faults.network.mtu_black_hole import DIED_IN_USE
 from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD207", slug="packet-loss")

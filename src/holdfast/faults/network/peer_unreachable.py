@@ -28,12 +28,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from holdfast.analysis.logs.patterns import connections, watchdog
+from holdfast.analysis.logs.patterns import connections, name_resolution, watchdog
 from holdfast.analysis.logs.patterns.connections import Attempt
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import addresses
 from holdfast.fault import Fault
-from holdfast.faults.rendezvous import dns_failure
 from holdfast.findings import Culprit, Diagnosis
 
 FAULT = Fault(code="HOLD205", slug="peer-unreachable")
@@ -70,7 +69,7 @@ CLUTTERED = 0.35
 @FAULT.explain
 def one_address_is_out_of_reach(wreckage: Wreckage) -> Diagnosis | None:
     failed = [one for one in connections.attempts(wreckage) if _leads_away(one)]
-    if dns_failure.unresolved(wreckage):
+    if name_resolution.unresolved(wreckage):
         failed = [one for one in failed if one.kind]  # its name was not found: nobody was called
     if not failed:
         return None
@@ -94,7 +93,7 @@ def one_address_is_out_of_reach(wreckage: Wreckage) -> Diagnosis | None:
 def gloo_did_not_come_together(wreckage: Wreckage) -> Diagnosis | None:
     """The line is cut, or is of a torch whose Gloo does not say whom it called."""
     seen = wreckage.seen(watchdog.GLOO_MESH)
-    told = connections.attempts(wreckage) or wreckage.seen(dns_failure.GLOO_NAME)
+    told = connections.attempts(wreckage) or wreckage.seen(name_resolution.GLOO_NAME)
     if not seen or told or wreckage.roots():
         return None
     return FAULT.diagnosis(

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import nccl
+from holdfast.analysis.logs.patterns.rdma_devices import NO_DEVICE, NOT_FOUND
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.source.source import Setting, Source
 from holdfast.analysis.variables.in_source import (
@@ -40,21 +40,7 @@ from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD213", slug="rdma-unused")
-
-NO_DEVICE = FAULT.log_pattern(
-    "no-device",
-    r"NET/IB ?: No device found|Failed to open libibverbs\.so|NET/OFI .*[Nn]o eligible providers",
-    anchors=("NET/IB : No device found", "open libibverbs.so", "eligible providers"),
-    example="node-a:411:411 [0] NCCL INFO NET/IB : No device found.",
-    # Quite usual where there is none.
-    role=Role.CONTEXT,
-)
-NOT_FOUND = FAULT.log_pattern(
-    "not-found",
-    r"Error: network (?P<network>.*?) not found|Failed to initialize any NET plugin",
-    anchors=("Error: network ", "Failed to initialize any NET plugin"),
-    example="node-a:411:411 [0] NCCL WARN Error: network IB not found.",
-)
+FAULT.log_patterns.extend((NO_DEVICE, NOT_FOUND))
 
 
 # --- in what a user wrote -----------------------------------------------------------------------

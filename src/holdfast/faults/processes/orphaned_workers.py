@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from holdfast import text
 from holdfast.analysis.job import phrases
-from holdfast.analysis.machine import MachineFacts, Orphan, PortFacts, Process, known
+from holdfast.analysis.machine import MachineFacts, Orphan, PortFacts, known, port_evidence
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Evidence, Finding, Verdict
@@ -38,7 +38,7 @@ def no_rank_without_launcher(facts: MachineFacts) -> Finding:
     pids = " ".join(str(orphan.process.pid) for orphan in orphans)
     count = "1 rank lives" if len(orphans) == 1 else f"{len(orphans)} ranks live"
     evidence = [_describe(orphan) for orphan in orphans]
-    blocking = holding_the_port(facts) if isinstance(facts.port, PortFacts) else []
+    blocking = port_evidence.orphans_on_port(facts) if isinstance(facts.port, PortFacts) else []
     if blocking:
         speak = FAULT.error if facts.plan.port_named else FAULT.warning
         holders = text.numbers(orphan.process.pid for orphan in blocking)
@@ -54,15 +54,6 @@ def no_rank_without_launcher(facts: MachineFacts) -> Finding:
         evidence=evidence,
         fix=f"if they are yours: `kill {pids}`",
     )
-
-
-def holding_the_port(facts: MachineFacts) -> list[Orphan]:
-    """The orphans that listen on this job's port."""
-    if facts.plan.port == 0:
-        return []
-    listeners = known(facts.port).listeners
-    holders = {c.owner.pid for c in listeners if isinstance(c.owner, Process)}
-    return [orphan for orphan in known(facts.leftovers).orphans if orphan.process.pid in holders]
 
 
 def _describe(orphan: Orphan) -> Evidence:

@@ -19,73 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import watchdog
+from holdfast.analysis.logs.patterns import name_resolution, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Container, MachineFacts, Resolution, addresses, known
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD107", slug="dns-failure")
+FAULT.log_patterns.extend(name_resolution.ALL)
 
-_UNKNOWN = (
-    r"(?:Name or service not known|Temporary failure in name resolution|nodename nor servname "
-    r"provided|No address associated with hostname|Name does not resolve|Non-recoverable failure "
-    r"in name resolution|No such host is known)"
-)
-_ANCHORS = (
-    *("Name or service not known", "failure in name resolution", "nodename nor servname"),
-    *("No address associated with hostname", "Name does not resolve", "No such host is known"),
-)
-STORE_NAME = FAULT.log_pattern(
-    "store-name",
-    r"network addresses of \(\[?(?P<name>[^,\]]+)\]?, (?P<port>\d+)\) cannot be retrieved",
-    anchors=("cannot be retrieved (gai error", "cannot be retrieved"),
-    example="[W socket.cpp:697] [c10d] The IPv6 network addresses of (node-a, 29500) cannot be "
-    "retrieved (gai error: -2 - Name or service not known).",
-)
-PYTHON_NAME = FAULT.log_pattern(
-    "python-name",
-    rf"gaierror: \[Errno -?\d+\] {_UNKNOWN}|(?:ValueError|RuntimeError): {_UNKNOWN}"
-    rf"|host not found: {_UNKNOWN}|error encountered when getting address info ?: {_UNKNOWN}",
-    anchors=_ANCHORS,
-    example="socket.gaierror: [Errno -2] Name or service not known",
-)
-SSH_NAME = FAULT.log_pattern(
-    "ssh-name",
-    r"[Cc]ould not resolve hostname (?P<name>[\w.-]+)"
-    rf"|(?:^|[\s:])(?P<host>(?!found:|\w*[Ee]rror:|getaddrinfo)[\w.-]+): ?{_UNKNOWN}",
-    anchors=("ould not resolve hostname", *_ANCHORS),
-    example="ssh: Could not resolve hostname node-b: Name or service not known",
-)
-LOOKUP = FAULT.log_pattern(
-    "lookup",
-    # nslookup, dig and ping, mostly in the loop of a script that waits for the name to appear.
-    r"can't resolve '(?P<name>[\w.-]{1,120})'|server can't find (?P<host>[\w.-]{1,120}): NXDOMAIN"
-    r"|ping: unknown host (?P<ping>[\w.-]{1,120})",
-    anchors=("can't resolve '", "server can't find ", "ping: unknown host"),
-    example="nslookup: can't resolve 'job-master-0': Name does not resolve",
-    role=Role.CASCADE,
-)
-DOWNLOAD = FAULT.log_pattern(
-    "download",
-    r"(?:NameResolutionError.*?)?Failed to resolve '(?P<name>[^']+)'"
-    r"|ConnectionPool\(host='(?P<host>[^']+)'.*(?:resol|gaierror|Errno -[235])",
-    anchors=("Failed to resolve '", "ConnectionPool(host="),
-    example="urllib3.exceptions.NameResolutionError: Failed to resolve 'example.org' ([Errno -3] "
-    "Temporary failure in name resolution)",
-)
-GLOO_NAME = FAULT.log_pattern(
-    "gloo-name",
-    r"Unable to resolve hostname to a \(local\) address",
-    anchors=("Unable to resolve hostname to a (local)",),
-    example="[W ProcessGroupGloo.cpp:724] Warning: Unable to resolve hostname to a (local) "
-    "address. Using the loopback address as fallback.",
-    # Right on one machine, where it is harmless; hostname-misresolves weighs it on several.
-    role=Role.CONTEXT,
-)
-OWN_REVERSE = ("ip6.arpa", "in-addr.arpa")
-"""a reverse name instead of a host's: hostname-misresolves has that story"""
 
 SLOW = 0.5
 """seconds; a healthy resolver answers in milliseconds, and one that never answers ran into
@@ -157,25 +99,23 @@ def _in_kubernetes(facts: MachineFacts) -> bool:
     return isinstance(facts.container, Container) and facts.container.kind == "kubernetes"
 
 
-def unresolved(wreckage: Wreckage) -> tuple[Sighting, ...]:
-    """Names that were looked up for the job's own sake, and not found."""
-    return tuple(
-        one
-        for one in wreckage.seen(STORE_NAME, PYTHON_NAME, SSH_NAME)
-        if not _name(one).endswith(OWN_REVERSE)
-    )
-
-
 @FAULT.explain
 def a_name_was_not_found(wreckage: Wreckage) -> Diagnosis | None:
-    downloads = wreckage.seen(DOWNLOAD)
-    seen = unresolved(wreckage)
+    downloads = wreckage.seen(name_resolution.DOWNLOAD)
+    seen = name_resolution.unresolved(wreckage)
     if downloads:
-        seen = tuple(s for s in seen if s.signature == STORE_NAME.name)
+        seen = tuple(s for s in seen if s.signature == name_resolution.STORE_NAME.name)
     if not seen and not downloads:
         return _it_was_asked_for(wreckage)
     first = (*seen, *downloads)[0]
-    name = next((_name(s) for s in (*seen, *downloads) if _name(s)), "")
+    name = next(
+        (
+            name_resolution.looked_up_name(s)
+            for s in (*seen, *downloads)
+            if name_resolution.looked_up_name(s)
+        ),
+        "",
+    )
     return FAULT.diagnosis(
         f"the name {name or 'of a machine of the job'} did not resolve"
         + (f" on {first.line.host}" if first.line.host else "")
@@ -193,10 +133,13 @@ def a_name_was_not_found(wreckage: Wreckage) -> Diagnosis | None:
 
 def _it_was_asked_for(wreckage: Wreckage) -> Diagnosis | None:
     """By hand, or by a script before the ranks: the name may have come later."""
-    seen = wreckage.seen(LOOKUP)
+    seen = wreckage.seen(name_resolution.LOOKUP)
     if not seen:
         return None
-    name = next((n for s in reversed(seen) if (n := _name(s))), "a machine of the job")
+    name = next(
+        (n for s in reversed(seen) if (n := name_resolution.looked_up_name(s))),
+        "a machine of the job",
+    )
     return FAULT.diagnosis(
         f"{name} did not resolve when the job's script asked for it",
         confidence=0.3 if wreckage.roots() else 0.6,
@@ -213,14 +156,9 @@ def _confidence(wreckage: Wreckage, seen: Sequence[Sighting]) -> float:
     """torch retries, so a name that came late leaves the same line; its timeout decides."""
     if not seen:
         return 0.6
-    names = {_name(s) for s in seen} - {""}
+    names = {name_resolution.looked_up_name(s) for s in seen} - {""}
     gave_up = any(s.fields.get("host") in names for s in wreckage.seen(watchdog.CLIENT_TIMEOUT))
-    retried = all(s.signature == STORE_NAME.name for s in seen)
+    retried = all(s.signature == name_resolution.STORE_NAME.name for s in seen)
     if retried and not gave_up and wreckage.roots(but=[FAULT.slug]):
         return 0.4
     return 0.93
-
-
-def _name(seen: Sighting) -> str:
-    fields = seen.fields
-    return (fields.get("name") or fields.get("host") or fields.get("ping", "")).strip("[]")

@@ -20,11 +20,18 @@ Sources        https://docs.pytorch.org/docs/stable/elastic/run.html: stacked si
 from __future__ import annotations
 
 from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import port_taken
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.machine import Connection, MachineFacts, Plan, Process, known, rendezvous
+from holdfast.analysis.machine import (
+    Connection,
+    MachineFacts,
+    Plan,
+    Process,
+    known,
+    port_evidence,
+    rendezvous,
+)
 from holdfast.fault import Fault
-from holdfast.faults.rendezvous import port_in_use
-from holdfast.faults.rendezvous.port_in_use import describe
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD103", slug="foreign-job-on-port")
@@ -61,7 +68,7 @@ def another_store_answers(facts: MachineFacts) -> Finding:
         return FAULT.ok(f"what listens on port {port.port} is no torch store")
     if any(_is_ours(plan, listener) for listener in port.listeners):
         return FAULT.ok(f"the store on port {port.port} belongs to the launcher you named")
-    evidence = [describe(listener) for listener in port.listeners]
+    evidence = [port_evidence.listener(listener) for listener in port.listeners]
     if store.keys is not None:
         evidence.append(Evidence(quote=f"number of keys it holds: {store.keys}", source="store"))
     if "TORCHELASTIC_RUN_ID" in plan.environment:
@@ -123,14 +130,14 @@ def _somebody_knocked(wreckage: Wreckage) -> Diagnosis | None:
 
 def _maybe_another_job(wreckage: Wreckage) -> Diagnosis | None:
     """A taken port is most likely just taken; two jobs with the default port are one way to it."""
-    port = port_in_use.taken_port(wreckage)
+    port = port_taken.taken_port(wreckage)
     if port not in (rendezvous.C10D_PORT, 29500):
         return None
     return FAULT.diagnosis(
         f"port {port} is the one that every launcher takes by default: another job on this machine "
         "may have it, and ranks that reach it would join that job",
         confidence=0.25,
-        seen=wreckage.seen(*port_in_use.FAULT.log_patterns),
+        seen=wreckage.seen(*port_taken.ALL),
         culprit=Culprit(what=f"port {port}"),
         fix="give each job its own port and `--rdzv-id`, or `torchrun --standalone`",
         next=f"ss -ltnp 'sport = :{port}'",

@@ -24,12 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.analysis.logs.patterns import connections, watchdog
+from holdfast.analysis.logs.patterns import connections, name_resolution, watchdog
 from holdfast.analysis.logs.patterns.connections import Attempt
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Resolution, Unread, addresses, known
 from holdfast.fault import Fault
-from holdfast.faults.rendezvous import dns_failure
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD106", slug="hostname-misresolves")
@@ -155,7 +154,7 @@ def gloo_published_loopback(wreckage: Wreckage) -> Diagnosis | None:
         for c in connections.attempts(wreckage, connections.GLOO)
         if addresses.is_loopback(c.address)
     ]
-    alone = wreckage.seen(dns_failure.GLOO_NAME)
+    alone = wreckage.seen(name_resolution.GLOO_NAME)
     if not calls and not (alone and wreckage.seen(watchdog.GLOO_MESH)):
         return None
     where = calls[0].address if calls else "127.0.0.1"
@@ -177,8 +176,8 @@ def a_name_became_a_number(wreckage: Wreckage) -> Diagnosis | None:
     calls = [c for c in connections.attempts(wreckage) if _is_number(c.address)]
     reverse = [
         s
-        for s in wreckage.seen(dns_failure.STORE_NAME)
-        if s.fields["name"].endswith(dns_failure.OWN_REVERSE)
+        for s in wreckage.seen(name_resolution.STORE_NAME)
+        if s.fields["name"].endswith(name_resolution.REVERSE_ZONES)
     ]
     unbound = wreckage.seen(NOT_BINDABLE)
     if calls:

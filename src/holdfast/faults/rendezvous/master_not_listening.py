@@ -24,19 +24,16 @@ Sources        torch/csrc/distributed/c10d/TCPStore.cpp and socket.cpp: what is 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from holdfast import text
 from holdfast.analysis.job import join, phrases
-from holdfast.analysis.logs.patterns import connections, peers
+from holdfast.analysis.logs.patterns import connections, name_resolution, peers
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, known
 from holdfast.analysis.scene import exits
-from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.fault import Fault, RunTraits
-from holdfast.faults.rendezvous import dns_failure
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
@@ -52,10 +49,6 @@ NO_WAY = {
 }
 LONG_ENOUGH = 5.0
 """seconds in which a store that is there has answered many times over"""
-IN_VAIN = re.compile(
-    r"The client socket has (?:timed out after .* while trying|failed) to connect to|"
-    r"[Cc]onnection refused|ECONNREFUSED"
-)
 LEAVE_IT = (
     "leave the address to the launcher: no MASTER_ADDR, MASTER_PORT or init_method in the script"
 )
@@ -123,11 +116,11 @@ def they_call_where_nobody_listens(scene: Scene) -> Verdict | None:
 def they_called_in_vain(scene: Scene) -> Verdict | None:
     """They gave up, and nobody ended before who would explain it."""
     ended = exits.endings(scene)
-    gave_up = [e for e in ended if called_in_vain(e)]
+    gave_up = [e for e in ended if join.gave_up_on_store(e)]
     if not gave_up or join.frozen(scene):
         return None
     served = any(_is_there(v, gave_up[0].view) for v in scene.ranks)
-    if served or any(not called_in_vain(e) for e in exits.cause(scene)):
+    if served or any(not join.gave_up_on_store(e) for e in exits.cause(scene)):
         return None
     trying = [v for v in scene.ranks if join.waits_to_join(v) and _same_call(v, gave_up[0].view)]
     why, ranks, fix = _explain(scene, [*(e.view for e in gave_up), *trying])
@@ -141,15 +134,6 @@ def they_called_in_vain(scene: Scene) -> Verdict | None:
         fix=fix,
         evidence=[phrases.how_it_ended(e) for e in gave_up],
     )
-
-
-def called_in_vain(ending: Ending) -> bool:
-    """torch's words of a store that did not answer. Python's own ConnectionRefusedError is about
-    something else: a tensor of a process that has ended, a service of the user's."""
-    view = ending.view
-    if view.words is None or join.joined(view) or join.claim_of(view) is None:
-        return False
-    return view.words.kind.endswith("DistNetworkError") and bool(IN_VAIN.search(view.words.text))
 
 
 def _calls_in_vain(scene: Scene, view: RankView) -> bool:
@@ -219,7 +203,7 @@ LIKELY = {connections.REFUSED: 0.6, connections.SILENT: 0.4, connections.NO_WAY:
 @FAULT.explain
 def the_store_was_called_in_vain(wreckage: Wreckage) -> Diagnosis | None:
     calls = connections.attempts(wreckage, connections.STORE)
-    if not any(call.kind or call.address for call in calls) or dns_failure.unresolved(wreckage):
+    if not any(call.kind or call.address for call in calls) or name_resolution.unresolved(wreckage):
         return None
     kind = connections.commonest(call.kind for call in calls)
     where = next((call.where for call in calls if call.address), calls[0].where)

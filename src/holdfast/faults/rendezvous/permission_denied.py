@@ -20,9 +20,15 @@ from __future__ import annotations
 
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.machine import MachineFacts, PortFacts, Unread, known, rendezvous
+from holdfast.analysis.machine import (
+    MachineFacts,
+    PortFacts,
+    Unread,
+    known,
+    port_evidence,
+    rendezvous,
+)
 from holdfast.fault import Fault
-from holdfast.faults.rendezvous.port_in_use import describe_tries
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD110", slug="permission-denied")
@@ -96,7 +102,7 @@ def port_is_permitted(facts: MachineFacts) -> Finding:
         return FAULT.error(
             f"port {port.port} is privileged, and this user may not bind it",
             reason=f"ports below {ranges.first_unprivileged} need CAP_NET_BIND_SERVICE",
-            evidence=[describe_tries(port)],
+            evidence=[port_evidence.binds(port)],
             fix=rendezvous.choose_another_port(plan, ranges),
         )
     return _denied_above(facts, port)
@@ -126,7 +132,7 @@ def _denied_above(facts: MachineFacts, port: PortFacts) -> Finding:
             f"this user may not bind port {port.port}",
             reason="the port is not privileged and no enforcing SELinux was seen: most likely a "
             "sandbox, seccomp or BPF rule of the container or service it runs in",
-            evidence=[describe_tries(port)],
+            evidence=[port_evidence.binds(port)],
             fix=f"{rendezvous.choose_another_port(facts.plan, facts.port_ranges)}, or ask for it "
             "where the sandbox is configured",
         )
@@ -138,7 +144,7 @@ def _denied_above(facts: MachineFacts, port: PortFacts) -> Finding:
     return FAULT.error(
         f"this user may not bind port {port.port}: probably SELinux",
         reason=f"the port is not privileged and SELinux is enforcing; {proof}",
-        evidence=[describe_tries(port), *_avc(() if isinstance(denials, Unread) else denials)],
+        evidence=[port_evidence.binds(port), *_avc(() if isinstance(denials, Unread) else denials)],
         fix="see which rule is missing: `sudo ausearch -m AVC -ts recent | audit2why`, and have it "
         "added; keep SELinux on",
     )

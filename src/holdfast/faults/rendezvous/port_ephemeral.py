@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from holdfast.analysis.logs.patterns import port_taken
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import (
     Connection,
@@ -32,13 +33,12 @@ from holdfast.analysis.machine import (
     PortFacts,
     Process,
     known,
+    port_evidence,
     rendezvous,
 )
 from holdfast.analysis.source.launch import master, port_loops, random_ports
 from holdfast.analysis.source.source import Setting, Source
 from holdfast.fault import Fault
-from holdfast.faults.rendezvous import port_in_use
-from holdfast.faults.rendezvous.port_in_use import describe_tries
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place
 
 FAULT = Fault(code="HOLD102", slug="port-ephemeral")
@@ -78,7 +78,7 @@ def outgoing_connection_blocks_the_port(facts: MachineFacts) -> Finding | Sequen
         return FAULT.note(
             f"port {port.port} can be bound on one address family only",
             reason="a connection holds it on the other; the store falls back to the free one",
-            evidence=[_describe(held) for held in port.others] or [describe_tries(port)],
+            evidence=[_describe(held) for held in port.others] or [port_evidence.binds(port)],
         )
     waiting = sum(held.state == "TIME_WAIT" for held in port.others)
     if waiting:
@@ -94,7 +94,7 @@ def _blocked(facts: MachineFacts, port: PortFacts) -> Finding:
     choose = rendezvous.choose_another_port(facts.plan, facts.port_ranges)
     alive = [held for held in port.others if held.state != "TIME_WAIT"]
     seconds = math.ceil(max((held.seconds_left or 0.0 for held in port.others), default=0.0))
-    evidence = [_describe(held) for held in port.others] or [describe_tries(port)]
+    evidence = [_describe(held) for held in port.others] or [port_evidence.binds(port)]
     if alive:
         return speak(
             f"port {port.port} is held by an outgoing connection",
@@ -138,14 +138,14 @@ USUAL_RANGE = range(32768, 61000)
 @FAULT.explain
 def the_port_was_the_kernels_to_give(wreckage: Wreckage) -> Diagnosis | None:
     """The same words as for a listener; the number alone makes this the second guess."""
-    port = port_in_use.taken_port(wreckage)
+    port = port_taken.taken_port(wreckage)
     if port not in USUAL_RANGE:
         return None
     return FAULT.diagnosis(
         f"port {port} could not be bound, and it lies where Linux takes ports for outgoing "
         "connections: one of those, or its TIME_WAIT of up to 60 s, may hold it",
         confidence=0.4,
-        seen=wreckage.seen(*port_in_use.FAULT.log_patterns),
+        seen=wreckage.seen(*port_taken.ALL),
         culprit=Culprit(what=f"port {port}"),
         fix="take a port below 32768 (`--master-port 29600`), or reserve this one: `sysctl -w "
         f"net.ipv4.ip_local_reserved_ports={port}`",

@@ -20,66 +20,21 @@ Sources        torch/csrc/distributed/c10d/socket.cpp: listen rule, SO_REUSEADDR
 
 from __future__ import annotations
 
-from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import port_taken
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import (
     Connection,
     MachineFacts,
-    PortFacts,
     Process,
     known,
+    port_evidence,
     rendezvous,
 )
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD101", slug="port-in-use")
-
-_TAKEN = (
-    r"EADDRINUSE|[Aa]ddress already in use|errno: (?:98|48|10048)\b|Only one usage of each socket"
-)
-LISTEN = FAULT.log_pattern(
-    "listen",
-    r"server socket has failed to (?:listen on any local network address|bind\.)"
-    rf"(?:.*?\bport: (?P<port>\d+))?.*(?:{_TAKEN})",
-    anchors=("server socket has failed to",),
-    example="torch.distributed.DistNetworkError: The server socket has failed to listen on any "
-    "local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: "
-    "address already in use",
-)
-BIND = FAULT.log_pattern(
-    "bind",
-    rf"server socket has failed to bind to \S+?:(?P<port>\d+) .*(?:{_TAKEN})",
-    anchors=("server socket has failed to bind to",),
-    example="[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:29500 (errno: "
-    "98 - Address already in use).",
-    # torchrun's c10d tries to host, and joins as a client where another agent hosts already
-    role=Role.CONTEXT,
-)
-TAKEN = FAULT.log_pattern(
-    "taken",
-    r"(?:RuntimeError|OSError|ZMQError|socket\.error|DistNetworkError|std::system_error|bind\b[^:]*?)"
-    r" ?: ?(?:\[Errno (?:98|48)\] )?(?:error while attempting to bind on address "
-    r"\('[^']*', (?P<port>\d+)\): )?[Aa]ddress already in use",
-    anchors=("ddress already in use",),
-    example="RuntimeError: Address already in use",
-)
-CUT = FAULT.log_pattern(
-    "cut",
-    # The reason follows on the same line, where the line is whole.
-    r"server socket has failed to listen on any local network address\.?\s*$",
-    anchors=("server socket has failed to listen",),
-    example="[E socket.cpp:435] [c10d] The server socket has failed to listen on any local network "
-    "address.",
-    role=Role.CONTEXT,
-)
-ACCELERATE = FAULT.log_pattern(
-    "accelerate",
-    r"launch distributed communication on port `?(?P<port>\d+)`?, but another process is utilizing",
-    anchors=("but another process is utilizing it",),
-    example="ConnectionError: Tried to launch distributed communication on port `29500`, but "
-    "another process is utilizing it. Please specify a different port",
-)
+FAULT.log_patterns.extend(port_taken.ALL)
 
 
 @FAULT.check
@@ -94,31 +49,16 @@ def port_has_a_listener(facts: MachineFacts) -> Finding:
         return FAULT.note(
             f"port {port.port} has a listener, but the store can still bind beside it",
             reason="it listens on one address family only; the store falls back to the other",
-            evidence=[describe(listener) for listener in port.listeners],
+            evidence=[port_evidence.listener(listener) for listener in port.listeners],
         )
     speak = FAULT.error if plan.port_named else FAULT.warning
     origin = f"given by {plan.port_origin}" if plan.port_named else "torchrun's default"
     return speak(
         f"port {port.port} is taken",
         reason=f"the store cannot listen there (port {origin}); seen by binding as the store does",
-        evidence=[*map(describe, port.listeners), describe_tries(port)],
+        evidence=[*map(port_evidence.listener, port.listeners), port_evidence.binds(port)],
         fix=f"{_stop(port.listeners)}{rendezvous.choose_another_port(plan, facts.port_ranges)}",
     )
-
-
-def describe(listener: Connection) -> Evidence:
-    owner = listener.owner
-    if isinstance(owner, Process):
-        who = owner.description
-    else:
-        who = f"a process of user {listener.user or 'unknown'}, pid not visible"
-        who += f" ({owner.why})" if owner else ""
-    return Evidence(quote=f"{who} listens on {listener.local}", source="/proc/net/tcp")
-
-
-def describe_tries(port: PortFacts) -> Evidence:
-    tries = ", ".join(f"{bind.family}: {bind.error or 'works'}" for bind in port.binds)
-    return Evidence(quote=f"bind of port {port.port}: {tries}", source="bind(2)")
 
 
 def _stop(listeners: tuple[Connection, ...]) -> str:
@@ -128,12 +68,12 @@ def _stop(listeners: tuple[Connection, ...]) -> str:
 
 @FAULT.explain
 def the_bind_was_refused(wreckage: Wreckage) -> Diagnosis | None:
-    final = wreckage.seen(LISTEN, TAKEN, ACCELERATE)
-    tried = wreckage.seen(BIND)
-    seen = final or tried or wreckage.seen(CUT)
+    final = wreckage.seen(port_taken.LISTEN, port_taken.TAKEN, port_taken.ACCELERATE)
+    tried = wreckage.seen(port_taken.BIND)
+    seen = final or tried or wreckage.seen(port_taken.CUT)
     if not seen:
         return None
-    port = taken_port(wreckage)
+    port = port_taken.taken_port(wreckage)
     named = f"port {port}" if port else "the port it was to listen on"
     return FAULT.diagnosis(
         f"{_who(seen[0])} could not listen on {named}: somebody listens there already, another "
@@ -147,13 +87,6 @@ def the_bind_was_refused(wreckage: Wreckage) -> Diagnosis | None:
         ruled_out=["TIME_WAIT of an earlier store: it would not stand in the way of a new one"],
         unknown=["who holds the port: only a look at the machine, while it does, can tell"],
     )
-
-
-def taken_port(wreckage: Wreckage) -> int | None:
-    """The port that could not be had, where a line says its number."""
-    seen = wreckage.seen(LISTEN, BIND, TAKEN, ACCELERATE)
-    ports = (one.fields["port"] for one in seen if "port" in one.fields)
-    return next((int(port) for port in ports if len(port) < 6), None)
 
 
 def _who(seen: Sighting) -> str:

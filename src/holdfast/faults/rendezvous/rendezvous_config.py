@@ -26,14 +26,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import connections, peers
+from holdfast.analysis.logs.patterns import connections, name_resolution, peers
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Plan, Unread, addresses, known, rendezvous
 from holdfast.analysis.source.launch import nodes_of_one_job
 from holdfast.analysis.source.launch import rendezvous as launch_rendezvous
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
-from holdfast.faults.rendezvous import dns_failure
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD108", slug="rendezvous-config")
@@ -212,7 +211,7 @@ def no_etcd_answered(wreckage: Wreckage) -> Diagnosis | None:
 def nobody_hosts_the_rendezvous(wreckage: Wreckage) -> Diagnosis | None:
     lost = wreckage.seen(peers.RENDEZVOUS_LOST)
     calls = connections.attempts(wreckage, connections.STORE)
-    if not lost or not calls or wreckage.seen(REJECTED) or dns_failure.unresolved(wreckage):
+    if not lost or not calls or wreckage.seen(REJECTED) or name_resolution.unresolved(wreckage):
         return None
     if connections.commonest(c.kind for c in calls) == connections.NO_WAY or wreckage.roots():
         return None  # that explains it without any wrong setting

@@ -21,11 +21,10 @@ import shlex
 from collections.abc import Sequence
 
 from holdfast import text
+from holdfast.analysis.logs.patterns import port_taken
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.machine import MachineFacts, ShmSegment, Unread, known
+from holdfast.analysis.machine import MachineFacts, ShmSegment, Unread, known, port_evidence
 from holdfast.fault import Fault
-from holdfast.faults.processes.orphaned_workers import holding_the_port
-from holdfast.faults.rendezvous import port_in_use
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD112", slug="stale-process")
@@ -41,7 +40,7 @@ SHOWN = 8
 def no_survivor_holds_the_port(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if facts.plan.port == 0:
         return ()
-    guilty = holding_the_port(facts)
+    guilty = port_evidence.orphans_on_port(facts)
     if not guilty:
         return FAULT.ok(f"no survivor of an earlier run holds port {facts.plan.port}")
     pids = " ".join(str(orphan.process.pid) for orphan in guilty)
@@ -105,10 +104,10 @@ def _describe(segment: ShmSegment) -> Evidence:
 @FAULT.explain
 def an_earlier_run_may_hold_it(wreckage: Wreckage) -> Diagnosis | None:
     """A log of this run cannot show the earlier one: a guess, kept below port-in-use."""
-    seen = wreckage.seen(*port_in_use.FAULT.log_patterns)
+    seen = wreckage.seen(*port_taken.ALL)
     if not seen:
         return None
-    port = port_in_use.taken_port(wreckage)
+    port = port_taken.taken_port(wreckage)
     return FAULT.diagnosis(
         "the port was taken when the job started: if the same command worked before, a rank of "
         "the earlier run outlived its launcher and still listens",
