@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import catalogue
-from holdfast.analysis.machine import MachineFacts
+from holdfast.analysis.machine import CouldNotLook, MachineFacts
 from holdfast.analysis.scene.scene import Scene
 from holdfast.errors import ConfigError
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Evidence, Finding, Status
 from tests.faults.machines import a_machine, a_plan, an_unreadable_machine
 from tests.faults.of import module_of_tests
+from tests.faults.recording_facts import RecordingFacts
 from tests.places import SOURCE
 from tests.run.scenes import a_scene, nothing_known
 
@@ -85,6 +89,48 @@ def test_related_faults_exist_and_are_others(entry: catalogue.Entry) -> None:
     assert set(entry.fault.related) <= set(SLUGS) - {entry.fault.slug}
 
 
+@faults_with("check")
+def test_a_check_face_asks_for_no_fact_that_it_did_not_name(fault: Fault) -> None:
+    """Else `check --only` would not read it, and say that it could not look."""
+    touched = set()
+    for face in fault.check_faces:
+        for case in module_of_tests(fault).test_check.cases:
+            facts = RecordingFacts(case.facts)
+            with contextlib.suppress(CouldNotLook):
+                face(facts.as_facts)
+            allowed = {"plan", "host", *fault.check_needs[face]}
+            assert facts.touched <= allowed, f"{face.__name__} {case.expected} (line {case.line})"
+            touched |= facts.touched
+    assert touched, "the table asks nothing of the facts"
+
+
+def test_a_face_may_need_only_what_can_be_read() -> None:
+    with pytest.raises(ValueError, match="made-up needs plan, prot, which is no fact"):
+        Fault(code="HOLD199", slug="made-up").check(needs=("prot", "port", "plan"))
+
+
+def test_a_name_imports_only_its_own_file() -> None:
+    """`check --only port-in-use` must not wait for the other faults."""
+    program = """
+import sys
+from holdfast import catalogue
+print([fault.slug for fault in catalogue.choose(["port-in-use"], [])])
+print(sum(name.startswith("holdfast.faults.") for name in sys.modules))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    chosen, imported = done.stdout.splitlines()
+    assert chosen == "['port-in-use']"
+    assert int(imported) < 5
+
+
+@pytest.mark.parametrize("name", ["HOLD101", "hold1", "1", "Port-In-Use", "9"])
+def test_a_choice_by_files_is_the_choice_among_all(name: str) -> None:
+    among_all = [e.fault for e in ENTRIES if catalogue._is_named(e.fault, name)]
+    assert catalogue.choose([name], []) == among_all
+
+
 def test_a_run_face_needs_traits() -> None:
     with pytest.raises(ValueError, match="needs traits"):
         Fault(code="HOLD199", slug="made-up").run(lambda _scene: None)
@@ -109,7 +155,7 @@ def test_a_page_without_a_section_is_refused() -> None:
 def test_a_check_that_breaks_is_skipped_and_says_so() -> None:
     fault = Fault(code="HOLD199", slug="made-up")
 
-    @fault.check
+    @fault.check(needs=())
     def broken(_facts: MachineFacts) -> Finding:
         raise ZeroDivisionError("oops")
 

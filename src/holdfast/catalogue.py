@@ -8,7 +8,7 @@ import inspect
 import os
 import pkgutil
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -66,24 +66,44 @@ class Entry:
 @functools.cache
 def entries() -> tuple[Entry, ...]:
     """Every fault, by code. Two faults with one code or slug stop the program."""
-    found: list[Entry] = []
     taken: dict[str, str] = {}
-    for name in sorted(_modules()):
-        module = importlib.import_module(name)
-        fault: Fault = module.FAULT
+    for module in _modules():
+        fault = _entry(module).fault
         for identity in (fault.code, fault.slug):
             if identity in taken:
-                raise ValueError(f"{name} and {taken[identity]} both call themselves {identity}")
-            taken[identity] = name
-        found.append(Entry(fault, page_of(fault, module.__doc__ or "")))
+                raise ValueError(f"{module} and {taken[identity]} both call themselves {identity}")
+            taken[identity] = module
+    return _by_code(_entry(module) for module in _modules())
+
+
+@functools.cache
+def _entry(module: str) -> Entry:
+    loaded = importlib.import_module(module)
+    return Entry(loaded.FAULT, page_of(loaded.FAULT, loaded.__doc__ or ""))
+
+
+def _by_code(found: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(sorted(found, key=lambda entry: entry.fault.code))
 
 
-def _modules() -> Iterator[str]:
-    """The module of every fault: all files of the families' folders."""
-    for found in pkgutil.iter_modules(holdfast.faults.__path__, "holdfast.faults."):
-        folder = importlib.import_module(found.name)
-        yield from (one.name for one in pkgutil.iter_modules(folder.__path__, f"{found.name}."))
+@functools.cache
+def _modules() -> tuple[str, ...]:
+    """The module of every fault: all files of the families' folders, none of them imported."""
+    return tuple(
+        f"{holdfast.faults.__name__}.{folder}.{found.name}"
+        for folder in sorted(family.folder for family in FAMILIES.values())
+        for path in holdfast.faults.__path__
+        for found in pkgutil.iter_modules([os.path.join(path, folder)])
+    )
+
+
+def _may_be_named(module: str, name: str) -> bool:
+    """By its file alone, without importing it: the file has the slug, its folder the family."""
+    _, folder, file = module.rsplit(".", 2)
+    family = FAMILIES.get(name.upper().removeprefix("HOLD")[:1])
+    return file == name.lower().replace("-", "_") or (
+        family is not None and folder == family.folder
+    )
 
 
 def page_of(fault: Fault, docstring: str) -> Page:
@@ -145,7 +165,7 @@ def traits(slug: str) -> RunTraits:
 
 def choose(only: Collection[str], skip: Collection[str]) -> list[Fault]:
     """The faults to ask about. A name is a code, a slug, or a family ('HOLD1' or '1')."""
-    everything = entries()
+    everything = entries() if not only or skip else _named_in_files(only)
     for name in (*only, *skip):
         if not any(_is_named(entry.fault, name) for entry in everything):
             raise ConfigError(
@@ -157,6 +177,15 @@ def choose(only: Collection[str], skip: Collection[str]) -> list[Fault]:
         if (not only or any(_is_named(entry.fault, name) for name in only))
         and not any(_is_named(entry.fault, name) for name in skip)
     ]
+
+
+def _named_in_files(names: Collection[str]) -> tuple[Entry, ...]:
+    """Only the faults that may be meant: importing all of them takes longer than asking a few."""
+    return _by_code(
+        _entry(module)
+        for module in _modules()
+        if any(_may_be_named(module, name) for name in names)
+    )
 
 
 def _is_named(fault: Fault, name: str) -> bool:

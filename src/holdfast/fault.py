@@ -20,6 +20,9 @@ LintFace = Callable[[Source], Iterable[Finding]]
 RunFace = Callable[[Scene], Verdict | None]
 ExplainFace = Callable[[Wreckage], Diagnosis | None]
 
+READABLE_FACTS = frozenset(MachineFacts.__struct_fields__) - {"plan", "host"}
+"""what a check face may need; the plan and the host's name cost nothing and are always there"""
+
 SHOWN = 5
 """lines of evidence that are quoted; the count tells of the rest"""
 
@@ -95,6 +98,7 @@ class Fault:
         self.traits = traits
         self.related = tuple(related)
         self.check_faces: list[CheckFace] = []
+        self.check_needs: dict[CheckFace, frozenset[str]] = {}
         self.lint_faces: list[LintFace] = []
         self.run_faces: list[RunFace] = []
         self.explain_faces: list[ExplainFace] = []
@@ -102,10 +106,22 @@ class Fault:
 
     # --- faces, named by the verb that asks them -------------------------------------------------
 
-    def check(self, face: CheckFace) -> CheckFace:
-        """Register a pure function from the facts of a machine to findings."""
-        self.check_faces.append(face)
-        return face
+    def check(self, *, needs: Iterable[str]) -> Callable[[CheckFace], CheckFace]:
+        """Register a pure function from the facts of a machine to findings.
+
+        `needs` names the fields of MachineFacts that it asks for, so that `check --only` reads
+        nothing else; the plan and the host's name are always there and are not named.
+        """
+        wanted = frozenset(needs)
+        if unknown := sorted(wanted - READABLE_FACTS):
+            raise ValueError(f"{self.slug} needs {', '.join(unknown)}, which is no fact to be read")
+
+        def register(face: CheckFace) -> CheckFace:
+            self.check_faces.append(face)
+            self.check_needs[face] = wanted
+            return face
+
+        return register
 
     def lint(self, face: LintFace) -> LintFace:
         """Register a pure function from a piece of source to findings, each with its place."""
@@ -144,6 +160,11 @@ class Fault:
         )
         self.log_patterns.append(made)
         return made
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Every fact that its check faces ask for."""
+        return frozenset().union(*self.check_needs.values())
 
     @property
     def faces(self) -> tuple[str, ...]:

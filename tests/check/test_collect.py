@@ -11,7 +11,7 @@ import pytest
 from holdfast import catalogue
 from holdfast.analysis.machine import MachineFacts, Plan, Shm, Unread, known
 from holdfast.check.collect import Reader, collect
-from holdfast.check.reader_list import READERS
+from holdfast.check.reader_list import READERS, readers, readers_for
 from holdfast.findings import Status
 from tests.faults.machines import a_machine, a_plan
 
@@ -34,6 +34,21 @@ def fake_readers(**changes: Reader) -> dict[str, Reader]:
 
 def test_there_is_one_reader_per_fact() -> None:
     assert set(READERS) == set(get_type_hints(MachineFacts)) - {"plan", "host", "smoke"}
+
+
+def test_only_the_facts_of_the_chosen_faults_are_read() -> None:
+    chosen = catalogue.choose(["port-in-use"], [])
+    assert set(readers_for(chosen)) == {"port", "port_ranges"}
+    assert set(readers_for(chosen, also=["software"])) == {"port", "port_ranges", "software"}
+
+
+def test_every_fact_that_is_read_is_needed_by_a_fault() -> None:
+    assert set(readers_for(catalogue.choose([], []))) == set(READERS)
+
+
+def test_a_fact_that_was_not_asked_for_is_a_gap() -> None:
+    facts = collect(a_plan(), readers(["port"]), seconds=20)
+    assert facts.shm == Unread(why="not asked for")
 
 
 def test_typed_facts_survive_the_way_through_the_pipe() -> None:
@@ -61,7 +76,7 @@ def test_a_reader_that_answers_nonsense_is_refused() -> None:
 @pytest.mark.parametrize("name", sorted(READERS))
 def test_each_real_reader_answers_here(name: str) -> None:
     """Nothing on an ordinary machine may make a reader raise something unexpected."""
-    facts = collect(a_plan(), fake_readers(**{name: READERS[name]}), seconds=20)
+    facts = collect(a_plan(), fake_readers(**readers([name])), seconds=20)
     answer = getattr(facts, name)
     if isinstance(answer, Unread):  # only what a machine may honestly refuse
         assert name in {"kernel_log", "clock", "security", "cgroup", "own_name"}, answer

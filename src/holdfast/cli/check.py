@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 SUMMARY = "look at this machine: what will break a training job, and how to fix it"
 DEADLINE = 0.8
 """seconds: all readers run at once, and an ordinary `check` must be done within one"""
+BANNER_NEEDS = ("software",)
+SMOKE_NEEDS = ("loopback", "accelerators")
 TOO_SLOW = "no answer within"
 """how system/deadline.py begins its reason"""
 
@@ -65,13 +67,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from holdfast import catalogue
     from holdfast.check.collect import collect
-    from holdfast.check.reader_list import READERS
+    from holdfast.check.reader_list import readers_for
     from holdfast.view import document, text
 
     began = time.monotonic()
     plan = plan_from(arguments)
     faults = catalogue.choose(names(arguments.only), names(arguments.skip))
-    facts = collect(plan, READERS, seconds=arguments.deadline)
+    also = [*(() if arguments.json else BANNER_NEEDS), *(SMOKE_NEEDS if arguments.smoke else ())]
+    facts = collect(plan, readers_for(faults, also), seconds=arguments.deadline)
     if arguments.smoke:
         facts = smoke(facts, named=arguments.nproc_per_node is not None)
     findings = catalogue.check(facts, faults)

@@ -69,7 +69,7 @@ def read_job(
     The second part is what could not be read, in a sentence each.
     """
     from holdfast.check.collect import collect
-    from holdfast.check.reader_list import READERS
+    from holdfast.check.reader_list import readers
     from holdfast.check.readers.variable_search import read_variable_search
     from holdfast.env.job import Job
 
@@ -79,9 +79,9 @@ def read_job(
     given |= _inner_settings(launches)
     environment = {**os.environ, **{name: value for name, (value, _) in given.items()}}
     plan = _plan(environment, launches, flags.nnodes)
-    readers = {name: READERS[name] for name in (ABOUT_NAMES if brief else ABOUT_ALL)}
-    readers["variable_search"] = functools.partial(read_variable_search, also=tuple(also))
-    facts = collect(plan, readers, seconds=flags.deadline)
+    wanted = readers(ABOUT_NAMES if brief else ABOUT_ALL)
+    wanted["variable_search"] = functools.partial(read_variable_search, also=tuple(also))
+    facts = collect(plan, wanted, seconds=flags.deadline)
     if isinstance(facts.settings, Unread):
         raise EnvironmentFailure(
             f"the settings could not be read: {facts.settings.why}", hint="try --deadline 10"

@@ -43,7 +43,7 @@ SEVERAL = 2.0
 """an interval within this factor of the best one is never far off"""
 
 
-@FAULT.check
+@FAULT.check(needs=("checkpoints",))
 def saved_far_too_seldom(facts: MachineFacts) -> Finding:
     """Only that: how long a save held the training up cannot be seen on files."""
     if not facts.plan.checkpoint_folders:

@@ -31,7 +31,7 @@ SETTLED = 60.0
 """seconds: what was written more recently may be a save under way"""
 
 
-@FAULT.check
+@FAULT.check(needs=("checkpoints",))
 def save_was_cut_short(facts: MachineFacts) -> Finding | list[Finding]:
     if not facts.plan.checkpoint_folders:
         return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")

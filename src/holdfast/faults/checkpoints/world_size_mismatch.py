@@ -39,7 +39,7 @@ FIX = (
 )
 
 
-@FAULT.check
+@FAULT.check(needs=("checkpoints",))
 def another_number_is_planned(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if not plan.checkpoint_folders:

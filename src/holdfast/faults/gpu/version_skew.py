@@ -36,7 +36,7 @@ FAULT = Fault(code="HOLD303", slug="version-skew")
 TORCHS_OWN = ("python package", "static in torch")
 
 
-@FAULT.check
+@FAULT.check(needs=("software",))
 def one_nccl_only(facts: MachineFacts) -> Finding:
     libraries = known(facts.software).nccl
     if not libraries:

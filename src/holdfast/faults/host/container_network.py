@@ -36,7 +36,7 @@ ROUTED = {"kubernetes", "lxc"}
 """containers whose own addresses other machines can usually reach"""
 
 
-@FAULT.check
+@FAULT.check(needs=("container", "interfaces"))
 def peers_cannot_reach_it(facts: MachineFacts) -> Finding:
     container = known(facts.container)
     if not container.kind:

@@ -53,7 +53,7 @@ LASTING = 60.0
 """seconds; a busy process that is younger may be over in a moment"""
 
 
-@FAULT.check
+@FAULT.check(needs=("load",))
 def fewer_cores_than_ranks(facts: MachineFacts) -> Finding:
     load, nproc = known(facts.load), facts.plan.nproc
     if load.cpus_usable >= nproc:
@@ -74,7 +74,7 @@ def fewer_cores_than_ranks(facts: MachineFacts) -> Finding:
     )
 
 
-@FAULT.check
+@FAULT.check(needs=("cgroup",))
 def quota_is_short(facts: MachineFacts) -> Finding:
     cgroup, nproc = known(facts.cgroup), facts.plan.nproc
     reasons = [
@@ -116,7 +116,7 @@ def _seen(cgroup: Cgroup) -> str:
     return quota + throttled + waited
 
 
-@FAULT.check
+@FAULT.check(needs=("load",))
 def others_are_busy(facts: MachineFacts) -> Finding:
     load, nproc = known(facts.load), facts.plan.nproc
     if load.cpus_usable < nproc:

@@ -38,7 +38,7 @@ LITTLE = {"checkpoints": 1 << 30, "logs": 100 << 20}
 WHY_FULL = {"ENOSPC": "no space is left on the device", "EDQUOT": "the quota is used up"}
 
 
-@FAULT.check
+@FAULT.check(needs=("folders",))
 def no_room_is_left(facts: MachineFacts) -> Finding | list[Finding]:
     folders = known(facts.folders)
     if not folders:
@@ -77,7 +77,7 @@ def _judge(folder: Folder) -> Finding:
     return FAULT.ok(f"{where} has {text.size(folder.free)} free")
 
 
-@FAULT.check
+@FAULT.check(needs=("checkpoints", "folders"))
 def next_save_may_not_fit(facts: MachineFacts) -> list[Finding]:
     folders = [
         f

@@ -50,12 +50,12 @@ GENEROUS = 65536
 MORE = "`* - nofile 131072` in /etc/security/limits.d/, or `--ulimit nofile=131072` for a container"
 
 
-@FAULT.check
+@FAULT.check(needs=("launcher_limits", "limits"))
 def own_limit_is_too_low(facts: MachineFacts) -> Finding:
     return _judge(facts, known(facts.limits), "this shell")
 
 
-@FAULT.check
+@FAULT.check(needs=("launcher_limits",))
 def launcher_limit_is_too_low(facts: MachineFacts) -> Finding | list[Finding]:
     if facts.launcher_limits is None:
         return []

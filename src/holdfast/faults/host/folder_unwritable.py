@@ -74,7 +74,7 @@ MEANING = {
 }
 
 
-@FAULT.check
+@FAULT.check(needs=("folders",))
 def cannot_be_written(facts: MachineFacts) -> Finding | list[Finding]:
     folders = known(facts.folders)
     if not folders:

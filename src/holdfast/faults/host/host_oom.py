@@ -47,7 +47,7 @@ PRESSURE = 10.0
 """per cent of the last minute in which something waited for memory (PSI some avg60)"""
 
 
-@FAULT.check
+@FAULT.check(needs=("cgroup",))
 def cgroup_is_short(facts: MachineFacts) -> list[Finding]:
     cgroup = known(facts.cgroup)
     return [_has_killed(cgroup), _has_little_room(cgroup, facts.plan.nproc)]
@@ -77,7 +77,7 @@ def _has_killed(cgroup: Cgroup) -> Finding:
     )
 
 
-@FAULT.check
+@FAULT.check(needs=("kernel_log",))
 def kernel_log_tells_of_kills(facts: MachineFacts) -> Finding:
     kills = [event for event in known(facts.kernel_log) if event.kind == "oom"]
     if not kills:
@@ -105,7 +105,7 @@ def kernel_log_tells_of_kills(facts: MachineFacts) -> Finding:
     )
 
 
-@FAULT.check
+@FAULT.check(needs=("load",))
 def machine_has_little_room(facts: MachineFacts) -> Finding:
     load, nproc = known(facts.load), facts.plan.nproc
     free, total = load.memory_available, load.memory_total

@@ -32,7 +32,7 @@ LITTLE = 64 << 20
 """The kernel's default is 8 MiB (64 KiB before Linux 5.16); anything far above was chosen."""
 
 
-@FAULT.check
+@FAULT.check(needs=("limits", "rdma_devices", "software"))
 def little_may_be_locked(facts: MachineFacts) -> Finding:
     limits = known(facts.limits)
     if known(facts.rdma_devices):

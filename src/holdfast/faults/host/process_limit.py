@@ -37,12 +37,12 @@ THREADS_A_RANK = 64
 """CUDA, NCCL, autograd, and loader workers with their helpers; pools of threads come on top"""
 
 
-@FAULT.check
+@FAULT.check(needs=("limits", "load", "process_room"))
 def user_may_start_few(facts: MachineFacts) -> Finding:
     return _by_user(facts, known(facts.limits), "this shell")
 
 
-@FAULT.check
+@FAULT.check(needs=("launcher_limits", "load", "process_room"))
 def launcher_may_start_few(facts: MachineFacts) -> Finding | list[Finding]:
     if facts.launcher_limits is None:
         return []
@@ -64,7 +64,7 @@ def _by_user(facts: MachineFacts, limits: Limits, whose: str) -> Finding:
     )
 
 
-@FAULT.check
+@FAULT.check(needs=("load", "process_room"))
 def cgroup_or_kernel_allows_few(facts: MachineFacts) -> Finding:
     room = known(facts.process_room)
     left, limit, source, more = min(_walls(room))

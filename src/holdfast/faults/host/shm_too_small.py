@@ -53,7 +53,7 @@ COMFORT_A_RANK = 128 * MIB
 """NCCL's share, and a few batches of loader workers; 1 GiB for 8 ranks, as NCCL's guide has it"""
 
 
-@FAULT.check
+@FAULT.check(needs=("accelerators", "container", "shm"))
 def not_enough_room(facts: MachineFacts) -> Finding:
     shm, nproc = known(facts.shm), facts.plan.nproc
     if shm.error:

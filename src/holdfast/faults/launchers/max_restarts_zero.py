@@ -31,7 +31,7 @@ FAULT = Fault(code="HOLD903", slug="max-restarts-zero")
 VARIABLE = "PET_MAX_RESTARTS"
 
 
-@FAULT.check
+@FAULT.check(needs=())
 def no_restart_is_allowed(facts: MachineFacts) -> Finding:
     """Only the variable can be seen; a command line goes before it."""
     plan = facts.plan

@@ -53,7 +53,7 @@ STEPPED = FAULT.log_pattern(
 )
 
 
-@FAULT.check
+@FAULT.check(needs=("clock",))
 def nobody_keeps_the_clock(facts: MachineFacts) -> Finding:
     if not facts.plan.multi_node:
         return FAULT.does_not_apply("one machine: all its ranks read the same clock")

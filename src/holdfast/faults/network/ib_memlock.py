@@ -70,7 +70,7 @@ AMPLE = 1 << 30
 """A finite limit of this size is somebody's considered choice, and NCCL's buffers fit."""
 
 
-@FAULT.check
+@FAULT.check(needs=("container", "limits", "rdma_devices", "settings"))
 def own_limit_is_too_low(facts: MachineFacts) -> Finding:
     idle = _why_rdma_is_not_used(facts)
     if idle:
@@ -78,7 +78,7 @@ def own_limit_is_too_low(facts: MachineFacts) -> Finding:
     return _judge(facts, known(facts.limits), "here")
 
 
-@FAULT.check
+@FAULT.check(needs=("container", "launcher_limits", "rdma_devices", "settings"))
 def launcher_limit_is_too_low(facts: MachineFacts) -> Finding | list[Finding]:
     if facts.launcher_limits is None:
         return []

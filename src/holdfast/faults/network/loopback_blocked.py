@@ -62,7 +62,7 @@ MEANING = {
 NO_IPV6 = {"EADDRNOTAVAIL", "EAFNOSUPPORT", "ENETUNREACH"}
 
 
-@FAULT.check
+@FAULT.check(needs=("interfaces", "loopback", "security", "software"))
 def loopback_does_not_connect(facts: MachineFacts) -> Finding:
     tries = known(facts.loopback)
     failed = [t for t in tries if t.error]

@@ -35,7 +35,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 FAULT = Fault(code="HOLD203", slug="nic-filter-syntax")
 
 
-@FAULT.check
+@FAULT.check(needs=("settings",))
 def filter_is_misread(facts: MachineFacts) -> Finding | list[Finding]:
     settings = [
         s for s in known(facts.settings) if s.name.strip() in (nic_filter.NCCL, nic_filter.GLOO)

@@ -47,7 +47,7 @@ FAULT = Fault(code="HOLD202", slug="nic-name-missing")
 FAULT.log_patterns.extend(missing_interfaces.ALL)
 
 
-@FAULT.check
+@FAULT.check(needs=("accelerators", "interfaces", "settings"))
 def nccl_finds_no_interface(facts: MachineFacts) -> Finding:
     setting = facts.setting(nic_filter.NCCL)
     if setting is None or nic_filter.is_ignored(setting.value):
@@ -71,7 +71,7 @@ def nccl_finds_no_interface(facts: MachineFacts) -> Finding:
     return FAULT.ok(f"{setting.name}={setting.value} matches {_names(admitted)}")
 
 
-@FAULT.check
+@FAULT.check(needs=("interfaces", "settings"))
 def gloo_finds_no_interface(facts: MachineFacts) -> Finding:
     setting = facts.setting(nic_filter.GLOO)
     if setting is None or nic_filter.is_ignored(setting.value):

@@ -54,7 +54,7 @@ class Member(NamedTuple):
     network: Network
 
 
-@FAULT.check
+@FAULT.check(needs=("interfaces",))
 def two_interfaces_share_a_subnet(facts: MachineFacts) -> Finding | list[Finding]:
     members = [m for i in known(facts.interfaces) for m in _members(i)]
     shared = {

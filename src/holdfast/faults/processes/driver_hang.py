@@ -45,7 +45,7 @@ LONG = 10.0
 """seconds in state D before it is worth a word; a save to a slow disk takes as long"""
 
 
-@FAULT.check
+@FAULT.check(needs=("leftovers",))
 def nobody_is_stuck_in_the_kernel(facts: MachineFacts) -> Finding:
     stuck = known(facts.leftovers).stuck
     in_driver = [p for p in stuck if GPU_DRIVER.search(p.wait_channel)]
@@ -72,7 +72,7 @@ def nobody_is_stuck_in_the_kernel(facts: MachineFacts) -> Finding:
     return FAULT.ok("no training process is stuck inside the kernel")
 
 
-@FAULT.check
+@FAULT.check(needs=("kernel_log",))
 def kernel_reports_no_stall(facts: MachineFacts) -> Finding:
     stalls = [event for event in known(facts.kernel_log) if event.kind == "stall"]
     if not stalls:

@@ -30,7 +30,7 @@ from holdfast.findings import Evidence, Finding, Verdict
 FAULT = Fault(code="HOLD707", slug="orphaned-workers", traits=RunTraits(priority=500))
 
 
-@FAULT.check
+@FAULT.check(needs=("leftovers", "port"))
 def no_rank_without_launcher(facts: MachineFacts) -> Finding:
     orphans = known(facts.leftovers).orphans
     if not orphans:

@@ -99,7 +99,7 @@ GLOO_TYPE = FAULT.log_pattern(
 )
 
 
-@FAULT.check
+@FAULT.check(needs=("software",))
 def gloo_is_there(facts: MachineFacts) -> Finding:
     software = known(facts.software)
     if not software.torch:
@@ -120,7 +120,7 @@ def gloo_is_there(facts: MachineFacts) -> Finding:
     return FAULT.ok(f"Gloo is there: {gloo}")
 
 
-@FAULT.check
+@FAULT.check(needs=("accelerators", "software"))
 def nccl_fits_the_machine(facts: MachineFacts) -> Finding | Sequence[Finding]:
     software = known(facts.software)
     if not software.torch or "rocm" in software.torch:

@@ -34,7 +34,7 @@ SLOW = 0.5
 our own deadline and is 'not looked at'"""
 
 
-@FAULT.check
+@FAULT.check(needs=("interfaces", "own_name", "routes"))
 def own_name_resolves(facts: MachineFacts) -> Finding:
     own = known(facts.own_name)
     if own.addresses:
@@ -57,7 +57,7 @@ def own_name_resolves(facts: MachineFacts) -> Finding:
     )
 
 
-@FAULT.check
+@FAULT.check(needs=("container", "master_name"))
 def master_name_resolves(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if facts.master_name is None:
         return ()

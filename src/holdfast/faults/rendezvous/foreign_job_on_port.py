@@ -55,7 +55,7 @@ STRANGER = FAULT.log_pattern(
 )
 
 
-@FAULT.check
+@FAULT.check(needs=("port", "port_ranges"))
 def another_store_answers(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if plan.port == 0:

@@ -81,7 +81,7 @@ FIXES = {
 }
 
 
-@FAULT.check
+@FAULT.check(needs=("smoke",))
 def the_smoke_test_failed(facts: MachineFacts) -> Finding:
     if facts.smoke is None:
         return FAULT.does_not_apply("not asked for: add --smoke")

@@ -49,7 +49,7 @@ NOT_BINDABLE = FAULT.log_pattern(
 )
 
 
-@FAULT.check
+@FAULT.check(needs=("interfaces", "own_name", "routes"))
 def own_name_is_reachable(facts: MachineFacts) -> Finding:
     own = known(facts.own_name)
     if not own.addresses:
@@ -78,7 +78,7 @@ def own_name_is_reachable(facts: MachineFacts) -> Finding:
     return FAULT.ok(f"{own.name} is {taken}, an address of this machine")
 
 
-@FAULT.check
+@FAULT.check(needs=("interfaces", "own_fqdn", "routes"))
 def published_name_is_no_localhost(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if not facts.plan.multi_node or facts.plan.rdzv_backend != "c10d":
         return ()  # only c10d publishes this name, and one node may call itself localhost

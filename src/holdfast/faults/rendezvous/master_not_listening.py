@@ -54,7 +54,7 @@ LEAVE_IT = (
 )
 
 
-@FAULT.check
+@FAULT.check(needs=("master_reach",))
 def master_answers(facts: MachineFacts) -> Finding:
     if facts.master_reach is None:
         return FAULT.does_not_apply("the master is this machine, or none was named")

@@ -88,7 +88,7 @@ SSH = FAULT.log_pattern(
 REFUSALS = ("EACCES", "EPERM")
 
 
-@FAULT.check
+@FAULT.check(needs=("port", "port_ranges", "security"))
 def port_is_permitted(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if plan.port == 0:
@@ -108,7 +108,7 @@ def port_is_permitted(facts: MachineFacts) -> Finding:
     return _denied_above(facts, port)
 
 
-@FAULT.check
+@FAULT.check(needs=("security",))
 def selinux_denied_nothing(facts: MachineFacts) -> Finding:
     security = known(facts.security)
     if security.selinux != "enforcing":

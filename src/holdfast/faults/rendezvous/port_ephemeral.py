@@ -44,7 +44,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place
 FAULT = Fault(code="HOLD102", slug="port-ephemeral")
 
 
-@FAULT.check
+@FAULT.check(needs=("port_ranges",))
 def kernel_may_take_the_port(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if plan.port == 0:
@@ -64,7 +64,7 @@ def kernel_may_take_the_port(facts: MachineFacts) -> Finding:
     )
 
 
-@FAULT.check
+@FAULT.check(needs=("port", "port_ranges"))
 def outgoing_connection_blocks_the_port(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if facts.plan.port == 0:
         return ()  # said above

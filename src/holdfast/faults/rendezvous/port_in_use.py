@@ -37,7 +37,7 @@ FAULT = Fault(code="HOLD101", slug="port-in-use")
 FAULT.log_patterns.extend(port_taken.ALL)
 
 
-@FAULT.check
+@FAULT.check(needs=("port", "port_ranges"))
 def port_has_a_listener(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if plan.port == 0:

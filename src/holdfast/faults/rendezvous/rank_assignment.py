@@ -73,7 +73,7 @@ PAIRS = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
 UNSET = "let the launcher number the ranks: `unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE`"
 
 
-@FAULT.check
+@FAULT.check(needs=())
 def environment_numbers_ranks_well(facts: MachineFacts) -> Finding:
     texts = {n: facts.plan.environment[n] for n in NAMES if n in facts.plan.environment}
     if not texts:
@@ -99,7 +99,7 @@ def environment_numbers_ranks_well(facts: MachineFacts) -> Finding:
     return _consistent(facts.plan, texts, evidence)
 
 
-@FAULT.check
+@FAULT.check(needs=("smoke",))
 def smoke_ranks_are_distinct(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if facts.smoke is None:
         return ()  # not asked for

@@ -40,7 +40,7 @@ JOINING = ("init_process_group", "_new_process_group_helper", "rendezvous", "_st
 """functions of torch.distributed in which a rank waits for the others to come"""
 
 
-@FAULT.check
+@FAULT.check(needs=("smoke",))
 def a_rank_of_the_smoke_test_did_not_come(facts: MachineFacts) -> Finding:
     if facts.smoke is None:
         return FAULT.does_not_apply("not asked for: add --smoke")

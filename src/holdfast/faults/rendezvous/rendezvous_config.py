@@ -72,7 +72,7 @@ HOSTS_IT = FAULT.log_pattern(
 )
 
 
-@FAULT.check
+@FAULT.check(needs=("interfaces", "master_name", "own_fqdn", "own_name", "routes"))
 def nodes_can_meet(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if plan.rdzv_backend == "c10d":

@@ -36,7 +36,7 @@ SHOWN = 8
 """segments named on the screen and in the command"""
 
 
-@FAULT.check
+@FAULT.check(needs=("leftovers", "port"))
 def no_survivor_holds_the_port(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if facts.plan.port == 0:
         return ()
@@ -56,7 +56,7 @@ def no_survivor_holds_the_port(facts: MachineFacts) -> Finding | Sequence[Findin
     )
 
 
-@FAULT.check
+@FAULT.check(needs=("leftovers", "shm"))
 def no_segment_is_left_over(facts: MachineFacts) -> Finding:
     segments = known(facts.leftovers).segments
     unused = [s for s in segments if not s.mapped_by and s.age >= SETTLED]

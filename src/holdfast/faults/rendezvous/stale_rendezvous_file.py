@@ -49,7 +49,7 @@ FRESH = 60
 """seconds; a file written to so lately may belong to a job that is just starting"""
 
 
-@FAULT.check
+@FAULT.check(needs=("rendezvous_files",))
 def rendezvous_file_is_new(facts: MachineFacts) -> Sequence[Finding]:
     files = known(facts.rendezvous_files)
     if not files:

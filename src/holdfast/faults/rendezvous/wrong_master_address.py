@@ -50,7 +50,7 @@ NOT_OURS = FAULT.log_pattern(
 )
 
 
-@FAULT.check
+@FAULT.check(needs=("container", "interfaces", "master_name", "own_name", "routes"))
 def address_leads_to_the_master(facts: MachineFacts) -> Finding:
     plan = facts.plan
     host, origin = rendezvous.master_host(plan)

@@ -58,7 +58,7 @@ NO_WAIT_INSIDE = (2, 8)
 """the torch whose synchronous calls on NCCL return without a wait()"""
 
 
-@FAULT.check
+@FAULT.check(needs=("settings", "software"))
 def failures_are_not_handled(facts: MachineFacts) -> Finding:
     settings = in_force(facts)
     handling, blocking = settings.torch(NEW, OLD), settings.torch(*BLOCKING_WAIT)

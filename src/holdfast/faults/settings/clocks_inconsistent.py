@@ -40,7 +40,7 @@ FAULT = Fault(code="HOLD510", slug="clocks-inconsistent")
 STARTERS = ("torchrun", "torch.distributed.launch", "deepspeed", "accelerate")
 
 
-@FAULT.check
+@FAULT.check(needs=("settings",))
 def clocks_contradict(facts: MachineFacts) -> Finding | list[Finding]:
     known(facts.settings)
     findings = [*_torch(facts), *_deepspeed(facts), *_scheduler(facts)]

@@ -31,7 +31,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 FAULT = Fault(code="HOLD508", slug="loopback-multi-node")
 
 
-@FAULT.check
+@FAULT.check(needs=("settings",))
 def loopback_is_named(facts: MachineFacts) -> Finding | list[Finding]:
     known(facts.settings)
     named = [s for s in map(facts.setting, (nic_filter.NCCL, nic_filter.GLOO)) if s]

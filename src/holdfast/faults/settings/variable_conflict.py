@@ -51,7 +51,7 @@ BLOCKING = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
 ASYNC = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")
 
 
-@FAULT.check
+@FAULT.check(needs=("settings",))
 def settings_contradict(facts: MachineFacts) -> Finding | list[Finding]:
     findings = list(_contradictions(in_force(facts)))
     return findings or FAULT.ok("no two variables contradict each other")

@@ -62,7 +62,7 @@ class Versions(NamedTuple):
     nccl: str
 
 
-@FAULT.check
+@FAULT.check(needs=("settings", "software"))
 def variable_has_a_newer_name(facts: MachineFacts) -> Finding | list[Finding]:
     rows = [(s, variables.lookup(s.name)) for s in known(facts.settings)]
     candidates = [(s, r) for s, r in rows if r and _has_two_names(s.name, r)]

@@ -47,7 +47,7 @@ NOTHING_SEARCHED = VariableSearch(searched=(), prefixes=(), found={})
 UNLESS = "unless your own script reads it, it has no effect"
 
 
-@FAULT.check
+@FAULT.check(needs=("settings", "variable_search"))
 def variable_has_no_reader(facts: MachineFacts) -> Finding | list[Finding]:
     judged = [s for s in known(facts.settings) if variables.prefix_of(s.name.strip())]
     if not judged:
