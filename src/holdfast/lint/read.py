@@ -37,6 +37,6 @@ def _read(text: Text) -> Piece | Unread:
             return Unread(text.path, made)
         return Piece(text._replace(text=made.text), [made.source])
     if text.language is Language.PYTHON:
-        return Piece(text, [python.read_file(text.text, text.path)])
+        return Piece(text, [python.read_all(text.text, text.path)])
     source = reader(text.language)(text.text, text.path)
     return Piece(text, [bash_syntax.confirmed(source, text.text)])

@@ -170,7 +170,4 @@ class Session:
 
 def _is_refused(piece: Piece) -> bool:
     """Nothing could be read of it: what is left of a broken recipe is linted like any other."""
-    return any(
-        source.refused and source.complete and source.kind is Kind.PYTHON
-        for source in piece.sources
-    )
+    return any(source.refused and source.kind is Kind.PYTHON for source in piece.sources)

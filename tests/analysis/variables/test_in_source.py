@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from holdfast.analysis.machine import Setting
-from holdfast.analysis.source.source import Kind, Source
+from holdfast.analysis.source.source import Source
 from holdfast.analysis.variables import in_source
 from holdfast.fault import Fault
-from holdfast.findings import Evidence, Status
+from holdfast.findings import Evidence
 from tests.analysis.source.made_sources import python, shell
 
 FAULT = Fault(code="HOLD599", slug="made-up")
@@ -43,12 +42,6 @@ def test_a_script_runs_where_its_launch_says() -> None:
     (launch,) = shell("torchrun --nnodes=2 train.py").launches
     text = 'import os\nos.environ["NCCL_DEBUG"] = "INFO"'
     assert machines(python(text, started_by=(launch,))) == 2
-
-
-def test_a_text_may_warn_of_what_it_names() -> None:
-    source = msgspec.structs.replace(shell("export A=1"), kind=Kind.PROSE)
-    error = FAULT.error("seen", reason="why", fix="how")
-    assert in_source.at(error, source, *source.settings).status is Status.WARNING
 
 
 def test_its_own_line_is_no_evidence_but_the_other_one_is() -> None:

@@ -1,16 +1,8 @@
 import pytest
 
 from holdfast.analysis.source.launch import releases
-from holdfast.analysis.source.source import Source
-from holdfast.lint.readers import documents
 from tests.analysis.source.made_sources import dockerfile, shell
 from tests.faults.table import flags, leaves, lint_table
-
-
-def prose(text: str) -> Source:
-    (source,) = (s for s in documents.markdown(text, "guide.md") if s.versions)
-    return source
-
 
 test_lint = lint_table(
     "no-such-version",
@@ -62,14 +54,6 @@ test_lint = lint_table(
         lines=[2],
         saying=["NCCL 2.20.4"],
     ),
-    flags(
-        "warning",
-        prose("Hangs there are cured by NCCL 2.22.9 or later.\n"),
-        lines=[1],
-        saying=["there never was an NCCL 2.22.9"],
-    ),
-    leaves(prose("NCCL 2.21.5 is fine, and so is NCCL 2.22.\n")),
-    leaves(prose("NCCL 2.99.1 may come.\n")),
     leaves(shell("apt-get install libnccl2=2.21.5-1+cuda12.4; export NCCL_VERSION=2.21.5-1\n")),
     leaves(shell("git clone -b v2.13.9-1 https://github.com/NVIDIA/nccl-tests.git\n")),
     leaves(shell("pip install torch==2.4.1 nvidia-nccl-cu12==2.21.5 'torch>=2.1,<3'\n")),

@@ -45,11 +45,9 @@ NCCL_DEBUG=this is output
 
 def test_markdown() -> None:
     sources = list(documents.markdown(GUIDE, "guide.md"))
-    assert [source.kind for source in sources] == [
-        Kind.PYTHON, Kind.PYTHON, Kind.SHELL, Kind.PROSE,
-    ]  # fmt: skip
+    assert [source.kind for source in sources] == [Kind.PYTHON, Kind.PYTHON, Kind.SHELL]
     assert not any(source.complete for source in sources)
-    later, shell, prose = sources[1:]
+    later, shell = sources[1:]
     assert later.program is not None
     (barrier,) = later.program.called("torch.distributed.barrier")
     place = later.program.place(barrier.node)
@@ -61,7 +59,6 @@ def test_markdown() -> None:
     assert [(c.name, c.place.line, c.place.column) for c in shell.commands] == [
         ("torchrun", 19, 21)
     ]
-    assert [(s.value, s.place.line, s.place.column) for s in prose.settings] == [("INFO", 3, 8)]
 
 
 def test_rst() -> None:

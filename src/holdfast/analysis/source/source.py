@@ -29,7 +29,6 @@ class Kind(enum.Enum):
     HOSTFILE = "hostfile"
     ENVIRONMENT = "environment"
     """of the process that runs `holdfast lint --env`"""
-    PROSE = "prose"
     """the running text of a document: inline code, settings and commands named in a sentence"""
 
 
@@ -58,7 +57,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """the value as written: `$(( 40000 + RANDOM % 20000 ))`"""
     by: str = ""
     """how it is set: 'export', 'shell', 'prefix', 'unset', 'env file', 'ENV', 'docker -e',
-    'mpirun -x', 'srun --export', 'compose', 'nccl.conf', 'os.environ', 'environment', 'prose';
+    'mpirun -x', 'srun --export', 'compose', 'nccl.conf', 'os.environ', 'environment';
     'sysctl.conf': a setting of the kernel, under its dotted name"""
     arms: tuple[tuple[int, int], ...] = ()
     """(fork, arm) of every if and case around it: settings in two arms of one fork never meet"""
@@ -197,8 +196,6 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     """'IndentationError: expected an indented block after 'for' statement'"""
     place: Place
-    mended: bool
-    """whether the rest could be read after a small repair: what was meant is a program"""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,12 +216,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     launches: tuple[Launch, ...] = ()
     containers: tuple[Container, ...] = ()
     hosts: tuple[Host, ...] = ()
-    versions: tuple[Word, ...] = ()
-    """of PROSE: what a sentence calls by name and version, 'NCCL 2.21.5'"""
     started_by: tuple[Launch, ...] = ()
     """launches in other files of this lint that name this script"""
     complete: bool = True
-    """False: an excerpt (a fenced block, prose); what is missing may stand elsewhere"""
+    """False: an excerpt (a fenced block); what is missing may stand elsewhere"""
     here: Here = Here()
 
     def setting(self, name: str) -> Setting | None:

@@ -14,7 +14,7 @@ from holdfast.analysis.machine import MachineFacts, Setting, known
 from holdfast.analysis.source.launch import same_environment
 from holdfast.analysis.source.source import Kind, Launch, Source
 from holdfast.analysis.source.source import Setting as Written
-from holdfast.findings import Finding, Status
+from holdfast.findings import Finding
 
 CONTAINED = (Kind.DOCKERFILE, Kind.COMPOSE, Kind.YAML)
 """meant for a container, whose interfaces and cards are not those of the machine that lints"""
@@ -79,7 +79,6 @@ class Environment:
     """What one process started by this source finds, as facts, and where each was written."""
 
     def __init__(self, settings: Iterable[Written], source: Source) -> None:
-        self._source = source
         self.written = [s for s in settings if s.exported]
         values = [as_fact(s) for s in self.written if s.known]
         self.in_force = InForce(values, torch_sees=source.kind is not Kind.NCCL_CONF)
@@ -91,28 +90,20 @@ class Environment:
     def placed(self, finding: Finding) -> Finding:
         """At the last of the settings that it quotes: there the trouble is made."""
         quotes = {evidence.quote for evidence in finding.evidence}
-        return at(finding, self._source, *(s for s in self.written if _quote(s) in quotes))
+        return at(finding, *(s for s in self.written if _quote(s) in quotes))
 
 
 def environments(source: Source) -> list[Environment]:
-    """Which settings meet in one process.
-
-    In prose they may be alternatives ('either … or'), so each stands for itself.
-    """
-    if source.kind is Kind.PROSE:
-        return [Environment([s], source) for s in judged(source)]
+    """Which settings meet in one process."""
     return [Environment(group, source) for group in same_environment.groups(source)]
 
 
-def at(finding: Finding, source: Source, *settings: Written) -> Finding:
+def at(finding: Finding, *settings: Written) -> Finding:
     """The finding, placed at the last of these settings; the others stay its evidence."""
     last = max(settings, key=lambda s: s.place)
     # Its own line is shown where it stands; only what is written elsewhere needs a quote.
     evidence = tuple(e for e in finding.evidence if e.quote != _quote(last))
-    status = finding.status
-    if source.kind is Kind.PROSE and status is Status.ERROR:
-        status = Status.WARNING  # a text may name a thing to warn of it
-    return msgspec.structs.replace(finding, place=last.place, evidence=evidence, status=status)
+    return msgspec.structs.replace(finding, place=last.place, evidence=evidence)
 
 
 def once(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -135,7 +126,7 @@ def is_of_here(source: Source) -> bool:
 
 
 def may_be_of_here(setting: Written, source: Source) -> bool:
-    return source.kind not in (*CONTAINED, Kind.PROSE) and setting.by not in ("docker -e", "ENV")
+    return source.kind not in CONTAINED and setting.by not in ("docker -e", "ENV")
 
 
 def machines(source: Source, setting: Written) -> int | None:

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast.analysis.source.source import Kind, Refusal, Source
+from holdfast.analysis.source.source import Kind, Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
@@ -39,22 +39,6 @@ def its_language_refuses_it(source: Source) -> Iterator[Finding]:
     if source.kind is not Kind.PYTHON:
         summary, why = "only a part of it could be read", refused.error
         yield msgspec.structs.replace(FAULT.skipped(why), summary=summary, place=refused.place)
-    elif source.complete:
+    else:
         why = f"Python {platform.python_version()} refuses it: {refused.error}"
         yield msgspec.structs.replace(FAULT.skipped(why), place=refused.place)
-    elif refused.mended and "unexpected indent" not in refused.error:  # how excerpts are cut
-        yield FAULT.warning(
-            f"Python refuses this example: {refused.error}",
-            reason="whoever copies it gets this error before the first line runs; the rest of the "
-            "example was linted after a small repair",
-            fix=_repair(refused),
-            at=refused.place,
-        )
-
-
-def _repair(refused: Refusal) -> str:
-    if "expected an indented block" in refused.error:
-        return "a comment is no body: write `pass` or `...` below the line that ends in a colon"
-    if "print" in refused.error:
-        return "this is Python 2: write `print(…)`"
-    return "try the example as a file: `python -m py_compile example.py` names the line"

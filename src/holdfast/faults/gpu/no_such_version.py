@@ -46,7 +46,7 @@ def pip_will_not_find_it(source: Source) -> Iterator[Finding]:
 
 @FAULT.lint
 def nobody_released_it(source: Source) -> Iterator[Finding]:
-    """A release of NCCL that a text names, a package manager is asked for, or a build is told."""
+    """A release of NCCL that a package manager is asked for, or a build is told."""
     for place, version, asked in _nccl(source):
         if there_are := releases.never_released(releases.NCCL, version):
             speak = FAULT.error if asked else FAULT.warning
@@ -63,8 +63,6 @@ PACKAGE = re.compile(r"libnccl(?:2|-dev|-devel)?[=-](2\.\d+\.\d+)(?:-.*)?")
 
 
 def _nccl(source: Source) -> Iterator[tuple[Place, str, bool]]:
-    for word in source.versions:
-        yield word.place, re.split(r"[\sv]+", word.text)[-1], False
     for setting in source.settings:
         if setting.known and setting.name in ("NCCL_VERSION", "NCCL_VER"):
             yield setting.place, setting.value.partition("-")[0].lstrip("v"), False

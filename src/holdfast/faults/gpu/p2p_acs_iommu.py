@@ -255,4 +255,4 @@ def direct_access_is_switched_off(source: Source) -> Iterator[Finding]:
                 fix=f"{without(as_fact(setting))}, and see whether the first collective ends; if "
                 "not, keep it and say why in a comment",
             )
-            yield at(finding, source, setting)
+            yield at(finding, setting)

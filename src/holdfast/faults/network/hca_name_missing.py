@@ -54,7 +54,7 @@ def cards_are_misnamed(source: Source) -> Iterator[Finding]:
                 or _pins_nothing(setting)
             )
             if finding:
-                yield at(finding, source, setting)
+                yield at(finding, setting)
 
 
 def _miswritten(setting: Setting) -> Finding | None:

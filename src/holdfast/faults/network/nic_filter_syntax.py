@@ -139,7 +139,7 @@ def filter_is_miswritten(source: Source) -> Iterator[Finding]:
         if setting.name.strip() not in (nic_filter.NCCL, nic_filter.GLOO) or not setting.known:
             continue
         if not blanks or source.kind is Kind.NCCL_CONF:
-            yield from (at(f, source, setting) for f in _problems(as_fact(setting)))
+            yield from (at(f, setting) for f in _problems(as_fact(setting)))
 
 
 # --- in what is left of a job -------------------------------------------------------------------

@@ -154,7 +154,7 @@ def named_interface_is_not_here(source: Source) -> Iterator[Finding]:
             continue
         missing = _missing_here(setting, here)
         if missing and may_be_of_here(setting, source) and not _of_others(setting, source):
-            yield at(_not_here(as_fact(setting), missing, here, source), source, setting)
+            yield at(_not_here(as_fact(setting), missing, here, source), setting)
 
 
 def _of_others(setting: Written, source: Source) -> bool:

@@ -54,7 +54,7 @@ def rdma_is_switched_off(source: Source) -> Iterator[Finding]:
         else:
             off = nccl_int(setting.value) != 0 and not _by_libfabric(source)
         if off:
-            yield at(_off(setting, source), source, setting)
+            yield at(_off(setting, source), setting)
 
 
 def _by_libfabric(source: Source) -> bool:

@@ -206,7 +206,7 @@ def the_filter_leads_nowhere(source: Source) -> Iterator[Finding]:
         count = machines(source, setting)
         finding = _lets_loopback_in(setting, count) or _names_a_bridge(setting, count)
         if finding:
-            yield at(finding, source, setting)
+            yield at(finding, setting)
 
 
 def _lets_loopback_in(setting: Setting, count: int | None) -> Finding | None:

@@ -116,9 +116,9 @@ def failures_go_unhandled_where_written(source: Source) -> Iterator[Finding]:
         switch = setting.name in BLOCKING_WAIT
         meant = torch_bool(setting.value) if switch else torch_int(setting.value)
         if meant is None:
-            yield at(_refused(as_fact(setting), switch=switch), source, setting)
+            yield at(_refused(as_fact(setting), switch=switch), setting)
         elif switch and meant:
-            yield at(_blocking(as_fact(setting), source.here.torch), source, setting)
+            yield at(_blocking(as_fact(setting), source.here.torch), setting)
 
 
 def _refused(setting: Setting, *, switch: bool) -> Finding:

@@ -62,7 +62,7 @@ AFTER_THE_START = frozenset({"COLL", "GRAPH", "TUNING", "NVLS", "CALL", "PROFILE
 def a_level_that_is_none(source: Source) -> Iterator[Finding]:
     for setting in readable(source, LEVEL):
         if setting.value and setting.value.upper() not in LEVELS:
-            yield at(_no_level(as_fact(setting)), source, setting)
+            yield at(_no_level(as_fact(setting)), setting)
 
 
 @FAULT.lint
@@ -88,7 +88,7 @@ def ranks_overwrite_each_other(source: Source) -> Iterator[Finding]:
         path = setting.value.replace("%%", "")
         if not path or "%p" in path or path.startswith("/dev/") or path in ("stdout", "stderr"):
             continue
-        yield at(_one_file(as_fact(setting)), source, setting)
+        yield at(_one_file(as_fact(setting)), setting)
 
 
 def _quoted(*settings: Setting) -> list[Evidence]:

@@ -102,7 +102,7 @@ def loopback_is_written(source: Source) -> Iterator[Finding]:
             continue
         count = machines(source, setting) or 1
         finding = _across_machines(fact, count) if count > 1 else _on_one_machine(fact)
-        yield at(finding, source, setting)
+        yield at(finding, setting)
 
 
 # --- in what is left of a job -------------------------------------------------------------------

@@ -185,7 +185,7 @@ def _old_names(environment: Environment, source: Source) -> Iterator[Finding]:
         if finding and setting.name == ASYNC and started_otherwise(setting, source):
             finding = _still_read(as_fact(setting), row, "torch")
         if finding:
-            yield at(finding, source, setting)
+            yield at(finding, setting)
 
 
 def _dead(setting: Written, source: Source) -> Finding | None:

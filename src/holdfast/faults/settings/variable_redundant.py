@@ -52,9 +52,9 @@ def the_default_is_set(source: Source) -> Iterator[Finding]:
         fact = as_fact(setting)
         if setting.name == HANDLING and torch_int(setting.value) in (1, 3):
             if (release(source.here.torch) or CURRENT) >= RENAMED:
-                yield at(_handled_anyway(fact), source, setting)
+                yield at(_handled_anyway(fact), setting)
         elif _is_default(setting.value, row, source.here):
-            yield at(_default(fact, row), source, setting)
+            yield at(_default(fact, row), setting)
 
 
 def _takes_back(setting: Written, source: Source) -> bool:

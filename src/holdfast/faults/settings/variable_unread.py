@@ -33,7 +33,7 @@ from holdfast.analysis.machine import (
     known,
     nic_filter,
 )
-from holdfast.analysis.source.source import Here, Kind, Source
+from holdfast.analysis.source.source import Here, Source
 from holdfast.analysis.source.source import Setting as Written
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.in_source import as_fact, at, judged, put, without
@@ -160,7 +160,7 @@ def nobody_reads_what_is_set(source: Source) -> Iterator[Finding]:
             continue
         finding = _judge_written(as_fact(setting), source, in_conf=setting.by == "nccl.conf")
         if finding:
-            yield at(finding, source, setting)
+            yield at(finding, setting)
 
 
 def _is_no_slip(setting: Written, source: Source) -> bool:
@@ -172,7 +172,7 @@ def _is_no_slip(setting: Written, source: Source) -> bool:
     handed_on = any(
         setting in command.settings and command.name.endswith(".sh") for command in source.commands
     )
-    return own_default or handed_on or source.kind is Kind.PROSE
+    return own_default or handed_on
 
 
 def _judge_written(setting: Setting, source: Source, *, in_conf: bool) -> Finding | None:

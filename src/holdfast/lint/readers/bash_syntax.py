@@ -47,4 +47,4 @@ def _by_bash(text: str, file: str) -> Refusal | None:
     if said is None:
         return None
     place = Place(file=file, line=int(said["line"]))
-    return Refusal(error=f"bash: {said['words']}", place=place, mended=True)
+    return Refusal(error=f"bash: {said['words']}", place=place)

@@ -1,4 +1,4 @@
-"""Documents -> their code blocks, and the lines that are left as running text.
+"""Documents -> their code blocks.
 
 Line numbers are those of the file. Columns too: `indent` says how far a block was set in.
 """
@@ -32,27 +32,29 @@ class Block(NamedTuple):
     """columns that stand before its text"""
 
 
-class Line(NamedTuple):
+class _TextLine(NamedTuple):
+    """A line outside all fences."""
+
     number: int
     text: str
 
 
-def markdown(text: str) -> tuple[list[Block], list[Line]]:
+def markdown(text: str) -> list[Block]:
     """Fences, also in lists and quotations; an unclosed one goes to the end."""
     blocks: list[Block] = []
-    prose: list[Line] = []
+    outside: list[_TextLine] = []
     lines = lines_of(text)
     at = 0
     while at < len(lines):
         opened = FENCE.match(lines[at])
         if not opened or (opened["fence"][0] == "`" and "`" in opened["info"]):
-            prose.append(Line(at + 1, lines[at]))
+            outside.append(_TextLine(at + 1, lines[at]))
             at += 1
             continue
         end = _closing(lines, at + 1, opened["fence"])
         blocks.append(_block(lines[at + 1 : end], at + 2, language_of(opened["info"])))
         at = end + 1
-    return blocks, _without_indented(prose, blocks)
+    return [*blocks, *_indented(outside)]
 
 
 def _closing(lines: list[str], start: int, fence: str) -> int:
@@ -79,56 +81,45 @@ def _block(lines: list[str], first_line: int, language: str) -> Block:
     return Block(language, text + "\n" if text else "", first_line, width)
 
 
-def _without_indented(prose: list[Line], blocks: list[Block]) -> list[Line]:
+def _indented(lines: list[_TextLine]) -> Iterator[Block]:
     """Four spaces after a blank line make a block in Markdown, unless a list goes on there. It is
-    taken for one only where it plainly is code: else the words in it would be lost."""
-    rest: list[Line] = []
-    taken: list[Line] = []
+    taken for one only where it plainly is code."""
+    held: list[_TextLine] = []
+    above: _TextLine | None = None
     in_list = False
-    for line in [*prose, Line(0, "end")]:
+    for line in lines:
         blank = not line.text.strip()
         indented = line.text.startswith(("    ", "\t"))
-        above = (taken or rest or [line])[-1]
+        adjoins = above is not None and line.number == above.number + 1
         if not indented and not blank:
             in_list = bool(re.match(r"\s*(?:[-*+]|\d+[.)])\s", line.text))
-        elif line.number > above.number + 1:
+        elif not adjoins:
             in_list = False  # a fence stood between
-        follows = bool(taken) and line.number == above.number + 1
-        starts = indented and not blank and not in_list and _is_after_blank(rest, line)
-        if starts or (follows and (indented or blank)):
-            taken.append(line)
-            continue
-        rest += _taken_as_block(taken, blocks)
-        taken = []
-        rest.append(line)
-    return rest[:-1]
+        after_blank = above is None or not adjoins or not above.text.strip()
+        if held and not (adjoins and (indented or blank)):
+            yield from _code_among(held)
+            held = []
+        if held or (indented and not blank and not in_list and after_blank):
+            held.append(line)
+        above = line
+    yield from _code_among(held)
 
 
-def _taken_as_block(lines: list[Line], blocks: list[Block]) -> list[Line]:
-    """What is left of these lines as running text."""
-    if not lines:
-        return []
-    block = _block([line.text for line in lines], lines[0].number, "")
-    if detect_language.of_snippet(block.text) is None:
-        return lines
-    blocks.append(block)
-    return []
+def _code_among(lines: list[_TextLine]) -> Iterator[Block]:
+    if lines:
+        block = _block([line.text for line in lines], lines[0].number, "")
+        if detect_language.of_snippet(block.text) is not None:
+            yield block
 
 
-def _is_after_blank(before: list[Line], line: Line) -> bool:
-    return not before or not before[-1].text.strip() or before[-1].number != line.number - 1
-
-
-def rst(text: str) -> tuple[list[Block], list[Line]]:
+def rst(text: str) -> list[Block]:
     """`.. code-block:: bash` and literal blocks after `::`."""
     blocks: list[Block] = []
-    prose: list[Line] = []
     lines = lines_of(text)
     at = 0
     while at < len(lines):
         directive = _DIRECTIVE.match(lines[at])
         literal = lines[at].rstrip().endswith("::") and not lines[at].lstrip().startswith("..")
-        prose.append(Line(at + 1, lines[at]))
         at += 1
         if not directive and not literal:
             continue
@@ -139,7 +130,7 @@ def rst(text: str) -> tuple[list[Block], list[Line]]:
         body = list(_without_options(lines[start:at]))
         language = directive["info"].lower() if directive else ""
         blocks.append(_block(body, start + 1, language))
-    return blocks, prose
+    return blocks
 
 
 def _indentation(line: str) -> int:

@@ -9,7 +9,7 @@ from holdfast.analysis.source.source import Source
 from holdfast.lint import detect_language
 from holdfast.lint.detect_language import Language
 from holdfast.lint.reader_list import reader
-from holdfast.lint.readers import blocks, mending, prose
+from holdfast.lint.readers import blocks, python_examples
 from holdfast.lint.readers.blocks import Block
 
 LANGUAGES = {
@@ -30,26 +30,25 @@ _PROMPT = re.compile(r"(?P<prompt>\s*(?:\(\w[\w.-]*\)\s*)?(?:[\w.@:~/-]+)?[$#%â
 
 def markdown(text: str, file: str) -> Iterator[Source]:
     """Also plain text: nothing in it is a fence unless it looks like one."""
-    found, lines = blocks.markdown(text)
-    yield from _all(found, lines, file)
+    yield from _sources(blocks.markdown(text), file)
 
 
 def rst(text: str, file: str) -> Iterator[Source]:
-    found, lines = blocks.rst(text)
-    yield from _all(found, lines, file)
+    yield from _sources(blocks.rst(text), file)
 
 
-def _all(found: list[Block], lines: list[blocks.Line], file: str) -> Iterator[Source]:
-    imports = mending.Imports()
+def _sources(found: list[Block], file: str) -> Iterator[Source]:
+    imports = python_examples.SharedImports()
     for block in found:
         language = language_of(block)
         if language is Language.PYTHON:
-            yield imports.shared(
-                mending.read(block.text, file, first_line=block.first_line, indent=block.indent)
+            example = python_examples.read_block(
+                block.text, file, first_line=block.first_line, indent=block.indent
             )
+            if example is not None:
+                yield imports.added_to(example)
         elif language is not None:
             yield _read(block, language, file)
-    yield from prose.read(lines, file)
 
 
 def language_of(block: Block) -> Language | None:

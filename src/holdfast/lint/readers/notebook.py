@@ -12,7 +12,7 @@ import re
 from typing import Any, NamedTuple
 
 from holdfast.analysis.source.source import Source
-from holdfast.lint.readers import mending
+from holdfast.lint.readers import python_examples
 
 PYTHON_MAGICS = ("time", "timeit", "capture", "prun", "python", "python3")
 _CELL_MAGIC = re.compile(r"\s*%%(?P<name>!|\w+)(?P<words>.*)")
@@ -42,14 +42,16 @@ def read(text: str, file: str) -> Notebook | str:
     located = _locate(text, sources)
     if located is None:
         joined = "\n".join(line for lines in sources for line in _python(lines)) + "\n"
-        return Notebook(mending.read(joined, f"{file} (cells)"), joined)
+        return Notebook(python_examples.read_cells(joined, f"{file} (cells)"), joined)
     padded: list[str] = []
     for cell in located:
         padded += [""] * (cell.first_line - 1 - len(padded))
         padded += _python(cell.lines)
     indent = min((cell.indent for cell in located), default=0)
     shown = "\n".join(" " * indent + line for line in padded)
-    return Notebook(mending.read("\n".join(padded) + "\n", file, indent=indent), shown)
+    return Notebook(
+        python_examples.read_cells("\n".join(padded) + "\n", file, indent=indent), shown
+    )
 
 
 def _lines(source: Any) -> list[str]:

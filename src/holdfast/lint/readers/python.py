@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 
 from holdfast.analysis.source.program import Program
@@ -59,27 +58,21 @@ def of_program(program: Program, *, complete: bool) -> Source:
     )
 
 
-def read_file(text: str, file: str) -> Source:
-    """A whole script; one that Python refuses says so, at its line. Never raises."""
+def read_all(
+    text: str, file: str, *, first_line: int = 1, indent: int = 0, complete: bool = True
+) -> Source:
+    """As `read`, but a text that Python refuses is a Source that says so, at its line."""
     try:
-        return read(text, file)
+        return read(text, file, first_line=first_line, indent=indent, complete=complete)
     except SyntaxError as problem:
-        return _refused(file, refusal_words(problem), problem.lineno or 1, problem.offset or 1)
+        error = f"{type(problem).__name__}: {problem.msg}"
+        return _refused(file, error, problem.lineno or 1, (problem.offset or 1) + indent)
     except ValueError as problem:  # NUL bytes, before Python 3.12
         return _refused(file, f"ValueError: {problem}", 1, 1)
     except (RecursionError, MemoryError):
         return _refused(file, "it is nested too deeply to be parsed", 1, 1)
 
 
-def _refused(file: str, words: str, line: int, column: int) -> Source:
+def _refused(file: str, error: str, line: int, column: int) -> Source:
     place = Place(file=file, line=max(line, 1), column=max(column, 1))
-    refused = Refusal(error=words, place=place, mended=False)
-    return Source(file=file, kind=Kind.PYTHON, refused=refused)
-
-
-def refusal_words(problem: SyntaxError, *, first_line: int = 1) -> str:
-    """As Python says it, with the lines of the file."""
-    told = re.sub(
-        r"\bon line (\d+)", lambda m: f"on line {int(m[1]) + first_line - 1}", problem.msg or ""
-    )
-    return f"{type(problem).__name__}: {told}"
+    return Source(file=file, kind=Kind.PYTHON, refused=Refusal(error=error, place=place))

@@ -61,7 +61,7 @@ class Documents:
     def _stop_at(self, mark: Mark | None, error: str) -> None:
         if mark is not None and "{{" not in self.text:  # a template is none, and need not be
             place = self.ground.place(len(self.text[: mark.index].encode()))
-            self.problem = Refusal(error=error, place=place, mended=True)
+            self.problem = Refusal(error=error, place=place)
 
     # --- nodes ----------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ def read(
     walk(ground.whole(), reading, Scope())
     found = source(reading, file, Kind.SHELL, complete=complete)
     if complete and (why := _not_all(reading)):
-        doubt = Refusal(error=why, place=Place(file=file, line=1), mended=True)
+        doubt = Refusal(error=why, place=Place(file=file, line=1))
         return msgspec.structs.replace(found, refused=doubt)
     return found
 
