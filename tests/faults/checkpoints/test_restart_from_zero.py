@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.analysis.scene.attempt_start import infer
 from holdfast.analysis.scene.checkpoints import Account, FirstStep, Resumed, Saved, SetAside
 from holdfast.analysis.scene.scene import Scene
-from holdfast.faults.checkpoints.restart_from_zero import infer
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.launches import launched
 from tests.analysis.source.made_sources import python
@@ -81,7 +81,7 @@ test_run = run_table(
         restarted(first_steps=(first(), first(1))),
         ranks=[],
         certain=False,
-        saying=["the job restarted from step 0", "the very ones", "57 steps are done again"],
+        saying=["the job restarted from step 0", "equal those", "57 steps are done again"],
         not_saying=["likely"],
     ),
     notices(

@@ -16,6 +16,8 @@ LONG_ENOUGH = 2.0
 WAITS = 1.0
 """seconds that somebody must have waited in one and the same collective: a job may go on without
 steps (an evaluation, an update of its own), and then somebody waits at any moment, but briefly"""
+END_AT = 0.8
+"""of the timeout: `run` ends the wait before torch aborts and blames a rank that only waited"""
 PLACES = 2
 """collectives named in a sentence: a large mesh may wait in dozens"""
 SILENT = 2.0

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 from holdfast.analysis.logs.disagreement import Disagreement, minority
+from holdfast.analysis.logs.pattern import LogPattern
 from holdfast.analysis.logs.wreckage import Sighting
 
 ANCHOR = "mismatch between collectives on ranks"
@@ -30,6 +31,17 @@ PATTERN = (
     rf"(?:.*?but Rank (?P<other>\d+) is running collective: {_print('other')})?"
 )
 """torch 1.9 to 1.12 showed one side only, before 2.1 there were no sequence numbers"""
+
+FINGERPRINTS = LogPattern(
+    name="collective-mismatch: fingerprints",
+    pattern=PATTERN,
+    anchors=(ANCHOR,),
+    example="RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running "
+    "collective: CollectiveFingerPrint(SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[4], "
+    "TensorDtypes=Float), but Rank 1 is running collective: CollectiveFingerPrint("
+    "SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[8], TensorDtypes=Float).",
+    slug="collective-mismatch",
+)
 
 Side = tuple[str, str, str, str]
 """sequence, operation, shape, type"""

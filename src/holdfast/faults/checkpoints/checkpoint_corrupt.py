@@ -24,12 +24,11 @@ import re
 
 from holdfast import text
 from holdfast.analysis.logs import damaged_files
-from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import resume, unreadable_files
 from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, known
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
-from holdfast.faults.checkpoints.restart_from_zero import LOADING
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(code="HOLD802", slug="checkpoint-corrupt", traits=RunTraits(priority=610))
@@ -148,107 +147,8 @@ def it_was_set_aside(scene: Scene) -> Verdict | None:
 
 # --- in what is left of a job -------------------------------------------------------------------
 
-ARCHIVE = FAULT.log_pattern(
-    "archive",
-    r"PytorchStreamReader failed (?P<doing>[^:]+): (?P<why>failed finding central directory"
-    r"|not a ZIP archive|invalid header or archive is corrupted|CRC-32 check failed"
-    r"|decompression failed[\w -]*|unexpected decompressed size|file read failed"
-    r"|unsupported (?:central directory|multidisk)[\w -]*|file (?:seek|stat) failed"
-    r"|validation failed)",
-    anchors="PytorchStreamReader failed",
-    example="RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central "
-    "directory",
-)
-CUT_SHORT = FAULT.log_pattern(
-    "cut-short",
-    # Without a number until torch 0.4.
-    r"unexpected EOF(?:, expected (?P<missing>\d+) more bytes|\. The file might be corrupted)",
-    anchors=("unexpected EOF, expected", "unexpected EOF. The file might"),
-    example="RuntimeError: unexpected EOF, expected 17234 more bytes. The file might be corrupted.",
-)
-RECORD = FAULT.log_pattern(
-    "record",
-    # constants.pkl and code/ are missing from every file that torch.save wrote: no damage.
-    r"(?:failed locating file |file not found: )(?P<record>(?:[\w.-]{1,80}/)?(?:data/\d+|data\.pkl"
-    r"|byteorder|version))(?P<end>: file not found|$|\s)",
-    anchors=("failed locating file ", "file not found: "),
-    example="RuntimeError: PytorchStreamReader failed locating file data/17: file not found",
-)
-LFS = FAULT.log_pattern(
-    "git-lfs",
-    r"(?P<pointer>cloned a repository without having git-lfs installed"
-    r"|version https://git-lfs\.github\.com/spec)",
-    anchors=("without having git-lfs installed", "https://git-lfs.github.com/spec"),
-    example="OSError: You seem to have cloned a repository without having git-lfs installed. "
-    "Please install git-lfs and run `git lfs install` followed by `git lfs pull`",
-)
-SAFETENSORS = FAULT.log_pattern(
-    "safetensors",
-    r"(?:Error while deserializing(?: header)?: ?|SafetensorError: .*?)"
-    r"(?P<why>MetadataIncompleteBuffer|incomplete metadata, file not fully covered"
-    r"|HeaderToo(?:Large|Small)|header too (?:large|small)|InvalidHeader\w*"
-    r"|invalid (?:JSON|UTF-8) in header|invalid header length|InvalidOffset|TensorInvalidInfo"
-    r"|ValidationOverflow|invalid offset for tensor|invalid shape, data type, or offset"
-    r"|overflow computing buffer size)",
-    anchors=("Error while deserializing", "SafetensorError: "),
-    example="safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
-)
-PICKLE = FAULT.log_pattern(
-    "pickle",
-    r"(?P<truncated>pickle data was truncated)|invalid load key, '(?P<key>[^']+)'"
-    r"|(?P<magic>Invalid magic number; corrupt file\?)"
-    r"|(?P<bytes>storage has wrong (?:byte )?size: expected)"
-    r"|UnpicklingError: (?P<state>unpickling stack underflow|could not find MARK|bad pickle data"
-    r"|unexpected MARK found)",
-    anchors=(
-        "pickle data was truncated",
-        "invalid load key, '",
-        "Invalid magic number; corrupt",
-        "storage has wrong byte size",
-        "storage has wrong size: expected",
-        "UnpicklingError: ",
-    ),
-    example="_pickle.UnpicklingError: invalid load key, 'v'.",
-)
-NO_INPUT = FAULT.log_pattern(
-    "no-input",
-    r"EOFError: (?P<empty>Ran out of input)",
-    anchors="EOFError: Ran out of input",
-    example="EOFError: Ran out of input",
-)
-COMPRESSED = FAULT.log_pattern(
-    "compressed",
-    r"zlib\.error: Error -\d while decompressing|Bad CRC-32 for file|BadZipFile: File is not a zip"
-    r"|Compressed file ended before the end-of-stream marker",
-    anchors=(
-        "while decompressing",
-        "Bad CRC-32 for file",
-        "BadZipFile: ",
-        "ended before the end-of-",
-    ),
-    example="zipfile.BadZipFile: File is not a zip file",
-)
-READING = FAULT.log_pattern(
-    "reading",
-    r"torch[/\\]serialization\.py|\btorch\.load\(|torch_checkpoint_engine|load_state_dict\("
-    r"|Unable to load weights from \w+ checkpoint file for .*? at '(?P<path>[^']+)'",
-    anchors=(
-        "serialization.py",
-        "torch.load(",
-        "torch_checkpoint_engine",
-        "load_state_dict(",
-        "Unable to load weights from",
-    ),
-    example="    checkpoint = torch.load(path, map_location='cpu')",
-    role=Role.CONTEXT,
-)
-FROM_PARENT = FAULT.log_pattern(
-    "from-parent",
-    r"reduction\.pickle\.load\(from_parent\)|\bin spawn_main\b",
-    anchors=("pickle.load(from_parent)", "in spawn_main"),
-    example="    self = reduction.pickle.load(from_parent)",
-    role=Role.CONTEXT,
-)
+FAULT.log_patterns.extend(unreadable_files.ALL)
+
 FIX = (
     "resume from the checkpoint before it, and fetch or copy this one anew if it came from "
     "elsewhere (`git lfs pull` for a pointer); save to a temporary name and rename, so that a "
@@ -258,13 +158,24 @@ FIX = (
 
 @FAULT.explain
 def it_could_not_be_read(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(ARCHIVE, CUT_SHORT, SAFETENSORS, PICKLE, NO_INPUT, COMPRESSED, RECORD, LFS)
+    seen = wreckage.seen(
+        unreadable_files.ARCHIVE,
+        unreadable_files.CUT_SHORT,
+        unreadable_files.SAFETENSORS,
+        unreadable_files.PICKLE,
+        unreadable_files.NO_INPUT,
+        unreadable_files.COMPRESSED,
+        unreadable_files.RECORD,
+        unreadable_files.LFS,
+    )
     # A child whose parent died meets the same end of its pipe; that is no file.
-    piped = wreckage.seen(FROM_PARENT)
-    seen = tuple(one for one in seen if one.signature != NO_INPUT.name or not piped)
+    piped = wreckage.seen(unreadable_files.FROM_PARENT)
+    seen = tuple(
+        one for one in seen if one.signature != unreadable_files.NO_INPUT.name or not piped
+    )
     if not seen:
         return None
-    by_torch = bool(wreckage.seen(READING))
+    by_torch = bool(wreckage.seen(unreadable_files.READING))
     first = max(seen, key=lambda one: (_sure(one, by_torch=by_torch), -one.order))
     path = _path(wreckage)
     return FAULT.diagnosis(
@@ -315,19 +226,30 @@ def _is_bare_failure(raised: Raised) -> bool:
 
 
 def _sure(one: Sighting, *, by_torch: bool) -> float:
-    if one.signature in (ARCHIVE.name, CUT_SHORT.name, SAFETENSORS.name, LFS.name):
+    if one.signature in (
+        unreadable_files.ARCHIVE.name,
+        unreadable_files.CUT_SHORT.name,
+        unreadable_files.SAFETENSORS.name,
+        unreadable_files.LFS.name,
+    ):
         return 0.94
-    if one.signature == RECORD.name:
+    if one.signature == unreadable_files.RECORD.name:
         return 0.75
-    if one.signature == PICKLE.name:
+    if one.signature == unreadable_files.PICKLE.name:
         # Sizes stand in the file twice: two writers at once, as when every rank saves to one name.
         return 0.85 if by_torch or "bytes" in one.fields else 0.7
-    if one.signature == NO_INPUT.name:  # any empty file that is unpickled says so: caches, too
+    if (
+        one.signature == unreadable_files.NO_INPUT.name
+    ):  # any empty file that is unpickled says so: caches, too
         return 0.82 if by_torch else 0.5
     return 0.6 if by_torch else 0.4
 
 
 def _path(wreckage: Wreckage) -> str:
     """The last file that somebody said was being loaded; '' when nobody did."""
-    named = [one.fields["path"] for one in wreckage.seen(READING, LOADING) if "path" in one.fields]
+    named = [
+        one.fields["path"]
+        for one in wreckage.seen(unreadable_files.READING, resume.LOADING)
+        if "path" in one.fields
+    ]
     return named[-1].rstrip(".") if named else ""

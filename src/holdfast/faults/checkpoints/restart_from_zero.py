@@ -20,11 +20,11 @@ Sources        https://docs.pytorch.org/docs/stable/elastic/train_script.html (o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import resume
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.scene.checkpoints import Account, FirstStep, Resumed
+from holdfast.analysis.scene import attempt_start
+from holdfast.analysis.scene.checkpoints import Account, Resumed
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.checkpoints import resuming
 from holdfast.analysis.source.checkpoints.restarts import Elastic, aware_of_restarts, restarted
@@ -42,46 +42,6 @@ FIX = (
 )
 
 
-class Guess(NamedTuple):
-    what: str
-    """'zero', 'resumed' or 'unknown'"""
-    why: str
-    sure: bool = True
-
-
-def infer(first: FirstStep | None, now: FirstStep) -> Guess:
-    """How an attempt began, from what was seen before its first step and before the first
-    attempt's."""
-    if now.optimizer_step:
-        if first is None or now.optimizer_step > (first.optimizer_step or 0):
-            return Guess("resumed", f"its optimizer had counted {now.optimizer_step} steps")
-    elif now.optimizer_step is None and first is not None and first.optimizer_step == 0:
-        return Guess("resumed", "its optimizer had state before the first step")
-    if first is None:
-        return Guess("unknown", "the first attempt never came to a step to compare with")
-    if now.digest and now.digest == first.digest:
-        return Guess("zero", "its parameters are the very ones the first attempt began with")
-    return _unlike(first, now)
-
-
-def _unlike(first: FirstStep, now: FirstStep) -> Guess:
-    """Other parameters than at first: restored ones, or drawn anew without a seed."""
-    if not now.digest or not first.digest:
-        return Guess("unknown", "its parameters could not be read")
-    if now.loaded and not first.loaded:
-        return Guess("resumed", "it loaded something, as the first attempt did not", sure=False)
-    if now.loaded or now.other_ways:
-        return Guess("unknown", "it may have loaded a checkpoint, or pretrained weights only")
-    return Guess("zero", "nothing was loaded, and its optimizer has no state yet", sure=False)
-
-
-def guess(kept: Account, attempt: int) -> Guess | None:
-    """The same for one attempt of a run; None when nothing was seen of its beginning."""
-    now = [record for record in kept.first_steps if record.attempt == attempt]
-    before = [record for record in kept.first_steps if record.attempt < attempt]
-    return infer(before[0] if before else None, now[0]) if now else None
-
-
 @FAULT.run
 def it_began_again(scene: Scene) -> Verdict | None:
     kept = scene.kept
@@ -90,7 +50,7 @@ def it_began_again(scene: Scene) -> Verdict | None:
     resumed = [r for r in kept.resumed if r.attempt == scene.attempt]
     if resumed:
         return _exactly(resumed[-1], kept) if resumed[-1].step == 0 else None
-    began = guess(kept, scene.attempt)
+    began = attempt_start.of_attempt(kept, scene.attempt)
     if began is None or began.what == "resumed":
         return None
     if kept.saves:
@@ -132,79 +92,18 @@ def _say(kept: Account, why: str, *seen: Evidence, fix: str = FIX) -> Verdict:
 
 # --- in what is left of a job -------------------------------------------------------------------
 
-RESTARTED = FAULT.log_pattern(
-    "restarted",
-    r"attempts left; will restart worker group|Restarting worker group",
-    anchors=("will restart worker group", "Restarting worker group"),
-    example="[default] Worker group FAILED. 2/3 attempts left; will restart worker group",
-    role=Role.CONFIRMATION,
-)
-SAVED = FAULT.log_pattern(
-    "saved",
-    r"(?i:saved checkpoint|saving model checkpoint to|checkpoint saved)"
-    r"(?:.*?(?:iteration|step)\D{0,8}(?P<step>\d+))?",
-    anchors=("saved checkpoint", "Saved checkpoint", "Saving model checkpoint", "heckpoint saved"),
-    example="  successfully saved checkpoint from iteration    1200 to /ckpts",
-    role=Role.CONTEXT,
-)
-LOADING = FAULT.log_pattern(
-    "loading",
-    r"(?i:loading checkpoint (?:from|at)|loading (?:model|states?) from"
-    r"|resum(?:ed|ing) (?:\w+ )?from"
-    r"|restor(?:ed|ing) .*?checkpoint|successfully loaded checkpoint|loaded checkpoint)"
-    r"(?:\D*?(?P<path>/[^\s'\",]+))?",
-    anchors=(
-        "oading checkpoint",
-        "oading model from",
-        "oading state",
-        "esumed from",
-        "esuming from",
-        "esuming training from",
-        "estored ",
-        "estoring ",
-        "oaded checkpoint",
-    ),
-    example=" loading checkpoint from /ckpts at iteration 1200",
-    role=Role.CONTEXT,
-)
-NOTHING_FOUND = FAULT.log_pattern(
-    "nothing-found",
-    r"will not load any checkpoints and will start from random"
-    r"|could not find the metadata file (?P<path>\S+)",
-    anchors=("will not load any checkpoints", "could not find the metadata file"),
-    example="WARNING: could not find the metadata file /ckpts/latest_checkpointed_iteration.txt",
-    role=Role.CONTEXT,
-)
-STEP_ZERO = FAULT.log_pattern(
-    "step-zero",
-    r"(?i)\b(?:step|iteration)\s?[:=]?\s?0(?:[\s,:/|]|$)|\bfrom scratch\b",
-    anchors=(
-        "step 0 ",
-        "step 0:",
-        "step 0,",
-        "step 0/",
-        "step=0 ",
-        "step=0,",
-        "step: 0 ",
-        "step: 0,",
-        "iteration 0 ",
-        "iteration 0:",
-        "from scratch",
-    ),
-    example="step 0: loss 6.93",
-    role=Role.CONTEXT,
-)
+FAULT.log_patterns.extend(resume.ALL)
 
 
 @FAULT.explain
 def it_had_saved_and_began_again(wreckage: Wreckage) -> Diagnosis | None:
     """Only where one log shows all of it: a save, then a new start, and no load after that."""
-    for saved in wreckage.seen(SAVED)[-1:]:
-        empty = _after(wreckage.seen(NOTHING_FOUND), saved)
-        restarts = _after(wreckage.seen(RESTARTED), saved)
-        begun = _after(wreckage.seen(STEP_ZERO), restarts[0]) if restarts else ()
+    for saved in wreckage.seen(resume.SAVED)[-1:]:
+        empty = _after(wreckage.seen(resume.NOTHING_FOUND), saved)
+        restarts = _after(wreckage.seen(resume.RESTARTED), saved)
+        begun = _after(wreckage.seen(resume.STEP_ZERO), restarts[0]) if restarts else ()
         start = (*empty, *begun)[:1]
-        if start and not _after(wreckage.seen(LOADING), saved):
+        if start and not _after(wreckage.seen(resume.LOADING), saved):
             return _began_again(saved, start[0], restarts)
     return None
 
@@ -219,7 +118,7 @@ def _after(sightings: Sequence[Sighting], mark: Sighting) -> tuple[Sighting, ...
 
 def _began_again(saved: Sighting, start: Sighting, restarts: Sequence[Sighting]) -> Diagnosis:
     step = f" at step {saved.fields['step']}" if "step" in saved.fields else ""
-    looked = start.signature == NOTHING_FOUND.name
+    looked = start.signature == resume.NOTHING_FOUND.name
     how = (
         "it looked for a checkpoint and found none where it looked"
         if looked

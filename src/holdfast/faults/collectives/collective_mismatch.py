@@ -25,7 +25,7 @@ from holdfast import text
 from holdfast.analysis.collectives import groups, progress, waits
 from holdfast.analysis.collectives.signature import Mismatch
 from holdfast.analysis.job import phrases
-from holdfast.analysis.logs import blame, fingerprints
+from holdfast.analysis.logs import blame, fingerprints, odd_ranks
 from holdfast.analysis.logs.disagreement import Disagreement
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -95,15 +95,8 @@ def _differs(found: Mismatch) -> str:
 
 # --- explain -------------------------------------------------------------------------------------
 
-FINGERPRINTS = FAULT.log_pattern(
-    "fingerprints",
-    fingerprints.PATTERN,
-    anchors=fingerprints.ANCHOR,
-    example="RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running "
-    "collective: CollectiveFingerPrint(SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[4], "
-    "TensorDtypes=Float), but Rank 1 is running collective: CollectiveFingerPrint("
-    "SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[8], TensorDtypes=Float).",
-)
+FAULT.log_patterns.append(fingerprints.FINGERPRINTS)
+
 GLOO_SIZE = FAULT.log_pattern(
     "gloo-size",
     r"Received data size doesn't match expected size|op\.preamble\.length <= op\.nbytes"
@@ -153,7 +146,6 @@ HOROVOD = FAULT.log_pattern(
     "One rank sent a tensor of shape [4, 8], but another rank sent a tensor of shape [2, 8].",
 )
 DETAIL = "TORCH_DISTRIBUTED_DEBUG=DETAIL holdfast run …"
-UNDECIDED = "which side is wrong: neither has a majority"
 
 
 @FAULT.explain
@@ -166,21 +158,14 @@ def they_were_in_different_ones(wreckage: Wreckage) -> Diagnosis | None:
         f"the ranks met in different collectives ({found.words()})",
         confidence=_sure(found),
         seen=blame.first_complaint(wreckage),
-        evidence=met(found),
-        culprit=odd_one(found),
+        evidence=odd_ranks.evidence(found),
+        culprit=odd_ranks.culprit(found),
         victims=[rank for rank in found.ranks if rank not in found.odd],
         fix=FIX,
         next=DETAIL,
         ruled_out=blame.ruled_out(wreckage),
-        unknown=() if found.odd else (UNDECIDED,),
+        unknown=() if found.odd else (odd_ranks.UNDECIDED,),
     )
-
-
-def met(found: Disagreement) -> list[Evidence]:
-    return [
-        Evidence(quote=f"{blame.plain(who)}: {what}", source="positions", rank=who[0])
-        for what, who in list(found.sides.items())[:3]
-    ]
 
 
 def _sure(found: Disagreement) -> float:
@@ -189,17 +174,9 @@ def _sure(found: Disagreement) -> float:
     return 0.6
 
 
-def odd_one(found: Disagreement) -> Culprit:
-    """Who differs from the majority; both sides by name where there is none."""
-    if len(found.odd) == 1:
-        return Culprit(rank=found.odd[0])
-    sides = [found.odd] if found.odd else list(found.sides.values())
-    return Culprit(what=" versus ".join(blame.plain(side) for side in sides))
-
-
 @FAULT.explain
 def torch_compared_them(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(FINGERPRINTS)
+    seen = wreckage.seen(fingerprints.FINGERPRINTS)
     if not seen:
         return None
     found = fingerprints.compare(seen)
@@ -212,11 +189,11 @@ def torch_compared_them(wreckage: Wreckage) -> Diagnosis | None:
         + (f" ({found.words()})" if found else ""),
         confidence=0.75 if data else 0.65,
         seen=seen,
-        culprit=odd_one(found) if found else Culprit(),
+        culprit=odd_ranks.culprit(found) if found else Culprit(),
         victims=[rank for rank in found.ranks if rank not in found.odd] if found else (),
         fix=FIX,
         next="grep -B 30 'Detected mismatch' *.log  # the traceback above each shows its line",
-        unknown=() if found and found.odd else (UNDECIDED,),
+        unknown=() if found and found.odd else (odd_ranks.UNDECIDED,),
     )
 
 
@@ -261,7 +238,7 @@ def the_models_differ(wreckage: Wreckage) -> Diagnosis | None:
 def what_came_had_another_size(wreckage: Wreckage) -> Diagnosis | None:
     """Seen by the one that received it; from whom it came these words do not say."""
     seen = wreckage.seen(GLOO_SIZE, TRUNCATED, NCCL_COMPARED)
-    if not seen or blame.of(wreckage).disagreement or wreckage.seen(FINGERPRINTS):
+    if not seen or blame.of(wreckage).disagreement or wreckage.seen(fingerprints.FINGERPRINTS):
         return None
     starting = all(s.signature == TRUNCATED.name and "bootstrap" in s.line.text for s in seen)
     return FAULT.diagnosis(

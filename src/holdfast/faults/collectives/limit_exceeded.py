@@ -25,20 +25,17 @@ from holdfast.analysis.collectives import waits
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.scene import exits
+from holdfast.analysis.scene import exits, overruns
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
 FAULT = Fault(code="HOLD625", slug="limit-exceeded", traits=RunTraits(priority=400))
 
-LEEWAY = 0.1
-"""seconds past the limit: a section that ends on time has then said so"""
-
 
 @FAULT.run
 def its_time_is_over(scene: Scene) -> Verdict | None:
-    over = exceeded(scene)
+    over = overruns.overrun_ranks(scene)
     if not over:
         return None
     ranks = _guilty(scene, over)
@@ -53,20 +50,6 @@ def its_time_is_over(scene: Scene) -> Verdict | None:
             for view in scene.ranks
             if view.rank in ranks or view in over
         ],
-    )
-
-
-def exceeded(scene: Scene) -> tuple[RankView, ...]:
-    """Living ranks in a section whose time is over; nobody ends what a person debugs."""
-    return tuple(
-        view
-        for view in scene.ranks
-        if view.beat is not None
-        and view.beat.limit_until
-        and scene.now - view.beat.limit_until >= LEEWAY
-        and view.death is None
-        and view.words is None
-        and not (view.activity is not None and view.activity.state == "t")
     )
 
 

@@ -23,16 +23,15 @@ from holdfast import text
 from holdfast.analysis.collectives import groups, siblings, waits
 from holdfast.analysis.collectives.positions import Wait
 from holdfast.analysis.job import stall
-from holdfast.analysis.logs import blame, disagreement, fingerprints
+from holdfast.analysis.logs import blame, disagreement, fingerprints, horovod_stall, odd_ranks
 from holdfast.analysis.logs.disagreement import Disagreement
+from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_READY
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.collectives.torch_calls import NEW_GROUPS
 from holdfast.analysis.source.ranks import missed_collectives, swallowed_errors
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
-from holdfast.faults.collectives import collective_mismatch, rank_stuck
-from holdfast.faults.collectives.collective_mismatch import met
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
@@ -111,7 +110,7 @@ DETAIL = "TORCH_DISTRIBUTED_DEBUG=DETAIL holdfast run …"
 
 @FAULT.explain
 def they_took_different_ways(wreckage: Wreckage) -> Diagnosis | None:
-    told = wreckage.seen(collective_mismatch.FINGERPRINTS)
+    told = wreckage.seen(fingerprints.FINGERPRINTS)
     found = fingerprints.compare(told) or blame.of(wreckage).disagreement
     if found is None:
         return None
@@ -120,20 +119,20 @@ def they_took_different_ways(wreckage: Wreckage) -> Diagnosis | None:
         f"{_meaning(found)}",
         confidence=_sure(found, told=bool(told)),
         seen=told or blame.first_complaint(wreckage),
-        evidence=() if told else met(found),
-        culprit=collective_mismatch.odd_one(found),
+        evidence=() if told else odd_ranks.evidence(found),
+        culprit=odd_ranks.culprit(found),
         victims=[rank for rank in found.ranks if rank not in found.odd],
         fix=FIX,
         next=DETAIL,
         ruled_out=blame.ruled_out(wreckage),
-        unknown=() if found.odd else (collective_mismatch.UNDECIDED,),
+        unknown=() if found.odd else (odd_ranks.UNDECIDED,),
     )
 
 
 @FAULT.explain
 def one_side_is_left(wreckage: Wreckage) -> Diagnosis | None:
     """torch compared them, but the line is cut: what the other rank ran is not shown."""
-    seen = wreckage.seen(collective_mismatch.FINGERPRINTS)
+    seen = wreckage.seen(fingerprints.FINGERPRINTS)
     if not seen or fingerprints.compare(seen):
         return None
     order = fingerprints.same_everywhere(seen)
@@ -223,7 +222,7 @@ def they_wait_in_a_circle(wreckage: Wreckage) -> Diagnosis | None:
 def horovod_has_parts_of_different_ranks(wreckage: Wreckage) -> Diagnosis | None:
     """Of two tensors that wait, each was brought by ranks that lack the other: whoever is merely
     late lacks them both."""
-    ready = rank_stuck.ready_in_horovod(wreckage)
+    ready = horovod_stall.ready_ranks(wreckage)
     crossed = [(a, b) for a in ready for b in ready if a - b and b - a]
     if not crossed or blame.of(wreckage).explained:
         return None
@@ -233,7 +232,7 @@ def horovod_has_parts_of_different_ranks(wreckage: Wreckage) -> Diagnosis | None
         f"{blame.plain(other)} brought: they submit different ones, so their code went different "
         "ways",
         confidence=0.65,
-        seen=wreckage.seen(rank_stuck.HOROVOD_READY),
+        seen=wreckage.seen(HOROVOD_READY),
         culprit=Culprit(what=f"{blame.plain(one)} versus {blame.plain(other)}"),
         victims=one | other,
         fix=FIX,
@@ -243,7 +242,7 @@ def horovod_has_parts_of_different_ranks(wreckage: Wreckage) -> Diagnosis | None
 
 @FAULT.explain
 def horovod_lists_different_tensors(wreckage: Wreckage) -> Diagnosis | None:
-    missing = rank_stuck.missing_in_horovod(wreckage)
+    missing = horovod_stall.missing_tensors(wreckage)
     if len(set(map(tuple, missing.values()))) < 2 or blame.of(wreckage).explained:
         return None
     seen: tuple[Sighting, ...] = tuple(s for s in wreckage.sightings if "tensors" in s.fields)

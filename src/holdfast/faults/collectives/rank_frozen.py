@@ -20,20 +20,17 @@ from holdfast import text
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, suspects
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.scene import exits
+from holdfast.analysis.scene import exits, stopped
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Diagnosis, Evidence, Verdict
 
 FAULT = Fault(code="HOLD607", slug="rank-frozen", traits=RunTraits(priority=330))
 
-LONG_ENOUGH = 3.0
-"""seconds in state T; a shell's job control or a tool that stops for a look is shorter"""
-
 
 @FAULT.run
 def it_does_not_run_at_all(scene: Scene) -> Verdict | None:
-    still = frozen(scene)
+    still = stopped.stopped_ranks(scene)
     if not still:
         return None
     ranks = [v.rank for v in still]
@@ -56,22 +53,6 @@ def it_does_not_run_at_all(scene: Scene) -> Verdict | None:
         fix=f"`kill -CONT {' '.join(str(v.pid) for v in still)}` lets it run on",
         evidence=[_evidence(v) for v in still],
     )
-
-
-def frozen(scene: Scene) -> list[RankView]:
-    """Those stopped for long enough; where there are none, those that a debugger holds."""
-    return _still(scene, "T") or _still(scene, "t")
-
-
-def _still(scene: Scene, letter: str) -> list[RankView]:
-    return [
-        v
-        for v in scene.ranks
-        if v.activity is not None
-        and v.death is None
-        and v.activity.state == letter
-        and scene.now - v.state_since >= LONG_ENOUGH
-    ]
 
 
 def _evidence(view: RankView) -> Evidence:

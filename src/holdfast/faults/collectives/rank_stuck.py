@@ -19,13 +19,11 @@ Sources        torch/csrc/distributed/c10d/FlightRecorder.hpp: sequence numbers 
 
 from __future__ import annotations
 
-import re
-
 from holdfast.analysis.collectives import stacks
 from holdfast.analysis.job import stall
-from holdfast.analysis.logs import blame, stack_positions, suspects
-from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import launchers, watchdog
+from holdfast.analysis.logs import blame, horovod_stall, stack_positions, suspects
+from holdfast.analysis.logs.patterns import launchers, missing_rank, watchdog
+from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_OLD, HOROVOD_READY, UNIQUE_ID
 from holdfast.analysis.logs.suspects import Suspect
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene.scene import Scene
@@ -56,31 +54,8 @@ def others_wait_for_it(scene: Scene) -> Verdict | None:
 
 # --- explain -------------------------------------------------------------------------------------
 
-UNIQUE_ID = FAULT.log_pattern(
-    "unique-id",
-    # Misspelt until torch 2.0.
-    r"retr(?:ie|ei)ving ncclUniqueId from \[(?P<owner>\d+)\]",
-    anchors=("retrieving ncclUniqueId from [", "retreiving ncclUniqueId from ["),
-    example="torch.distributed.DistBackendError: [3] is setting up NCCL communicator and "
-    "retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') "
-    "got error: Socket Timeout",
-    role=Role.CASCADE,
-)
-HOROVOD_OLD = FAULT.log_pattern(
-    "horovod-stalled",
-    r"\[missing ranks: (?P<ranks>[\d, ]+)\]",
-    anchors="[missing ranks: ",
-    example="DistributedAdam_Allreduce/grads_0 [missing ranks: 2]",
-    role=Role.CONFIRMATION,
-)
-HOROVOD_READY = FAULT.log_pattern(
-    "horovod-ready",
-    # Until Horovod 0.16 the report listed who had come, not who was missing.
-    r"\[ready ranks: (?P<ready>[\d, ]{1,4000})",
-    anchors="[ready ranks: ",
-    example="Stalled ops: allreduce.fc.weight [ready ranks: 0, 1, 3]",
-    role=Role.CONFIRMATION,
-)
+
+FAULT.log_patterns.extend(missing_rank.ALL)
 
 LOOK = "holdfast run …"
 """the same command under our own launcher: it takes every rank's stack before anything is ended"""
@@ -159,7 +134,7 @@ def _where(wreckage: Wreckage, suspect: Suspect) -> str:
 def horovod_names_the_missing(wreckage: Wreckage) -> Diagnosis | None:
     """Each rank that is missing, with the tensors it did not bring."""
     seen = wreckage.seen(launchers.HOROVOD_MISSING, HOROVOD_OLD)
-    missing = missing_in_horovod(wreckage)
+    missing = horovod_stall.missing_tensors(wreckage)
     if not missing or blame.of(wreckage).explained:
         return None
     several = len(set(map(tuple, missing.values()))) > 1
@@ -178,35 +153,13 @@ def horovod_names_the_missing(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-def missing_in_horovod(wreckage: Wreckage) -> dict[int, list[str]]:
-    """rank -> tensors that it did not submit, as the stall report tells."""
-    missing: dict[int, list[str]] = {}
-    for one in wreckage.seen(launchers.HOROVOD_MISSING, HOROVOD_OLD):
-        tensors = [name.strip() for name in one.fields.get("tensors", "").split(",") if name]
-        listed = one.fields.get("rank") or one.fields.get("ranks") or ""
-        for number in listed.replace(",", " ").split():
-            if number.isdigit():
-                missing.setdefault(int(number), []).extend(tensors)
-    return missing
-
-
-def ready_in_horovod(wreckage: Wreckage) -> set[frozenset[int]]:
-    """The ranks that had brought a tensor that others lacked, for each such tensor."""
-    lists = [
-        found
-        for one in wreckage.seen(HOROVOD_READY)
-        for found in re.findall(r"\[ready ranks: ([\d, ]{1,4000})", one.line.text)
-    ]
-    return {frozenset(map(int, re.findall(r"\d{1,7}", text))) for text in lists}
-
-
 @FAULT.explain
 def horovod_waits_for_the_rest(wreckage: Wreckage) -> Diagnosis | None:
     """It tells that ranks are missing, and at most who is not."""
     seen = wreckage.seen(HOROVOD_READY) or wreckage.seen(launchers.HOROVOD_MISSING)
-    if not seen or missing_in_horovod(wreckage) or blame.of(wreckage).explained:
+    if not seen or horovod_stall.missing_tensors(wreckage) or blame.of(wreckage).explained:
         return None
-    ready = ready_in_horovod(wreckage)
+    ready = horovod_stall.ready_ranks(wreckage)
     came = frozenset[int]().union(*ready)
     late = sorted(blame.of(wreckage).members - came) if came else []
     who = blame.plain(late) if late else "the other ranks"

@@ -23,13 +23,13 @@ import re
 from holdfast import text
 from holdfast.analysis.job import stall
 from holdfast.analysis.logs import blame
-from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import watchdog
+from holdfast.analysis.logs.patterns import long_work, watchdog
 from holdfast.analysis.logs.patterns.all_patterns import TRACEBACK
+from holdfast.analysis.logs.patterns.long_work import FIRST, SAVING, WORKING
+from holdfast.analysis.logs.patterns.missing_rank import UNIQUE_ID
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
-from holdfast.faults.collectives import rank_stuck
 from holdfast.findings import Culprit, Diagnosis, Verdict
 
 FAULT = Fault(
@@ -38,8 +38,6 @@ FAULT = Fault(
 
 SPEAK_AT = 0.5
 """of the timeout: early enough for a person to do something"""
-END_AT = 0.8
-"""of the timeout: after that torch itself aborts and blames a victim"""
 ALIVE = 5.0
 """seconds: whoever moved since is at work"""
 
@@ -54,7 +52,7 @@ def its_work_outlasts_their_patience(scene: Scene) -> Verdict | None:
     timeout = text.elapsed(held.timeout)
     return FAULT.verdict(
         f"{held.sentence()}; it is at work, but their timeout is {timeout}: holdfast ends the wait "
-        f"at {text.elapsed(END_AT * held.timeout)}, before torch would and blame a victim",
+        f"at {text.elapsed(stall.END_AT * held.timeout)}, before torch would and blame a victim",
         ranks=held.roots,
         victims=held.victims,
         certain=False,
@@ -65,68 +63,8 @@ def its_work_outlasts_their_patience(scene: Scene) -> Verdict | None:
 
 # --- explain -------------------------------------------------------------------------------------
 
-WORKING = FAULT.log_pattern(
-    "working",
-    r"(?P<work>\b(?:Map|Filter|Tokeni[sz]ing|Running tokenizer|Grouping texts|Packing|Saving the "
-    r"dataset|Generating \w+ split|Converting format|Downloading \w+|Extracting data files|Loading "
-    r"checkpoint shards|Creating (?:json|parquet) from)\b)[^|]{0,120}?(?P<percent>\d{1,3})%\|"
-    r"(?:[^|]*\|[^\[|]*\[(?P<elapsed>[\d:]+)<)?",
-    anchors=(
-        "Map: ",
-        "Map (num_proc",
-        "Filter:",
-        "Filter (num_proc",
-        "okenizing",
-        "okenising",
-        "Running tokenizer",
-        "Grouping texts",
-        "Packing",
-        "Saving the dataset",
-        "Generating ",
-        "Converting format",
-        "Downloading ",
-        "Extracting data files",
-        "Loading checkpoint shards",
-        "Creating json from",
-        "Creating parquet from",
-    ),
-    example="Running tokenizer on dataset (num_proc=16):  38%|███▊      | 38/100 [28:51<47:05]",
-    role=Role.CONTEXT,
-)
-SAVING = FAULT.log_pattern(
-    "saving",
-    r"(?i)(?P<work>\bsaving (?:\w+ ){0,3}"
-    r"(?:checkpoint|model|state|weights|optimizer|snapshot)"
-    r"|\bwriting (?:model |the )?(?:checkpoint|weights|cache)|\bconsolidating"
-    r"|\bgathering (?:full |the )?state|\buploading|\bbuilding (?:the )?(?:dataset|index|vocab)"
-    r"|\bpre-?processing (?:the )?data|\btokeni[sz]ing|\brunning (?:evaluation|validation)"
-    r"|\bevaluating\b)",
-    anchors=(
-        "aving ",
-        "riting ",
-        "onsolidating",
-        "athering ",
-        "ploading",
-        "uilding ",
-        "rocessing ",
-        "okenizing",
-        "okenising",
-        "unning Evaluation",
-        "unning evaluation",
-        "unning Validation",
-        "unning validation",
-        "valuating",
-    ),
-    example="INFO:trainer:Saving model checkpoint to output/checkpoint-500",
-    role=Role.CONTEXT,
-)
-FIRST = FAULT.log_pattern(
-    "main-first",
-    r"\b(?P<call>(?:local_)?main_process_first)\(",
-    anchors="main_process_first(",
-    example='    with training_args.main_process_first(desc="dataset map pre-processing"):',
-    role=Role.CONTEXT,
-)
+FAULT.log_patterns.extend(long_work.ALL)
+
 TIMED_OUT = re.compile(r"(?i)socket timeout|wait timeout|timeout waiting|timed out")
 DEFAULTS = (600, 1800)
 """seconds: NCCL's timeout since torch 2.2, and that of everything else and before"""
@@ -198,7 +136,7 @@ def the_first_process_goes_first(wreckage: Wreckage) -> Diagnosis | None:
 @FAULT.explain
 def the_first_never_put_its_id_there(wreckage: Wreckage) -> Diagnosis | None:
     """Before the first collective of a group: what keeps a rank that long there is mostly data."""
-    held = [s for s in wreckage.seen(rank_stuck.UNIQUE_ID) if TIMED_OUT.search(s.line.text)]
+    held = [s for s in wreckage.seen(UNIQUE_ID) if TIMED_OUT.search(s.line.text)]
     if not held or blame.of(wreckage).explained or wreckage.seen(FIRST, WORKING, SAVING):
         return None
     owner = int(held[0].fields["owner"])

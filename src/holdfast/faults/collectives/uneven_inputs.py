@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from holdfast import text
 from holdfast.analysis.collectives import progress, waits
 from holdfast.analysis.job import phrases, stall
-from holdfast.analysis.logs import blame
+from holdfast.analysis.logs import blame, odd_ranks
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene import exits
@@ -30,7 +30,6 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.ranks import uneven_loops
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
-from holdfast.faults.collectives.collective_mismatch import met, odd_one
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(code="HOLD603", slug="uneven-inputs", traits=RunTraits(priority=300))
@@ -120,8 +119,8 @@ def some_were_past_the_loop(wreckage: Wreckage) -> Diagnosis | None:
         "fewer batches, or only they run that code",
         confidence=0.6 if at_end else 0.4,
         seen=(*at_end[-1:], *blame.first_complaint(wreckage)),
-        evidence=met(found),
-        culprit=odd_one(found),
+        evidence=odd_ranks.evidence(found),
+        culprit=odd_ranks.culprit(found),
         victims=[rank for rank in found.ranks if rank not in found.odd],
         fix=FIX,
         next=COUNT,

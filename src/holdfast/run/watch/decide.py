@@ -24,11 +24,11 @@ import msgspec
 
 from holdfast import text
 from holdfast.analysis.collectives import waits
-from holdfast.analysis.job import pace
-from holdfast.analysis.scene import exits
+from holdfast.analysis.job import pace, stall
+from holdfast.analysis.scene import exits, stopped
 from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene
 from holdfast.catalogue import traits
-from holdfast.faults.collectives import rank_frozen, slow_rank_timeout
+from holdfast.faults.collectives import rank_frozen
 from holdfast.faults.launchers import restart_loop
 from holdfast.findings import Verdict
 
@@ -99,7 +99,7 @@ def _act_if_still_so(
     """A process that was stopped together with us is not frozen."""
     if verdict.slug == rank_frozen.FAULT.slug:
         since = max(scene.rank(rank).state_since for rank in verdict.ranks)
-        if now - max(since, history.clocks_since) < rank_frozen.LONG_ENOUGH:
+        if now - max(since, history.clocks_since) < stopped.LONG_ENOUGH:
             return Decision(action="go-on", reason="the clocks have just been started again")
     return _act(scene, verdict, policy, why="")
 
@@ -111,7 +111,7 @@ def _be_patient(
     if traits(verdict.slug).never_acts or not verdict.ranks:
         return go_on
     waited = _waited(now, scene, verdict, history)
-    limit = slow_rank_timeout.END_AT * _timeout(scene, verdict)
+    limit = stall.END_AT * _timeout(scene, verdict)
     if limit and waited >= limit:
         why = f"the wait has lasted {text.elapsed(waited)}, 80 % of the group's timeout"
         return _act(scene, verdict, policy, why=why)

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from holdfast.analysis.scene import attempt_start
+from holdfast.analysis.scene.attempt_start import AttemptStart
 from holdfast.analysis.scene.checkpoints import Account, FirstStep, Kept, Resumed, Saved, SetAside
-from holdfast.faults.checkpoints import restart_from_zero
 
 MOST_SAVES = 100
 """kept of a long run: enough to know their habit"""
@@ -127,7 +128,7 @@ def _first_step(account: Account, record: dict[str, Any]) -> Told:
         return Told(account, "", record, "")  # our library told exactly
     # Before the first step a fresh optimizer has counted 0, and so has the job.
     account = msgspec.structs.replace(account, base=seen.optimizer_step or 0)
-    guess = restart_from_zero.guess(account, seen.attempt)
+    guess = attempt_start.of_attempt(account, seen.attempt)
     if guess is None or not seen.attempt or not account.reached:
         return Told(account, "", record, "")
     record |= {"guess": guess.what, "why": guess.why, "sure": guess.sure}
@@ -136,7 +137,7 @@ def _first_step(account: Account, record: dict[str, Any]) -> Told:
     return Told(account, "", record, _began(account, seen, guess))
 
 
-def _began(account: Account, seen: FirstStep, guess: restart_from_zero.Guess) -> str:
+def _began(account: Account, seen: FirstStep, guess: AttemptStart) -> str:
     if guess.what == "zero":
         return ""  # the notice of restart-from-zero says it
     if guess.what == "unknown":

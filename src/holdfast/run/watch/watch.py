@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.analysis.job import pace
 from holdfast.analysis.job.run_paths import RunPaths
-from holdfast.analysis.scene import exits
+from holdfast.analysis.scene import exits, overruns, stopped
 from holdfast.analysis.scene.scene import Failure, Outlived, Policy, Scene
-from holdfast.faults.collectives import limit_exceeded, rank_frozen
 from holdfast.findings import Verdict
 from holdfast.run.launch import exit_codes, terminate
 from holdfast.run.runs.journal import Journal
@@ -154,7 +153,7 @@ class Watch:
         if any(exit_codes.failed(view) or exit_codes.raised(view) for view in scene.ranks):
             return self._after_an_end(scene)
         self.settle_until = 0.0
-        if self.overrun or limit_exceeded.exceeded(scene):
+        if self.overrun or overruns.overrun_ranks(scene):
             return self._keep_limits(scene)
         if self._is_worth_a_look(scene):
             return self._with_evidence(scene)
@@ -165,7 +164,7 @@ class Watch:
         # The others' processors run seconds ahead of their GPUs: a stop is seen before a stall.
         return (
             pace.stalled(scene, clocks_since=self.history.clocks_since)
-            or bool(rank_frozen.frozen(scene))
+            or bool(stopped.stopped_ranks(scene))
             or self._is_slow(scene)
         )
 
@@ -205,7 +204,7 @@ class Watch:
         self._take_evidence()
         self.lookout.hear_pages(time.monotonic())
         scene = self._scene(time.monotonic())
-        over = limit_exceeded.exceeded(scene)
+        over = overruns.overrun_ranks(scene)
         found = self._verdict(scene)
         if not over or not found:  # it ended while we looked
             return Step.GO_ON

@@ -1,0 +1,24 @@
+"""Which ranks differ from the majority in a disagreement, and the evidence for it. Pure."""
+
+from __future__ import annotations
+
+from holdfast.analysis.logs import blame
+from holdfast.analysis.logs.disagreement import Disagreement
+from holdfast.findings import Culprit, Evidence
+
+UNDECIDED = "which side is wrong: neither has a majority"
+
+
+def evidence(found: Disagreement) -> list[Evidence]:
+    return [
+        Evidence(quote=f"{blame.plain(who)}: {what}", source="positions", rank=who[0])
+        for what, who in list(found.sides.items())[:3]
+    ]
+
+
+def culprit(found: Disagreement) -> Culprit:
+    """Who differs from the majority; both sides by name where there is none."""
+    if len(found.odd) == 1:
+        return Culprit(rank=found.odd[0])
+    sides = [found.odd] if found.odd else list(found.sides.values())
+    return Culprit(what=" versus ".join(blame.plain(side) for side in sides))

@@ -1,0 +1,52 @@
+"""Whether an attempt resumed or started from the beginning, from what was seen of it. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.analysis.scene.checkpoints import Account, FirstStep
+
+
+class AttemptStart(NamedTuple):
+    what: str
+    """'zero', 'resumed' or 'unknown'"""
+    why: str
+    sure: bool = True
+
+
+def infer(first: FirstStep | None, now: FirstStep) -> AttemptStart:
+    """From what was seen before its first step and before the first step of the first attempt."""
+    if now.optimizer_step:
+        if first is None or now.optimizer_step > (first.optimizer_step or 0):
+            return AttemptStart("resumed", f"its optimizer had counted {now.optimizer_step} steps")
+    elif now.optimizer_step is None and first is not None and first.optimizer_step == 0:
+        return AttemptStart("resumed", "its optimizer had state before the first step")
+    if first is None:
+        return AttemptStart("unknown", "the first attempt never reached a step to compare with")
+    if now.digest and now.digest == first.digest:
+        return AttemptStart("zero", "its parameters equal those the first attempt started with")
+    return _unlike(first, now)
+
+
+def _unlike(first: FirstStep, now: FirstStep) -> AttemptStart:
+    """Other parameters than at first: restored ones, or initialised again without a seed."""
+    if not now.digest or not first.digest:
+        return AttemptStart("unknown", "its parameters could not be read")
+    if now.loaded and not first.loaded:
+        return AttemptStart(
+            "resumed", "it loaded something, and the first attempt did not", sure=False
+        )
+    if now.loaded or now.other_ways:
+        return AttemptStart(
+            "unknown", "it may have loaded a checkpoint, or pretrained weights only"
+        )
+    return AttemptStart(
+        "zero", "nothing was loaded, and its optimizer has no state yet", sure=False
+    )
+
+
+def of_attempt(kept: Account, attempt: int) -> AttemptStart | None:
+    """How that attempt of a run started; None when nothing was seen of it."""
+    now = [record for record in kept.first_steps if record.attempt == attempt]
+    before = [record for record in kept.first_steps if record.attempt < attempt]
+    return infer(before[0] if before else None, now[0]) if now else None
