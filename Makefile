@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Debian packages that real-edge tests drive: firewall rules, namespaces, ssh, Slurm.
 LAB_PACKAGES := iproute2 nftables util-linux openssh-server slurm-wlm munge
 
-.PHONY: demo test coverage proof lab lint docs bench clean
+.PHONY: demo test quick coverage proof lab lint docs bench clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
@@ -18,7 +18,10 @@ demo: $(READY)  ## a training of four ranks, broken on purpose: noticed, named, 
 	@sh examples/demo.sh $(BIN)/holdfast
 
 test: $(READY) lint  ## what CI runs: lint, types, and every test with seeded samples
-	$(BIN)/python -m pytest -q -n 4 --dist loadgroup -m "not long" --reruns 1 -r R
+	$(BIN)/python -m pytest -q -n 4 --dist loadgroup -m "not long" -r R
+
+quick: $(READY) lint  ## lint, types and the pure tests: under two minutes on two cores
+	$(BIN)/python -m pytest -q -n 2 -m "not long and not real"
 
 coverage: $(READY)  ## the same in one process, measured: takes twice as long
 	$(BIN)/python -m pytest --cov --cov-report=term -q -m "not long"
