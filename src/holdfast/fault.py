@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -12,11 +13,13 @@ from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage, quote
 from holdfast.analysis.machine import CouldNotLook, MachineFacts
 from holdfast.analysis.scene.scene import Scene
+from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Source
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place, Status, Verdict
 
 CheckFace = Callable[[MachineFacts], Finding | Sequence[Finding]]
 LintFace = Callable[[Source], Iterable[Finding]]
+PythonFace = Callable[[Program, Source], Iterable[Finding]]
 RunFace = Callable[[Scene], Verdict | None]
 ExplainFace = Callable[[Wreckage], Diagnosis | None]
 
@@ -126,6 +129,16 @@ class Fault:
     def lint(self, face: LintFace) -> LintFace:
         """Register a pure function from a piece of source to findings, each with its place."""
         self.lint_faces.append(face)
+        return face
+
+    def lint_python(self, face: PythonFace) -> PythonFace:
+        """Register a lint face that needs a Python program; it is not asked of anything else."""
+
+        @functools.wraps(face)
+        def ask(source: Source) -> Iterable[Finding]:
+            return face(source.program, source) if source.program is not None else ()
+
+        self.lint_faces.append(ask)
         return face
 
     def run(self, face: RunFace) -> RunFace:

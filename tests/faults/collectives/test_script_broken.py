@@ -1,10 +1,22 @@
 from holdfast.catalogue import by_slug
 from holdfast.findings import Place, Status
 from holdfast.lint.readers import python, python_examples
-from tests.faults.table import leaves, lint_table
+from tests.faults.table import flags, leaves, lint_table
 
 test_lint = lint_table(
     "script-broken",
+    flags(
+        "skipped",
+        python.read_all("x = 1\nimport torch\ndef f(:\n", "train.py"),
+        lines=[3],
+        saying=["refuses it: SyntaxError"],
+    ),
+    flags(
+        "skipped",
+        python_examples.read_cells("import torch\nmodel = <yours>\n", "demo.ipynb"),
+        lines=[2],
+        saying=["refuses it: SyntaxError"],
+    ),
     leaves(python.read_all("import torch.distributed\n", "train.py")),
     leaves(python_examples.read_cells("import torch.distributed\n%time\n", "demo.ipynb")),
 )

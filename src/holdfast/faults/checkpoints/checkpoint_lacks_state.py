@@ -48,11 +48,8 @@ COUNTER = re.compile(r"(?i)epoch|step|iter|round|batch|progress|counter|trained|
 RANDOM = re.compile(r"(?i)rng|random|seed|generator")
 
 
-@FAULT.lint
-def it_cannot_go_on_from_this(source: Source) -> Iterator[Finding]:
-    program = source.program
-    if program is None:
-        return
+@FAULT.lint_python
+def it_cannot_go_on_from_this(program: Program, _: Source) -> Iterator[Finding]:
     for save in saves(program):
         made = parts(program)
         held = content(program, save)

@@ -42,11 +42,8 @@ GROUPS = (
 )
 
 
-@FAULT.lint
-def it_saves_over_the_only_copy(source: Source) -> Iterator[Finding]:
-    program = source.program
-    if program is None:
-        return
+@FAULT.lint_python
+def it_saves_over_the_only_copy(program: Program, _: Source) -> Iterator[Finding]:
     for save in saves(program):
         if _by_every_rank(program, save):
             yield _everybody(program, save)

@@ -78,10 +78,9 @@ ONLY_LOOKED_AT = re.compile(
 SKIPS = re.compile(r"(?i)skip|islice|stateful|start_batch|resume_step|batches_done|fast_forward")
 
 
-@FAULT.lint
-def every_epoch_in_the_same_order(source: Source) -> Iterator[Finding]:
-    program = source.program
-    if program is None or "DistributedSampler" not in program.text or _trained_for(program):
+@FAULT.lint_python
+def every_epoch_in_the_same_order(program: Program, _: Source) -> Iterator[Finding]:
+    if "DistributedSampler" not in program.text or _trained_for(program):
         return
     if any(call.method == "set_epoch" for call in program.calls) or "set_epoch" in program.text:
         return
@@ -126,10 +125,9 @@ def _same_order(program: Program, call: Call, again: Epochs) -> Finding:
     )
 
 
-@FAULT.lint
-def it_resumes_in_the_middle_of_an_epoch(source: Source) -> Iterator[Finding]:
-    program = source.program
-    if program is None or not saves(program) or not loads(program) or _trained_for(program):
+@FAULT.lint_python
+def it_resumes_in_the_middle_of_an_epoch(program: Program, _: Source) -> Iterator[Finding]:
+    if not saves(program) or not loads(program) or _trained_for(program):
         return
     if SKIPS.search(program.text):
         return

@@ -29,7 +29,7 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.checkpoints import resuming
 from holdfast.analysis.source.checkpoints.restarts import Elastic, aware_of_restarts, restarted
 from holdfast.analysis.source.checkpoints.training_state import trains
-from holdfast.analysis.source.program import Call, cited
+from holdfast.analysis.source.program import Call, Program, cited
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -139,10 +139,10 @@ def _began_again(saved: Sighting, start: Sighting, restarts: Sequence[Sighting])
 # --- in what a user wrote -----------------------------------------------------------------------
 
 
-@FAULT.lint
-def it_never_loads(source: Source) -> Iterator[Finding]:
-    program, elastic = source.program, restarted(source)
-    if program is None or not source.complete:
+@FAULT.lint_python
+def it_never_loads(program: Program, source: Source) -> Iterator[Finding]:
+    elastic = restarted(source)
+    if not source.complete:
         return
     work = trains(program) or resuming.trainer_starts_anew(program)
     if work is None or not (elastic or aware_of_restarts(program)):

@@ -24,6 +24,7 @@ from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.source.collectives.ring import SENDS, Ring, rings
+from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
@@ -101,20 +102,18 @@ def _way(seen: Sighting) -> str:
 # --- in what a user wrote -----------------------------------------------------------------------
 
 
-@FAULT.lint
-def all_do_the_same_first(source: Source) -> Iterator[Finding]:
-    program = source.program
-    for ring in rings(program) if program else ():
-        if program is not None:
-            yield (FAULT.error if ring.computed else FAULT.warning)(
-                _order(ring),
-                reason="a send ends when the other side receives, a receive when it sends; if all "
-                "begin with the same, each waits for a neighbour who waits too. Gloo hangs with "
-                "one element already; NCCL asks for both to be posted together",
-                fix="`for work in dist.batch_isend_irecv([send, recv]): work.wait()` with two "
-                "dist.P2POp, or let even ranks send first and odd ranks receive first",
-                at=program.place(ring.first.call.node),
-            )
+@FAULT.lint_python
+def all_do_the_same_first(program: Program, _: Source) -> Iterator[Finding]:
+    for ring in rings(program):
+        yield (FAULT.error if ring.computed else FAULT.warning)(
+            _order(ring),
+            reason="a send ends when the other side receives, a receive when it sends; if all "
+            "begin with the same, each waits for a neighbour who waits too. Gloo hangs with "
+            "one element already; NCCL asks for both to be posted together",
+            fix="`for work in dist.batch_isend_irecv([send, recv]): work.wait()` with two "
+            "dist.P2POp, or let even ranks send first and odd ranks receive first",
+            at=program.place(ring.first.call.node),
+        )
 
 
 def _order(ring: Ring) -> str:

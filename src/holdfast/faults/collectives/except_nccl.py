@@ -58,10 +58,9 @@ ONLY_THAT = frozenset(["DistError", "DistBackendError", "DistNetworkError", "Dis
 """exceptions that nothing but a failed exchange raises"""
 
 
-@FAULT.lint
-def the_watchdog_comes_first(source: Source) -> Iterator[Finding]:
-    program = source.program
-    if program is None or not program.tries or _blocks(source):
+@FAULT.lint_python
+def the_watchdog_comes_first(program: Program, source: Source) -> Iterator[Finding]:
+    if not program.tries or _blocks(source):
         return
     known, seen = backends(program), set[ast.AST]()
     for one in reached(program) if known in ({"nccl"}, set()) else ():

@@ -87,11 +87,10 @@ CLOSES = re.compile(
 """functions from elsewhere that may well close the group"""
 
 
-@FAULT.lint
-def it_ends_without_closing(source: Source) -> Iterator[Finding]:
+@FAULT.lint_python
+def it_ends_without_closing(program: Program, source: Source) -> Iterator[Finding]:
     """Of whole scripts only: a library leaves the closing to whoever uses it."""
-    program = source.program
-    if program is None or not source.complete or "destroy_process_group" in program.text:
+    if not source.complete or "destroy_process_group" in program.text:
         return
     opened = [one for one in init_calls.inits(program) if init_calls.runs(program, one)]
     if not opened or any(_may_close(program, call) for call in program.calls):

@@ -44,13 +44,12 @@ THREADS = frozenset(["threading.Thread", "threading.Timer"])
 TRAINS = frozenset(["backward", "DistributedDataParallel", "DDP", "FullyShardedDataParallel"])
 
 
-@FAULT.lint
-def it_shares_the_order(source: Source) -> Iterator[Finding]:
-    program = source.program
+@FAULT.lint_python
+def it_shares_the_order(program: Program, _: Source) -> Iterator[Finding]:
     seen: set[ast.AST] = set()
-    for one in reached(program) if program else ():
-        loop = _endless(program, one.call.node) if program else None
-        if program is None or loop is None or loop in seen or own_group(one.inner):
+    for one in reached(program):
+        loop = _endless(program, one.call.node)
+        if loop is None or loop in seen or own_group(one.inner):
             continue
         function = program.function_of(loop)
         threaded = function is not None and _in_a_thread(program, function)

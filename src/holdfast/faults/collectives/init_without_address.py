@@ -160,11 +160,10 @@ SET_BOTH = (
 )
 
 
-@FAULT.lint
-def it_does_not_say_where(source: Source) -> Iterator[Finding]:
-    program = source.program
-    for init in init_calls.inits(program) if program else ():
-        if program is None or not init.known or init.given("store") is not None:
+@FAULT.lint_python
+def it_does_not_say_where(program: Program, source: Source) -> Iterator[Finding]:
+    for init in init_calls.inits(program):
+        if not init.known or init.given("store") is not None:
             continue
         method = init.given("init_method")
         url = constant(names(program).follow(method)) if method is not None else "env://"

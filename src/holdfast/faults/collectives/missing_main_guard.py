@@ -26,7 +26,7 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.source.processes.import_time import Birth, births, second_choice
 from holdfast.analysis.source.processes.start_method import spawns
-from holdfast.analysis.source.program import cited
+from holdfast.analysis.source.program import Program, cited
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
@@ -142,11 +142,11 @@ def _where(place: Sequence[Sighting]) -> str:
 GUARD = 'put what starts the work into a function, and call it under `if __name__ == "__main__":`'
 
 
-@FAULT.lint
-def it_starts_processes_on_import(source: Source) -> Iterator[Finding]:
-    if source.program is None or source.file.endswith("__main__.py"):
+@FAULT.lint_python
+def it_starts_processes_on_import(program: Program, source: Source) -> Iterator[Finding]:
+    if source.file.endswith("__main__.py"):
         return  # a child does not run a package's __main__.py again
-    for birth in births(source.program, complete=source.complete):
+    for birth in births(program, complete=source.complete):
         if spawns(birth.method, source.here.python):
             yield _would_start_children(source, birth)
         elif birth.method == "default":
@@ -180,11 +180,11 @@ def _only_by_fork(source: Source, birth: Birth) -> Finding:
     )
 
 
-@FAULT.lint
-def it_chooses_the_start_method_twice(source: Source) -> Iterator[Finding]:
-    if source.program is None or source.file.endswith("__main__.py"):
+@FAULT.lint_python
+def it_chooses_the_start_method_twice(program: Program, source: Source) -> Iterator[Finding]:
+    if source.file.endswith("__main__.py"):
         return
-    for call in second_choice(source.program):
+    for call in second_choice(program):
         yield FAULT.error(
             "set_start_method() runs again in every child: this raises RuntimeError ('context has "
             "already been set')",
@@ -192,5 +192,5 @@ def it_chooses_the_start_method_twice(source: Source) -> Iterator[Finding]:
             "set by then",
             fix='move it under `if __name__ == "__main__":`, or use a context: '
             "`ctx = multiprocessing.get_context('spawn')` and `ctx.Process(…)`",
-            at=source.program.place(call.node),
+            at=program.place(call.node),
         )

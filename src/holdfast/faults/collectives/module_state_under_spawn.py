@@ -28,7 +28,7 @@ from holdfast.analysis.source.processes.children import Processes, Start, proces
 from holdfast.analysis.source.processes.set_by_parent import Stale, stale
 from holdfast.analysis.source.processes.shared_values import Held, Is, held, uses
 from holdfast.analysis.source.processes.start_method import spawns
-from holdfast.analysis.source.program import cited
+from holdfast.analysis.source.program import Program, cited
 from holdfast.analysis.source.python.flow import under_main_guard
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
@@ -37,9 +37,9 @@ from holdfast.findings import Finding
 FAULT = Fault(code="HOLD621", slug="module-state-under-spawn")
 
 
-@FAULT.lint
-def a_child_has_another_one(source: Source) -> Iterator[Finding]:
-    children = processes(source.program) if source.program else None
+@FAULT.lint_python
+def a_child_has_another_one(program: Program, source: Source) -> Iterator[Finding]:
+    children = processes(program)
     if children is None:
         return
     told: set[ast.expr] = set()
@@ -131,9 +131,9 @@ def _handing(start: Start, name: str) -> str:
 # --- a variable of the module that the parent sets -----------------------------------------------
 
 
-@FAULT.lint
-def it_is_set_in_the_parent_only(source: Source) -> Iterator[Finding]:
-    children = processes(source.program) if source.program else None
+@FAULT.lint_python
+def it_is_set_in_the_parent_only(program: Program, source: Source) -> Iterator[Finding]:
+    children = processes(program)
     for one in stale(children) if children else ():
         if children and one.name not in {found.name for found in _reached(children, one.start)}:
             yield _not_seen(source, children, one)

@@ -29,6 +29,7 @@ from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_READY
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.collectives.torch_calls import NEW_GROUPS
+from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.ranks import missed_collectives, swallowed_errors
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
@@ -261,20 +262,18 @@ def horovod_lists_different_tensors(wreckage: Wreckage) -> Diagnosis | None:
 # --- in what a user wrote ------------------------------------------------------------------------
 
 
-@FAULT.lint
-def one_rank_swallows_its_error(source: Source) -> Iterator[Finding]:
-    for doubt in swallowed_errors.doubts(source.program) if source.program else ():
+@FAULT.lint_python
+def one_rank_swallows_its_error(program: Program, _: Source) -> Iterator[Finding]:
+    for doubt in swallowed_errors.doubts(program):
         yield FAULT.warning(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)
 
 
 MEANS = "a collective ends when every rank of its group has called it; "
 
 
-@FAULT.lint
-def only_some_ranks_come(source: Source) -> Iterator[Finding]:
-    if source.program is None:
-        return
-    for one in missed_collectives.missed(source.program):
+@FAULT.lint_python
+def only_some_ranks_come(program: Program, _: Source) -> Iterator[Finding]:
+    for one in missed_collectives.missed(program):
         meeting, first = one.stop.meeting, one.stop.at.written
         name = f"{first}, which calls {meeting.title}," if one.stop.deep else first
         seen = f"{name} runs only {one.split.where}"
@@ -297,4 +296,4 @@ def only_some_ranks_come(source: Source) -> Iterator[Finding]:
         if meeting.group and not one.sure:
             reason += f" (unless nobody else is a member of `{meeting.group}`)"
         tell = FAULT.error if one.sure else FAULT.warning
-        yield tell(seen, reason=MEANS + reason, fix=fix, at=source.program.place(one.at))
+        yield tell(seen, reason=MEANS + reason, fix=fix, at=program.place(one.at))

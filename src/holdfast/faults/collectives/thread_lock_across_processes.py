@@ -39,10 +39,10 @@ THREADS = (
 )
 
 
-@FAULT.lint
-def a_lock_of_one_process(source: Source) -> Iterator[Finding]:
+@FAULT.lint_python
+def a_lock_of_one_process(program: Program, source: Source) -> Iterator[Finding]:
     """A lock, semaphore or event of `threading` is used between processes."""
-    children = processes(source.program) if source.program else None
+    children = processes(program)
     if children is None or _has_threads(children.program):
         return  # the lock may be for the threads of one process
     told: set[ast.expr] = set()
@@ -132,10 +132,10 @@ def _lock(source: Source, children: Processes, found: Held) -> Finding:
     )
 
 
-@FAULT.lint
-def they_write_at_once(source: Source) -> Iterator[Finding]:
+@FAULT.lint_python
+def they_write_at_once(program: Program, source: Source) -> Iterator[Finding]:
     """Several processes change the same place of a shared tensor, with no lock around it."""
-    children = processes(source.program) if source.program else None
+    children = processes(program)
     if children is None:
         return
     told: set[ast.AST] = set()

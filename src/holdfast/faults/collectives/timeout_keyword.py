@@ -50,12 +50,11 @@ TRAINERS = ("transformers.", "trl.")
 LIMITED = re.compile(r"(timeout|time_limit)(_s|_sec|_secs|_seconds|_ms|_minutes)?")
 
 
-@FAULT.lint
-def it_takes_no_timeout(source: Source) -> Iterator[Finding]:
-    program = source.program
-    for written in program.calls if program else ():
+@FAULT.lint_python
+def it_takes_no_timeout(program: Program, source: Source) -> Iterator[Finding]:
+    for written in program.calls:
         keyword = next((k for k in written.node.keywords if k.arg == "timeout"), None)
-        if program is None or keyword is None:
+        if keyword is None:
             continue
         call = _as_made(program, written)
         if takes_none(program, call):
@@ -107,11 +106,10 @@ def _instead(program: Program, call: Call) -> str:
     )
 
 
-@FAULT.lint
-def it_is_no_timedelta(source: Source) -> Iterator[Finding]:
-    program = source.program
-    for one in given(program) if program else ():
-        if program is None or (one.function == "barrier" and _too_old(source)):
+@FAULT.lint_python
+def it_is_no_timedelta(program: Program, source: Source) -> Iterator[Finding]:
+    for one in given(program):
+        if one.function == "barrier" and _too_old(source):
             continue
         kind = durations.number_kind(program, one.value)
         if kind in ("int", "str") or (kind == "float" and not one.floats):
@@ -158,13 +156,12 @@ def _timedelta(program: Program, value: ast.Call) -> Iterator[Finding]:
         )
 
 
-@FAULT.lint
-def a_timedelta_where_seconds_are_due(source: Source) -> Iterator[Finding]:
+@FAULT.lint_python
+def a_timedelta_where_seconds_are_due(program: Program, _: Source) -> Iterator[Finding]:
     """The Trainer's ddp_timeout goes into `timedelta(seconds=…)` itself."""
-    program = source.program
-    for call in program.calls if program else ():
+    for call in program.calls:
         value = call.keyword("ddp_timeout") if call.name.startswith(TRAINERS) else None
-        length = durations.seconds(program, value) if program and value is not None else None
+        length = durations.seconds(program, value) if value is not None else None
         if program is not None and value is not None and length is not None:
             yield FAULT.error(
                 "ddp_timeout counts seconds: a timedelta raises TypeError",
@@ -177,11 +174,10 @@ def a_timedelta_where_seconds_are_due(source: Source) -> Iterator[Finding]:
 # --- forgotten imports ----------------------------------------------------------------------------
 
 
-@FAULT.lint
-def timedelta_is_not_imported(source: Source) -> Iterator[Finding]:
+@FAULT.lint_python
+def timedelta_is_not_imported(program: Program, source: Source) -> Iterator[Finding]:
     """Of a block in a document only where it has imports of its own: else they stand elsewhere."""
-    program = source.program
-    if program is None or program.stars or not (source.complete or _has_imports(program)):
+    if program.stars or not (source.complete or _has_imports(program)):
         return
     told = [call.keyword("timeout") for call, _ in torch_ops(program)]
     values = dict.fromkeys([*told, *(one.value for one in given(program))])
@@ -222,16 +218,13 @@ def _unknown_name(source: Source, program: Program, value: ast.Call) -> Iterator
 # --- a limit that limits nothing ------------------------------------------------------------------
 
 
-@FAULT.lint
-def the_parameter_is_never_used(source: Source) -> Iterator[Finding]:
-    program = source.program
-    if program is None:
-        return
+@FAULT.lint_python
+def the_parameter_is_never_used(program: Program, _: Source) -> Iterator[Finding]:
     talking = {program.function_of(one.call.node) for one in exchanges(program)}
     for function in program.functions:
         if function not in talking or _follows_a_pattern(program, function):
             continue
-        for name, (parameter, _) in durations.parameters(function).items():
+        for name, (parameter, _default) in durations.parameters(function).items():
             if LIMITED.fullmatch(name) and not _is_read(function, name):
                 yield FAULT.warning(
                     f"the parameter {name} of {function.name} is never used: it limits nothing",

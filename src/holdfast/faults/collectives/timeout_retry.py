@@ -72,12 +72,11 @@ BROKEN = (
 )
 
 
-@FAULT.lint
-def it_is_tried_again(source: Source) -> Iterator[Finding]:
-    program = source.program
-    for one in reached(program) if program and program.tries else ():
-        guard = next(around(program, one.call.node), None) if program else None
-        if program is None or guard is None:
+@FAULT.lint_python
+def it_is_tried_again(program: Program, _: Source) -> Iterator[Finding]:
+    for one in reached(program) if program.tries else ():
+        guard = next(around(program, one.call.node), None)
+        if guard is None:
             continue
         loop = _loop(program, guard)
         inside = program.target(one.call) if one.via else None
@@ -204,11 +203,8 @@ def _again(program: Program, guard: ast.Try, one: Exchange) -> ast.Call | None:
 # --- by a decorator or a helper -------------------------------------------------------------------
 
 
-@FAULT.lint
-def something_else_tries_again(source: Source) -> Iterator[Finding]:
-    program = source.program
-    if program is None:
-        return
+@FAULT.lint_python
+def something_else_tries_again(program: Program, _: Source) -> Iterator[Finding]:
     seen: set[ast.AST] = set()
     for one in exchanges(program):
         function = program.function_of(one.call.node)
@@ -249,13 +245,12 @@ def _helpers(program: Program, one: Exchange) -> Iterator[ast.expr]:
 # --- gone on as if nothing had happened -----------------------------------------------------------
 
 
-@FAULT.lint
-def the_failure_is_swallowed(source: Source) -> Iterator[Finding]:
-    program = source.program
+@FAULT.lint_python
+def the_failure_is_swallowed(program: Program, source: Source) -> Iterator[Finding]:
     seen: set[ast.AST] = set()
-    for one in exchanges(program) if program and program.tries else ():
-        guard = next(around(program, one.call.node), None) if program else None
-        if program is None or guard is None or guard in seen:
+    for one in exchanges(program) if program.tries else ():
+        guard = next(around(program, one.call.node), None)
+        if guard is None or guard in seen:
             continue
         seen.add(guard)
         if is_last_act(program, guard) or _makes_groups(program, guard):

@@ -55,11 +55,8 @@ FIX = (
 )
 
 
-@FAULT.lint
-def the_word_is_not_in_the_text(source: Source) -> Iterator[Finding]:
-    program = source.program
-    if program is None:
-        return
+@FAULT.lint_python
+def the_word_is_not_in_the_text(program: Program, source: Source) -> Iterator[Finding]:
     for guard, texts in _guards(source, program).items():
         for handler in guard.handlers:
             if caught(handler) & FAILURES:
@@ -126,12 +123,11 @@ def _talk(source: Source, program: Program) -> Iterator[tuple[ast.Call, dict[str
 # --- a class that is never raised -----------------------------------------------------------------
 
 
-@FAULT.lint
-def no_call_raises_timeout_error(source: Source) -> Iterator[Finding]:
-    program = source.program
-    guards = _guards(source, program) if program else {}
+@FAULT.lint_python
+def no_call_raises_timeout_error(program: Program, source: Source) -> Iterator[Finding]:
+    guards = _guards(source, program)
     for guard in guards:
-        if program is None or not _only_torch(program, guard):
+        if not _only_torch(program, guard):
             continue
         for handler in guard.handlers:
             kinds = caught(handler)

@@ -42,10 +42,9 @@ FIX = (
 )
 
 
-@FAULT.lint
-def it_interrupts_nothing(source: Source) -> Iterator[Finding]:
-    program = source.program
-    if program is None or not _about_training(program):
+@FAULT.lint_python
+def it_interrupts_nothing(program: Program, _: Source) -> Iterator[Finding]:
+    if not _about_training(program):
         return
     own = {c.name for c in program.classes if any(program.name_of(b) in TIMERS for b in c.bases)}
     for call in program.calls:

@@ -27,6 +27,7 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
+from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.ranks import uneven_loops
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
@@ -144,10 +145,9 @@ WAYS_OUT = (
 )
 
 
-@FAULT.lint
-def its_loop_is_of_another_length(source: Source) -> Iterator[Finding]:
-    program = source.program
-    for one in uneven_loops.uneven_loops(program) if program else ():
+@FAULT.lint_python
+def its_loop_is_of_another_length(program: Program, _: Source) -> Iterator[Finding]:
+    for one in uneven_loops.uneven_loops(program):
         tell = FAULT.error if one.sure else FAULT.warning
         yield tell(
             f"{one.what} in a loop over {one.over}, whose length "

@@ -31,7 +31,7 @@ from holdfast.analysis.source.processes.shared_values import (
 )
 from holdfast.analysis.source.processes.start_method import forks, spawns
 from holdfast.analysis.source.processes.writes import Write
-from holdfast.analysis.source.program import cited
+from holdfast.analysis.source.program import Program, cited
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
@@ -43,9 +43,9 @@ OF_ARRAYS = ("+=", "whole +=", "=")
 OF_PLAIN = ("+=", "=", "method")
 
 
-@FAULT.lint
-def children_write_to_copies(source: Source) -> Iterator[Finding]:
-    children = processes(source.program) if source.program else None
+@FAULT.lint_python
+def children_write_to_copies(program: Program, source: Source) -> Iterator[Finding]:
+    children = processes(program)
     if children is None:
         return
     told: set[ast.expr] = set()

@@ -28,7 +28,7 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.source.launch import counts
 from holdfast.analysis.source.processes import gpu_placement
 from holdfast.analysis.source.processes.children import SPAWNERS
-from holdfast.analysis.source.program import constant
+from holdfast.analysis.source.program import Program, constant
 from holdfast.analysis.source.python.names import names
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
@@ -150,10 +150,9 @@ ON_GPU = re.compile(r"cuda|nccl")
 GLOBAL = re.compile(r"get_rank|RANK|PROCID")
 
 
-@FAULT.lint
-def it_counts_devices_by_the_global_rank(source: Source) -> Iterator[Finding]:
-    program = source.program
-    if program is None or "device_count" in program.text:
+@FAULT.lint_python
+def it_counts_devices_by_the_global_rank(program: Program, source: Source) -> Iterator[Finding]:
+    if "device_count" in program.text:
         return
     if not (ON_GPU.search(program.text) and GLOBAL.search(program.text)):
         return
@@ -181,13 +180,12 @@ def it_counts_devices_by_the_global_rank(source: Source) -> Iterator[Finding]:
         )
 
 
-@FAULT.lint
-def it_starts_more_than_it_shows(source: Source) -> Iterator[Finding]:
+@FAULT.lint_python
+def it_starts_more_than_it_shows(program: Program, source: Source) -> Iterator[Finding]:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"` and mp.spawn(…, nprocs=4)."""
-    program = source.program
     shown = source.setting("CUDA_VISIBLE_DEVICES")
     gpus = counts.visible(shown)
-    if program is None or shown is None or gpus is None or not set(gpu_placement.choices(program)):
+    if shown is None or gpus is None or not set(gpu_placement.choices(program)):
         return
     for call in program.called(*SPAWNERS):
         given = call.argument(2, "nprocs")

@@ -187,11 +187,10 @@ SHOWN = 40
 CHOOSE = "`torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`"
 
 
-@FAULT.lint
-def every_rank_takes_the_first(source: Source) -> Iterator[Finding]:
+@FAULT.lint_python
+def every_rank_takes_the_first(program: Program, source: Source) -> Iterator[Finding]:
     """Only of whole scripts on NCCL: elsewhere the device may be chosen by somebody else."""
-    program = source.program
-    if program is None or not source.complete or init_calls.only_backend(program) != "nccl":
+    if not source.complete or init_calls.only_backend(program) != "nccl":
         return
     joined = init_calls.inits(program)
     alone = any(constant(init.given("world_size")) == 1 for init in joined)

@@ -26,7 +26,7 @@ from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
 from holdfast.analysis.source.processes.children import processes
 from holdfast.analysis.source.processes.forked_cuda import Pair, loader_pairs, pairs
 from holdfast.analysis.source.processes.start_method import forks
-from holdfast.analysis.source.program import cited
+from holdfast.analysis.source.program import Program, cited
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
@@ -107,11 +107,11 @@ def _users_frame(raised: Raised | None) -> str:
 SPAWN = "`torch.multiprocessing.set_start_method('spawn')` under the main guard"
 
 
-@FAULT.lint
-def a_forked_child_will_want_cuda(source: Source) -> Iterator[Finding]:
-    if source.program is None or "cuda" not in source.program.text:
+@FAULT.lint_python
+def a_forked_child_will_want_cuda(program: Program, source: Source) -> Iterator[Finding]:
+    if "cuda" not in program.text:
         return
-    children = processes(source.program)
+    children = processes(program)
     if children is None:
         return
     told = set()

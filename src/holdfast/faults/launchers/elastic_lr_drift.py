@@ -36,10 +36,9 @@ COUNTS = re.compile(r"torch\.distributed\.(?:\w+\.)?get_world_size|horovod\.\w+(
 RATE = re.compile(r"(?i)(?:^|_)(?:lr|learning_?rate)(?:$|_)|^(?:lr|learningrate)")
 
 
-@FAULT.lint
-def the_rate_follows_the_ranks(source: Source) -> Iterator[Finding]:
-    program = source.program
-    if program is None or _rescales(program):
+@FAULT.lint_python
+def the_rate_follows_the_ranks(program: Program, source: Source) -> Iterator[Finding]:
+    if _rescales(program):
         return
     elastic = resized(source)
     if elastic is None and source.started_by:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Software, known
 from holdfast.analysis.source.collectives import backends
+from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
@@ -247,9 +248,8 @@ def _build(software: Software) -> Evidence:
 # --- in what a user wrote ------------------------------------------------------------------------
 
 
-@FAULT.lint
-def it_asks_for_what_cannot_be(source: Source) -> Iterator[Finding]:
-    program = source.program
-    for doubt in backends.doubts(program, complete=source.complete) if program else ():
+@FAULT.lint_python
+def it_asks_for_what_cannot_be(program: Program, source: Source) -> Iterator[Finding]:
+    for doubt in backends.doubts(program, complete=source.complete):
         tell = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
         yield tell(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)

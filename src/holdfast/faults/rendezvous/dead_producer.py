@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
 from holdfast.analysis.source.processes import queue_senders
+from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
@@ -132,10 +133,9 @@ def _refused(raised: Raised | None, ended: list[Sighting]) -> bool:
 # --- in what a user wrote ------------------------------------------------------------------------
 
 
-@FAULT.lint
-def it_ends_before_it_is_asked(source: Source) -> Iterator[Finding]:
-    program = source.program
-    for one in queue_senders.short_lived(program) if program else ():
+@FAULT.lint_python
+def it_ends_before_it_is_asked(program: Program, _: Source) -> Iterator[Finding]:
+    for one in queue_senders.short_lived(program):
         tell = FAULT.error if one.joined else FAULT.warning
         after = "is joined before" if one.joined else "may be over by the time"
         yield tell(
@@ -146,5 +146,5 @@ def it_ends_before_it_is_asked(source: Source) -> Iterator[Finding]:
             "FileNotFoundError (strategy file_descriptor, the usual one on Linux)",
             fix="get everything first and join afterwards, with an Event that the receiver sets "
             "and the sender waits for at its end; or send a copy: `tensor.numpy()`",
-            at=program.place(one.put.node) if program else None,
+            at=program.place(one.put.node),
         )

@@ -29,6 +29,7 @@ from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import MachineFacts, Setting, known
 from holdfast.analysis.source.collectives import group_timeouts
+from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Launch, Source
 from holdfast.analysis.variables import timeouts as clock_words
 from holdfast.analysis.variables.parsing import torch_bool, torch_setting
@@ -161,11 +162,10 @@ def variables_contradict(source: Source) -> Iterator[Finding]:
             yield say(**words, at=one.place)
 
 
-@FAULT.lint
-def groups_do_not_inherit(source: Source) -> Iterator[Finding]:
-    program = source.program
-    own = group_timeouts.custom(program) if program else None
-    if program is None or own is None:
+@FAULT.lint_python
+def groups_do_not_inherit(program: Program, _: Source) -> Iterator[Finding]:
+    own = group_timeouts.custom(program)
+    if own is None:
         return
     for left in group_timeouts.left_out(program):
         if own.seconds is not None and own.seconds == left.default:
