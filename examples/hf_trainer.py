@@ -33,12 +33,12 @@ STEPS = 24
 class Keeper(TrainerCallback):
     """Saves what the Trainer trains; `resume` gives it back, before `train`."""
 
-    def __init__(self, folder: str, trainer: Trainer, *, every: int | str) -> None:
+    def __init__(self, folder: str, trainer: Trainer, *, every_steps: int) -> None:
         self.place = TrainerState()
         self.random_numbers: torch.Tensor | None = None
         parts = {"optimizer": trainer.optimizer, "scheduler": trainer.lr_scheduler}
         state = holdfast.State(model=trainer.model, place=self, **parts)
-        self.ckpt = holdfast.Checkpoint(folder, state, every=every)
+        self.ckpt = holdfast.Checkpoint(folder, state, every_steps=every_steps)
         trainer.add_callback(self)
 
     def resume(self) -> str | None:
@@ -99,7 +99,7 @@ def train(folder: str) -> None:
         train_dataset=[{"input_ids": sample, "labels": sample} for sample in samples],
         optimizers=(optimizer, scheduler),
     )
-    keeper = Keeper(os.path.join(folder, "ckpts"), trainer, every=5)
+    keeper = Keeper(os.path.join(folder, "ckpts"), trainer, every_steps=5)
     trainer.train(resume_from_checkpoint=keeper.resume())
     if args.process_index == 0:
         print(f"done at step {trainer.state.global_step}: weights {digest(model)}", flush=True)

@@ -24,8 +24,8 @@ STEPS = 24
 class Keeper(pl.Callback):
     """Restores everything before the loops begin, and saves from inside them."""
 
-    def __init__(self, folder: str, sampler: holdfast.Sampler, *, every: int | str) -> None:
-        self.folder, self.sampler, self.every = folder, sampler, every
+    def __init__(self, folder: str, sampler: holdfast.Sampler, *, every_steps: int) -> None:
+        self.folder, self.sampler, self.every_steps = folder, sampler, every_steps
 
     def on_fit_start(self, trainer: pl.Trainer, *_: Any) -> None:
         state = holdfast.State(
@@ -35,7 +35,7 @@ class Keeper(pl.Callback):
             data=self.sampler,
             loops=trainer.fit_loop,
         )
-        self.ckpt = holdfast.Checkpoint(self.folder, state, every=self.every)
+        self.ckpt = holdfast.Checkpoint(self.folder, state, every_steps=self.every_steps)
         self.ckpt.resume()
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
@@ -84,14 +84,14 @@ def train(folder: str) -> None:
     model = Model()
     inputs = torch.randn(128, 16, generator=torch.Generator().manual_seed(0))
     dataset = TensorDataset(inputs, inputs.sum(dim=1, keepdim=True).tanh())
-    # One micro-batch a rank and step: Lightning does not know of `sampler.weight`.
-    sampler = holdfast.Sampler(dataset, global_batch=8, micro_batch=8 // ranks)
+    # One micro-batch a rank and step: Lightning does not know of `sampler.loss_weight`.
+    sampler = holdfast.Sampler(dataset, global_batch_size=8, micro_batch_size=8 // ranks)
     loader = DataLoader(dataset, batch_sampler=sampler)
     trainer = pl.Trainer(
         accelerator="cpu", devices=ranks, strategy="ddp", max_steps=STEPS, logger=False,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
         use_distributed_sampler=False,
-        callbacks=[Keeper(os.path.join(folder, "ckpts"), sampler, every=5)],
+        callbacks=[Keeper(os.path.join(folder, "ckpts"), sampler, every_steps=5)],
     )  # fmt: skip
     trainer.fit(model, Followed(loader, sampler))
     if trainer.is_global_zero:

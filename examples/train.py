@@ -34,20 +34,19 @@ def train(folder: str) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     inputs = torch.randn(1920, 32, generator=torch.Generator().manual_seed(0))  # 30 global batches
     dataset = TensorDataset(inputs, inputs[:, :4].sum(dim=1, keepdim=True).tanh())
-    sampler = holdfast.Sampler(
-        dataset, global_batch=64, micro_batch=16
-    )  # <- on any number of ranks
+    # <- the same global batches on any number of ranks
+    sampler = holdfast.Sampler(dataset, global_batch_size=64, micro_batch_size=16)
     loader = DataLoader(dataset, batch_sampler=sampler)
     state = holdfast.State(model=model, optimizer=optimizer, data=sampler)  # <- and random numbers
-    ckpt = holdfast.Checkpoint(folder, state, every=10)  # <- steps, or "5m", or "auto"
+    ckpt = holdfast.Checkpoint(folder, state, every_steps=10)  # <- or every="5m", or "auto"
     ckpt.resume()  # <- the newest that verifies; at step 0 if there is none
     while state.step < STEPS:
         for batch, targets in sampler.follow(loader):
             break_on_purpose(rank, state.step)
-            with sampler.sync(model):
-                loss = nn.functional.mse_loss(model(batch), targets) * sampler.weight
+            with sampler.sync(model):  # <- gradients are exchanged once a global batch
+                loss = nn.functional.mse_loss(model(batch), targets) * sampler.loss_weight
                 loss.backward()
-            if sampler.closes_batch:
+            if sampler.is_last_micro_batch:  # <- the global batch is complete
                 optimizer.step()
                 optimizer.zero_grad()
                 ckpt.step()  # <- counts the step, and saves when that is due

@@ -60,15 +60,17 @@ def main() -> None:
     model = DistributedDataParallel(net)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    sampler = holdfast.Sampler(data, global_batch=GLOBAL_BATCH, micro_batch=GLOBAL_BATCH // world)
+    sampler = holdfast.Sampler(
+        data, global_batch_size=GLOBAL_BATCH, micro_batch_size=GLOBAL_BATCH // world
+    )
     loader = DataLoader(data, batch_sampler=sampler, num_workers=1)
     state = holdfast.State(model=model, optimizer=optimizer, scheduler=scheduler, data=sampler)
-    ckpt = holdfast.Checkpoint(folder, state, every=every)
+    ckpt = holdfast.Checkpoint(folder, state, every_steps=every)
     ckpt.resume()
     while state.step < steps:
         for (batch,) in sampler.follow(loader):
             plan_death(sys.argv[4:], rank, state.step)
-            loss = model(batch).square().mean() * sampler.weight
+            loss = model(batch).square().mean() * sampler.loss_weight
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

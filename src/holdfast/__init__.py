@@ -9,56 +9,68 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.checkpoint import cadence
     from holdfast.checkpoint.sampler import Sampler
     from holdfast.checkpoint.save import Checkpoint
     from holdfast.checkpoint.state import State
+    from holdfast.checkpoint.stateful_loader import StatefulLoader
+    from holdfast.errors import (
+        CollectiveTimeout,
+        ConfigError,
+        EnvironmentFailure,
+        Error,
+        ResumeRefused,
+    )
+    from holdfast.rank.deadline import deadline
     from holdfast.rank.init import Run, init
-    from holdfast.rank.limit import limit
-    from holdfast.rank.phase import beat, phase
-    from holdfast.rank.wait import CollectiveTimeout, wait
+    from holdfast.rank.phase import heartbeat, phase
+    from holdfast.rank.wait_for import wait_for
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Checkpoint",
     "CollectiveTimeout",
+    "ConfigError",
+    "EnvironmentFailure",
+    "Error",
+    "ResumeRefused",
     "Run",
     "Sampler",
     "State",
-    "beat",
-    "cadence",
+    "StatefulLoader",
+    "deadline",
+    "heartbeat",
     "init",
-    "limit",
     "phase",
-    "wait",
+    "wait_for",
 ]
 
 _HOME = {
     "Checkpoint": "checkpoint.save",
-    "CollectiveTimeout": "rank.wait",
+    "CollectiveTimeout": "errors",
+    "ConfigError": "errors",
+    "EnvironmentFailure": "errors",
+    "Error": "errors",
+    "ResumeRefused": "errors",
     "Run": "rank.init",
     "Sampler": "checkpoint.sampler",
     "State": "checkpoint.state",
-    "beat": "rank.phase",
-    "cadence": "checkpoint",
+    "StatefulLoader": "checkpoint.stateful_loader",
+    "deadline": "rank.deadline",
+    "heartbeat": "rank.phase",
     "init": "rank.init",
-    "limit": "rank.limit",
     "phase": "rank.phase",
-    "wait": "rank.wait",
+    "wait_for": "rank.wait_for",
 }
 
 
-if not TYPE_CHECKING:  # a type checker shall see the real names, and no others
+if not TYPE_CHECKING:  # a type checker sees the real names above, and no others
 
     def __getattr__(name: str) -> object:
-        """The library's names, imported when used: `holdfast --help` has no need of them."""
+        """The library's names, imported when used: `holdfast --help` does not need them."""
         if name not in _HOME:
             raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-        home = f"holdfast.{_HOME[name]}"
-        if name == "cadence":  # a module itself
-            return import_module(f"{home}.{name}")
-        return getattr(import_module(home), name)
+        return getattr(import_module(f"holdfast.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ Error
 ├── ConfigError         the user asked for something that cannot be: exit code 2
 │   └── ResumeRefused   a checkpoint is not from this run; `slugs` names the faults
 ├── EnvironmentFailure  this machine did not let holdfast do its work: exit code 2
-└── CollectiveTimeout   a collective did not finish in time (rank/wait.py)
+└── CollectiveTimeout   a collective did not finish in time
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from collections.abc import Iterable
 
 
 class Error(Exception):
-    """One clear sentence, and what to do next; `str()` has both, so a traceback shows them."""
+    """The base of all errors that holdfast raises; `str()` has the sentence and the hint.
+
+    Attributes:
+        sentence: what went wrong.
+        hint: what to do about it; "" when there is nothing to add.
+    """
 
     def __init__(self, sentence: str, *, hint: str = "") -> None:
         super().__init__(sentence)
@@ -29,7 +34,11 @@ class ConfigError(Error, ValueError):
 
 
 class ResumeRefused(ConfigError):  # noqa: N818 - its name is what happened
-    """A checkpoint does not belong to this run; `slugs` names the faults that say so."""
+    """A checkpoint does not belong to this run.
+
+    Attributes:
+        slugs: the faults that say so, e.g. ("config-changed",).
+    """
 
     def __init__(self, sentence: str, *, hint: str = "", slugs: Iterable[str] = ()) -> None:
         super().__init__(sentence, hint=hint)
@@ -43,3 +52,7 @@ class ResumeRefused(ConfigError):  # noqa: N818 - its name is what happened
 
 class EnvironmentFailure(Error, RuntimeError):  # noqa: N818 - no error of the caller
     """What was asked for is fine, but this machine does not let holdfast do it."""
+
+
+class CollectiveTimeout(Error, TimeoutError):  # noqa: N818 - its name is what happened
+    """A collective did not finish in time. Its group is out of step: do not use it again."""

@@ -80,13 +80,17 @@ def job(folder: Path, steps: int, **options: Any) -> Callable[[int], dict[str, A
         model, optimizer = small_model()
         accept = options.get("accept", ())
         state = State(model=model, optimizer=optimizer, note=number, per_rank=("note",))
-        made = {name: options[name] for name in ("every", "keep", "config") if name in options}
+        made = {
+            name: options[name]
+            for name in ("every", "every_steps", "keep", "config")
+            if name in options
+        }
         with Checkpoint(folder, state, **made) as ckpt:
             first = ckpt.resume(accept=accept)
             for _ in range(steps):
                 train(model, optimizer)
                 ckpt.step()
-            safe = ckpt.save(now=True) if steps else True
+            safe = ckpt.save() if steps else True
         return {
             "first": first,
             "safe": safe,

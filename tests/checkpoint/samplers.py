@@ -9,7 +9,7 @@ from holdfast.checkpoint.sampler import Sampler
 
 
 def sampler(rank: int = 0, world_size: int = 1, **given: Any) -> Sampler:
-    sizes: dict[str, Any] = {"global_batch": 10, "micro_batch": 3, "seed": 7} | given
+    sizes: dict[str, Any] = {"global_batch_size": 10, "micro_batch_size": 3, "seed": 7} | given
     return Sampler(sizes.pop("length", 100), rank=rank, world_size=world_size, **sizes)
 
 
@@ -29,7 +29,7 @@ def train(ranks: list[Sampler], batches: int) -> list[list[int]]:
     for one in ranks if batches else ():
         start = one.position
         for micro in one.follow(PlainLoader(one)):
-            seen[one.position - start - (1 if one.closes_batch else 0)] += micro
-            if one.closes_batch and one.position - start == batches:
+            seen[one.position - start - (1 if one.is_last_micro_batch else 0)] += micro
+            if one.is_last_micro_batch and one.position - start == batches:
                 break
     return seen

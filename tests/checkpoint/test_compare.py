@@ -49,14 +49,14 @@ def test_differences(
 ) -> None:
     found = compare.differences(saved(**then), running(**now))
     assert [difference.slug for difference in found] == slugs
-    assert [difference.choice for difference in found] == choices
-    compare.refuse("p", [d for d in found if d.choice], set(choices))
+    assert [difference.accept for difference in found] == choices
+    compare.refuse("p", [d for d in found if d.accept], set(choices))
     if found:
         with pytest.raises(ConfigError, match=slugs[0]):
             compare.refuse("p", found, ())
     if "" in choices:
         with pytest.raises(ConfigError):
-            compare.refuse("p", found, compare.CHOICES)
+            compare.refuse("p", found, compare.ACCEPTABLE)
 
 
 def test_many_keys_are_named_in_part() -> None:
@@ -84,5 +84,8 @@ def test_what_is_accepted_comes_from_the_script_and_the_environment() -> None:
     said = compare.accepted({"config"}, {"HOLDFAST_ACCEPT": "world-size, "})
     assert said == {"config", "world-size"}
     assert compare.accepted("config", {}) == {"config"}
-    with pytest.raises(ConfigError, match="everything"):
+    with pytest.raises(
+        ConfigError,
+        match="accept: unknown value 'everything' \\(choose from config, world-size, data\\)",
+    ):
         compare.accepted({"everything"}, {})

@@ -19,7 +19,7 @@ def train(crew: Crew, folder: Path, steps: int) -> list[list[int]]:
 
     def rank(number: int) -> list[list[int]]:
         sampler = Sampler(
-            LENGTH, global_batch=GLOBAL_BATCH, micro_batch=4, seed=3, rank=number,
+            LENGTH, global_batch_size=GLOBAL_BATCH, micro_batch_size=4, seed=3, rank=number,
             world_size=crew.size,
         )  # fmt: skip
         seen: list[list[int]] = []
@@ -29,13 +29,13 @@ def train(crew: Crew, folder: Path, steps: int) -> list[list[int]]:
             batch: list[int] = []
             for micro in sampler.follow(sampler):
                 batch += micro
-                if sampler.closes_batch:
+                if sampler.is_last_micro_batch:
                     seen.append(batch)
                     batch = []
                     ckpt.step()
                     if state.step == first + steps:
                         break
-            ckpt.save(now=True)
+            ckpt.save()
         return seen
 
     by_rank = crew.run(rank)

@@ -29,7 +29,7 @@ def test_another_world_goes_on_in_the_same_order(
     samples as in a job of one rank that was never stopped."""
     rest = length % batch or batch
     assume(all(fits(b, w, 4) for b in (batch, rest) for w in worlds))
-    given = {"length": length, "global_batch": batch, "micro_batch": 4}
+    given = {"length": length, "global_batch_size": batch, "micro_batch_size": 4}
     alone = sampler(**given)
     whole = train([alone], alone.batches)
     seen: list[list[int]] = []
@@ -49,10 +49,11 @@ def test_another_world_goes_on_in_the_same_order(
 
 def test_four_two_three_four() -> None:
     seen: list[list[int]] = []
-    saved: dict[str, Any] = sampler(length=1200, global_batch=24).state_dict()
+    saved: dict[str, Any] = sampler(length=1200, global_batch_size=24).state_dict()
     for world_size in (4, 2, 3, 4):
         ranks = [
-            sampler(rank, world_size, length=1200, global_batch=24) for rank in range(world_size)
+            sampler(rank, world_size, length=1200, global_batch_size=24)
+            for rank in range(world_size)
         ]
         for one in ranks:
             one.load_state_dict(saved)
@@ -65,10 +66,10 @@ def test_four_two_three_four() -> None:
 def test_ranks_are_those_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    shares = Sampler(100, global_batch=20, micro_batch=5).shares
+    shares = Sampler(100, global_batch_size=20, micro_batch_size=5).shares
     assert (shares.rank, shares.world_size) == (2, 4)
     with pytest.raises(ConfigError, match="both"):
-        Sampler(100, global_batch=20, micro_batch=5, rank=1)
+        Sampler(100, global_batch_size=20, micro_batch_size=5, rank=1)
 
 
 # --- following ---------------------------------------------------------------------------------
@@ -80,7 +81,7 @@ def test_the_place_is_where_training_is_not_where_the_loader_is() -> None:
     places = []
     for _ in range(9):
         next(loop)
-        places.append((one.state_dict()["position"], one.closes_batch))
+        places.append((one.state_dict()["position"], one.is_last_micro_batch))
     assert places == [(0, False)] * 3 + [(1, True)] + [(1, False)] * 3 + [(2, True), (2, False)]
 
 
@@ -97,7 +98,7 @@ def test_within_a_global_batch_it_is_repeated_as_a_whole() -> None:
     one = sampler()
     loop = one.follow(PlainLoader(one))
     given = [next(loop) for _ in range(6)]
-    assert not one.closes_batch
+    assert not one.is_last_micro_batch
     again = sampler()
     again.load_state_dict(one.state_dict())
     assert [next(again.follow(PlainLoader(again)))] == given[4:5]
@@ -165,7 +166,7 @@ def test_a_loader_with_another_sampler_is_refused() -> None:
     [
         ({"length": 120}, "length was 100 and is 120"),
         ({"seed": 8}, "seed was 7 and is 8"),
-        ({"global_batch": 20}, "global_batch was 10 and is 20"),
+        ({"global_batch_size": 20}, "global_batch_size was 10 and is 20"),
         ({"shuffle": False}, "shuffle was True and is False"),
     ],
 )
@@ -178,12 +179,24 @@ def test_a_place_in_other_data_is_refused_unless_accepted(
     with pytest.raises(ConfigError, match=rf"{words}.*data-position-lost"):
         other.load_state_dict(one.state_dict())
     assert (other.epoch, other.position) == (0, 0)
-    other.accept_change = True
-    other.load_state_dict(one.state_dict())
+    other.load_state_dict(one.state_dict(), accept_change=True)
     assert (other.epoch, other.position) == (2, 0)
 
 
-def test_a_loader_that_nobody_follows_has_no_place() -> None:
+def test_follow_has_the_length_of_what_is_left() -> None:
+    one = sampler()
+    loop = one.follow(PlainLoader(one))
+    assert len(loop) == len(one)
+    next(loop)
+    assert len(loop) == len(one), "the total of a progress bar does not shrink"
+    later = sampler()
+    later.load_state_dict({**one.state_dict(), "position": 3})
+    left = later.follow(PlainLoader(later))
+    assert len(left) == len(one) - 3 * len(one.shares.cut(0))
+    assert len(left) == len(list(left))
+
+
+def test_a_loader_that_is_not_followed_has_no_place() -> None:
     one = sampler()
     assert len(list(PlainLoader(one))) == len(one)
     with pytest.raises(ConfigError, match="data-position-lost"):
@@ -207,7 +220,7 @@ def test_fsdp2_is_switched_off_and_on_again() -> None:
     one, model = sampler(), Switched()
     for _ in zip(range(4), one.follow(PlainLoader(one)), strict=False):
         with one.sync(model):
-            model.calls.append(one.closes_batch)
+            model.calls.append(one.is_last_micro_batch)
     assert model.calls == [False, False, True] * 3 + [True, True, True]
 
 
@@ -215,4 +228,4 @@ def test_a_bare_model_is_left_alone() -> None:
     one = sampler()
     next(one.follow(PlainLoader(one)))
     with one.sync(object()):
-        assert not one.closes_batch
+        assert not one.is_last_micro_batch

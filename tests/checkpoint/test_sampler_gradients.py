@@ -27,7 +27,7 @@ def test_whatever_the_cut(length: int, batch: int, world_size: int, micro: int) 
     torch.manual_seed(1)
     inputs, targets = torch.randn(length, 5, dtype=torch.float64), torch.randn(length, 1).double()
     model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1)).double()
-    sizes = {"length": length, "global_batch": batch, "micro_batch": micro}
+    sizes = {"length": length, "global_batch_size": batch, "micro_batch_size": micro}
     ranks = [sampler(rank, world_size, **sizes) for rank in range(world_size)]
     loops = [one.follow(PlainLoader(one)) for one in ranks]
     for _ in range(ranks[0].batches):
@@ -36,9 +36,9 @@ def test_whatever_the_cut(length: int, batch: int, world_size: int, micro: int) 
             model.zero_grad()
             for samples in loop:
                 loss = nn.functional.mse_loss(model(inputs[samples]), targets[samples])
-                torch.autograd.backward(loss * one.weight)
+                torch.autograd.backward(loss * one.loss_weight)
                 seen += samples
-                if one.closes_batch:
+                if one.is_last_micro_batch:
                     break
             summed = summed + gradient(model)
         model.zero_grad()

@@ -13,12 +13,14 @@ import torch
 
 from holdfast.analysis.checkpoints.manifest import MANIFEST, decode
 from holdfast.checkpoint import staging
+from holdfast.checkpoint.compare import Accept
 from holdfast.checkpoint.lock import Lock
 from holdfast.checkpoint.messages import Answer, Failed
+from holdfast.checkpoint.sampler import Sampler
 from holdfast.checkpoint.save import Checkpoint
 from holdfast.checkpoint.scribe import Scribe
 from holdfast.checkpoint.state import State
-from holdfast.errors import ConfigError, EnvironmentFailure
+from holdfast.errors import ConfigError, EnvironmentFailure, ResumeRefused
 from tests.checkpoint.crew import Crew, job
 
 
@@ -60,7 +62,7 @@ def test_the_manifest_says_what_it_is(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_steps_saved_on_the_way_are_the_multiples_and_only_the_newest_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends = launch(monkeypatch, 2, tmp_path, 30, every=5, keep=2)
+    ends = launch(monkeypatch, 2, tmp_path, 30, every_steps=5, keep=2)
     assert ends[0]["last"] == 30
     assert len(steps_in(tmp_path)) == 2
 
@@ -156,12 +158,12 @@ def test_a_full_disk_is_said_once_and_training_goes_on(
         return Answer(failed=Failed(step=step, errno=28, what=what, where=str(tmp_path)))
 
     monkeypatch.setattr(Scribe, "outcome", outcome)
-    ends = launch(monkeypatch, 2, tmp_path, 30, every=3)
+    ends = launch(monkeypatch, 2, tmp_path, 30, every_steps=3)
     assert [(r["safe"], r["last"]) for r in ends] == [(False, None)] * 2
     said = capfd.readouterr().err
     assert said.count("could not be saved: No space left on device (ENOSPC)") == 1
     full[0] = False
-    assert launch(monkeypatch, 2, tmp_path, 3, every=3)[0]["safe"]
+    assert launch(monkeypatch, 2, tmp_path, 3, every_steps=3)[0]["safe"]
 
 
 def test_without_memory_for_a_copy_the_rank_writes_by_itself(
@@ -192,17 +194,15 @@ def test_what_cannot_be_saved_is_said_in_the_first_steps(
             ckpt.step()
 
 
-def test_a_wish_of_any_rank_is_granted_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wished = threading.Event()
+def test_a_requested_save_happens_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = threading.Event()
 
     def rank(number: int) -> int | None:
         with Checkpoint(tmp_path, State(), every="2h") as ckpt:
             if number == 1:
-                ckpt.save()
-                wished.set()
-            assert wished.wait(10)
+                ckpt.request_save()
+                requested.set()
+            assert requested.wait(10)
             for _ in range(200):
                 ckpt.step()
         return ckpt.last_committed
@@ -239,10 +239,59 @@ def test_events_are_told_by_rank_0(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("holdfast.checkpoint.outcome.tell", tell)
     monkeypatch.setattr("holdfast.checkpoint.resume.tell", tell)
-    launch(monkeypatch, 2, tmp_path, 2, every=1000)
+    launch(monkeypatch, 2, tmp_path, 2, every_steps=1000)
     launch(monkeypatch, 2, tmp_path, 0)
     assert [(event["kind"], event["step"]) for event in told] == [
         ("resume", 0), ("saved", 2), ("resume", 2),
     ]  # fmt: skip
     assert told[2]["saved_world"] == 2
     assert told[1]["path"] == str(tmp_path / "step-000000002")
+
+
+def trained_on(folder: Path, *, step_inside: bool) -> None:
+    """A loop over micro-batches: `ckpt.step()` after each of them, or after the last of a batch."""
+    sampler = Sampler(8, global_batch_size=4, micro_batch_size=2, rank=0, world_size=1)
+    with Checkpoint(folder, State(data=sampler), every="1h") as ckpt:
+        for _ in sampler.follow(sampler):
+            if sampler.is_last_micro_batch or step_inside:
+                ckpt.step()
+
+
+def test_a_step_inside_a_global_batch_is_warned_about_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    trained_on(tmp_path / "wrong", step_inside=True)
+    said = capfd.readouterr().err
+    assert said.count("inside a global batch") == 1
+    assert "if sampler.is_last_micro_batch: optimizer.step()" in said
+    trained_on(tmp_path / "right", step_inside=False)
+    assert capfd.readouterr().err == ""
+
+
+def test_accumulation_without_our_sampler_is_not_our_business(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Checkpoint(tmp_path, State(data=torch.nn.Linear(1, 1)), every="1h") as ckpt:
+        ckpt.step()
+    assert capfd.readouterr().err == ""
+
+
+def test_changed_data_is_refused_unless_accepted(tmp_path: Path) -> None:
+    def start(length: int, *accept: Accept) -> Sampler:
+        sampler = Sampler(length, global_batch_size=4, micro_batch_size=2, rank=0, world_size=1)
+        with Checkpoint(tmp_path, State(data=sampler)) as ckpt:
+            ckpt.resume(accept=accept)
+            for _ in sampler.follow(sampler):
+                if sampler.is_last_micro_batch:
+                    ckpt.step()
+                    break
+            assert ckpt.save()
+        return sampler
+
+    assert start(16).position == 1
+    with pytest.raises(ResumeRefused, match="length was 16 and is 20") as refused:
+        start(20)
+    assert refused.value.slugs == ("data-position-lost",)
+    assert 'resume(accept={"data"})' in refused.value.hint
+    assert start(20, "data").position == 1, "its epoch started from the beginning"
+    assert start(20).position == 2

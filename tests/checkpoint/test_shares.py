@@ -39,21 +39,24 @@ def test_shares_are_fair(sizes: tuple[int, int, int], batches: int, data: st.Dat
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"global_batch": 3, "world_size": 4}, ["each of 4 ranks a sample", "global_batch=4"]),
         (
-            {"global_batch": 5, "world_size": 2, "micro_batch": 1, "length": 50},
-            ["some of 2 ranks 3 samples and some 2", "global_batch=4, global_batch=6",
-             "micro_batch=2"],
+            {"global_batch_size": 3, "world_size": 4},
+            ["each of 4 ranks a sample", "global_batch_size=4"],
+        ),
+        (
+            {"global_batch_size": 5, "world_size": 2, "micro_batch_size": 1, "length": 50},
+            ["some of 2 ranks 3 samples and some 2", "global_batch_size=4, global_batch_size=6",
+             "micro_batch_size=2"],
         ),
         (
             {"length": 101, "world_size": 2},
-            ["last global batch of an epoch has 1 of 10", "drop_last=True", "global_batch="],
+            ["last global batch of an epoch has 1 of 10", "drop_last=True", "global_batch_size="],
         ),
-        ({"length": 9, "drop_last": True}, ["9 samples are less than global_batch=10"]),
-        ({"length": 0}, ["0 samples"]),
-        ({"global_batch": 0}, ["global_batch=0 is not"]),
-        ({"micro_batch": 0}, ["micro_batch=0 is not"]),
-        ({"rank": 4, "world_size": 4}, ["rank 4 is none of 4"]),
+        ({"length": 9, "drop_last": True}, ["9 samples are less than global_batch_size=10"]),
+        ({"length": 0}, ["dataset must have at least 1 sample, got 0"]),
+        ({"global_batch_size": 0}, ["global_batch_size must be > 0, got 0"]),
+        ({"micro_batch_size": 0}, ["micro_batch_size must be > 0, got 0"]),
+        ({"rank": 4, "world_size": 4}, ["rank 4 is out of range for world_size 4"]),
         ({"length": iter([])}, ["has no length", "StatefulDataLoader"]),
     ],
 )  # fmt: skip
@@ -68,11 +71,11 @@ def test_what_cannot_be_is_refused_with_what_can(given: dict[str, Any], words: l
 def test_what_is_proposed_is_possible(sizes: tuple[int, int, int], length: int) -> None:
     batch, world_size, micro = sizes
     try:
-        sampler(0, world_size, global_batch=batch, micro_batch=micro, length=length)
+        sampler(0, world_size, global_batch_size=batch, micro_batch_size=micro, length=length)
     except ConfigError as refused:
         numbers = [word.strip(",") for word in refused.hint.split() if "_batch=" in word]
         for name, value in (number.split("=") for number in numbers):
-            proposed = {"global_batch": batch, "micro_batch": micro} | {name: int(value)}
-            assert fits(proposed["global_batch"], world_size, proposed["micro_batch"])
+            proposed = {"global_batch_size": batch, "micro_batch_size": micro} | {name: int(value)}
+            assert fits(proposed["global_batch_size"], world_size, proposed["micro_batch_size"])
             if "last global batch" in refused.sentence:
                 sampler(0, world_size, length=length, **proposed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -11,12 +12,15 @@ from hypothesis import strategies as st
 from holdfast.checkpoint import timing
 from holdfast.checkpoint.timing import Decider, Every, Word
 from holdfast.errors import ConfigError
+from holdfast.rank.durations import Duration
 
 
 @pytest.mark.parametrize(
     ("every", "meant"),
     [
-        (100, Every(steps=100)),
+        (30, Every(seconds=30)),
+        (2.5, Every(seconds=2.5)),
+        (timedelta(minutes=5), Every(seconds=300)),
         ("30s", Every(seconds=30)),
         (" 5m ", Every(seconds=300)),
         ("2h", Every(seconds=7200)),
@@ -24,15 +28,31 @@ from holdfast.errors import ConfigError
         ("auto", Every(auto=True)),
     ],
 )
-def test_every_is_read_as_people_write_it(every: str | int, meant: Every) -> None:
-    assert timing.parse(every) == meant
+def test_every_is_a_duration_or_auto(every: Duration, meant: Every) -> None:
+    assert timing.save_interval(every, None) == meant
+    assert timing.save_interval("auto", 100) == Every(steps=100)
 
 
-@pytest.mark.parametrize("every", [0, -5, True, "", "5", "5 days", "0s", "-1m", 2.5, None])
-def test_anything_else_is_refused_with_the_ways_to_write_it(every: object) -> None:
-    with pytest.raises(ConfigError) as refused:
-        timing.parse(every)  # type: ignore[arg-type]
-    assert "every=" in refused.value.hint
+@pytest.mark.parametrize("every", [0, -5, True, "", "5", "5 days", "0s", "-1m", None])
+def test_anything_else_is_refused_by_its_name(every: object) -> None:
+    with pytest.raises(ConfigError, match=r"every must be (> 0|a duration), got"):
+        timing.save_interval(every, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("steps", [0, -5, True, "5m", 2.5])
+def test_steps_are_a_whole_number(steps: object) -> None:
+    with pytest.raises(ConfigError, match="every_steps must be a whole number > 0, got"):
+        timing.save_interval("auto", steps)  # type: ignore[arg-type]
+
+
+def test_every_and_every_steps_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="exclude each other"):
+        timing.save_interval("5m", 100)
+
+
+def interval(every: str | int) -> Every:
+    """A number means steps here."""
+    return timing.save_interval(*(("auto", every) if isinstance(every, int) else (every, None)))
 
 
 class Course:
@@ -41,7 +61,7 @@ class Course:
     def __init__(
         self, every: str | int, *, pace: float, write: float = 0.0, start: int = 0
     ) -> None:
-        self.decider = Decider(timing.parse(every), start=start, now=0.0)
+        self.decider = Decider(interval(every), start=start, now=0.0)
         self.word = timing.first_word(start)
         self.pace, self.write, self.start = pace, write, start
         self.busy_until = -1.0
@@ -124,7 +144,7 @@ def test_the_end_does_not_wait_for_the_disk() -> None:
 
 
 def test_after_a_pause_the_points_are_close_again() -> None:
-    decider = Decider(timing.parse("1h"), start=0, now=0.0)
+    decider = Decider(interval("1h"), start=0, now=0.0)
     word = timing.first_word(0)
     now = 0.0
     for _ in range(12):
@@ -151,7 +171,7 @@ def test_all_ranks_save_at_the_same_steps_whatever_their_speeds(
     lags: list[int],
 ) -> None:
     words: dict[int, Word] = {1: timing.first_word(start)}
-    decider = Decider(timing.parse(every), start=start, now=0.0)
+    decider = Decider(interval(every), start=start, now=0.0)
     now, word, led = 0.0, words[1], []
     steps = range(start + 1, start + 120)
     for index, step in enumerate(steps):

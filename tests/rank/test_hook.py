@@ -202,7 +202,7 @@ def test_words_that_cannot_be_written_cost_nothing(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_missing_costs_no_steps(tmp_path: Path) -> None:
-    script = "import holdfast\nholdfast.beat()"
+    script = "import holdfast\nholdfast.heartbeat()"
     rank = ran(tmp_path, script, {"TEST_WORDS": "/nowhere/words.json"})
     assert rank.process.returncode == 0
     assert rank.err.read_text().count("\n") == 1

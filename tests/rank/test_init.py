@@ -34,7 +34,7 @@ def test_alone_it_is_the_whole_world() -> None:
         check=True,
     )
     assert done.stdout == "rank 0 of 1 on cpu: 1 True\n"
-    assert re.fullmatch(r"holdfast: rank 0 of 1 on \S+, pid \d+, cpu, gloo\n", done.stderr)
+    assert re.fullmatch(r"holdfast> rank 0 of 1 on \S+, pid \d+, cpu, gloo\n", done.stderr)
 
 
 def test_under_stock_torchrun_a_restart_forms_the_group_again() -> None:
@@ -67,7 +67,7 @@ def test_half_an_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(ConfigError, match="WORLD_SIZE, MASTER_ADDR, MASTER_PORT") as caught:
-        init_module._alone_or_complete()
+        init_module._is_alone()
     assert "holdfast run" in caught.value.hint
 
 

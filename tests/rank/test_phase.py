@@ -1,4 +1,4 @@
-"""`holdfast.phase` and `holdfast.beat`, and the names of the library."""
+"""`holdfast.phase` and `holdfast.heartbeat`, and the names of the library."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def evaluate():
 
 evaluate()
 for _ in range(3):
-    holdfast.beat()
+    holdfast.heartbeat()
 print('out', flush=True)
 sys.stdin.readline()
 """
@@ -59,7 +59,7 @@ def test_the_innermost_phase_is_on_the_page(tmp_path: Path) -> None:
 
 def test_without_a_launcher_hints_are_nothing() -> None:
     done = bare(
-        "import holdfast\nwith holdfast.phase('x'):\n    holdfast.beat()\n"
+        "import holdfast\nwith holdfast.phase('x'):\n    holdfast.heartbeat()\n"
         "print(holdfast.phase('y')(lambda: 5)())"
     )
     assert (done.stdout, done.stderr, done.returncode) == ("5\n", "", 0)

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -53,8 +54,8 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     state = holdfast.State(model=model, optimizer=optimizer, scheduler=scheduler)
-    every = int(EVERY) if EVERY.isdigit() else EVERY
-    ckpt = holdfast.Checkpoint(FOLDER, state, every=every, config={"steps": STEPS})
+    every: dict[str, Any] = {"every_steps": int(EVERY)} if EVERY.isdigit() else {"every": EVERY}
+    ckpt = holdfast.Checkpoint(FOLDER, state, **every, config={"steps": STEPS})
     ckpt.resume()
     while state.step < STEPS:
         misbehave(rank, state.step)

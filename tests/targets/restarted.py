@@ -28,7 +28,7 @@ if HOW == "torch" and os.path.exists(FILE):
     step = saved["step"]
 if HOW == "holdfast":
     state = holdfast.State(model=model, optimizer=optimizer)
-    checkpoint = holdfast.Checkpoint("ckpts", state, every=5)
+    checkpoint = holdfast.Checkpoint("ckpts", state, every_steps=5)
     step = checkpoint.resume()
 while step < 30:
     model(torch.randn(4, 8)).square().sum().backward()

@@ -135,7 +135,7 @@ def plans(world: World) -> dict[str, Any]:
         sharded.collect("odd")
         said = ""
     except Error as problem:
-        said = f"{type(problem).__name__}: {problem}"
+        said = f"{type(problem).__name__}: {problem.sentence}"
     return {"numbers": numbers, "said": said}
 
 
@@ -146,13 +146,13 @@ def with_checkpoint(world: World, folder: Path) -> dict[str, Any]:
     tries: list[OrderedDict[str, Any]] = []
     for steps in (4, 2):
         each = Run(world.mesh, world.cut, seed=5)
-        with holdfast.Checkpoint(folder, each.state, every=1) as ckpt:
+        with holdfast.Checkpoint(folder, each.state, every_steps=1) as ckpt:
             found: OrderedDict[str, Any] = OrderedDict(step=ckpt.resume())
             found["losses"] = []
             for _ in range(steps):
                 found["losses"] += each.train(1)
                 ckpt.step()
-            found["safe"] = ckpt.save(now=True)
+            found["safe"] = ckpt.save()
         tries.append(found)
     return {
         "steps": [found["step"] for found in tries],

@@ -8,12 +8,12 @@ import torch
 import torch.distributed as dist
 
 import holdfast
-from holdfast.rank.wait import Work
+from holdfast.rank.wait_for import Work
 
 
 def tell(what: str, work: Work | None, seconds: float) -> None:
     try:
-        holdfast.wait(work, seconds)
+        holdfast.wait_for(work, seconds)
     except Exception as problem:  # noqa: BLE001
         kind = type(problem).__name__
         print(what, kind, isinstance(problem, TimeoutError), flush=True)

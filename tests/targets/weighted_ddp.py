@@ -31,14 +31,14 @@ def rank_main(rank: int, file: str) -> None:
     bare = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1)).double()
     model = DistributedDataParallel(bare)
     dataset = TensorDataset(inputs, targets)
-    sampler = Sampler(dataset, global_batch=BATCH, micro_batch=MICRO, seed=3)
+    sampler = Sampler(dataset, global_batch_size=BATCH, micro_batch_size=MICRO, seed=3)
     loader = DataLoader(dataset, batch_sampler=sampler)
     order = Order(LENGTH, seed=3, epoch=0, shuffle=True)
     for some_inputs, some_targets in sampler.follow(loader):
         with sampler.sync(model):
             loss = nn.functional.mse_loss(model(some_inputs), some_targets)
-            torch.autograd.backward(loss * sampler.weight)
-        if not sampler.closes_batch:
+            torch.autograd.backward(loss * sampler.loss_weight)
+        if not sampler.is_last_micro_batch:
             continue
         found = gradient(bare)
         bare.zero_grad()

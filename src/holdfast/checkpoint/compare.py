@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from holdfast.analysis.checkpoints.manifest import Manifest
 from holdfast.errors import ConfigError, ResumeRefused
 
-Choice = Literal["", "config", "world-size"]
-CHOICES: tuple[str, ...] = ("config", "world-size")
+Accept = Literal["config", "world-size", "data"]
+"""what `Checkpoint.resume(accept=…)` takes"""
+ACCEPTABLE: tuple[str, ...] = get_args(Accept)
 ACCEPT = "HOLDFAST_ACCEPT"
 _SECRET = re.compile(r"(?i)token|secret|password|passwd|credential|(?:api|access|private)_?key")
 LONGEST = 6
@@ -36,8 +37,8 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     sentence: str
-    choice: Choice
-    """what accepts it; '' when nothing can"""
+    accept: Literal["", Accept]
+    """the value that accepts it; '' when nothing can"""
 
 
 def texts(config: object) -> dict[str, str]:
@@ -78,7 +79,7 @@ def _structure(saved: Manifest, running: Running) -> Difference:
         what = f"it holds {saved.kind} state, this job has {running.kind} state"
     else:
         what = "names, shapes or types of its tensors differ from this job's model and optimizer"
-    return Difference(slug="config-changed", sentence=what, choice="")
+    return Difference(slug="config-changed", sentence=what, accept="")
 
 
 def _differing(saved: Mapping[str, str], running: Mapping[str, str]) -> list[str]:
@@ -93,7 +94,7 @@ def _config(keys: list[str], saved: Mapping[str, str], running: Mapping[str, str
     return Difference(
         slug="config-changed",
         sentence=f"the configuration has changed ({'; '.join(said[:LONGEST])}{more})",
-        choice="config",
+        accept="config",
     )
 
 
@@ -111,35 +112,34 @@ def _world(saved: Manifest, running: Running) -> Difference:
         slug="world-size-mismatch",
         sentence=f"it was saved by {saved.world_size} ranks, this job has {running.world_size}, "
         f"and {lost}: samples would be skipped or seen twice",
-        choice="world-size",
+        accept="world-size",
     )
 
 
-def accepted(said: Collection[str], environment: Mapping[str, str]) -> frozenset[str]:
-    """By the script, or by whoever starts it."""
-    if isinstance(said, str):
-        said = [said]
-    spoken = {word.strip() for word in environment.get(ACCEPT, "").split(",")} - {""}
-    words = spoken | set(said)
-    if unknown := sorted(words - set(CHOICES)):
+def accepted(given: Collection[str], environment: Mapping[str, str]) -> frozenset[str]:
+    """By the script, or by the environment it was started in."""
+    if isinstance(given, str):
+        given = [given]
+    from_environment = {word.strip() for word in environment.get(ACCEPT, "").split(",")} - {""}
+    words = from_environment | set(given)
+    if unknown := sorted(words - set(ACCEPTABLE)):
         raise ConfigError(
-            f"accept: {', '.join(unknown)} is nothing that can be accepted",
-            hint=f"what can: {', '.join(CHOICES)}",
+            f"accept: unknown value {unknown[0]!r} (choose from {', '.join(ACCEPTABLE)})"
         )
     return frozenset(words)
 
 
 def refuse(path: str, found: Collection[Difference], accept: Collection[str]) -> None:
     """Raise unless every difference was accepted."""
-    open_ones = [difference for difference in found if difference.choice not in accept]
+    open_ones = [difference for difference in found if difference.accept not in accept]
     if not open_ones:
         return
-    needed = [difference.choice for difference in open_ones]
+    needed = [difference.accept for difference in open_ones]
     if "" in needed:
         hint = "start with the model and optimizer it was saved from, or in an empty folder"
     else:
         hint = (
-            f"if that is meant: resume(accept={set(needed)!r}) or "
+            f"if the change is intended, call resume(accept={set(needed)!r}) or set "
             f"{ACCEPT}={','.join(needed)}; if not, start as before"
         )
     sentence = "; ".join(difference.sentence for difference in open_ones)

@@ -22,7 +22,10 @@ def refuse_stateless(name: str, thing: object) -> None:
         return
     for method in ("state_dict", "load_state_dict"):
         if not callable(getattr(thing, method, None)):
-            raise ConfigError(f"State({name}=…) is a {type(thing).__name__} without {method}()")
+            hint = "give it a holdfast.Sampler or holdfast.StatefulLoader" if name == "data" else ""
+            raise ConfigError(
+                f"State({name}=…) is a {type(thing).__name__} without {method}()", hint=hint
+            )
 
 
 def state_of(thing: Any) -> Any:

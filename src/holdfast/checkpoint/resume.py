@@ -69,11 +69,13 @@ def resume(
         compare.refuse(path, found, accept)
         if sharded is not None:  # first: the generators are restored last of all
             sharded.restore(path, saved.world_size)
-        notes = state.restore(path, board.rank, saved.world_size)
+        notes = state.restore(
+            path, board.rank, saved.world_size, accept_data_change="data" in accept
+        )
     for note in notes:
         say(note)
     if board.rank == 0:
-        taken = [difference.choice for difference in found]
+        taken = [difference.accept for difference in found]
         also = f", accepted: {', '.join(taken)}" if taken else ""
         say(f"resumed at step {state.step} from {path}{also}")
         _tell(state.step, path, board.world_size, saved, taken)
@@ -110,11 +112,13 @@ def _lead(board: Board, folder: str, lock: Lock) -> str:
             _set_aside(candidate.path, problem)
     except (Error, OSError) as problem:
         # The others wait for this word: they are to end with the same sentence.
-        hint = problem.hint if isinstance(problem, Error) else ""
-        board.say(f"try/{number}", _Try(final=True, refusal=str(problem), hint=hint))
         if isinstance(problem, Error):
+            refusal = _Try(final=True, refusal=problem.sentence, hint=problem.hint)
+            board.say(f"try/{number}", refusal)
             raise
-        raise EnvironmentFailure(f"{folder} cannot be used: {problem}") from problem
+        sentence = f"{folder} cannot be used: {problem}"
+        board.say(f"try/{number}", _Try(final=True, refusal=sentence))
+        raise EnvironmentFailure(sentence) from problem
     board.say(f"try/{number}", _Try(final=True))
     return ""
 

@@ -1,14 +1,14 @@
 """`holdfast.Sampler`: an order that no world size changes, and a global batch that stays.
 
-    sampler = holdfast.Sampler(dataset, global_batch=256, micro_batch=8, seed=1)
+    sampler = holdfast.Sampler(dataset, global_batch_size=256, micro_batch_size=8, seed=1)
     loader = DataLoader(dataset, batch_sampler=sampler, num_workers=4)
     state = holdfast.State(model=model, optimizer=optimizer, data=sampler)
     …
     for batch in sampler.follow(loader):
         with sampler.sync(model):                 # gradients are exchanged at the last one only
-            loss = mean_loss(model(batch)) * sampler.weight
+            loss = mean_loss(model(batch)) * sampler.loss_weight
             loss.backward()
-        if sampler.closes_batch:
+        if sampler.is_last_micro_batch:
             optimizer.step(); optimizer.zero_grad(); ckpt.step()
 
 The samples of global batch b are at places b·G … b·G+G of the epoch's order (order.py), which hangs
@@ -36,25 +36,59 @@ from holdfast.errors import ConfigError, ResumeRefused
 Batch = TypeVar("Batch")
 
 
-class Sampler:
-    """A batch sampler for `DataLoader(dataset, batch_sampler=…)`.
+class Followed(Iterator[Batch]):
+    """The micro-batches of one epoch from the data position on; `len()` counts them for tqdm."""
 
-    `rank` and `world_size` are those of the ranks that share the data: give them where some ranks
-    read the same samples (tensor parallel); else they are those of the job.
+    def __init__(self, sampler: Sampler, batches: Iterator[Batch]) -> None:
+        self._sampler, self._batches = sampler, batches
+        self._length: int | None = None
+
+    def __next__(self) -> Batch:
+        if self._length is None:
+            self._length = len(self)
+        return next(self._batches)
+
+    def __len__(self) -> int:
+        return self._sampler.micro_batches_left if self._length is None else self._length
+
+
+class Sampler:
+    """A batch sampler for `DataLoader(dataset, batch_sampler=sampler)` that survives restarts.
+
+    Every sample of an epoch is seen exactly once, in global batches of the same size, whatever
+    number of ranks the run is restarted with. Iterate with `for batch in sampler.follow(loader):`.
+
+    Args:
+        dataset: anything with a length, or the length itself.
+        global_batch_size: samples for one optimizer step, over all ranks.
+        micro_batch_size: the most samples for one forward pass of one rank.
+        seed: of the shuffled order.
+        shuffle: False keeps the order of the dataset.
+        drop_last: leave out the last global batch of an epoch where it is smaller.
+        rank: of this process among those that share the data; give it where some ranks read the
+            same samples (tensor parallel). By default that of the job.
+        world_size: the number of ranks that share the data; give both or neither.
+
+    Attributes:
+        is_last_micro_batch: the current micro-batch completes its global batch: step the optimizer.
+        loss_weight: factor for the mean loss of the current micro-batch; with it, the gradient is
+            that of the mean over the global batch.
+        epoch: the current epoch.
+        position: global batches of this epoch that are done.
+
+    Raises:
+        ConfigError: the sizes cannot be divided among the ranks; the hint says which can.
     """
 
     data_scope = "global"
-    """the place holds for any number of ranks (State reads this)"""
-    accept_change = False
-    """set it before resuming, to begin the epoch anew where data, seed or global batch differ from
-    what was saved, instead of refusing"""
+    """the data position holds for any number of ranks (State reads this)"""
 
     def __init__(
         self,
-        dataset_or_length: Sized | int,
+        dataset: Sized | int,
         *,
-        global_batch: int,
-        micro_batch: int,
+        global_batch_size: int,
+        micro_batch_size: int,
         seed: int = 0,
         shuffle: bool = True,
         drop_last: bool = False,
@@ -64,9 +98,9 @@ class Sampler:
         self.seed, self.shuffle = seed, shuffle
         rank, world_size = place_of(rank, world_size)
         self.shares = Shares(
-            length=_length(dataset_or_length),
-            global_batch=global_batch,
-            micro_batch=micro_batch,
+            length=_length(dataset),
+            global_batch_size=global_batch_size,
+            micro_batch_size=micro_batch_size,
             rank=rank,
             world_size=world_size,
             drop_last=drop_last,
@@ -75,9 +109,9 @@ class Sampler:
         self.epoch = 0
         self.position = 0
         """global batches of this epoch that were handed out whole"""
-        self.weight = 1.0
+        self.loss_weight = 1.0
         """factor for the mean loss of the micro-batch at hand (Shares.weight)"""
-        self.closes_batch = True
+        self.is_last_micro_batch = True
         """the micro-batch at hand is the last one of its global batch: step the optimizer"""
         self.following = False
         """inside a loop over `follow`"""
@@ -95,6 +129,12 @@ class Sampler:
         last = self.batches - 1
         return last * len(self.shares.cut(0)) + len(self.shares.cut(last))
 
+    @property
+    def micro_batches_left(self) -> int:
+        """Of this rank in this epoch, from the data position on."""
+        done = self.position * len(self.shares.cut(0))
+        return len(self) - done if self.position < self.batches else 0
+
     def __iter__(self) -> Cursor:
         """Samples of one micro-batch after the other, from the place reached so far on."""
         self._lost = not self._asked_by_follow
@@ -105,11 +145,24 @@ class Sampler:
 
     # --- what is trained on --------------------------------------------------------------------
 
-    def follow(self, loader: Iterable[Batch]) -> Iterator[Batch]:
-        """What the loader gives, to the end of the epoch; `weight` and the place go along.
+    def follow(self, loader: Iterable[Batch]) -> Followed[Batch]:
+        """Iterate the loader to the end of the epoch, and keep track of the data position.
 
-        At its end the next epoch begins. A loop that is left early goes on where it was.
+        At its end the next epoch begins. A loop that is left early continues where it was.
+
+        Args:
+            loader: made with `batch_sampler=` this sampler.
+
+        Returns:
+            An iterator over what the loader gives. Its `len()` is the number of micro-batches of
+            this rank that are left in the epoch.
+
+        Raises:
+            ConfigError: while iterating, where the loader does not give what the sampler asked for.
         """
+        return Followed(self, self._follow(loader))
+
+    def _follow(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         if getattr(loader, "batch_sampler", self) is not self:
             raise ConfigError(
                 "sampler.follow(loader): that loader has another batch sampler",
@@ -144,17 +197,25 @@ class Sampler:
 
     def _at(self, batch: int, micro: range, *, last: bool) -> None:
         self.following = True
-        self.weight = self.shares.weight(batch, micro)
-        self.closes_batch = last
+        self.loss_weight = self.shares.weight(batch, micro)
+        self.is_last_micro_batch = last
         # Before it is trained on: a save comes after the optimizer's step, in the loop's body.
         self.position = batch + 1 if last else batch
 
     def sync(self, model: Any) -> AbstractContextManager[None]:
-        """Around forward and backward: gradients are exchanged with the last micro-batch only."""
-        return gradient_sync.only_when(model, exchange=self.closes_batch)
+        """Around forward and backward: exchange gradients with the last micro-batch only.
+
+        Args:
+            model: in its DDP or FSDP wrapper; a model without one is left alone.
+        """
+        return gradient_sync.only_when(model, exchange=self.is_last_micro_batch)
 
     def set_epoch(self, epoch: int) -> None:
-        """At the beginning of that epoch; where it is the present one, the place is kept."""
+        """Go to the beginning of that epoch; in the current one the data position is kept.
+
+        Args:
+            epoch: from 0.
+        """
         if epoch != self.epoch:
             self.epoch, self.position = epoch, 0
 
@@ -163,24 +224,26 @@ class Sampler:
     def state_dict(self) -> dict[str, int | bool]:
         if self._lost:
             raise ResumeRefused(
-                "data position unknown: the loader is not followed",
+                "data position unknown: iterate with sampler.follow(loader)",
                 hint="write `for batch in sampler.follow(loader):`",
                 slugs=["data-position-lost"],
             )
         return {"epoch": self.epoch, "position": self.position, **self._identity()}
 
-    def load_state_dict(self, saved: dict[str, int | bool]) -> None:
+    def load_state_dict(self, saved: dict[str, int | bool], *, accept_change: bool = False) -> None:
+        """Continue there. `accept_change`: with other data, start its epoch from the beginning."""
         differ = [
             f"{name} was {saved.get(name)} and is {value}"
             for name, value in self._identity().items()
             if saved.get(name) != value
         ]
-        if differ and not self.accept_change:
+        if differ and not accept_change:
             raise ResumeRefused(
                 f"data position lost: {', '.join(differ)}; samples would be skipped or seen twice",
                 slugs=["data-position-lost"],
-                hint="start with the same data, seed and global batch; or set "
-                "sampler.accept_change = True, and the epoch begins anew",
+                hint="start with the same data, seed and global batch size; or call "
+                'resume(accept={"data"}) or set HOLDFAST_ACCEPT=data to start the epoch from its '
+                "beginning",
             )
         self.epoch = int(saved["epoch"])
         self.position = 0 if differ else int(saved["position"])
@@ -189,11 +252,20 @@ class Sampler:
         """What must be the same for a place to mean the same samples."""
         return {
             "length": self.shares.length,
-            "global_batch": self.shares.global_batch,
+            "global_batch_size": self.shares.global_batch_size,
             "seed": self.seed,
             "shuffle": self.shuffle,
             "order": order.VERSION,
         }
+
+
+def inside_global_batch(data: object) -> bool:
+    """Whether a loop over `follow` is at a micro-batch that others of its global batch follow.
+
+    `data` is what a State was given: anything but our own sampler is the script's business.
+    """
+    sampler = data if isinstance(data, Sampler) else getattr(data, "sampler", None)
+    return isinstance(sampler, Sampler) and sampler.following and not sampler.is_last_micro_batch
 
 
 def _next(given: Iterator[Batch], batch: int, batches: int) -> Batch:
@@ -209,16 +281,17 @@ def _refuse_more(given: Iterator[Any]) -> None:
         raise ConfigError("the loader gives more batches than its sampler asked for")
 
 
-def _length(dataset_or_length: Sized | int) -> int:
+def _length(dataset: Sized | int) -> int:
     try:
-        length = dataset_or_length if isinstance(dataset_or_length, int) else len(dataset_or_length)
+        length = dataset if isinstance(dataset, int) else len(dataset)
     except TypeError:
         raise ConfigError(
-            f"a {type(dataset_or_length).__name__} has no length: there is no order to keep",
-            hint="for an iterable dataset: torchdata's StatefulDataLoader and StatefulLoader",
+            f"a {type(dataset).__name__} has no length: there is no order to keep",
+            hint="for an iterable dataset use torchdata's StatefulDataLoader in a "
+            "holdfast.StatefulLoader",
         ) from None
     if length < 1:
-        raise ConfigError(f"a data set of {length} samples gives nothing to train on")
+        raise ConfigError(f"dataset must have at least 1 sample, got {length}")
     return length
 
 
@@ -235,7 +308,7 @@ def place_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
             rank = int(os.environ.get("RANK", "0"))
             world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if not 0 <= rank < world_size:
-        raise ConfigError(f"rank {rank} is none of {world_size} ranks")
+        raise ConfigError(f"rank {rank} is out of range for world_size {world_size}")
     return rank, world_size
 
 

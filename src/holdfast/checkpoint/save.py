@@ -20,15 +20,18 @@ import msgspec
 
 from holdfast.checkpoint import compare, group, resume, timing
 from holdfast.checkpoint.announce import Board, Call
+from holdfast.checkpoint.compare import Accept
 from holdfast.checkpoint.grace import Grace, grace_time
 from holdfast.checkpoint.lock import Lock
 from holdfast.checkpoint.outcome import Outcomes
 from holdfast.checkpoint.pending import Pending
 from holdfast.checkpoint.print_line import say
+from holdfast.checkpoint.sampler import inside_global_batch
 from holdfast.checkpoint.scribe import Scribe, sharded_part
 from holdfast.checkpoint.state import State
 from holdfast.errors import EnvironmentFailure
-from holdfast.rank.phase import beat
+from holdfast.rank.durations import Duration
+from holdfast.rank.phase import heartbeat
 
 AFTER_A_FAULT = 1.5
 """seconds for a write in flight when the script has failed: peers that are gone will not help"""
@@ -37,11 +40,25 @@ SECOND = 0.5
 
 
 class Checkpoint:
-    """Saves `state` into `folder`, and brings it back. Made on every rank, with the same values.
+    """Saves `state` into `folder` while training goes on, and resumes from it.
 
-    `every`: "auto", "5m", "30s", "2h", or a number of steps. `keep` the newest so many, and of
-    every `keep_every` steps the first one for good. `config`: what must not change unnoticed
-    between two starts of the run.
+    Make one on every rank, with the same arguments, after the process group. Call `resume()` once,
+    `step()` after every optimizer step, and `save()` at the end. As a context manager it closes
+    itself.
+
+    Args:
+        folder: on a file system that all machines of the job share.
+        state: what to save.
+        every: how often to save: seconds, a timedelta, a text such as "5m", or "auto", which
+            measures what a save costs.
+        every_steps: save at every multiple of so many steps, instead of `every`.
+        keep: how many of the newest checkpoints stay.
+        keep_every_steps: of every so many steps, the first checkpoint stays for good.
+        config: what must not change unnoticed between two starts of the run: a mapping, a
+            namespace or a dataclass.
+
+    Raises:
+        ConfigError: an argument makes no sense, or there is no process group yet.
     """
 
     def __init__(
@@ -49,13 +66,14 @@ class Checkpoint:
         folder: str | os.PathLike[str],
         state: State,
         *,
-        every: str | int = "auto",
+        every: Duration = "auto",
+        every_steps: int | None = None,
         keep: int = 3,
-        keep_every: int | None = None,
+        keep_every_steps: int | None = None,
         config: Any = None,
     ) -> None:
         self.folder, self.state = os.path.abspath(os.fspath(folder)), state
-        self._every = timing.parse(every)
+        self._every = timing.save_interval(every, every_steps)
         self._config = compare.texts(config)
         self._rank, world_size = group.place()
         self._board = Board(group.store(), rank=self._rank, world_size=world_size)
@@ -69,7 +87,7 @@ class Checkpoint:
             world_size=world_size,
             config=self._config,
             keep=keep,
-            keep_every=keep_every,
+            keep_every=keep_every_steps,
             sharded=self._sharded,
         )
         self._pending = Pending(self._scribe, self._board, self._outcomes)
@@ -80,7 +98,7 @@ class Checkpoint:
         self._next = -1
         self._last_point, self._pace = (0, 0.0), 0.0
         self._wish: timing.Wish = ""
-        self._called = self._closed = False
+        self._called = self._closed = self._warned = False
         self._pid = os.getpid()
         atexit.register(self._at_exit)
 
@@ -88,13 +106,25 @@ class Checkpoint:
 
     @property
     def last_committed(self) -> int | None:
-        """The newest step known to be safe; ranks other than 0 learn it a little later."""
+        """The newest step that is safe on disk, or None; other ranks learn it after rank 0."""
         return self._pending.committed
 
-    def resume(self, accept: Collection[str] = ()) -> int:
-        """Load the newest checkpoint that verifies; the step to go on from, 0 when there is none.
+    def resume(self, accept: Collection[Accept] | Accept = ()) -> int:
+        """Load the newest checkpoint that verifies. All ranks must call it.
 
-        A run that differs is refused, unless that is accepted: "config", "world-size".
+        Args:
+            accept: changes since the save that are intended and not refused: "config" (another
+                configuration; what is restored, such as the optimizer's learning rate, is the
+                saved one), "world-size" (another number of ranks, where the data position was
+                saved per rank), "data" (another dataset, seed or global batch size: its epoch
+                starts from the beginning). The variable HOLDFAST_ACCEPT adds to it.
+
+        Returns:
+            The step to continue from; 0 when there is no checkpoint.
+
+        Raises:
+            ResumeRefused: the checkpoint is not from this run; `slugs` says why.
+            EnvironmentFailure: the folder cannot be used, or another job uses it.
         """
         self._pending.committed = resume.resume(
             self._board,
@@ -108,27 +138,33 @@ class Checkpoint:
         return self.state.step
 
     def step(self) -> None:
-        """Once after every optimizer step: counts it, and saves when that is due."""
+        """Call it on every rank, once after every optimizer step: counts it, saves when due."""
         self.state.step = step = self.state.step + 1
-        beat()
+        heartbeat()
+        if not self._warned and inside_global_batch(self.state.data):
+            self._warn()
         if step >= self._next or self._grace.told:
             self._look(step)
 
-    def save(self, *, now: bool = False) -> bool:
-        """Ask for a save at the next point, about half a second from now.
+    def request_save(self) -> None:
+        """Ask for a save at the next point all ranks agree on, within about half a second.
 
-        `now`: here, and wait until it is safe, as at the end of a training. All ranks must call
-        it, at the same step. True when it is safe.
+        Any rank may call it; it returns at once.
         """
-        if not now:
-            self._call("save")
-            return False
+        self._call("save")
+
+    def save(self) -> bool:
+        """Save now, and wait until it is on disk. All ranks must call it, at the same step.
+
+        Returns:
+            True when this step is safe on disk, on every rank the same.
+        """
         if self._rank == 0:
             resume.take_folder(self.folder, self._lock)
         return self._pending.save_now(self.state.step, lock=self._lock.fd)
 
     def close(self) -> None:
-        """Wait until what was staged is safe. At the end of the process this happens by itself."""
+        """Wait until what was staged is on disk. At the end of the process it happens by itself."""
         self._close(None)
 
     def __enter__(self) -> Checkpoint:
@@ -138,6 +174,15 @@ class Checkpoint:
         self, kind: type[BaseException] | None, _: object, __: TracebackType | None
     ) -> None:
         self._close(None if kind is None else AFTER_A_FAULT)
+
+    def _warn(self) -> None:
+        self._warned = True
+        if self._rank == 0:
+            say(
+                f"step {self.state.step}: ckpt.step() was called inside a global batch; write "
+                "`if sampler.is_last_micro_batch: optimizer.step(); optimizer.zero_grad(); "
+                "ckpt.step()`, else a resume trains on samples twice"
+            )
 
     # --- points --------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ from torch import nn
 import holdfast
 from holdfast.checkpoint import ddp_buckets, generators, modules, objects, tree
 from holdfast.checkpoint.reading import RankFiles
+from holdfast.checkpoint.sampler import Sampler
+from holdfast.checkpoint.stateful_loader import StatefulLoader
 from holdfast.checkpoint.tensors import Gather, Named
 from holdfast.checkpoint.tree import Node, Path
 from holdfast.errors import ConfigError, Error
@@ -55,6 +57,31 @@ class Captured:
 
 
 class State:
+    """Everything a run consists of: what `holdfast.Checkpoint` saves and restores.
+
+    What all ranks share is saved once, by rank 0; what differs (random number generators, the data
+    position, names in `per_rank`) by every rank. Plain values live in `state.extras["name"]`.
+
+    Args:
+        model: an nn.Module; inside its DDP wrapper the order of sums is kept, too. FSDP2 and
+            DTensor models are saved in shards.
+        optimizer: of that model.
+        scheduler: a learning-rate scheduler.
+        scaler: a torch.amp.GradScaler.
+        data: the data position: a `holdfast.Sampler`, a `holdfast.StatefulLoader`, or anything
+            with state_dict() and load_state_dict().
+        per_rank: names of extras that differ between ranks.
+        **extras: anything else: objects with state_dict(), generators, tensors, plain values.
+
+    Attributes:
+        step: optimizer steps done, counted by `Checkpoint.step()`.
+        epoch: for the script to set, if it likes.
+        extras: the extras that are plain values.
+
+    Raises:
+        ConfigError: something has no state that could be saved.
+    """
+
     def __init__(
         self,
         *,
@@ -143,7 +170,9 @@ class State:
 
     # --- resuming ------------------------------------------------------------------------------
 
-    def restore(self, folder: str, rank: int, saved_world: int) -> list[str]:
+    def restore(
+        self, folder: str, rank: int, saved_world: int, *, accept_data_change: bool = False
+    ) -> list[str]:
         """Everything that was saved; returns what could not be restored, in sentences.
 
         All of it is read before anything is changed. Raises DamagedTreeError for files that are
@@ -160,7 +189,7 @@ class State:
         step, epoch = first.part("step", int), first.part("epoch", int)
         buckets = first.part(BUCKETS, list)
         for name, value in values.items():
-            self._give(name, value)
+            self._give(name, value, accept_data_change=accept_data_change)
         self.step, self.epoch = step, epoch
         if ddp_buckets.impose(self.model, buckets):
             self._buckets = tuple(tuple(bucket) for bucket in buckets)
@@ -183,12 +212,16 @@ class State:
             if name in saved
         }
 
-    def _give(self, name: str, value: Any) -> None:
+    def _give(self, name: str, value: Any, *, accept_data_change: bool) -> None:
         if name not in self._things:
             self.extras[name] = value
             return
+        thing = self._things[name]
         try:
-            objects.load_state(self._things[name], value)
+            if accept_data_change and isinstance(thing, Sampler | StatefulLoader):
+                thing.load_state_dict(value, accept_change=True)
+            else:
+                objects.load_state(thing, value)
         except Error:
             raise
         except Exception as refused:

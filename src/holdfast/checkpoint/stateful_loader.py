@@ -21,8 +21,16 @@ from holdfast.errors import ConfigError, ResumeRefused
 
 
 class StatefulLoader:
-    accept_change = False
-    """set it before resuming, to begin the data anew where its place is lost, and not refuse"""
+    """Iterates torchdata's StatefulDataLoader, and saves its data position for `holdfast.State`.
+
+    Args:
+        loader: a torchdata StatefulDataLoader, best with a `holdfast.Sampler` as its batch_sampler.
+        rank: of this process among those that share the data; by default that of the job.
+        world_size: the number of ranks that share the data; give both or neither.
+
+    Raises:
+        ConfigError: the loader cannot tell its data position.
+    """
 
     def __init__(
         self, loader: Any, *, rank: int | None = None, world_size: int | None = None
@@ -59,19 +67,21 @@ class StatefulLoader:
         saved["sampler"] = self.sampler.state_dict()
         # Outside the loop, and within a global batch, which is repeated as a whole, the loader's
         # own place is not the one to go on from.
-        if self.sampler.following and self.sampler.closes_batch:
+        if self.sampler.following and self.sampler.is_last_micro_batch:
             saved["loader"] = self.loader.state_dict()
         return saved
 
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
+    def load_state_dict(self, saved: dict[str, Any], *, accept_change: bool = False) -> None:
+        """Continue there. `accept_change`: where that cannot be, start from the beginning."""
         mine = (saved.get("rank"), saved.get("world_size")) == (self.rank, self.world_size)
         if self.sampler is not None and "sampler" in saved:
-            self.sampler.load_state_dict(saved["sampler"])
+            self.sampler.load_state_dict(saved["sampler"], accept_change=accept_change)
             at_saved_place = self.sampler.position == saved["sampler"]["position"]
             usable = mine and at_saved_place and self._fits(saved.get("loader"))
         else:
             usable = mine and self.sampler is None and self._fits(saved.get("loader"))
-            self._refuse_unless(usable, saved)
+            if not usable and not accept_change:
+                self._refuse(saved)
         # An empty state makes it begin where its sampler says, or at the beginning.
         self.loader.load_state_dict(saved["loader"] if usable else {})
 
@@ -84,9 +94,7 @@ class StatefulLoader:
         workers = getattr(self.loader, "num_workers", 0)
         return bool(main.get("_num_workers", 0) == workers)
 
-    def _refuse_unless(self, usable: bool, saved: dict[str, Any]) -> None:  # noqa: FBT001
-        if usable or self.accept_change:
-            return
+    def _refuse(self, saved: dict[str, Any]) -> None:
         what = f"it was saved by {saved.get('world_size')} ranks, and there are {self.world_size}"
         if saved.get("world_size") == self.world_size:
             what = "it was saved by another kind of loader, or one with another number of workers"
@@ -94,6 +102,7 @@ class StatefulLoader:
             f"data position lost: {what}, and only a holdfast.Sampler's position would hold then; "
             "samples would be skipped or seen twice",
             slugs=["data-position-lost"],
-            hint="start with as many ranks and workers as before; or set loader.accept_change = "
-            "True, and the data begins anew",
+            hint="start with as many ranks and workers as before; or call "
+            'resume(accept={"data"}) or set HOLDFAST_ACCEPT=data to start the data from the '
+            "beginning",
         )

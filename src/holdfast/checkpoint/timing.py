@@ -12,12 +12,12 @@ so nobody waits for it in practice, and whoever is late obeys the same step all 
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import msgspec
 
 from holdfast.errors import ConfigError
+from holdfast.rank.durations import Duration, in_seconds
 
 Wish = Literal["", "save", "stop"]
 
@@ -25,7 +25,6 @@ APART = 0.5
 """seconds of training between two points: what a wish to save, or a signal, may have to wait"""
 FIRST_AUTO = 60.0
 """seconds to the first save of `every="auto"`, which tells what a save costs here"""
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Every(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,20 +52,22 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     """the newest step known to be safe when this was said"""
 
 
-def parse(every: str | int) -> Every:
-    """`100` steps, `"30s"`, `"5m"`, `"2h"`, or `"auto"`."""
-    if isinstance(every, int) and not isinstance(every, bool) and every > 0:
-        return Every(steps=every)
-    text = every.strip().lower() if isinstance(every, str) else ""
-    if text == "auto":
-        return Every(auto=True)
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smh])", text)
-    if found and float(found[1]) > 0:
-        return Every(seconds=float(found[1]) * _UNITS[found[2]])
-    raise ConfigError(
-        f"every={every!r} is neither a number of steps nor a time",
-        hint='write every=100 (steps), every="30s", "5m", "2h", or every="auto"',
-    )
+def save_interval(every: Duration, every_steps: int | None) -> Every:
+    """What `Checkpoint(every=…, every_steps=…)` means: a duration, "auto", or a number of steps."""
+    is_auto = isinstance(every, str) and every.strip().lower() == "auto"
+    if every_steps is not None:
+        if not is_auto:
+            raise ConfigError(
+                f"every={every!r} and every_steps={every_steps!r} exclude each other",
+                hint="give every= for a duration or every_steps= for a number of steps",
+            )
+        if isinstance(every_steps, bool) or not isinstance(every_steps, int) or every_steps < 1:
+            raise ConfigError(
+                f"every_steps must be a whole number > 0, got {every_steps!r}",
+                hint='for a duration write every="5m"',
+            )
+        return Every(steps=every_steps)
+    return Every(auto=True) if is_auto else Every(seconds=in_seconds("every", every))
 
 
 def first_word(start: int) -> Word:

@@ -1,8 +1,8 @@
 """`holdfast.init`: init_process_group done right.
 
-It waits for the store and says what it waits for, binds the device first, starts every attempt
-under names of its own, says one line, and leaves the group in good order at exit. Under
-`holdfast run`, torchrun, or plain python, where this process is the whole world.
+It says what it waits for, binds the device first, keeps the keys of every attempt apart, prints one
+line, and destroys the group at exit. Under `holdfast run`, torchrun, or plain python, where this
+process is the whole job.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import ConfigError, EnvironmentFailure
+from holdfast.rank.durations import Duration, in_seconds
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +29,15 @@ SAY_EVERY = 10.0
 
 @dataclass(frozen=True)
 class Run:
-    """Where this process stands in the job."""
+    """This process in the job.
+
+    Attributes:
+        rank: 0 to `world_size` - 1.
+        world_size: the number of ranks.
+        local_rank: on this machine.
+        device: bound to this rank.
+        backend: of the default process group, e.g. "cpu:gloo,cuda:nccl".
+    """
 
     rank: int
     world_size: int
@@ -36,59 +45,79 @@ class Run:
     device: torch.device
     backend: str
 
+    @property
+    def is_main(self) -> bool:
+        """Whether this is rank 0, which prints and logs for all."""
+        return self.rank == 0
+
 
 def init(
     backend: str | None = None,
     *,
-    timeout: float | timedelta | None = None,
-    patience: float = 300.0,
+    timeout: Duration | None = None,
+    patience: Duration = 300.0,
+    quiet: bool = False,
 ) -> Run:
     """Join the default process group, once; a second call returns the same.
 
-    backend   as for torch; by default NCCL for tensors on GPUs and Gloo for the others
-    timeout   of the group's collectives, seconds; by default torch's own
-    patience  how long to wait for rank 0's store, seconds
+    Args:
+        backend: as for torch; by default NCCL for tensors on GPUs and Gloo for the others.
+        timeout: of the group's collectives: seconds, a timedelta, or "30m"; by default torch's.
+        patience: how long to wait for rank 0's store.
+        quiet: print nothing but warnings.
+
+    Returns:
+        This rank, its device, and the number of ranks.
+
+    Raises:
+        ConfigError: some of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT are set, and some are not.
+        EnvironmentFailure: no GPU for this rank, or no store within `patience`.
     """
     import torch  # noqa: PLC0415 - late: `import holdfast` stays fast
     import torch.distributed as dist  # noqa: PLC0415
 
     if dist.is_initialized():
         return _run(torch, _device(torch))
-    _alone_or_complete()
+    limit = None if timeout is None else timedelta(seconds=in_seconds("timeout", timeout))
+    wait = in_seconds("patience", patience)
+    alone = _is_alone()
     device = _device(torch)
     if device.type == "cuda":
         # Before anything talks to the GPU: else every rank opens a context on the first one.
         torch.cuda.set_device(device)
     chosen = backend or ("cpu:gloo,cuda:nccl" if _nccl(torch, device) else "gloo")
-    limit = timedelta(seconds=timeout) if isinstance(timeout, int | float) else timeout
-    store = _store(dist, patience)
     dist.init_process_group(
         chosen,
-        store=store,
-        rank=int(os.environ["RANK"]),
-        world_size=int(os.environ["WORLD_SIZE"]),
+        store=_own_store(dist) if alone else _store(dist, wait),
+        rank=0 if alone else int(os.environ["RANK"]),
+        world_size=1 if alone else int(os.environ["WORLD_SIZE"]),
         timeout=limit,
         device_id=device if "nccl" in chosen else None,
     )
     atexit.register(_leave, dist, os.getpid())
     run = _run(torch, device)
-    _say(f"of {run.world_size} on {socket.gethostname()}, pid {os.getpid()}, {device}, {chosen}")
+    if not quiet:
+        where = f"{socket.gethostname()}, pid {os.getpid()}, {device}, {chosen}"
+        _say(run.rank, f"of {run.world_size} on {where}")
     return run
 
 
-def _alone_or_complete() -> None:
+def _is_alone() -> bool:
+    """Started by plain python: then this process is the whole job."""
     missing = [name for name in _NEEDED if not os.environ.get(name)]
-    if len(missing) == len(_NEEDED):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        values = ("0", "1", "127.0.0.1", str(port))
-        os.environ.update(dict(zip(_NEEDED, values, strict=True)), LOCAL_RANK="0")
-    elif missing:
+    if missing and len(missing) < len(_NEEDED):
         raise ConfigError(
-            f"this process has no {', '.join(missing)}, so it cannot tell its place in the job",
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set, so this process "
+            "does not know its rank",
             hint="start it with `holdfast run` or torchrun, which set them, or set none of "
             f"{', '.join(_NEEDED)} to run alone",
         )
+    return bool(missing)
+
+
+def _own_store(dist: Any) -> Any:
+    """On a port that the kernel chooses; the environment stays as it is."""
+    return dist.TCPStore("127.0.0.1", 0, 1, is_master=True)
 
 
 def _device(torch: Any) -> torch.device:
@@ -129,7 +158,8 @@ def _store(dist: Any, patience: float) -> Any:
         except dist.DistNetworkError as problem:
             if _serves_the_store() or left <= 0:
                 raise
-            _say(f"the store did not answer, trying again: {str(problem).splitlines()[0]}")
+            why = str(problem).splitlines()[0]
+            _say(os.environ["RANK"], f"retrying: the store did not answer: {why}")
             time.sleep(min(1.0, left))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return dist.PrefixStore(f"holdfast/attempt-{attempt}", store)
@@ -161,7 +191,8 @@ def _wait_for_listener(deadline: float) -> None:
             )
         if now > say_at:
             say_at = now + SAY_EVERY
-            _say(f"waits for the store at {address[0]}:{address[1]}, {now - began:.0f} s: {why}")
+            waited = f"{now - began:.0f} s: {why}"
+            _say(os.environ["RANK"], f"waits for the store at {address[0]}:{address[1]}, {waited}")
         time.sleep(0.2)
 
 
@@ -176,8 +207,8 @@ def _run(torch: Any, device: torch.device) -> Run:
     )
 
 
-def _say(words: str) -> None:
-    print(f"holdfast: rank {os.environ['RANK']} {words}", file=sys.stderr, flush=True)
+def _say(rank: object, words: str) -> None:
+    print(f"holdfast> rank {rank} {words}", file=sys.stderr, flush=True)
 
 
 def _leave(dist: Any, pid: int) -> None:

@@ -1,4 +1,4 @@
-"""`holdfast.phase` and `holdfast.beat`: hints for whoever watches. Without one they do nothing."""
+"""`holdfast.phase` and `holdfast.heartbeat`: hints for the launcher; without one, no effect."""
 
 from __future__ import annotations
 
@@ -25,9 +25,13 @@ os.register_at_fork(after_in_child=_start_anew)
 
 @contextlib.contextmanager
 def phase(name: str) -> Iterator[None]:
-    """Name what the script is about to do: `with holdfast.phase("evaluation"):`.
+    """Name what the script does: `with holdfast.phase("evaluation"):`, or as a decorator.
 
-    Also a decorator. Named pauses are told by their name; the innermost name counts.
+    `holdfast run` shows the name where a rank takes long. The innermost name counts; without
+    `holdfast run` it has no effect.
+
+    Args:
+        name: in the user's own words.
     """
     mine = (object(), name)
     with _lock:
@@ -47,10 +51,11 @@ def _publish() -> None:
         page.phase(_names[-1][1] if _names else "")
 
 
-def beat() -> None:
-    """Say 'this loop goes on', where no torch optimizer says it.
+def heartbeat() -> None:
+    """Tell `holdfast run` that this loop makes progress, where no torch optimizer shows it.
 
-    Each call counts as a step, until an optimizer is seen: from then on its calls do.
+    Each call counts as a step, until an optimizer is seen: from then on its steps count. Without
+    `holdfast run` it has no effect.
     """
     page, steps = own_page.page, own_page.steps
     if page is not None and not own_page.optimizer_seen:

@@ -1,4 +1,4 @@
-"""`holdfast.limit` under `holdfast run`: the launcher keeps it, names the rank, and ends it."""
+"""`holdfast.deadline` under `holdfast run`: the launcher keeps it, names the rank, and ends it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import os, time, holdfast
 def forward():
     time.sleep(600)
 if os.environ["RANK"] == "1":
-    with holdfast.limit("forward", 1.0):
+    with holdfast.deadline("forward", 1.0):
         forward()
 time.sleep(600)
 """

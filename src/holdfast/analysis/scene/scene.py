@@ -67,7 +67,7 @@ class Beat(Signal, frozen=True):
     """the innermost `holdfast.phase` name, or ''"""
     limit_name: str
     limit_until: float
-    """the innermost `holdfast.limit` and when it runs out; 0 for none"""
+    """the innermost `holdfast.deadline` and when it runs out; 0 for none"""
     group_timeout: float
     """seconds; 0 when unknown"""
     claim: Claim | None = None

@@ -7,7 +7,8 @@ Why            Each save costs time, and each failure costs what was done since 
                failures come n times as often, and each one throws away the work of all n.
 How to be sure holdfast compares the times of your checkpoints with that interval. Until it has
                seen this job's own failures it reckons with one a day, and one in 264 days for every
-               machine; `holdfast.cadence.advice(interval, cost, mtbf)` takes your own figures.
+               machine; `advice(interval, cost, mtbf)` of `holdfast.checkpoint.cadence` takes your
+               own figures.
 Fix            `holdfast.Checkpoint(…, every="auto")` measures the cost of a save and keeps the
                interval where the expected loss is least; elsewhere set the interval it names.
 Sources        https://doi.org/10.1145/361147.361115 (Young 1974)

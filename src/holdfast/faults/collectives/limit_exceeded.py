@@ -1,8 +1,8 @@
 """A section took longer than the limit its author gave it.
 
-What you see   `holdfast.limit("forward", seconds=60)` ended the rank: exit code -6 (SIGABRT, 134 in
-               a shell), the stacks of all its threads in its log, and everybody's stacks in the
-               run folder.
+What you see   `holdfast.deadline("forward", seconds=60)` ended the rank: exit code -6 (SIGABRT, 134
+               in a shell), the stacks of all its threads in its log, and the stacks of all ranks in
+               the run folder.
 Why            The section was still running when its time was over: it hangs, it is slower than
                its author thought, or it waits in a collective for a rank that is late.
 How to be sure holdfast looks at the stack and the flight recorder of every rank before the signal

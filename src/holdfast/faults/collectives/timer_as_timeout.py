@@ -6,8 +6,8 @@ Why            A Timer runs a function in a thread of its own. That interrupts n
                thread, sys.exit() included, ends that thread alone. And the Timer itself needs the
                GIL: if the hung call holds it, not even the message appears.
 How to be sure `threading.Timer(1, lambda: sys.exit(1)).start(); time.sleep(3); print("still here")`
-Fix            `with holdfast.limit("step", seconds=300):` ends the process from outside, with its
-               stacks shown. For collectives the group's own timeout does it:
+Fix            `with holdfast.deadline("step", seconds=300):` ends the process from outside, and
+               shows its stacks. For collectives the group's own timeout does it:
                init_process_group(timeout=timedelta(minutes=…)). By hand: a callback that calls
                faulthandler.dump_traceback() and then os._exit(1).
 Sources        https://docs.python.org/3/library/threading.html#timer-objects
@@ -37,8 +37,8 @@ SAYS_ALSO = frozenset(["log", "write", "flush", "print_exc", "print_stack", "for
 QUITS_ITS_THREAD = frozenset(["sys.exit", "builtins.exit", "builtins.quit"])
 INTERRUPTS = frozenset(["_thread.interrupt_main", "signal.raise_signal"])
 FIX = (
-    '`with holdfast.limit("step", seconds=300):` ends the process from outside, stacks shown; for '
-    "collectives give the group a timeout"
+    '`with holdfast.deadline("step", seconds=300):` ends the process from outside, stacks shown; '
+    "for collectives give the group a timeout"
 )
 
 

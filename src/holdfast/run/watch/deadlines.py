@@ -1,4 +1,4 @@
-"""Ends the ranks whose `holdfast.limit` has passed, with the signal that its author asked for."""
+"""Ends the ranks whose `holdfast.deadline` has passed, by SIGABRT."""
 
 from __future__ import annotations
 

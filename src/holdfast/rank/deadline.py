@@ -1,4 +1,4 @@
-"""`holdfast.limit`: a time limit on a section, kept from outside this process.
+"""`holdfast.deadline`: ends this process when a section takes too long, from outside of it.
 
 The section may sit in C with the GIL held, or be stopped: nothing inside it could keep its own
 limit. So the limit is written on this process's page, and the launcher acts when it has passed:
@@ -17,11 +17,11 @@ import threading
 import time
 from collections.abc import Iterator
 
-from holdfast.errors import ConfigError
 from holdfast.rank import heartbeat_page, kernel, own_page
 from holdfast.rank.delivery import is_off
+from holdfast.rank.durations import Duration, in_seconds
 
-_WATCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "limit_watcher.py")
+_WATCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "deadline_watcher.py")
 
 _lock = threading.Lock()
 _active: list[tuple[float, str]] = []
@@ -40,11 +40,21 @@ os.register_at_fork(after_in_child=_start_anew)
 
 
 @contextlib.contextmanager
-def limit(name: str, seconds: float) -> Iterator[None]:
-    """End this process, with its stacks shown, if the section takes longer than `seconds`."""
-    if not seconds > 0:
-        raise ConfigError(f"limit {name!r}: {seconds} seconds is no time at all")
-    mine = (time.monotonic() + seconds, name)
+def deadline(name: str, seconds: Duration) -> Iterator[None]:
+    """Kill this process (SIGABRT, its stacks shown first) if the section takes longer.
+
+    `with holdfast.deadline("forward", seconds=60):` is enforced from outside, by `holdfast run` or
+    else by a small process of its own, so it works also where Python itself is stuck.
+
+    Args:
+        name: of the section, for the report.
+        seconds: how long it may take: seconds, a timedelta, or a text such as "5m".
+
+    Raises:
+        ConfigError: `seconds` is not a duration greater than 0.
+    """
+    allowed = in_seconds("seconds", seconds)
+    mine = (time.monotonic() + allowed, name)
     with _lock:
         _someone_must_watch()
         _active.append(mine)

@@ -1,4 +1,4 @@
-"""Keeps the limits of one process that has no launcher: `limit_watcher.py PID FD NAME`.
+"""Keeps the limits of one process that has no launcher: `deadline_watcher.py PID FD NAME`.
 
 Reads the page; when a limit has passed it shows the stacks, then ends the process: SIGABRT,
 which leaves a core and makes faulthandler speak, and SIGKILL if that did not do it.

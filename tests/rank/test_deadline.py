@@ -1,4 +1,4 @@
-"""`holdfast.limit`: on the page of a rank, and kept without a launcher."""
+"""`holdfast.deadline`: on the page of a rank, and kept without a launcher."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.rank.ranks import PATIENCE, bare, started, wait_for
 def test_a_limit_is_on_the_page_and_the_first_to_run_out_counts(tmp_path: Path) -> None:
     script = """
 import holdfast, time
-with holdfast.limit('outer', 100), holdfast.limit('inner', 500):
+with holdfast.deadline('outer', 100), holdfast.deadline('inner', 500):
     print('in', flush=True)
     time.sleep(0.5)
 print('out', flush=True)
@@ -40,7 +40,7 @@ LATE = """
 import ctypes, holdfast
 def forward():
     ctypes.PyDLL(None).sleep(600)
-with holdfast.limit('forward', 0.3):
+with holdfast.deadline('forward', 0.3):
     forward()
 """
 
@@ -76,7 +76,7 @@ def test_without_py_spy_the_signal_itself_shows_the_stacks(tmp_path: Path) -> No
 def test_a_stopped_process_is_ended_too() -> None:
     script = (
         "import holdfast, os, signal\n"
-        "with holdfast.limit('x', 0.3): os.kill(os.getpid(), signal.SIGSTOP)"
+        "with holdfast.deadline('x', 0.3): os.kill(os.getpid(), signal.SIGSTOP)"
     )
     began = time.monotonic()
     assert bare(script).returncode == -signal.SIGABRT
@@ -87,14 +87,14 @@ def test_a_limit_that_is_kept_ends_nothing_and_leaves_no_process() -> None:
     script = """
 import holdfast, os, psutil, threading, time
 def section():
-    with holdfast.limit('quick', 0.4):
+    with holdfast.deadline('quick', 0.4):
         pass
 thread = threading.Thread(target=section)  # whose end must not be the watcher's
 thread.start()
 thread.join()
 for _ in range(3):
     section()
-with holdfast.limit('parent', 0.4):
+with holdfast.deadline('parent', 0.4):
     if os.fork() == 0:
         time.sleep(0.8)  # the limit is its parent's
         os._exit(0)
@@ -107,13 +107,16 @@ print(code, len(children), psutil.pid_exists(children[0].pid))
 
 
 def test_off_means_no_limit() -> None:
-    script = "import holdfast, time\nwith holdfast.limit('x', 0.1): time.sleep(1)\nprint('through')"
+    script = (
+        "import holdfast, time\nwith holdfast.deadline('x', 0.1): time.sleep(1)\nprint('through')"
+    )
     assert bare(script, HOLDFAST="off").stdout == "through\n"
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_a_limit_must_be_some_time(seconds: float) -> None:
-    with pytest.raises(ConfigError, match="no time at all"), holdfast.limit("x", seconds):
+def test_a_duration_must_be_greater_than_0(seconds: float) -> None:
+    refused = pytest.raises(ConfigError, match=f"seconds must be > 0, got {seconds}")
+    with refused, holdfast.deadline("x", seconds):
         pass
-    with pytest.raises(ConfigError, match="no time at all"):
-        holdfast.wait(None, seconds)
+    with pytest.raises(ConfigError, match=f"timeout must be > 0, got {seconds}"):
+        holdfast.wait_for(None, seconds)

@@ -1,4 +1,4 @@
-"""`holdfast.wait`: one exception for all the wordings of a timeout."""
+"""`holdfast.wait_for`: one exception for all the wordings of a timeout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.rank.wait import says_timeout
+from holdfast.rank.wait_for import says_timeout
 from tests.places import TARGETS
 from tests.rank.ranks import free_port, own_stdin, place, started, wait_for
 
@@ -35,7 +35,7 @@ class Failing:
 )
 def test_all_wordings_of_a_timeout_are_one_exception(text: str) -> None:
     with pytest.raises(holdfast.CollectiveTimeout, match=r"within 2\.5 s") as caught:
-        holdfast.wait(Failing(text), 2.5)
+        holdfast.wait_for(Failing(text), 2.5)
     assert str(caught.value.__cause__) == text
     assert caught.value.hint
 
@@ -51,7 +51,7 @@ def test_all_wordings_of_a_timeout_are_one_exception(text: str) -> None:
 def test_other_errors_pass_as_they_are(text: str) -> None:
     assert not says_timeout(text)
     with pytest.raises(RuntimeError) as caught:
-        holdfast.wait(Failing(text), 1)
+        holdfast.wait_for(Failing(text), 1)
     assert not isinstance(caught.value, holdfast.CollectiveTimeout)
 
 

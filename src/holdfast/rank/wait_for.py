@@ -1,4 +1,4 @@
-"""`holdfast.wait`: a collective with a time limit, and one exception for all the wordings.
+"""`holdfast.wait_for`: a collective with a timeout, and one exception for all the wordings.
 
 torch speaks of a timeout as RuntimeError, DistBackendError or DistStoreError, in a different
 sentence for every backend and path.
@@ -10,17 +10,14 @@ import re
 from datetime import timedelta
 from typing import Protocol
 
-from holdfast.errors import ConfigError, Error
+from holdfast.errors import CollectiveTimeout
+from holdfast.rank.durations import Duration, in_seconds
 
 
 class Work(Protocol):
     """What torch's asynchronous collectives return."""
 
     def wait(self, timeout: timedelta, /) -> object: ...
-
-
-class CollectiveTimeout(Error, TimeoutError):  # noqa: N818 - its name is what it is
-    """A collective did not end in time. The group is no longer in step: do not use it again."""
 
 
 # Gloo: 'Timed out waiting 6000ms for recv operation', 'Application timeout caused pair closure';
@@ -34,13 +31,19 @@ def says_timeout(text: str) -> bool:
     return bool(_TIMEOUT.search(text.partition("\nException raised from")[0]))
 
 
-def wait(work: Work | None, seconds: float) -> None:
-    """Wait for `work` (from `async_op=True`) at most so long, else raise CollectiveTimeout.
+def wait_for(work: Work | None, timeout: Duration) -> None:
+    """Wait for an asynchronous collective, at most `timeout`.
 
-    None, which torch returns to ranks outside the group, is done already.
+    Args:
+        work: what a collective returned with `async_op=True`. None, which torch returns to ranks
+            outside the group, is done already.
+        timeout: seconds, a timedelta, or a text such as "30s".
+
+    Raises:
+        CollectiveTimeout: it did not finish in time, whichever way the backend says so.
+        ConfigError: `timeout` is not a duration greater than 0.
     """
-    if not seconds > 0:
-        raise ConfigError(f"wait: {seconds} seconds is no time at all")
+    seconds = in_seconds("timeout", timeout)
     if work is None:
         return
     try:
@@ -49,7 +52,7 @@ def wait(work: Work | None, seconds: float) -> None:
         if not says_timeout(str(problem)):
             raise
         raise CollectiveTimeout(
-            f"the collective did not end within {seconds:g} s",
-            hint="some rank did not enter it, or is slower than that; "
-            "under `holdfast run` the report names it",
+            f"the collective did not finish within {seconds:g} s",
+            hint="a rank has not entered it, or is slower than that; "
+            "the report of `holdfast run` names it",
         ) from problem
