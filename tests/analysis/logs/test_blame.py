@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
@@ -234,3 +236,24 @@ def test_never_sure_and_wrong(case: Broken) -> None:
         if answer.confidence > SURE:
             assert answer.slug in case.slugs, answer
             assert answer.culprit is None or answer.culprit.rank in (None, case.culprit), answer
+
+
+def test_each_wreckage_keeps_its_own_answer() -> None:
+    one, other = a_job(timed_out(1)), a_job(timed_out(2))
+    first = blame.of(one)
+    assert blame.of(other).waited == {2}
+    assert blame.of(one) is first
+    assert first.waited == {1}
+
+
+def test_threads_that_ask_at_once_get_one_answer() -> None:
+    job = a_job(timed_out(1))
+    together = threading.Barrier(4)
+
+    def ask(_: int) -> object:
+        together.wait(10)
+        return blame.of(job)
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(ask, range(4)))
+    assert all(answer is answers[0] for answer in answers)

@@ -5,8 +5,7 @@ import msgspec
 from holdfast.analysis.machine import CheckpointItem, Unread
 from holdfast.analysis.scene.checkpoints import Account, SetAside
 from holdfast.catalogue import by_slug
-from tests.analysis.logs.patterns.jobs import a_raise
-from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.logs.patterns.made import traceback, wreckage
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.table import (
     check_table,
@@ -152,23 +151,25 @@ BROKEN = (
 )
 LOAD = '  File "/usr/lib/python3/site-packages/torch/serialization.py", line 1040, in load'
 
-TORCH_LOAD = "/opt/venv/lib/python3/site-packages/torch/serialization.py"
+TORCH_LOAD = "/opt/venv/lib/python3/site-packages/torch/serialization.py:1040 load"
 
 test_explain = explain_table(
     "checkpoint-corrupt",
     recognises(
-        wreckage(raised=(a_raise(1, "OSError", "[Errno 22] Invalid argument", file=TORCH_LOAD),)),
+        wreckage(*traceback("OSError: [Errno 22] Invalid argument", TORCH_LOAD, rank=1)),
         sure=0.9,
         rank=1,
         saying=["without its end"],
     ),
     recognises(
-        wreckage(raised=(a_raise(1, "EOFError", file=TORCH_LOAD),)),
+        wreckage(*traceback("EOFError", TORCH_LOAD, rank=1)),
         sure=0.9,
         rank=1,
         saying=["nothing in it"],
     ),
-    passes_over(wreckage(raised=(a_raise(1, "OSError", "[Errno 22] Invalid argument"),))),
+    passes_over(
+        wreckage(*traceback("OSError: [Errno 22] Invalid argument", "train.py:88 main", rank=1))
+    ),
     recognises(
         wreckage(f"[rank2]: {BROKEN}"),
         sure=0.94,

@@ -1,4 +1,4 @@
-from holdfast.analysis.logs.wreckage import Exit, Line, Raised
+from holdfast.analysis.logs.wreckage import Exit, Line
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
 from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
@@ -32,7 +32,7 @@ test_explain = explain_table(
     passes_over(wreckage(WARNING)),  # a healthy run looks like this
     passes_over(wreckage(WARNING, exits=(Exit(code=0, line=LINE, rank=0),))),
     passes_over(wreckage(TIMED_OUT, WARNING)),  # the trouble came first
-    passes_over(wreckage(WARNING, LOST, raised=(Raised(kind="ValueError", text="", line=LINE),))),
+    passes_over(wreckage("[rank0]: ValueError: no such split", WARNING, LOST)),
 )
 
 JOINS = "import torch.distributed as dist\ndef setup():\n    dist.init_process_group({0})\n{1}\n"

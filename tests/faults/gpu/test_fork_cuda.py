@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-from holdfast.analysis.logs.wreckage import Line, Raised
-from holdfast.analysis.scene.scene import Frame
-from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.logs.patterns.made import traceback, wreckage
 from tests.analysis.source.made_sources import python
 from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
@@ -10,19 +8,11 @@ TEXT = (
     "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must "
     "use the 'spawn' start method"
 )
-LINE = Line(text=f"RuntimeError: {TEXT}", source="job.log", number=1, rank=0)
-RAISED = Raised(
-    kind="RuntimeError",
-    text=TEXT,
-    line=LINE,
-    frames=(
-        Frame(function="_lazy_init", file="/venv/torch/cuda/__init__.py", line=305),
-        Frame(function="__getitem__", file="/work/data.py", line=44),
-    ),
-)
-
-IN_A_CHILD = Raised(
-    kind="RuntimeError", text="Caught RuntimeError in DataLoader worker process 2.", line=LINE
+IN_A_CHILD = (
+    "[rank0]: RuntimeError: Caught RuntimeError in DataLoader worker process 2.",
+    "[rank0]: Original Traceback (most recent call last):",
+    '[rank0]:   File "/work/data.py", line 44, in __getitem__',
+    "[rank0]: RuntimeError: CUDA error (3): initialization error",
 )
 
 test_explain = explain_table(
@@ -47,7 +37,14 @@ test_explain = explain_table(
         )
     ),
     recognises(
-        wreckage(f"[rank0]: RuntimeError: {TEXT}", raised=(RAISED,)),
+        wreckage(
+            *traceback(
+                f"RuntimeError: {TEXT}",
+                "/work/data.py:44 __getitem__",
+                "/venv/torch/cuda/__init__.py:305 _lazy_init",
+                rank=0,
+            )
+        ),
         sure=0.97,
         rank=0,
         what="data.py:44",
@@ -62,7 +59,7 @@ test_explain = explain_table(
     recognises(
         wreckage(
             "[rank0]: THCudaCheck FAIL file=THCGeneral.cpp line=50 error=3 : initialization error",
-            raised=(IN_A_CHILD,),
+            *IN_A_CHILD,
         ),
         sure=0.75,
         rank=0,

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.analysis.logs.wreckage import Line, Raised
 from holdfast.analysis.machine import MachineFacts, Unread
-from holdfast.analysis.scene.scene import Frame
-from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.logs.patterns.made import traceback, wreckage
 from tests.faults.machines import a_folder, a_machine
 from tests.faults.table import (
     check_table,
@@ -69,12 +67,6 @@ test_check = check_table(
 DENIED = "PermissionError: [Errno 13] Permission denied: '/ckpt/step-1/model.pt'"
 
 
-def raised_in(function: str) -> Raised:
-    line = Line(text=DENIED, source="job.log", number=1, rank=0)
-    frame = Frame(function=function, file="/work/train.py", line=57)
-    return Raised(kind="PermissionError", text="[Errno 13]", line=line, frames=(frame,))
-
-
 test_explain = explain_table(
     "folder-unwritable",
     recognises(
@@ -98,13 +90,13 @@ test_explain = explain_table(
         saying=["NFS server no longer knows"],
     ),
     recognises(
-        wreckage("[rank0]: " + DENIED, raised=(raised_in("save_checkpoint"),)),
+        wreckage(*traceback(DENIED, "/work/train.py:57 save_checkpoint", rank=0)),
         sure=0.8,
         rank=0,
         saying=["could not write /ckpt/step-1/model.pt"],
     ),
     recognises(
-        wreckage("[rank0]: " + DENIED, raised=(raised_in("load_dataset"),)),
+        wreckage(*traceback(DENIED, "/work/train.py:57 load_dataset", rank=0)),
         sure=0.5,
         rank=0,
         saying=["could not use"],

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from holdfast.analysis.logs.wreckage import Exit, Line, Raised
+from holdfast.analysis.logs.wreckage import Exit, Line
 from holdfast.analysis.machine import Container, Shm, Unread
-from holdfast.analysis.scene.scene import Frame
-from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.logs.patterns.made import traceback, wreckage
 from tests.faults.machines import GIB, a_machine, a_plan
 from tests.faults.table import (
     check_table,
@@ -94,12 +93,6 @@ BANNER = "NOTE: The SHMEM allocation limit is set to the default of 64MB.  This 
 NO_SPACE = "OSError: [Errno 28] No space left on device"
 
 
-def raised_in(file: str) -> Raised:
-    line = Line(text=NO_SPACE, source="job.log", number=1, rank=0)
-    frame = Frame(function="__init__", file=file, line=57)
-    return Raised(kind="OSError", text="[Errno 28] No space left", line=line, frames=(frame,))
-
-
 test_explain = explain_table(
     "shm-too-small",
     passes_over(
@@ -180,7 +173,7 @@ test_explain = explain_table(
         saying=["bus error", "Docker's default of 64MB"],
     ),
     recognises(
-        wreckage("[rank0]: " + NO_SPACE, raised=(raised_in("/py/multiprocessing/synchronize.py"),)),
+        wreckage(*traceback(NO_SPACE, "/py/multiprocessing/synchronize.py:57 __init__", rank=0)),
         sure=0.95,
         rank=0,
         saying=["in /dev/shm"],
@@ -196,9 +189,7 @@ test_explain = explain_table(
         rank=3,
         saying=["SIGBUS"],
     ),
-    passes_over(
-        wreckage("[rank0]: " + NO_SPACE, raised=(raised_in("/py/torch/serialization.py"),))
-    ),
+    passes_over(wreckage(*traceback(NO_SPACE, "/py/torch/serialization.py:57 __init__", rank=0))),
     passes_over(
         wreckage(
             "unable to open shared memory object </torch_1> in read-write mode: Too many open f"

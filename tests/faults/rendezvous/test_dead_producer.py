@@ -1,23 +1,12 @@
 from __future__ import annotations
 
-from holdfast.analysis.logs.wreckage import Line, Raised
-from holdfast.analysis.scene.scene import Frame
 from holdfast.analysis.source.source import Source
-from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.logs.patterns.made import traceback, wreckage
 from tests.analysis.source.made_sources import python
 from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
 FETCH = '  File "/opt/venv/torch/multiprocessing/reductions.py", line 541, in rebuild_storage_fd'
 REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused"
-
-
-def raised(kind: str, function: str) -> Raised:
-    return Raised(
-        kind=kind,
-        text="[Errno 111] Connection refused",
-        frames=(Frame(function=function, file="reductions.py", line=541),),
-        line=Line(text=REFUSED, source="job.log", number=20, rank=2),
-    )
 
 
 test_explain = explain_table(
@@ -38,7 +27,12 @@ test_explain = explain_table(
     ),
     recognises(
         wreckage(
-            f"[rank2]: {FETCH}", raised=(raised("ConnectionRefusedError", "rebuild_storage_fd"),)
+            *traceback(
+                REFUSED,
+                "/opt/venv/torch/multiprocessing/reductions.py:541 rebuild_storage_fd",
+                "/usr/lib/python3.11/multiprocessing/connection.py:635 SocketClient",
+                rank=2,
+            )
         ),
         sure=0.93,
         what="the process that sent the tensor",

@@ -72,14 +72,9 @@ class Blame(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(rank for rank in self.victims if rank not in culprits)
 
 
-_latest: list[tuple[Wreckage, Blame]] = []
-"""every face asks about the same wreckage"""
-
-
 def of(wreckage: Wreckage) -> Blame:
-    if not _latest or _latest[0][0] is not wreckage:
-        _latest[:] = [(wreckage, _of(wreckage))]
-    return _latest[0][1]
+    """Every face asks this about the same wreckage, so the answer is kept there."""
+    return wreckage.memo(_of)
 
 
 def _of(wreckage: Wreckage) -> Blame:

@@ -31,7 +31,13 @@ LOSSES = (
 LAUNCHERS = frozenset(
     {"ChildFailedError", "CalledProcessError", "ProcessRaisedException", "ProcessExitedException"}
     | {"SubprocessError", "RendezvousClosedError", "RendezvousGracefulExitError"}
-    | {"RendezvousTimeoutError", "ActorDiedError", "RayActorError", "WorkerCrashedError"}
+    | {
+        "RendezvousConnectionError",
+        "RendezvousTimeoutError",
+        "ActorDiedError",
+        "RayActorError",
+        "WorkerCrashedError",
+    }
 )
 """exceptions by which a launcher tells that somebody else failed"""
 GAVE_UP = "Timed out waiting for "

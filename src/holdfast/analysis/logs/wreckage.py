@@ -9,7 +9,8 @@ only where a gap is far larger than clocks differ.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -17,6 +18,8 @@ from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Frame, Recorder, Stack
 from holdfast.findings import Evidence
+
+_Answer = TypeVar("_Answer")
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +176,14 @@ class Wreckage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for number, one in enumerate(self.sightings):
             places.setdefault(one.signature, []).append(number)
         return places
+
+    def memo(self, question: Callable[[Wreckage], _Answer]) -> _Answer:
+        """The answer of a pure function, computed once for this wreckage. Two threads that ask
+        at the same moment may both compute it; they get the same object."""
+        answers: dict[object, object] = self.__dict__.setdefault("_answers", {})
+        if question not in answers:
+            answers.setdefault(question, question(self))
+        return cast("_Answer", answers[question])
 
     def rank(self, number: int) -> RankRemains | None:
         return next((one for one in self.ranks if one.rank == number), None)

@@ -8,13 +8,14 @@ import msgspec
 
 from holdfast.analysis.logs.wreckage import Exit, Line, Raised, RankRemains, Wreckage
 from holdfast.analysis.scene.scene import Collective, Frame, Recorder, Stack
+from holdfast.explain.read.inputs import STDIN
 from tests.analysis.logs.patterns.made import wreckage
 
 SHAPE = "[[1024]] Float"
 
 
 def a_line(text: str = "", *, rank: int | None = None, number: int = 1, source: str = "") -> Line:
-    return Line(text=text, source=source or "job.log", number=number, rank=rank)
+    return Line(text=text, source=source or STDIN, number=number, rank=rank)
 
 
 def stood(
@@ -105,22 +106,26 @@ def a_job(
     heard = {r.rank: r for r in found.ranks}
     known = {*heard, *recorders, *logs, *finished, *hosts, *stacks, *(pids or {}), *(stages or {})}
     ranks = tuple(
-        RankRemains(
-            rank=rank,
-            host=hosts.get(rank, ""),
-            pid=(pids or {}).get(rank),
+        msgspec.structs.replace(
+            read,
+            host=hosts.get(rank, read.host),
+            pid=(pids or {}).get(rank, read.pid),
             logs=(f"rank{rank}.log",) if rank in logs else (),
-            sightings=heard[rank].sightings if rank in heard else (),
-            recorder=recorders.get(rank),
+            recorder=recorders.get(rank, read.recorder),
             dumped=rank in (recorders if dumped is None else dumped),
             stack=stacks.get(rank),
-            nccl_stage=(stages or {}).get(rank, -1),
+            nccl_stage=(stages or {}).get(rank, read.nccl_stage),
             finished=rank in finished,
         )
         for rank in sorted(known)
+        for read in (heard.get(rank, RankRemains(rank=rank)),)
     )
     return msgspec.structs.replace(
-        found, ranks=ranks, exits=tuple(exits), raised=tuple(raised), versions=dict(versions or {})
+        found,
+        ranks=ranks,
+        exits=(*found.exits, *exits),
+        raised=(*found.raised, *raised),
+        versions=found.versions | dict(versions or {}),
     )
 
 
