@@ -18,7 +18,7 @@ test_explain = explain_table(
         ),
         sure=0.95,
         what="unknown:0",
-        saying=["an index lies outside"],
+        saying=["an index is out of range"],
     ),
     recognises(
         wreckage(
@@ -35,7 +35,7 @@ test_explain = explain_table(
         ),
         sure=0.95,
         what="Loss.hip:123",
-        saying=["a label lies outside"],
+        saying=["a label is out of range"],
     ),
     recognises(
         wreckage(
@@ -43,7 +43,7 @@ test_explain = explain_table(
             "Unknown."
         ),
         sure=0.55,
-        saying=["mostly a bug in a kernel"],
+        saying=["usually a bug in a kernel"],
     ),
     recognises(
         wreckage("[rank0]: RuntimeError: CUDA error: the launch timed out and was terminated"),
@@ -63,7 +63,12 @@ test_explain = explain_table(
         sure=0.95,
         rank=1,
         what="IndexKernel.cu:92",
-        saying=["rank 1", "index < sizes[i]", "an index lies outside its table", "LAUNCH_BLOCKING"],
+        saying=[
+            "rank 1",
+            "index < sizes[i]",
+            "an index is out of range for its table",
+            "LAUNCH_BLOCKING",
+        ],
     ),
     recognises(wreckage(TRIGGERED), sure=0.95, rank=1, saying=["assertion on the GPU"]),
     recognises(
@@ -79,7 +84,7 @@ test_explain = explain_table(
         wreckage("[rank2]: NCCL WARN Cuda failure 700 'an illegal memory access was encountered'"),
         sure=0.55,
         rank=2,
-        saying=["mostly a bug in a kernel", "compute-sanitizer"],
+        saying=["usually a bug in a kernel", "compute-sanitizer"],
     ),
     recognises(
         wreckage("[rank2]: RuntimeError: CUDA error: unspecified launch failure"),

@@ -9,12 +9,12 @@ from tests.faults.table import explain_table, flags, leaves, lint_table, passes_
 test_explain = explain_table(
     "device-ordinal",
     recognises(
-        wreckage("RuntimeError: No HIP GPUs are available"), sure=0.6, saying=["sees no GPU"]
+        wreckage("RuntimeError: No HIP GPUs are available"), sure=0.6, saying=["saw no GPU"]
     ),
     recognises(
         wreckage("Invalid number of GPUs: 8 requested but only 4 were found."),
         sure=0.93,
-        saying=["8 were asked for, 4 are there"],
+        saying=["8 requested, 4 found"],
     ),
     recognises(
         wreckage(
@@ -22,7 +22,7 @@ test_explain = explain_table(
             "CUDA device(s)"
         ),
         sure=0.7,
-        saying=["does not exist for it"],
+        saying=["number that it cannot see"],
     ),
     recognises(
         wreckage(
@@ -34,7 +34,7 @@ test_explain = explain_table(
         what="torch.load",
         saying=["saved on GPU 3", "map_location='cpu'"],
     ),
-    recognises(wreckage("No devices were found"), sure=0.6, saying=["sees no GPU at all"]),
+    recognises(wreckage("No devices were found"), sure=0.6, saying=["saw no GPU"]),
     passes_over(wreckage("No devices were found by the audio backend")),
     passes_over(
         wreckage(
@@ -58,7 +58,7 @@ test_explain = explain_table(
         ),
         sure=0.93,
         rank=4,
-        saying=["(4, and there are 4)"],
+        saying=["(device 4; 4 visible)"],
     ),
     recognises(
         wreckage(
@@ -66,13 +66,13 @@ test_explain = explain_table(
             "But your machine only has: [0]",
         ),
         sure=0.93,
-        saying=["asked for 0, 1, 2, 3; there is 0"],
+        saying=["requested 0, 1, 2, 3; found 0"],
     ),
     recognises(
         wreckage("[rank0]: RuntimeError: No CUDA GPUs are available"),
         sure=0.6,
         rank=0,
-        saying=["sees no GPU at all"],
+        saying=["saw no GPU"],
     ),
     passes_over(wreckage("[rank0]: RuntimeError: CUDA error: out of memory")),
 )
@@ -96,7 +96,7 @@ test_lint = lint_table(
             "net.to(dist.get_rank())"
         ),
         lines=[3],
-        saying=["net.to takes `dist.get_rank()`"],
+        saying=["net.to uses `dist.get_rank()`"],
     ),
     flags(
         "error",
@@ -114,7 +114,7 @@ test_lint = lint_table(
         "note",
         python(COMMON + "DDP(model.cuda(), device_ids=[int(os.environ['RANK'])])"),
         lines=[4],
-        saying=["DDP takes"],
+        saying=["DDP uses"],
     ),
     flags(
         "error",

@@ -45,7 +45,7 @@ test_explain = explain_table(
             "cannot open sh"
         ),
         sure=0.85,
-        saying=["no NVIDIA driver can be reached"],
+        saying=["no NVIDIA driver is reachable"],
     ),
     recognises(
         wreckage(
@@ -62,7 +62,7 @@ test_explain = explain_table(
         ),
         sure=0.4,
         rank=0,
-        saying=["gives no reason", "nvidia_uvm"],
+        saying=["failed without a reason", "nvidia_uvm"],
     ),
     passes_over(
         wreckage(

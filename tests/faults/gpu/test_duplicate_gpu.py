@@ -33,7 +33,7 @@ test_run = run_table(
         ranks=[0, 1],
         victims=[2],
         certain=True,
-        saying=["ranks 0-1 share CUDA device 1b000 (PCI bus id), and NCCL refuses that"],
+        saying=["ranks 0-1 shared CUDA device 1b000 (PCI bus id), which NCCL refuses"],
     ),
     # the script numbers its ranks the other way round
     notices(
@@ -52,7 +52,7 @@ test_run = run_table(
         starting(a_rank(0), a_rank(1), a_rank(3, words=words("DistBackendError", PAIR))),
         ranks=[3],
         certain=True,
-        saying=["rank 3 (pid 4003) shares CUDA device 1b000"],
+        saying=["rank 3 (pid 4003) shared CUDA device 1b000"],
     ),
     # NCCL 2.30 names nobody, the pages do
     notices(
@@ -64,7 +64,7 @@ test_run = run_table(
         ranks=[1, 2],
         victims=[0],
         certain=True,
-        saying=["ranks 1-2 use the same GPU"],
+        saying=["ranks 1-2 used the same GPU"],
     ),
     notices(
         starting(
@@ -74,7 +74,7 @@ test_run = run_table(
         ranks=[1],
         victims=[0],
         certain=True,
-        saying=["rank 1 (pid 4001) uses the same GPU as another rank", "rank 0 fell with it"],
+        saying=["rank 1 (pid 4001) used the same GPU as another rank", "rank 0 fell with it"],
     ),
     overlooks(a_scene()),
     # on purpose, by NCCL_HOSTID, or with Gloo
@@ -145,7 +145,7 @@ test_lint = lint_table(
         "warning",
         python(NCCL + "device = torch.device('cuda:1')\nmodel = net().to(device)"),
         lines=[6],
-        saying=["`net().to(device)` chooses the same GPU, cuda:1, on every rank"],
+        saying=["`net().to(device)` selects the same GPU, cuda:1, on every rank"],
     ),
     flags("warning", python(NCCL + "DDP(net(), device_ids=[0])"), lines=[5], saying=["cuda:0"]),
     leaves(python(NCCL + "logits = net().to('cuda:0')\ntorch.cuda.set_device(rank)")),
@@ -164,13 +164,13 @@ test_lint = lint_table(
         "warning",
         python(NCCL + "torch.cuda.set_device(0)\nmodel = net().cuda()"),
         lines=[5],
-        saying=["`torch.cuda.set_device(0)` chooses the same GPU, cuda:0, on every rank"],
+        saying=["`torch.cuda.set_device(0)` selects the same GPU, cuda:0, on every rank"],
     ),
     flags(
         "warning",
         python(NCCL + "x = torch.ones(1, device='cuda')\ntorch.cuda.set_device(rank)"),
         lines=[5],
-        saying=["comes before torch.cuda.set_device (line 6)", "move line 6 up"],
+        saying=["runs before torch.cuda.set_device (line 6)", "move line 6 up"],
     ),
     leaves(python(NCCL + "torch.cuda.set_device(rank)\nmodel = net().cuda()")),
     leaves(python(NCCL + "model = net().to(f'cuda:{rank}')")),

@@ -11,7 +11,7 @@ test_explain = explain_table(
             "'out of memory'."
         ),
         sure=0.5,
-        saying=["no room left for another multicast group", "NCCL_NVLS_ENABLE=0"],
+        saying=["no room for another multicast group", "NCCL_NVLS_ENABLE=0"],
     ),
     recognises(
         wreckage("[802] Call to cuInit results in UNKNOWN_CUDA_ERROR"),
@@ -48,7 +48,7 @@ test_explain = explain_table(
         ),
         sure=0.97,
         rank=3,
-        saying=["fabric manager 535.129.03 refuses to work with driver 535.161.08"],
+        saying=["fabric manager 535.129.03 refuses driver 535.161.08"],
     ),
     recognises(
         wreckage("[rank0]: transport/nvls.cc:254 NCCL WARN Cuda failure 1 'invalid argument'"),

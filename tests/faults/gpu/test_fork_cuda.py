@@ -23,12 +23,12 @@ test_explain = explain_table(
             "initialization error"
         ),
         sure=0.5,
-        saying=["could not be initialised"],
+        saying=["could not be initialized"],
     ),
     recognises(
         wreckage("RuntimeError: CUDA error (3): initialization error"),
         sure=0.5,
-        saying=["could not be initialised"],
+        saying=["could not be initialized"],
     ),
     passes_over(
         wreckage(
@@ -54,7 +54,7 @@ test_explain = explain_table(
         wreckage("[rank1]: RuntimeError: CUDA error: initialization error"),
         sure=0.5,
         rank=1,
-        saying=["mostly a process that was forked"],
+        saying=["usually a process that was forked"],
     ),
     recognises(
         wreckage(
@@ -128,7 +128,7 @@ test_lint = lint_table(
                     return pool.map(embed, rows)
         """),
         lines=[4],
-        saying=["embed() uses CUDA in a forked child", "asks for fork"],
+        saying=["embed() uses CUDA in a forked child", "selects fork"],
     ),
     flags(
         "error",
@@ -162,7 +162,7 @@ test_lint = lint_table(
             )
         ),
         lines=[5],
-        saying=["asks for fork"],
+        saying=["selects fork"],
     ),
     flags(
         "error",
@@ -174,7 +174,10 @@ test_lint = lint_table(
         "error",
         python(dataset(CUDA)),
         lines=[9],
-        saying=["Images.__getitem__() uses CUDA in a forked worker", "return CPU tensors"],
+        saying=[
+            "Images.__getitem__() uses CUDA in a forked DataLoader worker",
+            "return CPU tensors",
+        ],
     ),
     flags("warning", python(dataset(CUDA, model="pass")), lines=[9], saying=["as soon as"]),
     flags(

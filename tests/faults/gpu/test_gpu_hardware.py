@@ -53,12 +53,12 @@ test_explain = explain_table(
         wreckage("[rank1]: RuntimeError: CUDA error: hardware stack error"),
         sure=0.96,
         rank=1,
-        saying=["could not correct"],
+        saying=["uncorrectable error"],
     ),
     recognises(
         wreckage("pynvml.nvml.NVMLError_GpuIsLost: GPU is lost"),
         sure=0.96,
-        saying=["no longer answers"],
+        saying=["stopped answering"],
     ),
     passes_over(
         wreckage(
@@ -83,19 +83,19 @@ test_explain = explain_table(
         wreckage("[rank12]: RuntimeError: CUDA error: uncorrectable ECC error encountered"),
         sure=0.96,
         rank=12,
-        saying=["could not correct", "nvidia-smi -q -d ECC"],
+        saying=["uncorrectable error", "nvidia-smi -q -d ECC"],
     ),
     recognises(
         wreckage("Unable to determine the device handle for GPU 0000:3D:00.0: Unknown Error"),
         sure=0.96,
         what="GPU 0000:3D:00.0",
-        saying=["no longer answers"],
+        saying=["stopped answering"],
     ),
     recognises(
         wreckage("NVRM: Xid (PCI:0000:3d:00): 31, pid=1011, name=python, Ch 00000008, MMU Fault"),
         sure=0.35,
         what="GPU 0000:3d:00",
-        saying=["mostly a bug in a kernel", "compute-sanitizer"],
+        saying=["usually a bug in a kernel", "compute-sanitizer"],
     ),
     recognises(
         wreckage(
@@ -136,7 +136,7 @@ test_explain = explain_table(
         ),
         sure=0.75,
         what="NVLink between GPUs 1 and 0",
-        saying=["cannot reach each other"],
+        saying=["could not reach each other"],
     ),
     passes_over(wreckage("NVRM: Xid (PCI:0000:3d:00): 45, pid=11, name=python, Ch 00000010")),
     passes_over(

@@ -38,7 +38,9 @@ test_run = run_table(
 test_explain = explain_table(
     "gpu-oom",
     recognises(
-        wreckage("torch.cuda.CudaError: out of memory (2)"), sure=0.65, saying=["found no room"]
+        wreckage("torch.cuda.CudaError: out of memory (2)"),
+        sure=0.65,
+        saying=["found no free GPU memory"],
     ),
     recognises(
         wreckage(
@@ -60,7 +62,7 @@ test_explain = explain_table(
     recognises(
         wreckage("THCudaCheck FAIL file=THCGeneral.cpp line=405 error=2 : out of memory"),
         sure=0.65,
-        saying=["found no room"],
+        saying=["found no free GPU memory"],
     ),
     recognises(
         wreckage(
@@ -68,7 +70,7 @@ test_explain = explain_table(
             "/rmm/cuda_memory_resource.hpp"
         ),
         sure=0.65,
-        saying=["found no room"],
+        saying=["found no free GPU memory"],
     ),
     recognises(
         wreckage(
@@ -89,7 +91,7 @@ test_explain = explain_table(
             "`gpu_memory_utilization`"
         ),
         sure=0.85,
-        saying=["no room on the GPU for the cache"],
+        saying=["no GPU memory for vLLM's KV cache"],
     ),
     passes_over(
         wreckage(
@@ -110,7 +112,7 @@ test_explain = explain_table(
         sure=0.95,
         rank=2,
         saying=[
-            "rank 2 ran out of GPU memory: it asked for 2 GiB when 1 GiB of 79.1 GiB of GPU 2",
+            "rank 2 ran out of GPU memory: it requested 2 GiB when 1 GiB of 79.1 GiB of GPU 2",
             "was free, and held 77.9 GiB itself",
             "expandable_segments",
         ],
@@ -153,7 +155,7 @@ test_explain = explain_table(
         wreckage("[rank3]: include/alloc.h:185 NCCL WARN Cuda failure 2 'out of memory'"),
         sure=0.8,
         rank=3,
-        saying=["NCCL found no room"],
+        saying=["NCCL found no free GPU memory"],
     ),
     recognises(
         wreckage("[rank3]: RuntimeError: CUDA error: out of memory"),

@@ -37,7 +37,7 @@ test_explain = explain_table(
         ),
         sure=0.7,
         what="NCCL",
-        saying=["NCCL_CUMEM_HOST_ENABLE=0", "we know of no release"],
+        saying=["NCCL_CUMEM_HOST_ENABLE=0", "no release with a fix"],
     ),
     recognises(
         wreckage(

@@ -93,7 +93,7 @@ test_explain = explain_table(
         wreckage(VIA, waits(0, 1), waits(1, 1), world_size=2),
         sure=0.45,
         what="P2P",
-        saying=["(0-1) waited in the same early collective (#1)", "NCCL_P2P_DISABLE=1"],
+        saying=["(0-1) hung in the same early collective (#1)", "NCCL_P2P_DISABLE=1"],
     ),
     recognises(
         wreckage(
@@ -122,7 +122,7 @@ test_lint = lint_table(
         "note",
         shell("export NCCL_P2P_DISABLE=1"),
         lines=[1],
-        saying=["NVLink included", "remove NCCL_P2P_DISABLE", "keep it and say why"],
+        saying=["NVLink included", "remove NCCL_P2P_DISABLE", "keep the setting and say why"],
     ),
     flags(
         "note",

@@ -18,7 +18,7 @@ test_explain = explain_table(
         wreckage("[rank0]: RuntimeError: CUDA error: peer access is already enabled"),
         sure=0.3,
         rank=0,
-        saying=["harmless answer"],
+        saying=["harmless CUDA error"],
     ),
     passes_over(wreckage("failed to peer with device 1(=1): 217 peer access is not supported")),
 )

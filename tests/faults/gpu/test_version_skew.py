@@ -32,7 +32,11 @@ test_check = check_table(
     speaks(
         "warning",
         libraries(("2.21.5", "LD_PRELOAD"), OWN),
-        saying=["LD_PRELOAD puts NCCL 2.21.5", "torch's own 2.29.7", "unset LD_PRELOAD"],
+        saying=[
+            "LD_PRELOAD replaces torch's own NCCL 2.29.7 with 2.21.5",
+            "torch was built and tested with its own",
+            "unset LD_PRELOAD",
+        ],
     ),
     speaks(
         "note",
@@ -97,7 +101,7 @@ test_explain = explain_table(
         ),
         sure=0.95,
         what="libcusparse",
-        saying=["CUDA library that was loaded is too old"],
+        saying=["loaded CUDA library is too old"],
     ),
     passes_over(
         wreckage(
@@ -138,7 +142,7 @@ test_explain = explain_table(
         wreckage(CUT, VERSION.format("2.18.5"), VERSION.format("2.21.5")),
         sure=0.9,
         what="NCCL 2.18.5 and 2.21.5",
-        saying=["2.18.5 and 2.21.5 are in use"],
+        saying=["used versions 2.18.5 and 2.21.5"],
     ),
     passes_over(wreckage(VERSION.format("2.18.5"), VERSION.format("2.21.5"))),
     passes_over(wreckage("ImportError: libfoo.so: undefined symbol: _Z3foov")),

@@ -7,9 +7,12 @@ so that a line that is cut, or broken in two, gives what it still holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
+
+from holdfast.analysis.logs.patterns.gpu_memory import NUMBERS
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 
 _SIZE = r"(\d+(?:\.\d+)?) (bytes|KiB|MiB|GiB|TiB|KB|MB|GB)"
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -24,6 +27,10 @@ _RESERVED = re.compile(rf"{_SIZE} reserved in total by PyTorch")
 _OTHER = re.compile(rf"[Pp]rocess (\d+) has {_SIZE} memory in use")
 _GPU = re.compile(r"GPU (\d+)(?:;| has a total)")
 
+MOSTLY_OTHERS = 0.5
+"""share of the GPU held by other processes above which this job's own use is not the problem"""
+PARTLY_OTHERS = 0.2
+"""share above which the other processes count too"""
 CONTEXT = 2 << 30
 """what a process takes on its GPU besides torch's memory: context, libraries, NCCL's buffers"""
 
@@ -114,3 +121,15 @@ def _bytes(pattern: re.Pattern[str], text: str) -> float | None:
 
 def _scaled(size: str, unit: str) -> float:
     return float(size) * _UNITS[unit[0].lower()]
+
+
+def shortage_of(wreckage: Wreckage, seen: Sequence[Sighting]) -> Shortage:
+    """The numbers of the first rank that ran out; long messages may be split into lines."""
+    first = seen[0].line
+    more = [
+        one.line.text
+        for one in wreckage.seen(NUMBERS)
+        if one.rank == first.rank and one.line.source == first.source
+        if 0 <= one.line.number - first.number < 4 and one.line.number != first.number
+    ]
+    return read([first.text, *more])

@@ -1,20 +1,23 @@
-"""A kernel on the GPU failed: an assertion, or a forbidden access.
+"""A kernel failed on the GPU: an assertion, or an illegal memory access.
 
 What you see   `CUDA error: device-side assert triggered` on one rank, at a line of Python that has
-               nothing to do with it; above it lines such as `IndexKernel.cu:92: … Assertion
-               `index out of bounds` failed.` Or `an illegal memory access was encountered`,
-               `unspecified launch failure`. The other ranks time out.
-Why            Kernels run later than the line that started them, so the traceback shows where the
-               error was noticed. Assertions are mostly labels or token numbers outside the table
-               (embedding, cross entropy), probabilities outside 0…1, NaN in sampling. An illegal
-               access is a bug in a kernel (custom or fused ones first), a tensor freed too early,
-               and now and then a failing GPU.
-How to be sure The assertion's file names the kernel: Indexing, Loss, NLL, scatter_gather. On one
-               rank only, and with one batch: the data. `CUDA_LAUNCH_BLOCKING=1` makes the traceback
-               true; `compute-sanitizer python …` finds illegal accesses; the same on CPU raises a
-               plain IndexError. Hardware: Xid 31 or 13 on one GPU only, with different programs.
-Fix            Check labels and indices against the size of the table before they reach the GPU.
-               For illegal accesses: upgrade or switch off custom kernels one by one.
+               nothing to do with it; above it lines such as `IndexKernel.cu:92: … Assertion `index
+               out of bounds` failed.` Or `an illegal memory access was encountered`, `unspecified
+               launch failure`. The other ranks time out.
+Why            Kernels run asynchronously, so the traceback shows where the error was noticed, not
+               where it happened. Most assertions are labels or token ids out of range (embedding,
+               cross entropy), probabilities outside 0…1, or NaN in sampling. An illegal access is a
+               bug in a kernel (suspect custom and fused ones first), a tensor that was freed too
+               early, and occasionally a failing GPU.
+How to be sure The assertion's file names the kernel: Indexing, Loss, NLL, scatter_gather. If it
+               happens on one rank with one batch, it is the data. `CUDA_LAUNCH_BLOCKING=1` makes
+               the traceback exact; `compute-sanitizer python …` finds illegal accesses; the same
+               batch on the CPU raises a plain IndexError. It is the hardware if Xid 31 or 13
+               appears on one GPU only, with different programs.
+Fix            Check labels and indices against the size of the table before they reach the GPU. For
+               illegal accesses: upgrade custom kernels, or disable them one by one.
+Known limits   An illegal memory access alone does not tell a kernel bug from a failing GPU; only
+               the kernel log (Xid) does. The batch that triggered an assertion is not in the log.
 Sources        pytorch/pytorch aten/src/ATen/native/cuda/IndexKernel.cu: such an assertion
                https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html (700, 710)
                https://github.com/modelscope/ms-swift/issues/8371
@@ -31,7 +34,11 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
-FAULT = Fault(code="HOLD312", slug="cuda-assert")
+FAULT = Fault(
+    code="HOLD312",
+    slug="cuda-assert",
+    related=("gpu-hardware", "device-ordinal", "python-exception"),
+)
 
 ASSERTION = FAULT.log_pattern(
     "assertion",
@@ -88,63 +95,68 @@ ILLEGAL = FAULT.log_pattern(
     example="RuntimeError: CUDA error: an illegal memory access was encountered",
 )
 ADDRESS = re.compile(r"(?i)memory access|illegal_?address")
-KINDS = (
-    (r"(?i)ind(?:ex|ices)|embedding|gather|scatter|srcIndex", "an index lies outside its table"),
-    (r"(?i)loss|nll|t >= 0|target|cur_target|n_classes", "a label lies outside the classes"),
-    (r"(?i)probability|multinomial|bernoulli|>= ?0.*<= ?1", "a probability is not in 0…1, or NaN"),
+ASSERTION_CAUSES = (
+    (
+        r"(?i)ind(?:ex|ices)|embedding|gather|scatter|srcIndex",
+        "an index is out of range for its table",
+    ),
+    (r"(?i)loss|nll|t >= 0|target|cur_target|n_classes", "a label is out of range for the classes"),
+    (r"(?i)probability|multinomial|bernoulli|>= ?0.*<= ?1", "a probability is outside 0…1 or NaN"),
 )
 
 
 @FAULT.explain
-def a_kernel_failed(wreckage: Wreckage) -> Diagnosis | None:
+def gpu_kernel_failed(wreckage: Wreckage) -> Diagnosis | None:
     assertions = wreckage.seen(ASSERTION)
     triggered = wreckage.seen(TRIGGERED)
     if assertions or triggered:
-        return _asserted(assertions, triggered)
+        return _assertion_failed(assertions, triggered)
     seen = wreckage.seen(ILLEGAL)
     if not seen:
         return None
     what = sightings.field(seen, "what")
     if "timed out" in what:
-        return _too_long(seen)
+        return _launch_timed_out(seen)
     return FAULT.diagnosis(
-        f"a kernel of {sightings.who(seen)} failed on the GPU ({what}): mostly a bug in a kernel "
-        "or a tensor used after it was freed, seldom the GPU itself",
+        f"a kernel of {sightings.who(seen)} failed on the GPU ({what}): usually a bug in a "
+        "kernel or a tensor used after it was freed, rarely the GPU itself",
         confidence=0.55 if ADDRESS.search(what) else 0.45,
         seen=seen,
-        fix="make the traceback true with CUDA_LAUNCH_BLOCKING=1, find the access with "
-        "`compute-sanitizer python …`; switch custom and fused kernels off one by one; if only "
-        "one GPU ever shows it, suspect that one",
+        fix="get an exact traceback with CUDA_LAUNCH_BLOCKING=1, find the access with "
+        "`compute-sanitizer python …`; disable custom and fused kernels one by one; if it only "
+        "ever happens on one GPU, suspect that GPU",
         next="dmesg -T | grep Xid",
-        unknown=["whether the GPU is at fault: the kernel log (Xid) would tell"],
+        unknown=["whether the GPU is at fault: check the kernel log for an Xid"],
     )
 
 
-def _too_long(seen: Sequence[Sighting]) -> Diagnosis:
+def _launch_timed_out(seen: Sequence[Sighting]) -> Diagnosis:
     return FAULT.diagnosis(
-        f"a kernel of {sightings.who(seen)} ran longer than the driver allows, which sets a limit "
-        "of a few seconds on GPUs that also drive a screen; a kernel that hangs ends so too",
+        f"a kernel of {sightings.who(seen)} ran longer than the driver allows: GPUs that also "
+        "drive a display have a limit of a few seconds; a kernel that hangs ends the same way",
         confidence=0.4,
         seen=seen,
-        fix="compute on a GPU without a display, or without a desktop on it; else smaller batches, "
-        "so that each kernel is short",
+        fix="use a GPU without a display or desktop; otherwise use smaller batches to keep each "
+        "kernel short",
         next="nvidia-smi --query-gpu=index,display_active,display_mode --format=csv",
-        unknown=["whether that GPU drives a screen"],
+        unknown=["whether that GPU drives a display"],
     )
 
 
-def _asserted(assertions: Sequence[Sighting], triggered: Sequence[Sighting]) -> Diagnosis:
+def _assertion_failed(assertions: Sequence[Sighting], triggered: Sequence[Sighting]) -> Diagnosis:
     text, file, number = (sightings.field(assertions, name) for name in ("text", "file", "line"))
     where = f" at {file.rpartition('/')[2]}:{number}" if file else ""
-    kind = next((said for regex, said in KINDS if sightings.saying(assertions, regex)), "")
+    kind = next(
+        (said for regex, said in ASSERTION_CAUSES if sightings.saying(assertions, regex)), ""
+    )
     # The GPU's own line is printed without a rank; the exception that follows has one.
     teller = next((one for one in (*assertions, *triggered) if one.rank is not None), None)
     seen = [*assertions[:3], *triggered]
     line = (teller or seen[0]).line
     who = f"rank {line.rank}" if teller else sightings.who(seen)
     return FAULT.diagnosis(
-        f"a kernel of {who} stopped at an assertion on the GPU{where}"
-        + (f": `{text}` does not hold" if text else "")
+        f"a kernel of {who} failed an assertion on the GPU{where}"
+        + (f": `{text}` is false" if text else "")
         + (f", so {kind}" if kind else ""),
         confidence=0.95,
         seen=seen,
@@ -154,8 +166,8 @@ def _asserted(assertions: Sequence[Sighting], triggered: Sequence[Sighting]) -> 
             pid=line.pid,
             what=f"{file.rpartition('/')[2]}:{number}" if file else "",
         ),
-        fix="check labels and indices of that batch against the sizes of tables and classes, "
-        "before they go to the GPU; the line in the traceback is only where it was noticed",
-        next="CUDA_LAUNCH_BLOCKING=1 torchrun …",
-        unknown=[] if text else ["which assertion: its line stands further up in that rank's log"],
+        fix="check labels and indices of that batch against the sizes of tables and classes "
+        "before they go to the GPU; the traceback only shows where the error was noticed",
+        next="export CUDA_LAUNCH_BLOCKING=1",
+        unknown=[] if text else ["which assertion: see further up in that rank's log"],
     )

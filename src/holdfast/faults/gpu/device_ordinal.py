@@ -1,17 +1,20 @@
-"""A rank asks for a GPU that it cannot see.
+"""A rank selected a GPU that it cannot see.
 
 What you see   `CUDA error: invalid device ordinal` (101), `device >= 0 && device < num_gpus`,
                `AssertionError: Invalid device id`, Lightning's `You requested gpu: … But your
-               machine only has: …`, on the ranks whose number is too high; the others wait.
-Why            More ranks were started on a machine than it has visible GPUs; or the script uses
-               the global RANK as device number, which is right on the first node only; or
-               CUDA_VISIBLE_DEVICES shows each process a single GPU, which is then number 0 for
-               everybody.
+               machine only has: …`, on the ranks whose number is too high; the other ranks wait.
+Why            More ranks were started on a machine than it has visible GPUs; or the script uses the
+               global RANK as device number, which is right on the first node only; or
+               CUDA_VISIBLE_DEVICES shows each process a single GPU, which is then device 0 in every
+               process.
 How to be sure `nvidia-smi -L | wc -l` and `echo $CUDA_VISIBLE_DEVICES` on that machine, inside the
                container; compare with --nproc-per-node, --gres or slots.
-Fix            As many ranks as GPUs on each machine, and
+Fix            Start as many ranks as GPUs on each machine, and call
                `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`. Where every process is shown
-               one GPU only, use device 0 in all of them.
+               only one GPU, use device 0 in all of them.
+Known limits   Lint follows device numbers within one file and knows the number of machines only
+               from the launch command; `explain` knows CUDA_VISIBLE_DEVICES only where the log
+               shows it.
 Sources        https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html (101, 100)
                pytorch/pytorch c10/cuda/CUDAFunctions.cpp, torch/cuda/__init__.py
                https://docs.pytorch.org/docs/stable/elastic/run.html (LOCAL_RANK)
@@ -34,7 +37,11 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
-FAULT = Fault(code="HOLD306", slug="device-ordinal")
+FAULT = Fault(
+    code="HOLD306",
+    slug="device-ordinal",
+    related=("duplicate-gpu", "container-flags", "rank-assignment", "driver-mismatch"),
+)
 
 ORDINAL = FAULT.log_pattern(
     "ordinal",
@@ -87,12 +94,12 @@ NONE_SEEN = FAULT.log_pattern(
 
 
 @FAULT.explain
-def it_chose_a_gpu_that_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
+def selected_gpu_not_visible(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(ORDINAL, REQUESTED)
     if not seen and wreckage.seen(STORED):
-        return _its_file_names_another_gpu(wreckage.seen(STORED))
+        return _saved_on_another_gpu(wreckage.seen(STORED))
     absent = not seen
-    # Ultralytics says so of any wish it cannot fulfil, also where torch has no CUDA at all.
+    # Ultralytics prints this for any device it cannot use, also where torch has no CUDA at all.
     vague = len(sightings.saying(seen, "nvalid CUDA '")) == len(seen)
     seen = seen or wreckage.seen(NONE_SEEN)
     if not seen:
@@ -101,33 +108,34 @@ def it_chose_a_gpu_that_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
     shown = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
     line = seen[0].line
     return FAULT.diagnosis(
-        f"{sightings.who(seen)} sees no GPU at all{shown}"
+        f"{sightings.who(seen)} saw no GPU{shown}"
         if absent
-        else f"{sightings.who(seen)} asked for a GPU number that does not exist for it"
-        f"{_counts(seen)}{shown}: more ranks than visible GPUs, or the global rank used as device",
+        else f"{sightings.who(seen)} selected a GPU number that it cannot see"
+        f"{_counts(seen)}{shown}: more ranks than visible GPUs, or the global rank as device",
         confidence=0.6 if absent else 0.7 if vague else 0.93,
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid),
         fix="make the GPUs visible: `--gpus all` for a container, --gres for Slurm, and a "
-        "CUDA_VISIBLE_DEVICES that is not empty"
+        "non-empty CUDA_VISIBLE_DEVICES"
         if absent
-        else "start as many ranks on each machine as it shows GPUs, and choose the device by "
+        else "start as many ranks on each machine as it has visible GPUs, and select the device by "
         "LOCAL_RANK: `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`",
         next="nvidia-smi -L; echo CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES",
     )
 
 
-def _its_file_names_another_gpu(seen: Sequence[Sighting]) -> Diagnosis:
+def _saved_on_another_gpu(seen: Sequence[Sighting]) -> Diagnosis:
     line = seen[0].line
     return FAULT.diagnosis(
-        f"{sightings.who(seen)} loads a file whose tensors were saved on GPU "
-        f"{sightings.field(seen, 'device')}, and it sees only {sightings.field(seen, 'gpus')}: "
-        "torch.load puts each one back where it was, unless told otherwise",
+        f"{sightings.who(seen)} loaded a file whose tensors were saved on GPU "
+        f"{sightings.field(seen, 'device')}, but saw only {sightings.field(seen, 'gpus')}: "
+        "torch.load restores each tensor to the device it was saved on unless map_location is "
+        "given",
         confidence=0.9,
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what="torch.load"),
-        fix="`torch.load(path, map_location='cpu')`, and move the model afterwards: that also "
-        "keeps all ranks from loading onto the same GPU",
+        fix="load with `torch.load(path, map_location='cpu')` and move the model afterwards; that "
+        "also keeps the ranks from all loading onto the same GPU",
         next="grep -rn 'torch.load(' --include=*.py . | grep -v map_location",
     )
 
@@ -137,10 +145,10 @@ def _counts(seen: Sequence[Sighting]) -> str:
     asked, found = (sightings.field(seen, name) for name in ("asked", "found"))
     wanted, has = (sightings.field(seen, name).strip(" ,") for name in ("wanted", "has"))
     if device:
-        return f" ({device}, and there are {gpus})"
+        return f" (device {device}; {gpus} visible)"
     if asked:
-        return f" ({asked} were asked for, {found} are there)"
-    return f" (asked for {wanted}; there is {has or 'none'})" if wanted else ""
+        return f" ({asked} requested, {found} found)"
+    return f" (requested {wanted}; found {has or 'none'})" if wanted else ""
 
 
 # --- in what a user wrote ------------------------------------------------------------------------
@@ -151,7 +159,7 @@ GLOBAL = re.compile(r"get_rank|RANK|PROCID")
 
 
 @FAULT.lint_python
-def it_counts_devices_by_the_global_rank(program: Program, source: Source) -> Iterator[Finding]:
+def global_rank_used_as_device(program: Program, source: Source) -> Iterator[Finding]:
     if "device_count" in program.text:
         return
     if not (ON_GPU.search(program.text) and GLOBAL.search(program.text)):
@@ -161,27 +169,26 @@ def it_counts_devices_by_the_global_rank(program: Program, source: Source) -> It
     chosen = [
         c for c in gpu_placement.choices(program) if gpu_placement.global_rank(program, c.number)
     ]
-    # Said once it is enough where it may never matter.
+    # Once is enough where it may never matter.
     for choice in chosen if several else chosen[:1]:
         number = ast.unparse(choice.number) if choice.number else ""
         yield tell(
-            f"{choice.call.written or 'this call'} takes `{number}`, the rank in the whole job, as "
-            "the number of a GPU",
-            reason="devices are counted on each machine from 0, ranks through all of them: "
+            f"{choice.call.written or 'this call'} uses `{number}`, the global rank, as GPU number",
+            reason="devices are numbered from 0 on each machine, ranks across all of them: "
             + (
-                "this job runs on several machines, and on all but the first that number does "
-                "not exist (invalid device ordinal)"
+                "this job runs on several machines, and that number is valid on the first only "
+                "(invalid device ordinal)"
                 if several
-                else "on a second machine that number does not exist (invalid device ordinal)"
+                else "on a second machine that number is invalid (invalid device ordinal)"
             ),
-            fix="`int(os.environ['LOCAL_RANK'])`, which torchrun sets, or "
+            fix="use `int(os.environ['LOCAL_RANK'])`, which torchrun sets, or "
             f"`{number} % torch.cuda.device_count()`",
             at=program.place(choice.call.node),
         )
 
 
 @FAULT.lint_python
-def it_starts_more_than_it_shows(program: Program, source: Source) -> Iterator[Finding]:
+def more_ranks_than_visible_gpus(program: Program, source: Source) -> Iterator[Finding]:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"` and mp.spawn(…, nprocs=4)."""
     shown = source.setting("CUDA_VISIBLE_DEVICES")
     gpus = counts.visible(shown)
@@ -192,9 +199,9 @@ def it_starts_more_than_it_shows(program: Program, source: Source) -> Iterator[F
         number = constant(names(program).follow(given)) if given is not None else None
         if isinstance(number, int) and number > gpus:
             yield FAULT.error(
-                f"{call.written} starts {number} ranks, and CUDA_VISIBLE_DEVICES={shown.value} "
+                f"{call.written} starts {number} ranks, but CUDA_VISIBLE_DEVICES={shown.value} "
                 f"(line {shown.place.line}) shows {gpus} GPU{'s' if gpus > 1 else ''}",
-                reason="rank number n takes device n: the last ones get 'invalid device ordinal'",
-                fix="`nprocs=torch.cuda.device_count()`, or name more devices",
+                reason="rank n uses device n: the last ranks fail with 'invalid device ordinal'",
+                fix="use `nprocs=torch.cuda.device_count()`, or list more devices",
                 at=program.place(given or call.node),
             )

@@ -1,4 +1,4 @@
-"""Driver, CUDA and the GPU do not fit together.
+"""The NVIDIA driver, CUDA and the GPU are not compatible.
 
 What you see   `CUDA driver version is insufficient for CUDA runtime version`, `The NVIDIA driver
                on your system is too old`, `Failed to initialize NVML: Driver/library version
@@ -8,14 +8,17 @@ What you see   `CUDA driver version is insufficient for CUDA runtime version`, `
 Why            Three things have versions: the kernel module, the driver's user-space library
                (libcuda, in a container mounted from the host) and the CUDA that torch was built
                with. A driver runs its own CUDA and older ones, and within one major version newer
-               ones with limits. An upgrade without a reboot leaves module and library different.
-               'No kernel image' is about the GPU: torch was built without code for it.
-How to be sure `nvidia-smi` shows driver and the newest CUDA it can run, `cat
+               ones with limits. An upgrade without a reboot leaves module and library at different
+               versions. 'No kernel image' is about the GPU: torch was built without code for it.
+How to be sure `nvidia-smi` shows the driver and the newest CUDA it can run, `cat
                /proc/driver/nvidia/version` the kernel module, `python -c "import torch;
-               print(torch.version.cuda, torch.cuda.get_arch_list())"` what torch has.
-Fix            A newer driver, or a torch built for an older CUDA (download.pytorch.org/whl/cu…).
-               After an upgrade of the driver: reboot, or reload the module. For a new GPU: a torch
-               whose arch list has it.
+               print(torch.version.cuda, torch.cuda.get_arch_list())"` what torch was built for.
+Fix            Install a newer driver, or a torch built for an older CUDA
+               (download.pytorch.org/whl/cu…). After a driver upgrade: reboot, or reload the module.
+               For a new GPU: install a torch whose arch list contains it.
+Known limits   `explain` reads this from logs; `check` does not compare driver, CUDA and torch on
+               this machine yet. CUDA's `unknown error` names no cause, so that diagnosis is a
+               guess.
 Sources        https://docs.nvidia.com/deploy/cuda-compatibility/
                https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
                pytorch/pytorch torch/cuda/__init__.py, c10/cuda/CUDAFunctions.cpp: the wordings
@@ -30,7 +33,11 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
-FAULT = Fault(code="HOLD302", slug="driver-mismatch")
+FAULT = Fault(
+    code="HOLD302",
+    slug="driver-mismatch",
+    related=("version-skew", "fabric-manager", "container-flags", "backend-unavailable"),
+)
 
 TOO_OLD = FAULT.log_pattern(
     "too-old",
@@ -151,32 +158,34 @@ NEXT = (
     "nvidia-smi; cat /proc/driver/nvidia/version; python -c 'import torch; "
     "print(torch.version.cuda, torch.cuda.get_arch_list())'"
 )
-BUILD = "install a torch built for a CUDA that this driver can run (see the top line of nvidia-smi)"
+OTHER_TORCH = (
+    "install a torch built for a CUDA this driver can run (see the top line of nvidia-smi)"
+)
 CASES = (
     (
         LIBRARY,
         0.97,
         (
-            "the driver's library and the kernel module on this machine have different versions, "
-            "as after an upgrade without a reboot"
+            "the driver's library and kernel module have different versions, as after an upgrade "
+            "without a reboot"
         ),
         "reboot the machine, or unload and reload the nvidia modules while nothing uses the GPUs",
     ),
     (
         TOO_OLD,
         0.95,
-        "the driver is too old for the CUDA that this program was built with",
-        f"a newer driver on the machine, or {BUILD}",
+        "the driver is too old for the CUDA this program was built with",
+        f"install a newer driver, or {OTHER_TORCH}",
     ),
     (
         COMPATIBILITY,
         0.95,
         (
-            "the image brings a CUDA compatibility package (cuda-compat), and this GPU does not "
-            "support that; it also appears after a driver upgrade without a reboot"
+            "the image contains a CUDA compatibility package (cuda-compat), which this GPU does "
+            "not support; a driver upgrade without a reboot gives the same error"
         ),
         (
-            "take the cuda-compat folder out of LD_LIBRARY_PATH, or use an image whose CUDA the "
+            "remove the cuda-compat folder from LD_LIBRARY_PATH, or use an image whose CUDA the "
             "machine's driver can run; reboot if the driver was just upgraded"
         ),
     ),
@@ -184,38 +193,38 @@ CASES = (
         NO_CODE,
         0.93,
         (
-            "this program has no code for this GPU: torch or an extension was built for other "
-            "architectures"
+            "torch or an extension was built for other GPU architectures and has no code for this "
+            "GPU"
         ),
         (
-            "install a torch (and extensions) whose arch list has this GPU; build extensions with "
-            "TORCH_CUDA_ARCH_LIST set to it"
+            "install a torch (and extensions) whose arch list contains this GPU; build extensions "
+            "with TORCH_CUDA_ARCH_LIST set to it"
         ),
     ),
     (
         TOOLKIT,
         0.95,
-        "an extension was to be built with another CUDA than torch was built with",
-        "point CUDA_HOME at a toolkit of torch's CUDA version, or install the torch that fits",
+        "the CUDA toolkit that builds an extension differs from the CUDA torch was built with",
+        "point CUDA_HOME at a toolkit of torch's CUDA version, or install a matching torch",
     ),
     (
         NO_DRIVER,
         0.85,
         (
-            "no NVIDIA driver can be reached from here: none is installed, or the container was "
-            "started without its GPUs"
+            "no NVIDIA driver is reachable: none is installed, or the container was started "
+            "without GPUs"
         ),
-        "start the container with `--gpus all`; on the machine itself install the driver",
+        "start the container with `--gpus all`; on the machine itself, install the driver",
     ),
     (
         UNKNOWN,
         0.4,
         (
-            "CUDA failed and gives no reason (unknown error): mostly the driver's modules or "
-            "device files are not in order, as after an upgrade or a sleep of the machine"
+            "CUDA failed without a reason (unknown error): usually the driver's modules or device "
+            "files are broken, as after an upgrade or after the machine was suspended"
         ),
         (
-            "try a fresh process with CUDA_VISIBLE_DEVICES set before it starts; then `sudo "
+            "start a new process with CUDA_VISIBLE_DEVICES set before it starts; then `sudo "
             "modprobe nvidia_uvm`, or reboot; a container needs /dev/nvidia-uvm as well"
         ),
     ),
@@ -223,27 +232,27 @@ CASES = (
 
 
 @FAULT.explain
-def versions_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
-    for signature, confidence, what, fix in CASES:
-        seen = wreckage.seen(signature)
+def driver_cuda_gpu_incompatible(wreckage: Wreckage) -> Diagnosis | None:
+    for pattern, confidence, what, fix in CASES:
+        seen = wreckage.seen(pattern)
         only_warned = len(sightings.saying(seen, "Warning: |dso_loader")) == len(seen)
-        if seen and only_warned and signature is NO_DRIVER:
-            continue  # torch says so on every machine without GPUs, also where none is wanted
+        if seen and only_warned and pattern is NO_DRIVER:
+            continue  # torch warns of it on every machine without GPUs, also where none is needed
         if seen:
             line = seen[0].line
             return FAULT.diagnosis(
-                f"{sightings.who(seen, 'this program')}: {what}{_told(wreckage, seen)}",
+                f"{sightings.who(seen, 'this program')}: {what}{_versions_in_text(wreckage, seen)}",
                 confidence=min(confidence, 0.6) if only_warned else confidence,
                 seen=seen,
-                culprit=Culprit(rank=line.rank, host=line.host, what=_what(wreckage)),
+                culprit=Culprit(rank=line.rank, host=line.host, what=_culprit_name(wreckage)),
                 fix=fix,
                 next=NEXT,
             )
     return None
 
 
-def _told(wreckage: Wreckage, seen: Sequence[Sighting]) -> str:
-    """The numbers, as far as the text has them."""
+def _versions_in_text(wreckage: Wreckage, seen: Sequence[Sighting]) -> str:
+    """The versions that the log shows."""
     found, wanted = sightings.field(seen, "found"), sightings.field(seen, "wanted")
     library = sightings.field(seen, "library") or sightings.field(seen, "dso")
     module = sightings.field(seen, "module") or sightings.field(seen, "running")
@@ -252,7 +261,7 @@ def _told(wreckage: Wreckage, seen: Sequence[Sighting]) -> str:
     arch = sightings.field(seen, "arch")
     parts = [
         f"the driver can run CUDA {_cuda(found)}" if found else "",
-        f"CUDA {wanted} or newer is wanted" if wanted else "",
+        f"CUDA {wanted} or newer is required" if wanted else "",
         f"library {library}" if library else "",
         f"kernel module {module}" if module else "",
         f"toolkit {toolkit}" if toolkit else "",
@@ -265,7 +274,7 @@ def _told(wreckage: Wreckage, seen: Sequence[Sighting]) -> str:
     return f" ({said})" if said else ""
 
 
-def _what(wreckage: Wreckage) -> str:
+def _culprit_name(wreckage: Wreckage) -> str:
     driver = wreckage.versions.get("driver")
     return f"NVIDIA driver {driver}" if driver else "NVIDIA driver and CUDA versions"
 

@@ -3,14 +3,18 @@
 What you see   `ncclInvalidUsage … Duplicate GPU detected : rank 1 and rank 0 both on CUDA device
                1b000`, from NCCL 2.30 on `Multiple Ranks are using the same GPU/Partition`, at the
                first collective; the other ranks lose their connections.
-Why            Every rank needs a GPU of its own, and torch puts a process that chooses none on
-               the first it sees. Forgotten `set_device`, more ranks than GPUs, or a
-               CUDA_VISIBLE_DEVICES that names one GPU for all of them.
-How to be sure NCCL compares PCI bus ids among ranks of one host and names two ranks and the id:
-               `nvidia-smi --query-gpu=index,pci.bus_id --format=csv`. The numbers are those of
-               the communicator; in a subgroup they are not the ranks of the job.
-Fix            First of all in the script: `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`,
-               or `init_process_group(device_id=…)`; at most as many ranks as `nvidia-smi -L` shows.
+Why            Every rank needs its own GPU, and torch puts a process that selects none on the first
+               one it sees. Causes: `set_device` is missing, there are more ranks than GPUs, or
+               CUDA_VISIBLE_DEVICES names one GPU for all ranks.
+How to be sure NCCL compares PCI bus ids among the ranks of one host and names two ranks and the id;
+               find the GPU with `nvidia-smi --query-gpu=index,pci.bus_id --format=csv`. The numbers
+               are ranks of the communicator; in a subgroup they are not the global ranks.
+Fix            Make this the first line of the script:
+               `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`, or pass
+               `init_process_group(device_id=…)`. Start at most as many ranks as `nvidia-smi -L`
+               shows.
+Known limits   Only NCCL's refusal counts: two Gloo ranks on one GPU are legal and not reported.
+               Lint judges complete scripts on NCCL only, where no other code can select the device.
 Sources        NVIDIA/nccl src/init.cc at v2.29.7-1 and v2.30.7-1: two ranks on one GPU
                https://docs.pytorch.org/docs/stable/distributed.html
 """
@@ -21,6 +25,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from holdfast import text
 from holdfast.analysis.job import join, phrases
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
@@ -36,30 +41,36 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Finding, Verdict
 
-FAULT = Fault(code="HOLD305", slug="duplicate-gpu", traits=RunTraits(priority=220))
+FAULT = Fault(
+    code="HOLD305",
+    slug="duplicate-gpu",
+    related=("device-ordinal", "gpu-occupied", "rank-assignment"),
+    traits=RunTraits(priority=220),
+)
 
 PAIR = re.compile(r"Duplicate GPU detected : rank (\d+) and rank (\d+) both on CUDA device (\w+)")
+SET_DEVICE = "`torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`"
 TEXT = re.compile(r"Duplicate GPU detected|Multiple [Rr]anks .*using the same GPU")
 
 
 @FAULT.run
-def nccl_refused_to_share_a_gpu(scene: Scene) -> Verdict | None:
-    """NCCL's word alone. That two pages name one GPU proves nothing: Gloo does not mind, and by
-    NCCL_HOSTID ranks share one on purpose."""
+def nccl_refused_shared_gpu(scene: Scene) -> Verdict | None:
+    """Only NCCL's error counts. Two heartbeats with one GPU prove nothing: Gloo allows it, and with
+    NCCL_HOSTID ranks share a GPU on purpose."""
     told = [e for e in exits.endings(scene) if _refused(e)]
     if not told or any(not _refused(e) for e in exits.cause(scene)):
         return None
     ranks = {e.rank for e in told}
     for ending in told:
-        ranks |= _pair(scene, ending.view) | _on_the_same(scene, ending.view)
+        ranks |= _pair(scene, ending.view) | _ranks_on_same_device(scene, ending.view)
     victims = exits.fallen(scene, ranks)
     return FAULT.verdict(
-        f"{phrases.who(scene, sorted(ranks))} {_where(told, ranks)}, and NCCL refuses that"
+        f"{phrases.who(scene, sorted(ranks))} {_shared_device(told, ranks)}, which NCCL refuses"
         f"{phrases.fell_with(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,
-        fix="give each rank its own: `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))` "
+        fix="give each rank its own GPU: `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))` "
         "before anything else; `nvidia-smi -L` shows how many there are",
         evidence=[phrases.how_it_ended(e) for e in told],
     )
@@ -70,19 +81,19 @@ def _refused(ending: Ending) -> bool:
 
 
 def _pair(scene: Scene, speaker: RankView) -> set[int]:
-    """The two that NCCL names, if its numbers are those of the whole job: it names the speaker
+    """The two that NCCL names, if its numbers are global ranks: it names the reporting rank
     first."""
     named = PAIR.search(speaker.words.text) if speaker.words else None
     if not named:
         return set()
-    by_number = {_number(view): view.rank for view in scene.ranks}
+    by_number = {_group_rank(view): view.rank for view in scene.ranks}
     first, second = int(named[1]), int(named[2])
-    if first != _number(speaker) or second not in by_number:
+    if first != _group_rank(speaker) or second not in by_number:
         return set()
     return {speaker.rank, by_number[second]}
 
 
-def _on_the_same(scene: Scene, speaker: RankView) -> set[int]:
+def _ranks_on_same_device(scene: Scene, speaker: RankView) -> set[int]:
     claim = join.claim_of(speaker)
     if claim is None or not claim.device:
         return set()
@@ -93,22 +104,21 @@ def _on_the_same(scene: Scene, speaker: RankView) -> set[int]:
     }
 
 
-def _number(view: RankView) -> int:
-    """What it is called in the default group."""
+def _group_rank(view: RankView) -> int:
+    """Its rank in the default group."""
     claim = join.claim_of(view)
     return claim.rank if claim is not None and claim.rank >= 0 else view.rank
 
 
-def _where(told: list[Ending], ranks: set[int]) -> str:
+def _shared_device(told: list[Ending], ranks: set[int]) -> str:
     found = [PAIR.search(e.view.words.text) for e in told if e.view.words]
     devices = sorted({match[3] for match in found if match})
     alone = len(ranks) == 1
     other = " with another rank" if alone else ""
     if not devices:
-        return "uses the same GPU as another rank" if alone else "use the same GPU"
+        return "used the same GPU as another rank" if alone else "used the same GPU"
     plural = "s" * (len(devices) > 1)
-    verb = "shares" if alone else "share"
-    return f"{verb} CUDA device{plural} {', '.join(devices)} (PCI bus id){other}"
+    return f"shared CUDA device{plural} {', '.join(devices)} (PCI bus id){other}"
 
 
 # --- from the wreckage of a job ----------------------------------------------------------------
@@ -130,16 +140,16 @@ INVALID = FAULT.log_pattern(
     anchors=("ncclInvalidUsage", ", invalid usage", "NCCL Error 5", "Last error:"),
     example="RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:957, "
     "invalid usage, NCCL version 21.0.3",
-    # NCCL's warning, where it was kept, tells what was invalid.
+    # NCCL's warning, where the log has it, says what was invalid.
     role=Role.CONTEXT,
 )
 
 
 @FAULT.explain
-def two_ranks_were_on_one_gpu(wreckage: Wreckage) -> Diagnosis | None:
+def two_ranks_on_one_gpu(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(REFUSED)
     if not seen:
-        return _use_was_invalid(wreckage)
+        return _invalid_usage(wreckage)
     one, other, device = (sightings.field(seen, name) for name in ("one", "other", "device"))
     pair = f"ranks {one} and {other} of a communicator" if one else "two or more ranks"
     where = f"CUDA device {device} (PCI bus id)" if device else "the same GPU"
@@ -147,35 +157,34 @@ def two_ranks_were_on_one_gpu(wreckage: Wreckage) -> Diagnosis | None:
     narrow = f"; CUDA_VISIBLE_DEVICES={visible} is set" if visible else ""
     line = seen[0].line
     return FAULT.diagnosis(
-        f"{pair} use {where}, and NCCL refuses to serve two ranks of one host on one GPU{narrow}",
+        f"{pair} used {where}: NCCL refuses two ranks of one host on one GPU{narrow}",
         confidence=0.97,
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=where),
-        fix="first of all in the script `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`; "
-        "start no more ranks on a machine than it has GPUs; let CUDA_VISIBLE_DEVICES name one "
-        "GPU for each local rank",
+        fix=f"make {SET_DEVICE} the first line of the script; start no more ranks on a machine "
+        "than it has GPUs; let CUDA_VISIBLE_DEVICES list one GPU for each local rank",
         next="nvidia-smi --query-gpu=index,pci.bus_id --format=csv",
-        unknown=["whether these are global ranks: NCCL counts within the communicator"]
+        unknown=["whether these are global ranks: NCCL numbers them within the communicator"]
         if one
         else [],
     )
 
 
-def _use_was_invalid(wreckage: Wreckage) -> Diagnosis | None:
-    """The reason was not kept; of those that NCCL has for it this is the most common one."""
+def _invalid_usage(wreckage: Wreckage) -> Diagnosis | None:
+    """The reason is not in the log; this is the most common one that NCCL has for it."""
     seen = wreckage.seen(INVALID)
     if not seen or wreckage.roots() or sightings.field(seen, "kept"):
         return None
     line = seen[0].line
     return FAULT.diagnosis(
-        f"NCCL refused a call of {sightings.who(seen)} as invalid and the log does not keep its "
-        "reason: most often two ranks of one machine use the same GPU",
+        f"NCCL refused a call of {sightings.who(seen)} as invalid, and the log lacks the reason: "
+        "most often two ranks of one machine use the same GPU",
         confidence=0.45,
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid),
-        fix="first of all in the script `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`; "
-        "start no more ranks on a machine than it has GPUs",
-        next="NCCL_DEBUG=WARN torchrun …",
+        fix=f"make {SET_DEVICE} the first line of the script; start no more ranks on a machine "
+        "than it has GPUs",
+        next="export NCCL_DEBUG=WARN",
         unknown=["what was invalid: NCCL_DEBUG=WARN prints it"],
     )
 
@@ -184,12 +193,11 @@ def _use_was_invalid(wreckage: Wreckage) -> Diagnosis | None:
 
 SHOWN = 40
 """characters of a call in a sentence"""
-CHOOSE = "`torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`"
 
 
 @FAULT.lint_python
-def every_rank_takes_the_first(program: Program, source: Source) -> Iterator[Finding]:
-    """Only of whole scripts on NCCL: elsewhere the device may be chosen by somebody else."""
+def every_rank_selects_same_gpu(program: Program, source: Source) -> Iterator[Finding]:
+    """Only complete scripts on NCCL: elsewhere other code may select the device."""
     if not source.complete or init_calls.only_backend(program) != "nccl":
         return
     joined = init_calls.inits(program)
@@ -200,21 +208,21 @@ def every_rank_takes_the_first(program: Program, source: Source) -> Iterator[Fin
         first = next((use for use in gpu_placement.uses(program) if use.number is None), None)
         if first is not None:
             yield FAULT.warning(
-                f"`{_shown(first.call)}` is the first GPU on every rank: nothing here gives each "
-                "its own",
+                f"`{_short_call(first.call)}` is the first GPU on every rank: nothing in this "
+                "script gives each rank its own",
                 reason="NCCL refuses two ranks of one machine on one GPU (Duplicate GPU detected), "
                 "unless whatever starts them shows each rank a single GPU",
-                fix=f"first of all in the script: {CHOOSE}",
+                fix=f"make {SET_DEVICE} the first line of the script",
                 at=program.place(first.call.node),
             )
         return
-    yield from _same_number(program)
-    yield from _too_early(program)
+    yield from _fixed_device(program)
+    yield from _used_before_set_device(program)
 
 
-def _same_number(program: Program) -> Iterator[Finding]:
-    """Of what chooses a device by a number that is written out; in other places than set_device
-    only where no line of the script chooses by anything else."""
+def _fixed_device(program: Program) -> Iterator[Finding]:
+    """Devices selected by a literal number; outside set_device only where no line of the script
+    selects one by anything else."""
     if "VISIBLE_DEVICES" in program.text:
         return
     chosen = list(gpu_placement.choices(program))
@@ -223,18 +231,18 @@ def _same_number(program: Program) -> Iterator[Finding]:
     everywhere = len(fixed) == len(chosen) and not gpu_placement.BY_OTHERS.search(program.text)
     for one in setters or (fixed[:1] if everywhere else []):
         yield FAULT.warning(
-            f"`{_shown(one.call)}` chooses the same GPU, cuda:{constant(one.number)}, on every "
-            "rank",
+            f"`{_short_call(one.call)}` selects the same GPU, cuda:{constant(one.number)}, on "
+            "every rank",
             reason="NCCL refuses two ranks of one machine on one GPU (Duplicate GPU detected), "
             "unless whatever starts them shows each rank a single GPU",
-            fix=CHOOSE
+            fix=f"replace it with {SET_DEVICE}"
             if one in setters
-            else "`torch.device('cuda', int(os.environ['LOCAL_RANK']))` in its place",
+            else "replace it with `torch.device('cuda', int(os.environ['LOCAL_RANK']))`",
             at=program.place(one.call.node),
         )
 
 
-def _too_early(program: Program) -> Iterator[Finding]:
+def _used_before_set_device(program: Program) -> Iterator[Finding]:
     setters = [
         call
         for call in program.called(*gpu_placement.SETTERS)
@@ -244,16 +252,15 @@ def _too_early(program: Program) -> Iterator[Finding]:
         for use in gpu_placement.uses(program):
             if use.number is None and gpu_placement.before(program, use.call.node, setter.node):
                 yield FAULT.warning(
-                    f"`{_shown(use.call)}` comes before {setter.written} (line "
+                    f"`{_short_call(use.call)}` runs before {setter.written} (line "
                     f"{setter.node.lineno}), so it goes to the first GPU on every rank",
-                    reason="until set_device 'cuda' means cuda:0: the first GPU fills up with the "
-                    "contexts of all ranks, and a collective on this tensor is refused",
+                    reason="before set_device, 'cuda' means cuda:0: the first GPU fills up with "
+                    "the contexts of all ranks, and NCCL refuses a collective on this tensor",
                     fix=f"move line {setter.node.lineno} up, before anything that touches CUDA",
                     at=program.place(use.call.node),
                 )
                 break
 
 
-def _shown(call: Call) -> str:
-    text = ast.unparse(call.node)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+def _short_call(call: Call) -> str:
+    return text.shorten(ast.unparse(call.node), SHOWN)

@@ -1,20 +1,22 @@
 """The NVSwitch fabric is not ready.
 
 What you see   `Cuda failure 802 'system not yet initialized'` (cudaErrorSystemNotReady) at the
-               first touch of a GPU, while nvidia-smi looks fine. Or NCCL's start fails in
+               first use of a GPU, while nvidia-smi looks fine. Or NCCL's initialization fails in
                nvls.cc: `Failed to bind NVLink SHARP (NVLS) Multicast memory`, `Cuda failure 1
                'invalid argument'` or 401. On multi-node NVLink: `MNNVL … is available but not
-               working`. The other nodes just wait.
-Why            On HGX and DGX machines (A100 SXM and later, with NVSwitch) GPUs work only once
+               working`. The other nodes wait.
+Why            On HGX and DGX machines (A100 SXM and later, with NVSwitch) the GPUs work only after
                nvidia-fabricmanager has set up the switches, and it starts only if its version is
-               the driver's to the last digit: an unattended driver upgrade breaks that. Multicast
-               (NVLS) further needs a registered fabric, and across nodes an IMEX domain.
+               exactly the driver's: an unattended driver upgrade breaks that. Multicast (NVLS) also
+               needs a registered fabric, and across nodes an IMEX domain.
 How to be sure On the machine itself, not in the container: `systemctl status nvidia-fabricmanager`,
                and from H100 on `nvidia-smi -q | grep -A3 Fabric` must say Completed, Success (A100
                shows N/A even when healthy). A one-process CUDA program fails there as well.
 Fix            In this order: make the versions equal, start the service, reset the GPUs or reboot;
-               else take another machine. `NCCL_NVLS_ENABLE=0` goes round a broken multicast, at
-               the price of speed; it does not help against error 802.
+               otherwise use another machine. `NCCL_NVLS_ENABLE=0` avoids broken multicast at the
+               cost of speed; it does not help against error 802.
+Known limits   `check` does not ask the fabric manager; this is read from logs only. From a
+               container the service's state is not visible.
 Sources        https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/
                NVIDIA/nccl src/transport/nvls.cc, src/mnnvl.cc: the wordings
                https://github.com/NVIDIA/nccl/issues/976 (a restart without a reset)
@@ -29,7 +31,11 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Diagnosis
 
-FAULT = Fault(code="HOLD301", slug="fabric-manager")
+FAULT = Fault(
+    code="HOLD301",
+    slug="fabric-manager",
+    related=("driver-mismatch", "gpu-hardware", "container-flags"),
+)
 
 NOT_READY = FAULT.log_pattern(
     "not-ready",
@@ -94,17 +100,17 @@ IMEX = FAULT.log_pattern(
     example="vm:1009:1009 [0] mnnvl.cc:70 NCCL WARN MNNVL (cliqueSize 8) is available but not "
     "working on this system. Check the IMEX configuration",
 )
-START = "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A3 Fabric"
+SHOW_FABRIC = "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A3 Fabric"
 CASES = (
     (
         NOT_READY,
         0.95,
         (
-            "CUDA says that the system is not yet initialized (802): on a machine with NVSwitch "
-            "its fabric manager is down, or of another version than the driver"
+            "CUDA reported 'system not yet initialized' (802): on a machine with NVSwitch the "
+            "fabric manager is down, or its version differs from the driver's"
         ),
         (
-            "on that machine, as root: install the fabric manager of the driver's very version, "
+            "on that machine, as root: install the fabric manager of exactly the driver's version, "
             "`systemctl enable --now nvidia-fabricmanager`, then reset the GPUs or reboot"
         ),
     ),
@@ -112,77 +118,77 @@ CASES = (
         MULTICAST,
         0.8,
         (
-            "NVLink multicast (NVLS) could not be set up: the fabric manager or a switch is not in "
-            "order, or the container lacks what it needs"
+            "NVLink multicast (NVLS) could not be set up: the fabric manager or a switch has a "
+            "problem, or the container lacks the devices it needs"
         ),
         (
-            "see to the fabric manager and its version, and reset the GPUs or reboot: a restart of "
-            "the manager alone leaves them unregistered; meanwhile `export NCCL_NVLS_ENABLE=0`"
+            "check the fabric manager and its version, then reset the GPUs or reboot: restarting "
+            "the manager alone leaves them unregistered; until then `export NCCL_NVLS_ENABLE=0`"
         ),
     ),
     (
         EXHAUSTED,
         0.5,
         (
-            "the switches had no room left for another multicast group (NVLS): many communicators "
-            "use it at once, or the fabric is not in order"
+            "the switches had no room for another multicast group (NVLS): many communicators use "
+            "it at once, or the fabric has a problem"
         ),
         (
-            "`export NCCL_NVLS_ENABLE=0`, or fewer communicators; the fabric manager's log on that "
-            "machine tells which of the two it is"
+            "`export NCCL_NVLS_ENABLE=0`, or use fewer communicators; the fabric manager's log on "
+            "that machine shows which of the two it is"
         ),
     ),
     (
         IMEX,
         0.85,
         (
-            "NVLink between the nodes is there but does not work: the IMEX domain is not set up "
+            "NVLink between the nodes is present but does not work: the IMEX domain is not set up "
             "for these nodes, or its channel is missing in the container"
         ),
         (
             "start nvidia-imex with the same node list on every node, and give the container "
-            "/dev/nvidia-caps-imex-channels; to run meanwhile: `export NCCL_MNNVL_ENABLE=0`"
+            "/dev/nvidia-caps-imex-channels; until then `export NCCL_MNNVL_ENABLE=0`"
         ),
     ),
     (
         ILLEGAL_STATE,
         0.5,
         (
-            "CUDA refused a call in the present state (401), as it does when the NVLink fabric is "
-            "not registered"
+            "CUDA refused a call in the present state (401), which happens when the NVLink fabric "
+            "is not registered"
         ),
-        "see to the fabric manager; to run meanwhile: `export NCCL_NVLS_ENABLE=0`",
+        "check the fabric manager; until then `export NCCL_NVLS_ENABLE=0`",
     ),
 )
 
 
 @FAULT.explain
-def the_fabric_was_not_ready(wreckage: Wreckage) -> Diagnosis | None:
+def fabric_not_ready(wreckage: Wreckage) -> Diagnosis | None:
     versions = wreckage.seen(VERSIONS)
-    told = ""
+    versions_differ = ""
     if versions:
         manager, driver = (sightings.field(versions, name) for name in ("manager", "driver"))
-        told = f"; fabric manager {manager} refuses to work with driver {driver}"
-    for signature, confidence, what, fix in CASES:
-        seen = wreckage.seen(signature)
+        versions_differ = f"; fabric manager {manager} refuses driver {driver}"
+    for pattern, confidence, what, fix in CASES:
+        seen = wreckage.seen(pattern)
         if seen:
             return FAULT.diagnosis(
-                f"{sightings.who(seen)}: {what}{told}",
+                f"{sightings.who(seen)}: {what}{versions_differ}",
                 confidence=0.97 if versions else confidence,
                 seen=[*seen, *versions],
                 fix=fix,
-                next=START,
+                next=SHOW_FABRIC,
             )
     seen = versions or wreckage.seen(SERVICE)
     if not seen:
         return None
     host = f" on {seen[0].line.host}" if seen[0].line.host else ""
     return FAULT.diagnosis(
-        f"the fabric manager{host} did not start{told}, and GPUs behind NVSwitch do not work "
-        "without it",
+        f"the fabric manager{host} did not start{versions_differ}; GPUs behind NVSwitch do not "
+        "work without it",
         confidence=0.97 if versions else 0.8,
         seen=seen,
-        fix="install the fabric manager of the driver's very version, then `systemctl enable "
+        fix="install the fabric manager of exactly the driver's version, then `systemctl enable "
         "--now nvidia-fabricmanager`",
-        next=START,
+        next=SHOW_FABRIC,
     )

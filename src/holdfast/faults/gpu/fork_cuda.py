@@ -1,17 +1,18 @@
 """CUDA is used in a forked child of a process that already used it.
 
 What you see   `RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with
-               multiprocessing, you must use the 'spawn' start method`, mostly in a DataLoader
+               multiprocessing, you must use the 'spawn' start method`, usually in a DataLoader
                worker; in old versions `CUDA error: initialization error` (3).
-Why            A CUDA context does not survive fork(): the child inherits handles that are no
-               longer valid. Anything that touches CUDA in the parent is enough, also
-               `torch.cuda.is_available()` of old versions, `.to('cuda')` in a dataset's
-               constructor, or an import that does so.
-How to be sure The traceback in the child shows the call that wanted CUDA. If that is the dataset
-               or collate function, its tensors live on the GPU.
+Why            A CUDA context does not survive fork(): the child inherits handles that are no longer
+               valid. Any use of CUDA in the parent is enough, including `torch.cuda.is_available()`
+               of old versions, `.to('cuda')` in a dataset's constructor, or an import that does so.
+How to be sure The traceback in the child shows the call that needed CUDA. If it is in the dataset
+               or the collate function, their tensors are on the GPU.
 Fix            Keep datasets on the CPU and move batches in the training loop. Where children must
-               use CUDA, start them by spawn: `torch.multiprocessing.set_start_method('spawn')`
+               use CUDA, start them with spawn: `torch.multiprocessing.set_start_method('spawn')`
                under `if __name__ == '__main__':`, or `DataLoader(multiprocessing_context='spawn')`.
+Known limits   Lint sees the parent's and the child's use of CUDA only in the same script, not
+               behind an import. CUDA's `initialization error` has other causes than fork.
 Sources        pytorch/pytorch torch/cuda/__init__.py: the wording
                https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#cuda-in-multiprocessing
                https://github.com/pytorch/pytorch/issues/40403
@@ -31,7 +32,11 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
-FAULT = Fault(code="HOLD313", slug="fork-cuda")
+FAULT = Fault(
+    code="HOLD313",
+    slug="fork-cuda",
+    related=("missing-main-guard", "dataloader-killed", "module-state-under-spawn"),
+)
 
 FORKED = FAULT.log_pattern(
     "forked",
@@ -61,31 +66,31 @@ INITIALISATION = FAULT.log_pattern(
 
 
 @FAULT.explain
-def it_used_cuda_after_a_fork(wreckage: Wreckage) -> Diagnosis | None:
+def cuda_used_after_fork(wreckage: Wreckage) -> Diagnosis | None:
     sure = wreckage.seen(FORKED)
     seen = sure or wreckage.seen(INITIALISATION)
     if not seen:
         return None
     device = sightings.field(seen, "device") or "CUDA"
     raised = sightings.raised_at(wreckage, seen[0])
-    where = _users_frame(raised)
+    where = _innermost_user_frame(raised)
     line = seen[0].line
     return FAULT.diagnosis(
         f"a child process of {sightings.who(seen)} was forked after its parent had used {device}, "
-        f"and wanted {device} itself{f' at {where}' if where else ''}"
+        f"and then used {device} itself{f' at {where}' if where else ''}"
         if sure
-        else f"{device} could not be initialised in {sightings.who(seen)}: mostly a process that "
+        else f"{device} could not be initialized in {sightings.who(seen)}: usually a process that "
         "was forked after its parent had used the GPU",
-        confidence=0.97 if sure else 0.75 if _in_a_child(wreckage, seen[0]) else 0.5,
+        confidence=0.97 if sure else 0.75 if _in_child_process(wreckage, seen[0]) else 0.5,
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=where),
         fix="keep datasets and collate functions on the CPU; where children must use the GPU, "
-        "start them by spawn: `torch.multiprocessing.set_start_method('spawn')`",
+        "start them with spawn: `torch.multiprocessing.set_start_method('spawn')`",
         next="grep -rnE 'cuda|set_start_method' --include=*.py . | head",
     )
 
 
-def _in_a_child(wreckage: Wreckage, sighting: Sighting) -> bool:
+def _in_child_process(wreckage: Wreckage, sighting: Sighting) -> bool:
     """An exception beside it came out of a process that Python's multiprocessing made."""
     return any(
         "DataLoader worker process" in one.text
@@ -95,8 +100,8 @@ def _in_a_child(wreckage: Wreckage, sighting: Sighting) -> bool:
     )
 
 
-def _users_frame(raised: Raised | None) -> str:
-    """The innermost line that is not torch's."""
+def _innermost_user_frame(raised: Raised | None) -> str:
+    """The innermost line outside torch."""
     frames = raised.frames if raised else ()
     own = (f for f in frames if "/torch/" not in f.file and "multiprocessing" not in f.file)
     return next((f"{f.file.rpartition('/')[2]}:{f.line}" for f in own), "")
@@ -108,55 +113,55 @@ SPAWN = "`torch.multiprocessing.set_start_method('spawn')` under the main guard"
 
 
 @FAULT.lint_python
-def a_forked_child_will_want_cuda(program: Program, source: Source) -> Iterator[Finding]:
+def forked_child_uses_cuda(program: Program, source: Source) -> Iterator[Finding]:
     if "cuda" not in program.text:
         return
     children = processes(program)
     if children is None:
         return
-    told = set()
+    reported = set()
     for pair in pairs(children):
-        if forks(pair.method, source.here.python) and pair.child.node not in told:
-            told.add(pair.child.node)
-            yield _process(source, pair)
+        if forks(pair.method, source.here.python) and pair.child.node not in reported:
+            reported.add(pair.child.node)
+            yield _forked_process(source, pair)
     for pair in loader_pairs(children):
-        if forks(pair.method, source.here.python) and pair.child.node not in told:
-            told.add(pair.child.node)
-            yield _worker(source, pair)
+        if forks(pair.method, source.here.python) and pair.child.node not in reported:
+            reported.add(pair.child.node)
+            yield _forked_loader_worker(source, pair)
 
 
-def _process(source: Source, pair: Pair) -> Finding:
+def _forked_process(source: Source, pair: Pair) -> Finding:
     assert source.program is not None
     assert pair.parent is not None
     return FAULT.error(
-        f"{pair.where} uses CUDA in a forked child, and its parent has used CUDA by then",
+        f"{pair.where} uses CUDA in a forked child after its parent used CUDA",
         reason="a CUDA context does not survive fork(): the child raises 'Cannot re-initialize "
-        f"CUDA in forked subprocess'. {_chosen(pair)}",
+        f"CUDA in forked subprocess'. {_start_method_reason(pair)}",
         fix=(
-            "ask for 'spawn' where this script asks for 'fork'"
+            "change 'fork' to 'spawn' in this script"
             if pair.method == "fork"
-            else f"start the children by spawn: {SPAWN}"
+            else f"start the children with spawn: {SPAWN}"
         )
-        + "; or touch CUDA in the children only",
+        + "; or use CUDA in the children only",
         evidence=[cited(one.node, source.file) for one in (pair.parent, pair.starter)],
         at=source.program.place(pair.child.node),
     )
 
 
-def _worker(source: Source, pair: Pair) -> Finding:
+def _forked_loader_worker(source: Source, pair: Pair) -> Finding:
     assert source.program is not None
     seen = [one for one in (pair.parent, pair.starter) if one is not None]
-    say = FAULT.error if pair.parent else FAULT.warning
+    report = FAULT.error if pair.parent else FAULT.warning
     meant = (
         "the training process uses CUDA too, so this raises 'Cannot re-initialize CUDA in forked "
         "subprocess'"
         if pair.parent
-        else "that fails as soon as the training process uses CUDA before the loader starts, and "
-        "otherwise takes a CUDA context in every worker"
+        else "this fails as soon as the training process uses CUDA before the loader starts, and "
+        "otherwise creates a CUDA context in every worker"
     )
-    return say(
-        f"{pair.where} uses CUDA in a forked worker of a DataLoader",
-        reason=f"{meant}. {_chosen(pair)}",
+    return report(
+        f"{pair.where} uses CUDA in a forked DataLoader worker",
+        reason=f"{meant}. {_start_method_reason(pair)}",
         fix="return CPU tensors and move the batch in the training loop: "
         "`batch.to(device, non_blocking=True)` with `pin_memory=True`; or give the loader "
         "`multiprocessing_context='spawn'`",
@@ -165,7 +170,7 @@ def _worker(source: Source, pair: Pair) -> Finding:
     )
 
 
-def _chosen(pair: Pair) -> str:
+def _start_method_reason(pair: Pair) -> str:
     if pair.method == "fork":
-        return "This script asks for fork"
-    return "No start method is chosen: on Linux that is fork before Python 3.14"
+        return "This script selects fork"
+    return "No start method is set: on Linux that means fork before Python 3.14"

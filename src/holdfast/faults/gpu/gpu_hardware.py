@@ -2,20 +2,22 @@
 
 What you see   `CUDA error: uncorrectable ECC error encountered`, `GPU is lost`, `Unable to
                determine the device handle for GPU`, `uncorrectable NVLink error`, or a rank that
-               vanishes while the kernel log says `NVRM: Xid (PCI:0000:3d:00): 79, GPU has fallen
-               off the bus`. The others time out and look guilty.
+               disappears while the kernel log says `NVRM: Xid (PCI:0000:3d:00): 79, GPU has fallen
+               off the bus`. The other ranks time out and look like the culprits.
 Why            Memory cells fail (ECC corrects single bits, not double ones), links lose signal,
                cards lose power or overheat, the driver's firmware hangs. The Xid number in the
-               kernel log says which: 48, 64, 79, 95, 119 and NVLink's 74 and 144-150 are the
-               machine's fault; 13, 31 and 43 are first of all a bug in a kernel, and hardware only
-               if they come back on the same GPU with other programs; 45 follows another.
-How to be sure `dmesg -T | grep -E 'Xid|SXid|AER'`, `nvidia-smi -q -d ECC,ROW_REMAPPER`,
-               `nvidia-smi nvlink -e`. The bus id in the message tells which GPU:
-               `nvidia-smi --query-gpu=index,pci.bus_id --format=csv`. A kernel log that may not be
-               read is not a clean one.
+               kernel log says which: 48, 64, 79, 95, 119 and NVLink's 74 and 144-150 are hardware
+               or driver failures; 13, 31 and 43 are most likely a bug in a kernel, and hardware
+               only if they recur on the same GPU with other programs; 45 follows another Xid.
+How to be sure `dmesg -T | grep -E 'Xid|SXid|AER'`, `nvidia-smi -q -d ECC,ROW_REMAPPER`, `nvidia-smi
+               nvlink -e`. The bus id in the message names the GPU: `nvidia-smi
+               --query-gpu=index,pci.bus_id --format=csv`. A kernel log that you may not read is not
+               a clean one.
 Fix            Take the machine out of the job (drain it) and start elsewhere. Reset the GPU or
-               reboot; after 64, 79 again or repeated 48, have it replaced. Contained errors (94)
+               reboot; after 64, a second 79 or repeated 48, have it replaced. Contained errors (94)
                need only a restart of the program, and a reset when convenient.
+Known limits   `check` does not read ECC counters or Xids yet; this is read from logs. An Xid is
+               tied to a rank only by its pid or by the bus id that NCCL prints.
 Sources        https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
                https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/
                https://docs.kernel.org/PCI/pcieaer-howto.html
@@ -26,17 +28,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.analysis.logs import sightings, xid_table
+from holdfast.analysis.logs import sightings, xid_reports, xid_table
 from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import kernel, nccl
+from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.logs.xid_table import Blame
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
-FAULT = Fault(code="HOLD309", slug="gpu-hardware")
+FAULT = Fault(
+    code="HOLD309",
+    slug="gpu-hardware",
+    related=("cuda-assert", "driver-hang", "fabric-manager", "native-crash"),
+)
 
-ECC = FAULT.log_pattern(
+UNCORRECTABLE = FAULT.log_pattern(
     "ecc",
     r"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE"
     r"|[Uu]ncorrectable NVLink error|NvlinkUncorrectable|NVLINK_UNCORRECTABLE"
@@ -58,7 +64,7 @@ ECC = FAULT.log_pattern(
     ),
     example="RuntimeError: CUDA error: uncorrectable ECC error encountered",
 )
-LOST = FAULT.log_pattern(
+GPU_LOST = FAULT.log_pattern(
     "lost",
     r"(?:GPU (?:at )?(?:PCI:)?(?P<pci>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+).*?)?fallen off the bus"
     r"|GPU is lost|NVMLError_GpuIsLost|NV_ERR_GPU_IS_LOST"
@@ -115,18 +121,18 @@ PLUGIN = FAULT.log_pattern(
     example="XidCriticalError: Xid=48 on Device=GPU-0a1b2c3d; marking device as unhealthy.",
     role=Role.CONFIRMATION,
 )
-AWAY = (
-    "take this machine out of the job and start elsewhere; reset the GPU (`nvidia-smi -r -i N`, "
-    "idle) or reboot; have it replaced if it comes back"
+REPLACE_GPU = (
+    "take this machine out of the job and start elsewhere; reset the idle GPU (`nvidia-smi -r -i "
+    "N`) or reboot; have it replaced if the error returns"
 )
-SHOW = "dmesg -T | grep -E 'Xid|SXid|AER'; nvidia-smi -q -d ECC,ROW_REMAPPER"
+SHOW_ERRORS = "dmesg -T | grep -E 'Xid|SXid|AER'; nvidia-smi -q -d ECC,ROW_REMAPPER"
 
 
 @FAULT.explain
-def the_gpu_failed(wreckage: Wreckage) -> Diagnosis | None:
+def gpu_hardware_failed(wreckage: Wreckage) -> Diagnosis | None:
     found = [
         d
-        for look in (_by_xid, _by_cuda, _by_the_peer, _by_the_link, _by_reset)
+        for look in (_by_xid, _by_cuda_error, _by_peer_access, _by_pcie_link, _by_amd_reset)
         if (d := look(wreckage)) is not None
     ]
     return max(found, key=lambda d: d.confidence, default=None)
@@ -134,48 +140,48 @@ def the_gpu_failed(wreckage: Wreckage) -> Diagnosis | None:
 
 def _by_xid(wreckage: Wreckage) -> Diagnosis | None:
     switches = wreckage.seen(kernel.SXID)
-    seen = sorted(wreckage.seen(kernel.XID, PLUGIN), key=_weight)
-    told = [(_xid(one), one) for one in seen]
-    told = [(n, one) for n, one in told if xid_table.look_up(n).blame is not Blame.AFTERMATH]
-    if not told:
+    seen = wreckage.seen(kernel.XID, PLUGIN)
+    causes = xid_reports.worst_first(seen)
+    if not causes:
         return _by_switch(switches) if switches else _by_recovery(seen)
-    number, first = told[0]
+    first = causes[0]
+    number = xid_reports.number(first)
     xid = xid_table.look_up(number)
     program = xid.blame is Blame.PROGRAM
     pci = first.fields.get("pci", "").rstrip(":.")
-    rank = _rank_of(wreckage, first)
+    rank = xid_reports.rank_on_gpu(wreckage, first)
     host = f" on {first.line.host}" if first.line.host else ""
-    # Hardware does not care which GPU: the same Xid on several of them is rather the program's.
-    several = program and len({one.fields.get("pci") for _, one in told}) > 1
+    # The same Xid on several GPUs is more likely a bug of the program than broken hardware.
+    several = program and len({one.fields.get("pci") for one in causes}) > 1
     return FAULT.diagnosis(
         f"the driver reported Xid {number} for GPU {pci}{host}: {xid.meaning}"
-        + ("; that is mostly a bug in a kernel, seldom the GPU" if program else ""),
+        + ("; that is usually a bug in a kernel, rarely the GPU" if program else ""),
         confidence=0.2 if several else xid.confidence,
-        seen=[one for _, one in told],
+        seen=causes,
         culprit=Culprit(rank=rank, host=first.line.host, what=f"GPU {pci}"),
-        fix="run the program under `compute-sanitizer`; suspect the GPU only if the same one fails "
-        "with other programs too"
+        fix="run the program under `compute-sanitizer`; suspect the GPU only if it also fails with "
+        "other programs"
         if program
-        else AWAY,
-        next=SHOW,
-        unknown=[] if rank is not None else ["which rank sat on that GPU: no line ties them"],
+        else REPLACE_GPU,
+        next=SHOW_ERRORS,
+        unknown=[] if rank is not None else ["which rank used that GPU: no line connects them"],
     )
 
 
 def _by_recovery(seen: Sequence[Sighting]) -> Diagnosis | None:
-    """Only the driver's conclusion is left of it (Xid 154); 'to 0x0' takes it back."""
+    """Only the driver's conclusion is in the log (Xid 154); 'to 0x0' withdraws it."""
     asked = sightings.saying(seen, r": 154,.{0,100} to 0x[1-9a-f]")
     if not asked:
         return None
     pci = sightings.field(asked, "pci").rstrip(":.")
     return FAULT.diagnosis(
-        f"the driver says that GPU {pci} must be reset, or its machine rebooted (Xid 154); what "
-        "brought it there stands in an earlier Xid",
+        f"the driver reported that GPU {pci} must be reset or its machine rebooted (Xid 154); an "
+        "earlier Xid has the cause",
         confidence=0.7,
         seen=asked,
         culprit=Culprit(host=asked[0].line.host, what=f"GPU {pci}"),
-        fix=AWAY,
-        next=SHOW,
+        fix=REPLACE_GPU,
+        next=SHOW_ERRORS,
     )
 
 
@@ -184,17 +190,17 @@ def _by_switch(seen: tuple[Sighting, ...]) -> Diagnosis:
     pci, number = sightings.field(seen, "pci"), sightings.field(seen, "number")
     return FAULT.diagnosis(
         f"NVSwitch {pci} reported SXid {number}: a link or port of the switch failed, which can "
-        "hit every GPU of the machine",
+        "affect every GPU of the machine",
         confidence=0.9 if fatal else 0.6,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what=f"NVSwitch {pci}"),
-        fix=AWAY,
-        next=SHOW,
+        fix=REPLACE_GPU,
+        next=SHOW_ERRORS,
     )
 
 
-def _by_cuda(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(ECC, LOST)
+def _by_cuda_error(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(UNCORRECTABLE, GPU_LOST)
     if not seen:
         return None
     pci = next((p for n in ("pci", "handle", "failed") if (p := sightings.field(seen, n))), "")
@@ -203,47 +209,47 @@ def _by_cuda(wreckage: Wreckage) -> Diagnosis | None:
     return FAULT.diagnosis(
         f"{sightings.who(seen, 'a GPU')}: "
         + (
-            "its GPU no longer answers the driver"
-            if wreckage.seen(LOST)
-            else "its GPU met an error that it could not correct"
+            "its GPU stopped answering the driver"
+            if wreckage.seen(GPU_LOST)
+            else "its GPU had an uncorrectable error"
         )
         + (f" ({gpu})" if gpu else ""),
         confidence=0.96,
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=gpu),
-        fix=AWAY,
-        next=SHOW,
+        fix=REPLACE_GPU,
+        next=SHOW_ERRORS,
     )
 
 
-def _by_the_peer(wreckage: Wreckage) -> Diagnosis | None:
+def _by_peer_access(wreckage: Wreckage) -> Diagnosis | None:
     if peer := wreckage.seen(CONTAINED):
         return FAULT.diagnosis(
             f"{sightings.who(peer)} could not use the memory of another GPU over NVLink: a link or "
             "a GPU failed, or the process that owned that memory had already ended",
             confidence=0.55,
             seen=peer,
-            fix=f"look for the first rank that failed, and for an Xid; if nothing else is found: "
-            f"{AWAY}",
-            next=SHOW,
-            unknown=["whether the hardware is at fault: the kernel log (Xid) would tell"],
+            fix=f"look for the first rank that failed and for an Xid; if there is nothing else: "
+            f"{REPLACE_GPU}",
+            next=SHOW_ERRORS,
+            unknown=["whether the hardware is at fault: check the kernel log for an Xid"],
         )
     seen = wreckage.seen(NO_PEER)
     if not seen:
         return None
     one, other = sightings.field(seen, "one"), sightings.field(seen, "other")
     return FAULT.diagnosis(
-        f"GPUs {one} and {other} have NVLink between them but cannot reach each other: NCCL takes "
-        "that for a hardware fault",
+        f"GPUs {one} and {other} are connected by NVLink but could not reach each other: NCCL "
+        "considers that a hardware fault",
         confidence=0.75,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what=f"NVLink between GPUs {one} and {other}"),
-        fix=f"{AWAY}; a container that hides one of the GPUs gives the same picture",
+        fix=f"{REPLACE_GPU}; a container that hides one of the GPUs looks the same",
         next="nvidia-smi nvlink -s; nvidia-smi topo -m",
     )
 
 
-def _by_the_link(wreckage: Wreckage) -> Diagnosis | None:
+def _by_pcie_link(wreckage: Wreckage) -> Diagnosis | None:
     """PCIe errors: corrected ones are common and harmless; uncorrected ones lose the device."""
     seen = wreckage.seen(LINK)
     grave = sightings.saying(
@@ -255,61 +261,30 @@ def _by_the_link(wreckage: Wreckage) -> Diagnosis | None:
     of_gpu = bool(sightings.field(grave, "gpu"))
     return FAULT.diagnosis(
         f"the PCIe link of {'GPU' if of_gpu else 'device'} {device or '(unnamed)'} failed with an "
-        "error that could not be corrected"
-        + ("" if of_gpu else "; whether a GPU is behind it, `lspci -t` tells"),
+        "uncorrectable error" + ("" if of_gpu else "; `lspci -t` shows whether a GPU is behind it"),
         confidence=0.85 if of_gpu else 0.65,
         seen=grave,
         culprit=Culprit(
             host=grave[0].line.host, what=f"PCIe device {device}" if device else "PCIe"
         ),
-        fix=AWAY,
+        fix=REPLACE_GPU,
         next="lspci -tv; nvidia-smi --query-gpu=index,pci.bus_id --format=csv",
     )
 
 
-def _by_reset(wreckage: Wreckage) -> Diagnosis | None:
-    """AMD's driver has no numbers: it says that the GPU hung, and takes everything off it."""
+def _by_amd_reset(wreckage: Wreckage) -> Diagnosis | None:
+    """AMD's driver prints no numbers: it reports a hang and resets the GPU."""
     seen = wreckage.seen(RESET)
     if not seen:
         return None
     pci = sightings.field(seen, "pci")
     return FAULT.diagnosis(
-        f"the driver found GPU {pci or '(unnamed)'} hanging and reset it, which ends everything "
-        "that ran there: a kernel that never ends, the driver, or the GPU itself",
+        f"the driver found GPU {pci or '(unnamed)'} hanging and reset it, which ended everything "
+        "that ran there: caused by a kernel that never ends, the driver, or the GPU itself",
         confidence=0.5,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what=f"GPU {pci}" if pci else "GPU"),
-        fix="run the same on another GPU: if it works there, take this one out; if not, look for "
-        "the kernel that hangs, custom and fused ones first",
+        fix="run the same program on another GPU: if it works there, take this one out; if not, "
+        "find the kernel that hangs, custom and fused ones first",
         next="dmesg -T | grep -i amdgpu; rocm-smi",
     )
-
-
-def _weight(sighting: Sighting) -> tuple[float, int]:
-    return (-xid_table.look_up(_xid(sighting)).confidence, sighting.order)
-
-
-def _xid(sighting: Sighting) -> int:
-    """Newer drivers say what a cleaning-up (45) came from."""
-    return int(sighting.fields.get("previous") or sighting.fields["number"])
-
-
-def _rank_of(wreckage: Wreckage, sighting: Sighting) -> int | None:
-    """By the pid in the driver's line, or by the bus id that NCCL shows at its start."""
-    pid = sighting.fields.get("pid", "")
-    owner = next((r.rank for r in wreckage.ranks if pid.isdecimal() and r.pid == int(pid)), None)
-    if owner is not None:
-        return owner
-    bus, host = _bus(sighting.fields.get("pci", "")), sighting.line.host
-    on_it = {
-        one.rank
-        for one in wreckage.seen(nccl.INIT_START, nccl.INIT_COMPLETE)
-        if one.fields.get("bus", "").lower() == bus and (not host or one.line.host in ("", host))
-    }
-    return on_it.pop() if len(on_it) == 1 else None
-
-
-def _bus(pci: str) -> str:
-    """0000:3d:00 or 0000:3d:00.0 as NCCL writes it: 3d000."""
-    device, _, function = pci.lower().partition(".")
-    return (device.replace(":", "") + (function or "0")).lstrip("0")

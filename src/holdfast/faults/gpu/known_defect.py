@@ -1,16 +1,18 @@
-"""This is a known defect of the installed version.
+"""A known defect of the installed version.
 
-What you see   A failure that your code and your machine did nothing for, and that goes away with
+What you see   A failure that neither your code nor your machine caused, and that disappears with
                another version of NCCL or torch.
-Why            Software has bugs. This table holds only defects that their makers have confirmed or
-               mended, each with the versions and the place where that is written.
-How to be sure `NCCL_DEBUG=VERSION` prints the NCCL in use (wheels bring their own), and the fault
+Why            Software has bugs. This table holds only defects that their authors have confirmed or
+               fixed, each with the affected versions and the reference.
+How to be sure `NCCL_DEBUG=VERSION` prints the NCCL in use (wheels bring their own), and the failure
                is gone after an upgrade. Where the log shows a version, holdfast compares it; where
-               it shows none, the wording alone counts, and less.
+               it shows none, only the wording counts, with lower confidence.
 Fix            Upgrade NCCL by its package (`pip install -U nvidia-nccl-cu12`, the number of your
-               CUDA) if torch allows it, or torch itself; each entry names the setting that helps
-               meanwhile.
-Sources        https://github.com/NVIDIA/nccl/issues/1185 (2.20.3: UDS binding, mended in 2.20.5)
+               CUDA) if torch allows it, or torch itself; each entry names a workaround where there
+               is one.
+Known limits   The table is short and covers NCCL only; a defect that is not in it is reported under
+               its symptom.
+Sources        https://github.com/NVIDIA/nccl/issues/1185 (2.20.3: UDS binding, fixed in 2.20.5)
                https://github.com/NVIDIA/nccl/issues/1637 (shared memory on Blackwell, in 2.26.2)
                https://github.com/NVIDIA/nccl/issues/1251 (hang with CUDA graphs, up to 2.21.5)
                https://github.com/huggingface/text-generation-inference/pull/2099 (its stack)
@@ -30,7 +32,9 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
-FAULT = Fault(code="HOLD304", slug="known-defect")
+FAULT = Fault(
+    code="HOLD304", slug="known-defect", related=("version-skew", "framework-bug", "ipc-removed")
+)
 
 UDS_BINDING = FAULT.log_pattern(
     "uds-binding",
@@ -82,9 +86,9 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
     wording: LogPattern
     what: str
     since: tuple[int, ...]
-    mended: tuple[int, ...]
+    fixed_in: tuple[int, ...]
     """the first version without it; () while it is open"""
-    meanwhile: str
+    workaround: str
     source: str
     sure: float = 0.93
     """when the log shows a version that has it"""
@@ -92,29 +96,29 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
     """when it shows no version"""
 
 
-TABLE = (
+DEFECTS = (
     Defect(
         wording=UDS_BINDING,
         what="NCCL gives two communicators of a process the same local socket after ncclCommSplit",
         since=(2, 20, 3),
-        mended=(2, 20, 5),
-        meanwhile="versions before 2.20 do not have it",
+        fixed_in=(2, 20, 5),
+        workaround="versions before 2.20 are not affected",
         source="NVIDIA/nccl#1185",
     ),
     Defect(
         wording=SMEM_BLACKWELL,
-        what="NCCL asks for more shared memory a block than this Blackwell GPU has",
+        what="NCCL requests more shared memory per block than this Blackwell GPU has",
         since=(2, 0),
-        mended=(2, 26, 2),
-        meanwhile="there is no setting that helps",
+        fixed_in=(2, 26, 2),
+        workaround="there is no workaround",
         source="NVIDIA/nccl#1637",
     ),
     Defect(
         wording=GRAPH_HANG,
-        what="NCCL waits for ever when CUDA graphs of several communicators are launched",
+        what="NCCL hangs when CUDA graphs of several communicators are launched",
         since=(2, 20, 0),
-        mended=(2, 22, 3),
-        meanwhile="until then run without CUDA graphs",
+        fixed_in=(2, 22, 3),
+        workaround="until then, run without CUDA graphs",
         source="NVIDIA/nccl#1251",
         sure=0.8,
         unsure=0.5,
@@ -123,28 +127,28 @@ TABLE = (
         wording=CUMEM_PEER,
         what="NCCL maps shared host memory in a way that fails on GPUs without peer access",
         since=(2, 24, 3),
-        mended=(),
-        meanwhile="`export NCCL_CUMEM_HOST_ENABLE=0`, or a driver for CUDA 13.0 or newer",
+        fixed_in=(),
+        workaround="`export NCCL_CUMEM_HOST_ENABLE=0`, or a driver for CUDA 13.0 or newer",
         source="NVIDIA/nccl#1838",
         sure=0.85,
     ),
     Defect(
         wording=CUMEM_MIXED,
-        what="ranks of one machine disagree whether cuMem host memory works, and NCCL reads one "
-        "kind of address as the other",
+        what="ranks of one machine disagree on whether cuMem host memory works, and NCCL mistakes "
+        "one kind of address for the other",
         since=(2, 26, 3),
-        mended=(),
-        meanwhile="`export NCCL_CUMEM_HOST_ENABLE=0` on all ranks",
+        fixed_in=(),
+        workaround="`export NCCL_CUMEM_HOST_ENABLE=0` on all ranks",
         source="NVIDIA/nccl#2190",
         sure=0.85,
     ),
     Defect(
         wording=RETRY_ABORT,
-        what="NCCL retries a refused connection in a way that the kernel answers with another "
-        "error, so it gives up although the peer was only late",
+        what="NCCL retries a refused connection in a way that fails with another error, so it "
+        "gives up although the peer was only late",
         since=(2, 0),
-        mended=(2, 24, 3),
-        meanwhile="see first why the peer refused: it may be late, gone, or behind a firewall",
+        fixed_in=(2, 24, 3),
+        workaround="first find out why the peer refused: late, gone, or behind a firewall",
         source="NCCL 2.24.3 release notes",
         sure=0.6,
         unsure=0.5,
@@ -153,13 +157,13 @@ TABLE = (
 
 
 @FAULT.explain
-def it_is_in_the_table(wreckage: Wreckage) -> Diagnosis | None:
+def known_nccl_defect(wreckage: Wreckage) -> Diagnosis | None:
     version = sightings.release(wreckage.versions.get("nccl", ""))
-    for defect in TABLE:
+    for defect in DEFECTS:
         seen = wreckage.seen(defect.wording)
-        if seen and _concerns(defect, version):
+        if seen and _affects(defect, version):
             return FAULT.diagnosis(
-                f"{sightings.who(seen)} met a known defect of NCCL"
+                f"{sightings.who(seen)} hit a known defect of NCCL"
                 f"{f' {_dotted(version)}' if version else ''} ({defect.source}): {defect.what}",
                 confidence=defect.sure if version else defect.unsure,
                 seen=seen,
@@ -168,19 +172,19 @@ def it_is_in_the_table(wreckage: Wreckage) -> Diagnosis | None:
                     host=seen[0].line.host,
                     what=f"NCCL {_dotted(version)}" if version else "NCCL",
                 ),
-                fix=f"upgrade NCCL to {_dotted(defect.mended)} or later; {defect.meanwhile}"
-                if defect.mended
-                else f"{defect.meanwhile}; we know of no release that mends it",
+                fix=f"upgrade NCCL to {_dotted(defect.fixed_in)} or later; {defect.workaround}"
+                if defect.fixed_in
+                else f"{defect.workaround}; no release with a fix is known",
                 next="python -c 'import torch; print(torch.cuda.nccl.version())'",
                 unknown=[] if version else ["which version of NCCL ran: the log does not show it"],
             )
     return None
 
 
-def _concerns(defect: Defect, version: tuple[int, ...]) -> bool:
+def _affects(defect: Defect, version: tuple[int, ...]) -> bool:
     if not version:
         return True
-    return defect.since <= version and (not defect.mended or version < defect.mended)
+    return defect.since <= version and (not defect.fixed_in or version < defect.fixed_in)
 
 
 def _dotted(version: tuple[int, ...]) -> str:

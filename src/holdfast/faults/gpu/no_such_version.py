@@ -1,15 +1,17 @@
-"""A version is asked for that was never released, or in a way that pip cannot read.
+"""A version is requested that was never released, or that pip cannot parse.
 
 What you see   `ERROR: Invalid requirement`, or `Could not find a version that satisfies the
-               requirement nvidia-nccl-cu12==2.21.7`; or, worse, advice to upgrade to a version
-               that nobody can find.
-Why            Advice is copied, and numbers are made up on the way. NCCL's patch numbers have
-               gaps: 2.21.5 is the only 2.21, and 2.22.3 follows. A version specifier knows one
-               wildcard only, a `.*` at the very end of `==` or `!=`; CUDA builds are named with a
+               requirement nvidia-nccl-cu12==2.21.7`; or, worse, advice to upgrade to a version that
+               does not exist.
+Why            Advice is copied, and version numbers are made up on the way. NCCL's patch numbers
+               have gaps: 2.21.5 is the only 2.21, and 2.22.3 follows. A version specifier has a
+               single wildcard, a `.*` at the very end of `==` or `!=`; CUDA builds are named with a
                plus (`2.4.0+cu121`) and found on PyTorch's own index.
-How to be sure `pip index versions PACKAGE` lists what there is.
-Fix            Ask for a version that exists; for NCCL the one that your torch brings is the one
-               it was tested with (`python -c 'import torch; print(torch.cuda.nccl.version())'`).
+How to be sure `pip index versions PACKAGE` lists the released versions.
+Fix            Request a version that exists; for NCCL, use the one your torch brings, which it was
+               tested with (`python -c 'import torch; print(torch.cuda.nccl.version())'`).
+Known limits   The table of releases is part of holdfast: versions released after it was written are
+               not judged, and only packages of a training job are.
 Sources        https://peps.python.org/pep-0440/#version-matching
                https://github.com/NVIDIA/nccl/tags
                https://pypi.org/project/nvidia-nccl-cu12/#history
@@ -27,49 +29,52 @@ from holdfast.analysis.source.source import Command, Source, Word
 from holdfast.fault import Fault
 from holdfast.findings import Finding, Place
 
-FAULT = Fault(code="HOLD314", slug="no-such-version")
+FAULT = Fault(
+    code="HOLD314",
+    slug="no-such-version",
+    related=("version-skew", "known-defect", "script-broken"),
+)
 
-JUDGED = ("torch", "torchvision", "torchaudio", "deepspeed", "accelerate", "nvidia-", "lightning")
-"""packages of a training job; others' versions are none of our business"""
+PACKAGES = ("torch", "torchvision", "torchaudio", "deepspeed", "accelerate", "nvidia-", "lightning")
+"""packages of a training job; others are not judged"""
 
 
 @FAULT.lint
-def pip_will_not_find_it(source: Source) -> Iterator[Finding]:
+def requirement_not_installable(source: Source) -> Iterator[Finding]:
     for command in source.commands:
         for word in _requirements(command):
             parsed = releases.requirement(word.text)
-            if parsed is None or not parsed[0].startswith(JUDGED):
+            if parsed is None or not parsed[0].startswith(PACKAGES):
                 continue
             for operator, version in parsed[1]:
-                yield from _judged(word, parsed[0], operator, version)
+                yield from _judge_requirement(word, parsed[0], operator, version)
 
 
 @FAULT.lint
-def nobody_released_it(source: Source) -> Iterator[Finding]:
-    """A release of NCCL that a package manager is asked for, or a build is told."""
-    for place, version, asked in _nccl(source):
-        if there_are := releases.never_released(releases.NCCL, version):
-            speak = FAULT.error if asked else FAULT.warning
-            yield speak(
-                f"there never was an NCCL {version}",
-                reason=f"of that minor version these were released: {there_are}",
-                fix="name a release that can be installed; `pip index versions nvidia-nccl-cu12` "
-                "lists them",
+def nccl_version_never_released(source: Source) -> Iterator[Finding]:
+    """A release of NCCL in a package manager's command or in a build."""
+    for place, version, asked in _nccl_versions(source):
+        if released := releases.never_released(releases.NCCL, version):
+            report = FAULT.error if asked else FAULT.warning
+            yield report(
+                f"NCCL {version} was never released",
+                reason=f"released versions of that minor: {released}",
+                fix="use a released version; `pip index versions nvidia-nccl-cu12` lists them",
                 at=place,
             )
 
 
-PACKAGE = re.compile(r"libnccl(?:2|-dev|-devel)?[=-](2\.\d+\.\d+)(?:-.*)?")
+NCCL_PACKAGE = re.compile(r"libnccl(?:2|-dev|-devel)?[=-](2\.\d+\.\d+)(?:-.*)?")
 
 
-def _nccl(source: Source) -> Iterator[tuple[Place, str, bool]]:
+def _nccl_versions(source: Source) -> Iterator[tuple[Place, str, bool]]:
     for setting in source.settings:
         if setting.known and setting.name in ("NCCL_VERSION", "NCCL_VER"):
             yield setting.place, setting.value.partition("-")[0].lstrip("v"), False
     for command in source.commands:
         texts = " ".join(word.text for word in command.words)
         for word in command.words[1:]:
-            package = PACKAGE.fullmatch(word.text)
+            package = NCCL_PACKAGE.fullmatch(word.text)
             if package and command.name in ("apt", "apt-get", "yum", "dnf", "microdnf"):
                 yield word.place, package[1], True
             tag = re.fullmatch(r"(?:--branch=)?v(2\.\d+\.\d+)-\d", word.text)
@@ -78,7 +83,7 @@ def _nccl(source: Source) -> Iterator[tuple[Place, str, bool]]:
 
 
 def _requirements(command: Command) -> Iterator[Word]:
-    """What `pip install`, `uv pip install` or `python -m pip install` is to install."""
+    """What `pip install`, `uv pip install` or `python -m pip install` would install."""
     texts = [word.text for word in command.words]
     by_python = re.fullmatch(r"python[\d.]*", command.name) and texts[1:3] == ["-m", "pip"]
     if not (re.fullmatch(r"pip[\d.]*|uv", command.name) or by_python):
@@ -90,22 +95,22 @@ def _requirements(command: Command) -> Iterator[Word]:
             yield word
 
 
-def _judged(word: Word, name: str, operator: str, version: str) -> Iterator[Finding]:
+def _judge_requirement(word: Word, name: str, operator: str, version: str) -> Iterator[Finding]:
     if why := releases.refused(operator, version):
         yield FAULT.error(
-            f"`{operator}{version}` is no version specifier: {why}",
-            reason="pip refuses it, and before 24.1 it found nothing that matches (PEP 440)",
-            fix=f"ask for a release: `pip install {name}=={_like(name, version)}`",
+            f"`{operator}{version}` is not a version specifier: {why}",
+            reason="pip refuses it; pip before 24.1 found no match (PEP 440)",
+            fix=f"request a release: `pip install {name}=={_nearest_release(name, version)}`",
             at=word.place,
         )
         return
     table = releases.RELEASES.get(name)
-    there_are = releases.never_released(table, version) if table and operator == "==" else ""
-    if there_are:
+    released = releases.never_released(table, version) if table and operator == "==" else ""
+    if released:
         yield FAULT.error(
-            f"there never was a {name} {version}",
-            reason=f"of that minor version these were released: {there_are}; pip finds no other",
-            fix=f"`pip install {name}=={there_are.rpartition(', ')[2] or there_are}`",
+            f"{name} {version} was never released",
+            reason=f"released versions of that minor: {released}; pip finds no other",
+            fix=f"`pip install {name}=={released.rpartition(', ')[2] or released}`",
             at=word.place,
         )
     elif name == "torch" and (found := re.match(r"(\d+)\.(\d+)\.0\.dev\d+", version)):
@@ -114,14 +119,14 @@ def _judged(word: Word, name: str, operator: str, version: str) -> Iterator[Find
             release = f"{minor[0]}.{minor[1]}.{patches[-1]}"
             yield FAULT.note(
                 f"torch {version} is a nightly from before torch {minor[0]}.{minor[1]} came out",
-                reason="the release has what it had, and the fixes made since",
+                reason="the release contains it and the fixes made since",
                 fix=f"`pip install torch=={release}`, or a newer release",
                 at=word.place,
             )
 
 
-def _like(name: str, version: str) -> str:
-    """A release near to what was meant, where we know one."""
+def _nearest_release(name: str, version: str) -> str:
+    """A release close to the one meant, where the table has one."""
     found = re.match(r"v?(\d+)\.(\d+)", version)
     table = releases.RELEASES.get(name, {})
     patches = table.get((int(found[1]), int(found[2]))) if found else None

@@ -1,20 +1,24 @@
-"""GPUs cannot reach each other's memory, though they believe they can.
+"""GPUs cannot reach each other's memory, although they report that they can.
 
 What you see   NCCL starts, connects everything (`via P2P`, `Init COMPLETE`), and the first
                collective never ends: all GPUs at 100 %, no error, then the watchdog's timeout on
-               every rank. Or InfiniBand with GPUDirect ends at once with `status=4`
-               (local protection error), vendor error 81. Or wrong sums.
-Why            PCIe switches with Access Control Services (ACS), and an IOMMU that translates,
-               send direct traffic between devices through the root complex, where it is lost or
-               refused. Virtual machines need ACS, so there it must be handled by the hypervisor.
-               Consumer cards and some boards claim peer access that does not work.
+               every rank. Or InfiniBand with GPUDirect fails at once with `status=4` (local
+               protection error), vendor error 81. Or sums are wrong.
+Why            PCIe switches with Access Control Services (ACS), and an IOMMU that translates
+               addresses, route direct traffic between devices through the root complex, where it is
+               lost or refused. Virtual machines need ACS, so there the hypervisor must handle it.
+               Consumer cards and some boards report peer access that does not work.
 How to be sure The job runs with `NCCL_P2P_DISABLE=1` (within a node), or with
-               `NCCL_NET_GDR_LEVEL=0` (InfiniBand): then it was this. `lspci -vvv | grep ACSCtl`
-               with `SrcValid+` on a bridge, `dmesg | grep -iE 'iommu|DMAR'`, and NVIDIA's
+               `NCCL_NET_GDR_LEVEL=0` (InfiniBand): then this is the cause. `lspci -vvv | grep
+               ACSCtl` with `SrcValid+` on a bridge, `dmesg | grep -iE 'iommu|DMAR'`, and NVIDIA's
                p2pBandwidthLatencyTest show it directly.
-Fix            Bare metal: switch ACS off on the PCIe bridges (BIOS, or setpci at each boot), and
-               the IOMMU off or to passthrough (`iommu=pt`). Virtual machine: ask the provider for
-               a topology with peer access; until then keep NCCL_P2P_DISABLE=1, which is slower.
+Fix            Bare metal: disable ACS on the PCIe bridges (BIOS, or setpci at each boot), and
+               disable the IOMMU or set it to passthrough (`iommu=pt`). Virtual machine: ask the
+               provider for a topology with peer access; until then keep NCCL_P2P_DISABLE=1, which
+               is slower.
+Known limits   holdfast does not test peer access itself; a hang in an early collective only
+               suggests it until the job has run with P2P disabled. `check` does not read ACS or
+               IOMMU settings.
 Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/gpu_troubleshooting.rst
                NVIDIA/nccl src/transport/net_ib/common.h: what status 4 hints at
                https://github.com/NVIDIA/nccl/issues/2079
@@ -37,7 +41,11 @@ from holdfast.analysis.variables.parsing import nccl_int
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
-FAULT = Fault(code="HOLD310", slug="p2p-acs-iommu")
+FAULT = Fault(
+    code="HOLD310",
+    slug="p2p-acs-iommu",
+    related=("p2p-peer-limit", "gpu-hardware", "ib-misconfig", "known-defect"),
+)
 
 PROTECTION = FAULT.log_pattern(
     "protection",
@@ -76,7 +84,7 @@ UNTRANSLATED = FAULT.log_pattern(
     anchors='Missing "iommu=pt"',
     example='vm:1009:1009 [0] init.cc:179 NCCL WARN Missing "iommu=pt" from kernel command line '
     "which can lead to system instablity or hang!",
-    # RCCL's warning at every start on such a machine: it explains a hang, and makes none.
+    # RCCL's warning at every start on such a machine: it explains a hang but does not prove one.
     role=Role.CONTEXT,
 )
 REDIRECTED = FAULT.log_pattern(
@@ -85,7 +93,7 @@ REDIRECTED = FAULT.log_pattern(
     anchors="ACSCtl:",
     example="\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- "
     "DirectTrans-",
-    # lspci's word on one bridge: many machines have it so, and only some have GPUs behind it.
+    # lspci on one bridge: many machines have ACS on, and only some have GPUs behind it.
     role=Role.CONTEXT,
 )
 WRONG_SUMS = FAULT.log_pattern(
@@ -94,144 +102,145 @@ WRONG_SUMS = FAULT.log_pattern(
     anchors=("Out of bounds values : ", "Verification error @ element"),
     example="# Out of bounds values : 8 FAILED",
 )
-EARLY = 5
+EARLY_COLLECTIVE = 5
 """a collective of this number or lower: nothing has worked yet"""
-TRY = "NCCL_P2P_DISABLE=1 torchrun …"
-BARE = (
-    "switch ACS off on the PCIe bridges and the IOMMU off or to passthrough (`iommu=pt`); in a "
-    "virtual machine ask the provider; until then"
+DISABLE_P2P = "export NCCL_P2P_DISABLE=1"
+FIX_PCIE = (
+    "disable ACS on the PCIe bridges, and disable the IOMMU or set it to passthrough (`iommu=pt`); "
+    "in a virtual machine ask the provider; until then"
 )
 
 
 @FAULT.explain
-def direct_access_is_broken(wreckage: Wreckage) -> Diagnosis | None:
+def peer_access_broken(wreckage: Wreckage) -> Diagnosis | None:
     return (
-        _nic_was_refused(wreckage)
-        or _iommu_tells(wreckage)
-        or _peer_was_refused(wreckage)
-        or _sums_were_wrong(wreckage)
-        or _first_collective_never_ended(wreckage)
-        or _bridges_redirect(wreckage)
+        _gpudirect_refused(wreckage)
+        or _iommu_faults(wreckage)
+        or _peer_access_refused(wreckage)
+        or _wrong_data(wreckage)
+        or _early_collective_hung(wreckage)
+        or _acs_enabled(wreckage)
     )
 
 
-def _nic_was_refused(wreckage: Wreckage) -> Diagnosis | None:
+def _gpudirect_refused(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(PROTECTION)
     if not seen:
         return None
     exact = sightings.field(seen, "vendor") == "81"
     return FAULT.diagnosis(
         f"the InfiniBand adapter of {sightings.who(seen)} was refused access to GPU memory (status "
-        "4, local protection error): mostly PCIe ACS or an IOMMU in the way of GPUDirect RDMA",
+        "4, local protection error): usually PCIe ACS or an IOMMU that blocks GPUDirect RDMA",
         confidence=0.75 if exact else 0.65,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, rank=seen[0].rank, what="GPUDirect RDMA"),
-        fix=f"{BARE} `export NCCL_NET_GDR_LEVEL=0`",
+        fix=f"{FIX_PCIE} `export NCCL_NET_GDR_LEVEL=0`",
         next="sudo lspci -vvv | grep ACSCtl; dmesg | grep -iE 'iommu|DMAR'",
         unknown=["whether it runs without GPUDirect: try NCCL_NET_GDR_LEVEL=0"],
     )
 
 
-def _iommu_tells(wreckage: Wreckage) -> Diagnosis | None:
+def _iommu_faults(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(IOMMU)
     if not seen:
         return None
     device = sightings.field(seen, "device") or sightings.field(seen, "amd")
     return FAULT.diagnosis(
-        f"the IOMMU refused accesses of device {device or '(unnamed)'}: direct traffic between "
-        "devices does not get through it",
+        f"the IOMMU refused accesses of device {device or '(unnamed)'}: it blocks direct "
+        "traffic between devices",
         confidence=0.8,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what=f"IOMMU, device {device}"),
-        fix=f"{BARE} `export NCCL_P2P_DISABLE=1`",
+        fix=f"{FIX_PCIE} `export NCCL_P2P_DISABLE=1`",
         next="lspci -s " + (device or "BUS:DEV.FN"),
     )
 
 
-def _peer_was_refused(wreckage: Wreckage) -> Diagnosis | None:
+def _peer_access_refused(wreckage: Wreckage) -> Diagnosis | None:
     # From shm.cc it is a defect of NCCL, see known-defect.
     seen = [one for one in wreckage.seen(UNSUPPORTED) if "shm.cc" not in one.line.text]
     if not seen:
         return None
     return FAULT.diagnosis(
-        f"{sightings.who(seen)} tried to reach another GPU directly and was refused: these two do "
-        "not support it, though it was taken for granted",
+        f"{sightings.who(seen)} tried to access another GPU directly and was refused: these two "
+        "GPUs do not support peer access, although NCCL expected it",
         confidence=0.6,
         seen=seen,
-        fix="`export NCCL_P2P_DISABLE=1`; see that every process sees the same GPUs "
-        "(CUDA_VISIBLE_DEVICES, containers), and that no container hides one of the pair",
+        fix="`export NCCL_P2P_DISABLE=1`; make sure that every process sees the same GPUs "
+        "(CUDA_VISIBLE_DEVICES, containers) and no container hides one of the pair",
         next="nvidia-smi topo -p2p r",
     )
 
 
-def _sums_were_wrong(wreckage: Wreckage) -> Diagnosis | None:
+def _wrong_data(wreckage: Wreckage) -> Diagnosis | None:
     """nccl-tests and CUDA's simpleP2P compare what arrived with what was sent."""
     seen = wreckage.seen(WRONG_SUMS)
     if not seen:
         return None
     return FAULT.diagnosis(
-        "a test of the GPUs' connections found wrong data: what one GPU sent is not what the other "
-        "received, as where ACS or an IOMMU stands between them; a failing GPU or link does it too",
+        "a test of the GPU connections found wrong data: one GPU received something else than the "
+        "other sent, as with ACS or an IOMMU between them; a failing GPU or link does the same",
         confidence=0.55,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what="direct access between GPUs (P2P)"),
-        fix=f"run the test again with NCCL_P2P_DISABLE=1; if it is right then: {BARE} keep that",
+        fix=f"run the test again with NCCL_P2P_DISABLE=1; if it then passes: {FIX_PCIE} keep that "
+        "setting",
         next="sudo lspci -vvv | grep ACSCtl; nvidia-smi topo -p2p r",
-        unknown=["whether it is right without P2P"],
+        unknown=["whether the data is right without P2P"],
     )
 
 
-def _bridges_redirect(wreckage: Wreckage) -> Diagnosis | None:
-    """Somebody pasted what lspci says: worth a word where nothing else explains the trouble."""
+def _acs_enabled(wreckage: Wreckage) -> Diagnosis | None:
+    """The log contains lspci output: worth reporting where nothing else explains the failure."""
     seen = wreckage.seen(REDIRECTED)
     on = [one for one in seen if "+" in one.fields.values()]
     if not on or wreckage.roots():
         return None
     redirected = sightings.saying(on, r"ReqRedir\+")
     return FAULT.diagnosis(
-        "PCIe bridges of this machine have Access Control Services (ACS) switched on"
+        "PCIe bridges of this machine have Access Control Services (ACS) enabled"
         + (
             " and redirect requests: traffic between GPUs behind them goes through the root "
             "complex, where it can be slow or lost"
             if redirected
-            else ", though they redirect no requests: whether that harms depends on the bridge"
+            else ", but redirect no requests: whether that does harm depends on the bridge"
         ),
         confidence=0.55 if redirected else 0.3,
         seen=redirected or on,
         culprit=Culprit(host=on[0].line.host, what="ACS on PCIe bridges"),
-        fix=f"{BARE} `export NCCL_P2P_DISABLE=1`",
+        fix=f"{FIX_PCIE} `export NCCL_P2P_DISABLE=1`",
         next="lspci -tv; nvidia-smi topo -m",
-        unknown=["whether the GPUs sit behind those bridges"],
+        unknown=["whether the GPUs are behind those bridges"],
     )
 
 
-def _first_collective_never_ended(wreckage: Wreckage) -> Diagnosis | None:
-    """Everybody came to one of the first collectives, over P2P, and nobody left it."""
+def _early_collective_hung(wreckage: Wreckage) -> Diagnosis | None:
+    """All ranks entered one of the first collectives, over P2P, and none left it."""
     seen = wreckage.seen(DIRECT)
     late = wreckage.seen(watchdog.WATCHDOG)
     if not seen or not late or wreckage.roots():
         return None
-    if _somebody_is_absent(wreckage, late):
+    if _rank_is_absent(wreckage, late):
         return None
     numbers = [int(n) for one in late if (n := one.fields.get("seq", "")).isdecimal()]
-    if not numbers or max(numbers) > EARLY or len(wreckage.hosts) > 1:
+    if not numbers or max(numbers) > EARLY_COLLECTIVE or len(wreckage.hosts) > 1:
         return None
     ranks = sightings.ranks(late)
     where = f" ({text.numbers(ranks)})" if ranks else ""
     return FAULT.diagnosis(
-        f"all ranks that speak{where} waited in the same early collective (#{max(numbers)}) on one "
-        "machine, connected by direct GPU access: that access may not work here",
+        f"all ranks with a timeout{where} hung in the same early collective (#{max(numbers)}) on "
+        "one machine, connected by direct GPU access (P2P): that access may not work here",
         confidence=0.6 if wreckage.seen(UNTRANSLATED) else 0.45,
         seen=[*late[:2], *seen[:2], *wreckage.seen(UNTRANSLATED)[:1]],
         culprit=Culprit(host=seen[0].line.host, what="direct access between GPUs (P2P)"),
-        fix=f"first prove it with NCCL_P2P_DISABLE=1; then {BARE} keep that setting",
-        next=TRY,
+        fix=f"first confirm it with NCCL_P2P_DISABLE=1; then {FIX_PCIE} keep that setting",
+        next=DISABLE_P2P,
         unknown=["whether it runs without P2P"],
     )
 
 
-def _somebody_is_absent(wreckage: Wreckage, late: tuple[Sighting, ...]) -> bool:
-    """A rank that never came explains the wait better."""
+def _rank_is_absent(wreckage: Wreckage, late: tuple[Sighting, ...]) -> bool:
+    """A rank that never entered explains the wait better."""
     for group in {name for r in wreckage.recorders.values() for name in r.entered}:
         if len({r.entered.get(group, 0) for r in wreckage.recorders.values()}) > 1:
             return True
@@ -243,16 +252,16 @@ def _somebody_is_absent(wreckage: Wreckage, late: tuple[Sighting, ...]) -> bool:
 
 
 @FAULT.lint
-def direct_access_is_switched_off(source: Source) -> Iterator[Finding]:
-    """A work-around that outlives its reason; where it is needed, it is right."""
+def p2p_disabled(source: Source) -> Iterator[Finding]:
+    """A workaround that outlives its reason; where it is needed, it is right."""
     for setting in readable(source, "NCCL_P2P_DISABLE"):
         if nccl_int(setting.value) == 1:
             finding = FAULT.note(
-                "NCCL_P2P_DISABLE=1 keeps GPUs from reaching each other's memory, NVLink included",
-                reason="everything between GPUs of a machine goes through host memory then, which "
-                "is slower. It is right only where direct access is broken; where "
-                "GPUs do not support it, NCCL sees that by itself",
-                fix=f"{without(as_fact(setting))}, and see whether the first collective ends; if "
-                "not, keep it and say why in a comment",
+                "NCCL_P2P_DISABLE=1 disables direct access between GPUs, NVLink included",
+                reason="all traffic between GPUs of a machine then goes through host memory, which "
+                "is slower. It is right only where direct access is broken; where GPUs do not "
+                "support it, NCCL detects that itself",
+                fix=f"{without(as_fact(setting))}, and check that the first collective ends; if "
+                "it hangs, keep the setting and say why in a comment",
             )
             yield at(finding, setting)

@@ -1,16 +1,18 @@
-"""More GPUs in one machine than can reach each other directly.
+"""One machine has more GPUs than can access each other directly.
 
 What you see   `peer mapping resources exhausted` (CUDA error 711, in old versions 60), from NCCL
                as `failed to peer with device …` or `failed to open CUDA IPC handle`, when nine or
                more GPUs of one machine work together.
 Why            Without NVSwitch the driver allows each GPU direct connections (peer mappings) to
-               eight others at a time. Machines with ten or sixteen PCIe GPUs, or a process that
-               opened connections to GPUs it does not need, go beyond that.
+               eight others at a time. Machines with ten or sixteen PCIe GPUs exceed that, and so
+               does a process that opens connections to GPUs it does not need.
 How to be sure `nvidia-smi -L | wc -l` is more than eight, and the job runs with
                `CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7`, or with NCCL_P2P_LEVEL=PIX.
-Fix            At most eight GPUs of a machine in one job (two jobs, or groups of eight); or let
-               fewer pairs connect directly: `NCCL_P2P_LEVEL=PIX` keeps it to GPUs behind one PCIe
-               switch, `NCCL_P2P_DISABLE=1` goes through shared memory.
+Fix            Use at most eight GPUs of a machine in one job (two jobs, or groups of eight); or let
+               fewer pairs connect directly: `NCCL_P2P_LEVEL=PIX` limits it to GPUs behind one PCIe
+               switch, `NCCL_P2P_DISABLE=1` uses shared memory instead.
+Known limits   This is read from logs only; `check` does not count GPUs against the limit. `peer
+               access is already enabled` is harmless in itself, so that diagnosis is weak.
 Sources        https://docs.nvidia.com/cuda/cuda-c-programming-guide/#peer-to-peer-memory-access
                https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-level
@@ -24,7 +26,7 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Diagnosis
 
-FAULT = Fault(code="HOLD311", slug="p2p-peer-limit")
+FAULT = Fault(code="HOLD311", slug="p2p-peer-limit", related=("p2p-acs-iommu", "gpu-hardware"))
 
 EXHAUSTED = FAULT.log_pattern(
     "exhausted",
@@ -42,11 +44,11 @@ ALREADY = FAULT.log_pattern(
 
 
 @FAULT.explain
-def too_many_peers(wreckage: Wreckage) -> Diagnosis | None:
+def peer_mappings_exhausted(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(EXHAUSTED)
     if seen:
         return FAULT.diagnosis(
-            f"{sightings.who(seen)} wanted direct connections from its GPU to more others than the "
+            f"{sightings.who(seen)} opened direct connections from its GPU to more GPUs than the "
             "driver allows (eight without NVSwitch)",
             confidence=0.95,
             seen=seen,
@@ -58,12 +60,12 @@ def too_many_peers(wreckage: Wreckage) -> Diagnosis | None:
     if not seen:
         return None
     return FAULT.diagnosis(
-        f"{sightings.who(seen)} met 'peer access is already enabled', a harmless answer of CUDA "
-        "that some library left behind and a later call took for its own error",
+        f"{sightings.who(seen)} got 'peer access is already enabled', a harmless CUDA error "
+        "that a library left behind and a later call took for its own",
         confidence=0.3,
         seen=seen,
-        fix="find who enables peer access twice (two libraries in one process), or upgrade NCCL: "
-        "2.29.2 and later clear such leftovers",
-        next="CUDA_LAUNCH_BLOCKING=1 python …",
-        unknown=["which library left it: the error shows at a later call"],
+        fix="find which two libraries of the process enable peer access, or upgrade NCCL: 2.29.2 "
+        "and later clear such leftover errors",
+        next="export CUDA_LAUNCH_BLOCKING=1",
+        unknown=["which library left it: the error appears at a later call"],
     )

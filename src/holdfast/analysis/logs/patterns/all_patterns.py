@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from holdfast.analysis.logs.pattern import LogPattern, Role
-from holdfast.analysis.logs.patterns import kernel, launchers, nccl, peers, watchdog
+from holdfast.analysis.logs.patterns import (
+    gpu_memory,
+    kernel,
+    launchers,
+    nccl,
+    peers,
+    watchdog,
+)
 
 TRACEBACK = LogPattern(
     name="python: traceback",
@@ -90,4 +97,5 @@ ALL: tuple[LogPattern, ...] = (
     *launchers.ALL,
     *nccl.ALL,
     *kernel.ALL,
+    *gpu_memory.ALL,
 )

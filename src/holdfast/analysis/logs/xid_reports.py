@@ -1,0 +1,42 @@
+"""Xid lines of the kernel log: which of several counts most, and which rank used that GPU. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.analysis.logs import xid_table
+from holdfast.analysis.logs.patterns import nccl
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.logs.xid_table import Blame
+
+
+def number(sighting: Sighting) -> int:
+    """Newer drivers name the Xid that a clean-up (45) followed."""
+    return int(sighting.fields.get("previous") or sighting.fields["number"])
+
+
+def worst_first(seen: Iterable[Sighting]) -> list[Sighting]:
+    """Reports that name a cause, the gravest first; without those that follow from another."""
+    causes = (one for one in seen if xid_table.look_up(number(one)).blame is not Blame.AFTERMATH)
+    return sorted(causes, key=lambda one: (-xid_table.look_up(number(one)).confidence, one.order))
+
+
+def rank_on_gpu(wreckage: Wreckage, sighting: Sighting) -> int | None:
+    """By the pid in the driver's line, or by the bus id that NCCL prints at its start."""
+    pid = sighting.fields.get("pid", "")
+    owner = next((r.rank for r in wreckage.ranks if pid.isdecimal() and r.pid == int(pid)), None)
+    if owner is not None:
+        return owner
+    bus, host = nccl_bus_id(sighting.fields.get("pci", "")), sighting.line.host
+    on_it = {
+        one.rank
+        for one in wreckage.seen(nccl.INIT_START, nccl.INIT_COMPLETE)
+        if one.fields.get("bus", "").lower() == bus and (not host or one.line.host in ("", host))
+    }
+    return on_it.pop() if len(on_it) == 1 else None
+
+
+def nccl_bus_id(pci: str) -> str:
+    """0000:3d:00 or 0000:3d:00.0 as NCCL writes it: 3d000."""
+    device, _, function = pci.lower().partition(".")
+    return (device.replace(":", "") + (function or "0")).lstrip("0")
