@@ -30,6 +30,7 @@ from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import gpu_memory, sightings
 from holdfast.analysis.logs.gpu_memory import Shortage
 from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import gpu_memory as patterns
 from holdfast.analysis.logs.patterns.gpu_memory import ALLOCATOR, CUDA_CALL, NUMBERS
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene import exits
@@ -44,6 +45,7 @@ FAULT = Fault(
     related=("gpu-occupied", "host-oom", "duplicate-gpu"),
     traits=RunTraits(priority=210),
 )
+FAULT.log_patterns.extend(patterns.ALL)
 
 OUT_OF_MEMORY = re.compile(r"(CUDA|HIP|XPU) out of memory|Cuda failure.*out of memory")
 

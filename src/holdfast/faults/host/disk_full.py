@@ -25,6 +25,8 @@ from collections.abc import Sequence
 from holdfast import text
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs.patterns import no_space
+from holdfast.analysis.logs.patterns.no_space import FULL, in_shared_memory
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, Folder, MachineFacts, known
 from holdfast.analysis.scene import exits
@@ -33,6 +35,7 @@ from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(code="HOLD407", slug="disk-full", traits=RunTraits(priority=215))
+FAULT.log_patterns.extend(no_space.ALL)
 
 LITTLE = {"checkpoints": 1 << 30, "logs": 100 << 20}
 WHY_FULL = {"ENOSPC": "no space is left on the device", "EDQUOT": "the quota is used up"}
@@ -193,25 +196,6 @@ def it_could_not_write_first(scene: Scene) -> Verdict | None:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-FULL = FAULT.log_pattern(
-    "full",
-    r"(?i:no space left on device)|\[Errno (?:28|122)\](?! inotify)|(?i:disk quota exceeded)"
-    r"|\(os error (?:28|122)\)|database or disk is full|Not enough disk space\. Needed"
-    r"|\bENOSPC\b(?!: System limit)|not enough space on the disk",
-    anchors=(
-        "o space left on device",
-        "isk quota exceeded",
-        "[Errno 28]",
-        "[Errno 122]",
-        "(os error 28)",
-        "(os error 122)",
-        "database or disk is full",
-        "Not enough disk space. Needed",
-        "ENOSPC",
-        "enough space on the disk",
-    ),
-    example="OSError: [Errno 28] No space left on device: '/ckpt/step-1200/model.pt'",
-)
 WRITER = FAULT.log_pattern(
     "writer",
     r"inline_container\.cc.*unexpected pos \d+ vs \d+|PytorchStreamWriter failed (?:writing|clos)",
@@ -234,25 +218,6 @@ EPHEMERAL = FAULT.log_pattern(
     example="The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi",
 )
 PATH = re.compile(r"['\"<](/[^'\"<>]+)['\">]|:\s(/\S+?):? ")
-SHARED_MEMORY = re.compile(
-    r"\B/dev/shm|</?torch_\d|\bnccl-\w{6}|'/(?:psm|wnsm|mp)[_-]|/sem\.|[Ss]hared memory"
-    r"|posix_fallocate"
-)
-SHARING_CODE = re.compile(
-    r"multiprocessing/(?:synchronize|heap|shared_memory|sharedctypes|reductions|managers)\.py"
-)
-SHARING_CALL = re.compile(r"_share_\w+|_new_shared\w*|share_memory_?|SemLock|reduce_storage")
-
-
-def in_shared_memory(wreckage: Wreckage, sighting: Sighting) -> bool:
-    """This 'no space' was /dev/shm's: by its text, or by the code that asked for the room."""
-    if SHARED_MEMORY.search(sighting.line.text):
-        return True
-    raised = sightings.raised_at(wreckage, sighting)
-    return raised is not None and any(
-        SHARING_CODE.search(frame.file) or SHARING_CALL.fullmatch(frame.function)
-        for frame in raised.frames
-    )
 
 
 @FAULT.explain

@@ -30,12 +30,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs.patterns import shared_memory
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import Limits, MachineFacts, known
 from holdfast.analysis.source.launch import ulimits
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
-from holdfast.faults.host import shm_too_small
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD401", slug="fd-limit")
@@ -165,7 +165,7 @@ def it_could_open_no_more_files(wreckage: Wreckage) -> Diagnosis | None:
 
 def _sharing_failed(wreckage: Wreckage) -> Diagnosis | None:
     """Old versions of torch do not say why the file could not be made; the limit is what hits."""
-    seen = wreckage.seen(shm_too_small.OBJECT)
+    seen = wreckage.seen(shared_memory.OBJECT)
     if not seen:
         return None
     line = seen[0].line

@@ -23,21 +23,21 @@ Sources        https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.events
 from __future__ import annotations
 
 import re
-import signal
 
 from holdfast import text
-from holdfast.analysis.job import phrases
+from holdfast.analysis.job import oom_evidence, phrases
 from holdfast.analysis.logs import oom_kills, sightings
-from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import host_memory
+from holdfast.analysis.logs.patterns.host_memory import OOM_DAEMON, REFUSED
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import Cgroup, HostLoad, MachineFacts, known
 from holdfast.analysis.scene import exits
-from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(code="HOLD405", slug="host-oom", traits=RunTraits(priority=200))
+FAULT.log_patterns.extend(host_memory.ALL)
 
 GIB = 1 << 30
 A_RANK = GIB
@@ -168,7 +168,7 @@ def _cgroup_memory(cgroup: Cgroup) -> str:
 
 @FAULT.run
 def the_kernel_killed_it_for_memory(scene: Scene) -> Verdict | None:
-    killed = [e for e in exits.cause(scene) if memory_evidence(scene, e)]
+    killed = [e for e in exits.cause(scene) if oom_evidence.of_kill(scene, e)]
     if not killed:
         return None
     ranks = [e.rank for e in killed]
@@ -182,70 +182,14 @@ def the_kernel_killed_it_for_memory(scene: Scene) -> Verdict | None:
         fix="fewer loader workers or ranks, or a larger limit (docker --memory, Slurm --mem)",
         evidence=[
             *map(phrases.how_it_ended, killed),
-            *memory_evidence(scene, killed[0]),
+            *oom_evidence.of_kill(scene, killed[0]),
             *phrases.unread_kernel_log(scene),
         ],
     )
 
 
-def memory_evidence(scene: Scene, ending: Ending) -> list[Evidence]:
-    """What says that this SIGKILL was the kernel's, for lack of memory; empty when nothing does."""
-    if ending.signal != signal.SIGKILL:
-        return []
-    named = re.compile(rf"Killed process {ending.view.pid}\b")
-    found = phrases.kernel_lines(scene, named)
-    if scene.oom_kills > 0:
-        found.append(Evidence(quote=f"oom_kill {scene.oom_kills} since the start", source="cgroup"))
-    return found
-
-
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-REFUSED = FAULT.log_pattern(
-    "refused",
-    r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)|\[Errno 12\] "
-    r"|\bMemoryError\b|std::bad_alloc|numpy.*ArrayMemoryError"
-    r"|Unable to allocate [\d.]+ [KMGTP]iB for an array"
-    r"|(?:fork|unable to mmap .*): Cannot allocate memory",
-    anchors=(
-        "DefaultCPUAllocator",
-        "[Errno 12] ",
-        "MemoryError",
-        "std::bad_alloc",
-        "Unable to allocate ",
-        "annot allocate memory",
-    ),
-    example="RuntimeError: [enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't "
-    "allocate memory: you tried to allocate 68719476736 bytes. Error code 12 (Cannot allocate "
-    "memory)",
-)
-OOM_DAEMON = FAULT.log_pattern(
-    "daemon",
-    r"killed by the OOM killer|with result 'oom-kill'|systemd-oomd.*[Kk]illed|TERM_MEMLIMIT"
-    r"|earlyoom.*sending SIG\w+ to process (?P<pid>\d+)|State[:=] ?OUT_OF_ME"
-    r"|node (?:was|is|running) low on (?:resource: )?memory|due to memory pressure \(OOM\)"
-    r"|Memory on the node \(IP: .{1,100}\) where the|\bOOMKill(?:ing)?\b|\bSystemOOM\b"
-    r"|\bexceeded (?:job |step |its |the )?memory limit\b|\bmem \d{1,20}\w{2} exceeded limit"
-    r"|running beyond (?:physical|virtual) memory limits",
-    anchors=(
-        "OOM killer",
-        "'oom-kill'",
-        "systemd-oomd",
-        "TERM_MEMLIMIT",
-        "earlyoom",
-        "OUT_OF_ME",
-        "low on memory",
-        "resource: memory",
-        "memory pressure (OOM)",
-        "Memory on the node (IP",
-        "OOMKill",
-        "SystemOOM",
-        "memory limit",
-        " exceeded limit",
-    ),
-    example="systemd[1]: job.service: A process of this unit has been killed by the OOM killer.",
-    role=Role.CONFIRMATION,
-)
 LESS = (
     "need less: fewer loader workers, a smaller prefetch, sharded checkpoints instead of gathered "
     "ones; or allow more (docker --memory, Slurm --mem, Kubernetes limits.memory)"

@@ -34,14 +34,15 @@ from collections.abc import Sequence
 from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import nccl
+from holdfast.analysis.logs.patterns import nccl, no_space, shared_memory
+from holdfast.analysis.logs.patterns.shared_memory import OBJECT
 from holdfast.analysis.logs.wreckage import Exit, Sighting, Wreckage
 from holdfast.analysis.machine import Container, MachineFacts, Shm, known
 from holdfast.fault import Fault
-from holdfast.faults.host import disk_full
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD402", slug="shm-too-small")
+FAULT.log_patterns.extend(shared_memory.ALL)
 
 SHM = "/dev/shm"  # noqa: S108 - named in words, never opened here
 MIB = 1 << 20
@@ -147,12 +148,6 @@ TENSOR = FAULT.log_pattern(
     example="RuntimeError: unable to allocate shared memory(shm) for file </torch_4711_1_0>: "
     "Success (0)",
 )
-OBJECT = FAULT.log_pattern(
-    "object",
-    r"unable to open shared memory object <(?P<object>[^>]*)>(?: in \S+ mode)?:?\s*$",
-    anchors="unable to open shared memory object",
-    example="RuntimeError: unable to open shared memory object </torch_4711_12> in read-write mode",
-)
 BUS = FAULT.log_pattern(
     "bus",
     r"(?:worker \(pid (?P<worker>\d+)\) is )?killed by signal: Bus error"
@@ -189,7 +184,7 @@ ROOM = (
 def shared_memory_ran_out(wreckage: Wreckage) -> Diagnosis | None:
     seen = [
         *wreckage.seen(SEGMENT, TENSOR),
-        *(s for s in wreckage.seen(disk_full.FULL) if disk_full.in_shared_memory(wreckage, s)),
+        *(s for s in wreckage.seen(no_space.FULL) if no_space.in_shared_memory(wreckage, s)),
     ]
     other = sightings.saying(seen, OTHER_TROUBLE)
     if sightings.saying(wreckage.seen(nccl.WARN), rf"Call to \w+ failed ?: (?:{OTHER_TROUBLE})"):

@@ -21,13 +21,12 @@ import signal
 from collections.abc import Sequence
 
 from holdfast.analysis.job import phrases
-from holdfast.analysis.logs import blame
+from holdfast.analysis.logs import blame, stop_signals
 from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
-from holdfast.faults.processes.sighup_terminal import passed_on, told_by
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
 FAULT = Fault(
@@ -72,7 +71,7 @@ RECORD = "sacct -j JOBID --format=JobID,State,ExitCode,End"
 
 @FAULT.explain
 def the_launcher_was_told_to_end(wreckage: Wreckage) -> Diagnosis | None:
-    told = told_by(wreckage, *ASKED) or passed_on(wreckage, "SIGINT")
+    told = stop_signals.received(wreckage, *ASKED) or stop_signals.forwarded(wreckage, "SIGINT")
     cancelled = [s for s in wreckage.seen(launchers.SLURM_CANCELLED) if not s.fields.get("why")]
     pressed = [r for r in wreckage.raised if r.kind == "KeyboardInterrupt"]
     if blame.of(wreckage).own or not (told or cancelled or pressed):
@@ -121,7 +120,7 @@ def _quote(raised: Raised) -> Evidence:
 @FAULT.explain
 def one_rank_was_told_to_end(wreckage: Wreckage) -> Diagnosis | None:
     ends = blame.by_signal(wreckage, signal.SIGTERM, signal.SIGINT)
-    if not ends or told_by(wreckage, *ASKED) or blame.of(wreckage).own:
+    if not ends or stop_signals.received(wreckage, *ASKED) or blame.of(wreckage).own:
         return None
     if wreckage.seen(launchers.SLURM_CANCELLED, launchers.CLOSING):
         return None

@@ -21,9 +21,9 @@ import re
 
 from holdfast.analysis.logs import blame, own_errors
 from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import native_crashes
 from holdfast.analysis.logs.wreckage import Raised, Wreckage
 from holdfast.fault import Fault
-from holdfast.faults.processes import native_crash
 from holdfast.findings import Culprit, Diagnosis, Evidence
 
 FAULT = Fault(code="HOLD709", slug="framework-bug")
@@ -77,8 +77,8 @@ def it_says_so_itself(wreckage: Wreckage) -> Diagnosis | None:
 @FAULT.explain
 def it_crashed_inside(wreckage: Wreckage) -> Diagnosis | None:
     """The innermost frame of a crash lies in the library's own code, not in the user's."""
-    crash = wreckage.seen(native_crash.FATAL, native_crash.HANDLER, native_crash.HEAP)
-    inside = wreckage.seen(native_crash.INSIDE)
+    crash = wreckage.seen(native_crashes.FATAL, native_crashes.HANDLER, native_crashes.HEAP)
+    inside = wreckage.seen(native_crashes.INSIDE)
     if not crash or not inside:
         return None
     function = inside[0].fields["function"]

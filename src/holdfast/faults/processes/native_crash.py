@@ -29,7 +29,8 @@ from holdfast.analysis.collectives import waits
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import kernel
+from holdfast.analysis.logs.patterns import kernel, native_crashes
+from holdfast.analysis.logs.patterns.native_crashes import FATAL, HANDLER, HEAP, INSIDE
 from holdfast.analysis.logs.wreckage import Exit, Sighting, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
@@ -38,6 +39,7 @@ from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
 FAULT = Fault(code="HOLD702", slug="native-crash", traits=RunTraits(priority=255, general=True))
+FAULT.log_patterns.extend(native_crashes.ALL)
 
 WORDS = {
     signal.SIGSEGV: "it touched memory it does not own",
@@ -86,53 +88,6 @@ def _kernel_lines(scene: Scene, crashed: list[Ending]) -> list[Evidence]:
 
 # --- explain -------------------------------------------------------------------------------------
 
-FATAL = FAULT.log_pattern(
-    "fatal-python-error",
-    r"Fatal Python error: (?P<what>Segmentation fault|Bus error|Aborted|Illegal instruction"
-    r"|Floating[ -]point exception)",
-    anchors="Fatal Python error: ",
-    example="Fatal Python error: Segmentation fault",
-)
-HANDLER = FAULT.log_pattern(
-    "signal-handler",
-    r"\*{3} (?P<name>SIG(?:SEGV|BUS|ILL|FPE))\b.* received|Caught signal (?P<number>11|7|4|8) "
-    r"\((?P<what>[^:)]*)|Signal: (?P<told>Segmentation fault|Bus error|Illegal instruction) \(\d+\)"
-    r"|(?:terminated with|received) signal SIG(?:SEGV|BUS|ILL|FPE), (?P<gdb>[A-Z][\w ]+)"
-    r"|(?P<dumped>Segmentation fault|Illegal instruction|Floating point exception) \(core dumped\)",
-    anchors=(
-        "*** SIG",
-        "Caught signal ",
-        "Signal: ",
-        " (core dumped)",
-        " with signal SIG",
-        "received signal SIG",
-    ),
-    example="[node-a:1011 :0:1011] Caught signal 11 (Segmentation fault: address not mapped to "
-    "object at address 0x28)",
-)
-INSIDE = FAULT.log_pattern(
-    "inside-a-framework",
-    r"#\d+\s+(?:0x[0-9a-f]+ in )?(?P<function>(?:at|c10|c10d|torch|nccl)(?:::|[A-Z])[\w:~<>]+)",
-    anchors=(" in at::", " in c10::", " in c10d::", " in torch::", " in nccl"),
-    example="#0  0x00007f92fef2548f in at::cuda::getCurrentDeviceProperties() ()",
-    role=Role.CONFIRMATION,
-)
-HEAP = FAULT.log_pattern(
-    "heap",
-    r"(?P<what>double free or corruption|free\(\): invalid (?:pointer|size|next size)"
-    r"|malloc\(\): [a-z][\w ]+|munmap_chunk\(\): invalid pointer|corrupted size vs\. prev_size"
-    r"|corrupted double-linked list|\*\*\* stack smashing detected)",
-    anchors=(
-        "double free or corruption",
-        "free(): invalid",
-        "malloc(): ",
-        "munmap_chunk(): ",
-        "corrupted size vs.",
-        "corrupted double-linked list",
-        "*** stack smashing detected",
-    ),
-    example="double free or corruption (!prev)",
-)
 GAVE_UP = FAULT.log_pattern(
     "gave-up",
     # C++ ends a program so that leaves a thread behind, or calls what is no longer there.

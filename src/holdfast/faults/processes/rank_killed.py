@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import signal
 
-from holdfast.analysis.job import phrases
+from holdfast.analysis.job import oom_evidence, phrases
 from holdfast.analysis.logs import blame, sightings, suspects
 from holdfast.analysis.logs.own_errors import Trouble
 from holdfast.analysis.logs.patterns import kernel, launchers
@@ -33,7 +33,6 @@ from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
-from holdfast.faults.host import host_oom
 from holdfast.findings import Culprit, Diagnosis, Verdict
 
 FAULT = Fault(code="HOLD701", slug="rank-killed", traits=RunTraits(priority=260, general=True))
@@ -42,7 +41,7 @@ FAULT = Fault(code="HOLD701", slug="rank-killed", traits=RunTraits(priority=260,
 @FAULT.run
 def a_signal_ended_it_first(scene: Scene) -> Verdict | None:
     killed = [e for e in exits.cause(scene) if _from_outside(e)]
-    if not killed or any(host_oom.memory_evidence(scene, e) for e in killed):
+    if not killed or any(oom_evidence.of_kill(scene, e) for e in killed):
         return None
     ranks = [e.rank for e in killed]
     victims = exits.fallen(scene, ranks)

@@ -16,9 +16,8 @@ from __future__ import annotations
 import signal
 
 from holdfast.analysis.job import phrases
-from holdfast.analysis.logs import blame
-from holdfast.analysis.logs.patterns import launchers
-from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.logs import blame, stop_signals
+from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
@@ -71,24 +70,11 @@ HANGUP = FAULT.log_pattern(
 )
 
 
-def told_by(wreckage: Wreckage, *names: str) -> tuple[Sighting, ...]:
-    """The launcher's word that it was told to end, by one of these signals."""
-    return tuple(
-        s
-        for s in wreckage.seen(launchers.DEATH_SIGNAL)
-        if (s.fields.get("signal") or s.fields.get("got")) in names
-    )
-
-
-def passed_on(wreckage: Wreckage, name: str) -> tuple[Sighting, ...]:
-    """torchrun closes its ranks by SIGTERM, unless it was told to end itself: then it passes on
-    the very signal that it got."""
-    return tuple(s for s in wreckage.seen(launchers.CLOSING) if name in s.line.text)
-
-
 @FAULT.explain
 def the_launcher_lost_its_terminal(wreckage: Wreckage) -> Diagnosis | None:
-    told = told_by(wreckage, "1", "SIGHUP") or passed_on(wreckage, "SIGHUP")
+    told = stop_signals.received(wreckage, "1", "SIGHUP") or stop_signals.forwarded(
+        wreckage, "SIGHUP"
+    )
     seen = told or wreckage.seen(HANGUP)
     hung = blame.by_signal(wreckage, signal.SIGHUP)
     if not seen and not hung:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.patterns import (
-    gpu_memory,
     kernel,
     launchers,
     nccl,
@@ -97,5 +96,4 @@ ALL: tuple[LogPattern, ...] = (
     *launchers.ALL,
     *nccl.ALL,
     *kernel.ALL,
-    *gpu_memory.ALL,
 )

@@ -1,0 +1,21 @@
+"""Which signal told a launcher to stop, in its own log. Pure."""
+
+from __future__ import annotations
+
+from holdfast.analysis.logs.patterns import launchers
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+
+
+def received(wreckage: Wreckage, *names: str) -> tuple[Sighting, ...]:
+    """The launcher's own line that it received one of these signals."""
+    return tuple(
+        s
+        for s in wreckage.seen(launchers.DEATH_SIGNAL)
+        if (s.fields.get("signal") or s.fields.get("got")) in names
+    )
+
+
+def forwarded(wreckage: Wreckage, name: str) -> tuple[Sighting, ...]:
+    """torchrun ends its ranks with SIGTERM, unless it received a signal itself: then it forwards
+    that one."""
+    return tuple(s for s in wreckage.seen(launchers.CLOSING) if name in s.line.text)
