@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.variables.parsing import release
+from holdfast.analysis.versions import release
 from holdfast.env.job import Job
 
 NAMES = ("first-run", "production")

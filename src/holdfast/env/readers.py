@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from holdfast.analysis import variables
 from holdfast.analysis.variables import Variable
-from holdfast.analysis.variables.parsing import release
+from holdfast.analysis.versions import release
 from holdfast.env.job import Job
 
 NEEDS = {

@@ -14,8 +14,8 @@ import msgspec
 from holdfast.analysis import variables
 from holdfast.analysis.machine import Setting, Unread, known
 from holdfast.analysis.variables import Variable
-from holdfast.analysis.variables.parsing import release
 from holdfast.analysis.variables.status import Judged, Verdict
+from holdfast.analysis.versions import release
 from holdfast.env import launcher_overrides, readers
 from holdfast.env.job import Job
 from holdfast.faults.network import nic_filter_syntax, nic_name_missing

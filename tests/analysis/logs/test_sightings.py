@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Line, Raised, Sighting, Wreckage
@@ -28,16 +24,3 @@ def test_the_exception_of_a_line_is_found_by_place_or_by_text() -> None:
     assert sightings.raised_at(wreckage, seen("OSError", 9, rank=1)) is raised
     assert sightings.raised_at(wreckage, seen("again: [Errno 28] No space", 30, rank=1)) is raised
     assert sightings.raised_at(wreckage, seen("[Errno 28] No space", 30, rank=2)) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [("2.20.5+cuda12.4", (2, 20, 5)), ("v2.24.3-1", (2, 24, 3)), ("", ()), ("unknown", ())],
-)
-def test_a_release_in_numbers(text: str, numbers: tuple[int, ...]) -> None:
-    assert sightings.release(text) == numbers
-
-
-@given(st.text(max_size=30))
-def test_a_release_never_raises(text: str) -> None:
-    assert all(part >= 0 for part in sightings.release(text))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from holdfast.analysis import variables
 from holdfast.analysis.variables import parsing
 from holdfast.analysis.variables.table import rows
+from holdfast.analysis.versions import release
 
 ROWS = list(variables.everything().values())
 WORDS = [re.compile(stem + rb"[A-Z0-9_]+") for stem in (b"TORCH", b"NCCL_", b"GLOO_")]
@@ -58,7 +59,7 @@ def test_each_row_is_complete() -> None:
         assert row.source, row
         assert row.effect, row
         assert re.fullmatch(r"[A-Z][A-Z0-9_]*\*?", row.name), row
-        assert not row.since or parsing.release(row.since), row
+        assert not row.since or release(row.since), row
         assert not row.instead or variables.lookup(row.instead), row
 
 
@@ -246,12 +247,5 @@ def test_nothing_makes_the_readers_raise(text: str) -> None:
     assert parsing.torch_bool(text) in (True, False, None)
     assert parsing.torch_int(text) is None or isinstance(parsing.torch_int(text), int)
     assert isinstance(parsing.nccl_int(text), int)
-    assert all(part >= 0 for part in parsing.release(text))
     assert variables.prefix_of(text) in ("", *variables.PREFIXES)
     variables.lookup(text)
-
-
-def test_release() -> None:
-    assert parsing.release("2.13.0+cpu") == (2, 13, 0)
-    assert parsing.release("2.2.0a0+git") < (2, 13)
-    assert parsing.release("unknown") == ()

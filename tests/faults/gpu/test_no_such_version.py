@@ -1,6 +1,3 @@
-import pytest
-
-from holdfast.analysis.source.launch import releases
 from tests.analysis.source.made_sources import dockerfile, shell
 from tests.faults.table import flags, leaves, lint_table
 
@@ -63,42 +60,3 @@ test_lint = lint_table(
     leaves(shell("pip install -r requirements.txt --index-url https://x/whl?a==b\n")),
     leaves(shell("pip list | grep torch==2.3.2\n")),
 )
-
-
-@pytest.mark.parametrize(
-    ("operator", "version"),
-    [
-        *(("==", v) for v in ("2.4", "2.4.0+cu121", "2.4.*", "1!2.0", "2.4.0a0", "v2.4", "2.4rc1")),
-        *(("==", v) for v in ("2.4.0.dev20240601", "2.4.post1", "2.4-1", "2.4.0a1.*")),
-        *((op, "2.4.0") for op in (">=", "<", "<=", ">", "~=", "!=", "===")),
-        ("===", "anything*at-all"),
-    ],
-)
-def test_what_pep_440_allows(operator: str, version: str) -> None:
-    assert releases.refused(operator, version) == ""
-
-
-@pytest.mark.parametrize(
-    ("operator", "version"),
-    [
-        *(
-            ("==", v)
-            for v in ("2.*.0", "*", "2.4.0.dev*", "2.4.0+cu*", "2.4.dev1.*", "2.4.0.cu121")
-        ),
-        *(("==", v) for v in ("2.4.0+cu121.*", "latest", "2.4.x", "2.4.0.cu121")),
-        *((op, "2.4.*") for op in (">=", "<", "<=", ">", "~=")),
-        (">=", "2.4.0+cu121"),
-        ("~=", "2"),
-    ],
-)
-def test_what_pep_440_refuses(operator: str, version: str) -> None:
-    assert releases.refused(operator, version)
-
-
-def test_a_release_of_each_minor_version_is_never_called_made_up() -> None:
-    for table in (releases.NCCL, releases.TORCH):
-        for (major, minor), patches in table.items():
-            for patch in patches:
-                assert releases.never_released(table, f"{major}.{minor}.{patch}") == ""
-            assert releases.never_released(table, f"{major}.{minor}.{max(patches) + 1}")
-    assert releases.never_released(releases.NCCL, "2.99.1") == ""

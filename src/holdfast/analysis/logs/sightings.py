@@ -55,9 +55,3 @@ def raised_at(wreckage: Wreckage, sighting: Sighting) -> Raised | None:
         ),
         None,
     )
-
-
-def release(version: str) -> tuple[int, ...]:
-    """'2.20.5+cuda12.4' -> (2, 20, 5); () when there is no number in it."""
-    found = re.match(r"\D{0,3}(\d+(?:\.\d+)*)", version.strip())
-    return tuple(int(part) for part in found[1].split(".")) if found else ()

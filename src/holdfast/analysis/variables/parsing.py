@@ -43,9 +43,3 @@ def torch_setting(facts: MachineFacts, *names: str) -> Setting | None:
     """
     found = (facts.setting(name) for name in names)
     return next((s for s in found if s and s.origin == "environment"), None)
-
-
-def release(version: str) -> tuple[int, ...]:
-    """'2.13.0+cpu' as (2, 13, 0); () when the text has no number in front."""
-    match = re.match(r"[0-9]+(\.[0-9]+)*", version)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.analysis.variables.parsing import release
 from holdfast.analysis.variables.status import Clock
+from holdfast.analysis.versions import release
 from holdfast.env.job import Job
 from holdfast.env.timeouts import lookup
 from holdfast.env.timeouts.lookup import Value, by_script

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from holdfast.analysis.machine.rendezvous import FREE_PORT_SINCE
 from holdfast.analysis.source.source import Launch
-from holdfast.analysis.variables.parsing import release
 from holdfast.analysis.variables.status import Clock
+from holdfast.analysis.versions import release
 from holdfast.env.job import Job
 from holdfast.env.timeouts import lookup
 from holdfast.env.timeouts.lookup import Value

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.analysis.source.source import Launch
-from holdfast.analysis.variables.parsing import release, torch_int
+from holdfast.analysis.variables.parsing import torch_int
+from holdfast.analysis.versions import release
 from holdfast.env.job import Asked, Job
 
 TABLE_TORCH = "2.13.0"

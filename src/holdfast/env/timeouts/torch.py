@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.analysis.variables.parsing import release, torch_bool
+from holdfast.analysis.variables.parsing import torch_bool
 from holdfast.analysis.variables.status import Clock
+from holdfast.analysis.versions import release
 from holdfast.env.job import Asked, Job
 from holdfast.env.script_timeouts import WHOLE_GROUP
 from holdfast.env.timeouts import frameworks, lookup

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.analysis.variables.parsing import nccl_int, release
+from holdfast.analysis.variables.parsing import nccl_int
 from holdfast.analysis.variables.status import Clock
+from holdfast.analysis.versions import release
 from holdfast.env.job import Job
 from holdfast.text import exact_duration
 

@@ -38,7 +38,7 @@ from holdfast.analysis.source.collectives.torch_calls import (
 from holdfast.analysis.source.program import Call, Function, Program, dotted
 from holdfast.analysis.source.python import durations
 from holdfast.analysis.source.source import Source
-from holdfast.analysis.variables.parsing import release
+from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 

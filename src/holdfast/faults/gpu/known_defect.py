@@ -29,6 +29,7 @@ import msgspec
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
@@ -158,7 +159,7 @@ DEFECTS = (
 
 @FAULT.explain
 def known_nccl_defect(wreckage: Wreckage) -> Diagnosis | None:
-    version = sightings.release(wreckage.versions.get("nccl", ""))
+    version = release(wreckage.versions.get("nccl", ""))
     for defect in DEFECTS:
         seen = wreckage.seen(defect.wording)
         if seen and _affects(defect, version):

@@ -54,7 +54,7 @@ def requirement_not_installable(source: Source) -> Iterator[Finding]:
 def nccl_version_never_released(source: Source) -> Iterator[Finding]:
     """A release of NCCL in a package manager's command or in a build."""
     for place, version, asked in _nccl_versions(source):
-        if released := releases.never_released(releases.NCCL, version):
+        if released := releases.never_released(releases.nccl(), version):
             report = FAULT.error if asked else FAULT.warning
             yield report(
                 f"NCCL {version} was never released",
@@ -104,8 +104,8 @@ def _judge_requirement(word: Word, name: str, operator: str, version: str) -> It
             at=word.place,
         )
         return
-    table = releases.RELEASES.get(name)
-    released = releases.never_released(table, version) if table and operator == "==" else ""
+    table = releases.of_package(name)
+    released = releases.never_released(table, version) if operator == "==" else ""
     if released:
         yield FAULT.error(
             f"{name} {version} was never released",
@@ -115,7 +115,7 @@ def _judge_requirement(word: Word, name: str, operator: str, version: str) -> It
         )
     elif name == "torch" and (found := re.match(r"(\d+)\.(\d+)\.0\.dev\d+", version)):
         minor = int(found[1]), int(found[2])
-        if patches := releases.TORCH.get(minor):
+        if patches := releases.torch().get(minor):
             release = f"{minor[0]}.{minor[1]}.{patches[-1]}"
             yield FAULT.note(
                 f"torch {version} is a nightly from before torch {minor[0]}.{minor[1]} came out",
@@ -128,6 +128,5 @@ def _judge_requirement(word: Word, name: str, operator: str, version: str) -> It
 def _nearest_release(name: str, version: str) -> str:
     """A release close to the one meant, where the table has one."""
     found = re.match(r"v?(\d+)\.(\d+)", version)
-    table = releases.RELEASES.get(name, {})
-    patches = table.get((int(found[1]), int(found[2]))) if found else None
+    patches = releases.of_package(name).get((int(found[1]), int(found[2]))) if found else None
     return f"{found[1]}.{found[2]}.{patches[-1]}" if found and patches else "VERSION"

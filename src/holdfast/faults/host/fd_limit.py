@@ -35,6 +35,7 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import Limits, MachineFacts, known
 from holdfast.analysis.source.launch import ulimits
 from holdfast.analysis.source.source import Source
+from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
@@ -135,7 +136,7 @@ def it_could_open_no_more_files(wreckage: Wreckage) -> Diagnosis | None:
     whole = bool(sightings.field(seen, "system"))
     ancillary = bool(wreckage.seen(NO_ANCILLARY))
     line = seen[0].line
-    version = sightings.release(wreckage.versions.get("nccl", ""))
+    version = release(wreckage.versions.get("nccl", ""))
     leak = (
         "; NCCL before 2.24.3 also leaked descriptors, so upgrade it if they grow in number"
         if (2, 19) <= version < LEAK_MENDED

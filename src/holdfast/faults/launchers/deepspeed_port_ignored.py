@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from holdfast.analysis.machine.rendezvous import FREE_PORT_SINCE
 from holdfast.analysis.source.launch import questions
 from holdfast.analysis.source.source import Flag, Launch, Setting, Source
-from holdfast.analysis.variables.parsing import release
+from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 

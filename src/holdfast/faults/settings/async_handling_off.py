@@ -46,7 +46,8 @@ from holdfast.analysis.variables.in_source import (
     readable,
     without,
 )
-from holdfast.analysis.variables.parsing import release, torch_bool, torch_int
+from holdfast.analysis.variables.parsing import torch_bool, torch_int
+from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 

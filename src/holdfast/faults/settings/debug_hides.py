@@ -35,7 +35,7 @@ from holdfast.analysis.variables.in_source import (
     readable,
     without,
 )
-from holdfast.analysis.variables.parsing import release
+from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding
 

@@ -38,7 +38,7 @@ from holdfast.analysis.variables.in_source import (
     started_otherwise,
     without,
 )
-from holdfast.analysis.variables.parsing import release
+from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding
 

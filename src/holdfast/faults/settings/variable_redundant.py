@@ -25,7 +25,8 @@ from holdfast.analysis.source.source import Here, Kind, Source
 from holdfast.analysis.source.source import Setting as Written
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.in_source import as_fact, at, judged, without
-from holdfast.analysis.variables.parsing import nccl_int, release, torch_bool, torch_int
+from holdfast.analysis.variables.parsing import nccl_int, torch_bool, torch_int
+from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 

@@ -37,7 +37,7 @@ from holdfast.analysis.source.source import Here, Source
 from holdfast.analysis.source.source import Setting as Written
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.in_source import as_fact, at, judged, put, without
-from holdfast.analysis.variables.parsing import release
+from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding, Status
 

@@ -1,77 +1,23 @@
-"""Versions that exist, and version specifiers that pip can read.
-
-NCCL: tags of NVIDIA/nccl and files of nvidia-nccl-cu11 and -cu12 on PyPI, up to 2.30.7; a minor
-version that has a successor gets no more releases. torch: its releases on PyPI, with 1.8.2
-(long-term support, on PyTorch's own index). Read in 2026.
-"""
+"""Versions that exist, and version specifiers that pip can read."""
 
 from __future__ import annotations
 
+import functools
 import re
 
-NCCL = {
-    (2, 8): (3, 4),
-    (2, 9): (6, 8, 9),
-    (2, 10): (3,),
-    (2, 11): (4,),
-    (2, 12): (6, 7, 10, 12),
-    (2, 13): (4,),
-    (2, 14): (3,),
-    (2, 15): (1, 5),
-    (2, 16): (2, 5),
-    (2, 17): (1,),
-    (2, 18): (1, 3, 5, 6),
-    (2, 19): (1, 3, 4),
-    (2, 20): (3, 5),
-    (2, 21): (5,),
-    (2, 22): (3,),
-    (2, 23): (4,),
-    (2, 24): (3,),
-    (2, 25): (1,),
-    (2, 26): (2, 3, 5, 6),
-    (2, 27): (3, 5, 6, 7),
-}
-TORCH = {
-    (1, 4): (0,),
-    (1, 5): (0, 1),
-    (1, 6): (0,),
-    (1, 7): (0, 1),
-    (1, 8): (0, 1, 2),
-    (1, 9): (0, 1),
-    (1, 10): (0, 1, 2),
-    (1, 11): (0,),
-    (1, 12): (0, 1),
-    (1, 13): (0, 1),
-    (2, 0): (0, 1),
-    (2, 1): (0, 1, 2),
-    (2, 2): (0, 1, 2),
-    (2, 3): (0, 1),
-    (2, 4): (0, 1),
-    (2, 5): (0, 1),
-    (2, 6): (0,),
-    (2, 7): (0, 1),
-    (2, 8): (0,),
-    (2, 9): (0, 1),
-    (2, 10): (0,),
-    (2, 11): (0,),
-    (2, 12): (0, 1),
-}
-RELEASES = {
-    "torch": TORCH,
-    "nvidia-nccl-cu11": NCCL,
-    "nvidia-nccl-cu12": NCCL,
-    "nvidia-nccl-cu13": NCCL,
-}
+from holdfast.analysis.source import data_file
 
-_VERSION = re.compile(
-    r"v?(?:\d+!)?\d+(?:\.\d+)*"
-    r"(?:[-_.]?(?:alpha|a|beta|b|preview|pre|c|rc)[-_.]?\d*)?"
-    r"(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?"
-    r"(?P<dev>[-_.]?dev[-_.]?\d*)?"
-    r"(?P<local>\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?",
-    re.IGNORECASE,
-)
-"""PEP 440, appendix B"""
+Releases = dict[tuple[int, int], tuple[int, ...]]
+"""minor version -> its patch numbers"""
+
+PACKAGES = {
+    "torch": "torch",
+    "nvidia-nccl-cu11": "nccl",
+    "nvidia-nccl-cu12": "nccl",
+    "nvidia-nccl-cu13": "nccl",
+}
+"""name on PyPI -> name in data/releases.tsv"""
+
 _REQUIREMENT = re.compile(
     r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*"
     r"(?P<specifiers>(?:===|==|~=|!=|<=|>=|<|>).*)"
@@ -79,8 +25,34 @@ _REQUIREMENT = re.compile(
 _CLAUSE = re.compile(r"\s*(===|==|~=|!=|<=|>=|<|>)\s*(\S+)\s*")
 
 
+@functools.cache
+def _tables() -> dict[str, Releases]:
+    tables: dict[str, Releases] = {}
+    for name, minor, patches in data_file.rows(__file__, "releases.tsv", columns=3):
+        major, _, second = minor.partition(".")
+        numbers = tuple(int(patch) for patch in patches.split())
+        tables.setdefault(name, {})[int(major), int(second)] = numbers
+    return tables
+
+
+def nccl() -> Releases:
+    return _tables()["nccl"]
+
+
+def torch() -> Releases:
+    return _tables()["torch"]
+
+
+def of_package(name: str) -> Releases:
+    """What PyPI has of this package; empty where we do not know."""
+    return _tables()[PACKAGES[name]] if name in PACKAGES else {}
+
+
 def requirement(text: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
-    """'torch[opt]>=2.1,<3' as its name and its clauses; None when it is no such thing."""
+    """'torch[opt]>=2.1,<3' as its name and its clauses; None when it is no such thing.
+
+    packaging's Requirement would refuse as a whole what `refused` is to give a reason for.
+    """
     match = _REQUIREMENT.fullmatch(text.partition(";")[0].strip())
     if match is None:
         return None
@@ -93,27 +65,33 @@ def requirement(text: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
 
 def refused(operator: str, version: str) -> str:
     """Why PEP 440 does not allow this clause; '' when it does."""
-    if operator == "===":
-        return ""
+    # 20 ms to import, and most that is linted pins no version
+    from packaging.specifiers import InvalidSpecifier, Specifier  # noqa: PLC0415
+
+    try:
+        Specifier(f"{operator}{version}")
+    except InvalidSpecifier:
+        return _why_refused(operator, version)
+    return ""
+
+
+def _why_refused(operator: str, version: str) -> str:
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415
+
     if "*" in version and operator not in ("==", "!="):
         return f"`{operator}` takes no wildcard"
     plain = version.removesuffix(".*")
     if "*" in plain:
         return "a wildcard may only be the last part, as in `==2.4.*`"
-    match = _VERSION.fullmatch(plain)
-    if match is None:
+    try:
+        parsed = Version(plain)
+    except InvalidVersion:
         return "that is no version" + _with_plus(plain)
-    return _misplaced(operator, match, wildcard=plain != version)
-
-
-def _misplaced(operator: str, version: re.Match[str], *, wildcard: bool) -> str:
-    if wildcard and (version["dev"] or version["local"]):
+    if plain != version:
         return "a wildcard may not follow `.dev…` or `+…`"
-    if version["local"] and operator not in ("==", "!="):
-        return f"`{operator}` takes no local version (`{version['local']}`)"
-    if operator == "~=" and "." not in version[0]:
-        return "`~=` needs at least two numbers, as in `~=2.4`"
-    return ""
+    if parsed.local:
+        return f"`{operator}` takes no local version (`+{parsed.local}`)"
+    return "`~=` needs at least two numbers, as in `~=2.4`"
 
 
 def _with_plus(version: str) -> str:
@@ -121,7 +99,7 @@ def _with_plus(version: str) -> str:
     return f": a build is named with a plus, `{match[1]}+{match[2]}`" if match else ""
 
 
-def never_released(table: dict[tuple[int, int], tuple[int, ...]], version: str) -> str:
+def never_released(table: Releases, version: str) -> str:
     """The releases there are of that minor version, in words; '' where the version may exist."""
     match = re.fullmatch(r"v?(\d+)\.(\d+)\.(\d+)(?:\+\w+|-\d+)?", version)
     if match is None:
