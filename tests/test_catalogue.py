@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast import catalogue
 from holdfast.analysis.machine import CouldNotLook, MachineFacts
+from holdfast.analysis.machine.smoke_failures import SmokeFailure
 from holdfast.analysis.scene.scene import Scene
 from holdfast.errors import ConfigError
 from holdfast.fault import Fault, RunTraits
@@ -129,6 +130,18 @@ print(sum(name.startswith("holdfast.faults.") for name in sys.modules))
 def test_a_choice_by_files_is_the_choice_among_all(name: str) -> None:
     among_all = [e.fault for e in ENTRIES if catalogue._is_named(e.fault, name)]
     assert catalogue.choose([name], []) == among_all
+
+
+@pytest.mark.parametrize("failure", SmokeFailure)
+def test_every_failure_of_a_smoke_test_is_claimed_by_one_fault(failure: SmokeFailure) -> None:
+    assert [e.fault for e in ENTRIES if failure in e.fault.smoke_failures] == [
+        catalogue.fault_of(failure)
+    ]
+
+
+def test_an_errno_belongs_to_one_fault() -> None:
+    claimed = {(m.number, m.nccl_before) for m in catalogue.error_meanings() if m.number}
+    assert len(claimed) == sum(1 for m in catalogue.error_meanings() if m.number)
 
 
 def test_a_run_face_needs_traits() -> None:

@@ -17,6 +17,7 @@ import holdfast.faults
 from holdfast.analysis.logs.pattern import LogPattern
 from holdfast.analysis.logs.patterns import all_patterns
 from holdfast.analysis.machine import MachineFacts
+from holdfast.analysis.machine.smoke_failures import ErrorMeaning, SmokeFailure
 from holdfast.analysis.source.source import Source
 from holdfast.errors import ConfigError
 from holdfast.fault import Fault, RunTraits
@@ -207,6 +208,18 @@ def log_patterns() -> tuple[LogPattern, ...]:
     """Every wording that logs are searched for: the shared ones, and each fault's own."""
     own = (signature for entry in entries() for signature in entry.fault.log_patterns)
     return (*all_patterns.ALL, *own)
+
+
+@functools.cache
+def error_meanings() -> tuple[ErrorMeaning, ...]:
+    """What an error of a smoke test means, by the faults that claim it."""
+    return tuple(meaning for entry in entries() for meaning in entry.fault.error_meanings)
+
+
+def fault_of(failure: SmokeFailure) -> Fault:
+    """The one fault that claims this failure of a smoke test."""
+    (fault,) = (entry.fault for entry in entries() if failure in entry.fault.smoke_failures)
+    return fault
 
 
 def search(words: str) -> list[Page]:

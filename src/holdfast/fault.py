@@ -12,9 +12,11 @@ import msgspec
 from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage, quote
 from holdfast.analysis.machine import CouldNotLook, MachineFacts
+from holdfast.analysis.machine.smoke_failures import ErrorMeaning, SmokeFailure
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Source
+from holdfast.analysis.variables.status import Effect
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place, Status, Verdict
 
 CheckFace = Callable[[MachineFacts], Finding | Sequence[Finding]]
@@ -90,8 +92,15 @@ class Fault:
         slug: str,
         traits: RunTraits | None = None,
         related: Sequence[str] = (),
+        setting_effect: Effect | None = None,
+        smoke_fix: str = "",
     ) -> None:
-        """`traits` go with a run face; `related` are slugs of faults that are easily confused."""
+        """Args:
+        traits: what `run` must know of it; goes with a run face
+        related: slugs of faults that are easily confused with it
+        setting_effect: what becomes of a setting that has it, as `env` says it
+        smoke_fix: what to do when a smoke test fails by it, where its page says less
+        """
         if not re.fullmatch(r"HOLD[1-9]\d\d", code):
             raise ValueError(f"fault code {code!r} is not HOLD and three digits")
         if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", slug):
@@ -100,12 +109,16 @@ class Fault:
         self.slug = slug
         self.traits = traits
         self.related = tuple(related)
+        self.setting_effect = setting_effect
+        self.smoke_fix = smoke_fix
         self.check_faces: list[CheckFace] = []
         self.check_needs: dict[CheckFace, frozenset[str]] = {}
         self.lint_faces: list[LintFace] = []
         self.run_faces: list[RunFace] = []
         self.explain_faces: list[ExplainFace] = []
         self.log_patterns: list[LogPattern] = []
+        self.error_meanings: list[ErrorMeaning] = []
+        self.smoke_failures: set[SmokeFailure] = set()
 
     # --- faces, named by the verb that asks them -------------------------------------------------
 
@@ -173,6 +186,16 @@ class Fault:
         )
         self.log_patterns.append(made)
         return made
+
+    def errno(self, number: int, words: str, *, nccl_before: str = "") -> None:
+        """In a smoke test this errno means this fault."""
+        self.error_meanings.append(
+            ErrorMeaning(words, self.slug, number=number, nccl_before=nccl_before)
+        )
+
+    def error_text(self, pattern: str, words: str) -> None:
+        """In a smoke test an error with this text means this fault, whatever errno is in it."""
+        self.error_meanings.append(ErrorMeaning(words, self.slug, pattern=pattern))
 
     @property
     def needs(self) -> frozenset[str]:

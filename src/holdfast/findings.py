@@ -41,6 +41,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     line: int | None = None
     rank: int | None = None
     host: str | None = None
+    setting: str = ""
+    """the name of the setting that is quoted as NAME=value; '' where it is none"""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +63,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """False when the question does not arise here ('one machine', 'no container')"""
     place: Place | None = None
     """where it stands in a file; only lint has one"""
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """The names of the settings that it is about."""
+        return tuple(dict.fromkeys(one.setting for one in self.evidence if one.setting))
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

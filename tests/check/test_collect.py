@@ -56,11 +56,13 @@ def test_typed_facts_survive_the_way_through_the_pipe() -> None:
     healthy = a_machine()
     for name in READERS:
         assert getattr(facts, name) == getattr(healthy, name)
+    assert not facts.timed_out
 
 
 def test_a_hanging_reader_is_skipped_and_the_rest_is_there() -> None:
     facts = collect(a_plan(), fake_readers(shm=hang), seconds=3)
-    assert facts.shm == Unread(why="no answer within 3 s")
+    assert facts.shm == Unread(why="no answer within 3 s", timed_out=True)
+    assert facts.timed_out
     by_slug = {f.slug: f for f in catalogue.check(facts, catalogue.choose([], []))}
     assert by_slug["shm-too-small"].status is Status.SKIPPED
     assert by_slug["shm-too-small"].reason == "no answer within 3 s"

@@ -12,7 +12,7 @@ import pytest
 from holdfast import catalogue
 from holdfast.analysis import machine as f
 from holdfast.analysis.source.source import Here
-from holdfast.analysis.variables.status import Verdict
+from holdfast.analysis.variables.status import Effect
 from holdfast.env import export, nic_choice, setting_status
 from holdfast.env.export import Export
 from holdfast.env.job import Job
@@ -158,7 +158,7 @@ def test_all_of_it_is_read_and_in_force(job: Job, preset: str) -> None:
     after = setting_status.judge(msgspec.structs.replace(job, facts=facts))
     assert [one for one in after if one.status.concern] == []
     installed = job.software is not None and job.software.torch
-    fine = {Verdict.IN_FORCE} if installed else {Verdict.IN_FORCE, Verdict.NO_READER}
+    fine = {Effect.IN_FORCE} if installed else {Effect.IN_FORCE, Effect.NO_READER}
     assert {one.verdict for one in after} <= fine, after
 
 

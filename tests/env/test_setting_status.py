@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.analysis import machine as f
-from holdfast.analysis.variables.status import Judged, Verdict
+from holdfast.analysis.variables.status import Effect, Judged
 from holdfast.env import setting_status
 from holdfast.env.job import Job
 from holdfast.findings import Status
@@ -22,26 +22,26 @@ def judged(job: Job, name: str) -> Judged:
 @pytest.mark.parametrize(
     ("variables", "verdict", "words"),
     [
-        ({"NCCL_DEBUG": "INFO"}, Verdict.IN_FORCE, ""),
-        ({"NCCL_TIMEOUT": "1800"}, Verdict.NO_EFFECT, "read by no program"),
-        ({"NCCL_P2P_DISABLE": "1", "NCCL_P2P_LEVEL": "NVL"}, Verdict.CONFLICT, "has no effect"),
-        ({"NCCL_ASYNC_ERROR_HANDLING": "1"}, Verdict.DEPRECATED, "under torchrun"),
-        ({"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}, Verdict.REDUNDANT, "on by default"),
-        ({"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}, Verdict.HARMFUL, "hangs on"),
-        ({"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "480"}, Verdict.REDUNDANT, "480 is the default"),
-        ({"PET_MAX_RESTARTS": "0"}, Verdict.REDUNDANT, "torch 2.13.0"),
-        ({"NCCL_SOCKET_IFNAME": "ib9"}, Verdict.HARMFUL, "matches no interface"),
-        ({"NCCL_SOME_PLUGIN_OF_OURS": "1"}, Verdict.UNKNOWN, "not among the variables we know"),
-        ({"DS_SOMETHING": "1"}, Verdict.UNKNOWN, "not in holdfast's table"),
-        ({"ACCELERATE_USE_CPU": "1"}, Verdict.NO_READER, "Accelerate is not installed"),
-        ({"HOROVOD_CYCLE_TIME": "5"}, Verdict.NO_READER, "Horovod is not installed"),
-        ({"SLURM_JOB_ID": "7"}, Verdict.IN_FORCE, ""),
-        ({"TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}, Verdict.NO_EFFECT, "no effect any more"),
-        ({"OMP_NUM_THREADS": "8"}, Verdict.IN_FORCE, ""),
-        ({"NCCL_IB_RAIL_X": "1"}, Verdict.UNKNOWN, ""),
+        ({"NCCL_DEBUG": "INFO"}, Effect.IN_FORCE, ""),
+        ({"NCCL_TIMEOUT": "1800"}, Effect.NO_EFFECT, "read by no program"),
+        ({"NCCL_P2P_DISABLE": "1", "NCCL_P2P_LEVEL": "NVL"}, Effect.CONFLICT, "has no effect"),
+        ({"NCCL_ASYNC_ERROR_HANDLING": "1"}, Effect.DEPRECATED, "under torchrun"),
+        ({"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}, Effect.REDUNDANT, "on by default"),
+        ({"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}, Effect.HARMFUL, "hangs on"),
+        ({"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "480"}, Effect.REDUNDANT, "480 is the default"),
+        ({"PET_MAX_RESTARTS": "0"}, Effect.REDUNDANT, "torch 2.13.0"),
+        ({"NCCL_SOCKET_IFNAME": "ib9"}, Effect.HARMFUL, "matches no interface"),
+        ({"NCCL_SOME_PLUGIN_OF_OURS": "1"}, Effect.UNKNOWN, "not among the variables we know"),
+        ({"DS_SOMETHING": "1"}, Effect.UNKNOWN, "not in holdfast's table"),
+        ({"ACCELERATE_USE_CPU": "1"}, Effect.NO_READER, "Accelerate is not installed"),
+        ({"HOROVOD_CYCLE_TIME": "5"}, Effect.NO_READER, "Horovod is not installed"),
+        ({"SLURM_JOB_ID": "7"}, Effect.IN_FORCE, ""),
+        ({"TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}, Effect.NO_EFFECT, "no effect any more"),
+        ({"OMP_NUM_THREADS": "8"}, Effect.IN_FORCE, ""),
+        ({"NCCL_IB_RAIL_X": "1"}, Effect.UNKNOWN, ""),
     ],
 )
-def test_verdict(variables: dict[str, Any], verdict: Verdict, words: str) -> None:
+def test_verdict(variables: dict[str, Any], verdict: Effect, words: str) -> None:
     first = next(iter(variables))
     found = judged(a_job(**variables), first)
     assert found.verdict is verdict, found
@@ -51,18 +51,18 @@ def test_verdict(variables: dict[str, Any], verdict: Verdict, words: str) -> Non
 @pytest.mark.parametrize(
     ("software", "variables", "verdict"),
     [
-        (CPU_BUILD, {"NCCL_DEBUG": "INFO"}, Verdict.NO_READER),
-        (CPU_BUILD, {"TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}, Verdict.NO_READER),
-        (CPU_BUILD, {"GLOO_SOCKET_IFNAME": "eth0"}, Verdict.IN_FORCE),
-        ({"torch": "", "nccl": ()}, {"TORCH_FR_BUFFER_SIZE": "9"}, Verdict.NO_READER),
-        ({"torch": "", "nccl": ()}, {"NCCL_DEBUG": "INFO"}, Verdict.IN_FORCE),
+        (CPU_BUILD, {"NCCL_DEBUG": "INFO"}, Effect.NO_READER),
+        (CPU_BUILD, {"TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}, Effect.NO_READER),
+        (CPU_BUILD, {"GLOO_SOCKET_IFNAME": "eth0"}, Effect.IN_FORCE),
+        ({"torch": "", "nccl": ()}, {"TORCH_FR_BUFFER_SIZE": "9"}, Effect.NO_READER),
+        ({"torch": "", "nccl": ()}, {"NCCL_DEBUG": "INFO"}, Effect.IN_FORCE),
         # Defaults change: 480 is none of torch 2.4's that we know.
-        ({"torch": "2.4.0"}, {"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "480"}, Verdict.IN_FORCE),
-        ({"torch": "2.1.0"}, {"TORCH_NCCL_BLOCKING_WAIT": "1"}, Verdict.DEPRECATED),
+        ({"torch": "2.4.0"}, {"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "480"}, Effect.IN_FORCE),
+        ({"torch": "2.1.0"}, {"TORCH_NCCL_BLOCKING_WAIT": "1"}, Effect.DEPRECATED),
     ],
 )
 def test_by_what_is_installed(
-    software: dict[str, Any], variables: dict[str, Any], verdict: Verdict
+    software: dict[str, Any], variables: dict[str, Any], verdict: Effect
 ) -> None:
     assert judged(a_job(software=software, **variables), next(iter(variables))).verdict is verdict
 
@@ -81,7 +81,7 @@ def test_by_what_is_installed(
 def test_overridden(command: str, name: str, words: str) -> None:
     setting: dict[str, Any] = {name: "7"}
     found = judged(a_job(command, **setting), name)
-    assert found.verdict is Verdict.OVERRIDDEN
+    assert found.verdict is Effect.OVERRIDDEN
     assert words in found.why
 
 
@@ -98,7 +98,7 @@ def test_overridden(command: str, name: str, words: str) -> None:
 )
 def test_not_overridden(command: str, name: str) -> None:
     setting: dict[str, Any] = {name: "7"}
-    assert judged(a_job(command, **setting), name).verdict is Verdict.IN_FORCE
+    assert judged(a_job(command, **setting), name).verdict is Effect.IN_FORCE
 
 
 def test_what_torchrun_adds() -> None:
@@ -129,15 +129,15 @@ def test_only_nccl_reads_the_files_of_nccl() -> None:
     machine = a_machine(settings=settings("/etc/nccl.conf:1", **lines))
     found = {one.name: one.verdict for one in setting_status.judge(a_job(machine=machine))}
     assert found == {
-        "TORCH_NCCL_DESYNC_DEBUG": Verdict.NO_EFFECT,
-        "NCCL_DEBUG": Verdict.IN_FORCE,
+        "TORCH_NCCL_DESYNC_DEBUG": Effect.NO_EFFECT,
+        "NCCL_DEBUG": Effect.IN_FORCE,
     }
 
 
 def test_what_a_file_says_is_lost_where_the_environment_speaks() -> None:
     job = a_job(NCCL_DEBUG="INFO")
     (found,) = setting_status.lost(job, settings("/etc/nccl.conf:2", NCCL_DEBUG="WARN"))
-    assert found.verdict is Verdict.OVERRIDDEN
+    assert found.verdict is Effect.OVERRIDDEN
     assert found.why == "overridden by the environment"
     assert found.status is Status.OK
 

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.analysis import machine as f
 from holdfast.analysis import variables
-from holdfast.analysis.variables.status import Verdict
+from holdfast.analysis.variables.status import Effect
 from holdfast.env import setting_status, variable
 from holdfast.view import env
 from tests.env.made_jobs import a_job
@@ -20,7 +20,7 @@ def test_a_known_one() -> None:
     assert found.row.default == "20"
     assert found.version == "NCCL 2.30.7"
     assert found.now is not None
-    assert found.now.verdict is Verdict.IN_FORCE
+    assert found.now.verdict is Effect.IN_FORCE
     assert found.near == ()
 
 

@@ -116,6 +116,6 @@ def test_any_metadata_gets_an_answer(
     folder = tmp_path_factory.mktemp("dcp")
     try:
         (folder / ".metadata").write_bytes(content)
-        assert isinstance(problem_of_dcp_folder(str(folder)), str)
+        assert isinstance(problem_of_dcp_folder(str(folder)).words, str)
     finally:
         shutil.rmtree(folder)

@@ -20,8 +20,6 @@ DEADLINE = 0.8
 """seconds: all readers run at once, and an ordinary `check` must be done within one"""
 BANNER_NEEDS = ("software",)
 SMOKE_NEEDS = ("loopback", "accelerators")
-TOO_SLOW = "no answer within"
-"""how system/deadline.py begins its reason"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         body = text.report(findings, verbose=arguments.verbose, colour=colour)
         parts = [text.banner(facts), text.smoke_table(facts), body, text.summary(counts, took)]
         streams.answer("\n\n".join(part for part in parts if part))
-        _hint(findings)
+        _hint(findings, timed_out=facts.timed_out)
     worst = max((f.status.concern for f in findings), default=0)
     return int(worst >= FAIL_ON[arguments.fail_on])
 
@@ -126,9 +124,9 @@ def _narrate(line: str) -> None:
     streams.remark(f"holdfast> {line}")
 
 
-def _hint(findings: list[Finding]) -> None:
-    if any(f.reason.startswith(TOO_SLOW) for f in findings):
-        streams.remark("hint: give what did not answer longer with `--deadline 10`")
+def _hint(findings: list[Finding], *, timed_out: bool) -> None:
+    if timed_out:
+        streams.remark("hint: `--deadline 10` gives more time to what did not answer")
     worst = max(findings, key=lambda f: f.status.concern, default=None)
     if worst and worst.status.concern > 1:
         streams.remark(f"hint: `holdfast explain {worst.code}` tells the whole story")

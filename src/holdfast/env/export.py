@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from holdfast.analysis.machine import nic_filter
-from holdfast.analysis.variables.status import TYPED, Judged, Verdict
+from holdfast.analysis.variables.status import TYPED, Effect, Judged
 from holdfast.env import nic_choice, presets
 from holdfast.env.job import Job
 from holdfast.env.presets import Line
@@ -17,7 +17,7 @@ from holdfast.findings import Status
 
 A_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """what a shell can unset; an environment may hold any other name, and `eval` would run it"""
-HURTS = (Verdict.NO_EFFECT, Verdict.CONFLICT, Verdict.HARMFUL)
+HURTS = (Effect.NO_EFFECT, Effect.CONFLICT, Effect.HARMFUL)
 
 
 class Export(msgspec.Struct, frozen=True, kw_only=True):

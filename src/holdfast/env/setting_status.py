@@ -7,45 +7,21 @@ whether anything here reads it at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from holdfast import catalogue
 from holdfast.analysis import variables
 from holdfast.analysis.machine import Setting, Unread, known
 from holdfast.analysis.variables import Variable
-from holdfast.analysis.variables.status import Judged, Verdict
+from holdfast.analysis.variables.status import Effect, Judged
 from holdfast.analysis.versions import release
 from holdfast.env import launcher_overrides, readers
 from holdfast.env.job import Job
-from holdfast.faults.network import nic_filter_syntax, nic_name_missing
-from holdfast.faults.settings import (
-    async_handling_off,
-    clocks_inconsistent,
-    loopback_multi_node,
-    variable_conflict,
-    variable_deprecated,
-    variable_unread,
-)
 from holdfast.findings import Finding, Status
 
-FAULTS = (
-    variable_unread.FAULT,
-    variable_deprecated.FAULT,
-    variable_conflict.FAULT,
-    async_handling_off.FAULT,
-    clocks_inconsistent.FAULT,
-    loopback_multi_node.FAULT,
-    nic_filter_syntax.FAULT,
-    nic_name_missing.FAULT,
-)
-"""those whose check face is about settings; their evidence quotes NAME=value"""
-VERDICTS = {
-    "variable-deprecated": Verdict.DEPRECATED,
-    "variable-conflict": Verdict.CONFLICT,
-    "variable-unread": Verdict.NO_EFFECT,
-}
-NOT_IN_TABLE = (Verdict.UNKNOWN, Status.OK, "not in holdfast's table; your script may read it")
+NOT_IN_TABLE = (Effect.UNKNOWN, Status.OK, "not in holdfast's table; your script may read it")
 READ_FILES = ("NCCL", "NCCL plugins and tests")
 TOO_LATE = "only NCCL reads its files, when it starts: too late for everything else"
 NO_LONGER = "has no effect any more"
@@ -57,33 +33,29 @@ MODES = ("1", "3")
 
 def judge(job: Job) -> tuple[Judged, ...]:
     """Every setting in force, as it stands."""
-    by_quote = _by_quote(_findings(job))
+    by_name = _by_name(_findings(job))
     search = job.facts.variable_search
     proof = {} if isinstance(search, Unread) else search.found
     return tuple(
-        _judged(setting, job, _about(setting, by_quote), readers.readers(setting.name, proof))
+        _judged(setting, job, by_name.get(setting.name, []), readers.readers(setting.name, proof))
         for setting in known(job.facts.settings)
     )
 
 
 def _findings(job: Job) -> list[Finding]:
-    found = (one for fault in FAULTS for one in fault.ask_check(job.facts))
+    """What every fault says that looks at settings."""
+    asked = (entry.fault for entry in catalogue.entries() if "settings" in entry.fault.needs)
+    found = (one for fault in asked for one in fault.ask_check(job.facts))
     return [one for one in found if one.status.concern]
 
 
-def _by_quote(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
-    """By what they quote, in their order."""
+def _by_name(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
+    """By the settings that they are about, the worst first."""
     found: dict[str, list[Finding]] = {}
-    for one in findings:
-        for quote in dict.fromkeys(evidence.quote for evidence in one.evidence):
-            found.setdefault(quote, []).append(one)
+    for one in sorted(findings, key=lambda f: -f.status.concern):
+        for name in one.about:
+            found.setdefault(name, []).append(one)
     return found
-
-
-def _about(setting: Setting, by_quote: Mapping[str, list[Finding]]) -> list[Finding]:
-    """The worst first."""
-    mine = by_quote.get(f"{setting.name}={setting.value}", [])
-    return sorted(mine, key=lambda f: -f.status.concern)
 
 
 def added(job: Job) -> tuple[Judged, ...]:
@@ -93,7 +65,7 @@ def added(job: Job) -> tuple[Judged, ...]:
             name=name,
             value=value,
             origin=by,
-            verdict=Verdict.IN_FORCE,
+            verdict=Effect.IN_FORCE,
             status=Status.OK,
             why=f"{by} sets it, since you do not",
             row=variables.lookup(name),
@@ -114,7 +86,7 @@ def lost(job: Job, overridden: Iterable[Setting]) -> tuple[Judged, ...]:
                 name=setting.name,
                 value=setting.value,
                 origin=setting.origin,
-                verdict=Verdict.OVERRIDDEN,
+                verdict=Effect.OVERRIDDEN,
                 status=Status.OK,
                 why=f"overridden by the {by}" if "/" not in by else f"overridden by {by}",
                 row=variables.lookup(setting.name),
@@ -129,7 +101,7 @@ def _judged(setting: Setting, job: Job, findings: list[Finding], proof: tuple[st
         name=setting.name,
         value=setting.value,
         origin=job.origin(setting),
-        verdict=Verdict.IN_FORCE,
+        verdict=Effect.IN_FORCE,
         status=Status.OK,
         row=row,
         read_by=proof,
@@ -138,7 +110,7 @@ def _judged(setting: Setting, job: Job, findings: list[Finding], proof: tuple[st
         return _with_finding(plain, findings[0])
     by, instead = launcher_overrides.overridden(setting.name, job.launches)
     if by:
-        return _say(plain, Verdict.OVERRIDDEN, Status.NOTE, f"overridden by {by}", instead)
+        return _say(plain, Effect.OVERRIDDEN, Status.NOTE, f"overridden by {by}", instead)
     return _by_table(plain, row, setting, job) if row else _say(plain, *NOT_IN_TABLE)
 
 
@@ -146,35 +118,36 @@ def _by_table(plain: Judged, row: Variable, setting: Setting, job: Job) -> Judge
     if unread := _not_read_any_more(plain, row):
         return unread
     if setting.origin != "environment" and row.reader not in READ_FILES:
-        return _say(plain, Verdict.NO_EFFECT, Status.WARNING, TOO_LATE, "export it instead")
+        return _say(plain, Effect.NO_EFFECT, Status.WARNING, TOO_LATE, "export it instead")
     if absent := readers.absent(row, job, plain.read_by):
-        return _say(plain, Verdict.NO_READER, Status.OK, absent)
+        return _say(plain, Effect.NO_READER, Status.OK, absent)
     if why := _redundant(setting, row, job):
-        return _say(plain, Verdict.REDUNDANT, Status.OK, why, f"`unset {setting.name}`")
+        return _say(plain, Effect.REDUNDANT, Status.OK, why, f"`unset {setting.name}`")
     return plain
 
 
 def _not_read_any_more(plain: Judged, row: Variable) -> Judged | None:
     if not row.is_read:
-        return _say(plain, Verdict.NO_EFFECT, Status.WARNING, "read by no program", row.effect)
+        return _say(plain, Effect.NO_EFFECT, Status.WARNING, "read by no program", row.effect)
     if row.reader == BUILDS:
-        return _say(plain, Verdict.NO_EFFECT, Status.OK, f"{row.effect}; not read when a job runs")
+        return _say(plain, Effect.NO_EFFECT, Status.OK, f"{row.effect}; not read when a job runs")
     if row.effect.startswith(NO_LONGER):
-        return _say(plain, Verdict.NO_EFFECT, Status.NOTE, row.effect, f"`unset {row.name}`")
+        return _say(plain, Effect.NO_EFFECT, Status.NOTE, row.effect, f"`unset {row.name}`")
     return None
 
 
-def _say(plain: Judged, verdict: Verdict, status: Status, why: str, fix: str = "") -> Judged:
+def _say(plain: Judged, verdict: Effect, status: Status, why: str, fix: str = "") -> Judged:
     return msgspec.structs.replace(plain, verdict=verdict, status=status, why=why, fix=fix)
 
 
 def _with_finding(plain: Judged, finding: Finding) -> Judged:
     worse = finding.status in (Status.ERROR, Status.WARNING)
-    verdict = VERDICTS.get(finding.slug, Verdict.HARMFUL if worse else Verdict.IN_FORCE)
-    if finding.slug == "variable-unread" and plain.row is None and not worse:
-        verdict = Verdict.UNKNOWN
+    named = catalogue.by_slug(finding.slug).setting_effect
+    effect = named or (Effect.HARMFUL if worse else Effect.IN_FORCE)
+    if effect is Effect.NO_EFFECT and plain.row is None and not worse:
+        effect = Effect.UNKNOWN
     why = f"{finding.summary}: {finding.reason}"
-    return _say(plain, verdict, finding.status, why, finding.fix)
+    return _say(plain, effect, finding.status, why, finding.fix)
 
 
 def _redundant(setting: Setting, row: Variable, job: Job) -> str:

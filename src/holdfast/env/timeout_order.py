@@ -18,6 +18,7 @@ from holdfast.findings import Evidence, Finding
 from holdfast.text import exact_duration
 
 FAULT = clocks_inconsistent.FAULT
+SLURM_END = "SLURM_JOB_END_TIME"
 OUTER = ("scheduler", "scheduler-asked", "timeout-command")
 HIDES = ("new_group", "new_subgroups", "new_subgroups_by_enumeration")
 
@@ -25,7 +26,7 @@ HIDES = ("new_group", "new_subgroups", "new_subgroups_by_enumeration")
 def findings(job: Job, clocks: Sequence[Clock]) -> tuple[Finding, ...]:
     said = [one for one in FAULT.ask_check(job.facts) if one.status.concern]
     by_key = {clock.key: clock for clock in clocks}
-    slurm_said = any("Slurm ends this job" in one.summary for one in said)
+    slurm_said = any(SLURM_END in one.about for one in said)
     checks = (
         _outer_ends_first(by_key, clocks, slurm_said=slurm_said),
         _connections(by_key),

@@ -11,6 +11,7 @@ import pickletools
 import re
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -71,26 +72,38 @@ def _end_of(tensor: dict[str, object]) -> int:
     return offsets[1]
 
 
-def problem_of_dcp_folder(folder: str) -> str:
+class FolderProblem(NamedTuple):
+    """What is wrong with a folder of torch.distributed.checkpoint."""
+
+    words: str = ""
+    """'' when it is whole"""
+    incomplete: bool = False
+    """its save did not finish; what is there is not damaged"""
+
+
+def problem_of_dcp_folder(folder: str) -> FolderProblem:
     """torch.distributed.checkpoint writes .metadata last: without it the save did not finish."""
     with os.scandir(folder) as entries:
         sizes = {e.name: e.stat().st_size for e in entries if e.is_file()}
     if ".metadata" not in sizes:
-        return "incomplete: .metadata, which is written last, is missing"
+        words = "incomplete: .metadata, which is written last, is missing"
+        return FolderProblem(words, incomplete=True)
     if sizes[".metadata"] > LARGEST_TABLE:
-        return ""
+        return FolderProblem()
     with open(os.path.join(folder, ".metadata"), "rb") as file:
         metadata = file.read()
     try:
         needed = _needed_shards(metadata)
     except (ValueError, struct.error, OverflowError):
-        return "damaged: .metadata is cut short or unreadable"
+        return FolderProblem("damaged: .metadata is cut short or unreadable")
     for name, end in sorted(needed.items()):
         if name not in sizes:
-            return f"incomplete: .metadata names {name}, which is not there"
+            words = f"incomplete: .metadata names {name}, which is not there"
+            return FolderProblem(words, incomplete=True)
         if sizes[name] < end:
-            return f"damaged: {name} has {sizes[name]} bytes, .metadata says at least {end}"
-    return ""
+            words = f"damaged: {name} has {sizes[name]} bytes, .metadata says at least {end}"
+            return FolderProblem(words)
+    return FolderProblem()
 
 
 def _needed_shards(metadata: bytes) -> dict[str, int]:

@@ -136,4 +136,4 @@ def _abandon(child: _Child, seconds: float) -> Unread:
 
 
 def _no_answer(seconds: float) -> Unread:
-    return Unread(why=f"no answer within {seconds:g} s")
+    return Unread(why=f"no answer within {seconds:g} s", timed_out=True)

@@ -1,4 +1,4 @@
-"""What a source tells about a setting: how many machines, started by whom, how to mend it."""
+"""What a source tells about a setting: how many machines, started by whom, how to be rid of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from holdfast.analysis.machine import Setting
 from holdfast.analysis.source.source import Source
 from holdfast.analysis.variables import in_source
 from holdfast.fault import Fault
-from holdfast.findings import Evidence
 from tests.analysis.source.made_sources import python, shell
 
 FAULT = Fault(code="HOLD599", slug="made-up")
@@ -46,7 +45,10 @@ def test_a_script_runs_where_its_launch_says() -> None:
 
 def test_its_own_line_is_no_evidence_but_the_other_one_is() -> None:
     source = shell("export A=1\nexport B=2")
-    quotes = [Evidence(quote="A=1", source="run.sh:1"), Evidence(quote="B=2", source="run.sh:2")]
+    quotes = [
+        Setting(name="A", value="1", origin="run.sh:1").evidence,
+        Setting(name="B", value="2", origin="run.sh:2").evidence,
+    ]
     (environment,) = in_source.environments(source)
     placed = environment.placed(FAULT.note("seen", reason="why", evidence=quotes))
     assert placed.place == source.settings[1].place

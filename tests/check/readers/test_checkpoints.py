@@ -91,6 +91,7 @@ def test_a_sharded_save_that_died_lacks_its_metadata_or_a_shard(
     (tmp_path / "torn" / "__0_0.distcp").unlink()
     found = look(tmp_path)
     assert found["early"].problem.startswith("incomplete: .metadata")
+    assert found["early"].incomplete
     assert "__0_0.distcp, which is not there" in found["torn"].problem
 
 

@@ -174,7 +174,7 @@ def test_a_stopped_rank_is_named_long_before_the_deadline(tmp_path: Path) -> Non
     smoke = smoke_of(msgspec.structs.replace(plan, nproc=2))
     failed = failure(smoke)
     assert (failed.name, failed.cause) == ("start", "ranks-missing")
-    assert f"rank 1 (pid {smoke.ranks[1].pid}) does not run at all" in failed.reason
+    assert f"rank 1 (pid {smoke.ranks[1].pid}) does not run" in failed.reason
     assert "rank 0 is not to blame" in failed.reason
     assert time.monotonic() - began < 30
 

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.check.smoke.errno_words import ERRNOS, errno_in, translate
+from holdfast.analysis.machine.smoke_failures import FOREIGN_STORE
+from holdfast.check.smoke.errno_words import errno_in, meanings_of_errnos, translate
+from tests.places import SOURCE
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,11 @@ def test_names_the_cause(text: str, slug: str, words: str) -> None:
     assert words in cause.words
 
 
+def test_a_rank_says_foreign_store_as_it_is_looked_for() -> None:
+    """rank.py may import nothing of holdfast, so the words stand in two files."""
+    assert FOREIGN_STORE in (SOURCE / "check" / "smoke" / "rank.py").read_text()
+
+
 def test_the_first_errno_counts() -> None:
     assert errno_in("Connection refused, after 3 tries: Connection timed out") == 111
     assert errno_in("ETIMEDOUT, then ECONNREFUSED") == errno.ETIMEDOUT
@@ -94,7 +101,7 @@ def test_is_silent_about_what_it_does_not_know(text: str) -> None:
     assert translate(text) is None
 
 
-@given(st.sampled_from(sorted(ERRNOS)), st.text(max_size=20))
+@given(st.sampled_from(sorted(meanings_of_errnos())), st.text(max_size=20))
 def test_every_known_errno_is_found_by_number_name_and_words(number: int, noise: str) -> None:
     for text in (f"[Errno {number}]", errno.errorcode[number], os.strerror(number)):
         assert errno_in(text) == number

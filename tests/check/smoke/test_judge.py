@@ -102,7 +102,7 @@ def test_a_stopped_rank_is_named_while_the_others_still_import() -> None:
     records = [started(r) for r in range(WORLD)] + [late(r, "start", "R") for r in (0, 1, 3)]
     failed = failure(verdict([*records, late(2, "start", "T")]))
     assert (failed.name, failed.cause) == ("start", "ranks-missing")
-    assert "rank 2 (pid 102) does not run at all" in failed.reason
+    assert "rank 2 (pid 102) does not run" in failed.reason
     assert "state T" in failed.reason
 
 
@@ -110,7 +110,7 @@ def test_an_early_exit_is_named_with_its_last_words() -> None:
     gone = exit_of(2, "start", 0, "first line\nthe licence has run out")
     failed = failure(verdict([*up_to("start", (0, 1, 3)), started(2), gone]))
     assert "rank 2 (pid 102) ended with exit code 0" in failed.reason
-    assert "its last words: the licence has run out" in failed.reason
+    assert "its last line: the licence has run out" in failed.reason
 
 
 def test_a_crash_is_not_called_a_missing_rank() -> None:

@@ -96,6 +96,7 @@ test_check = check_table(
                 item(
                     kind="dcp-folder",
                     problem="incomplete: .metadata is missing",
+                    incomplete=True,
                     path="/home/kim/ckpts/step_2",
                 ),
                 OLDER,

@@ -24,6 +24,7 @@ UNFINISHED = item(
     path="/home/kim/ckpts/step_1200",
     kind="dcp-folder",
     problem="incomplete: .metadata, which is written last, is missing",
+    incomplete=True,
 )
 TEMPORARY = item(path="/home/kim/ckpts/step_1300.pt.tmp", kind="temporary", problem="left behind")
 

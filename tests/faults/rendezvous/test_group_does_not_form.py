@@ -1,7 +1,5 @@
-from holdfast import catalogue
 from holdfast.analysis.machine import Reach, Unread
 from holdfast.check.smoke.stages import Record
-from holdfast.faults.rendezvous.group_does_not_form import FIXES, PAGES
 from tests.analysis.logs.patterns.made import wreckage
 from tests.check.smoke.smokes import a_smoke, error, exit_of, up_to, verdict
 from tests.faults.machines import a_machine
@@ -53,12 +51,6 @@ test_check = check_table(
     skips(a_machine(smoke=Unread(why="torch is broken")), saying=["torch is broken"]),
     not_applicable(a_machine(), saying=["not asked for: add --smoke"]),
 )
-
-
-def test_every_page_it_points_to_exists() -> None:
-    slugs = {entry.fault.slug for entry in catalogue.entries()}
-    assert slugs >= PAGES
-    assert PAGES.isdisjoint(FIXES)
 
 
 # --- recognise -----------------------------------------------------------------------

@@ -15,6 +15,8 @@ class Unread(Fact, frozen=True):
     """We could not look, because…"""
 
     why: str
+    timed_out: bool = False
+    """its reader might have answered later"""
 
 
 class CouldNotLook(Exception):  # noqa: N818 - it is an answer, not an error

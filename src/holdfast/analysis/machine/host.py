@@ -228,6 +228,8 @@ class CheckpointItem(Fact, frozen=True):
     age: float
     problem: str
     """'' when its structure is whole, else what is wrong"""
+    incomplete: bool = False
+    """the problem is that its save did not finish; what was written is not damaged"""
     step: int | None = None
     """this and all below only where it says so itself: our own do, others tell nothing"""
     world_size: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.analysis.machine.fact import Fact
+from holdfast.findings import Evidence
 
 
 class Plan(Fact, frozen=True):
@@ -49,6 +50,11 @@ class Setting(Fact, frozen=True):
     origin: str
     """'environment' or 'FILE:LINE' of an nccl.conf"""
 
+    @property
+    def evidence(self) -> Evidence:
+        quote = f"{self.name}={self.value}"
+        return Evidence(quote=quote, source=self.origin, setting=self.name)
+
 
 class SmokeRank(Fact, frozen=True):
     rank: int
@@ -74,6 +80,10 @@ class SmokeStage(Fact, frozen=True):
     """why it failed or was skipped; '' when ok"""
     cause: str
     """slug of the fault behind a failure, '' when unknown or ok"""
+    fix: str = ""
+    """what that fault advises, where it has more to say than its page"""
+    cause_speaks: bool = False
+    """that fault has its own finding about this smoke test"""
 
 
 class SmokeRung(Fact, frozen=True):

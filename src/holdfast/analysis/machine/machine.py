@@ -73,6 +73,12 @@ class MachineFacts(Fact, frozen=True):
     smoke: Smoke | Unread | None
     """None when not asked for"""
 
+    @property
+    def timed_out(self) -> bool:
+        """Did a reader not answer in time?"""
+        facts = (getattr(self, name) for name in self.__struct_fields__)
+        return any(isinstance(fact, Unread) and fact.timed_out for fact in facts)
+
     def setting(self, name: str) -> Setting | None:
         """The value in force: the environment beats any nccl.conf."""
         return next((s for s in known(self.settings) if s.name == name), None)

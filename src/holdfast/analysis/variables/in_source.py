@@ -89,8 +89,9 @@ class Environment:
 
     def placed(self, finding: Finding) -> Finding:
         """At the last of the settings that it quotes: there the trouble is made."""
-        quotes = {evidence.quote for evidence in finding.evidence}
-        return at(finding, *(s for s in self.written if _quote(s) in quotes))
+        shown = {(evidence.setting, evidence.source) for evidence in finding.evidence}
+        mine = (s for s in self.written if (s.name, _origin(s)) in shown)
+        return at(finding, *mine)
 
 
 def environments(source: Source) -> list[Environment]:
@@ -102,7 +103,8 @@ def at(finding: Finding, *settings: Written) -> Finding:
     """The finding, placed at the last of these settings; the others stay its evidence."""
     last = max(settings, key=lambda s: s.place)
     # Its own line is shown where it stands; only what is written elsewhere needs a quote.
-    evidence = tuple(e for e in finding.evidence if e.quote != _quote(last))
+    own = (last.name, _origin(last))
+    evidence = tuple(e for e in finding.evidence if (e.setting, e.source) != own)
     return msgspec.structs.replace(finding, place=last.place, evidence=evidence)
 
 
@@ -113,10 +115,6 @@ def once(findings: Iterable[Finding]) -> Iterator[Finding]:
         if (finding.place, finding.summary) not in said:
             said.add((finding.place, finding.summary))
             yield finding
-
-
-def _quote(setting: Written) -> str:
-    return f"{setting.name}={setting.value}"
 
 
 def is_of_here(source: Source) -> bool:

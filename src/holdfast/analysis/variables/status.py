@@ -16,7 +16,7 @@ TYPED = "command line"
 """origin of what was typed after `--`"""
 
 
-class Verdict(enum.Enum):
+class Effect(enum.Enum):
     """What becomes of a setting."""
 
     IN_FORCE = "in force"
@@ -38,7 +38,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """secrets already struck out"""
     origin: str
     """'environment', 'command line', or 'FILE:LINE' of an nccl.conf"""
-    verdict: Verdict
+    verdict: Effect
     status: Status
     """ok, note, warning or error: what `--fail-on` goes by"""
     why: str = ""

@@ -32,10 +32,9 @@ JUST_CLOSED = 2.0
 
 _TEMPORARY = re.compile(r"\.tmp(\.|$)|^\.tmp-|\.incomplete$")
 _TORCH_FILE = (".pt", ".pth", ".bin", ".ckpt", ".tar")
-_LOOK: dict[str, Callable[[str], str]] = {
+_PROBLEM_OF_FILE: dict[str, Callable[[str], str]] = {
     "torch-file": checkpoint_structure.problem_of_torch_file,
     "safetensors": checkpoint_structure.problem_of_safetensors,
-    "dcp-folder": checkpoint_structure.problem_of_dcp_folder,
 }
 
 
@@ -111,7 +110,11 @@ def _item(candidate: _Candidate, *, held: bool) -> CheckpointItem | None:
             return msgspec.structs.replace(item, problem=problem) if problem else None
         if candidate.kind == "holdfast":
             return holdfast_checkpoints.item(candidate.path, written=candidate.written)
-        problem = _LOOK[candidate.kind](candidate.path)
+        if candidate.kind == "dcp-folder":
+            found = checkpoint_structure.problem_of_dcp_folder(candidate.path)
+            changed = {"problem": found.words, "incomplete": found.incomplete}
+            return msgspec.structs.replace(item, **changed)
+        problem = _PROBLEM_OF_FILE[candidate.kind](candidate.path)
     except FileNotFoundError:
         return None
     except OSError as error:

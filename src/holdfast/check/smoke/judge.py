@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Sequence
 
-from holdfast import text
+from holdfast import catalogue, text
 from holdfast.analysis.machine import Reach, Smoke, SmokeRank, SmokeRung, SmokeStage, Unread
-from holdfast.check.smoke.errno_words import Cause, translate
+from holdfast.analysis.machine.smoke_failures import ErrorMeaning, SmokeFailure
+from holdfast.check.smoke.errno_words import translate
 from holdfast.check.smoke.roll import Standing, culprits, standing
 from holdfast.check.smoke.stages import STAGES, Record, deadline
 
@@ -50,7 +51,7 @@ def judge_loopback(loopback: tuple[Reach, ...] | Unread) -> SmokeStage:
         "loopback",
         "failed",
         f"this machine cannot connect to itself: {heard or 'no address was tried'}",
-        "loopback-blocked",
+        _slug(SmokeFailure.LOOPBACK),
         seconds,
     )
 
@@ -66,24 +67,38 @@ def judge_stage(
         return _stage(name, "skipped", left_out[0], seconds=seconds)
     if left_out and not any(who.failed_by_itself for who in behind):
         reason = f"{_ranks(left_out)} could not take part: {next(iter(left_out.values()))}"
-        return _stage(name, "failed", reason, "rank-assignment", seconds)
+        return _stage(name, "failed", reason, _slug(SmokeFailure.NUMBERING), seconds)
     wrong = [record for record in here if record.kind == "rung" and not record.correct]
     if wrong:
         return _stage(name, "failed", _wrong_sum(wrong), "", seconds)
     if behind:
-        return _stage(name, "failed", *_why(name, roll, patience), seconds)
-    if name == STAGES[0] and (muddle := _muddle(roll)):
-        return _stage(name, "failed", muddle, "rank-assignment", seconds)
+        why = _why(name, roll, patience)
+        return _stage(name, "failed", why.words, why.slug, seconds)
+    if name == STAGES[0] and (contradiction := _contradiction(roll)):
+        return _stage(name, "failed", contradiction, _slug(SmokeFailure.NUMBERING), seconds)
     return _stage(name, "ok", seconds=seconds)
 
 
 def _stage(
     name: str, status: str, reason: str = "", cause: str = "", seconds: float = 0.0
 ) -> SmokeStage:
-    return SmokeStage(name=name, status=status, seconds=seconds, reason=reason, cause=cause)
+    fault = catalogue.by_slug(cause) if cause else None
+    return SmokeStage(
+        name=name,
+        status=status,
+        seconds=seconds,
+        reason=reason,
+        cause=cause,
+        fix=fault.smoke_fix if fault else "",
+        cause_speaks=fault is not None and "smoke" in fault.needs,
+    )
 
 
-def _why(name: str, roll: Sequence[Standing], seconds: float) -> Cause:
+def _slug(failure: SmokeFailure) -> str:
+    return catalogue.fault_of(failure).slug
+
+
+def _why(name: str, roll: Sequence[Standing], seconds: float) -> ErrorMeaning:
     """The reason and the slug of a stage that not every rank finished."""
     guilty = culprits(name, roll)
     first = guilty[0]
@@ -93,47 +108,49 @@ def _why(name: str, roll: Sequence[Standing], seconds: float) -> Cause:
         f"; {_ranks(others)} {'is' if len(others) == 1 else 'are'} not to blame" if others else ""
     )
     if first.error:
-        return _said(who, first)
+        return _error_of(who, first)
     if first.exit_code is not None:
-        return Cause(f"{who} {_ended(first)}{waited}", _slug_of_exit(first.exit_code))
+        return ErrorMeaning(
+            f"{who} {_how_it_exited(first)}{waited}", _slug_of_exit(first.exit_code)
+        )
     if first.stopped:
-        how = "does not run at all: somebody stopped it (state T)"
-        return Cause(f"{who} {how}{waited}", "ranks-missing")
+        how = "does not run: it was stopped (state T)"
+        return ErrorMeaning(f"{who} {how}{waited}", _slug(SmokeFailure.MISSING))
     if not first.pid:
-        return Cause(f"{who} never started{waited}", "ranks-missing")
+        return ErrorMeaning(f"{who} never started{waited}", _slug(SmokeFailure.MISSING))
     stuck = " (state D: in an uninterruptible system call)" if first.state == "D" else ""
     return _was_silent(name, f"{who}{stuck}", waited, seconds)
 
 
-def _was_silent(name: str, who: str, waited: str, seconds: float) -> Cause:
+def _was_silent(name: str, who: str, waited: str, seconds: float) -> ErrorMeaning:
     patience = deadline(name, seconds)
-    # When nobody gets through, nobody in particular is missing.
-    slug = "ranks-missing" if waited else ""
+    # When no rank gets through, no rank in particular is missing.
+    slug = _slug(SmokeFailure.MISSING) if waited else ""
     if name == STAGES[0]:
-        return Cause(f"{who} did not import torch within {patience:g} s{waited}", slug)
+        return ErrorMeaning(f"{who} did not import torch within {patience:g} s{waited}", slug)
     guess = "" if waited else "; often a firewall drops the connections between ranks"
-    return Cause(f"{who} got no further in '{name}' for {patience:g} s{waited}{guess}", slug)
+    return ErrorMeaning(f"{who} got no further in '{name}' for {patience:g} s{waited}{guess}", slug)
 
 
-def _said(who: str, first: Standing) -> Cause:
+def _error_of(who: str, first: Standing) -> ErrorMeaning:
     cause = translate(first.error, nccl=first.nccl)
     quote = first.error.splitlines()[0]
     if cause is None:
-        return Cause(f"{who} said: {quote}", "")
-    return Cause(f"{who}: {cause.words}; it said: {quote}", cause.slug)
+        return ErrorMeaning(f"{who} said: {quote}", "")
+    return ErrorMeaning(f"{who}: {cause.words}; it said: {quote}", cause.slug)
 
 
-def _ended(who: Standing) -> str:
+def _how_it_exited(who: Standing) -> str:
     code = who.exit_code or 0
     if code < 0:
         how = f"was killed by {_signal_name(-code)}"
     else:
         how = f"ended with exit code {code} before it was done"
-    return f"{how}; its last words: {who.printed.splitlines()[-1]}" if who.printed else how
+    return f"{how}; its last line: {who.printed.splitlines()[-1]}" if who.printed else how
 
 
 def _slug_of_exit(code: int) -> str:
-    return "native-crash" if -code in CRASHES else "ranks-missing"
+    return _slug(SmokeFailure.CRASH if -code in CRASHES else SmokeFailure.MISSING)
 
 
 def _signal_name(number: int) -> str:
@@ -143,7 +160,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _muddle(roll: Sequence[Standing]) -> str:
+def _contradiction(roll: Sequence[Standing]) -> str:
     """Every rank must mean the same master, and none may sit on another's GPU."""
     masters = sorted({who.master for who in roll})
     if len(masters) > 1:

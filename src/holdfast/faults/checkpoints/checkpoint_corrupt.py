@@ -70,7 +70,7 @@ def _of_the_newest(complete: list[CheckpointItem]) -> str:
 
 def _unfinished(item: CheckpointItem) -> bool:
     """What never was a checkpoint yet is checkpoint-incomplete's."""
-    return item.kind == "temporary" or item.problem.startswith("incomplete")
+    return item.kind == "temporary" or item.incomplete
 
 
 def _evidence(item: CheckpointItem) -> list[Evidence]:

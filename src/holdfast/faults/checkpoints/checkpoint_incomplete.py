@@ -36,7 +36,7 @@ def save_was_cut_short(facts: MachineFacts) -> Finding | list[Finding]:
     if not facts.plan.checkpoint_folders:
         return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
     items = known(facts.checkpoints)
-    folders = [item for item in items if item.problem.startswith("incomplete")]
+    folders = [item for item in items if item.incomplete]
     leftovers = [item for item in items if item.kind == "temporary"]
     findings = [_folder(item, items) for item in folders] + [_temporary(t) for t in leftovers]
     return findings or FAULT.ok("no unfinished save in " + ", ".join(facts.plan.checkpoint_folders))

@@ -46,6 +46,11 @@ FAULT = Fault(
     slug="duplicate-gpu",
     related=("device-ordinal", "gpu-occupied", "rank-assignment"),
     traits=RunTraits(priority=220),
+    smoke_fix="give every rank its own GPU: --nproc-per-node at most the number of GPUs",
+)
+FAULT.error_text(
+    r"Duplicate GPU detected|Multiple ranks .*using the same GPU",  # NCCL to 2.29, from 2.30
+    "two ranks use one GPU",
 )
 
 PAIR = re.compile(r"Duplicate GPU detected : rank (\d+) and rank (\d+) both on CUDA device (\w+)")

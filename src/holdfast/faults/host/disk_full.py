@@ -19,6 +19,7 @@ Sources        https://man7.org/linux/man-pages/man2/write.2.html (ENOSPC, EDQUO
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Sequence
 
@@ -36,6 +37,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(code="HOLD407", slug="disk-full", traits=RunTraits(priority=215))
 FAULT.log_patterns.extend(no_space.ALL)
+FAULT.errno(errno.ENOSPC, "no room left on the device")
 
 LITTLE = {"checkpoints": 1 << 30, "logs": 100 << 20}
 WHY_FULL = {"ENOSPC": "no space is left on the device", "EDQUOT": "the quota is used up"}

@@ -27,6 +27,7 @@ Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 from holdfast.analysis.logs import sightings
@@ -40,6 +41,9 @@ from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD401", slug="fd-limit")
+FAULT.errno(errno.EMFILE, "this process may open no more files (ulimit -n)")
+FAULT.errno(errno.ENFILE, "the whole machine may open no more files (fs.file-max)")
+FAULT.error_text(r"Failed to init uv loop", "the store could open no more files (ulimit -n)")
 
 # A bare Gloo rank of four opens 12; a loader with 4 workers had 128 open while the program kept
 # 50 batches of two tensors, and failed under `ulimit -n 64` (torch 2.13). CUDA adds dozens.

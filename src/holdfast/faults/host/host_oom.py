@@ -22,6 +22,7 @@ Sources        https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.events
 
 from __future__ import annotations
 
+import errno
 import re
 
 from holdfast import text
@@ -38,6 +39,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(code="HOLD405", slug="host-oom", traits=RunTraits(priority=200))
 FAULT.log_patterns.extend(host_memory.ALL)
+FAULT.errno(errno.ENOMEM, "the kernel had no memory for it")
 
 GIB = 1 << 30
 A_RANK = GIB

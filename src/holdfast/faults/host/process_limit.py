@@ -23,6 +23,8 @@ Sources        https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_NP
 
 from __future__ import annotations
 
+import errno
+
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import Limits, MachineFacts, ProcessRoom, known
@@ -30,6 +32,7 @@ from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD404", slug="process-limit")
+FAULT.errno(errno.EAGAIN, "no more processes or threads may be started (ulimit -u, pids.max)")
 
 BARELY_A_RANK = 16
 """a bare Gloo rank runs 6 threads (measured, torch 2.13, 2 OpenMP threads); CUDA adds some"""

@@ -43,6 +43,10 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD402", slug="shm-too-small")
 FAULT.log_patterns.extend(shared_memory.ALL)
+FAULT.error_text(
+    r"(/dev/shm|shared memory)[^\n]*No space left|No space left[^\n]*/dev/shm",
+    "shared memory (/dev/shm) is too small",
+)
 
 SHM = "/dev/shm"  # noqa: S108 - named in words, never opened here
 MIB = 1 << 20

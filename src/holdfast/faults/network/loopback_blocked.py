@@ -34,10 +34,12 @@ from holdfast.analysis.machine import (
     Software,
     known,
 )
+from holdfast.analysis.machine.smoke_failures import SmokeFailure
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding
 
 FAULT = Fault(code="HOLD216", slug="loopback-blocked")
+FAULT.smoke_failures.add(SmokeFailure.LOOPBACK)
 
 LO_DOWN = "`ip link set lo up` (as root, in this network namespace)"
 ALLOW_LO = (

@@ -49,7 +49,7 @@ def filter_is_misread(facts: MachineFacts) -> Finding | list[Finding]:
 
 
 def _evidence(setting: Setting) -> list[Evidence]:
-    return [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+    return [setting.evidence]
 
 
 def _problems(setting: Setting) -> Iterator[Finding]:

@@ -44,6 +44,10 @@ from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD202", slug="nic-name-missing")
+FAULT.error_text(
+    r"Unable to find address for|no socket interface found",
+    "the interface filter (…_SOCKET_IFNAME) matches no interface",
+)
 FAULT.log_patterns.extend(missing_interfaces.ALL)
 
 
@@ -124,7 +128,7 @@ def _evidence(setting: Setting, interfaces: Iterable[Interface]) -> list[Evidenc
         return f"{interface.name} ({'running' if interface.running else 'down'}, {addresses})"
 
     return [
-        Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin),
+        setting.evidence,
         Evidence(quote=f"here: {'; '.join(map(state, interfaces))}", source="ip -br addr"),
     ]
 

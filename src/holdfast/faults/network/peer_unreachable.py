@@ -26,6 +26,7 @@ Sources        NVIDIA/nccl src/os/linux.cc: socketConnectCheck, what is retried
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 
 from holdfast.analysis.logs.patterns import connections, name_resolution, watchdog
@@ -35,7 +36,30 @@ from holdfast.analysis.machine import addresses
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
-FAULT = Fault(code="HOLD205", slug="peer-unreachable")
+FAULT = Fault(
+    code="HOLD205",
+    slug="peer-unreachable",
+    smoke_fix="look for the rule that stops it: `nft list ruleset` or `iptables -S` (as root)",
+)
+# In the smoke test a rank always listens there, so it is not 'no rank is up yet'.
+FAULT.errno(
+    errno.ECONNREFUSED,
+    "refused: a firewall rule rejects it, or the address leads to where nothing listens",
+)
+FAULT.errno(
+    errno.ETIMEDOUT, "nothing came back: packets are dropped (a firewall rule) or lead nowhere"
+)
+FAULT.errno(
+    errno.EHOSTUNREACH, "no way to that host: no neighbour answers, or a firewall rule rejects it"
+)
+FAULT.errno(errno.ENETUNREACH, "no route leads to that network")
+FAULT.errno(errno.ECONNABORTED, "the connection was given up before it was established")
+FAULT.errno(
+    errno.ECONNABORTED,
+    "NCCL before 2.24 says so in place of the true error, which was 'refused' (nothing listens at "
+    "the address the peer gave) or 'timed out' (packets are dropped)",
+    nccl_before="2.24",
+)
 FAULT.log_patterns.extend(connections.OWN)
 
 MEANING = {

@@ -32,13 +32,20 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import kernel, native_crashes
 from holdfast.analysis.logs.patterns.native_crashes import FATAL, HANDLER, HEAP, INSIDE
 from holdfast.analysis.logs.wreckage import Exit, Sighting, Wreckage
+from holdfast.analysis.machine.smoke_failures import SmokeFailure
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD702", slug="native-crash", traits=RunTraits(priority=255, general=True))
+FAULT = Fault(
+    code="HOLD702",
+    slug="native-crash",
+    traits=RunTraits(priority=255, general=True),
+    smoke_fix="`coredumpctl info` or `dmesg` say where; does torch fit this CPU and driver?",
+)
+FAULT.smoke_failures.add(SmokeFailure.CRASH)
 FAULT.log_patterns.extend(native_crashes.ALL)
 
 WORDS = {

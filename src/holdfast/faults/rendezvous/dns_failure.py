@@ -26,6 +26,10 @@ from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD107", slug="dns-failure")
+FAULT.error_text(
+    r"gai error|Name or service not known|name resolution|No address associated",
+    "the name of the master does not resolve",
+)
 FAULT.log_patterns.extend(name_resolution.ALL)
 
 

@@ -31,10 +31,12 @@ from holdfast.analysis.machine import (
     port_evidence,
     rendezvous,
 )
+from holdfast.analysis.machine.smoke_failures import FOREIGN_STORE
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD103", slug="foreign-job-on-port")
+FAULT.error_text(FOREIGN_STORE, "another job's store answers at that address and port")
 
 NO_STORE = FAULT.log_pattern(
     "no-store",

@@ -53,33 +53,6 @@ INTERRUPTED = FAULT.log_pattern(
     role=Role.CASCADE,
 )
 
-PAGES = frozenset(
-    {
-        "disk-full",
-        "dns-failure",
-        "fd-limit",
-        "foreign-job-on-port",
-        "host-oom",
-        "loopback-blocked",
-        "nic-name-missing",
-        "permission-denied",
-        "port-in-use",
-        "process-limit",
-        "shm-too-small",
-    }
-)
-"""causes with a page of their own, which says what to do"""
-
-OWN_FINDINGS = ("ranks-missing", "rank-assignment")
-"""causes that speak for themselves about the same smoke test"""
-
-FIREWALL = "look for the rule that stops it: `nft list ruleset` or `iptables -S` (as root)"
-FIXES = {
-    "peer-unreachable": FIREWALL,
-    "duplicate-gpu": "give every rank its own GPU: --nproc-per-node at most the number of GPUs",
-    "native-crash": "`coredumpctl info` or `dmesg` say where; does torch fit this CPU and driver?",
-}
-
 
 @FAULT.check(needs=("smoke",))
 def the_smoke_test_failed(facts: MachineFacts) -> Finding:
@@ -89,13 +62,13 @@ def the_smoke_test_failed(facts: MachineFacts) -> Finding:
     failed = next((stage for stage in smoke.stages if stage.status == "failed"), None)
     if failed is None:
         return FAULT.ok(_success(smoke))
-    if failed.cause in OWN_FINDINGS:
+    if failed.cause_speaks:
         return FAULT.skipped(f"the smoke test failed at '{failed.name}': see {failed.cause}")
     return FAULT.error(
         f"{smoke.world} ranks on this machine fail at stage '{failed.name}'",
         reason=failed.reason,
         evidence=[_stage(stage) for stage in smoke.stages] + _complaints(smoke),
-        fix=_fix(failed),
+        fix=_fix(smoke, failed),
     )
 
 
@@ -111,12 +84,12 @@ def _success(smoke: Smoke) -> str:
     return f"{smoke.world} ranks passed {', '.join(passed)}{speed}"
 
 
-def _fix(failed: SmokeStage) -> str:
-    if failed.cause in PAGES:
+def _fix(smoke: Smoke, failed: SmokeStage) -> str:
+    if failed.fix:
+        return failed.fix
+    if failed.cause:
         return f"`holdfast explain {failed.cause}` says what to do"
-    if failed.cause in FIXES:
-        return FIXES[failed.cause]
-    if "wrong sum" in failed.reason:
+    if any(rung.stage == failed.name and not rung.correct for rung in smoke.ladder):
         return "do not train on this machine; `holdfast explain group-does-not-form` says more"
     return "run it again with TORCH_CPP_LOG_LEVEL=INFO NCCL_DEBUG=INFO for more words"
 

@@ -18,6 +18,8 @@ Sources        https://docs.kernel.org/networking/ip-sysctl.html: ip_unprivilege
 
 from __future__ import annotations
 
+import errno
+
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import (
@@ -32,6 +34,9 @@ from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD110", slug="permission-denied")
+FAULT.errno(
+    errno.EACCES, "not permitted: a port below 1024 without privilege, or SELinux denies it"
+)
 
 _DENIED = (
     r"EACCES|EPERM|errno: (?:13|1)\b|system error: 10013\b"

@@ -20,6 +20,8 @@ Sources        torch/csrc/distributed/c10d/socket.cpp: listen rule, SO_REUSEADDR
 
 from __future__ import annotations
 
+import errno
+
 from holdfast.analysis.logs.patterns import port_taken
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import (
@@ -34,6 +36,10 @@ from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD101", slug="port-in-use")
+FAULT.errno(errno.EADDRINUSE, "another program holds the port")
+FAULT.error_text(
+    r"Ping failed, invalid value", "what answers at that address and port is not torch's store"
+)
 FAULT.log_patterns.extend(port_taken.ALL)
 
 

@@ -29,6 +29,7 @@ from holdfast.analysis.job import join, phrases, rank_numbers
 from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Plan, Smoke, SmokeRank, known
+from holdfast.analysis.machine.smoke_failures import SmokeFailure
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.fault import Fault, RunTraits
@@ -37,6 +38,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 FAULT = Fault(
     code="HOLD113", slug="rank-assignment", traits=RunTraits(priority=225, needs_stall=True)
 )
+FAULT.smoke_failures.add(SmokeFailure.NUMBERING)
 
 TWICE = FAULT.log_pattern(
     "twice",

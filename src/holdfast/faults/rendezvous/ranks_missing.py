@@ -26,6 +26,7 @@ from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.patterns import nccl, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import MachineFacts, Smoke, SmokeRank, known
+from holdfast.analysis.machine.smoke_failures import SmokeFailure
 from holdfast.analysis.scene.scene import RankView, Scene, Stack
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -33,6 +34,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 FAULT = Fault(
     code="HOLD109", slug="ranks-missing", traits=RunTraits(priority=450, needs_stall=True)
 )
+FAULT.smoke_failures.add(SmokeFailure.MISSING)
 
 START = 10.0
 """seconds: four ranks on two cores take that long to import torch"""

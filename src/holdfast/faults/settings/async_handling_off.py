@@ -49,7 +49,7 @@ from holdfast.analysis.variables.in_source import (
 from holdfast.analysis.variables.parsing import torch_bool, torch_int
 from holdfast.analysis.versions import release
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD505", slug="async-handling-off")
 
@@ -82,7 +82,7 @@ def _switched_off(settings: InForce) -> Finding | None:
         return None
     if blocking and torch_bool(blocking.value):
         return None  # said of that one
-    evidence = [Evidence(quote=f"{handling.name}={handling.value}", source=handling.origin)]
+    evidence = [handling.evidence]
     if handling.name == OLD:
         return FAULT.note(
             f"{OLD}=0 turns error handling off, except under torchrun",
@@ -133,7 +133,7 @@ def _refused(setting: Setting, *, switch: bool) -> Finding:
 
 
 def _blocking(setting: Setting, torch: str) -> Finding:
-    seen = [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+    seen = [setting.evidence]
     fix = f"{without(setting)}: by default a watchdog ends the process after a timeout"
     if torch and release(torch) < NO_WAIT_INSIDE:
         return FAULT.note(

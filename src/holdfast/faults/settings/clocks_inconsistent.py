@@ -49,7 +49,7 @@ def clocks_contradict(facts: MachineFacts) -> Finding | list[Finding]:
 
 
 def _seen(*settings: Setting | None) -> list[Evidence]:
-    return [Evidence(quote=f"{s.name}={s.value}", source=s.origin) for s in settings if s]
+    return [s.evidence for s in settings if s]
 
 
 def _torch(facts: MachineFacts) -> Iterator[Finding]:

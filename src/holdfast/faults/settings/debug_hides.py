@@ -92,7 +92,7 @@ def ranks_overwrite_each_other(source: Source) -> Iterator[Finding]:
 
 
 def _quoted(*settings: Setting) -> list[Evidence]:
-    return [Evidence(quote=f"{s.name}={s.value}", source=s.origin) for s in settings]
+    return [s.evidence for s in settings]
 
 
 def _no_level(setting: Setting) -> Finding:

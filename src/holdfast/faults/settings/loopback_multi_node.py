@@ -65,7 +65,7 @@ def _program(setting: Setting) -> str:
 
 
 def _evidence(setting: Setting) -> list[Evidence]:
-    return [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+    return [setting.evidence]
 
 
 def _on_one_machine(setting: Setting) -> Finding:

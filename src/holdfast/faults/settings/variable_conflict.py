@@ -42,10 +42,11 @@ from holdfast.analysis.variables.in_source import (
     without,
 )
 from holdfast.analysis.variables.parsing import nccl_int, torch_bool, torch_int
+from holdfast.analysis.variables.status import Effect
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD503", slug="variable-conflict")
+FAULT = Fault(code="HOLD503", slug="variable-conflict", setting_effect=Effect.CONFLICT)
 
 BLOCKING = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
 ASYNC = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")
@@ -64,7 +65,7 @@ def _contradictions(settings: InForce) -> Iterator[Finding]:
 
 
 def _seen(*settings: Setting) -> list[Evidence]:
-    return [Evidence(quote=f"{s.name}={s.value}", source=s.origin) for s in settings]
+    return [s.evidence for s in settings]
 
 
 def _waits(settings: InForce) -> Iterator[Finding]:

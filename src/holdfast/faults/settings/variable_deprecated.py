@@ -38,11 +38,12 @@ from holdfast.analysis.variables.in_source import (
     started_otherwise,
     without,
 )
+from holdfast.analysis.variables.status import Effect
 from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding
 
-FAULT = Fault(code="HOLD502", slug="variable-deprecated")
+FAULT = Fault(code="HOLD502", slug="variable-deprecated", setting_effect=Effect.DEPRECATED)
 
 RENAMED = (2, 2)
 """the torch that brought the TORCH_NCCL_ names"""
@@ -98,7 +99,7 @@ def _judge(setting: Setting, row: Variable, versions: Versions) -> Finding | Non
 
 
 def _evidence(setting: Setting) -> list[Evidence]:
-    return [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+    return [setting.evidence]
 
 
 def _old_spelling(setting: Setting, row: Variable, reader: str) -> Finding:

@@ -37,11 +37,12 @@ from holdfast.analysis.source.source import Here, Source
 from holdfast.analysis.source.source import Setting as Written
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.in_source import as_fact, at, judged, put, without
+from holdfast.analysis.variables.status import Effect
 from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding, Status
 
-FAULT = Fault(code="HOLD501", slug="variable-unread")
+FAULT = Fault(code="HOLD501", slug="variable-unread", setting_effect=Effect.NO_EFFECT)
 
 NOTHING_SEARCHED = VariableSearch(searched=(), prefixes=(), found={})
 UNLESS = "unless your own script reads it, it has no effect"
@@ -82,7 +83,7 @@ def _searched(search: VariableSearch) -> str:
 
 
 def _evidence(setting: Setting) -> list[Evidence]:
-    return [Evidence(quote=f"{setting.name}={setting.value}", source=setting.origin)]
+    return [setting.evidence]
 
 
 def _blank(setting: Setting) -> Finding | None:
