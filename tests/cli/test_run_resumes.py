@@ -25,7 +25,7 @@ def test_a_script_that_loads_nothing_began_again(tmp_path: Path) -> None:
     done = killed_once(tmp_path, "not")
     assert "restart-from-zero" in noticed(done), done.err
     assert "the job restarted from step 0: its parameters equal those" in done.err
-    assert "17 steps are done again" in done.err
+    assert "17 steps are repeated" in done.err
     assert "restart 1: 17 of 17 steps done again" in done.err
 
 

@@ -39,7 +39,7 @@ test_check = check_table(
         saying=[
             "checkpoints are saved about every 6 hours",
             "saving every 6 hours loses about 12 % of the time, every 12 minutes about 0.86 %",
-            "what a save costs and how often this job fails is assumed",
+            "the cost of a save and the failure rate of this job are assumptions",
             'every="auto"',
             "step_9.pt",
         ],
@@ -100,7 +100,7 @@ test_run = run_table(
         ranks=[],
         certain=False,
         saying=["saving every 5 hours loses about 5", "a failure is expected every 48 hours",
-                "every 7 minutes", "stood still 0.5 s", "written in 2 s"],
+                "every 7 minutes", "paused training for 0.5 s", "written in 2 s"],
     ),
     notices(
         job(2.0, stall=0.5),

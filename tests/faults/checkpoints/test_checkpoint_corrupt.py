@@ -50,17 +50,17 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(NAMED, checkpoints=(item(problem=TRUNCATED),)),
-        saying=["no whole checkpoint is left"],
+        saying=["no intact checkpoint is left"],
     ),
     speaks(
         "warning",  # a running job may be writing it right now
         a_machine(NAMED, checkpoints=(item(problem=TRUNCATED, age=4.0), OLDER)),
-        saying=["unless a save is under way there now"],
+        saying=["unless a save is in progress right now"],
     ),
     speaks(
         "note",
         a_machine(NAMED, checkpoints=(item(), msgspec.structs.replace(OLDER, problem=TRUNCATED))),
-        saying=["an older checkpoint is damaged", "newer ones are there"],
+        saying=["an older checkpoint is damaged", "there are newer ones"],
     ),
     speaks(
         "error",  # a shard is empty although the folder was finished
@@ -70,7 +70,7 @@ test_check = check_table(
     speaks(
         "warning",
         a_machine(NAMED, checkpoints=(item(problem="cannot be read: EACCES"), OLDER)),
-        saying=["could not be looked into", "EACCES"],
+        saying=["could not be read", "EACCES"],
         not_saying=["damaged"],
     ),
     speaks(
@@ -84,7 +84,7 @@ test_check = check_table(
             NAMED,
             checkpoints=(item(), msgspec.structs.replace(OLDER, problem="cannot be read: EACCES")),
         ),
-        saying=["an older checkpoint could not be looked into"],
+        saying=["an older checkpoint could not be read"],
     ),
     silent(a_machine(NAMED, checkpoints=(item(), OLDER))),
     silent(a_machine(NAMED)),
@@ -108,17 +108,17 @@ test_check = check_table(
 )
 
 
-def test_what_the_newest_says_of_itself_is_told_and_how_far_it_was_looked_at() -> None:
+def test_the_newest_is_described_by_its_manifest() -> None:
     ours = item(
         kind="holdfast", path="/c/step-000000040", age=90.0, step=40, world_size=4, config="1a2b"
     )
     (told,) = by_slug("checkpoint-corrupt").ask_check(a_machine(NAMED, checkpoints=(ours, OLDER)))
     assert (
-        "the newest is 1 minute old: step 40, 4 ranks, configuration 1a2b; sizes agree with its "
-        "manifest, digests are left to resume()"
+        "the newest is 1 minute old: step 40, 4 ranks, configuration 1a2b; sizes match its "
+        "manifest, resume() verifies the digests"
     ) in told.summary
     (other,) = by_slug("checkpoint-corrupt").ask_check(a_machine(NAMED, checkpoints=(OLDER,)))
-    assert other.summary.endswith("is whole; the newest is 1 hour old")
+    assert other.summary.endswith("is intact; the newest is 1 hour old")
 
 
 ASIDE = SetAside(attempt=1, path="/c/damaged/step-000000040", why="rank-0.json: other bytes")
@@ -129,13 +129,13 @@ test_run = run_table(
         a_scene(attempt=1, kept=Account(set_aside=(ASIDE,))),
         ranks=[],
         certain=False,
-        saying=["damaged and was not used: /c/damaged/step-000000040: rank-0.json: other bytes"],
+        saying=["skipped damaged checkpoint /c/damaged/step-000000040: rank-0.json: other bytes"],
     ),
     notices(
         a_scene(attempt=1, kept=Account(set_aside=(ASIDE, ASIDE))),
         ranks=[],
         certain=False,
-        saying=[", and 1 more"],
+        saying=["(and 1 more)"],
     ),
     overlooks(a_scene()),
     overlooks(a_scene(attempt=2, kept=Account(set_aside=(ASIDE,)))),
@@ -166,7 +166,7 @@ test_explain = explain_table(
         wreckage(*traceback("EOFError", TORCH_LOAD, rank=1)),
         sure=0.9,
         rank=1,
-        saying=["nothing in it"],
+        saying=["an empty file"],
     ),
     passes_over(
         wreckage(*traceback("OSError: [Errno 22] Invalid argument", "train.py:88 main", rank=1))

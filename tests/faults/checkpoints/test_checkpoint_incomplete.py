@@ -42,17 +42,17 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(NAMED, checkpoints=(UNFINISHED,)),
-        saying=["no whole checkpoint is beside it"],
+        saying=["no complete checkpoint exists"],
     ),
     speaks(
         "warning",
         a_machine(NAMED, checkpoints=(msgspec.structs.replace(UNFINISHED, age=2.0), OLDER)),
-        saying=["it may be a save under way"],
+        saying=["may be a save in progress"],
     ),
     speaks(
         "note",
         a_machine(NAMED, checkpoints=(item(path="/home/kim/ckpts/new.pt", age=60.0), UNFINISHED)),
-        saying=["an older sharded save was never finished", "newer checkpoints are there"],
+        saying=["an older sharded save was never finished", "there are newer checkpoints"],
     ),
     speaks(
         "note",
@@ -76,7 +76,7 @@ test_run = run_table(
         a_scene(attempt=1, kept=Account(set_aside=(TORN,))),
         ranks=[],
         certain=False,
-        saying=["a part of a checkpoint is missing", "rank-1.safetensors is missing"],
+        saying=["skipped incomplete checkpoint", "rank-1.safetensors is missing"],
     ),
     overlooks(a_scene()),
     overlooks(a_scene(attempt=1, kept=Account(set_aside=(ASIDE,)))),
@@ -104,7 +104,7 @@ test_explain = explain_table(
         wreckage("FileNotFoundError: [Errno 2] No such file or directory: '/ckpts/90/.metadata'"),
         sure=0.93,
         what="/ckpts/90/.metadata",
-        saying=["writes last", "ls -la /ckpts/90"],
+        saying=["writes it last", "ls -la /ckpts/90"],
     ),
     recognises(
         wreckage(

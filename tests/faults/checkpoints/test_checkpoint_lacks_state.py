@@ -72,7 +72,7 @@ test_lint = lint_table(
         "warning",
         python(train(f"torch.save({{{FULL}}}, f'checkpoint_{{epoch}}.pt')", more=SCHEDULER)),
         lines=[9],
-        saying=["has no scheduler", "schedule again"],
+        saying=["has no scheduler", "schedule starts over"],
     ),
     flags(
         "warning",
@@ -95,7 +95,7 @@ test_lint = lint_table(
         "note",
         python(train(f"torch.save({{{FULL}}}, 'ckpt.pt')", more=RESUME)),
         lines=[9],
-        saying=["random number generators", "is not the same run"],
+        saying=["random number generators", "is not reproducible"],
     ),
     flags(
         "warning",
@@ -106,7 +106,7 @@ test_lint = lint_table(
             )
         ),
         lines=[9],
-        saying=["holds the weights only"],
+        saying=["holds only the weights"],
     ),
     leaves(python(train(f"torch.save({{{FULL}}}, 'ckpt.pt')"))),
     leaves(

@@ -92,7 +92,7 @@ test_lint = lint_table(
         "warning",
         python(loop(f"torch.save({STATE}, 'checkpoint.pt')")),
         lines=[7],
-        saying=["straight over `'checkpoint.pt'`", "os.replace", "no checkpoint at all"],
+        saying=["straight over `'checkpoint.pt'`", "os.replace", "no checkpoint is left"],
     ),
     flags(
         "warning",
@@ -107,7 +107,7 @@ test_lint = lint_table(
             + "\nstate = torch.load(os.path.join(args.out, 'state.pt'))\n"
         ),
         lines=[7],
-        saying=["the file this script goes on from"],
+        saying=["the file this script resumes from"],
     ),
     flags(
         "warning",
@@ -118,7 +118,7 @@ test_lint = lint_table(
         lines=[3],
         saying=["'ckpt.pt'"],
     ),
-    flags("warning", python(CLASS), lines=[11], saying=["the file this script goes on from"]),
+    flags("warning", python(CLASS), lines=[11], saying=["the file this script resumes from"]),
     flags(
         "note",
         python(loop("if better: torch.save(model.state_dict(), 'best.pt')")),

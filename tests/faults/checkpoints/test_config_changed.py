@@ -51,7 +51,7 @@ test_run = run_table(
         a_scene(attempt=1, kept=Account(resumed=(resumed(40, accepted=("config",)),))),
         ranks=[],
         certain=False,
-        saying=["resumed at step 40 under another configuration", "it is another run"],
+        saying=["resumed at step 40 with a different configuration", "it is a different run"],
     ),
     overlooks(a_scene()),
     overlooks(a_scene([ended(0, 1, said=REFUSED)])),  # world-size-mismatch's alone
@@ -81,7 +81,7 @@ test_explain = explain_table(
             "the architectures match."
         ),
         sure=0.7,
-        saying=["another architecture"],
+        saying=["different architecture"],
     ),
     recognises(  # the lines that say what differs were cut away
         wreckage("RuntimeError: Error(s) in loading state_dict for GPT:"),
@@ -89,7 +89,7 @@ test_explain = explain_table(
         what="GPT",
         saying=["names or shapes of parameters differ"],
     ),
-    passes_over(  # shares of another number of ranks
+    passes_over(  # shares of different number of ranks
         wreckage(
             "RuntimeError: Error(s) in loading state_dict for FSDP:",
             "size mismatch for _flat_param: copying a param with shape torch.Size([4])",
@@ -105,7 +105,7 @@ test_explain = explain_table(
         wreckage(SHAPE[: SHAPE.index("checkpoint,") + len("checkpoint,")]),
         sure=0.88,
         what="head.weight",
-        saying=["head.weight has another shape"],
+        saying=["head.weight has a different shape"],
     ),
     recognises(
         wreckage("ValueError: Size mismatch between saved [8] and current: [9] for model.bias"),
@@ -126,7 +126,7 @@ test_explain = explain_table(
         ),
         sure=0.8,
         what="conv.weight",
-        saying=["differ by 'module.'", "model.module.state_dict()"],
+        saying=["differ only by 'module.'", "model.module.state_dict()"],
     ),
     recognises(
         wreckage(
@@ -134,7 +134,7 @@ test_explain = explain_table(
             "of optimizer's group"
         ),
         sure=0.88,
-        saying=["other parameter groups"],
+        saying=["different parameter groups"],
     ),
     recognises(
         wreckage(

@@ -26,7 +26,7 @@ test_run = run_table(
         a_scene(attempt=1, kept=Account(resumed=(resumed(40, data="unknown"),))),
         ranks=[],
         certain=False,
-        saying=["resumed at step 40, but no place in the data was saved", "holdfast.Sampler"],
+        saying=["resumed at step 40 without a saved data position", "holdfast.Sampler"],
     ),
     overlooks(a_scene()),
     overlooks(a_scene(attempt=1, kept=Account(resumed=(resumed(40, data="global"),)))),

@@ -81,7 +81,7 @@ test_run = run_table(
         restarted(first_steps=(first(), first(1))),
         ranks=[],
         certain=False,
-        saying=["the job restarted from step 0", "equal those", "57 steps are done again"],
+        saying=["the job restarted from step 0", "equal those", "57 steps are repeated"],
         not_saying=["likely"],
     ),
     notices(
@@ -98,7 +98,7 @@ test_run = run_table(
         ),
         ranks=[],
         certain=False,
-        saying=["the job restarted from step 500", "40 steps are done again"],
+        saying=["the job restarted from step 500", "40 steps are repeated"],
     ),
     notices(  # our library: exactly, whatever the parameters look like
         restarted(resumed=(resumed(0),), first_steps=(first(), first(1, digest="bbbb"))),
@@ -114,13 +114,13 @@ test_run = run_table(
         ),
         ranks=[],
         certain=False,
-        saying=["found nothing it could use, although step 40 had been saved", "bits"],
+        saying=["found no usable checkpoint, although step 40 had been saved", "bits"],
     ),
     notices(  # it saves, and never asks for what it saved
         restarted(saves=(SAVED,), first_steps=(first(), first(1, digest="bbbb"))),
         ranks=[],
         certain=False,
-        saying=["without `resume()`", "/ckpts/step-000000040 lies there unused"],
+        saying=["without `resume()`", "although /ckpts/step-000000040 exists"],
     ),
     overlooks(a_scene()),
     overlooks(restarted()),  # not at its first step yet
@@ -147,7 +147,7 @@ test_explain = explain_table(
         wreckage(SAVED_LINE, EMPTY),
         sure=0.7,
         what="/other/latest_checkpointed_iteration.txt",
-        saying=["found none where it looked"],
+        saying=["looked for a checkpoint and found none"],
     ),
     passes_over(
         wreckage(SAVED_LINE, RESTART, LOADED, "step 0: loss 6.9")

@@ -48,7 +48,7 @@ test_check = check_table(
     silent(planned(ours(data="global"))),
     silent(planned(ours(age=900.0), ours(age=60.0, world_size=4))),  # the newest counts
     not_applicable(planned(ours(), nproc_named=False), saying=["--nproc-per-node N"]),
-    not_applicable(planned(item()), saying=["tells how many ranks"]),
+    not_applicable(planned(item()), saying=["says how many ranks"]),
     not_applicable(a_machine(), saying=["add --ckpt DIR"]),
     skips(
         a_machine(a_plan(checkpoint_folders=("/c",)), checkpoints=Unread(why="the disk hangs")),
@@ -82,7 +82,7 @@ test_run = run_table(
         ),
         ranks=[],
         certain=False,
-        saying=["resumed with 4 ranks what 8 had saved", "learning rate"],
+        saying=["resumed with 4 ranks from a checkpoint of 8", "learning rate"],
     ),
     overlooks(a_scene()),
     overlooks(a_scene(attempt=1, kept=Account(resumed=(resumed(40, saved_world=8),)))),
@@ -103,13 +103,13 @@ test_explain = explain_table(
         ),
         sure=0.5,
         what="parallel sizes",
-        saying=["do not make up the whole"],
+        saying=["do not cover the checkpoint exactly once"],
     ),
     recognises(
         wreckage("No such file or directory: 'out/checkpoint-10/random_states_7.pkl'"),
         sure=0.4,
         what="random_states_7.pkl",
-        saying=["another number of ranks"],
+        saying=["different number of ranks"],
     ),
     passes_over(wreckage("ValueError: Invalid access pattern for user kim")),
     recognises(
@@ -156,13 +156,13 @@ test_explain = explain_table(
         wreckage("size mismatch for _fsdp_wrapped_module._flat_param: copying a param with shape"),
         sure=0.6,
         what="_flat_param",
-        saying=["another size"],
+        saying=["a different size"],
     ),
     recognises(
         wreckage("FileNotFoundError: [Errno 2] No such file or directory: '/c/9/rank_3.pt'"),
         sure=0.4,
         what="/c/9/rank_3.pt",
-        saying=["another number of ranks"],
+        saying=["different number of ranks"],
     ),
     passes_over(
         wreckage(

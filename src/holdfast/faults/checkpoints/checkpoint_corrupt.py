@@ -1,18 +1,22 @@
 """A checkpoint is damaged.
 
-What you see   At resume: `PytorchStreamReader failed reading zip archive: failed finding central
+What you see   On resume: `PytorchStreamReader failed reading zip archive: failed finding central
                directory`, `not a ZIP archive`, `unexpected EOF` (the old format) or `EOFError` (an
                empty file); `Error while deserializing header: …` from safetensors; or the job
                starts again from step 0 because the script caught the error.
-Why            The process died, the disk filled up or the node went away while the file was
-               written; or it was copied while it still grew. torch.save straight onto the final
+Why            The process died, the disk filled up or the node failed while the file was being
+               written; or it was copied before it was complete. A torch.save straight to the final
                name replaces the last good copy with half a new one.
-How to be sure holdfast reads the frame of the file, not its contents: the zip directory that
+How to be sure holdfast reads the structure of the file, not its contents: the zip directory that
                torch.save writes last, the header and extents of safetensors, the shards of a
-               distributed checkpoint. A broken frame will not load. A whole frame is no proof of
-               good contents: `unzip -t FILE` tests the checksums of a torch.save file.
+               distributed checkpoint. A file with a broken structure will not load. An intact
+               structure does not prove the contents: `unzip -t FILE` tests the checksums of a
+               torch.save file.
 Fix            Resume from the previous checkpoint and move the damaged one away. Save to a
                temporary name in the same folder, fsync, then rename; keep at least two.
+Known limits   `holdfast check` does not verify the contents: a flipped bit inside a tensor is found
+               only by the digests that `resume()` compares, and only in checkpoints written by
+               `holdfast.Checkpoint`.
 Sources        pytorch/pytorch caffe2/serialize/inline_container.cc (torch.save's zip archive)
                https://github.com/huggingface/safetensors (format)
                https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
@@ -31,10 +35,15 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD802", slug="checkpoint-corrupt", traits=RunTraits(priority=610))
+FAULT = Fault(
+    code="HOLD802",
+    slug="checkpoint-corrupt",
+    traits=RunTraits(priority=610),
+    related=("checkpoint-incomplete", "checkpoint-not-atomic", "disk-full", "config-changed"),
+)
 
 SETTLED = 60.0
-"""seconds: what was written more recently may be a save under way"""
+"""seconds: what was written more recently may be a save in progress"""
 
 
 @FAULT.check(needs=("checkpoints",))
@@ -48,28 +57,28 @@ def checkpoint_is_damaged(facts: MachineFacts) -> Finding | list[Finding]:
     damaged = [item for item in complete if item.problem]
     if not damaged:
         return FAULT.ok(
-            f"the frame of the newest {len(complete)} checkpoint(s) is whole"
-            f"{_of_the_newest(complete)}"
+            f"the structure of the newest {len(complete)} checkpoint(s) is intact"
+            f"{_describe_newest(complete)}"
         )
-    whole = [item for item in complete if not item.problem]
-    return [_finding(item, whole, newest=item.age == newest) for item in damaged]
+    intact = [item for item in complete if not item.problem]
+    return [_finding(item, intact, newest=item.age == newest) for item in damaged]
 
 
-def _of_the_newest(complete: list[CheckpointItem]) -> str:
-    """What it says of itself, and how far that was looked at."""
+def _describe_newest(complete: list[CheckpointItem]) -> str:
+    """What its manifest says, and how far that was verified."""
     item = min(complete, key=lambda item: item.age)
     age = f"; the newest is {text.duration(item.age)} old"
     if item.kind != "holdfast":
         return age
     config = f", configuration {item.config}" if item.config else ""
     return (
-        f"{age}: step {item.step}, {item.world_size} ranks{config}; sizes agree with its "
-        "manifest, digests are left to resume()"
+        f"{age}: step {item.step}, {item.world_size} ranks{config}; sizes match its manifest, "
+        "resume() verifies the digests"
     )
 
 
 def _unfinished(item: CheckpointItem) -> bool:
-    """What never was a checkpoint yet is checkpoint-incomplete's."""
+    """An unfinished save is reported by checkpoint-incomplete."""
     return item.kind == "temporary" or item.incomplete
 
 
@@ -78,42 +87,42 @@ def _evidence(item: CheckpointItem) -> list[Evidence]:
     return [Evidence(quote=f"{item.path}: {item.problem} ({size}, {age} old)", source=item.path)]
 
 
-def _finding(item: CheckpointItem, whole: list[CheckpointItem], *, newest: bool) -> Finding:
-    if item.problem.startswith("cannot be read"):  # not ours to call damaged
+def _finding(item: CheckpointItem, intact: list[CheckpointItem], *, newest: bool) -> Finding:
+    if item.problem.startswith("cannot be read"):  # it may be perfectly fine
         return _unreadable(item, newest=newest)
-    return _newest(item, whole) if newest else _older(item)
+    return _newest(item, intact) if newest else _older(item)
 
 
 def _unreadable(item: CheckpointItem, *, newest: bool) -> Finding:
-    speak, which = (FAULT.warning, "the newest") if newest else (FAULT.note, "an older")
-    return speak(
-        f"{which} checkpoint could not be looked into: {item.path}",
-        reason=f"{item.problem}; a resume as this user will meet the same",
+    report, which = (FAULT.warning, "the newest") if newest else (FAULT.note, "an older")
+    return report(
+        f"{which} checkpoint could not be read: {item.path}",
+        reason=f"{item.problem}; a resume as this user will fail the same way",
         evidence=_evidence(item),
-        fix=f"see who may read it: `ls -ld {item.path}`",
+        fix=f"check its owner and permissions: `ls -ld {item.path}`",
     )
 
 
 def _older(item: CheckpointItem) -> Finding:
     return FAULT.note(
         f"an older checkpoint is damaged: {item.path}",
-        reason=f"{item.problem}; newer ones are there, so a resume will not want it",
+        reason=f"{item.problem}; there are newer ones, so a resume will not use it",
         evidence=_evidence(item),
-        fix=f"remove it when you no longer need to know why: `rm -r {item.path}`",
+        fix=f"remove it once you know the reason: `rm -r {item.path}`",
     )
 
 
-def _newest(item: CheckpointItem, whole: list[CheckpointItem]) -> Finding:
-    good = min(whole, key=lambda other: other.age, default=None)
+def _newest(item: CheckpointItem, intact: list[CheckpointItem]) -> Finding:
+    good = min(intact, key=lambda other: other.age, default=None)
     previous = (
-        f"resume from {good.path} ({text.duration(good.age)} old), the newest that is whole"
+        f"resume from {good.path} ({text.duration(good.age)} old), the newest intact one"
         if good
-        else "no whole checkpoint is left in the folder; look for a copy elsewhere"
+        else "look for a copy elsewhere: no intact checkpoint is left in the folder"
     )
     saving = item.age < SETTLED
-    doubt = ", unless a save is under way there now" if saving else ""
-    speak = FAULT.warning if saving else FAULT.error
-    return speak(
+    doubt = ", unless a save is in progress right now" if saving else ""
+    report = FAULT.warning if saving else FAULT.error
+    return report(
         f"the newest checkpoint is damaged: {item.path}",
         reason=f"{item.problem}; a resume from this file will fail{doubt}",
         evidence=_evidence(item),
@@ -125,8 +134,8 @@ def _newest(item: CheckpointItem, whole: list[CheckpointItem]) -> Finding:
 
 
 @FAULT.run
-def it_was_set_aside(scene: Scene) -> Verdict | None:
-    """Nothing to act on: the resume that found it has gone on to the one before."""
+def resume_skipped_a_damaged_checkpoint(scene: Scene) -> Verdict | None:
+    """Nothing to act on: the resume that found it continued with the one before."""
     damaged = [
         aside
         for aside in scene.kept.set_aside
@@ -135,12 +144,12 @@ def it_was_set_aside(scene: Scene) -> Verdict | None:
     if not damaged:
         return None
     last = damaged[-1]
-    others = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+    others = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
     return FAULT.verdict(
-        f"a checkpoint is damaged and was not used: {last.path}: {last.why}{others}",
+        f"skipped damaged checkpoint {last.path}: {last.why}{others}",
         ranks=(),
         certain=False,
-        fix="bytes that change on a disk mean a failing disk or cable: see `dmesg`",
+        fix="run `dmesg`: bytes that change on a disk point to a failing disk or cable",
         evidence=[Evidence(quote=aside.why, source=aside.path) for aside in damaged],
     )
 
@@ -150,14 +159,14 @@ def it_was_set_aside(scene: Scene) -> Verdict | None:
 FAULT.log_patterns.extend(unreadable_files.ALL)
 
 FIX = (
-    "resume from the checkpoint before it, and fetch or copy this one anew if it came from "
-    "elsewhere (`git lfs pull` for a pointer); save to a temporary name and rename, so that a "
-    "crash leaves no half file"
+    "resume from the previous checkpoint; if this one came from elsewhere, download or copy it "
+    "again (`git lfs pull` for a pointer); save to a temporary name and rename, so that a crash "
+    "leaves no half-written file"
 )
 
 
 @FAULT.explain
-def it_could_not_be_read(wreckage: Wreckage) -> Diagnosis | None:
+def loading_a_file_failed(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(
         unreadable_files.ARCHIVE,
         unreadable_files.CUT_SHORT,
@@ -168,7 +177,7 @@ def it_could_not_be_read(wreckage: Wreckage) -> Diagnosis | None:
         unreadable_files.RECORD,
         unreadable_files.LFS,
     )
-    # A child whose parent died meets the same end of its pipe; that is no file.
+    # A child whose parent died sees the same error on its pipe, not on a file.
     piped = wreckage.seen(unreadable_files.FROM_PARENT)
     seen = tuple(
         one for one in seen if one.signature != unreadable_files.NO_INPUT.name or not piped
@@ -179,27 +188,27 @@ def it_could_not_be_read(wreckage: Wreckage) -> Diagnosis | None:
     first = max(seen, key=lambda one: (_sure(one, by_torch=by_torch), -one.order))
     path = _path(wreckage)
     return FAULT.diagnosis(
-        f"{path or 'a file that was being loaded'} is damaged or is no checkpoint: "
+        f"{path or 'the file being loaded'} is damaged or not a checkpoint: "
         f"{damaged_files.words(first)}",
         confidence=_sure(first, by_torch=by_torch),
         seen=(first, *(one for one in seen if one is not first)),
         culprit=Culprit(rank=None if path else first.rank, what=path or "the file being loaded"),
         fix=FIX,
         next=f"ls -l {path or 'FILE'} && head -c 100 {path or 'FILE'}",
-        unknown=() if path else ("which file: the log does not name it",),
+        unknown=() if path else ("which file it was: the log does not name it",),
     )
 
 
 @FAULT.explain
-def its_reader_gave_up(wreckage: Wreckage) -> Diagnosis | None:
-    """Without a word for it: an empty file, or a small archive whose end is missing."""
+def torch_load_failed_without_a_reason(wreckage: Wreckage) -> Diagnosis | None:
+    """An empty file, or a small archive whose end is missing: torch's error does not say so."""
     failed = next(filter(_is_bare_failure, wreckage.raised), None)
     if failed is None:
         return None
     path = _path(wreckage)
     return FAULT.diagnosis(
-        f"{path or 'a file that was being loaded'} is damaged or is no checkpoint: torch.load "
-        f"found {'nothing in it' if failed.kind == 'EOFError' else 'an archive without its end'}",
+        f"{path or 'the file being loaded'} is damaged or not a checkpoint: torch.load found "
+        f"{'an empty file' if failed.kind == 'EOFError' else 'an archive without its end'}",
         confidence=0.9,
         culprit=Culprit(rank=None if path else failed.rank, what=path or "the file being loaded"),
         evidence=[
@@ -212,7 +221,7 @@ def its_reader_gave_up(wreckage: Wreckage) -> Diagnosis | None:
         ],
         fix=FIX,
         next=f"ls -l {path or 'FILE'} && head -c 100 {path or 'FILE'}",
-        unknown=() if path else ("which file: the log does not name it",),
+        unknown=() if path else ("which file it was: the log does not name it",),
     )
 
 
@@ -246,7 +255,7 @@ def _sure(one: Sighting, *, by_torch: bool) -> float:
 
 
 def _path(wreckage: Wreckage) -> str:
-    """The last file that somebody said was being loaded; '' when nobody did."""
+    """The last file that a log line names as being loaded; '' without such a line."""
     named = [
         one.fields["path"]
         for one in wreckage.seen(unreadable_files.READING, resume.LOADING)

@@ -1,16 +1,20 @@
-"""A save was cut short: part of a checkpoint is left behind.
+"""A save was interrupted and left part of a checkpoint behind.
 
-What you see   Files like `step_1200.pt.tmp` that nobody writes any more, or a folder of `.distcp`
-               shards without `.metadata`. Loading such a folder fails: `CheckpointException`, and
-               in it `FileNotFoundError: [Errno 2] No such file or directory: '….metadata'`.
+What you see   Files like `step_1200.pt.tmp` that no process is writing any more, or a folder of
+               `.distcp` shards without `.metadata`. Loading such a folder fails with
+               `CheckpointException`, and in it `FileNotFoundError: [Errno 2] No such file or
+               directory: '….metadata'`.
 Why            The job ended while saving: killed, out of time, out of space. A sharded save writes
                its `.metadata` last, when every rank is done, so a folder without it was never
-               finished. A temporary file that was never renamed is the same, and is what a careful
-               save leaves behind: the checkpoint before it is untouched.
-How to be sure `lsof FILE` shows whether somebody still writes; a save under way looks the same, so
-               holdfast tells you its age.
-Fix            If no job is saving there now, remove the rest and resume from the checkpoint before
-               it. Scripts that pick 'the newest folder' must skip folders without `.metadata`.
+               finished. A temporary file that was never renamed means the same, and is what a
+               careful save leaves behind: the checkpoint before it is untouched.
+How to be sure `lsof FILE` shows whether a process still writes to it. A save in progress looks the
+               same, so holdfast reports the age.
+Fix            If no job is saving there now, remove the leftovers and resume from the previous
+               checkpoint. Scripts that pick 'the newest folder' must skip folders without
+               `.metadata`.
+Known limits   In a log, a missing file may also mean a wrong path or a save by fewer ranks; the
+               confidence is lower then.
 Sources        torch 2.13.0: torch/distributed/checkpoint/filesystem.py (metadata is written last)
                https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
                https://man7.org/linux/man-pages/man2/rename.2.html
@@ -25,10 +29,15 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD803", slug="checkpoint-incomplete", traits=RunTraits(priority=620))
+FAULT = Fault(
+    code="HOLD803",
+    slug="checkpoint-incomplete",
+    traits=RunTraits(priority=620),
+    related=("checkpoint-corrupt", "world-size-mismatch", "disk-full", "preempted"),
+)
 
 SETTLED = 60.0
-"""seconds: what was written more recently may be a save under way"""
+"""seconds: what was written more recently may be a save in progress"""
 
 
 @FAULT.check(needs=("checkpoints",))
@@ -49,34 +58,34 @@ def _evidence(item: CheckpointItem) -> list[Evidence]:
 
 
 def _folder(item: CheckpointItem, items: tuple[CheckpointItem, ...]) -> Finding:
-    whole = [other for other in items if not other.problem and other.kind != "temporary"]
-    before = min(whole, key=lambda other: other.age, default=None)
-    resume = f"resume from {before.path}" if before else "no whole checkpoint is beside it"
-    if any(other.age < item.age for other in whole):
+    complete = [other for other in items if not other.problem and other.kind != "temporary"]
+    before = min(complete, key=lambda other: other.age, default=None)
+    resume = f"resume from {before.path}" if before else "start over: no complete checkpoint exists"
+    if any(other.age < item.age for other in complete):
         return FAULT.note(
             f"an older sharded save was never finished: {item.path}",
-            reason=f"{item.problem}; newer checkpoints are there",
+            reason=f"{item.problem}; there are newer checkpoints",
             evidence=_evidence(item),
-            fix=f"`rm -r {item.path}` when nobody needs it",
+            fix=f"remove it if it is no longer needed: `rm -r {item.path}`",
         )
     saving = item.age < SETTLED
-    doubt = "; it may be a save under way, written a moment ago" if saving else ""
-    speak = FAULT.warning if saving else FAULT.error
-    return speak(
+    doubt = "; it was written a moment ago and may be a save in progress" if saving else ""
+    report = FAULT.warning if saving else FAULT.error
+    return report(
         f"the newest sharded checkpoint was never finished: {item.path}",
         reason=f"{item.problem}, so it cannot be loaded{doubt}",
         evidence=_evidence(item),
-        fix=f"{resume}; remove the rest with `rm -r {item.path}`",
+        fix=f"{resume}; remove the leftovers with `rm -r {item.path}`",
     )
 
 
 def _temporary(item: CheckpointItem) -> Finding:
     return FAULT.note(
         f"a save left a temporary file behind: {item.path}",
-        reason="it was never renamed to a checkpoint; the one before it is untouched, and nothing "
-        "will choose this one unless a script picks files by age",
+        reason="it was never renamed to a checkpoint; the previous checkpoint is untouched, and "
+        "nothing will load this one unless a script picks files by age",
         evidence=_evidence(item),
-        fix=f"`rm -r {item.path}` if no job is saving there now",
+        fix=f"if no job is saving there now, `rm -r {item.path}`",
     )
 
 
@@ -84,23 +93,23 @@ def _temporary(item: CheckpointItem) -> Finding:
 
 
 @FAULT.run
-def a_part_was_missing(scene: Scene) -> Verdict | None:
-    """Nothing to act on: the resume that found it has gone on to the one before."""
-    torn = [
+def resume_skipped_an_incomplete_checkpoint(scene: Scene) -> Verdict | None:
+    """Nothing to act on: the resume that found it continued with the one before."""
+    incomplete = [
         aside
         for aside in scene.kept.set_aside
         if aside.attempt == scene.attempt and aside.part_missing
     ]
-    if not torn:
+    if not incomplete:
         return None
-    last = torn[-1]
-    others = f", and {len(torn) - 1} more" if len(torn) > 1 else ""
+    last = incomplete[-1]
+    others = f" (and {len(incomplete) - 1} more)" if len(incomplete) > 1 else ""
     return FAULT.verdict(
-        f"a part of a checkpoint is missing, so it was not used: {last.path}: {last.why}{others}",
+        f"skipped incomplete checkpoint {last.path}: {last.why}{others}",
         ranks=(),
         certain=False,
-        fix="a finished checkpoint has all its files: see who removes or copies files there",
-        evidence=[Evidence(quote=aside.why, source=aside.path) for aside in torn],
+        fix="find out what removes or copies files in that folder: a finished checkpoint has all",
+        evidence=[Evidence(quote=aside.why, source=aside.path) for aside in incomplete],
     )
 
 
@@ -146,40 +155,42 @@ NO_PART = FAULT.log_pattern(
     example="FileNotFoundError: [Errno 2] No such file or directory: "
     "'/ckpts/global_step90/zero_pp_rank_3_mp_rank_00_optim_states.pt'",
 )
-SURE = ((NO_METADATA, 0.93), (SHARDS, 0.9), (NO_LATEST, 0.6), (NO_PART, 0.5))
+CONFIDENCE = ((NO_METADATA, 0.93), (SHARDS, 0.9), (NO_LATEST, 0.6), (NO_PART, 0.5))
 """of the last one: a wrong path, or a save by fewer ranks, gives the same line"""
 
 
 @FAULT.explain
-def a_part_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
-    for wording_, sure in SURE:
-        seen = wreckage.seen(wording_)
+def part_of_the_checkpoint_is_missing(wreckage: Wreckage) -> Diagnosis | None:
+    for pattern, confidence in CONFIDENCE:
+        seen = wreckage.seen(pattern)
         if seen:
-            return _not_there(seen[0], sure, seen)
+            return _missing(seen[0], confidence, seen)
     return None
 
 
-def _not_there(first: Sighting, sure: float, seen: tuple[Sighting, ...]) -> Diagnosis:
+def _missing(first: Sighting, confidence: float, seen: tuple[Sighting, ...]) -> Diagnosis:
     names = ("path", "folder", "output", "tracker", "missing")
     path = next((first.fields[name] for name in names if name in first.fields), "")
     return FAULT.diagnosis(
-        f"the checkpoint to be loaded is not complete: {_lack(first, path)}",
-        confidence=sure,
+        f"the checkpoint being loaded is incomplete: {_what_is_missing(first, path)}",
+        confidence=confidence,
         seen=seen,
         culprit=Culprit(what=path),
-        fix="resume from the newest checkpoint that is whole; if this one was copied, copy all of "
-        "it; a script that picks 'the newest folder' must skip unfinished ones",
+        fix="resume from the newest complete checkpoint; if this one was copied, copy all of it; a "
+        "script that picks 'the newest folder' must skip unfinished ones",
         next=f"ls -la {path.rpartition('/')[0] or path or 'FOLDER'}",
-        unknown=() if sure > 0.8 else ("whether the save was cut short or the path is wrong",),
+        unknown=()
+        if confidence > 0.8
+        else ("whether the save was interrupted or the path is wrong",),
     )
 
 
-def _lack(one: Sighting, path: str) -> str:
+def _what_is_missing(one: Sighting, path: str) -> str:
     if one.signature == NO_METADATA.name:
-        return f"{path} is missing, which a sharded save writes last, when every rank is done"
+        return f"{path} is missing; a sharded save writes it last, when every rank is done"
     if "found" in one.fields:
         expected, found, what = (one.fields[name] for name in ("expected", "found", "what"))
-        return f"{found} of {expected} files {what} are there"
+        return f"only {found} of {expected} files {what} exist"
     if one.signature == NO_LATEST.name:
         return f"no finished save is recorded at {path}"
     return f"{path} is missing"

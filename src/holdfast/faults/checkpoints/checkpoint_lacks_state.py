@@ -1,15 +1,18 @@
-"""A checkpoint holds the weights, and not what is needed to go on.
+"""A checkpoint holds the weights but not everything needed to resume.
 
-What you see   After a resume the loss jumps up and takes hundreds of steps to come back; the
-               learning rate starts its warm-up again; epochs count from 0. Nothing fails.
-Why            A training is more than its weights: Adam's moments, the schedule's position, the
-               gradient scaler, the step that was reached, the random numbers and the place in the
-               data. What is not saved starts anew, and the run is no longer the same run.
+What you see   After a resume the loss jumps up and takes hundreds of steps to recover; the learning
+               rate starts its warm-up again; epochs count from 0. Nothing fails.
+Why            A training run is more than its weights: Adam's moments, the position in the
+               schedule, the gradient scaler, the step that was reached, the random number
+               generators and the position in the data. What is not saved starts over, and the run
+               is no longer the same run.
 How to be sure `python -c "import torch; print(torch.load('ckpt.pt', map_location='cpu').keys())"`
 Fix            Save them together: `{"model": model.state_dict(), "optimizer":
                optimizer.state_dict(), "scheduler": scheduler.state_dict(), "step": step, "rng":
-               torch.get_rng_state()}`, and load them all. `holdfast.State(model, optimizer, …)`
+               torch.get_rng_state()}`, and load all of them. `holdfast.State(model, optimizer, …)`
                collects them.
+Known limits   Only what is visible in the script is judged: what a function from another module
+               puts into the checkpoint, or a dict assembled at run time, is not followed.
 Sources        https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html (general
                checkpoint: more than the state_dict of the model)
                https://docs.pytorch.org/docs/stable/notes/randomness.html
@@ -39,7 +42,11 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
-FAULT = Fault(code="HOLD810", slug="checkpoint-lacks-state")
+FAULT = Fault(
+    code="HOLD810",
+    slug="checkpoint-lacks-state",
+    related=("data-position-lost", "restart-from-zero", "config-changed"),
+)
 
 OPTIMIZER = re.compile(r"(?i)optim|(?:^|[_.])opts?(?:$|[_.])|(?:^|[_.])trainer")
 SCHEDULER = re.compile(r"(?i)sched|(?:^|[_.])lr")
@@ -49,11 +56,11 @@ RANDOM = re.compile(r"(?i)rng|random|seed|generator")
 
 
 @FAULT.lint_python
-def it_cannot_go_on_from_this(program: Program, _: Source) -> Iterator[Finding]:
+def saved_state_cannot_resume(program: Program, _: Source) -> Iterator[Finding]:
     for save in saves(program):
         made = parts(program)
         held = content(program, save)
-        if not made.optimizers or not _to_resume(program, save, held):
+        if not made.optimizers or not _meant_for_resume(program, save, held):
             continue
         if held is not None:
             yield from _lacks(program, save, held, made)
@@ -61,8 +68,8 @@ def it_cannot_go_on_from_this(program: Program, _: Source) -> Iterator[Finding]:
             yield from _only_weights(program, save, made)
 
 
-def _to_resume(program: Program, save: Save, held: Content | None) -> bool:
-    """Somebody means to go on from this file: by its name, or why else save an optimizer?"""
+def _meant_for_resume(program: Program, save: Save, held: Content | None) -> bool:
+    """The file is meant to be resumed from: by its name, or because it holds an optimizer."""
     what = save.call.argument(0, "obj") or save.what
     words = " ".join([save.written, ast.unparse(save.path), ast.unparse(what)])
     if EXPORTS.search(words):
@@ -75,7 +82,7 @@ def _to_resume(program: Program, save: Save, held: Content | None) -> bool:
 
 
 def _read_back(program: Program, held: Content) -> bool:
-    """`start = torch.load(args.resume)["epoch"]`: it goes on from the count that is saved here."""
+    """`start = torch.load(args.resume)["epoch"]`: it continues from the count saved here."""
     counts = {key for key in held.keys if COUNTER.search(key)}
     for node in program.parents:
         if isinstance(node, ast.Subscript) and constant(node.slice) in counts:
@@ -111,21 +118,21 @@ def _lacks(program: Program, save: Save, held: Content, made: Parts) -> Iterator
 
 
 EFFECTS = {
-    "optimizer": "its moments start at zero, and the loss jumps",
-    "scheduler": "the learning rate starts its schedule again",
-    "GradScaler": "the loss scale is searched for anew",
-    "step or epoch": "nobody knows where it stood",
+    "optimizer": "its moments start at zero and the loss jumps",
+    "scheduler": "the learning rate schedule starts over",
+    "GradScaler": "the loss scale has to be found again",
+    "step or epoch": "the position in the run is unknown",
 }
 
 
 def _missing(program: Program, save: Save, missing: list[str], lesser: list[str]) -> Finding:
     absent = missing + lesser
     listed = " and no ".join([", no ".join(absent[:-1]), absent[-1]] if absent[1:] else absent)
-    say = FAULT.warning if missing else FAULT.note
-    return say(
+    report = FAULT.warning if missing else FAULT.note
+    return report(
         f"the checkpoint `{save.written}` has no {listed}",
         reason="after a resume " + "; ".join(EFFECTS[one] for one in absent) + "; nothing fails",
-        fix="add to what is saved, and load again: "
+        fix="save and load it too: "
         + ", ".join(
             '`"step": step`' if one == "step or epoch" else f"`{_entry(one)}`" for one in absent
         ),
@@ -141,9 +148,9 @@ def _entry(one: str) -> str:
 def _no_random_state(program: Program, save: Save) -> Finding:
     return FAULT.note(
         f"the checkpoint `{save.written}` has no state of the random number generators",
-        reason="a resumed run draws other numbers (dropout, augmentation, shuffling) than one that "
-        "was never interrupted; it trains as well, but is not the same run",
-        fix='where that matters, save `"rng": torch.get_rng_state()`, '
+        reason="a resumed run draws other random numbers (dropout, augmentation, shuffling) than "
+        "an uninterrupted one; it trains just as well, but is not reproducible",
+        fix='if that matters, save `"rng": torch.get_rng_state()`, '
         "`torch.cuda.get_rng_state_all()`, `numpy.random.get_state()` and `random.getstate()`",
         at=program.place(save.call.node),
     )
@@ -165,9 +172,9 @@ def _only_weights(program: Program, save: Save, made: Parts) -> Iterator[Finding
     if not save.loaded or not save.repeated or not made.momentum or others:
         return
     yield FAULT.warning(
-        f"`{save.written}` holds the weights only, and this script goes on from it",
-        reason="the optimizer's moments and the step are not saved: after a resume it counts from "
-        "0 again, and the loss jumps; nothing fails",
+        f"`{save.written}` holds only the weights, and this script resumes from it",
+        reason="the optimizer's moments and the step are not saved: after a resume the script "
+        "counts from 0 again and the loss jumps; nothing fails",
         fix='save `{"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": '
         "step}`, and load all of it",
         at=program.place(save.call.node),

@@ -1,17 +1,19 @@
 """A checkpoint is written straight over the only copy.
 
 What you see   After a crash, a full disk or a preemption during a save, the checkpoint does not
-               load: `PytorchStreamReader failed reading zip archive`, `unexpected EOF`. The one
-               before it is gone too, for it was the same file.
+               load: `PytorchStreamReader failed reading zip archive`, `unexpected EOF`. The
+               previous one is gone too, because it was the same file.
 Why            torch.save opens the path for writing, which empties the old file, and then writes
-               for as long as the state is large. Until it is done there is no checkpoint at all. A
-               job is killed in that moment more often than by chance: many schedulers announce a
+               for as long as the state is large. Until it is done there is no checkpoint. Jobs are
+               killed at that moment more often than by chance: many schedulers announce a
                preemption, and the script answers by saving. When every rank saves to one path, they
-               write into each other's file.
-How to be sure `python -m zipfile -t checkpoint.pt` says whether a file is whole.
+               overwrite each other's data.
+How to be sure `python -m zipfile -t checkpoint.pt` says whether a file is intact.
 Fix            One rank writes to a temporary file in the same folder, flushes it, and renames it:
-               `torch.save(state, tmp)`, then `os.replace(tmp, path)`; better, keep the one before
-               it too. `holdfast.Checkpoint` does all that, and checks what it loads.
+               `torch.save(state, tmp)`, then `os.replace(tmp, path)`; better, keep the previous one
+               too. `holdfast.Checkpoint` does all of that, and verifies what it loads.
+Known limits   Saves by trainers and other libraries are not seen, and a path whose name is built at
+               run time is taken as a different file each time.
 Sources        https://pubs.opengroup.org/onlinepubs/9699919799/functions/rename.html (rename is
                atomic)
                https://docs.python.org/3/library/os.html#os.replace
@@ -31,10 +33,14 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
-FAULT = Fault(code="HOLD804", slug="checkpoint-not-atomic")
+FAULT = Fault(
+    code="HOLD804",
+    slug="checkpoint-not-atomic",
+    related=("checkpoint-corrupt", "checkpoint-incomplete", "checkpoint-cadence"),
+)
 
 STATE = re.compile(r"(?i)state|model|weight|param|optim|ckpt|check_?point|snapshot|(?:^|_)net")
-"""what would be missed: not a table of losses, or a tensor put aside to look at"""
+"""what a resume needs: not a table of losses, or a tensor saved for inspection"""
 
 GROUPS = (
     "torch.distributed.init_process_group",
@@ -43,12 +49,12 @@ GROUPS = (
 
 
 @FAULT.lint_python
-def it_saves_over_the_only_copy(program: Program, _: Source) -> Iterator[Finding]:
+def save_overwrites_the_only_copy(program: Program, _: Source) -> Iterator[Finding]:
     for save in saves(program):
         if _by_every_rank(program, save):
-            yield _everybody(program, save)
+            yield _all_ranks_write(program, save)
         elif save.fixed and not keeps_the_old(program, save):
-            yield from _over_itself(program, save)
+            yield from _overwritten(program, save)
 
 
 def _by_every_rank(program: Program, save: Save) -> bool:
@@ -60,40 +66,41 @@ def _by_every_rank(program: Program, save: Save) -> bool:
     return not own and all_ranks_come_here(program, save.call.node)
 
 
-def _everybody(program: Program, save: Save) -> Finding:
+def _all_ranks_write(program: Program, save: Save) -> Finding:
     return FAULT.warning(
-        f"every rank saves to `{save.written}`, all at the same time",
-        reason="nothing here chooses a rank: on one machine, or a shared file system, they empty "
-        "and write the same file at once, and what is left may be none of theirs",
-        fix="let one rank write: `if dist.get_rank() == 0: torch.save(state, tmp); "
-        "os.replace(tmp, path)`, with a barrier for the others before they load it; for sharded "
-        "models `torch.distributed.checkpoint.save`",
+        f"every rank saves to `{save.written}` at the same time",
+        reason="no condition selects one rank: on one machine or a shared file system all ranks "
+        "truncate and write the same file at once, and the result may be a mix of them",
+        fix="write on one rank only: `if dist.get_rank() == 0: torch.save(state, tmp); "
+        "os.replace(tmp, path)`, with a barrier before the others load it; for sharded models use "
+        "`torch.distributed.checkpoint.save`",
         at=program.place(save.call.node),
     )
 
 
-def _over_itself(program: Program, save: Save) -> Iterator[Finding]:
+def _overwritten(program: Program, save: Save) -> Iterator[Finding]:
     words = save.written + " " + ast.unparse(save.path)
     named = RESUMES.search(words)
     resumed = (named or save.loaded) if save.repeated else (named and save.loaded)
     fix = (
-        "write beside it and rename: `torch.save(state, path + '.tmp')`, then `os.replace(path + "
-        "'.tmp', path)`; or `holdfast.Checkpoint(folder, state)`, which also keeps the one before"
+        "write a temporary file and rename it: `torch.save(state, path + '.tmp')`, then "
+        "`os.replace(path + '.tmp', path)`; or use `holdfast.Checkpoint(folder, state)`, which "
+        "also keeps the previous one"
     )
     if resumed and not EXPORTS.search(words):
-        loaded = ", the file this script goes on from" if save.loaded else ""
+        loaded = ", the file this script resumes from" if save.loaded else ""
         yield FAULT.warning(
             f"torch.save writes straight over `{save.written}`{loaded}",
-            reason="it empties the old file first: a job that is killed, or a disk that fills up, "
-            "while it writes leaves no checkpoint at all",
+            reason="it truncates the old file first: if the job is killed or the disk fills up "
+            "during the write, no checkpoint is left",
             fix=fix,
             at=program.place(save.call.node),
         )
     elif save.repeated and STATE.search(f"{words} {ast.unparse(save.what)}"):
         yield FAULT.note(
             f"torch.save writes straight over `{save.written}`, the only copy",
-            reason="it empties the old file first: killed while it writes, the job leaves neither "
-            "the old nor the new one",
+            reason="it truncates the old file first: if the job is killed during the write, "
+            "neither the old nor the new one is left",
             fix=fix,
             at=program.place(save.call.node),
         )

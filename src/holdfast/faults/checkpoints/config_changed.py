@@ -2,15 +2,17 @@
 
 What you see   With holdfast: `… is not from this run: the configuration has changed (lr: 0.1 then,
                0.01 now)`. Without it: `size mismatch for layer.weight`, `Missing key(s) in
-               state_dict`, or nothing at all, and a loss curve with a kink nobody can explain.
-Why            Something was edited between two starts: a flag, a file of settings, the model. A
+               state_dict`, or no error at all and an unexplained kink in the loss curve.
+Why            Something was edited between two starts: a flag, a configuration file, the model. A
                restart by the launcher uses the files as they are now, not as they were at the
-               start. A folder of another experiment does the same.
-How to be sure holdfast keeps with every checkpoint what you gave as `config=`, and the names,
+               start. A folder of another experiment has the same effect.
+How to be sure holdfast stores with every checkpoint what you passed as `config=`, and the names,
                shapes and types of all tensors. It compares both before anything is loaded.
-Fix            Start as before, or in an empty folder. If the change is meant:
-               `resume(accept={"config"})` or HOLDFAST_ACCEPT=config. Other tensors cannot be
+Fix            Start as before, or in an empty folder. If the change is intended:
+               `resume(accept={"config"})` or HOLDFAST_ACCEPT=config. Different tensors cannot be
                accepted: there is no right way to load them.
+Known limits   Only what is passed as `config=` is compared: a changed constant in the code or an
+               edited data file is not seen.
 Sources        https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html (load_state_dict,
                strict)
                https://docs.pytorch.org/docs/stable/elastic/train_script.html
@@ -27,11 +29,16 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD807", slug="config-changed", traits=RunTraits(priority=245))
+FAULT = Fault(
+    code="HOLD807",
+    slug="config-changed",
+    traits=RunTraits(priority=245),
+    related=("world-size-mismatch", "data-position-lost", "checkpoint-lacks-state"),
+)
 
 
 @FAULT.run
-def they_refused_to_resume(scene: Scene) -> Verdict | None:
+def ranks_refused_to_resume(scene: Scene) -> Verdict | None:
     found = resume_refused.refused(scene, FAULT.slug)
     if found is None:
         return None
@@ -39,7 +46,7 @@ def they_refused_to_resume(scene: Scene) -> Verdict | None:
 
 
 @FAULT.run
-def it_was_accepted(scene: Scene) -> Verdict | None:
+def changed_config_was_accepted(scene: Scene) -> Verdict | None:
     resumed = [
         r for r in scene.kept.resumed if r.attempt == scene.attempt and "config" in r.accepted
     ]
@@ -47,11 +54,11 @@ def it_was_accepted(scene: Scene) -> Verdict | None:
         return None
     last = resumed[-1]
     return FAULT.verdict(
-        f"resumed at step {last.step} under another configuration than it was saved with, as "
-        "accepted: from here on it is another run",
+        f"resumed at step {last.step} with a different configuration than it was saved with (the "
+        "change was accepted): from here on it is a different run",
         ranks=(),
         certain=False,
-        fix="note it where you keep your results; the manifests in the folder show both",
+        fix="record it with your results; the manifests in the folder show both configurations",
         evidence=[Evidence(quote="accepted: config", source=last.path)],
     )
 
@@ -126,7 +133,7 @@ OWN_WORDS = FAULT.log_pattern(
     example="holdfast.errors.ConfigError: ckpts/step-1200 is not from this run: the configuration "
     "has changed (lr: 0.1 then, 0.01 now) [config-changed]",
 )
-SURE = (
+CONFIDENCE = (
     (OWN_WORDS, 0.96),
     (ARGUMENT, 0.93),
     (SHAPE, 0.88),
@@ -134,57 +141,56 @@ SURE = (
     (KEYS, 0.8),
     (ARCHITECTURE, 0.7),
 )
-"""of the last one: fairseq says so of whatever went wrong while loading"""
+"""of the last one: fairseq prints it for whatever went wrong while loading"""
 WRAPPED = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "model.module.")
 """what DDP, torch.compile and FSDP put before every name"""
 
 
 @FAULT.explain
-def it_is_another_model(wreckage: Wreckage) -> Diagnosis | None:
-    heard = [(seen, sure) for wording, sure in SURE if (seen := wreckage.seen(wording))]
-    if not heard:
+def checkpoint_does_not_fit(wreckage: Wreckage) -> Diagnosis | None:
+    matched = [(seen, sure) for pattern, sure in CONFIDENCE if (seen := wreckage.seen(pattern))]
+    if not matched:
         return None
-    seen, sure = heard[0]
+    seen, confidence = matched[0]
     first, prefix = seen[0], _wrapper(wreckage)
     return FAULT.diagnosis(
         _difference(first, prefix),
-        confidence=sure,
-        seen=[one for lines, _ in heard for one in lines],
+        confidence=confidence,
+        seen=[one for lines, _ in matched for one in lines],
         culprit=Culprit(what=_name(first)),
-        fix=f"the names differ by '{prefix}' only: save `model.module.state_dict()`, or strip it "
-        "when loading"
+        fix=f"save `model.module.state_dict()`, or strip '{prefix}' from the names when loading"
         if prefix and first.signature == KEYS.name
-        else "start with the model, optimizer and arguments it was saved from; if the change is "
-        "meant, load only what fits (strict=False for weights) and begin a new run",
-        next="" if prefix else "diff the configuration kept with the checkpoint with today's",
+        else "start with the model, optimizer and arguments it was saved from (compare the "
+        "configuration stored with the checkpoint); if the change is intended, load only what fits "
+        "(strict=False for weights) and start a new run",
     )
 
 
 @FAULT.explain
-def it_was_refused_without_a_word_why(wreckage: Wreckage) -> Diagnosis | None:
+def load_state_dict_failed_without_details(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(REFUSED)
-    if not seen or wreckage.seen(*(wording for wording, _ in SURE)) or _sharded(wreckage):
+    if not seen or wreckage.seen(*(pattern for pattern, _ in CONFIDENCE)) or _sharded(wreckage):
         return None
     model = seen[0].fields.get("model", "the model")
     return FAULT.diagnosis(
-        f"the checkpoint does not fit {model}: names or shapes of parameters differ, and the lines "
-        "that say which are not here",
+        f"the checkpoint does not fit {model}: names or shapes of parameters differ, but the lines "
+        "that say which are missing from the log",
         confidence=0.6,
         seen=seen,
         culprit=Culprit(what=model),
         fix="start with the model and arguments it was saved from",
         next="grep -A 20 'Error(s) in loading state_dict' *.log",
-        unknown=("what differs: the lines below that one would tell",),
+        unknown=("what differs: the lines after that one would show it",),
     )
 
 
 def _sharded(wreckage: Wreckage) -> bool:
-    """Shares of a flat parameter are cut by the number of ranks: world-size-mismatch's."""
+    """Shards of a flat parameter depend on the number of ranks: see world-size-mismatch."""
     return any(one.slug == "world-size-mismatch" for one in wreckage.sightings)
 
 
 def _wrapper(wreckage: Wreckage) -> str:
-    """The prefix that makes all the difference, where one side has it and the other has not."""
+    """The prefix by which all names differ, where only one side has it."""
     sides: dict[str, str] = {}
     for one in wreckage.seen(KEYS):
         if "which" in one.fields:
@@ -209,20 +215,23 @@ def _difference(one: Sighting, prefix: str) -> str:
     if one.signature == OWN_WORDS.name:
         return f"the checkpoint is not from this run: {fields['why']}"
     if one.signature == ARCHITECTURE.name:
-        return "the checkpoint was saved from another architecture, loss or optimizer"
+        return "the checkpoint was saved with a different architecture, loss or optimizer"
     if one.signature == OPTIMIZER.name:
-        return "the optimizer was saved with other parameter groups than this one has"
+        return "the optimizer was saved with different parameter groups than this one has"
     then = next((fields[n] for n in ("saved", "was", "loaded", "there") if n in fields), "")
     now = next((fields[n] for n in ("now", "is", "expected", "here") if n in fields), "")
     both = f" ({then} then, {now} now)" if then and now else ""
     if one.signature == ARGUMENT.name:
-        return f"the checkpoint was saved with another {name} than this run was started with{both}"
-    return f"{name} has another shape in the checkpoint than in this model{both}"
+        return f"the checkpoint was saved with a different {name} than this run uses{both}"
+    return f"{name} has a different shape in the checkpoint than in this model{both}"
 
 
 def _other_names(fields: Mapping[str, str], name: str, prefix: str) -> str:
     if prefix:
-        return f"the names in the checkpoint and in the model differ by '{prefix}': one was wrapped"
+        return (
+            f"the names in the checkpoint and in the model differ only by '{prefix}': one of the "
+            "two was wrapped"
+        )
     if fields.get("which") == "Unexpected":
-        return f"the checkpoint holds parameters that this model has not, such as {name}"
+        return f"the checkpoint has parameters that this model does not have, such as {name}"
     return f"the checkpoint lacks parameters that this model has, such as {name}"

@@ -1,15 +1,19 @@
-"""After a resume the job does not know which samples it has seen.
+"""After a resume the job does not know which samples it has already seen.
 
-What you see   Nothing breaks. Samples of the epoch are seen again, others never: a validation that
-               is a little too good, a loss that dips after every restart. With holdfast: `… samples
-               would be skipped or seen twice`.
-Why            Weights and optimizer were saved, the place in the data was not: a DataLoader starts
-               its epoch anew. Or it was saved for each rank, and their number has changed. Or the
-               data, the seed or the batch are others than they were.
+What you see   Nothing breaks. Some samples of the epoch are seen again, others never: a validation
+               score that is a little too good, a loss that dips after every restart. With holdfast:
+               `… samples would be skipped or seen twice`.
+Why            Weights and optimizer were saved, but not the position in the data: a DataLoader
+               starts its epoch over. Or the position was saved per rank and the number of ranks has
+               changed. Or the data, the seed or the batch size are no longer the same.
 How to be sure The manifest of a checkpoint says 'data': 'global' fits any number of ranks,
-               'per-rank' the same number only, 'unknown' means that none was given.
-Fix            `holdfast.State(…, data=sampler)` with `holdfast.Sampler`, or torchdata's
-               StatefulDataLoader. If an epoch more or less does not matter, nothing has to be done.
+               'per-rank' only the same number, 'unknown' means that no position was given.
+Fix            `holdfast.State(…, data=sampler)` with `holdfast.Sampler(…, global_batch_size=…,
+               micro_batch_size=…)`, or torchdata's StatefulDataLoader. If it does not matter that
+               some samples are repeated, no action is needed.
+Known limits   holdfast knows the position only of loaders that use `holdfast.Sampler` or have a
+               `state_dict()`; whether any other loader skips the samples it has seen is not
+               visible at run time.
 Sources        https://docs.pytorch.org/docs/stable/data.html (DistributedSampler.set_epoch)
                https://meta-pytorch.org/data/main/stateful_dataloader_tutorial.html
 """
@@ -32,11 +36,16 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD808", slug="data-position-lost", traits=RunTraits(priority=250))
+FAULT = Fault(
+    code="HOLD808",
+    slug="data-position-lost",
+    traits=RunTraits(priority=250),
+    related=("world-size-mismatch", "config-changed", "checkpoint-lacks-state"),
+)
 
 
 @FAULT.run
-def they_refused_to_go_on(scene: Scene) -> Verdict | None:
+def ranks_refused_to_resume(scene: Scene) -> Verdict | None:
     found = resume_refused.refused(scene, FAULT.slug)
     if found is None:
         return None
@@ -44,17 +53,17 @@ def they_refused_to_go_on(scene: Scene) -> Verdict | None:
 
 
 @FAULT.run
-def no_place_was_saved(scene: Scene) -> Verdict | None:
+def no_data_position_was_saved(scene: Scene) -> Verdict | None:
     resumed = [r for r in scene.kept.resumed if r.attempt == scene.attempt and r.step > 0]
     if not resumed or resumed[-1].data != "unknown":
         return None
     last = resumed[-1]
     return FAULT.verdict(
-        f"resumed at step {last.step}, but no place in the data was saved: a loader that starts "
-        "its epoch anew shows samples again that were already seen",
+        f"resumed at step {last.step} without a saved data position: a loader that starts its "
+        "epoch over repeats samples that were already seen",
         ranks=(),
         certain=False,
-        fix="holdfast.State(…, data=sampler) with holdfast.Sampler keeps it",
+        fix="save it: `holdfast.State(…, data=sampler)` with a `holdfast.Sampler`",
         evidence=[Evidence(quote="manifest: data is unknown", source=last.path)],
     )
 
@@ -70,7 +79,7 @@ TRAINERS = re.compile(
 )
 """they call set_epoch themselves"""
 
-ONLY_LOOKED_AT = re.compile(
+EVALUATION = re.compile(
     r"(?i)(?:^|[^a-z])(?:eval|val|valid|test|dev)(?:$|[^a-z]|set|data|sampler)|evaluat|validat"
 )
 """data whose order makes no difference"""
@@ -79,36 +88,36 @@ SKIPS = re.compile(r"(?i)skip|islice|stateful|start_batch|resume_step|batches_do
 
 
 @FAULT.lint_python
-def every_epoch_in_the_same_order(program: Program, _: Source) -> Iterator[Finding]:
-    if "DistributedSampler" not in program.text or _trained_for(program):
+def epochs_repeat_the_same_order(program: Program, _: Source) -> Iterator[Finding]:
+    if "DistributedSampler" not in program.text or _uses_a_trainer(program):
         return
     if any(call.method == "set_epoch" for call in program.calls) or "set_epoch" in program.text:
         return
     again = epochs(program)
     for call in program.called(*SAMPLERS):
         shuffle = call.argument(3, "shuffle")
-        if again and not call.starred and _plain(shuffle) and not _only_looked_at(program, call):
+        if again and not call.starred and _shuffles(shuffle) and not _evaluates(program, call):
             yield _same_order(program, call, again[0])
 
 
-def _trained_for(program: Program) -> bool:
+def _uses_a_trainer(program: Program) -> bool:
     return any(TRAINERS.match(name) for name in (*program.imports.values(), *program.stars))
 
 
-def _plain(shuffle: object) -> bool:
-    """Left to its default (True), or said outright."""
+def _shuffles(shuffle: object) -> bool:
+    """Left to its default (True), or given as True."""
     return shuffle is None or constant(shuffle) is True  # type: ignore[arg-type]
 
 
-def _only_looked_at(program: Program, call: Call) -> bool:
-    """A sampler for evaluation: by its own name, that of its data, or of all who ask for it."""
+def _evaluates(program: Program, call: Call) -> bool:
+    """A sampler for evaluation: by its own name, that of its data, or of all its callers."""
     data = call.argument(0, "dataset")
     words = [*bound_to(program, [call]), ast.unparse(data) if data is not None else ""]
     function = program.function_of(call.node)
     users = callers(program, function) if function is not None else []
     asking = [f.name if (f := program.function_of(one.node)) else "" for one in users]
-    return any(map(ONLY_LOOKED_AT.search, words)) or (
-        bool(asking) and all(map(ONLY_LOOKED_AT.search, asking))
+    return any(map(EVALUATION.search, words)) or (
+        bool(asking) and all(map(EVALUATION.search, asking))
     )
 
 
@@ -118,16 +127,16 @@ def _same_order(program: Program, call: Call, again: Epochs) -> Finding:
     return FAULT.warning(
         "DistributedSampler shuffles, but nothing calls set_epoch(): every epoch has the same "
         "order",
-        reason="its shuffle is seeded by seed + epoch, and epoch stays 0: the loop over epochs in "
-        f"line {line} sees the very same batches again and again, also after a resume",
-        fix=f"`{name}.set_epoch(epoch)` as the first line of that loop",
+        reason="its shuffle is seeded with seed + epoch, and epoch stays 0: the epoch loop in line "
+        f"{line} sees the same batches in every epoch, also after a resume",
+        fix=f"call `{name}.set_epoch(epoch)` first in that loop",
         at=program.place(call.node),
     )
 
 
 @FAULT.lint_python
-def it_resumes_in_the_middle_of_an_epoch(program: Program, _: Source) -> Iterator[Finding]:
-    if not saves(program) or not loads(program) or _trained_for(program):
+def resume_restarts_the_epoch(program: Program, _: Source) -> Iterator[Finding]:
+    if not saves(program) or not loads(program) or _uses_a_trainer(program):
         return
     if SKIPS.search(program.text):
         return
@@ -137,12 +146,12 @@ def it_resumes_in_the_middle_of_an_epoch(program: Program, _: Source) -> Iterato
             _inside(program, save, loop) for one in again for loop in one.batches
         ):
             yield FAULT.note(
-                "this checkpoint is saved in the middle of an epoch, and a resume begins the epoch "
-                "anew",
-                reason="nothing here skips the batches that were seen, or saves the place in the "
+                "this checkpoint is saved in the middle of an epoch, and a resume starts the epoch "
+                "over",
+                reason="nothing here skips the batches already seen or saves the position in the "
                 "data: after a resume some samples are seen twice in that epoch",
-                fix="torchdata's StatefulDataLoader, or `holdfast.State(…, data=sampler)` with "
-                "`holdfast.Sampler`; if an epoch more or less does not matter, leave it",
+                fix="use torchdata's StatefulDataLoader, or `holdfast.State(…, data=sampler)` with "
+                "a `holdfast.Sampler`; ignore this if repeated samples do not matter",
                 at=program.place(save.call.node),
             )
 

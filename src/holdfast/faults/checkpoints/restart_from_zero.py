@@ -1,17 +1,21 @@
-"""The job was restarted, and began again from the start.
+"""The job was restarted and began again from the start.
 
-What you see   After a restart everything looks well, and the loss is back where it was on the first
-               day. Launchers restart processes and restore nothing: what the script does not load
-               itself is gone, and with it all work since the start.
+What you see   After a restart everything looks healthy, but the loss is back where it was on the
+               first day. Launchers restart processes and restore nothing: what the script does not
+               load itself is lost, and with it all work since the start.
 Why            The script has no code to load a checkpoint, looks in another folder than it saves
-               to, found only damaged ones, or nothing had been saved when the fault came.
-How to be sure With `holdfast.Checkpoint` it is known exactly: `resume()` tells the step it found.
-               Any other script is looked at just before its first step: are a few hundred values
-               of its parameters the very ones the first attempt began with, has its optimizer
-               counted steps, was anything loaded? Where that cannot tell, holdfast says so.
-Fix            Load the newest checkpoint at every start, not only when a flag says so; three lines
+               to, found only damaged checkpoints, or nothing had been saved before the fault.
+How to be sure With `holdfast.Checkpoint` it is known exactly: `resume()` reports the step it found.
+               For any other script holdfast looks at rank 0 just before its first step: do a few
+               hundred values of its parameters equal those the first attempt started with, has its
+               optimizer counted steps, was anything loaded? Where that is inconclusive, holdfast
+               says so.
+Fix            Load the newest checkpoint at every start, not only when a flag says so. Three lines
                with holdfast: `ckpt = holdfast.Checkpoint("ckpts", state, every="5m")`, then
                `step = ckpt.resume()` before the loop, and `ckpt.step()` after every step.
+Known limits   Without `holdfast.Checkpoint`, a script that loads pretrained weights at every start
+               cannot be told apart from one that resumed. `holdfast lint` sees only loads in the
+               script itself, not in modules it imports.
 Sources        https://docs.pytorch.org/docs/stable/elastic/train_script.html (on failure the script
                is started from the top; it has to load its own checkpoint)
                torch 2.13.0: torch/optim/optimizer.py, register_optimizer_step_pre_hook
@@ -34,16 +38,21 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD801", slug="restart-from-zero", traits=RunTraits(priority=600))
+FAULT = Fault(
+    code="HOLD801",
+    slug="restart-from-zero",
+    traits=RunTraits(priority=600),
+    related=("checkpoint-corrupt", "checkpoint-incomplete", "data-position-lost", "restart-loop"),
+)
 
 FIX = (
-    "load the newest checkpoint at every start: `step = holdfast.Checkpoint(folder, state, "
-    'every="5m").resume()` does it'
+    "load the newest checkpoint at every start, e.g. `step = holdfast.Checkpoint(folder, state, "
+    'every="5m").resume()`'
 )
 
 
 @FAULT.run
-def it_began_again(scene: Scene) -> Verdict | None:
+def attempt_started_from_scratch(scene: Scene) -> Verdict | None:
     kept = scene.kept
     if not scene.attempt or kept.reached <= kept.base:  # nothing was lost
         return None
@@ -55,7 +64,7 @@ def it_began_again(scene: Scene) -> Verdict | None:
         return None
     if kept.saves:
         saved = kept.saves[-1]
-        why = f"it took its first step without `resume()`, and {saved.path} lies there unused"
+        why = f"it took its first step without `resume()`, although {saved.path} exists"
         return _say(kept, why, Evidence(quote=f"saved at step {saved.step}", source=saved.path))
     if began.what == "unknown":
         return None
@@ -66,23 +75,23 @@ def it_began_again(scene: Scene) -> Verdict | None:
 def _exactly(resumed: Resumed, kept: Account) -> Verdict:
     if kept.saves:
         saved = kept.saves[-1]
-        why = f"`resume()` found nothing it could use, although step {saved.step} had been saved"
+        why = f"`resume()` found no usable checkpoint, although step {saved.step} had been saved"
         seen = Evidence(quote=f"saved at step {saved.step}", source=saved.path)
         aside = [a for a in kept.set_aside if a.attempt == resumed.attempt]
         more = [Evidence(quote=a.why, source=a.path) for a in aside]
-        fix = f"see whether {saved.path} is still there, and that every start names its folder"
+        fix = f"check that {saved.path} still exists and that every start uses its folder"
         return _say(kept, why, seen, *more, fix=fix)
     why = "nothing had been saved before the fault"
-    fix = 'save earlier: Checkpoint(…, every="auto"), or a smaller every='
+    fix = 'save earlier: `Checkpoint(…, every="auto")`, or a smaller `every=`'
     return _say(kept, why, Evidence(quote="resume() returned 0", rank=0), fix=fix)
 
 
 def _say(kept: Account, why: str, *seen: Evidence, fix: str = FIX) -> Verdict:
     steps = kept.reached - kept.base
     return FAULT.verdict(
-        # Not 0 when the first attempt itself went on from an earlier run.
+        # Not 0 when the first attempt itself resumed an earlier run.
         f"the job restarted from step {kept.base}: {why}; "
-        f"{steps} step{'s are' if steps > 1 else ' is'} done again",
+        f"{steps} step{'s are' if steps > 1 else ' is'} repeated",
         ranks=(),
         certain=False,
         fix=fix,
@@ -96,7 +105,7 @@ FAULT.log_patterns.extend(resume.ALL)
 
 
 @FAULT.explain
-def it_had_saved_and_began_again(wreckage: Wreckage) -> Diagnosis | None:
+def restarted_without_loading_its_checkpoint(wreckage: Wreckage) -> Diagnosis | None:
     """Only where one log shows all of it: a save, then a new start, and no load after that."""
     for saved in wreckage.seen(resume.SAVED)[-1:]:
         empty = _after(wreckage.seen(resume.NOTHING_FOUND), saved)
@@ -120,19 +129,19 @@ def _began_again(saved: Sighting, start: Sighting, restarts: Sequence[Sighting])
     step = f" at step {saved.fields['step']}" if "step" in saved.fields else ""
     looked = start.signature == resume.NOTHING_FOUND.name
     how = (
-        "it looked for a checkpoint and found none where it looked"
+        "it looked for a checkpoint and found none"
         if looked
         else "nothing was loaded before its first step"
     )
     return FAULT.diagnosis(
-        f"a checkpoint had been saved{step}, but the next start began from the beginning: {how}",
+        f"a checkpoint had been saved{step}, but the next attempt began from scratch: {how}",
         confidence=0.7,
         seen=(saved, *restarts[:1], start),
         culprit=Culprit(what=start.fields.get("path", "")),
-        fix="let every start load the newest checkpoint from the folder that the job saves to"
+        fix="load the newest checkpoint from the folder that the job saves to, at every start"
         if looked
         else FIX,
-        unknown=("what made the first attempt end: that is another question",),
+        unknown=("why the first attempt ended",),
     )
 
 
@@ -140,7 +149,7 @@ def _began_again(saved: Sighting, start: Sighting, restarts: Sequence[Sighting])
 
 
 @FAULT.lint_python
-def it_never_loads(program: Program, source: Source) -> Iterator[Finding]:
+def restarted_script_loads_no_checkpoint(program: Program, source: Source) -> Iterator[Finding]:
     elastic = restarted(source)
     if not source.complete:
         return
@@ -159,11 +168,11 @@ def _launched(elastic: Elastic) -> Evidence:
 
 def _from_the_start(source: Source, work: Call, elastic: Elastic | None) -> Finding:
     assert source.program is not None
-    how = f"`{elastic.said}` starts it again" if elastic else "it counts its restarts"
+    how = f"`{elastic.said}` restarts it" if elastic else "it counts its restarts"
     return FAULT.warning(
-        f"this training loads no checkpoint, and {how}: every restart begins at step 0",
+        f"this training script loads no checkpoint, and {how}: every restart begins at step 0",
         reason="launchers restart processes and restore nothing; what the script does not load "
-        "itself is lost at each restart. No call that loads was found in this file",
+        "itself is lost at each restart. This file contains no call that loads a checkpoint",
         fix=FIX,
         evidence=[_launched(elastic)] if elastic else (),
         at=source.program.place(work.node),
@@ -173,10 +182,10 @@ def _from_the_start(source: Source, work: Call, elastic: Elastic | None) -> Find
 def _only_if_asked(source: Source, switch: resuming.Switch, elastic: Elastic) -> Finding:
     assert source.program is not None
     return FAULT.warning(
-        f"a checkpoint is loaded only with {switch.option}, which the launch does not give: a "
-        "restart begins at step 0",
-        reason=f"`{elastic.said}` starts the script again with the same arguments",
-        fix="load the newest checkpoint whenever there is one: `if os.path.exists(path):`, or "
+        f"a checkpoint is loaded only with {switch.option}, which the launch command does not "
+        "pass: a restart begins at step 0",
+        reason=f"`{elastic.said}` restarts the script with the same arguments",
+        fix="load the newest checkpoint whenever one exists: `if os.path.exists(path):`, or "
         "`holdfast.Checkpoint(folder, state).resume()`",
         evidence=[_launched(elastic), cited(switch.load.node, source.file)],
         at=source.program.place(switch.load.node),

@@ -1,18 +1,21 @@
-"""The checkpoint was saved by another number of ranks.
+"""The checkpoint was saved by a different number of ranks.
 
 What you see   With holdfast: `… was saved by 4 ranks, this job has 2`. Without it often nothing:
-               the weights load, and the run goes on with another global batch, another place in
-               the data and a learning rate made for the old number. Sharded states that are read
-               file by file fail with a missing `rank_3.pt`, or with shapes that do not match.
-Why            Weights of plain data parallelism are the same on every rank. The rest is not: which
-               samples a rank has seen, its random numbers, its piece of a sharded state; and the
-               global batch is the batch of one rank times their number.
-How to be sure `holdfast check --ckpt DIR --nproc-per-node N` names both numbers. A checkpoint of
-               holdfast whose data is a `holdfast.Sampler` fits any number: its order depends on
-               seed and epoch only, and the global batch stays what it was.
-Fix            Start with the old number; or use `holdfast.Sampler`; or say that it is meant:
-               `resume(accept={"world-size"})` or HOLDFAST_ACCEPT=world-size. Then think about the
-               learning rate.
+               the weights load, and the run continues with a different global batch, a different
+               position in the data and a learning rate tuned for the old number. Sharded states
+               that are read file by file fail with a missing `rank_3.pt`, or with shapes that do
+               not match.
+Why            With plain data parallelism the weights are the same on every rank. The rest is not:
+               which samples a rank has seen, its random number generators, its part of a sharded
+               state; and the global batch is the batch of one rank times the number of ranks.
+How to be sure `holdfast check --ckpt DIR --nproc-per-node N` shows both numbers. A checkpoint of
+               holdfast whose data is a `holdfast.Sampler` fits any number of ranks: its order
+               depends only on seed and epoch, and the global batch stays the same.
+Fix            Start with the old number of ranks; or use `holdfast.Sampler(…, global_batch_size=…,
+               micro_batch_size=…)`; or accept the change: `resume(accept={"world-size"})` or
+               HOLDFAST_ACCEPT=world-size. Then reconsider the learning rate.
+Known limits   Checkpoints not written by `holdfast.Checkpoint` mostly do not say how many ranks
+               saved them; `holdfast check` then does not apply.
 Sources        https://docs.pytorch.org/docs/stable/distributed.checkpoint.html (resharding)
                deepspeedai/DeepSpeed deepspeed/runtime/engine.py (_load_zero_checkpoint)
                NVIDIA/Megatron-LM megatron/training/checkpointing.py (check_checkpoint_args)
@@ -31,37 +34,43 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD806", slug="world-size-mismatch", traits=RunTraits(priority=240))
+FAULT = Fault(
+    code="HOLD806",
+    slug="world-size-mismatch",
+    traits=RunTraits(priority=240),
+    related=("config-changed", "data-position-lost", "elastic-lr-drift", "checkpoint-incomplete"),
+)
 
 FIX = (
-    "start with the old number of ranks, let `holdfast.Sampler` keep the place in the data, or "
-    "accept it: HOLDFAST_ACCEPT=world-size"
+    "start with the old number of ranks, use `holdfast.Sampler` to keep the data position, or "
+    "accept the change: HOLDFAST_ACCEPT=world-size"
 )
 
 
 @FAULT.check(needs=("checkpoints",))
-def another_number_is_planned(facts: MachineFacts) -> Finding:
+def planned_ranks_differ_from_saved(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if not plan.checkpoint_folders:
         return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
     told = [item for item in known(facts.checkpoints) if item.world_size and not item.problem]
     if not told:
-        return FAULT.does_not_apply("no checkpoint there tells how many ranks saved it")
+        return FAULT.does_not_apply("no checkpoint in the folder says how many ranks saved it")
     newest = min(told, key=lambda item: item.age)
     assert newest.world_size
     if not plan.nproc_named:
         return FAULT.does_not_apply(
-            f"{newest.path} is from {newest.world_size} ranks; compared with --nproc-per-node N"
+            f"{newest.path} was saved by {newest.world_size} ranks; add --nproc-per-node N to "
+            "compare"
         )
     least, most = plan.nproc * plan.min_nodes, plan.nproc * plan.max_nodes
     if least <= newest.world_size <= most or newest.data == "global":
-        any_number = ", and fits any number" if newest.data == "global" else ""
-        return FAULT.ok(f"the newest checkpoint is from {newest.world_size} ranks{any_number}")
+        any_number = " and fits any number" if newest.data == "global" else ""
+        return FAULT.ok(f"the newest checkpoint was saved by {newest.world_size} ranks{any_number}")
     planned = f"{least}" if least == most else f"{least} to {most}"
     return FAULT.note(
         f"the newest checkpoint was saved by {newest.world_size} ranks, {planned} are planned",
-        reason="its place in the data is kept for each rank, or not at all: samples would be "
-        "skipped or seen twice, and the global batch would change; `resume()` will refuse",
+        reason="its data position was saved per rank or not at all: samples would be skipped or "
+        "seen twice, and the global batch would change; `resume()` will refuse",
         evidence=[
             Evidence(
                 quote=f"step {newest.step}, {newest.world_size} ranks, "
@@ -74,7 +83,7 @@ def another_number_is_planned(facts: MachineFacts) -> Finding:
 
 
 @FAULT.run
-def they_refused_to_resume(scene: Scene) -> Verdict | None:
+def ranks_refused_to_resume(scene: Scene) -> Verdict | None:
     found = resume_refused.refused(scene, FAULT.slug)
     if found is None:
         return None
@@ -82,7 +91,7 @@ def they_refused_to_resume(scene: Scene) -> Verdict | None:
 
 
 @FAULT.run
-def it_was_accepted(scene: Scene) -> Verdict | None:
+def changed_world_size_was_accepted(scene: Scene) -> Verdict | None:
     resumed = [
         r for r in scene.kept.resumed if r.attempt == scene.attempt and "world-size" in r.accepted
     ]
@@ -90,11 +99,12 @@ def it_was_accepted(scene: Scene) -> Verdict | None:
         return None
     last = resumed[-1]
     return FAULT.verdict(
-        f"resumed with {last.world_size} ranks what {last.saved_world} had saved, as accepted: "
-        "samples are skipped or seen twice in this epoch, and the global batch is another",
+        f"resumed with {last.world_size} ranks from a checkpoint of {last.saved_world} (the change "
+        "was accepted): samples are skipped or seen twice in this epoch, and the global batch has "
+        "changed",
         ranks=(),
         certain=False,
-        fix="scale the learning rate, or let `holdfast.Sampler` pin the global batch",
+        fix="scale the learning rate, or use `holdfast.Sampler` to fix the global batch",
         evidence=[Evidence(quote=f"saved by {last.saved_world} ranks", source=last.path)],
     )
 
@@ -158,7 +168,7 @@ RANKS_FILE = FAULT.log_pattern(
 
 
 @FAULT.explain
-def it_was_saved_by_another_number(wreckage: Wreckage) -> Diagnosis | None:
+def saved_by_a_different_number_of_ranks(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(ZERO, SHARDED, PARALLEL_SIZE, OWN_WORDS)
     if not seen:
         return _from_shards(wreckage)
@@ -168,29 +178,29 @@ def it_was_saved_by_another_number(wreckage: Wreckage) -> Diagnosis | None:
         confidence=0.75 if first.fields.get("what") == "rank" else 0.95,
         seen=seen,
         culprit=Culprit(what=first.fields.get("what", "world size")),
-        fix=_cure(first),
+        fix=_fix(first),
         next=f"holdfast check --ckpt DIR --nproc-per-node {first.fields.get('saved', 'N')}",
     )
 
 
 def _two_numbers(one: Sighting) -> str:
     if "why" in one.fields:
-        return f"the checkpoint is from another number of ranks: {one.fields['why']}"
+        return f"the checkpoint was saved by a different number of ranks: {one.fields['why']}"
     what = one.fields.get("what", "world size").replace("_", " ")
     if "saved" not in one.fields:
-        return "the checkpoint was saved by another number of ranks than are loading it"
+        return "the checkpoint was saved by a different number of ranks than are loading it"
     return (
         f"the checkpoint was saved with {what} {one.fields['saved']} and is loaded with "
-        f"{one.fields['now']}: its pieces are cut for the old number"
+        f"{one.fields['now']}: its shards are sized for the old number"
     )
 
 
-def _cure(one: Sighting) -> str:
+def _fix(one: Sighting) -> str:
     if one.signature == ZERO.name:
         return (
-            "start with the old number of ranks; or make a universal checkpoint of it "
-            "(DeepSpeed's ds_to_universal.py), which any number can load; or load the weights "
-            "only: load_checkpoint(…, load_optimizer_states=False)"
+            "start with the old number of ranks; or convert it to a universal checkpoint "
+            "(DeepSpeed's ds_to_universal.py), which any number can load; or load only the "
+            "weights: `load_checkpoint(…, load_optimizer_states=False)`"
         )
     if one.signature == PARALLEL_SIZE.name:
         return "start with the sizes it was saved with, or convert the checkpoint to the new ones"
@@ -198,16 +208,16 @@ def _cure(one: Sighting) -> str:
 
 
 def _from_shards(wreckage: Wreckage) -> Diagnosis | None:
-    """A shard of another size, or one that is missing: the number of ranks is the usual reason."""
+    """A shard of a different size, or a missing one: mostly the number of ranks changed."""
     seen = wreckage.seen(FLAT_SHARD) or wreckage.seen(RANKS_FILE)
     if not seen:
-        return _by_another_layout(wreckage)
+        return _from_access_pattern(wreckage)
     flat = seen[0].signature == FLAT_SHARD.name
     what = seen[0].fields.get("what") or seen[0].fields["path"]
     return FAULT.diagnosis(
-        f"{what} is one rank's share of the state, and it "
-        + ("has another size than this job's shares" if flat else "is not there")
-        + ": it was probably saved by another number of ranks",
+        f"{what} is one rank's shard of the state, and it "
+        + ("has a different size than the shards of this job" if flat else "does not exist")
+        + ": it was probably saved by a different number of ranks",
         confidence=0.6 if flat else 0.4,
         seen=seen,
         culprit=Culprit(what=what),
@@ -216,17 +226,17 @@ def _from_shards(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-def _by_another_layout(wreckage: Wreckage) -> Diagnosis | None:
+def _from_access_pattern(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(ACCESS)
     if not seen:
         return None
     return FAULT.diagnosis(
-        "the pieces that the ranks ask the checkpoint for do not make up the whole, or some twice: "
-        "it was probably saved with other parallel sizes than this job has",
+        "the shards that the ranks request do not cover the checkpoint exactly once: it was "
+        "probably saved with different parallel sizes than this job has",
         confidence=0.5,
         seen=seen,
         culprit=Culprit(what="parallel sizes"),
         fix="start with the tensor, pipeline and expert parallel sizes it was saved with, or "
         "convert the checkpoint to the new ones",
-        unknown=("whether the sizes differ, or a layer names its pieces wrongly",),
+        unknown=("whether the sizes differ, or a layer names its shards wrongly",),
     )
