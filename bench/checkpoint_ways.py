@@ -19,7 +19,7 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType,
 from holdfast.checkpoint.messages import Save
 from holdfast.checkpoint.staging import Buffer
 from holdfast.checkpoint.state import State
-from holdfast.checkpoint.writing import WriterProcess
+from holdfast.checkpoint.writer_process import WriterProcess
 
 MEMCPY = "memcpy, one block, 1 thread"
 SHARED = "memcpy, one block, our threads"

@@ -9,10 +9,9 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 MAY_IMPORT_TORCH = {
     "check/smoke/rank.py",
     "rank/init.py",
-    *(f"checkpoint/{name}.py" for name in ("copying", "ddp_buckets", "generators", "group")),
-    *(f"checkpoint/{name}.py" for name in ("modules", "objects", "reading", "staging", "state")),
-    *(f"checkpoint/sharded{name}.py" for name in ("", "_load", "_plan", "_tree")),
-    "checkpoint/tensors.py",
+    *(f"checkpoint/{name}.py" for name in ("copying", "ddp_buckets", "generators")),
+    *(f"checkpoint/{name}.py" for name in ("object_state", "rank_files", "staging", "state")),
+    *(f"checkpoint/{name}.py" for name in ("sharded", "sharded_plan", "sharded_tree", "tensors")),
     *(f"run/launch/{name}.py" for name in ("agent", "flags", "launch", "logs", "rendezvous")),
 }
 

@@ -33,7 +33,7 @@ from holdfast.checkpoint.files import DISK, read
 RANK = """
 import os, sys
 from holdfast.checkpoint.messages import Piece, Save
-from holdfast.checkpoint.writing import WriterProcess
+from holdfast.checkpoint.writer_process import WriterProcess
 folder, step, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 fd = os.memfd_create("state")
 writer = WriterProcess()

@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.checkpoint.checkpoint import Checkpoint
     from holdfast.checkpoint.sampler import Sampler
-    from holdfast.checkpoint.save import Checkpoint
     from holdfast.checkpoint.state import State
     from holdfast.checkpoint.stateful_loader import StatefulLoader
     from holdfast.errors import (
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "Checkpoint": "checkpoint.save",
+    "Checkpoint": "checkpoint.checkpoint",
     "CollectiveTimeout": "errors",
     "ConfigError": "errors",
     "EnvironmentFailure": "errors",

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import pytest
 import torch
 
-from holdfast.checkpoint import group
-from holdfast.checkpoint.announce import Memory
-from holdfast.checkpoint.save import Checkpoint
+from holdfast.checkpoint import process_group
+from holdfast.checkpoint.checkpoint import Checkpoint
+from holdfast.checkpoint.message_board import Memory
 from holdfast.checkpoint.state import State
 
 T = TypeVar("T")
@@ -41,8 +41,8 @@ class Crew:
         self.size = size
         self._local = threading.local()
         store = SharedMemory()
-        monkeypatch.setattr(group, "place", lambda: (self._local.rank, size))
-        monkeypatch.setattr(group, "store", lambda: store)
+        monkeypatch.setattr(process_group, "rank_and_world_size", lambda: (self._local.rank, size))
+        monkeypatch.setattr(process_group, "job_store", lambda: store)
 
     @property
     def rank(self) -> int:

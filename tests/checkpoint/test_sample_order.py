@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.checkpoint.checkpoint import Checkpoint
 from holdfast.checkpoint.sampler import Sampler
-from holdfast.checkpoint.save import Checkpoint
 from holdfast.checkpoint.state import State
 from tests.checkpoint.crew import Crew
 

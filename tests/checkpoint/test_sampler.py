@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from holdfast.checkpoint.epoch import fits
 from holdfast.checkpoint.sampler import Sampler
-from holdfast.checkpoint.shares import fits
 from holdfast.errors import ConfigError
 from tests.checkpoint.samplers import PlainLoader, sampler, train
 

@@ -13,12 +13,12 @@ import torch
 
 from holdfast.analysis.checkpoints.manifest import MANIFEST, decode
 from holdfast.checkpoint import staging
+from holdfast.checkpoint.checkpoint import Checkpoint
 from holdfast.checkpoint.compare import Accept
 from holdfast.checkpoint.lock import Lock
 from holdfast.checkpoint.messages import Answer, Failed
 from holdfast.checkpoint.sampler import Sampler
-from holdfast.checkpoint.save import Checkpoint
-from holdfast.checkpoint.scribe import Scribe
+from holdfast.checkpoint.saver import Scribe
 from holdfast.checkpoint.state import State
 from holdfast.errors import ConfigError, EnvironmentFailure, ResumeRefused
 from tests.checkpoint.crew import Crew, job
@@ -237,7 +237,7 @@ def test_events_are_told_by_rank_0(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def tell(kind: str, **fields: Any) -> None:
         told.append({"kind": kind, **json.loads(json.dumps(fields))})
 
-    monkeypatch.setattr("holdfast.checkpoint.outcome.tell", tell)
+    monkeypatch.setattr("holdfast.checkpoint.saver.tell", tell)
     monkeypatch.setattr("holdfast.checkpoint.resume.tell", tell)
     launch(monkeypatch, 2, tmp_path, 2, every_steps=1000)
     launch(monkeypatch, 2, tmp_path, 0)

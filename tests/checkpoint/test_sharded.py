@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.checkpoint.reading import RankFiles, Tensors
+from holdfast.checkpoint.rank_files import RankFiles, Tensors
 from tests.cli.holdfast_command import wait_until
 
 ROOT = Path(__file__).parent.parent.parent

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.checkpoint.sharded_load import load
+from holdfast.checkpoint.sharded import load
 from holdfast.checkpoint.sharded_plan import Index, Part, Saved, piece_name
 from holdfast.checkpoint.sharded_tree import Wanted
 from holdfast.checkpoint.staging import tensor_file, write_directly

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.checkpoint.announce import Board, Memory
+from holdfast.checkpoint.message_board import Board, Memory
 from holdfast.checkpoint.sharded_plan import Agreement, Item, divide, piece_name
 from holdfast.errors import EnvironmentFailure
 

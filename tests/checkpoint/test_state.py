@@ -14,7 +14,7 @@ from torch import nn
 from torch._C._distributed_c10d import HashStore
 from torch.optim import lr_scheduler
 
-from holdfast.checkpoint import modules
+from holdfast.checkpoint import object_state
 from holdfast.checkpoint.staging import Buffer
 from holdfast.checkpoint.state import Captured, State, saved_sharded, saved_structure, versions
 from holdfast.checkpoint.tree import DamagedTreeError
@@ -135,8 +135,8 @@ def group_of_one() -> Any:
 def test_no_wrapper_changes_a_name(tmp_path: Path) -> None:
     parallel = nn.parallel.DistributedDataParallel(wrapped(a_model()))
     plain = a_model()
-    assert list(modules.module_state(parallel)) == list(plain.state_dict())
-    assert modules.structure("model", parallel) == modules.structure("model", plain)
+    assert list(object_state.module_state(parallel)) == list(plain.state_dict())
+    assert object_state.structure("model", parallel) == object_state.structure("model", plain)
     folder = write(State(model=parallel).capture(0), 0, tmp_path)
     State(model=plain).restore(folder, 0, 1)
     back = nn.parallel.DistributedDataParallel(wrapped(a_model()))
@@ -179,7 +179,9 @@ def test_the_fingerprint_holds_from_before_the_first_step() -> None:
     run = Run(seed=1)
     before = run.state.capture(0).structure
     run.step()
-    assert run.state.capture(0).structure == before == modules.fingerprint(run.state.structure())
+    assert (
+        run.state.capture(0).structure == before == object_state.fingerprint(run.state.structure())
+    )
     assert Run(seed=2).state.capture(0).structure == before
 
 
@@ -187,7 +189,7 @@ def test_differences_are_named(tmp_path: Path) -> None:
     one, other = State(model=nn.Linear(3, 4)), State(model=nn.Linear(3, 5).half())
     folder = write(one.capture(0), 0, tmp_path)
     assert one.capture(0).structure != other.capture(0).structure
-    assert modules.first_differences(saved_structure(folder), other.structure(), most=1) == (
+    assert object_state.first_differences(saved_structure(folder), other.structure(), most=1) == (
         "model.weight: float32 [4, 3] then, float16 [5, 3] now; 1 more"
     )
     with pytest.raises(ConfigError, match="model did not take its saved state"):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.checkpoint import tree
-from holdfast.checkpoint.layout import CODES
+from holdfast.checkpoint.safetensors_layout import CODES
 from holdfast.checkpoint.tensors import Fetch, Gather
 from holdfast.checkpoint.tree import DamagedTreeError
 from holdfast.errors import ConfigError

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast.checkpoint.reading import Tensors
+from holdfast.checkpoint.rank_files import Tensors
 from holdfast.checkpoint.staging import Buffer, NoRoomError
 from holdfast.checkpoint.tensors import Named
 from tests.checkpoint.buffers import file_size_limit, written

@@ -16,7 +16,7 @@ import pytest
 from holdfast.analysis.checkpoints.manifest import step_of_temporary
 from holdfast.checkpoint import choose
 from holdfast.checkpoint.messages import About, Committed, Failed, Piece, Save
-from holdfast.checkpoint.writing import WriterProcess
+from holdfast.checkpoint.writer_process import WriterProcess
 
 SIZE = (1 << 20) + 77
 
@@ -198,7 +198,7 @@ def test_closed_in_the_middle_it_clears_up(tmp_path: Path, buffer: int) -> None:
 KILLED_WITH_A_CHILD = """
 import os, sys, time
 from holdfast.checkpoint.messages import Piece, Save
-from holdfast.checkpoint.writing import WriterProcess
+from holdfast.checkpoint.writer_process import WriterProcess
 writer = WriterProcess()
 writer.ask(Save(folder=sys.argv[1], step=1, token="0f", rank=0, world_size=2,
                 pieces=(Piece(name="rank-0.json", text="{}"),)), ())

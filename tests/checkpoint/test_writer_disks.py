@@ -16,7 +16,7 @@ from tests.cli.holdfast_command import in_a_namespace
 ON_A_DISK = """
 import os, sys
 from holdfast.checkpoint.messages import Piece, Save
-from holdfast.checkpoint.writing import WriterProcess
+from holdfast.checkpoint.writer_process import WriterProcess
 folder, size = sys.argv[1], int(sys.argv[2])
 fd = os.memfd_create("state")
 os.posix_fallocate(fd, 0, size)

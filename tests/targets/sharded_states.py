@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import FileStore, PrefixStore
 from torch.distributed.device_mesh import DeviceMesh
 
 import holdfast
-from holdfast.checkpoint.announce import Board
+from holdfast.checkpoint.message_board import Board
 from holdfast.checkpoint.sharded import Sharded
 from holdfast.checkpoint.staging import Buffer
 from holdfast.errors import Error

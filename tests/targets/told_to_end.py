@@ -4,7 +4,7 @@ import signal
 import sys
 import time
 
-from holdfast.checkpoint.grace import Grace
+from holdfast.checkpoint.sigterm import Grace
 
 how = sys.argv[1]
 if how == "handler":

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-from holdfast.checkpoint.order import Order
+from holdfast.checkpoint.epoch import Order
 from holdfast.checkpoint.sampler import Sampler
 
 WORLD, LENGTH, BATCH, MICRO = 3, 24, 10, 2

@@ -36,8 +36,7 @@ from holdfast.analysis.checkpoints.manifest import (
     folder_name,
     order_of,
 )
-from holdfast.checkpoint.digest import Digest
-from holdfast.checkpoint.files import Files
+from holdfast.checkpoint.files import Digest, Files
 from holdfast.checkpoint.messages import Save
 from holdfast.checkpoint.parts import (
     Place,

@@ -15,15 +15,15 @@ import msgspec
 
 from holdfast.analysis.checkpoints import manifest as manifests
 from holdfast.analysis.checkpoints.manifest import Manifest
-from holdfast.checkpoint import choose, commit, compare, modules
-from holdfast.checkpoint.announce import Board
+from holdfast.checkpoint import choose, commit, compare, object_state
 from holdfast.checkpoint.files import DISK, read
 from holdfast.checkpoint.lock import Lock
-from holdfast.checkpoint.print_line import say
+from holdfast.checkpoint.message_board import Board
 from holdfast.checkpoint.state import State, saved_structure
 from holdfast.errors import EnvironmentFailure, Error
 from holdfast.rank.events import tell
 from holdfast.rank.phase import phase
+from holdfast.rank.print_line import say
 
 if TYPE_CHECKING:
     from holdfast.checkpoint.sharded import Sharded
@@ -175,14 +175,14 @@ def _compare(
 ) -> list[compare.Difference]:
     structure = state.structure()
     running = compare.Running(
-        structure=modules.fingerprint(structure),
+        structure=object_state.fingerprint(structure),
         config=config,
         world_size=world_size,
         kind=state.kind,
     )
     found = compare.differences(saved, running)
     if saved.structure != running.structure and saved.kind == running.kind:
-        details = modules.first_differences(saved_structure(path), structure)
+        details = object_state.first_differences(saved_structure(path), structure)
         found[0] = msgspec.structs.replace(found[0], sentence=f"its tensors differ ({details})")
     return found
 

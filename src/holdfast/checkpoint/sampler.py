@@ -11,26 +11,24 @@
         if sampler.is_last_micro_batch:
             optimizer.step(); optimizer.zero_grad(); ckpt.step()
 
-The samples of global batch b are at places b·G … b·G+G of the epoch's order (order.py), which hangs
-on seed and epoch alone; ranks only share each of them out (shares.py). So after a restart with any
+The samples of global batch b are at places b·G … b·G+G of the epoch's order (epoch.py), which hangs
+on seed and epoch alone; ranks only share each of them out (epoch.py). So after a restart with any
 number of ranks every sample of the epoch is seen exactly once, in batches of the planned size.
 
 A loader with workers asks for batches long before they are trained on. The place that is saved is
-therefore counted where batches come out, in `follow`, and not where they are asked for (cursor.py).
+therefore counted where batches come out, in `follow`, and not where they are asked for (epoch.py).
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sized
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
-from holdfast.checkpoint import gradient_sync, order
-from holdfast.checkpoint.cursor import Cursor
-from holdfast.checkpoint.order import Order
-from holdfast.checkpoint.shares import Shares, refuse_unfit
+from holdfast.checkpoint import epoch
+from holdfast.checkpoint.epoch import Cursor, Order, Shares, refuse_unfit
+from holdfast.checkpoint.process_group import data_rank
 from holdfast.errors import ConfigError, ResumeRefused
 
 Batch = TypeVar("Batch")
@@ -96,7 +94,7 @@ class Sampler:
         world_size: int | None = None,
     ) -> None:
         self.seed, self.shuffle = seed, shuffle
-        rank, world_size = place_of(rank, world_size)
+        rank, world_size = data_rank(rank, world_size)
         self.shares = Shares(
             length=_length(dataset),
             global_batch_size=global_batch_size,
@@ -208,7 +206,7 @@ class Sampler:
         Args:
             model: in its DDP or FSDP wrapper; a model without one is left alone.
         """
-        return gradient_sync.only_when(model, exchange=self.is_last_micro_batch)
+        return _exchange_only_when(model, exchange=self.is_last_micro_batch)
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the beginning of that epoch; in the current one the data position is kept.
@@ -255,7 +253,7 @@ class Sampler:
             "global_batch_size": self.shares.global_batch_size,
             "seed": self.seed,
             "shuffle": self.shuffle,
-            "order": order.VERSION,
+            "order": epoch.VERSION,
         }
 
 
@@ -295,23 +293,6 @@ def _length(dataset: Sized | int) -> int:
     return length
 
 
-def place_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """This rank among those that share the data: as given, else as the job has it."""
-    if (rank is None) != (world_size is None):
-        raise ConfigError("give both rank and world_size, or neither of them")
-    if rank is None or world_size is None:
-        # Asked of torch only where somebody has imported it: this file works without.
-        group = sys.modules.get("torch.distributed")
-        if group and group.is_available() and group.is_initialized():
-            rank, world_size = group.get_rank(), group.get_world_size()
-        else:
-            rank = int(os.environ.get("RANK", "0"))
-            world_size = int(os.environ.get("WORLD_SIZE", "1"))
-    if not 0 <= rank < world_size:
-        raise ConfigError(f"rank {rank} is out of range for world_size {world_size}")
-    return rank, world_size
-
-
 def _without_a_draw(loader: Iterable[Batch]) -> Iterator[Batch]:
     """A loader that begins draws a seed for its workers from torch's generator. In the middle of an
     epoch that draw was made before the resume: a second one would shift all numbers after it."""
@@ -321,3 +302,22 @@ def _without_a_draw(loader: Iterable[Batch]) -> Iterator[Batch]:
     given = iter(loader)
     torch.set_rng_state(before)
     return given
+
+
+def _exchange_only_when(model: Any, *, exchange: bool) -> AbstractContextManager[None]:
+    """FSDP2 has a switch, DDP and FSDP1 have `no_sync`; a model with neither is left alone."""
+    if switch := getattr(model, "set_requires_gradient_sync", None):
+        return _switched(switch, on=exchange)
+    if not exchange and (no_sync := getattr(model, "no_sync", None)):
+        found: AbstractContextManager[None] = no_sync()
+        return found
+    return nullcontext()
+
+
+@contextmanager
+def _switched(switch: Any, *, on: bool) -> Iterator[None]:
+    switch(on)
+    try:
+        yield
+    finally:
+        switch(True)

@@ -22,7 +22,7 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, WriteItem, WriteItemType
 
-from holdfast.checkpoint.announce import Board
+from holdfast.checkpoint.message_board import Board
 from holdfast.checkpoint.messages import PATIENCE
 from holdfast.checkpoint.tensors import named_dtype
 from holdfast.errors import EnvironmentFailure, Error

@@ -19,8 +19,8 @@ from torch import nn
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor import empty as empty_dtensor
 
-from holdfast.checkpoint import modules, tree
-from holdfast.checkpoint.reading import RankFiles
+from holdfast.checkpoint import object_state, tree
+from holdfast.checkpoint.rank_files import RankFiles
 from holdfast.checkpoint.sharded_plan import Index, Saved
 from holdfast.checkpoint.tensors import Fetch, Gather, cannot_be_written, named_dtype
 from holdfast.checkpoint.tree import DamagedTreeError, Node, Path, place
@@ -42,7 +42,7 @@ class Named:
 
     def __init__(self, model: nn.Module, optimizer: Optimizer | None) -> None:
         self.model, self.optimizer = model, optimizer
-        self.parameters = modules.parameter_names(model)
+        self.parameters = object_state.parameter_names(model)
         self.first_name: dict[nn.Parameter, str] = {}
         for name, parameter in self.parameters.items():
             self.first_name.setdefault(parameter, name)
@@ -82,7 +82,7 @@ class Collect:
                 return self._piece(value, (*path[:-1], tied))
             return self._gather.encode(value, path)
 
-        return tree.encode(modules.module_state(self._named.model), leaf, ("model",))
+        return tree.encode(object_state.module_state(self._named.model), leaf, ("model",))
 
     def _optimizer(self, optimizer: Optimizer) -> Node:
         state, names = optimizer.state_dict(), self._named.groups()
@@ -151,7 +151,7 @@ class Restore:
 
     def _model(self, node: Node) -> OrderedDict[str, Any]:
         saved = self._decode(node, lambda body: body["name"], keep_mapped=True)
-        now = modules.module_state(self._named.model)
+        now = object_state.module_state(self._named.model)
         for name, key in _pieces(node).items():
             if name in now:
                 _refuse_meta(name, now[name])

@@ -7,7 +7,7 @@
 
 What all ranks share (model, optimizer, scheduler, scaler, extras) is written by rank 0. What each
 rank knows for itself is written by each: its generators, its place in the data, the names in
-`per_rank`. For save.py and resume.py:
+`per_rank`. For checkpoint.py and resume.py:
 
     captured = state.capture(rank)              its tensors and its tree, at this moment
     notes = state.restore(folder, rank, saved_world)
@@ -29,8 +29,8 @@ import torch
 from torch import nn
 
 import holdfast
-from holdfast.checkpoint import ddp_buckets, generators, modules, objects, tree
-from holdfast.checkpoint.reading import RankFiles
+from holdfast.checkpoint import ddp_buckets, generators, object_state, tree
+from holdfast.checkpoint.rank_files import RankFiles
 from holdfast.checkpoint.sampler import Sampler
 from holdfast.checkpoint.stateful_loader import StatefulLoader
 from holdfast.checkpoint.tensors import Gather, Named
@@ -98,15 +98,17 @@ class State:
         named = {"model": model, "optimizer": optimizer, "scheduler": scheduler,
                  "scaler": scaler, "data": data}  # fmt: skip
         given = {name: thing for name, thing in named.items() if thing is not None}
-        with_state = {name: thing for name, thing in extras.items() if objects.has_state(thing)}
+        with_state = {
+            name: thing for name, thing in extras.items() if object_state.has_state(thing)
+        }
         self._things: dict[str, Any] = given | with_state
         self.extras = {n: value for n, value in extras.items() if n not in with_state}
         for name, thing in self._things.items():
-            objects.refuse_stateless(name, thing)
-            modules.refuse_unknown(name, thing)
+            object_state.refuse_stateless(name, thing)
+            object_state.refuse_unknown(name, thing)
         # Now rather than at the first save, in an hour.
         tree.encode(self.extras, Gather().encode, ("extras",))
-        self.kind = "sharded" if modules.is_sharded(model) else "plain"
+        self.kind = "sharded" if object_state.is_sharded(model) else "plain"
         self._buckets: ddp_buckets.Buckets = ()
         self._per_rank = self._which_per_rank(per_rank)
 
@@ -132,7 +134,7 @@ class State:
         """Names, shapes and types that must not differ between saving and resuming."""
         found: dict[str, str] = {}
         for name, thing in self._things.items():
-            found |= modules.structure(name, thing)
+            found |= object_state.structure(name, thing)
         return found
 
     # --- saving --------------------------------------------------------------------------------
@@ -149,7 +151,7 @@ class State:
             document["structure"] = self.structure()
             self._buckets = ddp_buckets.of(self.model) or self._buckets
             document[BUCKETS] = [list(bucket) for bucket in self._buckets]
-            structure = modules.fingerprint(document["structure"])
+            structure = object_state.fingerprint(document["structure"])
         own = self._encode(self._per_rank, gather, ("own",))
         own[GENERATORS] = tree.encode(generators.capture(), gather.encode, ("own", GENERATORS))
         document["own"] = own
@@ -164,7 +166,7 @@ class State:
         nodes = {}
         for name in sorted(names):
             is_thing = name in self._things
-            value = objects.state_of(self._things[name]) if is_thing else self.extras[name]
+            value = object_state.state_of(self._things[name]) if is_thing else self.extras[name]
             nodes[name] = tree.encode(value, gather.encode, (*path, name))
         return nodes
 
@@ -221,7 +223,7 @@ class State:
             if accept_data_change and isinstance(thing, Sampler | StatefulLoader):
                 thing.load_state_dict(value, accept_change=True)
             else:
-                objects.load_state(thing, value)
+                object_state.load_state(thing, value)
         except Error:
             raise
         except Exception as refused:
@@ -238,7 +240,7 @@ class State:
 
 
 def saved_structure(folder: str) -> dict[str, str]:
-    """For the sentence that says what differs (modules.first_differences)."""
+    """For the sentence that says what differs (object_state.first_differences)."""
     return dict(RankFiles(folder, 0).part("structure"))
 
 

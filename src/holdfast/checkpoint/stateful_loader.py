@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.checkpoint.sampler import Sampler, place_of
+from holdfast.checkpoint.process_group import data_rank
+from holdfast.checkpoint.sampler import Sampler
 from holdfast.errors import ConfigError, ResumeRefused
 
 
@@ -47,7 +48,7 @@ class StatefulLoader:
         self.sampler = sampler if isinstance(sampler, Sampler) else None
         if self.sampler is not None and rank is None:
             rank, world_size = self.sampler.shares.rank, self.sampler.shares.world_size
-        self.rank, self.world_size = place_of(rank, world_size)
+        self.rank, self.world_size = data_rank(rank, world_size)
 
     @property
     def data_scope(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from holdfast.checkpoint.layout import CODES, Entry
+from holdfast.checkpoint.safetensors_layout import CODES, Entry
 from holdfast.checkpoint.tree import DamagedTreeError, Node, Path, place
 from holdfast.errors import ConfigError
 from holdfast.text import printable

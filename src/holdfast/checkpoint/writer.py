@@ -1,8 +1,8 @@
-"""The process that writes what a rank has staged. No torch: it starts in the blink of an eye.
+"""The process that writes what a rank has staged. No torch: it starts in milliseconds.
 
-Requests come on stdin, answers go to stdout, one JSON line each (messages.py); writing.py is the
-rank's end. It lives as long as its rank: when stdin closes, or the rank is gone while a child of
-it still holds the pipe, an unfinished save is given up at the next chunk and its files are removed.
+Requests come on stdin, answers go to stdout, one JSON line each (messages.py); writer_process.py is
+the rank's end. It lives as long as its rank: when stdin closes, or the rank is gone while a child
+of it still holds the pipe, an unfinished save is given up at the next chunk and its files removed.
 
 It asks for its parent instead of taking a parent-death signal: that signal comes when the *thread*
 that started it ends. SIGTERM and SIGINT are for the rank, which may just have asked for a last

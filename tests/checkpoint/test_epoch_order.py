@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.checkpoint.order import Order
+from holdfast.checkpoint.epoch import Order
 
 seeds = st.integers(-(2**70), 2**70)
 

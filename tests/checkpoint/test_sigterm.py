@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from holdfast.checkpoint.grace import TORCHRUNS, Grace, grace_time
+from holdfast.checkpoint.sigterm import TORCHRUNS, Grace, grace_time
 from tests.places import TARGETS
 
 TARGET = TARGETS / "told_to_end.py"

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from holdfast.checkpoint import layout, tree
+from holdfast.checkpoint import safetensors_layout, tree
 from holdfast.checkpoint.staging import tensor_file, tree_file
 from holdfast.checkpoint.tensors import Fetch, named_dtype
 from holdfast.checkpoint.tree import DamagedTreeError, Node
@@ -53,8 +53,8 @@ class Tensors:
     def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            header = file.read(layout.header_size(file.read(8), size))
-            self._slices = layout.parse(header, size)
+            header = file.read(safetensors_layout.header_size(file.read(8), size))
+            self._slices = safetensors_layout.parse(header, size)
             self._memory = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)
 
     @property
@@ -65,7 +65,7 @@ class Tensors:
         found = self._slices.get(name)
         if found is None:
             raise DamagedTreeError(f"tensor {name!r:.80} is not in its file")
-        dtype = layout.DTYPES.get(found.code)
+        dtype = safetensors_layout.DTYPES.get(found.code)
         if dtype is None:
             raise DamagedTreeError(f"tensor {name!r} has the unknown type {found.code!r:.40}")
         kind = named_dtype(dtype)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.checkpoint import layout
-from holdfast.checkpoint.layout import Entry, Slice, lay_out
+from holdfast.checkpoint import safetensors_layout
+from holdfast.checkpoint.safetensors_layout import Entry, Slice, lay_out
 from holdfast.checkpoint.tree import DamagedTreeError
 
 SIZES = {"F64": 8, "F32": 4, "BF16": 2, "U8": 1}
@@ -44,8 +44,8 @@ def test_the_rules_of_the_format_hold(entries: list[Entry]) -> None:
 @given(entry_lists())
 def test_what_is_laid_out_is_found_again(entries: list[Entry]) -> None:
     found = lay_out(entries)
-    size = layout.header_size(found.header[:8], found.size)
-    slices = layout.parse(found.header[8 : 8 + size], found.size)
+    size = safetensors_layout.header_size(found.header[:8], found.size)
+    slices = safetensors_layout.parse(found.header[8 : 8 + size], found.size)
     assert slices == {
         each.name: Slice(each.code, each.shape, found.starts[each.name], each.size)
         for each in entries
@@ -59,8 +59,8 @@ def test_damage_never_points_outside_the_file(entries: list[Entry], data: st.Dat
     raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     file_size = data.draw(st.integers(0, found.size))
     try:
-        size = layout.header_size(bytes(raw[: min(8, file_size)]), file_size)
-        slices = layout.parse(bytes(raw[8 : 8 + size]), file_size)
+        size = safetensors_layout.header_size(bytes(raw[: min(8, file_size)]), file_size)
+        slices = safetensors_layout.parse(bytes(raw[8 : 8 + size]), file_size)
     except DamagedTreeError:
         return
     assert all(0 < each.start <= each.start + each.size <= file_size for each in slices.values())
@@ -70,4 +70,4 @@ def test_damage_never_points_outside_the_file(entries: list[Entry], data: st.Dat
 def test_shapes_that_are_none_are_refused(shape: object) -> None:
     table = {"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, 16]}}
     with pytest.raises(DamagedTreeError):
-        layout.parse(json.dumps(table).encode(), 10_000)
+        safetensors_layout.parse(json.dumps(table).encode(), 10_000)

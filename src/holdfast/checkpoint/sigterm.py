@@ -1,4 +1,4 @@
-"""SIGTERM means: save and end, within the grace time. Noted here, acted on at a point (timing.py).
+"""SIGTERM means: save and exit, within the grace time. Noted here, acted on at a sync point.
 
 A handler in Python runs only when the main thread comes back from C. A rank that waits for a peer
 that will never come would so ignore the signal, where without us it had ended at once. Therefore

@@ -1,12 +1,24 @@
-"""A global batch, cut for ranks and micro-batches. Pure.
+"""An epoch: its order, its global batches, and the share of each rank. Pure.
 
-FSDP needs the same number of backward passes on every rank, and so does DDP. So the number of
-micro-batches follows from the largest share, and every rank cuts its own share into so many; sizes
-differ by one at most. Where sizes differ, `weight` keeps the gradient exact.
+The order is a permutation that follows from (seed, epoch) alone, and takes no memory: a shuffled
+list of a billion numbers would take gigabytes on every rank. A keyed Feistel network maps any
+position to its sample by itself: positions are written as (left, right) on a board a little larger
+than the data, each half is shifted by a scrambled function of the other one, which can be undone
+and hence is a permutation, and a result outside the data is mapped again until it is inside ("cycle
+walking"; Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002). Integers only, so that
+the order is the same with every version of Python, NumPy and torch. A change to it must raise
+VERSION: saved positions would otherwise mean other samples.
+
+DDP and FSDP need the same number of backward passes on every rank. So the number of micro-batches
+follows from the largest share, and every rank cuts its own share into as many; sizes differ by one
+at most. Where sizes differ, `weight` keeps the gradient exact.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -120,3 +132,73 @@ def _possible_for_all(asked: Shares) -> str:
     above = next((size for size in range(planned + 1, 2 * planned) if works(size)), 0)
     found = [f"global_batch_size={size}" for size in (below, above) if size]
     return ", ".join(found) or "fewer ranks"
+
+
+VERSION = 1
+_ROUNDS = 4
+_MASK = (1 << 64) - 1
+
+
+class Order:
+    """`order[place]` is the sample at that place of the epoch."""
+
+    def __init__(self, length: int, *, seed: int, epoch: int, shuffle: bool) -> None:
+        self._length, self._shuffle = length, shuffle
+        # Nearly square and hardly larger than the data, so that few results fall beside it.
+        self._tall = math.isqrt(length - 1) + 1
+        self._wide = -(-length // self._tall)
+        text = f"holdfast/order/{VERSION}/{seed}/{epoch}".encode()
+        self._keys = [_key(text, number) for number in range(_ROUNDS)]
+
+    def __getitem__(self, place: int) -> int:
+        if not 0 <= place < self._length:
+            raise IndexError(place)
+        if not self._shuffle:
+            return place
+        tall, wide = self._tall, self._wide
+        while True:
+            left, right = divmod(place, wide)
+            # In line, not in a function of its own: this runs for every sample (2 µs).
+            for add, times, then_add, then_times in self._keys:
+                mixed = (right + add) * times & _MASK
+                left = (left + (mixed ^ mixed >> 29)) % tall
+                mixed = (left + then_add) * then_times & _MASK
+                right = (right + (mixed ^ mixed >> 29)) % wide
+            place = left * wide + right
+            if place < self._length:
+                return place
+
+
+def _key(text: bytes, number: int) -> tuple[int, int, int, int]:
+    """Of one round: what each half is moved by before it is multiplied, and the odd multipliers."""
+    raw = hashlib.blake2b(text, digest_size=32, salt=bytes([number])).digest()
+    one, two, three, four = (int.from_bytes(raw[at : at + 8], "little") for at in (0, 8, 16, 24))
+    return one, two | 1, three, four | 1
+
+
+class Cursor(Iterator[list[int]]):
+    def __init__(
+        self, shares: Shares, order: Callable[[int], Order], *, epoch: int, batch: int
+    ) -> None:
+        self._shares, self._order_of = shares, order
+        self._go(epoch, batch, 0)
+
+    def _go(self, epoch: int, batch: int, micro: int) -> None:
+        self._epoch, self._batch, self._micro = epoch, batch, micro
+        self._order = self._order_of(epoch)
+
+    def __next__(self) -> list[int]:
+        if self._batch >= self._shares.batches:
+            raise StopIteration
+        cut = self._shares.cut(self._batch)
+        samples = [self._order[place] for place in cut[self._micro]]
+        self._micro += 1
+        if self._micro == len(cut):
+            self._batch, self._micro = self._batch + 1, 0
+        return samples
+
+    def state_dict(self) -> dict[str, int]:
+        return {"epoch": self._epoch, "batch": self._batch, "micro": self._micro}
+
+    def load_state_dict(self, saved: dict[str, int]) -> None:
+        self._go(saved["epoch"], saved["batch"], saved["micro"])

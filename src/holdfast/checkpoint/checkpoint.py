@@ -1,6 +1,6 @@
 """`holdfast.Checkpoint`: when to save, by rank 0's word, and what the script calls.
 
-step() -> a point (timing.py)? -> rank 0's word (announce.py) -> save (scribe.py)
+step() -> a point (save_schedule.py)? -> rank 0's word (message_board.py) -> save (saver.py)
 """
 
 from __future__ import annotations
@@ -18,20 +18,18 @@ from typing import Any
 
 import msgspec
 
-from holdfast.checkpoint import compare, group, resume, timing
-from holdfast.checkpoint.announce import Board, Call
+from holdfast.checkpoint import compare, process_group, resume, save_schedule
 from holdfast.checkpoint.compare import Accept
-from holdfast.checkpoint.grace import Grace, grace_time
 from holdfast.checkpoint.lock import Lock
-from holdfast.checkpoint.outcome import Outcomes
-from holdfast.checkpoint.pending import Pending
-from holdfast.checkpoint.print_line import say
+from holdfast.checkpoint.message_board import Board, Call
 from holdfast.checkpoint.sampler import inside_global_batch
-from holdfast.checkpoint.scribe import Scribe, sharded_part
+from holdfast.checkpoint.saver import Outcomes, Pending, Scribe, sharded_part
+from holdfast.checkpoint.sigterm import Grace, grace_time
 from holdfast.checkpoint.state import State
 from holdfast.errors import EnvironmentFailure
 from holdfast.rank.durations import Duration
 from holdfast.rank.phase import heartbeat
+from holdfast.rank.print_line import say
 
 AFTER_A_FAULT = 1.5
 """seconds for a write in flight when the script has failed: peers that are gone will not help"""
@@ -73,10 +71,10 @@ class Checkpoint:
         config: Any = None,
     ) -> None:
         self.folder, self.state = os.path.abspath(os.fspath(folder)), state
-        self._every = timing.save_interval(every, every_steps)
+        self._every = save_schedule.save_interval(every, every_steps)
         self._config = compare.texts(config)
-        self._rank, world_size = group.place()
-        self._board = Board(group.store(), rank=self._rank, world_size=world_size)
+        self._rank, world_size = process_group.rank_and_world_size()
+        self._board = Board(process_group.job_store(), rank=self._rank, world_size=world_size)
         self._lock = Lock(self.folder)
         self._sharded = sharded_part(state, self._board)
         self._outcomes = Outcomes(self._every)
@@ -93,11 +91,11 @@ class Checkpoint:
         self._pending = Pending(self._scribe, self._board, self._outcomes)
         self._grace = Grace(seconds=grace_time(os.environ), pace=lambda: self._pace)
         self._grace.open()
-        self._word: timing.Word | None = None
-        self._decider: timing.Decider | None = None
+        self._word: save_schedule.Word | None = None
+        self._decider: save_schedule.Decider | None = None
         self._next = -1
         self._last_point, self._pace = (0, 0.0), 0.0
-        self._wish: timing.Wish = ""
+        self._wish: save_schedule.Wish = ""
         self._called = self._closed = self._warned = False
         self._pid = os.getpid()
         atexit.register(self._at_exit)
@@ -198,11 +196,11 @@ class Checkpoint:
 
     def _begin(self, start: int) -> None:
         now = time.monotonic()
-        self._word = timing.first_word(start)
+        self._word = save_schedule.first_word(start)
         self._next = start + 1
         self._last_point = (start, now)
         if self._rank == 0:
-            self._decider = timing.Decider(self._every, start=start, now=now)
+            self._decider = save_schedule.Decider(self._every, start=start, now=now)
             resume.take_folder(self.folder, self._lock)
 
     def _point(self, step: int) -> None:
@@ -226,7 +224,7 @@ class Checkpoint:
         if word.stop:
             self._stop(step)
 
-    def _decide(self, decider: timing.Decider, word: timing.Word) -> None:
+    def _decide(self, decider: save_schedule.Decider, word: save_schedule.Word) -> None:
         """Rank 0: what happens at the next point."""
         for call in self._board.calls():
             self._want(call.kind)
@@ -243,13 +241,13 @@ class Checkpoint:
         )
         self._board.publish(self._word)
 
-    def _call(self, wish: timing.Wish) -> None:
+    def _call(self, wish: save_schedule.Wish) -> None:
         if self._rank == 0:
             self._want(wish)
         elif wish:
             self._board.call(Call(rank=self._rank, kind=wish))
 
-    def _want(self, wish: timing.Wish) -> None:
+    def _want(self, wish: save_schedule.Wish) -> None:
         self._wish = "stop" if "stop" in (wish, self._wish) else wish
 
     def _learn_pace(self, step: int) -> None:

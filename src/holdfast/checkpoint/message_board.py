@@ -1,6 +1,6 @@
 """The board on which rank 0 announces and the others call: the job's store, or memory of our own.
 
-    word/N    rank 0's word about point N (timing.py)
+    word/N    rank 0's word about point N (save_schedule.py)
     calls, call/N    what any rank has to tell rank 0: a wish to save, or a signal
     read/B    how many ranks have read all words of block B, which then can go
     NAME      anything else said once, at the start or the end
@@ -16,7 +16,7 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from holdfast.analysis.scene.scene import WAITS_FOR
-from holdfast.checkpoint.timing import Word
+from holdfast.checkpoint.save_schedule import Word
 from holdfast.errors import EnvironmentFailure
 from holdfast.rank.phase import phase
 
@@ -90,7 +90,7 @@ class Board:
             self._clear(word.number)
 
     def read(self, number: int) -> Word:
-        """Rank 0's word about that point; waits for it, which is rare (timing.py)."""
+        """Rank 0's word about that point; waits for it, which is rare (save_schedule.py)."""
         word = self.hear(f"word/{number}", Word)
         if number % BLOCK == BLOCK - 1:
             self._store.add(f"read/{number // BLOCK}", 1)

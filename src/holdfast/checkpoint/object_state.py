@@ -1,4 +1,4 @@
-"""Modules and optimizers: their state under names that no wrapper changes, and back again.
+"""The objects of a State: modules, optimizers, generators and others; their state, and back again.
 
 DistributedDataParallel adds 'module.' to every name and torch.compile '_orig_mod.'. Both are
 dropped when saving and put back when loading, so a run may resume with either, or without.
@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from holdfast.checkpoint import generators
 from holdfast.checkpoint.tensors import dtype_name
 from holdfast.errors import ConfigError
 
@@ -173,3 +174,39 @@ def first_differences(saved: Mapping[str, str], now: Mapping[str, str], most: in
     ]
     more = [f"{len(differing) - most} more"] if len(differing) > most else []
     return "; ".join(said + more)
+
+
+def has_state(thing: object) -> bool:
+    return generators.is_generator(thing) or (
+        hasattr(thing, "state_dict") or hasattr(thing, "load_state_dict")
+    )
+
+
+def refuse_stateless(name: str, thing: object) -> None:
+    if generators.is_generator(thing):
+        return
+    for method in ("state_dict", "load_state_dict"):
+        if not callable(getattr(thing, method, None)):
+            hint = "give it a holdfast.Sampler or holdfast.StatefulLoader" if name == "data" else ""
+            raise ConfigError(
+                f"State({name}=…) is a {type(thing).__name__} without {method}()", hint=hint
+            )
+
+
+def state_of(thing: Any) -> Any:
+    if isinstance(thing, nn.Module):
+        return module_state(thing)
+    if generators.is_generator(thing):
+        return generators.capture_one(thing)
+    return thing.state_dict()
+
+
+def load_state(thing: Any, saved: Any) -> None:
+    if isinstance(thing, nn.Module):
+        load_module(thing, saved)
+    elif isinstance(thing, Optimizer):
+        load_optimizer(thing, saved)
+    elif generators.is_generator(thing):
+        generators.restore_one(thing, saved)
+    else:
+        thing.load_state_dict(saved)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.checkpoint import timing
-from holdfast.checkpoint.timing import Decider, Every, Word
+from holdfast.checkpoint import save_schedule
+from holdfast.checkpoint.save_schedule import Decider, Every, Word
 from holdfast.errors import ConfigError
 from holdfast.rank.durations import Duration
 
@@ -29,30 +29,32 @@ from holdfast.rank.durations import Duration
     ],
 )
 def test_every_is_a_duration_or_auto(every: Duration, meant: Every) -> None:
-    assert timing.save_interval(every, None) == meant
-    assert timing.save_interval("auto", 100) == Every(steps=100)
+    assert save_schedule.save_interval(every, None) == meant
+    assert save_schedule.save_interval("auto", 100) == Every(steps=100)
 
 
 @pytest.mark.parametrize("every", [0, -5, True, "", "5", "5 days", "0s", "-1m", None])
 def test_anything_else_is_refused_by_its_name(every: object) -> None:
     with pytest.raises(ConfigError, match=r"every must be (> 0|a duration), got"):
-        timing.save_interval(every, None)  # type: ignore[arg-type]
+        save_schedule.save_interval(every, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("steps", [0, -5, True, "5m", 2.5])
 def test_steps_are_a_whole_number(steps: object) -> None:
     with pytest.raises(ConfigError, match="every_steps must be a whole number > 0, got"):
-        timing.save_interval("auto", steps)  # type: ignore[arg-type]
+        save_schedule.save_interval("auto", steps)  # type: ignore[arg-type]
 
 
 def test_every_and_every_steps_exclude_each_other() -> None:
     with pytest.raises(ConfigError, match="exclude each other"):
-        timing.save_interval("5m", 100)
+        save_schedule.save_interval("5m", 100)
 
 
 def interval(every: str | int) -> Every:
     """A number means steps here."""
-    return timing.save_interval(*(("auto", every) if isinstance(every, int) else (every, None)))
+    return save_schedule.save_interval(
+        *(("auto", every) if isinstance(every, int) else (every, None))
+    )
 
 
 class Course:
@@ -62,15 +64,15 @@ class Course:
         self, every: str | int, *, pace: float, write: float = 0.0, start: int = 0
     ) -> None:
         self.decider = Decider(interval(every), start=start, now=0.0)
-        self.word = timing.first_word(start)
+        self.word = save_schedule.first_word(start)
         self.pace, self.write, self.start = pace, write, start
         self.busy_until = -1.0
         self.saves: list[int] = []
         self.points: list[int] = []
         self.stopped_at = 0
 
-    def run(self, steps: int, wishes: dict[int, timing.Wish] | None = None) -> Course:
-        pending: timing.Wish = ""
+    def run(self, steps: int, wishes: dict[int, save_schedule.Wish] | None = None) -> Course:
+        pending: save_schedule.Wish = ""
         for step in range(self.start + 1, self.start + steps + 1):
             now = (step - self.start) * self.pace
             pending = (wishes or {}).get(step, pending)
@@ -145,7 +147,7 @@ def test_the_end_does_not_wait_for_the_disk() -> None:
 
 def test_after_a_pause_the_points_are_close_again() -> None:
     decider = Decider(interval("1h"), start=0, now=0.0)
-    word = timing.first_word(0)
+    word = save_schedule.first_word(0)
     now = 0.0
     for _ in range(12):
         now += 0.001 * 64
@@ -167,10 +169,10 @@ def test_all_ranks_save_at_the_same_steps_whatever_their_speeds(
     start: int,
     paces: list[float],
     busy: list[bool],
-    wishes: list[timing.Wish],
+    wishes: list[save_schedule.Wish],
     lags: list[int],
 ) -> None:
-    words: dict[int, Word] = {1: timing.first_word(start)}
+    words: dict[int, Word] = {1: save_schedule.first_word(start)}
     decider = Decider(interval(every), start=start, now=0.0)
     now, word, led = 0.0, words[1], []
     steps = range(start + 1, start + 120)

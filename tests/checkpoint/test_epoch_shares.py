@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from holdfast.checkpoint.shares import Shares, fits, micro_batches
+from holdfast.checkpoint.epoch import Shares, fits, micro_batches
 from holdfast.errors import ConfigError
 from tests.checkpoint.samplers import sampler
 

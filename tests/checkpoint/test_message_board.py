@@ -6,8 +6,8 @@ import mmap
 
 import pytest
 
-from holdfast.checkpoint.announce import BLOCK, Board, Call, Memory
-from holdfast.checkpoint.timing import Word, first_word
+from holdfast.checkpoint.message_board import BLOCK, Board, Call, Memory
+from holdfast.checkpoint.save_schedule import Word, first_word
 from holdfast.errors import EnvironmentFailure
 from holdfast.rank import heartbeat_page, own_page
 

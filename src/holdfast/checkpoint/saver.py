@@ -1,0 +1,321 @@
+"""One rank's saves: captured, staged, handed to the writer, and what became of them.
+
+Saver         this rank's staging buffer and writer: one save at a time
+SaveInFlight  the save under way: polled, waited for, agreed on by all ranks
+SaveLog       rank 0's memory of saves: events for the launcher, a line where one failed
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.checkpoint import cadence, direct_save
+from holdfast.checkpoint.message_board import PATIENCE, Board
+from holdfast.checkpoint.messages import About, Answer, Committed, Failed, Save
+from holdfast.checkpoint.save_schedule import Every
+from holdfast.checkpoint.staging import Buffer, NoRoomError
+from holdfast.checkpoint.state import Captured, State, versions
+from holdfast.checkpoint.writer_process import WriterProcess
+from holdfast.errors import EnvironmentFailure, Error
+from holdfast.rank.events import tell
+from holdfast.rank.phase import phase
+from holdfast.rank.print_line import say
+
+if TYPE_CHECKING:
+    from holdfast.checkpoint.sharded import Sharded
+
+
+def sharded_part(state: State, board: Board) -> Sharded | None:
+    """None for a state that every rank holds whole."""
+    if state.kind != "sharded":
+        return None
+    from holdfast.checkpoint.sharded import Sharded  # noqa: PLC0415 - half a second of imports
+
+    return Sharded(state.model, state.optimizer, board)
+
+
+class Scribe:
+    """Holds the buffer and the writer of this rank."""
+
+    def __init__(
+        self,
+        folder: str,
+        state: State,
+        *,
+        rank: int,
+        world_size: int,
+        config: dict[str, str],
+        keep: int,
+        keep_every: int | None,
+        sharded: Sharded | None = None,
+    ) -> None:
+        self._folder, self._state, self._sharded = folder, state, sharded
+        self._rank, self._world_size = rank, world_size
+        self._config, self._keep, self._keep_every = config, keep, keep_every
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        # Of a plain state rank 0 alone takes a copy; the others have next to nothing.
+        self._buffer = Buffer(peers=local if state.kind == "sharded" else 1)
+        self._writer = WriterProcess()
+        self._written: Answer | None = None
+        self._no_room = ""
+
+    @property
+    def busy(self) -> bool:
+        return self._writer.busy or self._written is not None
+
+    def prepare(self) -> None:
+        """What cannot be saved is said in the first steps, not after an hour; and the memory is
+        taken, in the background, before the first save has to wait for it."""
+        try:
+            captured = self._capture("first")
+        except EnvironmentFailure:  # of another rank, which says it; a save would say it again
+            return
+        try:
+            self._buffer.warm(captured.tensors, len(captured.text))
+        except NoRoomError as problem:
+            self._say_no_room(problem)
+
+    def save(self, step: int, token: str, *, lock: int) -> None:
+        """The stall. Returns when the tensors may change again."""
+        began = time.monotonic()
+        with phase("save"):
+            try:
+                captured = self._capture(token)
+            except EnvironmentFailure as problem:  # some rank cannot save, or never came
+                failed = Failed(step=step, errno=0, what=problem.sentence, where=self._folder)
+                self._written = Answer(failed=failed)
+                return
+            try:
+                staged = self._buffer.stage(captured.tensors, captured.text)
+            except NoRoomError as problem:
+                self._say_no_room(problem)
+                asked = self._message(captured, step, token)
+                self._written = direct_save.save(asked, captured.text, captured.tensors)
+                return
+            asked = msgspec.structs.replace(
+                self._message(captured, step, token),
+                pieces=staged.pieces(self._rank, self._buffer.fd),
+                stall=time.monotonic() - began,
+            )
+            fds = (self._buffer.fd, lock) if lock >= 0 else (self._buffer.fd,)
+            self._writer.ask(asked, fds)
+
+    def outcome(self, timeout: float | None = 0.0) -> Answer | None:
+        """Of the pending save; None when it is not known yet, or there is none."""
+        if self._written is not None:
+            written, self._written = self._written, None
+            return written
+        return self._writer.answer(timeout)
+
+    def close(self) -> None:
+        """What is still being written is given up."""
+        self._writer.close(0.0)
+        self._buffer.close()
+
+    def _capture(self, token: str) -> Captured:
+        if self._sharded is None:
+            return self._state.capture(self._rank)
+        share = self._sharded.collect(token)
+        captured = self._state.capture(self._rank, sharded=share.node)
+        return replace(captured, tensors=[*captured.tensors, *share.tensors])
+
+    def _message(self, captured: Captured, step: int, token: str) -> Save:
+        return Save(
+            folder=self._folder,
+            step=step,
+            token=token,
+            rank=self._rank,
+            world_size=self._world_size,
+            pieces=(),
+            about=About(
+                epoch=self._state.epoch,
+                kind=self._state.kind,
+                structure=captured.structure,
+                config=self._config,
+                versions=versions(),
+                data=self._state.data_scope,
+                run=os.environ.get("TORCHELASTIC_RUN_ID", ""),
+            ),
+            keep=self._keep,
+            keep_every=self._keep_every,
+        )
+
+    def _say_no_room(self, problem: Error) -> None:
+        if not self._no_room:
+            self._no_room = problem.sentence
+            say(f"{problem.sentence}: training waits while a checkpoint is written")
+
+
+LOOK_AGAIN = 0.05
+LAST = 0.5
+"""seconds that rank 0 waits for the others to have heard: it may serve the store they ask"""
+
+
+class _Safe(msgspec.Struct, frozen=True, kw_only=True):
+    """Rank 0's word about a save that all wait for."""
+
+    committed: bool
+
+
+class _Now(msgspec.Struct, frozen=True, kw_only=True):
+    """Rank 0's word about a save that all ranks ask for at this step."""
+
+    token: str
+    """'' when this step is safe already"""
+
+
+class Pending:
+    def __init__(self, scribe: Scribe, board: Board, outcomes: Outcomes) -> None:
+        self._scribe, self._board, self._outcomes = scribe, board, outcomes
+        self.committed: int | None = None
+        """the newest step known to be safe"""
+
+    @property
+    def busy(self) -> bool:
+        return self._scribe.busy
+
+    def hear(self, timeout: float | None = 0.0) -> bool | None:
+        """Whether it went well; None when that is not known, or nothing is in flight."""
+        answer = self._scribe.outcome(timeout)
+        if answer is None:
+            return None
+        if answer.committed is not None:
+            self.committed = answer.committed.step
+        if self._board.rank == 0:
+            self._outcomes.note(answer)
+        return answer.failed is None
+
+    def settle(
+        self, seconds: float | None = None, *, left: Callable[[], float] = lambda: math.inf
+    ) -> bool | None:
+        """Wait for it: until it is known, or the time is over. `left` may shorten it meanwhile."""
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        while self.busy:
+            # In pieces: a signal is answered between two of them.
+            if (found := self.hear(LOOK_AGAIN)) is not None:
+                return found
+            if time.monotonic() >= until or left() <= 0:
+                break
+        return None
+
+    def save_now(self, step: int, *, lock: int) -> bool:
+        """All ranks at once, without a word before: true when it is safe."""
+        self.settle()
+        name = f"now/{step}"
+        if self._board.rank == 0:
+            is_safe = self.committed == step
+            self._board.say(name, _Now(token="" if is_safe else secrets.token_hex(4)))
+        token = self._board.hear(name, _Now).token
+        if not token:
+            return True
+        self._scribe.save(step, token, lock=lock)
+        return self.agree(step)
+
+    def agree(self, step: int, seconds: float | None = None) -> bool:
+        """On every rank: whether the save of this step has become a checkpoint."""
+        found = bool(self.settle(seconds))
+        name = f"safe/{step}"
+        if self._board.rank == 0:
+            self._board.say(name, _Safe(committed=found))
+            self._until_all_have_heard(name)
+            return found
+        patience = PATIENCE if seconds is None else seconds
+        found = self._board.hear(name, _Safe, patience=patience).committed
+        self._board.count(f"{name}/heard")
+        if found:
+            self.committed = step
+        return found
+
+    def _until_all_have_heard(self, name: str) -> None:
+        until = time.monotonic() + LAST
+        while self._board.count(f"{name}/heard", 0) < self._board.world_size - 1:
+            if time.monotonic() > until:
+                return
+            time.sleep(LOOK_AGAIN)
+
+
+class Outcomes:
+    """Rank 0's memory of what its saves cost and how they ended. The others hear only of their
+    own part, and leave the words to rank 0."""
+
+    def __init__(self, every: Every) -> None:
+        self._every = every
+        self._said: set[tuple[int, str]] = set()
+        self._began = time.monotonic()
+        self.interval = 0.0
+        """seconds, for `every="auto"`; 0 before the first save"""
+
+    def note(self, answer: Answer) -> int | None:
+        """The step that is safe now, if one is."""
+        if answer.committed is not None:
+            return self._committed(answer.committed)
+        if answer.failed is not None:
+            self._failed(answer.failed)
+        return None
+
+    def _committed(self, done: Committed) -> int:
+        self._said.clear()
+        tell(
+            "saved",
+            step=done.step,
+            path=done.path,
+            bytes=done.bytes,
+            stall=done.stall,
+            seconds=done.seconds,
+        )
+        if done.not_removed:
+            self._say_once(
+                (0, "not removed"), f"an old checkpoint is still there: {done.not_removed}"
+            )
+        if self._every.auto:
+            self._learn(done)
+        return done.step
+
+    def _learn(self, done: Committed) -> None:
+        """Restarts so far, by whatever launcher, are the failures seen; the uptime is that of this
+        attempt, so the rate errs on the cautious side."""
+        expected = cadence.mtbf(
+            uptime=time.monotonic() - self._began,
+            failures=_number("TORCHELASTIC_RESTART_COUNT", 0),
+            machines=max(1, _number("WORLD_SIZE", 1) // max(1, _number("LOCAL_WORLD_SIZE", 1))),
+        )
+        before = self.interval
+        self.interval = cadence.auto_interval(stall=done.stall, writing=done.seconds, mtbf=expected)
+        if abs(self.interval - before) > 0.1 * before:
+            tell("cadence", interval=self.interval, stall=done.stall, mtbf=expected)
+
+    def _failed(self, failed: Failed) -> None:
+        tell(
+            "save-failed",
+            step=failed.step,
+            why=failed.what,
+            errno=failed.errno,
+            where=failed.where,
+        )
+        name = errno.errorcode.get(failed.errno, "")
+        what = f"{failed.what} ({name})" if name else failed.what
+        self._say_once(
+            (failed.errno, failed.what if not failed.errno else ""),
+            f"step {failed.step} could not be saved: {what}: {failed.where}; "
+            "training goes on, and the next save is tried as planned",
+        )
+
+    def _say_once(self, kind: tuple[int, str], sentence: str) -> None:
+        """Once a kind, until a save succeeds again."""
+        if kind not in self._said:
+            self._said.add(kind)
+            say(sentence)
+
+
+def _number(name: str, otherwise: int) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdigit() else otherwise
