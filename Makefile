@@ -45,6 +45,7 @@ docs: $(READY)  ## one page per fault, the table of faces, the screens of lint a
 	$(BIN)/python -m tools.write_examples
 	$(BIN)/python -m tools.write_docs
 	$(BIN)/python -m tools.write_house
+	$(BIN)/python -m tools.write_journal
 	$(BIN)/python -m tools.write_screens
 
 bench: $(READY)  ## side-by-side figures, printed as ratios

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
+
 from holdfast.run.runs import journal
 
 Record = dict[str, Any]
@@ -88,7 +90,9 @@ class Row:
 def judge(fault: str, rank: int, folder: Path, *, ranks: int, patience: float) -> Row:
     row = Row(fault=fault, rank=rank)
     run = folder / "runs" / "latest"
-    records = journal.read(str(run / "journal.jsonl"))
+    records: list[Record] = [
+        msgspec.to_builtins(record) for record in journal.read(str(run / "journal.jsonl"))
+    ]
     moment = folder / "fault-time"
     if not records or not moment.exists():
         row.wrong.append("the fault never came")
@@ -127,7 +131,7 @@ def _blame(row: Row, expected: Expected, said: list[Record]) -> list[str]:
     wrong = []
     if row.slug != expected.slug:
         wrong.append(f"should be {expected.slug}")
-    if final.get("ranks") != [row.rank]:
+    if list(final.get("ranks", ())) != [row.rank]:
         wrong.append(f"names {final.get('ranks')}")
     for record in said:
         innocent = [rank for rank in record["ranks"] if rank != row.rank]

@@ -50,7 +50,7 @@ def test_a_killed_rank_is_named_and_the_job_restarted(tmp_path: Path) -> None:
     assert first.startswith(b"step 0\nstep 10\n")
     assert second == b"step 0\nstep 10\nstep 20\n"
     assert done.out == first + second
-    assert "it had been held up: rank-killed on rank 1" in done.err.splitlines()[-1]
+    assert "recovered from rank-killed on rank 1" in done.err.splitlines()[-1]
 
 
 def test_a_rank_that_sleeps_is_noticed_and_ended_when_patience_is_over(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import termios
 from collections.abc import Iterator
 from pathlib import Path
 
+from holdfast.analysis.job.journal_records import RankRecord
 from holdfast.run.runs import journal
 from tests.cli.holdfast_command import HOLDFAST, wait_until
 from tests.cli.jobs import PATIENCE, script
@@ -73,7 +74,7 @@ class AtTheTerminal:
 
     def pids(self) -> list[int]:
         records = journal.read(str(self.folder / "runs" / "latest" / "journal.jsonl"))
-        return [r["pid"] for r in records if r["kind"] == "rank" and r["what"] == "started"]
+        return [r.pid for r in records if isinstance(r, RankRecord) and r.what == "started"]
 
     def end(self) -> None:
         self.process.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from holdfast.analysis.job.journal_records import FirstStepRecord, kind_of
 from holdfast.analysis.scene.checkpoints import Account
 from holdfast.analysis.scene.scene import Scene
 from holdfast.run.runs import journal
@@ -17,7 +18,9 @@ from tests.run.scenes import a_scene, ended, held_up, words
 
 BEGAN_AGAIN = restarted(first_steps=(first(), first(1)))
 NEWS = [
-    resume_tracker.Told(BEGAN_AGAIN.kept, "first-step", {"attempt": 1, "rank": 0}, "so it was told")
+    resume_tracker.TrackedEvent(
+        BEGAN_AGAIN.kept, FirstStepRecord(attempt=1, digest=""), "so it was told"
+    )
 ]
 
 
@@ -28,7 +31,7 @@ def told(scene: Scene, times: int, folder: Path) -> tuple[list[str], str]:
     for _ in range(times):
         teller.kept(NEWS, scene)
     kept.close()
-    return [record["kind"] for record in kept.records()], screen.getvalue()
+    return [kind_of(record) for record in kept.records()], screen.getvalue()
 
 
 def test_a_notice_is_said_once_an_attempt_and_news_as_often_as_it_comes(tmp_path: Path) -> None:

@@ -16,14 +16,16 @@ import msgspec
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.run.runs import folder, owner
 from holdfast.run.runs.journal import Journal
+from tests.run.journals import record
 
 LAUNCHER = """
 import os, signal, sys
+from holdfast.analysis.job.journal_records import LaunchRecord
 from holdfast.run.runs import folder, journal
 if sys.argv[2] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 made = folder.make(sys.argv[1], "train.py", sys.argv, os.environ)
-journal.Journal(made.paths.journal).write("launch", run=made.paths.run_id, world=4)
+journal.Journal(made.paths.journal).write(LaunchRecord(world=4))
 print(made.paths.run_id, flush=True)
 signal.pause()
 """
@@ -52,9 +54,8 @@ def a_run(root: Path, *records: dict[str, Any], **of_launcher: Any) -> RunPaths:
     gone = {"started_ticks": who.started_ticks - 1, **of_launcher}
     Path(paths.launcher).write_bytes(msgspec.json.encode(msgspec.structs.replace(who, **gone)))
     book = Journal(paths.journal)
-    for record in records:
-        fields = dict(record)
-        book.write(fields.pop("kind"), **fields)
+    for fields in records:
+        book.write(record(**fields))
     book.close()
     return paths
 

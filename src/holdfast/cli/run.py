@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from holdfast.analysis.job.run_paths import RunPaths
     from holdfast.analysis.machine import MachineFacts
     from holdfast.run.launch.flags import RunFlags
+    from holdfast.run.runs.folder import Made
     from holdfast.run.runs.journal import Journal
     from holdfast.run.runs.leftovers import Ended
-    from holdfast.run.runs.report import Report
+    from holdfast.run.runs.report import RunReport
+    from holdfast.run.watch.watch import Watch
     from holdfast.view.run_screen import Screen
 
 SUMMARY = "start a training as torchrun does; notice, name, keep the evidence, restart"
@@ -163,16 +165,17 @@ def _refuses(facts: MachineFacts) -> bool:
 def _raise_open_files(journal: Journal) -> None:
     """Soft to hard: many ranks and loaders need more than the 1024 a shell gives."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    from holdfast.analysis.job.journal_records import LimitRecord
+
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        journal.write("limit", name="nofile", soft=soft, raised_to=hard)
+        journal.write(LimitRecord(name="nofile", soft=soft, raised_to=hard))
 
 
-def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: object, world: int) -> None:
-    from holdfast.run.runs.folder import Made
+def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: Made, world: int) -> None:
+    from holdfast.analysis.job.journal_records import LaunchRecord
 
-    assert isinstance(made, Made)
-    journal.write("launch", world=world, attempt=0, max_restarts=flags.max_restarts)
+    journal.write(LaunchRecord(world=world, max_restarts=flags.max_restarts))
     where = f", kept in {made.paths.folder}" if made.paths else ""
     screen.say(f"{world} rank{'s' if world > 1 else ''}{where}")
     for remark in (made.remark, *flags.remarks):
@@ -181,6 +184,7 @@ def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: object, worl
 
 
 def _tell_of_leftovers(left: Ended, journal: Journal, screen: Screen) -> None:
+    from holdfast.analysis.job.journal_records import LeftoversRecord
     from holdfast.analysis.job.phrases import children
 
     if left.gap:
@@ -191,38 +195,40 @@ def _tell_of_leftovers(left: Ended, journal: Journal, screen: Screen) -> None:
     told = f"{children(left.processes)} had been left by {runs}, whose launcher is gone; ended"
     if left.stuck:
         told += f", but pid {', '.join(map(str, left.stuck))} hangs inside the kernel"
-    pids = [process.pid for process in left.processes]
-    journal.write("leftovers", runs=left.runs, pids=pids, stuck=left.stuck, reason=told)
+    pids = tuple(process.pid for process in left.processes)
+    journal.write(LeftoversRecord(runs=left.runs, pids=pids, stuck=left.stuck, reason=told))
     screen.say(told)
 
 
-def _end(
-    code: int, watch: object, journal: Journal, screen: Screen, paths: RunPaths | None
-) -> None:
+def _end(code: int, watch: Watch, journal: Journal, screen: Screen, paths: RunPaths | None) -> None:
+    from holdfast.analysis.job.journal_records import EndRecord
     from holdfast.run.runs import report
-    from holdfast.run.watch.watch import Watch
 
-    assert isinstance(watch, Watch)
     journal.write(
-        "end", exit_code=code, attempt=watch.lookout.attempt, steps=watch.lookout.most_steps,
-        longest_pause=round(watch.lookout.longest_pause, 3),
-    )  # fmt: skip
+        EndRecord(
+            exit_code=code,
+            attempt=watch.lookout.attempt,
+            steps=watch.lookout.most_steps,
+            longest_pause=round(watch.lookout.longest_pause, 3),
+        )
+    )
     summary = report.summarise(journal.records())
-    told = report.lines(summary)
-    screen.say(_explained(told, summary, journal, paths.folder) if code and paths else told)
+    screen.say(_explained(summary, journal, paths.folder) if code and paths
+               else report.lines(summary))  # fmt: skip
     screen.close()
     journal.close()
 
 
-def _explained(told: list[str], summary: Report, journal: Journal, folder: str) -> list[str]:
+def _explained(summary: RunReport, journal: Journal, folder: str) -> list[str]:
     """The end of a run that failed: what its folder tells now that everything is in it."""
     from holdfast import catalogue
     from holdfast.cli import run_ending
+    from holdfast.run.runs import report
 
-    cause = summary.causes[-1] if summary.causes else None
-    if cause is not None and catalogue.traits(str(cause.get("slug"))).told_to_stop:
-        return told
+    if summary.causes and catalogue.traits(summary.causes[-1].slug).told_to_stop:
+        return report.lines(summary)
     found, remark = run_ending.explain(folder)
     if found is not None:
-        journal.write("diagnosis", **run_ending.record(found))
-    return run_ending.lines([remark, *told] if remark else told, cause, found, folder)
+        journal.write(run_ending.record(found))
+    told = report.lines(summary, diagnosis=found, folder=folder)
+    return [remark, *told] if remark else told

@@ -8,69 +8,32 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.analysis.job.journal_records import DiagnosisRecord
     from holdfast.findings import Diagnosis
 
 SECONDS = 5.0
 """somebody waits for the prompt, or a scheduler for the node"""
 LARGEST = 256 << 20
 """bytes of a run folder that are read in that time on any machine"""
-LIKELY = 0.5
-"""under this the verdict of the moment is the better answer"""
-QUOTES = 2
-ROOT_CAUSE = "root cause: "
 
 
-def lines(
-    told: Sequence[str], cause: Mapping[str, Any] | None, found: Diagnosis | None, folder: str
-) -> list[str]:
-    """The report's lines, with what `explain` adds to them. Pure."""
-    hint = f"`holdfast explain {folder}` shows the evidence"
-    if found is None or found.confidence < LIKELY:
-        return list(told)
-    if cause is not None and _agrees(found, cause):
-        return [*told[:-1], hint, told[-1]]
-    return [
-        *(line.replace(ROOT_CAUSE, "said at the time: ", 1) for line in told),
-        *_evidence(found),
-        *([f"help: {found.fix}"] if found.fix else []),
-        hint,
-        f"{ROOT_CAUSE}{found.slug}{_who(found)}: {found.reason}",
-    ]
-
-
-def _agrees(found: Diagnosis, cause: Mapping[str, Any]) -> bool:
-    rank = found.culprit.rank if found.culprit else None
-    ranks = cause.get("ranks") or []
-    return found.slug == cause.get("slug") and (rank in ranks or (rank is None and not ranks))
-
-
-def _who(found: Diagnosis) -> str:
-    rank = found.culprit.rank if found.culprit else None
-    return f" on rank {rank}" if rank is not None else ""
-
-
-def _evidence(found: Diagnosis) -> list[str]:
-    from holdfast.view.diagnosis import evidence
-
-    return [f"  --> {evidence(one)}" for one in found.evidence[:QUOTES]]
-
-
-def record(found: Diagnosis) -> dict[str, Any]:
+def record(found: Diagnosis) -> DiagnosisRecord:
     """For the journal."""
+    from holdfast.analysis.job.journal_records import DiagnosisRecord
+
     rank = found.culprit.rank if found.culprit else None
-    return {
-        "code": found.code,
-        "slug": found.slug,
-        "confidence": found.confidence,
-        "ranks": [] if rank is None else [rank],
-        "victims": list(found.victims),
-        "reason": found.reason,
-        "fix": found.fix,
-    }
+    return DiagnosisRecord(
+        code=found.code,
+        slug=found.slug,
+        confidence=found.confidence,
+        ranks=() if rank is None else (rank,),
+        victims=found.victims,
+        reason=found.reason,
+        fix=found.fix,
+    )
 
 
 def explain(folder: str) -> tuple[Diagnosis | None, str]:

@@ -2,50 +2,59 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.fault import Fault
+from holdfast.analysis.job.journal_records import (
+    RECORDS,
+    EndRecord,
+    JournalRecord,
+    LaunchRecord,
+    NoticeRecord,
+    RankEventRecord,
+    RankRecord,
+    VerdictRecord,
+    decode,
+    kind_of,
+)
 from holdfast.run.runs import journal, redact
 from holdfast.run.runs.journal import Journal
-from holdfast.text import printable
 from tests.cli.holdfast_command import in_a_namespace
+from tests.run.journals import as_written
 
-FAULT = Fault(code="HOLD606", slug="rank-stuck")
-DATA = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**63)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters()),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-NAMES = st.text(st.characters(), min_size=1).map("f_".__add__)
+TEXTS = st.text(st.characters())
+DIGITS = st.integers(0, 9)
+RANKS: st.SearchStrategy[JournalRecord] = st.builds(RankRecord, rank=DIGITS, code=DIGITS)
+NOTICES = st.builds(NoticeRecord, slug=TEXTS, reason=TEXTS, ranks=st.tuples(DIGITS))
+EVENTS = st.builds(RankEventRecord, told=st.dictionaries(TEXTS, TEXTS | st.lists(TEXTS)))
+WRITTEN = RANKS | NOTICES | EVENTS
 
 
-@given(lines=st.lists(st.dictionaries(NAMES, DATA, max_size=4), max_size=4), part=st.floats(0, 1))
+@given(records=st.lists(WRITTEN, max_size=4), part=st.floats(0, 1))
 def test_what_was_written_is_read_back_also_up_to_a_torn_end(
-    lines: list[dict[str, Any]], part: float
+    records: list[JournalRecord], part: float
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "journal.jsonl")
         book = Journal(str(path))
-        for fields in lines:
-            book.write("rank", **fields)
+        for one in records:
+            book.write(one)
         book.close()
-        back = [dict(list(record.items())[2:]) for record in journal.read(str(path))]
-        assert back == [redact.from_data(printable(fields)) for fields in lines]
-        content = path.read_bytes() if lines else b""
+        back = [msgspec.structs.replace(one, t=0.0) for one in journal.read(str(path))]
+        expected = [redact.from_data(one) for one in as_written(records)]
+        assert as_written(back) == expected
+        content = path.read_bytes() if records else b""
         ends = [place for place, byte in enumerate(content) if byte == ord("\n")]
-        assert len(ends) == len(lines)
+        assert len(ends) == len(records)
         cut = int(part * len(content))
         path.write_bytes(content[:cut])
         assert len(journal.read(str(path))) == sum(end <= cut for end in ends)
@@ -53,28 +62,55 @@ def test_what_was_written_is_read_back_also_up_to_a_torn_end(
 
 @given(st.binary())
 def test_reading_never_raises(content: bytes) -> None:
-    for record in journal._parse(content + b'\n{"t": 1.5, "kind": "end"}\n[1]\n{"t": "x"}\n'):
-        assert isinstance(record["kind"], str)
-        assert record["t"] + 0 == record["t"]
+    lines = [b'{"t": 1.5, "kind": "end", "exit_code": 0}', b"[1]", b'{"t": "x", "kind": "launch"}']
+    *_, last = journal._parse(b"\n".join([content, *lines]))
+    assert last == EndRecord(t=1.5, exit_code=0)
+
+
+def test_what_another_holdfast_wrote_is_read_as_far_as_it_is_known() -> None:
+    newer = b'{"t": 1, "kind": "launch", "world": 2, "fabric": "ib"}\n{"t": 2, "kind": "grown"}\n'
+    older = b'{"t": 3, "kind": "verdict", "slug": "rank-killed"}\n'
+    assert journal._parse(newer + older) == [
+        LaunchRecord(t=1, world=2),
+        VerdictRecord(t=3, slug="rank-killed"),
+    ]
+
+
+def test_every_kind_is_decoded_as_the_type_that_wrote_it() -> None:
+    kinds = [kind_of(record) for record in RECORDS]
+    assert len(set(kinds)) == len(kinds)
+    for record in RECORDS:
+        fields = msgspec.structs.fields(record)
+        made = record(**{f.name: SAMPLES[f.name] for f in fields if f.required})
+        assert decode(msgspec.json.encode(made)) == made
+
+
+SAMPLES: dict[str, Any] = {
+    "rank": 1, "seen": "lo", "name": "nofile", "soft": 1, "raised_to": 2, "exit_code": 0,
+    "slug": "x", "action": "stop", "signal": "SIGABRT", "step": 3, "path": "/c", "interval": 9.0,
+    "digest": "aa",
+}  # fmt: skip
 
 
 def test_lines_go_on_after_somebody_elses_torn_one(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b'{"t": 1, "kind": "launch"}\n{"t": 2, "kind": "ra')
     book = Journal(str(path))
-    book.write("end", exit_code=0)
+    book.write(EndRecord(exit_code=0))
     book.close()
-    assert [record["kind"] for record in journal.read(str(path))] == ["launch", "end"]
+    assert [kind_of(one) for one in journal.read(str(path))] == ["launch", "end"]
 
 
 WRITER = """
 import sys
+from holdfast.analysis.job.journal_records import RankEventRecord
 from holdfast.run.runs.journal import Journal
 book = Journal(sys.argv[1])
 print(flush=True)
 sys.stdin.readline()
 for number in range(400):
-    book.write("rank", who=sys.argv[2], number=number, padding="x" * 3000)
+    told = {"who": sys.argv[2], "padding": "x" * 3000}
+    book.write(RankEventRecord(rank=number, told=told))
 """
 
 
@@ -98,26 +134,27 @@ def test_two_writers_never_tear_each_others_lines(tmp_path: Path) -> None:
         for writer in writers:
             writer.kill()
             writer.communicate()
-    records = journal.read(path)
+    records = as_written(journal.read(path))
     for who in ("a", "b"):
-        assert [r["number"] for r in records if r["who"] == who] == list(range(400))
+        assert [r["rank"] for r in records if r["told"]["who"] == who] == list(range(400))
     assert len(Path(path).read_bytes().splitlines()) == 800
 
 
 FILL_THE_DISK = """
 import os, sys
+from holdfast.analysis.job.journal_records import RankEventRecord
 from holdfast.run.runs import journal
 book = journal.Journal(sys.argv[1] + "/journal.jsonl")
 with open(sys.argv[1] + "/ballast", "wb") as ballast:
     ballast.write(b"x" * 20000)
 for number in range(40):
-    book.write("rank", number=number, padding="y" * 2500)
-print([r["number"] for r in book.records()] == list(range(40)))
+    book.write(RankEventRecord(rank=number, told={"padding": "y" * 2500}))
+print([r.rank for r in book.records()] == list(range(40)))
 print(len(journal.read(book.path)) < 40)
 os.unlink(sys.argv[1] + "/ballast")
 for number in range(40, 42):
-    book.write("rank", number=number)
-print([r["number"] for r in journal.read(book.path)] == list(range(42)))
+    book.write(RankEventRecord(rank=number))
+print([r.rank for r in journal.read(book.path)] == list(range(42)))
 """
 
 
@@ -140,21 +177,21 @@ def test_a_journal_that_cannot_be_is_kept_in_memory(
 ) -> None:
     book = Journal(str(tmp_path / "no" / "such" / "folder"))
     for number in range(journal.KEPT + 5):
-        book.write("rank", number=number)
+        book.write(RankRecord(rank=number))
     assert capsys.readouterr().err.count("\n") == 1
-    numbers = [record["number"] for record in book.records()]
+    numbers = [one["rank"] for one in as_written(book.records())]
     assert numbers == list(range(5, journal.KEPT + 5)), "the last ones are kept"
     (tmp_path / "no" / "such").mkdir(parents=True)
-    book.write("end")
+    book.write(EndRecord(exit_code=0))
     book.close()
     assert len(journal.read(str(tmp_path / "no" / "such" / "folder"))) == journal.KEPT
 
 
 def test_without_a_folder_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     book = Journal(None)
-    book.write("launch", world=2)
+    book.write(LaunchRecord(world=2))
     book.close()
-    assert [record["world"] for record in book.records()] == [2]
+    assert [one["world"] for one in as_written(book.records())] == [2]
     assert capsys.readouterr().err == ""
 
 
@@ -165,22 +202,38 @@ class Unspeakable:
 
 def test_an_odd_field_costs_neither_the_line_nor_the_job(tmp_path: Path) -> None:
     book = Journal(str(tmp_path / "j"))
-    book.write("rank", where=Unspeakable())
-    book.write("rank", where=Path("/x"))
+    book.write(RankEventRecord(told={"where": Unspeakable()}))
+    book.write(RankEventRecord(told={"where": Path("/x")}))
     book.close()
-    first, second = journal.read(str(tmp_path / "j"))
+    first, second = (json.loads(line) for line in (tmp_path / "j").read_text().splitlines())
     assert "unwritten" in first
-    assert second["where"] == "/x"
+    assert second["told"] == {"where": "/x"}
 
 
 def test_a_notice_has_what_the_wire_format_promises(tmp_path: Path) -> None:
-    verdict = FAULT.verdict(
-        "rank 2 stuck; its password=hunter2hunter2", ranks=[2], victims=[3, 0], certain=False
-    )
     book = Journal(str(tmp_path / "j"))
-    book.write("notice", **journal.judgement(verdict, hosts=["b", "b"]), attempt=0, steps=7)
+    book.write(
+        NoticeRecord(
+            slug="rank-stuck",
+            ranks=(2,),
+            victims=(0, 3),
+            hosts=("b",),
+            steps=7,
+            reason="rank 2 stuck; its password=hunter2hunter2",
+        )
+    )
     book.close()
-    (record,) = journal.read(str(tmp_path / "j"))
-    assert record["slug"] == "rank-stuck"
+    record = json.loads((tmp_path / "j").read_text())
+    assert (record["kind"], record["slug"], record["steps"]) == ("notice", "rank-stuck", 7)
     assert (record["ranks"], record["victims"], record["hosts"]) == ([2], [0, 3], ["b"])
     assert record["reason"] == "rank 2 stuck; its password=<redacted>"
+
+
+def test_a_code_is_written_only_for_a_rank_that_exited(tmp_path: Path) -> None:
+    book = Journal(str(tmp_path / "j"))
+    book.write(RankRecord(rank=0, what="started"))
+    book.write(RankRecord(rank=0, what="exited", code=-9))
+    book.close()
+    started, exited = (json.loads(line) for line in (tmp_path / "j").read_text().splitlines())
+    assert "code" not in started
+    assert exited["code"] == -9

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.analysis.job.journal_records import LaunchRecord
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import journal, owner
@@ -21,9 +22,15 @@ from tests.system.sockets import needs, needs_root, run_python, wait_for
 RECORDS = (
     {"kind": "launch", "world": 4},
     {"kind": "progress", "attempt": 0, "steps": 100},
-    {"kind": "verdict", "attempt": 0, "steps": 120, "reason": "rank 2 was killed by SIGKILL"},
+    {
+        "kind": "verdict",
+        "attempt": 0,
+        "steps": 120,
+        "slug": "rank-killed",
+        "reason": "rank 2 was killed by SIGKILL",
+    },
     {"kind": "action", "attempt": 0, "steps": 120, "action": "restart"},
-    {"kind": "resume", "attempt": 1, "steps": 1},
+    {"kind": "progress", "attempt": 1, "steps": 1},
 )
 
 
@@ -75,9 +82,12 @@ def test_a_bare_pid_proves_nothing(
 def test_damaged_files_leave_a_run_that_can_be_listed(tmp_path: Path) -> None:
     paths = a_run(tmp_path)
     Path(paths.launcher).write_bytes(b'{"pid": "x"}')
-    Path(paths.journal).write_bytes(b'{"t": 1, "kind": "end", "exit_code": "?", "steps": []}\n\xff')
+    Path(paths.journal).write_bytes(b'{"t": 1, "kind": "end", "exit_code": 3, "new": []}\n\xff\n{')
     (run,) = list_runs(str(tmp_path))
-    assert (run.state, run.exit_code, run.steps) == (State.ENDED, None, 0)
+    assert (run.state, run.exit_code, run.steps) == (State.ENDED, 3, 0)
+    Path(paths.journal).write_bytes(b'{"t": 1, "kind": "end", "exit_code": "?", "steps": []}\n')
+    (run,) = list_runs(str(tmp_path))
+    assert (run.state, run.exit_code, run.steps) == (State.UNKNOWN, None, 0)
     Path(paths.journal).unlink()
     (run,) = list_runs(str(tmp_path))
     assert run.state is State.UNKNOWN
@@ -201,4 +211,4 @@ def test_anothers_run_is_not_ended() -> None:
         said = run_python(STOP_AS_NOBODY, root)
         assert said == f"{run_id} belongs to user id 0, whose processes you may not end\n"
         assert process.poll() is None
-        assert journal.read(paths.journal)[-1]["kind"] == "launch"
+        assert isinstance(journal.read(paths.journal)[-1], LaunchRecord)

@@ -4,44 +4,55 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.run.runs.report import lines, lost_in, steps_in, suggested_timeout, summarise
+from holdfast.analysis.job.journal_records import JournalRecord, decode
+from holdfast.findings import Culprit, Diagnosis, Evidence
+from holdfast.run.runs.report import (
+    EXPIRED_FIX,
+    lines,
+    lost_in,
+    steps_in,
+    suggested_timeout,
+    summarise,
+)
+from tests.run.journals import record
 
 
-def record(t: float, kind: str, attempt: int = 0, steps: int = 0, **fields: Any) -> dict[str, Any]:
-    return {"t": t, "kind": kind, "attempt": attempt, "steps": steps, **fields}
+def at(t: float, kind: str, attempt: int = 0, steps: int = 0, **fields: Any) -> JournalRecord:
+    return record(kind, t=t, attempt=attempt, steps=steps, **fields)
 
 
-def verdict(t: float, attempt: int, steps: int, **fields: Any) -> dict[str, Any]:
+def verdict(t: float, attempt: int, steps: int, **fields: Any) -> JournalRecord:
     told = {
         "slug": "rank-killed",
         "ranks": [2],
         "victims": [0, 1, 3],
         "reason": "rank 2 was killed",
     }
-    return record(t, "verdict", attempt, steps, **{**told, **fields})
+    return at(t, "verdict", attempt, steps, **{**told, **fields})
 
 
 TIMEOUT = (
-    "longest wait that came back by itself: 21.0 s; that suggests a group timeout of 120 s "
-    "(it is 1800 s): init_process_group(timeout=timedelta(seconds=120))"
+    "longest wait that ended by itself: 21.0 s; a group timeout of 120 s leaves room for it: "
+    "init_process_group(timeout=timedelta(seconds=120))"
 )
-LAUNCH = {"t": 100.0, "kind": "launch", "world": 4}
+LAUNCH = record("launch", t=100.0, world=4)
 RESTARTED = [
     LAUNCH,
-    record(150, "progress", 0, 700, longest_pause=14.0, group_timeout=1800.0),
-    verdict(160, 0, 800),
-    record(160, "action", 0, 800, action="restart", idle=2.0),
-    record(168, "resume", 1, 1),
-    record(260, "end", 1, 900, exit_code=0, longest_pause=21.0),
+    at(150, "progress", 0, 700),
+    verdict(160, 0, 800, longest_pause=14.0),
+    at(160, "action", 0, 800, action="restart", idle=2.0),
+    at(168, "progress", 1, 1),
+    at(260, "end", 1, 900, exit_code=0, longest_pause=21.0),
 ]
 
 
 def test_a_quiet_run_is_one_line() -> None:
-    quiet = [LAUNCH, record(105, "progress", 0, 3), record(341, "end", 0, 1200, exit_code=0)]
+    quiet = [LAUNCH, at(105, "progress", 0, 3), at(341, "end", 0, 1200, exit_code=0)]
     assert lines(summarise(quiet)) == ["done: 1200 steps, 0 restarts, 4 minutes"]
 
 
@@ -54,38 +65,111 @@ def test_a_restart_is_counted_and_told() -> None:
         "done: 1700 steps, 1 restart, 2 minutes",
         "10.0 s lost between the last step before a restart and the first after it",
         TIMEOUT,
-        "it had been held up: rank-killed on rank 2: rank 2 was killed",
+        "recovered from rank-killed on rank 2: rank 2 was killed",
     ]
 
 
 def test_the_root_cause_is_the_last_line_of_a_failure() -> None:
     failed = [
         *RESTARTED[:-1],
-        verdict(200, 1, 30, slug="restart-loop", reason="the same again", fix="mend train.py:88"),
-        record(200, "action", 1, 30, action="stop"),
-        record(203, "end", 1, 30, exit_code=137, reason="stopped: no restart can help"),
+        verdict(200, 1, 30, slug="restart-loop", reason="the same again", fix="fix train.py:88"),
+        at(200, "action", 1, 30, action="stop"),
+        at(203, "end", 1, 30, exit_code=137),
     ]
     told = lines(summarise(failed))
     assert told[0] == "ended with exit code 137: 830 steps, 1 restart, 1 minute"
-    assert told[-4:] == [
+    assert told[-3:] == [
         "earlier: rank-killed on rank 2: rank 2 was killed",
-        "stopped: no restart can help",
-        "help: mend train.py:88",
+        "help: fix train.py:88",
         "root cause: restart-loop on rank 2: the same again",
     ]
 
 
-def test_the_reason_of_the_end_is_not_said_twice() -> None:
-    failed = [
-        LAUNCH,
-        verdict(110, 0, 1),
-        record(111, "end", exit_code=1, reason="rank 2 was killed"),
+def test_a_sentence_is_said_once_however_often_it_was_true() -> None:
+    failed = [LAUNCH, *(verdict(110 + n, n, 1) for n in range(3)), at(111, "end", exit_code=1)]
+    assert sum("rank 2 was killed" in line for line in lines(summarise(failed))) == 2
+    assert lines(summarise(failed))[-2:] == [
+        "earlier: rank-killed on rank 2: rank 2 was killed",
+        "root cause: rank-killed on rank 2: rank 2 was killed",
     ]
-    assert sum("rank 2 was killed" in line for line in lines(summarise(failed))) == 1
+
+
+def test_a_job_that_was_told_to_stop_has_no_root_cause() -> None:
+    stopped = verdict(110, 0, 1, slug="external-sigterm", ranks=[], reason="Ctrl-C", fix="none")
+    assert lines(summarise([LAUNCH, stopped, at(111, "end", exit_code=130)]))[1:] == ["Ctrl-C"]
+
+
+@pytest.mark.parametrize(
+    ("exited", "help_line"),
+    [([], f"help: {EXPIRED_FIX.format(folder='/r/evidence-0')}"), ([71], "help: look at 71")],
+)
+def test_no_advice_about_a_process_that_has_exited_since(exited: list[int], help_line: str) -> None:
+    """A core dump may be looked at by the pid of a rank that was dead when the verdict came."""
+    ranks = [record("rank", t=100 + n, rank=n, pid=70 + n, what="started") for n in range(2)]
+    ends = [record("rank", t=105, rank=1, pid=pid, what="exited", code=-11) for pid in exited]
+    cause = verdict(110, 0, 1, fix="look at 71", evidence="/r/evidence-0")
+    later = record("rank", t=111, rank=1, pid=71, what="exited", code=-9)
+    told = lines(summarise([LAUNCH, *ranks, *ends, cause, later, at(112, "end", exit_code=124)]))
+    assert told[-2] == help_line
+
+
+# --- with what explain says -----------------------------------------------------------------------
+
+HINT = "`holdfast explain runs/ID` shows the evidence"
+CAUSE = "root cause: rank-killed on rank 2: rank 2 was killed"
+
+
+def found(slug: str, rank: int | None = 2, confidence: float = 0.92) -> Diagnosis:
+    return Diagnosis(
+        code="HOLD308",
+        slug=slug,
+        confidence=confidence,
+        culprit=None if rank is None else Culprit(rank=rank),
+        reason="the GPU was full",
+        evidence=(Evidence(quote="CUDA out of memory", source="stderr.log", line=9, rank=2),),
+        fix="a smaller batch",
+    )
+
+
+@pytest.mark.parametrize(
+    ("ranks", "answer", "ending"),
+    [
+        ([2], None, [CAUSE]),
+        ([2], found("gpu-oom", confidence=0.4), [CAUSE]),
+        ([2], found("rank-killed"), [HINT, CAUSE]),
+        ([], found("rank-killed", None), [HINT, CAUSE.replace(" on rank 2", "")]),
+        (
+            [2],
+            found("gpu-oom"),
+            [
+                "verdict while it ran: rank-killed on rank 2: rank 2 was killed",
+                "  --> stderr.log:9: rank 2: CUDA out of memory",
+                "help: a smaller batch",
+                HINT,
+                "root cause: gpu-oom on rank 2: the GPU was full",
+            ],
+        ),
+    ],
+    ids=["none", "unsure", "agrees", "agrees-without-rank", "knows-better"],
+)
+def test_the_root_cause_comes_last_and_only_once(
+    ranks: list[int], answer: Diagnosis | None, ending: list[str]
+) -> None:
+    failed = [LAUNCH, verdict(110, 0, 1, ranks=ranks), at(111, "end", exit_code=1)]
+    assert lines(summarise(failed), diagnosis=answer, folder="runs/ID")[1:] == ending
+
+
+def test_without_a_verdict_the_diagnosis_is_the_root_cause() -> None:
+    failed = [LAUNCH, at(111, "end", exit_code=1)]
+    told = lines(summarise(failed), diagnosis=found("gpu-oom", None), folder="runs/ID")
+    assert told[-1] == "root cause: gpu-oom: the GPU was full"
+
+
+# --- any journal ----------------------------------------------------------------------------------
 
 
 def test_many_verdicts_do_not_push_the_cause_off_the_screen() -> None:
-    failed = [LAUNCH, *(verdict(110 + n, n, 1) for n in range(30)), record(200, "end", exit_code=1)]
+    failed = [LAUNCH, *(verdict(110 + n, n, 1) for n in range(30)), at(200, "end", exit_code=1)]
     told = lines(summarise(failed))
     assert len(told) < 10
     assert "25 earlier verdicts are in the journal" in told
@@ -94,17 +178,17 @@ def test_many_verdicts_do_not_push_the_cause_off_the_screen() -> None:
 
 def test_two_restarts_in_one_gap_are_not_counted_twice() -> None:
     gap = [
-        record(100, "progress", 0, 50),
-        record(112, "action", 0, 50, action="restart", idle=2.0),
-        record(120, "action", 1, 0, action="restart", idle=8.0),
-        record(130, "resume", 2, 1),
+        at(100, "progress", 0, 50),
+        at(112, "action", 0, 50, action="restart", idle=2.0),
+        at(120, "action", 1, 0, action="restart", idle=8.0),
+        at(130, "progress", 2, 1),
     ]
     assert lost_in(gap) == 20.0
-    assert lost_in([*gap[:3], record(125, "end", 1)]) == 15.0, "never came back"
+    assert lost_in([*gap[:3], at(125, "end", 1, exit_code=1)]) == 15.0, "never came back"
 
 
 def test_without_steps_nothing_is_claimed() -> None:
-    told = lines(summarise([LAUNCH, record(103, "end", exit_code=0)]))
+    told = lines(summarise([LAUNCH, at(103, "end", exit_code=0)]))
     assert told == ["done: steps unknown (no optimizer call seen), 0 restarts, 3 s"]
     assert lines(summarise([]))[0].startswith("no end was written")
 
@@ -118,15 +202,15 @@ def test_the_suggested_timeout_leaves_room(pause: float, timeout: float) -> None
 
 FIELDS = st.dictionaries(
     st.sampled_from(["attempt", "steps", "idle", "action", "exit_code", "reason", "ranks", "slug"]),
-    st.none() | st.booleans() | st.integers(-5, 50) | st.just("restart") | st.just([1, "x"]),
+    st.none() | st.integers(-5, 50) | st.sampled_from(["restart", "x", [1, "x"], [1]]),
 )
 KINDS = st.sampled_from(["launch", "progress", "verdict", "action", "resume", "end", "other"])
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e9), KINDS, FIELDS)))
 def test_any_journal_gives_a_report(seen: list[tuple[float, str, dict[str, Any]]]) -> None:
-    records = [{**fields, "t": t, "kind": kind} for t, kind, fields in seen]
-    report = summarise(records)
+    lines_of_it = [msgspec.json.encode({**more, "t": t, "kind": kind}) for t, kind, more in seen]
+    report = summarise([one for line in lines_of_it if (one := decode(line))])
     assert report.lost >= 0
     assert report.seconds >= 0
     assert all(isinstance(line, str) for line in lines(report))
@@ -134,7 +218,7 @@ def test_any_journal_gives_a_report(seen: list[tuple[float, str, dict[str, Any]]
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1000))))
 def test_steps_add_up_whatever_the_order(seen: list[tuple[int, int]]) -> None:
-    records = [record(0, "progress", attempt, steps) for attempt, steps in seen]
+    records = [at(0, "progress", attempt, steps) for attempt, steps in seen]
     assert steps_in(records) == steps_in(records[::-1])
     assert steps_in(records) == sum(
         max(steps for a, steps in seen if a == attempt) for attempt in {a for a, _ in seen}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from holdfast.analysis.job.journal_records import JournalRecord
 from holdfast.run.runs.report_saves import lines
+from tests.run.journals import record
 
 
-def record(kind: str, t: float = 1.0, **fields: Any) -> dict[str, Any]:
-    return {"t": t, "kind": kind, **fields}
-
-
-def saves(*times: float, stall: float = 0.25, **fields: Any) -> list[dict[str, Any]]:
+def saves(*times: float, stall: float = 0.25, **fields: Any) -> list[JournalRecord]:
     cost = {"stall": stall, "seconds": 1.0, "path": "/c", "attempt": 0}
-    return [record("saved", at, step=int(at), **{**cost, **fields}) for at in times]
+    return [record("saved", t=at, step=int(at), **{**cost, **fields}) for at in times]
 
 
 def test_saves_are_counted_and_what_was_done_twice() -> None:
@@ -22,11 +22,11 @@ def test_saves_are_counted_and_what_was_done_twice() -> None:
         record("save-failed", step=900),
         record("saved", step=1200, path="/c/b", stall=0.25),
         record("resume", attempt=1, step=1200, reached=1237, repeated=37),
-        record("first-step", attempt=2, guess="zero", reached=1300, repeated=1300),
+        record("first-step", attempt=2, digest="", guess="zero", reached=1300, repeated=1300),
     ]
-    first = "2 checkpoints saved, 1 failed, the last at step 1200 in /c/b; the training stood still"
+    first = "2 checkpoints saved, 1 failed, the last at step 1200 in /c/b; saving paused training"
     assert lines(records) == [
-        f"{first} 0.8 s for them",
+        f"{first} for 0.8 s",
         "restart 1: 37 of 1237 steps done again",
         "restart 2: 1300 of 1300 steps done again",
     ]
@@ -39,7 +39,7 @@ def test_a_run_without_checkpoints_says_nothing_of_them() -> None:
 
 
 def test_how_often_is_told_with_what_it_costs() -> None:
-    often = lines([*saves(10, 12, 14, 16, stall=1.0), record("end", 100)])[-1]
+    often = lines([*saves(10, 12, 14, 16, stall=1.0), record("end", t=100, exit_code=0)])[-1]
     assert "saving every 2 s loses about" in often
     assert "a save holds the training up for 1 s" in often
     assert len(lines(saves(10, 300))) == 1, "two tell nothing about how often"
@@ -48,9 +48,10 @@ def test_how_often_is_told_with_what_it_costs() -> None:
 
 def test_how_often_is_by_the_clock_of_the_rank_not_of_the_one_who_hears() -> None:
     heard_at_once = [
-        {**one, "told_at": 100.0 * number} for number, one in enumerate(saves(500, 500.1, 500.2))
+        msgspec.structs.replace(one, told_at=100.0 * number)
+        for number, one in enumerate(saves(500, 500.1, 500.2))
     ]
-    assert "saving every 100 s" in lines([record("launch", 1), *heard_at_once])[-1]
+    assert "saving every 100 s" in lines([record("launch", t=1), *heard_at_once])[-1]
 
 
 def test_the_time_of_a_restart_is_no_interval() -> None:

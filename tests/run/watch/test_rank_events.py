@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.analysis.job.journal_records import SavedRecord
 from holdfast.run.watch import rank_events
 from holdfast.run.watch.rank_events import Listener, Tail
 
@@ -52,9 +53,10 @@ def test_attempts_are_told_apart_and_the_last_words_of_one_are_heard(tmp_path: P
     assert listener.news() == [], "once a second is enough"
     listener.begin(1, {0: str(second)}, steps=57)
     (told,) = listener.news()
-    assert (told.kind, told.record["attempt"], told.record["rank"]) == ("saved", 0, 0)
+    assert isinstance(told.record, SavedRecord)
+    assert (told.record.attempt, told.record.rank) == (0, 0)
     assert (listener.account.reached, listener.account.base) == (57, 0)
     second.write_text(json.dumps(SAVED | {"step": 80}) + "\n")
     listener.hear(100.6, at_once=True)
-    assert [told.record["attempt"] for told in listener.news()] == [1]
+    assert [told.record.attempt for told in listener.news()] == [1]
     assert [saved.step for saved in listener.account.saves] == [40, 80]

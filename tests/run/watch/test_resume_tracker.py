@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.analysis.job.journal_records import RankEventRecord, kind_of
 from holdfast.analysis.scene.checkpoints import Account
 from holdfast.run.runs import report_saves
 from holdfast.run.watch import resume_tracker
-from holdfast.run.watch.resume_tracker import Told
+from holdfast.run.watch.resume_tracker import TrackedEvent
+from tests.run.journals import as_written
 
 PATH = "/c/step-000001200"
 RESUME: dict[str, Any] = {"path": PATH, "world_size": 4, "saved_world": 4, "accepted": []}
@@ -18,8 +21,15 @@ COST: dict[str, Any] = {"path": PATH, "bytes": 9, "stall": 0.1, "seconds": 1.0}
 FIRST: dict[str, Any] = {"digest": "aa", "optimizer_step": 0, "loaded": False}
 
 
-def tell(account: Account, kind: str, *, attempt: int = 0, rank: int = 0, **fields: Any) -> Told:
-    return resume_tracker.take(account, rank, attempt, {"kind": kind, "t": 1.7e9, **fields})
+def tell(
+    account: Account, kind: str, *, attempt: int = 0, rank: int = 0, **fields: Any
+) -> TrackedEvent:
+    return resume_tracker.track(account, rank, attempt, {"kind": kind, "t": 1.7e9, **fields})
+
+
+def journalled(event: TrackedEvent) -> dict[str, Any]:
+    (record,) = as_written([event.record])
+    return record
 
 
 def test_a_resume_says_how_many_steps_are_repeated() -> None:
@@ -29,7 +39,7 @@ def test_a_resume_says_how_many_steps_are_repeated() -> None:
     assert told.sentence == (
         f"rank 0 resumed at step 1200 from {PATH}; the job had reached 1237: 37 steps are repeated"
     )
-    assert (told.record["reached"], told.record["repeated"]) == (1237, 37)
+    assert (journalled(told)["reached"], journalled(told)["repeated"]) == (1237, 37)
     assert told.account.base == 1200
     again = resume_tracker.next_attempt(told.account, 50)
     assert again.reached == 1250
@@ -44,7 +54,7 @@ def test_the_first_start_is_calm() -> None:
     assert fresh.sentence == ""
     earlier = tell(Account(), "resume", step=1200, **RESUME)
     assert earlier.sentence == f"rank 0 resumed at step 1200 from {PATH}"
-    assert "repeated" not in earlier.record
+    assert "repeated" not in journalled(earlier)
     accepted = tell(Account(), "resume", step=9, **{**RESUME, "accepted": ["config"]})
     assert "(accepted: config)" in accepted.sentence
 
@@ -64,14 +74,18 @@ def test_a_failed_save_is_said_once_until_one_succeeds() -> None:
     assert tell(good.account, "saved", step=500, **COST).sentence == ""
 
 
-def second_attempt(now: dict[str, Any]) -> Told:
+def second_attempt(now: dict[str, Any]) -> TrackedEvent:
     account = resume_tracker.next_attempt(tell(Account(), "first-step", **FIRST).account, 57)
     return tell(account, "first-step", attempt=1, **now)
 
 
 def test_scripts_without_our_library() -> None:
     zero = second_attempt(FIRST)
-    assert (zero.sentence, zero.record["guess"], zero.record["repeated"]) == ("", "zero", 57)
+    assert (zero.sentence, journalled(zero)["guess"], journalled(zero)["repeated"]) == (
+        "",
+        "zero",
+        57,
+    )
     adam = second_attempt({"digest": "bb", "optimizer_step": 40, "loaded": True})
     assert adam.sentence == (
         "resumed: its optimizer had counted 40 steps; the job had reached 57: 17 steps are repeated"
@@ -79,7 +93,7 @@ def test_scripts_without_our_library() -> None:
     assert adam.account.base == 40
     plain = second_attempt({"digest": "bb", "optimizer_step": 0, "loaded": True})
     assert plain.sentence.startswith("the job seems to have resumed")
-    assert "repeated" not in plain.record
+    assert "repeated" not in journalled(plain)
     unknown = second_attempt({"digest": "", "optimizer_step": 0, "loaded": True})
     assert unknown.sentence == (
         "whether the job resumed or began again cannot be told: its parameters could not be read"
@@ -91,7 +105,7 @@ def test_what_our_library_told_is_not_guessed_at() -> None:
     account = tell(account, "resume", attempt=1, step=40, **RESUME).account
     told = tell(account, "first-step", attempt=1, **FIRST)
     assert (told.sentence, told.account.base) == ("", 40)
-    assert "guess" not in told.record
+    assert "guess" not in journalled(told)
 
 
 def test_memory_does_not_grow_with_the_run() -> None:
@@ -100,7 +114,7 @@ def test_memory_does_not_grow_with_the_run() -> None:
         account = tell(account, "saved", step=step, **COST).account
         account = tell(account, "set-aside", path="/x", why="y").account
     assert len(account.saves) == resume_tracker.MOST_SAVES
-    assert len(account.set_aside) == resume_tracker.MOST
+    assert len(account.set_aside) == resume_tracker.MOST_SET_ASIDE
     assert account.saves[-1].step == 499
 
 
@@ -112,8 +126,12 @@ NAMES = st.sampled_from([*RESUME, *COST, *FIRST, "step", "why", "errno", "t", "i
 @given(KINDS | st.text(), st.dictionaries(NAMES, VALUES), st.integers(0, 3))
 def test_whatever_a_rank_tells_is_taken(kind: str, fields: dict[str, Any], attempt: int) -> None:
     account = Account(reached=7)
-    told = resume_tracker.take(account, 0, attempt, {**fields, "kind": kind})
-    assert told.kind == kind
+    told = resume_tracker.track(account, 0, attempt, {**fields, "kind": kind})
     assert isinstance(told.sentence, str)
-    records = [{**told.record, "t": float(at), "kind": kind} for at in range(4)]
+    if isinstance(told.record, RankEventRecord):
+        assert told.record.told["kind"] == kind
+        assert told.account == account, "what is not understood changes nothing"
+    else:
+        assert kind_of(told.record) == kind
+    records = [msgspec.structs.replace(told.record, t=float(at)) for at in range(4)]
     assert all(isinstance(line, str) for line in report_saves.lines(records))

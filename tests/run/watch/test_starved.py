@@ -98,7 +98,7 @@ def test_three_ranks_on_one_core_are_seen_to_wait_for_it(tmp_path: Path) -> None
             for page in pages:
                 page.step(steps, at=time.monotonic_ns(), usual=int(usual * 1e9))
             made.watch.look()
-            return [r for r in made.journal.records() if r["kind"] in ("notice", "verdict")]
+            return [r for r in made.records() if r["kind"] in ("notice", "verdict")]
 
         try:
             assert told_after(10, 0.05) == []

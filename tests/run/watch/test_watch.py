@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,7 @@ from holdfast.system import activity
 from holdfast.view.run_screen import Screen
 from tests.cli.holdfast_command import wait_until
 from tests.cli.jobs import DDP, job
+from tests.run.journals import as_written
 from tests.run.watched import SLEEP, process
 
 ENDINGS = {
@@ -72,7 +74,10 @@ class Watching:
         return heartbeat_page.Page(self.watch.lookout.pages[rank][1])
 
     def kinds(self, *without: str) -> list[str]:
-        return [r["kind"] for r in self.journal.records() if r["kind"] not in without]
+        return [r["kind"] for r in self.records() if r["kind"] not in without]
+
+    def records(self) -> list[dict[str, Any]]:
+        return as_written(self.journal.records())
 
 
 @contextlib.contextmanager
@@ -93,7 +98,7 @@ def test_a_rank_that_ends_badly_is_named_and_the_group_restarted(
     with watching(tmp_path) as made, process(SLEEP) as well, process(text) as ill:
         made.start(well.pid, ill.pid)
         assert made.look_until(Step.RESTART, Step.STOP) is Step.RESTART
-        records = made.journal.records()
+        records = made.records()
         assert [r["kind"] for r in records] == [
             "rank", "rank", "rank", "evidence", "verdict", "action",
         ]  # fmt: skip
@@ -110,7 +115,7 @@ def test_without_restarts_left_it_stops(tmp_path: Path) -> None:
         made.start(ill.pid)
         assert made.look_until(Step.RESTART, Step.STOP) is Step.STOP
         assert made.watch.exit_code() == 3
-        assert made.journal.records()[-1]["action"] == "stop"
+        assert made.records()[-1]["action"] == "stop"
 
 
 def test_ranks_that_end_well_are_nobodys_business(tmp_path: Path) -> None:
@@ -134,11 +139,11 @@ def test_a_rank_that_raised_is_heard_before_its_process_is_gone(tmp_path: Path) 
         began = time.monotonic()
         assert made.look_until(Step.HOLD) is Step.HOLD
         assert made.kinds("rank") == ["evidence"]
-        heard = [r for r in made.journal.records() if r.get("what") == "raised"]
+        heard = [r for r in made.records() if r.get("what") == "raised"]
         assert [r["rank"] for r in heard] == [0]
         assert made.look_until(Step.RESTART) is Step.RESTART
         assert time.monotonic() - began >= job_watch.UNWIND
-        verdict = next(r for r in made.journal.records() if r["kind"] == "verdict")
+        verdict = next(r for r in made.records() if r["kind"] == "verdict")
         assert (verdict["slug"], verdict["ranks"]) == ("python-exception", [0])
 
 
@@ -173,7 +178,7 @@ def test_a_frozen_rank_is_named_whether_or_not_the_others_still_step(
         began = time.monotonic()
         assert made.look_until(Step.RESTART) is Step.RESTART
         assert time.monotonic() - began >= 3
-        verdicts = [r for r in made.journal.records() if r["kind"] == "verdict"]
+        verdicts = [r for r in made.records() if r["kind"] == "verdict"]
         assert [(v["slug"], v["ranks"]) for v in verdicts] == [("rank-frozen", [0])]
         assert made.watch.exit_code() == STOPPED_BY_VERDICT
 
@@ -183,7 +188,7 @@ def test_told_to_stop_is_journalled(tmp_path: Path) -> None:
         made.start(child.pid)
         made.watch.look()
         made.watch.told_to_stop(signal.SIGTERM)
-        last = made.journal.records()[-1]
+        last = made.records()[-1]
         assert (last["kind"], last["action"], last["reason"]) == ("action", "stop", "SIGTERM")
 
 
@@ -210,7 +215,7 @@ def test_a_bug_of_our_own_is_said_once_and_the_job_is_watched_on(
         for _ in range(3):
             made.watch._decide(made.watch._scene(time.monotonic()))
         assert made.look_until(Step.RESTART) is Step.RESTART
-        (own,) = (r for r in made.journal.records() if r["kind"] == "own-fault")
+        (own,) = (r for r in made.records() if r["kind"] == "own-fault")
         assert (own["slug"], own["exception"]) == ("slow-rank", "KeyError: 'nobody'")
         assert made.screen.getvalue().count("a bug of its own") == 1
         assert made.kinds("rank")[-1] == "action"
@@ -222,7 +227,7 @@ def test_what_outlived_its_rank_is_a_line_and_a_notice_that_blames_nobody(tmp_pa
         made.start(rank.pid)
         made.watch.outlived([helper], ended=True)
         made.watch.outlived([helper], ended=False)
-        notice, left = made.journal.records()[-2:]
+        notice, left = made.records()[-2:]
         assert (notice["kind"], notice["slug"], notice["ranks"]) == (
             "notice",
             "orphaned-workers",

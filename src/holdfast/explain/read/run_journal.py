@@ -8,19 +8,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 
+from holdfast.analysis.job.journal_records import (
+    AttemptRecord,
+    EndRecord,
+    EvidenceRecord,
+    JournalRecord,
+    JudgementRecord,
+    LaunchRecord,
+    RankRecord,
+    VerdictRecord,
+    decode_lines,
+    kind_of,
+)
 from holdfast.analysis.logs.wreckage import Exit, Line, Told
 
 LARGEST = 64 << 20
 ENDED_WELL = "the run was restarted after it, and ended well"
 WENT_ON = "the run was restarted after it"
 
-Record = dict[str, Any]
-Records = list[tuple[int, Record]]
-"""(number of its line, what it says)"""
+NumberedRecords = list[tuple[int, JournalRecord]]
+"""each with the number of its line"""
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,20 +54,21 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 def read(text: bytes, source: str) -> Story:
     """Never raises: a journal cut in the middle of a line, as a crash leaves it, is read as far
     as it goes."""
-    records = list(_records(text))
+    numbered = list(decode_lines(text))
+    records = [record for _, record in numbered]
     attempt = _attempt_to_explain(records)
-    mine = [(number, r) for number, r in records if r.get("attempt", attempt) == attempt]
-    worlds = [r["world"] for _, r in mine if isinstance(r.get("world"), int)]
-    ranks = _of_kind(records, "rank")
-    newest = max(_attempts(ranks), default=attempt)
-    hosts = [h for _, r in mine for h in _listed(r.get("hosts")) if isinstance(h, str)]
-    ended = _of_kind(mine, "end")
-    finished = bool(ended) and ended[-1].get("exit_code") == 0 and not _of_kind(mine, "verdict")
+    mine = [(number, r) for number, r in numbered if _is_of(r, attempt)]
+    ranks = [r for r in records if isinstance(r, RankRecord)]
+    worlds = [r.world for r in records if isinstance(r, LaunchRecord) and r.world]
+    hosts = [h for _, r in mine if isinstance(r, JudgementRecord) for h in r.hosts]
+    ended = [r for _, r in mine if isinstance(r, EndRecord)]
+    judged = any(isinstance(r, VerdictRecord) for _, r in mine)
+    finished = bool(ended) and ended[-1].exit_code == 0 and not judged
     return Story(
         attempt=attempt,
         world_size=worlds[-1] if worlds else None,
         pids=_pids(ranks, attempt),
-        newest=_pids(ranks, newest),
+        newest=_pids(ranks, max((r.attempt for r in ranks), default=attempt)),
         host=hosts[-1] if hosts else "",
         exits=tuple(_exits(mine, source)),
         told=() if finished else tuple(_told(mine, source, _afterwards(records, attempt))),
@@ -66,107 +77,75 @@ def read(text: bytes, source: str) -> Story:
     )
 
 
-def _records(text: bytes) -> Iterator[tuple[int, Record]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        try:
-            record = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            continue
-        if isinstance(record, dict):
-            yield number, record
+def _is_of(record: JournalRecord, attempt: int) -> bool:
+    return not isinstance(record, AttemptRecord) or record.attempt == attempt
 
 
-def _of_kind(records: Records, kind: str) -> list[Record]:
-    return [r for _, r in records if r.get("kind") == kind]
+def _pids(ranks: Iterable[RankRecord], attempt: int) -> dict[int, int]:
+    return {r.rank: r.pid for r in ranks if r.attempt == attempt and r.pid}
 
 
-def _attempts(records: Iterable[Record]) -> list[int]:
-    return [r["attempt"] for r in records if isinstance(r.get("attempt"), int)]
+def _attempt_to_explain(records: Iterable[JournalRecord]) -> int:
+    attempts = [r for r in records if isinstance(r, AttemptRecord)]
+    # An end without a verdict is still the end of its own attempt.
+    failed = [
+        r.attempt
+        for r in attempts
+        if isinstance(r, VerdictRecord) or (isinstance(r, EndRecord) and r.exit_code)
+    ]
+    return max(failed or [r.attempt for r in attempts], default=0)
 
 
-def _pids(ranks: Iterable[Record], attempt: int) -> dict[int, int]:
-    return {
-        rank: pid
-        for r in ranks
-        if r.get("attempt", attempt) == attempt
-        and isinstance(rank := r.get("rank"), int)
-        and isinstance(pid := r.get("pid"), int)
-    }
-
-
-def _attempt_to_explain(records: Records) -> int:
-    failed = _attempts(_of_kind(records, "verdict"))
-    # An end that nobody had a word for is still the end of its own attempt.
-    failed += _attempts(r for r in _of_kind(records, "end") if r.get("exit_code") != 0)
-    return max(failed) if failed else max(_attempts(r for _, r in records), default=0)
-
-
-def _afterwards(records: Records, attempt: int) -> str:
+def _afterwards(records: Iterable[JournalRecord], attempt: int) -> str:
     """What became of the run after the attempt that is explained."""
-    later = any(number > attempt for number in _attempts(r for _, r in records))
-    ended = _of_kind(records, "end")
-    if later and ended and ended[-1].get("exit_code") == 0:
-        return ENDED_WELL
-    return WENT_ON if later else ""
+    attempts = [r for r in records if isinstance(r, AttemptRecord)]
+    ended = [r for r in attempts if isinstance(r, EndRecord)]
+    if not any(r.attempt > attempt for r in attempts):
+        return ""
+    return ENDED_WELL if ended and ended[-1].exit_code == 0 else WENT_ON
 
 
-def _evidence(records: Records) -> str:
-    named = [r.get("evidence") or r.get("folder") for _, r in records]
-    folders = [os.path.basename(name) for name in named if isinstance(name, str)]
+def _evidence(records: NumberedRecords) -> str:
+    named = [
+        r.folder if isinstance(r, EvidenceRecord) else r.evidence
+        for _, r in records
+        if isinstance(r, (EvidenceRecord, JudgementRecord))
+    ]
+    folders = [os.path.basename(name) for name in named if name]
     return folders[-1] if folders else ""
 
 
-def _exits(records: Records, source: str) -> Iterator[Exit]:
+def _exits(records: NumberedRecords, source: str) -> Iterator[Exit]:
     for number, record in records:
-        code, rank = record.get("code"), record.get("rank")
-        if record.get("kind") != "rank" or not isinstance(code, int) or not isinstance(rank, int):
+        if not isinstance(record, RankRecord) or not isinstance(record.code, int):
             continue
-        what = f"rank {rank} {record.get('what', 'ended')} ({code})"
-        pid = record.get("pid")
+        what = f"rank {record.rank} {record.what} ({record.code})"
         yield Exit(
-            code=code,
-            rank=rank,
-            pid=pid if isinstance(pid, int) else None,
+            code=record.code,
+            rank=record.rank,
+            pid=record.pid or None,
             teller="holdfast",
-            line=_line(record, source, number, what, rank),
+            line=_line(record, source, number, what, record.rank),
         )
 
 
-def _told(records: Records, source: str, afterwards: str) -> Iterator[Told]:
+def _told(records: NumberedRecords, source: str, afterwards: str) -> Iterator[Told]:
     for number, record in records:
-        kind, slug = record.get("kind"), record.get("slug")
-        if kind not in ("notice", "verdict") or not slug:
+        if not isinstance(record, JudgementRecord):
             continue
-        code = str(record.get("code", ""))
+        said = f"holdfast run said so: {kind_of(record)}[{record.code}] {record.slug}"
         yield Told(
-            code=code,
-            slug=str(slug),
-            ranks=_numbers(record.get("ranks")),
-            victims=_numbers(record.get("victims")),
-            reason=str(record.get("reason", "")),
-            fix=str(record.get("fix", "")),
-            verdict=kind == "verdict",
+            code=record.code,
+            slug=record.slug,
+            ranks=record.ranks,
+            victims=record.victims,
+            reason=record.reason,
+            fix=record.fix,
+            verdict=isinstance(record, VerdictRecord),
             afterwards=afterwards,
-            line=_line(
-                record, source, number, f"holdfast run said so: {kind}[{code}] {slug}", None
-            ),
+            line=_line(record, source, number, said, None),
         )
 
 
-def _line(record: Record, source: str, number: int, text: str, rank: int | None) -> Line:
-    at = record.get("t")
-    return Line(
-        text=text,
-        source=source,
-        number=number,
-        rank=rank,
-        at=float(at) if isinstance(at, (int, float)) else None,
-    )
-
-
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
-def _numbers(value: object) -> tuple[int, ...]:
-    return tuple(n for n in _listed(value) if isinstance(n, int))
+def _line(record: JournalRecord, source: str, number: int, text: str, rank: int | None) -> Line:
+    return Line(text=text, source=source, number=number, rank=rank, at=record.t or None)

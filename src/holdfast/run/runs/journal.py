@@ -1,22 +1,6 @@
 """The journal of a run: append-only, one JSON object a line; every view of a run reads it.
 
-Each line has `t` (wall seconds) and `kind`; all but `launch` should have `attempt` and `steps`
-(taken in that attempt), from which steps, restarts and time lost are counted:
-
-launch    run, command, world, host, max_restarts
-rank      rank, pid, host, what ('started', 'ready', 'raised', 'exited'), code
-progress  longest_pause, usual_step; written now and then, so that `holdfast runs` knows the step
-notice    judgement(verdict, hosts), idle (seconds since the last step): named, not acted on
-evidence  folder, ranks, missing
-verdict   as a notice, but an action follows
-action    action ('restart', 'stop'), idle, reason
-resume    rank, step, path, world_size, saved_world, accepted; after a restart reached, repeated
-saved, save-failed, set-aside, first-step, cadence   as a rank told them (rank/events.py)
-own-fault slug, face, exception: a face of ours raised, and was passed over
-left      pids, reason: what ranks that ended well left running
-leftovers runs, pids, stuck, reason: of earlier runs without a launcher, ended before the start
-end       exit_code, reason, longest_pause, group_timeout
-diagnosis code, slug, confidence, ranks, victims, reason, fix: the folder of a failed run, explained
+What the lines say: analysis/job/journal_records.py, and docs/journal.md.
 """
 
 from __future__ import annotations
@@ -27,33 +11,15 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
-from holdfast.findings import Verdict
+from holdfast.analysis.job.journal_records import JournalRecord, decode_lines, kind_of
 from holdfast.run.runs import redact
 from holdfast.text import printable
 
-Record = dict[str, Any]
 KEPT = 1000
 """lines kept in memory while the disk takes none"""
-
-
-def judgement(verdict: Verdict, *, hosts: Iterable[str]) -> Record:
-    """The fields of a notice or a verdict; `hosts` are the culprits' machines."""
-    return {
-        "code": verdict.code,
-        "slug": verdict.slug,
-        "ranks": list(verdict.ranks),
-        "victims": list(verdict.victims),
-        "hosts": sorted(set(hosts)),
-        "reason": verdict.reason,
-        "certain": verdict.certain,
-        "fix": verdict.fix,
-        "evidence": msgspec.to_builtins(verdict.evidence),
-    }
 
 
 class Journal:
@@ -68,15 +34,15 @@ class Journal:
         self._complained = False
         self._lock = threading.Lock()
 
-    def write(self, kind: str, **fields: Any) -> None:
-        """Never raises: a job must not die because its diary cannot be kept."""
-        line = _encode({"t": round(time.time(), 3), "kind": kind, **fields})
+    def write(self, record: JournalRecord) -> None:
+        """Never raises: a job must not die because its journal cannot be written."""
+        line = _encode(msgspec.structs.replace(record, t=round(time.time(), 3)))
         with self._lock:
             self._waiting.append(line)
             if self.path is not None:
                 self._drain(self.path)
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[JournalRecord]:
         """Everything that was written, and what still waits for the disk."""
         with self._lock:
             return (read(self.path) if self.path else []) + _parse(b"".join(self._waiting))
@@ -121,8 +87,8 @@ class Journal:
             )
 
 
-def read(path: str) -> list[Record]:
-    """Every whole line; a torn one (a crash, a full disk) is passed over. Never raises."""
+def read(path: str) -> list[JournalRecord]:
+    """Every whole line; a torn one (a crash, a full disk) is skipped. Never raises."""
     try:
         with open(path, "rb") as file:
             return _parse(file.read())
@@ -130,30 +96,18 @@ def read(path: str) -> list[Record]:
         return []
 
 
-def _parse(content: bytes) -> list[Record]:
-    records = []
-    for line in content.split(b"\n"):
-        with contextlib.suppress(ValueError, RecursionError):  # msgspec's errors are ValueErrors
-            record = msgspec.json.decode(line)
-            if isinstance(record, dict) and _is_time(record.get("t")) and _is_text(record):
-                records.append(record)
-    return records
+def _parse(content: bytes) -> list[JournalRecord]:
+    # Every writer puts the time on its lines: one without it is not a journal's.
+    return [record for _, record in decode_lines(content) if record.t]
 
 
-def _is_time(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_text(record: Record) -> bool:
-    return isinstance(record.get("kind"), str)
-
-
-def _encode(record: Record) -> bytes:
+def _encode(record: JournalRecord) -> bytes:
     try:
+        data = printable(msgspec.to_builtins(record, enc_hook=str))
         # An exception's text may quote a password; a journal is made to be shown to others.
-        return msgspec.json.encode(redact.from_data(printable(record)), enc_hook=str) + b"\n"
+        return msgspec.json.encode(redact.from_data(data)) + b"\n"
     except Exception as bug:  # noqa: BLE001 - one odd field must cost neither the line nor the job
-        bare = {"t": record["t"], "kind": printable(str(record["kind"])), "unwritten": repr(bug)}
+        bare = {"kind": kind_of(record), "t": record.t, "unwritten": repr(bug)}
         return msgspec.json.encode(printable(bare)) + b"\n"
 
 

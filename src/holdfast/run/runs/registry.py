@@ -11,6 +11,17 @@ from typing import Any
 
 import msgspec
 
+from holdfast.analysis.job.journal_records import (
+    ActionRecord,
+    AttemptRecord,
+    DiagnosisRecord,
+    EndRecord,
+    JournalRecord,
+    JudgementRecord,
+    LaunchRecord,
+    LeftoversRecord,
+    LeftRecord,
+)
 from holdfast.analysis.job.run_paths import LATEST, RunPaths
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import journal, owner
@@ -19,6 +30,15 @@ from holdfast.run.runs.report import restarts_in, steps_in
 GRACE = 20.0
 """seconds: a launcher told to stop gives its ranks up to 10 of their own"""
 LAST_GRACE = 5.0
+SENTENCES = (
+    LeftoversRecord,
+    LeftRecord,
+    JudgementRecord,
+    ActionRecord,
+    EndRecord,
+    DiagnosisRecord,
+)
+"""records with a `reason` that was shown to the user"""
 
 
 class State(enum.Enum):
@@ -81,18 +101,18 @@ def read_run(paths: RunPaths) -> Run:
     """What its files say, and whether its launcher lives."""
     who = owner.read(paths.launcher)
     records = journal.read(paths.journal)
-    end = next((record for record in reversed(records) if record["kind"] == "end"), None)
-    launch = next((record for record in records if record["kind"] == "launch"), {})
+    end = next((record for record in reversed(records) if isinstance(record, EndRecord)), None)
+    launch = next((record for record in records if isinstance(record, LaunchRecord)), None)
     return Run(
         id=paths.run_id,
         folder=paths.folder,
         state=_state(who, end),
         started=is_run(paths) or 0.0,
-        ended=end["t"] if end else None,
-        world=_number(launch.get("world")) or 0,
+        ended=end.t if end else None,
+        world=launch.world if launch else 0,
         steps=steps_in(records),
         restarts=restarts_in(records),
-        exit_code=_number(end.get("exit_code")) if end else None,
+        exit_code=end.exit_code if end else None,
         host=who.host if who else "",
         pid=who.pid if who else 0,
         command=who.command if who else (),
@@ -172,7 +192,14 @@ def _end(handle: int, who: owner.Launcher, paths: RunPaths, grace: float) -> str
         return f"{paths.run_id} was told to stop and has ended"
     sentence = f"ended by SIGKILL after {grace:g} s without an answer to SIGTERM"
     book = journal.Journal(paths.journal)
-    book.write("end", exit_code=128 + signal.SIGKILL, reason=f"holdfast stop: {sentence}")
+    attempts = [r.attempt for r in book.records() if isinstance(r, AttemptRecord)]
+    book.write(
+        EndRecord(
+            exit_code=128 + signal.SIGKILL,
+            attempt=max(attempts, default=0),
+            reason=f"holdfast stop: {sentence}",
+        )
+    )
     book.close()
     return f"{paths.run_id} was {sentence}; its ranks end with it"
 
@@ -184,7 +211,7 @@ def _is_over(handle: int, seconds: float) -> bool:
     return bool(waiting.poll(seconds * 1000))
 
 
-def _state(who: owner.Launcher | None, end: journal.Record | None) -> State:
+def _state(who: owner.Launcher | None, end: EndRecord | None) -> State:
     where = owner.whereabouts(who) if who else "unknown"
     if where == "alive":
         return State.RUNNING  # also while it still cleans up after its last line
@@ -193,12 +220,6 @@ def _state(who: owner.Launcher | None, end: journal.Record | None) -> State:
     return State.LOST if where == "gone" else State.UNKNOWN
 
 
-def _last_sentence(records: Sequence[journal.Record]) -> str:
-    for record in reversed(records):
-        if isinstance(reason := record.get("reason"), str) and reason:
-            return reason
-    return ""
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
+def _last_sentence(records: Sequence[JournalRecord]) -> str:
+    said = [record.reason for record in records if isinstance(record, SENTENCES)]
+    return next(filter(None, reversed(said)), "")

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
+from holdfast.analysis.job.journal_records import (
+    ActionRecord,
+    AttemptRecord,
+    EndRecord,
+    JournalRecord,
+    JudgementRecord,
+    RankRecord,
+    StepsRecord,
+    VerdictRecord,
+)
+from holdfast.catalogue import traits
+from holdfast.findings import Diagnosis
 from holdfast.run.runs import report_saves
-from holdfast.text import duration, numbers
-
-Record = dict[str, Any]
+from holdfast.text import duration, elapsed, ranks
+from holdfast.view.diagnosis import evidence
 
 HEADROOM = 3
 """a group's timeout should be this many times the longest wait a job came back from"""
 SHORTEST_TIMEOUT = 60.0
-WORTH_TELLING = 5.0
+SHORTEST_WAIT = 5.0
 """seconds: shorter waits suggest nothing about a timeout"""
 CAUSES_SHOWN = 5
+LIKELY = 0.5
+"""of a diagnosis: under this the verdict given while the job ran is the better answer"""
+QUOTES = 2
+EXPIRED_FIX = "see the stacks and flight recorders in {folder}"
+"""where the fix was a command for a process that has exited since"""
 
 
-class Report(NamedTuple):
+class RunReport(NamedTuple):
     seconds: float
     steps: int
     attempts: int
@@ -29,135 +46,186 @@ class Report(NamedTuple):
     longest_pause: float
     suggested_timeout: float
     """seconds; 0 when no wait was long enough to suggest one"""
-    group_timeout: float
-    """the one in force; 0 when unknown"""
     exit_code: int | None
-    reason: str
-    """of the end itself"""
-    causes: tuple[Record, ...]
+    """None when the run has no end"""
+    causes: tuple[VerdictRecord, ...]
     """the verdicts, oldest first; the last is the root cause of the end"""
-    kept: tuple[str, ...] = ()
+    fix: str
+    """for the last of them, as far as it still helps now that its processes have exited"""
+    checkpoints: tuple[str, ...] = ()
     """sentences about saves, and steps done twice"""
 
 
-def summarise(records: Sequence[Record]) -> Report:
-    end: Record = next((record for record in reversed(records) if record["kind"] == "end"), {})
-    longest = max((_seconds(record, "longest_pause") for record in records), default=0.0)
-    return Report(
-        seconds=max(0.0, records[-1]["t"] - records[0]["t"]) if records else 0.0,
+def summarise(records: Sequence[JournalRecord]) -> RunReport:
+    end = next((record for record in reversed(records) if isinstance(record, EndRecord)), None)
+    pauses = [r.longest_pause for r in records if isinstance(r, (EndRecord, JudgementRecord))]
+    causes = tuple(record for record in records if isinstance(record, VerdictRecord))
+    return RunReport(
+        seconds=max(0.0, records[-1].t - records[0].t) if records else 0.0,
         steps=steps_in(records),
-        attempts=len({_whole(record, "attempt") for record in records}),
+        attempts=len({r.attempt for r in records if isinstance(r, AttemptRecord)}),
         restarts=restarts_in(records),
         lost=lost_in(records),
-        longest_pause=longest,
-        suggested_timeout=suggested_timeout(longest),
-        group_timeout=max((_seconds(record, "group_timeout") for record in records), default=0.0),
-        exit_code=_whole(end, "exit_code") if "exit_code" in end else None,
-        reason=str(end.get("reason", "")),
-        causes=tuple(record for record in records if record["kind"] == "verdict"),
-        kept=tuple(report_saves.lines(records)),
+        longest_pause=max(pauses, default=0.0),
+        suggested_timeout=suggested_timeout(max(pauses, default=0.0)),
+        exit_code=end.exit_code if end else None,
+        causes=causes,
+        fix=_fix_after_the_end(causes[-1], records) if causes else "",
+        checkpoints=tuple(report_saves.lines(records)),
     )
 
 
-def steps_in(records: Iterable[Record]) -> int:
+def steps_in(records: Iterable[JournalRecord]) -> int:
     """Steps taken, in all attempts together: what a restart repeats counts again."""
     most: dict[int, int] = {}
     for record in records:
-        attempt = _whole(record, "attempt")
-        most[attempt] = max(most.get(attempt, 0), _whole(record, "steps"))
+        if isinstance(record, StepsRecord):
+            most[record.attempt] = max(most.get(record.attempt, 0), record.steps)
     return sum(most.values())
 
 
-def restarts_in(records: Iterable[Record]) -> int:
+def restarts_in(records: Iterable[JournalRecord]) -> int:
     return sum(_is_restart(record) for record in records)
 
 
-def lost_in(records: Sequence[Record]) -> float:
+def lost_in(records: Sequence[JournalRecord]) -> float:
     """Each restart costs from the last step before it to the first step after it."""
     total = 0.0
     counted_until = -math.inf  # two restarts without a step between them are one gap
     for place, record in enumerate(records):
-        if not _is_restart(record):
+        if not isinstance(record, ActionRecord) or not _is_restart(record):
             continue
-        attempt = _whole(record, "attempt")
-        later = records[place + 1 :]
         back = next(
-            (r for r in later if _whole(r, "attempt") > attempt and _whole(r, "steps") > 0),
-            records[-1],
+            (
+                later.t
+                for later in records[place + 1 :]
+                if isinstance(later, StepsRecord)
+                and later.attempt > record.attempt
+                and later.steps > 0
+            ),
+            records[-1].t,
         )
-        began = max(record["t"] - _seconds(record, "idle"), counted_until)
-        total += max(0.0, back["t"] - began)
-        counted_until = max(counted_until, back["t"])
+        began = max(record.t - record.idle, counted_until)
+        total += max(0.0, back - began)
+        counted_until = max(counted_until, back)
     return total
 
 
 def suggested_timeout(longest_pause: float) -> float:
     """Whole minutes; 0 when nothing was seen that could suggest one."""
-    if longest_pause < WORTH_TELLING:
+    if longest_pause < SHORTEST_WAIT:
         return 0.0
     return max(SHORTEST_TIMEOUT, math.ceil(HEADROOM * longest_pause / 60) * 60.0)
 
 
-def lines(report: Report) -> list[str]:
-    """The end of a run on screen: figures first, the root cause last, where it stays in sight."""
-    told = [_figures(report)]
-    if report.lost:
-        told.append(f"{_precise(report.lost)} lost between the last step before a restart and "
-                    "the first after it")  # fmt: skip
-    told += report.kept
-    if report.suggested_timeout:
-        told.append(_timeout(report))
+def lines(report: RunReport, *, diagnosis: Diagnosis | None = None, folder: str = "") -> list[str]:
+    """The end of a run on screen: figures first, the root cause last, where it stays in sight.
+
+    `diagnosis`: what `explain` says about `folder`, now that all logs are in it.
+    """
     causes = report.causes[-CAUSES_SHOWN:]
-    if len(report.causes) > len(causes):
-        told.append(f"{len(report.causes) - len(causes)} earlier verdicts are in the journal")
+    told = _figures(report, verdicts_left_out=len(report.causes) - len(causes))
     if report.exit_code in (0, None):
-        return told + [f"it had been held up: {_cause(cause)}" for cause in causes]
-    told += [f"earlier: {_cause(cause)}" for cause in causes[:-1]]
-    if report.reason and not (causes and causes[-1].get("reason") == report.reason):
-        told.append(report.reason)
-    if causes and causes[-1].get("fix"):
-        told.append(f"help: {causes[-1]['fix']}")
-    return told + [f"root cause: {_cause(cause)}" for cause in causes[-1:]]
+        return _unique([*told, *(f"recovered from {_sentence(cause)}" for cause in causes)])
+    told += [f"earlier: {_sentence(cause)}" for cause in causes[:-1]]
+    if not causes:
+        return _unique([*told, *_diagnosed(diagnosis, folder)])
+    if traits(causes[-1].slug).told_to_stop:
+        return _unique([*told, causes[-1].reason])
+    return _unique([*told, *_root_cause(causes[-1], report.fix, diagnosis, folder)])
 
 
-def _figures(report: Report) -> str:
+def _root_cause(
+    cause: VerdictRecord, fix: str, diagnosis: Diagnosis | None, folder: str
+) -> Iterator[str]:
+    better = _diagnosed(diagnosis, folder)
+    if diagnosis and better and not _agree(diagnosis, cause):
+        yield f"verdict while it ran: {_sentence(cause)}"
+        yield from better
+        return
+    if fix:
+        yield f"help: {fix}"
+    if better:
+        yield _hint(folder)
+    yield f"root cause: {_sentence(cause)}"
+
+
+def _diagnosed(found: Diagnosis | None, folder: str) -> list[str]:
+    """What `explain` says, when it is likely enough."""
+    if found is None or found.confidence < LIKELY:
+        return []
+    return [
+        *(f"  --> {evidence(one)}" for one in found.evidence[:QUOTES]),
+        *([f"help: {found.fix}"] if found.fix else []),
+        _hint(folder),
+        f"root cause: {found.slug}{_on(_culprits(found))}: {found.reason}",
+    ]
+
+
+def _figures(report: RunReport, *, verdicts_left_out: int) -> list[str]:
     steps = f"{report.steps} steps" if report.steps else "steps unknown (no optimizer call seen)"
     again = f"{report.restarts} restart{'s' if report.restarts != 1 else ''}"
     head = {0: "done", None: "no end was written"}.get(
         report.exit_code, f"ended with exit code {report.exit_code}"
     )
-    return f"{head}: {steps}, {again}, {duration(report.seconds)}"
+    told = [f"{head}: {steps}, {again}, {duration(report.seconds)}"]
+    if report.lost:
+        told.append(f"{elapsed(report.lost)} lost between the last step before a restart and "
+                    "the first after it")  # fmt: skip
+    told += report.checkpoints
+    if report.suggested_timeout:
+        told.append(
+            f"longest wait that ended by itself: {elapsed(report.longest_pause)}; a group "
+            f"timeout of {report.suggested_timeout:g} s leaves room for it: "
+            f"init_process_group(timeout=timedelta(seconds={report.suggested_timeout:g}))"
+        )
+    if verdicts_left_out:
+        told.append(f"{verdicts_left_out} earlier verdicts are in the journal")
+    return told
 
 
-def _timeout(report: Report) -> str:
-    now = f" (it is {report.group_timeout:g} s)" if report.group_timeout else ""
-    return (
-        f"longest wait that came back by itself: {_precise(report.longest_pause)}; that suggests "
-        f"a group timeout of {report.suggested_timeout:g} s{now}: "
-        f"init_process_group(timeout=timedelta(seconds={report.suggested_timeout:g}))"
-    )
+def _fix_after_the_end(cause: VerdictRecord, records: Sequence[JournalRecord]) -> str:
+    """The verdict's fix, unless it is a command for a rank that lived then and has exited since."""
+    alive: set[int] = set()
+    for record in records:
+        if record is cause:
+            break
+        if isinstance(record, RankRecord) and record.what == "started":
+            alive.add(record.pid)
+        elif isinstance(record, RankRecord) and record.what == "exited":
+            alive.discard(record.pid)
+    named = {int(number) for number in re.findall(r"\b\d{1,9}\b", cause.fix)}
+    if not named & alive:
+        return cause.fix
+    return EXPIRED_FIX.format(folder=cause.evidence) if cause.evidence else ""
 
 
-def _cause(cause: Record) -> str:
-    named = cause.get("ranks")
-    ranks = [rank for rank in named if isinstance(rank, int)] if isinstance(named, list) else []
-    who = f" on rank{'s' if len(ranks) > 1 else ''} {numbers(ranks)}" if ranks else ""
-    return f"{cause.get('slug', 'unknown')}{who}: {cause.get('reason', '')}"
+def _agree(found: Diagnosis, cause: VerdictRecord) -> bool:
+    same_ranks = set(_culprits(found)) <= set(cause.ranks) if _culprits(found) else not cause.ranks
+    return found.slug == cause.slug and same_ranks
 
 
-def _precise(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
+def _culprits(found: Diagnosis) -> tuple[int, ...]:
+    rank = found.culprit.rank if found.culprit else None
+    return () if rank is None else (rank,)
 
 
-def _is_restart(record: Record) -> bool:
-    return record["kind"] == "action" and record.get("action") == "restart"
+def _hint(folder: str) -> str:
+    return f"`holdfast explain {folder}` shows the evidence"
 
 
-def _whole(record: Record, name: str) -> int:
-    value = record.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+def _sentence(cause: VerdictRecord) -> str:
+    return f"{cause.slug}{_on(cause.ranks)}: {cause.reason}"
 
 
-def _seconds(record: Record, name: str) -> float:
-    value = record.get(name)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+def _on(culprits: Sequence[int]) -> str:
+    return f" on {ranks(culprits)}" if culprits else ""
+
+
+def _unique(told: Iterable[str]) -> list[str]:
+    """Each sentence once: three attempts may have ended in the same words."""
+    return list(dict.fromkeys(told))
+
+
+def _is_restart(record: JournalRecord) -> bool:
+    return isinstance(record, ActionRecord) and record.action == "restart"

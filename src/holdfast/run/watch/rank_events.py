@@ -56,7 +56,7 @@ class Listener:
         self._attempt = 0
         self._tails: dict[int, Tail] = {}
         self._heard_at = 0.0
-        self._news: list[resume_tracker.Told] = []
+        self._news: list[resume_tracker.TrackedEvent] = []
 
     def begin(self, attempt: int, files: Mapping[int, str], *, steps: int) -> None:
         """A new attempt; the one before had taken `steps` steps."""
@@ -76,11 +76,11 @@ class Listener:
         """What is still unheard."""
         for rank, tail in self._tails.items():
             for event in tail.new():
-                told = resume_tracker.take(self.account, rank, self._attempt, event)
-                self.account = told.account
-                self._news.append(told)
+                tracked = resume_tracker.track(self.account, rank, self._attempt, event)
+                self.account = tracked.account
+                self._news.append(tracked)
 
-    def news(self) -> list[resume_tracker.Told]:
+    def news(self) -> list[resume_tracker.TrackedEvent]:
         """What has come since the last time this was asked."""
         news, self._news = self._news, []
         return news

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import msgspec
 
 from holdfast import text
 from holdfast.analysis.job import pace, phrases
+from holdfast.analysis.job.journal_records import (
+    ActionRecord,
+    EvidenceRecord,
+    LeftRecord,
+    NoticeRecord,
+    OwnFaultRecord,
+    ProgressRecord,
+    RankRecord,
+    SignalRecord,
+    TransportRecord,
+    VerdictRecord,
+)
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.scene.scene import Outlived, RankView, Scene
 from holdfast.catalogue import traits
@@ -17,9 +30,8 @@ from holdfast.faults.processes import orphaned_workers
 from holdfast.findings import Verdict
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import transport, verdict
-from holdfast.run.watch.decide import Decision
 from holdfast.run.watch.rank_state import Watched
-from holdfast.run.watch.resume_tracker import Told
+from holdfast.run.watch.resume_tracker import TrackedEvent
 from holdfast.view import run_screen
 
 NOTE_EVERY = 60.0
@@ -47,8 +59,16 @@ class Teller:
         for rank in ranks:
             self.rank(attempt, rank, "started")
 
-    def rank(self, attempt: int, rank: Watched | RankView, what: str, **more: int) -> None:
-        self.journal.write("rank", attempt=attempt, rank=rank.rank, pid=rank.pid, what=what, **more)
+    def rank(
+        self, attempt: int, rank: Watched | RankView, what: Literal["started", "raised"]
+    ) -> None:
+        record = RankRecord(attempt=attempt, rank=rank.rank, pid=rank.pid, what=what)
+        self.journal.write(record)
+
+    def exited(self, attempt: int, rank: Watched, code: int) -> None:
+        self.journal.write(
+            RankRecord(attempt=attempt, rank=rank.rank, pid=rank.pid, what="exited", code=code)
+        )
 
     def progress(self, attempt: int, steps: int, now: float, ranks: Sequence[Watched]) -> None:
         """Steps go on: said after a hold-up, else only noted now and then."""
@@ -57,18 +77,18 @@ class Teller:
             self.screen.say(f"going on: step {steps}")
             self._said = None
         if held_up or not self.noted_at or now >= self.noted_at + NOTE_EVERY:
-            self.journal.write("progress", attempt=attempt, steps=steps)
+            self.journal.write(ProgressRecord(attempt=attempt, steps=steps))
             self.noted_at = now
         if not self._transport_told:
             self._transport_told = True
             self._transport(attempt, ranks)
 
-    def kept(self, news: Sequence[Told], scene: Scene) -> None:
+    def kept(self, news: Sequence[TrackedEvent], scene: Scene) -> None:
         """What ranks told of saves and resumes, and what it means: a notice once an attempt."""
-        for told in news:
-            self.journal.write(told.kind, **told.record)
-            if told.sentence:
-                self.screen.say(told.sentence)
+        for event in news:
+            self.journal.write(event.record)
+            if event.sentence:
+                self.screen.say(event.sentence)
         for found in verdict.hearsay(scene) if news else ():
             if (scene.attempt, found.slug) not in self._heard:
                 self._heard.add((scene.attempt, found.slug))
@@ -83,7 +103,7 @@ class Teller:
         self, found: Verdict, scene: Scene, *, action: str, steps: int, evidence: str
     ) -> None:
         """A notice, or with an action the verdict that calls for it."""
-        kind = "verdict" if action else "notice"
+        kind = VerdictRecord if action else NoticeRecord
         self._journal(kind, found, scene, steps=steps, evidence=evidence)
         self.screen.say(run_screen.judgement(found, scene, action=action, evidence=evidence))
 
@@ -91,49 +111,66 @@ class Teller:
         """A notice of one line: the paragraph about the root cause stays the one to read."""
         scene = msgspec.structs.replace(scene, outlived=tuple(processes))
         if found := orphaned_workers.they_outlived_their_rank(scene):
-            self._journal("notice", found, scene, steps=steps, evidence="")
+            self._journal(NoticeRecord, found, scene, steps=steps, evidence="")
             self.screen.say(found.reason)
 
     def left_alone(self, processes: Sequence[Outlived], *, attempt: int) -> None:
         told = phrases.children(processes)
-        verb = text.plural([p.pid for p in processes], "runs", "run")
-        self.journal.write("left", attempt=attempt, pids=[p.pid for p in processes], reason=told)
+        pids = tuple(p.pid for p in processes)
+        verb = text.plural(pids, "runs", "run")
+        self.journal.write(LeftRecord(attempt=attempt, pids=pids, reason=told))
         self.screen.say(f"{told} still {verb}, and {'is' if verb == 'runs' else 'are'} left alone: "
                         "the job ended well")  # fmt: skip
 
     def _journal(
-        self, kind: str, found: Verdict, scene: Scene, *, steps: int, evidence: str
+        self,
+        kind: type[NoticeRecord | VerdictRecord],
+        found: Verdict,
+        scene: Scene,
+        *,
+        steps: int,
+        evidence: str,
     ) -> None:
         self.journal.write(
-            kind,
-            slug=found.slug,
-            code=found.code,
-            ranks=found.ranks,
-            victims=found.victims,
-            hosts=[self.host],
-            reason=found.reason,
-            fix=found.fix,
-            attempt=scene.attempt,
-            steps=steps,
-            longest_pause=round(scene.longest_pause, 3),
-            evidence=evidence,
+            kind(
+                slug=found.slug,
+                code=found.code,
+                ranks=found.ranks,
+                victims=found.victims,
+                hosts=(self.host,),
+                reason=found.reason,
+                fix=found.fix,
+                attempt=scene.attempt,
+                steps=steps,
+                longest_pause=round(scene.longest_pause, 3),
+                evidence=evidence,
+            )
         )
 
     def evidence(self, attempt: int, folder: str) -> None:
-        self.journal.write("evidence", attempt=attempt, folder=folder)
+        self.journal.write(EvidenceRecord(attempt=attempt, folder=folder))
 
     def aborts(self, attempt: int, ranks: Sequence[int]) -> None:
-        self.journal.write("signal", attempt=attempt, signal="SIGABRT", ranks=ranks)
+        self.journal.write(SignalRecord(attempt=attempt, signal="SIGABRT", ranks=tuple(ranks)))
         self.screen.say(f"SIGABRT to {text.ranks(ranks)}, as the limit asks")
 
-    def action(self, decision: Decision, scene: Scene, *, steps: int, idle: float) -> None:
+    def action(
+        self,
+        action: Literal["restart", "stop"],
+        scene: Scene,
+        *,
+        reason: str,
+        steps: int = 0,
+        idle: float = 0.0,
+    ) -> None:
         self.journal.write(
-            "action",
-            action=decision.action,
-            attempt=scene.attempt,
-            steps=steps,
-            idle=round(idle, 3),
-            reason=decision.reason,
+            ActionRecord(
+                action=action,
+                attempt=scene.attempt,
+                steps=steps,
+                idle=round(idle, 3),
+                reason=reason,
+            )
         )
 
     def own_faults(self, broken: Iterable[Broken], *, attempt: int) -> None:
@@ -143,7 +180,7 @@ class Teller:
                 continue
             self._owned_up.add((bug.slug, bug.face))
             self.journal.write(
-                "own-fault", attempt=attempt, slug=bug.slug, face=bug.face, exception=bug.problem
+                OwnFaultRecord(attempt=attempt, slug=bug.slug, face=bug.face, exception=bug.problem)
             )
             self.screen.say(
                 f"holdfast cannot tell whether this is {bug.slug}: a bug of its own "
@@ -157,5 +194,5 @@ class Teller:
         seen = transport.look([rank.pid for rank in ranks], logs, os.environ)
         warning = transport.contradiction(seen, os.environ)
         if told := transport.sentence(seen):
-            self.journal.write("transport", seen=told, warning=warning)
+            self.journal.write(TransportRecord(seen=told, warning=warning))
             self.screen.say([told, f"warning: {warning}"] if warning else told)

@@ -9,42 +9,61 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 
+from holdfast.analysis.job import journal_records
+from holdfast.analysis.job.journal_records import (
+    EventRecord,
+    FirstStepRecord,
+    ResumeRecord,
+    SavedRecord,
+    SaveFailedRecord,
+    SetAsideRecord,
+)
 from holdfast.analysis.scene import attempt_start
 from holdfast.analysis.scene.attempt_start import AttemptStart
 from holdfast.analysis.scene.checkpoints import Account, FirstStep, Kept, Resumed, Saved, SetAside
 
 MOST_SAVES = 100
-"""kept of a long run: enough to know their habit"""
-MOST = 20
+"""kept of a long run: enough to know how often it saves"""
+MOST_SET_ASIDE = 20
 """checkpoints set aside that are remembered"""
 
-Event = Mapping[str, Any]
 K = TypeVar("K", bound=Kept)
 
 
-class Told(NamedTuple):
-    """One event, and what came of it."""
+class TrackedEvent(NamedTuple):
+    """One event of a rank, and what came of it."""
 
     account: Account
-    kind: str
-    record: dict[str, Any]
-    """for the journal: as the rank told it, and what we make of it"""
-    sentence: str
+    record: EventRecord
+    """for the journal: as the rank told it, and what follows from it"""
+    sentence: str = ""
     """for the screen; '' when there is no need"""
 
 
-def take(account: Account, rank: int, attempt: int, event: Event) -> Told:
-    """Add one event to the account. What is not as it should be is journalled, and no more."""
-    kind = str(event["kind"])
-    record = {**event, "rank": rank, "attempt": attempt}
-    record.pop("kind")
-    record["told_at"] = record.pop("t", None)
-    told = _TAKE.get(kind, _no_more)(account, record)
-    return told._replace(kind=kind)
+class Repeated(TypedDict, total=False):
+    reached: int
+    repeated: int
+
+
+def track(account: Account, rank: int, attempt: int, told: Mapping[str, Any]) -> TrackedEvent:
+    """Add one event to the account. One that is not understood is journalled, and no more."""
+    fields = {name: value for name, value in told.items() if name != "kind"}
+    record = journal_records.event(str(told["kind"]), fields, rank=rank, attempt=attempt)
+    if isinstance(record, ResumeRecord):
+        return _resume(account, record)
+    if isinstance(record, SavedRecord):
+        return _saved(account, record)
+    if isinstance(record, SaveFailedRecord):
+        return _save_failed(account, record)
+    if isinstance(record, SetAsideRecord):
+        return _set_aside(account, record)
+    if isinstance(record, FirstStepRecord):
+        return _first_step(account, record)
+    return TrackedEvent(account, record)
 
 
 def next_attempt(account: Account, steps: int) -> Account:
@@ -53,88 +72,84 @@ def next_attempt(account: Account, steps: int) -> Account:
     return msgspec.structs.replace(account, reached=reached, base=0)
 
 
-def _no_more(account: Account, record: dict[str, Any]) -> Told:
-    return Told(account, "", record, "")
+def _noun(kind: type[K], record: EventRecord) -> K:
+    return msgspec.convert(record, type=kind, from_attributes=True)
 
 
-def _as(kind: type[K], record: dict[str, Any]) -> K | None:
-    try:
-        return msgspec.convert(record, type=kind, strict=False)
-    except msgspec.ValidationError:
-        return None
-
-
-def _resume(account: Account, record: dict[str, Any]) -> Told:
-    resumed = _as(Resumed, record)
-    if resumed is None:
-        return _no_more(account, record)
+def _resume(account: Account, record: ResumeRecord) -> TrackedEvent:
+    resumed = _noun(Resumed, record)
     account = msgspec.structs.replace(
         account, resumed=(*account.resumed, resumed), base=resumed.step
     )
-    record |= repeated(account, resumed.attempt)
+    record = msgspec.structs.replace(record, **repeated(account, resumed.attempt))
     if not resumed.path:
-        return Told(account, "", record, "")
+        return TrackedEvent(account, record)
     again = _again(account, resumed.attempt)
     also = f" (accepted: {', '.join(resumed.accepted)})" if resumed.accepted else ""
-    where = f"rank {record['rank']} resumed at step {resumed.step} from {resumed.path}"
-    return Told(account, "", record, f"{where}{also}{again}")
+    where = f"rank {record.rank} resumed at step {resumed.step} from {resumed.path}"
+    return TrackedEvent(account, record, f"{where}{also}{again}")
 
 
-def _saved(account: Account, record: dict[str, Any]) -> Told:
-    saved = _as(Saved, {**record, "at": record["told_at"]})
-    if saved is None:
-        return _no_more(account, record)
+def _saved(account: Account, record: SavedRecord) -> TrackedEvent:
+    saved = Saved(
+        attempt=record.attempt,
+        step=record.step,
+        path=record.path,
+        bytes=record.bytes,
+        stall=record.stall,
+        seconds=record.seconds,
+        at=record.told_at or 0.0,
+    )
     saves = (*account.saves, saved)[-MOST_SAVES:]
     recovered = f"saving works again: step {saved.step} is safe in {saved.path}"
-    told = recovered if account.saves_failed else ""
-    return Told(msgspec.structs.replace(account, saves=saves, saves_failed=0), "", record, told)
+    sentence = recovered if account.saves_failed else ""
+    account = msgspec.structs.replace(account, saves=saves, saves_failed=0)
+    return TrackedEvent(account, record, sentence)
 
 
-def _save_failed(account: Account, record: dict[str, Any]) -> Told:
+def _save_failed(account: Account, record: SaveFailedRecord) -> TrackedEvent:
     failed = account.saves_failed + 1
     account = msgspec.structs.replace(account, saves_failed=failed)
     if failed > 1:  # said once, until one succeeds: the journal has them all
-        return Told(account, "", record, "")
-    number = record.get("errno")
-    name = errno.errorcode.get(number, "") if isinstance(number, int) else ""
-    why = f"{record.get('why', '')}" + (f" ({name})" if name else "")
-    where = f" in {record['where']}" if record.get("where") else ""
+        return TrackedEvent(account, record)
+    name = errno.errorcode.get(record.errno or 0, "")
+    why = record.why + (f" ({name})" if name else "")
+    where = f" in {record.where}" if record.where else ""
     # The commonest question then: how much is at stake?
     safe = f"step {account.saves[-1].step} is safe" if account.saves else "nothing is saved yet"
-    return Told(
+    return TrackedEvent(
         account,
-        "",
         record,
-        f"save of step {record.get('step', '?')} failed: {why}{where}; {safe}, training goes on "
+        f"save of step {record.step} failed: {why}{where}; {safe}, training goes on "
         "and the next save is tried as planned",
     )
 
 
-def _set_aside(account: Account, record: dict[str, Any]) -> Told:
-    aside = _as(SetAside, record)
-    if aside is None:
-        return _no_more(account, record)
-    kept = (*account.set_aside, aside)[-MOST:]
+def _set_aside(account: Account, record: SetAsideRecord) -> TrackedEvent:
+    kept = (*account.set_aside, _noun(SetAside, record))[-MOST_SET_ASIDE:]
     # The notice of checkpoint-corrupt or -incomplete says it.
-    return Told(msgspec.structs.replace(account, set_aside=kept), "", record, "")
+    return TrackedEvent(msgspec.structs.replace(account, set_aside=kept), record)
 
 
-def _first_step(account: Account, record: dict[str, Any]) -> Told:
-    seen = _as(FirstStep, record)
-    if seen is None:
-        return _no_more(account, record)
+def _first_step(account: Account, record: FirstStepRecord) -> TrackedEvent:
+    seen = _noun(FirstStep, record)
     account = msgspec.structs.replace(account, first_steps=(*account.first_steps, seen))
     if any(resumed.attempt == seen.attempt for resumed in account.resumed):
-        return Told(account, "", record, "")  # our library told exactly
+        return TrackedEvent(account, record)  # our library told exactly
     # Before the first step a fresh optimizer has counted 0, and so has the job.
     account = msgspec.structs.replace(account, base=seen.optimizer_step or 0)
     guess = attempt_start.of_attempt(account, seen.attempt)
     if guess is None or not seen.attempt or not account.reached:
-        return Told(account, "", record, "")
-    record |= {"guess": guess.what, "why": guess.why, "sure": guess.sure}
+        return TrackedEvent(account, record)
     known = guess.what == "zero" or seen.optimizer_step
-    record |= repeated(account, seen.attempt) if known else {}
-    return Told(account, "", record, _began(account, seen, guess))
+    record = msgspec.structs.replace(
+        record,
+        guess=guess.what,
+        why=guess.why,
+        sure=guess.sure,
+        **(repeated(account, seen.attempt) if known else {}),
+    )
+    return TrackedEvent(account, record, _began(account, seen, guess))
 
 
 def _began(account: Account, seen: FirstStep, guess: AttemptStart) -> str:
@@ -147,7 +162,7 @@ def _began(account: Account, seen: FirstStep, guess: AttemptStart) -> str:
     return f"the job seems to have resumed: {guess.why}"
 
 
-def repeated(account: Account, attempt: int) -> dict[str, int]:
+def repeated(account: Account, attempt: int) -> Repeated:
     """What a restart costs in steps; nothing where there was none."""
     if not attempt or not account.reached:
         return {}
@@ -163,12 +178,3 @@ def _again(account: Account, attempt: int) -> str:
         return "; no step is repeated"
     are = "step is" if steps == 1 else "steps are"
     return f"; the job had reached {account.reached}: {steps} {are} repeated"
-
-
-_TAKE = {
-    "resume": _resume,
-    "saved": _saved,
-    "save-failed": _save_failed,
-    "set-aside": _set_aside,
-    "first-step": _first_step,
-}

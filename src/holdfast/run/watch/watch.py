@@ -99,7 +99,7 @@ class Watch:
         scene = self._scene(time.monotonic())
         if found := self._verdict(scene):
             self._announce(found, scene, action="end the job, as told")
-        self.journal.write("action", action="stop", attempt=scene.attempt, reason=sign.name)
+        self.teller.action("stop", scene, reason=sign.name, steps=self.lookout.most_steps)
 
     def outlived(self, processes: Sequence[Outlived], *, ended: bool) -> None:
         scene = self._scene(time.monotonic())
@@ -132,7 +132,7 @@ class Watch:
         attempt = self.lookout.attempt
         for rank in self.lookout.hear(now):
             assert rank.death
-            self.teller.rank(attempt, rank, "exited", code=rank.death.code)
+            self.teller.exited(attempt, rank, rank.death.code)
         if steps := self.lookout.new_steps(now):
             self.teller.progress(attempt, steps, now, self.lookout.ranks)
         self._tell_kept(now)
@@ -258,7 +258,13 @@ class Watch:
         self._code = exit_codes.exit_code_of(found, scene)
         self.failures = (*self.failures, decide.failure_of(scene, found))
         idle = scene.now - self.lookout.progress_at
-        self.teller.action(decision, scene, steps=self.lookout.most_steps, idle=idle)
+        self.teller.action(
+            "restart" if restart else "stop",
+            scene,
+            reason=decision.reason,
+            steps=self.lookout.most_steps,
+            idle=idle,
+        )
         self.restarts += restart
         return Step.RESTART if restart else Step.STOP
 
