@@ -88,7 +88,7 @@ def _why_refused(operator: str, version: str) -> str:
     except InvalidVersion:
         return "that is no version" + _with_plus(plain)
     if plain != version:
-        return "a wildcard may not follow `.dev…` or `+…`"
+        return "a wildcard may only follow plain numbers, as in `==2.4.*`"
     if parsed.local:
         return f"`{operator}` takes no local version (`+{parsed.local}`)"
     return "`~=` needs at least two numbers, as in `~=2.4`"
