@@ -51,6 +51,7 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.source import Source
 from holdfast.catalogue import by_slug
 from holdfast.findings import Diagnosis, Finding, Status, Verdict
+from tests.faults.commands import problem
 
 
 class Expectation(Protocol):
@@ -299,6 +300,7 @@ def explain_table(slug: str, *cases: Reading) -> Callable[[Reading], None]:
         assert [word for word in case.not_saying if word in text] == [], text
         assert diagnosis.evidence, "say what was seen"
         assert diagnosis.fix, "say what to do"
+        assert not diagnosis.next or not problem(diagnosis.next), diagnosis.next
 
     test_explain.cases = cases  # type: ignore[attr-defined]
     return test_explain

@@ -92,7 +92,7 @@ def by_scheduler(wreckage: Wreckage, *more: LogPattern) -> Kill | None:
         seen=seen,
         look="sacct -j $SLURM_JOB_ID --format=JobID,State,MaxRSS,ReqMem"
         if tasks or slurm
-        else "kubectl describe pod POD | grep -A5 'Last State'"
+        else "kubectl describe pods | grep -A5 'Last State'"
         if pods
         else "journalctl -k | grep -i oom",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 
 from holdfast import text
@@ -55,3 +56,8 @@ def raised_at(wreckage: Wreckage, sighting: Sighting) -> Raised | None:
         ),
         None,
     )
+
+
+def command(form: str, *words: str) -> str:
+    """'ls -l {}' with words from a log, quoted for a shell; '' when one of them is not known."""
+    return form.format(*map(shlex.quote, words)) if all(words) else ""

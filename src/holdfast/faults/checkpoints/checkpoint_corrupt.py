@@ -27,7 +27,7 @@ from __future__ import annotations
 import re
 
 from holdfast import text
-from holdfast.analysis.logs import damaged_files
+from holdfast.analysis.logs import damaged_files, sightings
 from holdfast.analysis.logs.patterns import resume, unreadable_files
 from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, known
@@ -194,7 +194,7 @@ def loading_a_file_failed(wreckage: Wreckage) -> Diagnosis | None:
         seen=(first, *(one for one in seen if one is not first)),
         culprit=Culprit(rank=None if path else first.rank, what=path or "the file being loaded"),
         fix=FIX,
-        next=f"ls -l {path or 'FILE'} && head -c 100 {path or 'FILE'}",
+        next=sightings.command("ls -l {0} && head -c 100 {0}", path),
         unknown=() if path else ("which file it was: the log does not name it",),
     )
 
@@ -220,7 +220,7 @@ def torch_load_failed_without_a_reason(wreckage: Wreckage) -> Diagnosis | None:
             )
         ],
         fix=FIX,
-        next=f"ls -l {path or 'FILE'} && head -c 100 {path or 'FILE'}",
+        next=sightings.command("ls -l {0} && head -c 100 {0}", path),
         unknown=() if path else ("which file it was: the log does not name it",),
     )
 

@@ -23,6 +23,7 @@ Sources        torch 2.13.0: torch/distributed/checkpoint/filesystem.py (metadat
 from __future__ import annotations
 
 from holdfast import text
+from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, known
 from holdfast.analysis.scene.scene import Scene
@@ -178,7 +179,7 @@ def _missing(first: Sighting, confidence: float, seen: tuple[Sighting, ...]) -> 
         culprit=Culprit(what=path),
         fix="resume from the newest complete checkpoint; if this one was copied, copy all of it; a "
         "script that picks 'the newest folder' must skip unfinished ones",
-        next=f"ls -la {path.rpartition('/')[0] or path or 'FOLDER'}",
+        next=sightings.command("ls -la {}", path.rpartition("/")[0] or path),
         unknown=()
         if confidence > 0.8
         else ("whether the save was interrupted or the path is wrong",),

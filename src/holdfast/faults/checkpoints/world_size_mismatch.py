@@ -179,7 +179,6 @@ def saved_by_a_different_number_of_ranks(wreckage: Wreckage) -> Diagnosis | None
         seen=seen,
         culprit=Culprit(what=first.fields.get("what", "world size")),
         fix=_fix(first),
-        next=f"holdfast check --ckpt DIR --nproc-per-node {first.fields.get('saved', 'N')}",
     )
 
 

@@ -145,7 +145,8 @@ HOROVOD = FAULT.log_pattern(
     example="horovod.common.exceptions.HorovodInternalError: Mismatched ALLREDUCE tensor shapes: "
     "One rank sent a tensor of shape [4, 8], but another rank sent a tensor of shape [2, 8].",
 )
-DETAIL = "TORCH_DISTRIBUTED_DEBUG=DETAIL holdfast run …"
+DETAIL = "export TORCH_DISTRIBUTED_DEBUG=DETAIL"
+"""then start the job again: torch compares the collectives at every call"""
 
 
 @FAULT.explain
@@ -192,7 +193,7 @@ def torch_compared_them(wreckage: Wreckage) -> Diagnosis | None:
         culprit=odd_ranks.culprit(found) if found else Culprit(),
         victims=[rank for rank in found.ranks if rank not in found.odd] if found else (),
         fix=FIX,
-        next="grep -B 30 'Detected mismatch' *.log  # the traceback above each shows its line",
+        next="grep -B 30 'Detected mismatch' *.log",
         unknown=() if found and found.odd else (odd_ranks.UNDECIDED,),
     )
 
@@ -211,7 +212,7 @@ def horovod_compared_them(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(),
         fix="submit the same tensors, in shape, type and device, from every rank, each under a "
         "name of its own; the same model and the same devices on all of them",
-        next="grep -n 'Mismatched' *.log  # the name beside it says which tensor it is",
+        next="grep -n 'Mismatched' *.log",
         unknown=("which side is wrong: Horovod names neither rank",),
     )
 
@@ -229,8 +230,8 @@ def the_models_differ(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=Culprit(rank=int(odd)) if odd else None,
         fix="build the same model on every rank: same configuration, same code, no layer that "
-        "depends on the rank or on data seen so far",
-        next="python -c 'print(sum(1 for _ in model.parameters()))'  # on every rank",
+        "depends on the rank or on data seen so far; log "
+        "`sum(1 for _ in model.parameters())` on every rank to see which differs",
     )
 
 

@@ -32,9 +32,9 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 FAULT = Fault(code="HOLD612", slug="deadlock-ring")
 
 FIX = (
-    "post both at once with `dist.batch_isend_irecv`, or let even ranks send first and odd receive"
+    "post both at once with `dist.batch_isend_irecv`, or let even ranks send first and odd "
+    "receive; `py-spy dump --pid PID` shows the same send on every rank"
 )
-NEXT = "py-spy dump --pid PID  # on each rank: the same send everywhere"
 
 
 @FAULT.explain
@@ -59,7 +59,6 @@ def each_waits_for_the_next(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what=f"the exchange between ranks {circle}"),
         victims=ring,
         fix=FIX,
-        next=NEXT,
         ruled_out=blame.ruled_out(wreckage),
     )
 
@@ -89,7 +88,6 @@ def everybody_was_sending(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what="the order of send and recv"),
         victims=ranks,
         fix=FIX,
-        next=NEXT,
         ruled_out=blame.ruled_out(wreckage),
         unknown=() if whole else ("what the other ranks were doing",),
     )

@@ -87,8 +87,10 @@ GIL = FAULT.log_pattern(
     example="[rank0]:[E1115 01:03:20.825 ProcessGroupNCCL.cpp:1370] [PG 0 Rank 0] Could not "
     "acquire GIL within 300 ms on exit, possible GIL induced hang",
 )
-FIX = "find the call into C that keeps the lock, and let it release the GIL or run elsewhere"
-NATIVE = "py-spy dump --native --pid PID"
+FIX = (
+    "find the call into C that keeps the lock (`py-spy dump --native --pid PID` of that rank shows "
+    "it), and let it release the GIL or run elsewhere"
+)
 
 
 @FAULT.explain
@@ -103,7 +105,6 @@ def torch_could_not_get_the_lock(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         victims=blame.of(wreckage).others(seen[0].rank),
         fix=FIX,
-        next=NATIVE,
         unknown=("which call held it: a native stack of that process would show it",),
     )
 
@@ -121,7 +122,6 @@ def its_watchdog_stood_still(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         victims=blame.of(wreckage).others(seen[0].rank),
         fix=FIX + "; if the stack shows a CUDA call instead, see driver-hang",
-        next=NATIVE,
         ruled_out=blame.ruled_out(wreckage),
         unknown=("what the watchdog waited for: no native stack was given",),
     )
@@ -141,7 +141,6 @@ def its_stack_holds_the_lock(wreckage: Wreckage) -> Diagnosis | None:
         culprit=suspects.culprit_on(wreckage, suspect),
         victims=suspect.victims,
         fix=FIX,
-        next=NATIVE,
         unknown=("whether it held the lock all the time: one stack is one moment",),
     )
 

@@ -35,7 +35,6 @@ from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(code="HOLD623", slug="init-without-address")
 
-START = "torchrun --nproc-per-node=N SCRIPT"
 
 NOT_SET = FAULT.log_pattern(
     "not-set",
@@ -90,7 +89,6 @@ def nobody_said_where(wreckage: Wreckage) -> Diagnosis | None:
     if not seen:
         return None
     first = seen[0]
-    scheduler = first.fields["name"].startswith(("SLURM_", "OMPI_"))
     return FAULT.diagnosis(
         f"{_writer(first)} wanted to join a group, but {_missing(first)}: the script was not "
         f"started {_by(first.fields['name'])}, and did not get the address in another way",
@@ -98,7 +96,6 @@ def nobody_said_where(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=Culprit(rank=first.rank, what=first.fields["name"]),
         fix=_cure(first),
-        next="srun python SCRIPT" if scheduler else START,
     )
 
 
@@ -123,10 +120,11 @@ def _cure(one: Sighting) -> str:
     if one.signature == INCOMPLETE.name:
         return "give init_process_group rank=, world_size= and an init_method with host and port"
     if one.fields["name"].startswith("SLURM_"):
-        return "start it with srun inside an allocation, or with torchrun and its variables"
+        return "start it with `srun python SCRIPT` inside an allocation, or with torchrun"
     return (
-        "start the script by a launcher, which sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and "
-        "MASTER_PORT; with mp.spawn set the last two before the spawn"
+        "start the script by a launcher (`torchrun --nproc-per-node=N SCRIPT`), which sets RANK, "
+        "LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; with mp.spawn set the last "
+        "two before the spawn"
     )
 
 
@@ -145,7 +143,6 @@ def nobody_made_the_group(wreckage: Wreckage) -> Diagnosis | None:
         fix=f"call {call} in every process, before the first use (a spawned worker is a process "
         "of its own); where one process shall do, leave out what needs a group (DDP, "
         "SyncBatchNorm, DistributedSampler)",
-        next=START,
         unknown=("whether the script was started by a launcher at all",),
     )
 
@@ -223,7 +220,7 @@ def _nobody_sets(source: Source, program: Program, init: Init) -> Finding | None
         f"script is started by plain python ({where.file}:{where.line})",
         reason="python sets none of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unless the "
         "environment has them already, this raises ValueError",
-        fix=f"`{START}` instead of `python SCRIPT`",
+        fix="`torchrun --nproc-per-node=N SCRIPT` instead of `python SCRIPT`",
         at=program.place(init.call.node),
     )
 

@@ -86,8 +86,7 @@ def a_child_would_start_children(wreckage: Wreckage) -> Diagnosis | None:
         seen=(*seen[:2], *place),
         culprit=Culprit(rank=seen[0].rank, what=_where(place)),
         fix="move what starts the work into a function, and call it under "
-        '`if __name__ == "__main__":`',
-        next="python -c 'import SCRIPT' must return at once and start nothing",
+        '`if __name__ == "__main__":`; to test it: importing the script must start nothing',
     )
 
 
@@ -105,8 +104,7 @@ def a_child_ran_the_script_again(wreckage: Wreckage) -> Diagnosis | None:
         seen=(*seen[:1], *place),
         culprit=Culprit(rank=seen[0].rank, what=_where(place)),
         fix='call the work only under `if __name__ == "__main__":`; a decorator that runs the '
-        "function at once needs the guard too",
-        next="python -c 'import SCRIPT' must return at once and start nothing",
+        "function at once needs the guard too; to test it: importing the script must start nothing",
         unknown=("whether the import itself failed: the end of the traceback decides that",),
     )
 
@@ -158,7 +156,7 @@ def _would_start_children(source: Source, birth: Birth) -> Finding:
     how = "forkserver, Python's default since 3.14," if birth.method == "default" else birth.method
     return FAULT.error(
         f"{birth.what} runs when this file is imported: nothing keeps it under "
-        '`if __name__ == "__main__":`',
+        '`if __name__ == "__main__":`; to test it: importing the script must start nothing',
         reason=f"children started by {how} import the file, come to the same line and would start "
         "children of their own: Python stops them with RuntimeError ('… before the current process "
         "has finished its bootstrapping phase')",

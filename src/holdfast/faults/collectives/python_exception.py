@@ -24,7 +24,7 @@ from __future__ import annotations
 from holdfast import text
 from holdfast.analysis.collectives import stacks, waits
 from holdfast.analysis.job import phrases
-from holdfast.analysis.logs import blame, own_errors
+from holdfast.analysis.logs import blame, own_errors, sightings
 from holdfast.analysis.logs.wreckage import Exit, Raised, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
@@ -179,9 +179,10 @@ def _evidence(raised: Raised) -> Evidence:
 
 def _look(raised: Raised) -> str:
     line = raised.line
-    if line.source.startswith("<"):
-        return "holdfast run …  # keeps every rank's log apart"
-    return f"sed -n '{max(1, line.number - 40)},{line.number + 5}p' {line.source}"
+    if line.source.startswith("<") or ": " in line.source:  # piped in, or inside an archive
+        return ""
+    lines = f"{max(1, line.number - 40)},{line.number + 5}p"
+    return sightings.command("sed -n {} {}", lines, line.source)
 
 
 @FAULT.explain
@@ -199,8 +200,8 @@ def it_left_with_a_code(wreckage: Wreckage) -> Diagnosis | None:
         culprit=_ended(first),
         victims=known.others(first.rank),
         evidence=[blame.of_exit(e) for e in failed[:3]],
-        fix="read the log of that rank, from its first error on",
-        next="torchrun --log-dir logs --tee 3 …",
+        fix="read the log of that rank, from its first error on; `holdfast run`, or `torchrun "
+        "--log-dir logs --tee 3`, keeps one for each rank",
         unknown=("what it raised: its log is not here, or nothing in it is known to us",),
     )
 

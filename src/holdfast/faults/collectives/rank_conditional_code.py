@@ -106,7 +106,8 @@ FIX = (
     "let every member of the group take the same way through the code: look for `if rank == …`, "
     "branches that depend on the batch, early returns, and modules that some batches skip"
 )
-DETAIL = "TORCH_DISTRIBUTED_DEBUG=DETAIL holdfast run …"
+DETAIL = "export TORCH_DISTRIBUTED_DEBUG=DETAIL"
+"""then start the job again: torch compares the collectives at every call"""
 
 
 @FAULT.explain
@@ -148,7 +149,7 @@ def one_side_is_left(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=Culprit(),
         fix=FIX,
-        next="grep -B 30 'Detected mismatch' *.log  # the traceback above each shows its line",
+        next="grep -B 30 'Detected mismatch' *.log",
         unknown=("which rank went another way: only one side is shown",),
     )
 
@@ -237,7 +238,7 @@ def horovod_has_parts_of_different_ranks(wreckage: Wreckage) -> Diagnosis | None
         culprit=Culprit(what=f"{blame.plain(one)} versus {blame.plain(other)}"),
         victims=one | other,
         fix=FIX,
-        next="horovodrun --timeline-filename timeline.json …",
+        next="export HOROVOD_TIMELINE=timeline.json",
     )
 
 
@@ -255,7 +256,7 @@ def horovod_lists_different_tensors(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what=" versus ".join(f"rank {rank}" for rank in sorted(missing)[:4])),
         victims=missing,
         fix=FIX,
-        next="horovodrun --timeline-filename timeline.json …",
+        next="export HOROVOD_TIMELINE=timeline.json",
     )
 
 

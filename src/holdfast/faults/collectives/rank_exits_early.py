@@ -122,7 +122,8 @@ LEFT = FAULT.log_pattern(
 )
 FIX = (
     "let all ranks run the same number of steps, and end together: `dist.barrier()` and "
-    "`dist.destroy_process_group()` on all of them"
+    "`dist.destroy_process_group()` on all of them; `holdfast run` shows after which step each "
+    "rank left"
 )
 
 
@@ -145,7 +146,6 @@ def it_left_and_they_missed_it(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=blame.plain(left)),
         victims=missed,
         fix=FIX,
-        next="holdfast run …  # shows after which step each rank left",
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, *left[:1]),
     )
@@ -192,7 +192,6 @@ def _by_launcher(
         culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=blame.plain(left)),
         victims=known.victims,
         fix=FIX,
-        next="holdfast run …  # shows after which step each rank left",
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, *left[:1]),
     )

@@ -57,11 +57,9 @@ def others_wait_for_it(scene: Scene) -> Verdict | None:
 
 FAULT.log_patterns.extend(missing_rank.ALL)
 
-LOOK = "holdfast run …"
-"""the same command under our own launcher: it takes every rank's stack before anything is ended"""
 FIX = (
     "find the line that rank sits in (a lock, a read, a loop, a save) and repair that; a longer "
-    "timeout only makes the wait longer"
+    "timeout only makes the wait longer. `holdfast run` takes every rank's stack when this happens"
 )
 
 
@@ -87,7 +85,6 @@ def the_others_waited_for_one(wreckage: Wreckage) -> Diagnosis | None:
         culprit=suspects.culprit_on(wreckage, suspect),
         victims=suspect.victims,
         fix=FIX,
-        next=LOOK,
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, *suspect.ranks),
     )
@@ -147,7 +144,6 @@ def horovod_names_the_missing(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(rank=ranks[0]) if len(ranks) == 1 else Culprit(what=blame.plain(ranks)),
         victims=[r for r in blame.of(wreckage).members if r not in ranks],
         fix="see where that rank is; if it runs on, make it submit the same tensors as the others",
-        next=LOOK,
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, *ranks[:2]),
     )
@@ -171,7 +167,6 @@ def horovod_waits_for_the_rest(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(rank=late[0]) if len(late) == 1 else Culprit(),
         victims=came,
         fix="see where those ranks are; if they run on, make them submit the same tensors",
-        next=LOOK,
         ruled_out=blame.ruled_out(wreckage),
         unknown=() if len(late) == 1 else ("who is missing: Horovod lists only who came",),
     )
@@ -200,8 +195,8 @@ def nobody_says_for_whom_they_waited(wreckage: Wreckage) -> Diagnosis | None:
         seen=timeouts,
         culprit=Culprit(),
         victims=known.waited,
-        fix="look at the ranks that do not show this message: their logs, their last step",
-        next=LOOK,
+        fix="look at the ranks that do not show this message: their logs, their last step. "
+        "`holdfast run` names the missing rank and takes its stack",
         ruled_out=blame.ruled_out(wreckage),
         unknown=(
             "which rank was late: these lines are of those who waited",
@@ -226,7 +221,6 @@ def _waited_for_the_first(wreckage: Wreckage) -> Diagnosis | None:
         victims=waiters,
         fix=f"look what kept rank {owner} before its first collective: it may still prepare data, "
         "or it ended; read its log first",
-        next=LOOK,
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, owner),
     )
@@ -266,4 +260,4 @@ def one_stands_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
 
 def _stack_of(wreckage: Wreckage, rank: int) -> str:
     remains = wreckage.rank(rank)
-    return f"py-spy dump --pid {remains.pid}" if remains and remains.pid else LOOK
+    return f"py-spy dump --pid {remains.pid}" if remains and remains.pid else ""

@@ -76,7 +76,6 @@ FIX = (
     "give that wait more time, `init_process_group(timeout=timedelta(hours=2))` (in a trainer: its "
     "ddp_timeout), or do that work before the group is formed, once, and let all read the result"
 )
-NEXT = "python prepare.py  # the slow part alone, before the job; then start the job"
 
 
 @FAULT.explain
@@ -104,7 +103,6 @@ def one_was_still_at_work(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(rank=rank) if rank is not None else Culprit(what=f"the rank at: {task}"),
         victims=victims,
         fix=FIX,
-        next=NEXT,
         ruled_out=blame.ruled_out(wreckage),
         unknown=() if work.rank is not None else ("which rank it was: that line carries no rank",),
     )
@@ -127,7 +125,6 @@ def the_first_process_goes_first(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(rank=0),
         victims=[r for r in blame.of(wreckage).waited if r != 0],
         fix=FIX,
-        next=NEXT,
         ruled_out=blame.ruled_out(wreckage),
         unknown=("whether rank 0 still worked or was stuck: its own lines would tell",),
     )
@@ -148,7 +145,6 @@ def the_first_never_put_its_id_there(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(rank=owner),
         victims=[s.rank for s in held if s.rank is not None],
         fix=FIX,
-        next=NEXT,
         ruled_out=blame.ruled_out(wreckage),
         unknown=(f"what rank {owner} was doing: its own lines would tell",),
     )
@@ -204,7 +200,6 @@ def its_bar_ended_with_the_clock(wreckage: Wreckage) -> Diagnosis | None:
         seen=(cut,),
         culprit=Culprit(rank=cut.rank, what="" if cut.rank is not None else f"the rank at: {task}"),
         fix=FIX,
-        next=NEXT,
         unknown=("the timeout's own words: they are not in these lines",),
     )
 
@@ -237,7 +232,6 @@ def all_but_the_first_waited_in_a_barrier(wreckage: Wreckage) -> Diagnosis | Non
         culprit=Culprit(rank=0) if alone else Culprit(),
         victims=known.waited,
         fix=FIX,
-        next=NEXT,
         ruled_out=blame.ruled_out(wreckage),
         unknown=("what rank 0 was doing: its log or stack would tell", *blame.unknown(wreckage)),
     )

@@ -81,8 +81,10 @@ EPOCH_END = FAULT.log_pattern(
     role=Role.CONTEXT,
 )
 GRADIENTS = ("all_reduce", "reduce_scatter", "_reduce_scatter_base")
-FIX = "drop_last=True and a DistributedSampler, or `with Join([model]):` around the loop"
-COUNT = "python -c 'print(len(loader))'  # on every rank, or log it once per epoch"
+FIX = (
+    "drop_last=True and a DistributedSampler, or `with Join([model]):` around the loop; log "
+    "`len(loader)` on every rank to see which has fewer batches"
+)
 
 
 @FAULT.explain
@@ -97,7 +99,6 @@ def torch_says_one_had_no_more(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(),
         victims={s.rank for s in seen if s.rank is not None},
         fix=FIX + "; without throw_on_early_termination=True Join lets the others finish",
-        next=COUNT,
         unknown=("which rank ran out: all raise the same words",),
     )
 
@@ -124,7 +125,6 @@ def some_were_past_the_loop(wreckage: Wreckage) -> Diagnosis | None:
         culprit=odd_ranks.culprit(found),
         victims=[rank for rank in found.ranks if rank not in found.odd],
         fix=FIX,
-        next=COUNT,
         ruled_out=blame.ruled_out(wreckage),
         unknown=("how many batches each rank had",),
     )

@@ -90,9 +90,7 @@ def gradients_were_missing(wreckage: Wreckage) -> Diagnosis | None:
         fix="let these parameters reach the loss on every rank, or freeze them "
         "(`requires_grad_(False)`) before DDP wraps the model; where a branch is meant, "
         "DistributedDataParallel(model, find_unused_parameters=True)",
-        next=""
-        if _named(lists)
-        else "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun … (the message then names the parameters)",
+        next="" if _named(lists) else "export TORCH_DISTRIBUTED_DEBUG=DETAIL",
         unknown=() if lists else ("which parameters: the list is not in the log",),
     )
 
@@ -140,5 +138,5 @@ def a_gradient_came_twice(wreckage: Wreckage) -> Diagnosis | None:
         fix="use torch.utils.checkpoint with use_reentrant=False, call the wrapped module once per "
         "backward, or static_graph=True where the graph really never changes; "
         "find_unused_parameters=True together with either of them makes this error",
-        next="TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun … (names the parameter)",
+        next="export TORCH_DISTRIBUTED_DEBUG=DETAIL",
     )

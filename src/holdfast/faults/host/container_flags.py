@@ -160,7 +160,7 @@ def the_flags_do_not_work(wreckage: Wreckage) -> Diagnosis | None:
             seen=seen,
             culprit=Culprit(host=seen[0].line.host, what=f"--sysctl {what}" if refused else what),
             fix=f"leave it out of the flags and set it on the host if it is needed at all: {WORKS}",
-            next=f"sysctl {what.removeprefix('/proc/sys/').replace('/', '.')}",
+            next=sightings.command("sysctl {}", what.removeprefix("/proc/sys/").replace("/", ".")),
         )
     if hook := _hook_failed(wreckage):
         return hook

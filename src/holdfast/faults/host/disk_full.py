@@ -251,9 +251,14 @@ def there_was_no_room_to_write(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=path),
         fix="make room or use another disk: remove old checkpoints, keep only the newest few; "
         + ("ask for more quota" if quota else "mind that inodes can run out before bytes do"),
-        next=f"df -h {path or '.'}; df -i {path or '.'}" + ("; quota -s" if quota else ""),
+        next=_free_space(path) + ("; quota -s" if quota else ""),
         unknown=[] if path else ["which file system it was: the text names no path"],
     )
+
+
+def _free_space(path: str) -> str:
+    """Of the folder: the file could not be made."""
+    return sightings.command("df -h {0}; df -i {0}", path.rpartition("/")[0] or ".")
 
 
 def _unsure(seen: Sequence[Sighting]) -> float:

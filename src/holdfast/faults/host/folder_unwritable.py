@@ -165,7 +165,7 @@ def it_could_not_write_there(wreckage: Wreckage) -> Diagnosis | None:
         # Reading can be refused as well: only code that writes makes it this fault.
         sure = confidence or (0.8 if _was_writing(wreckage, seen[0]) else 0.5)
         line = seen[0].line
-        place = path.rpartition("/")[0] or path or "FOLDER"
+        place = path.rpartition("/")[0] or path or "."
         return FAULT.diagnosis(
             f"{sightings.who(seen)} could not {'write' if sure > 0.5 else 'use'} "
             f"{path or 'a file'}: {why}",
@@ -175,7 +175,7 @@ def it_could_not_write_there(wreckage: Wreckage) -> Diagnosis | None:
             fix="make the folder before the job starts: `mkdir -p`, on every machine that saves"
             if errno == "ENOTDIR"
             else MEANING[errno][1].format(place=place, path=path or place),
-            next=f"findmnt -T {place}; ls -ld {place}; id",
+            next=sightings.command("findmnt -T {0}; ls -ld {0}; id", place),
         )
     return None
 

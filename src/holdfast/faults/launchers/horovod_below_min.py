@@ -75,8 +75,8 @@ def too_few_slots_came(wreckage: Wreckage) -> Diagnosis | None:
         ),
         fix="start with a --min-np that the hosts left can serve, give "
         "--blacklist-cooldown-range MIN MAX where failed hosts come back, and an "
-        "--elastic-timeout as long as new hosts take",
-        next="sh DISCOVERY_SCRIPT   # the slots Horovod sees now",
+        "--elastic-timeout as long as new hosts take; run the host discovery script to see the "
+        "slots Horovod sees now",
         unknown=() if hosts else ("why hosts were missing: the log names none",),
     )
 

@@ -151,7 +151,7 @@ STORE_SILENT = FAULT.log_pattern(
     "remote=[node-a]:29500) timed out after 900000ms",
     role=Role.CASCADE,
 )
-MORE = "torchrun --rdzv-conf join_timeout=3600 …"
+SLOW_NODES = "`torchrun --rdzv-conf join_timeout=3600`"
 
 
 @FAULT.explain
@@ -177,8 +177,8 @@ def the_time_to_join_ran_out(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(),
         victims={s.rank for s in seen if s.rank is not None},
         fix="see which node or rank is not there and why (its own first lines); only if it is "
-        f"merely slow: {MORE_TIME}",
-        next=MORE if rendezvous else "pgrep -af train.py  # on every node",
+        f"merely slow: {SLOW_NODES if rendezvous else MORE_TIME}",
+        next="" if rendezvous else "pgrep -af python",
         ruled_out=blame.ruled_out(wreckage),
         unknown=("who is missing: the lines are of those who came",),
     )

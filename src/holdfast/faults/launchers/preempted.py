@@ -22,7 +22,7 @@ Sources        https://slurm.schedmd.com/preempt.html (signals and GraceTime)
 from __future__ import annotations
 
 from holdfast import text
-from holdfast.analysis.logs import blame
+from holdfast.analysis.logs import blame, sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -137,6 +137,7 @@ def the_scheduler_says_so(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what="the scheduler" + (f" (job {job})" if job else ""), host=host),
         victims=blame.of(wreckage).members,
         fix="ask for more `--time`, or save often and on SIGTERM and submit with `--requeue`",
-        next=f"sacct -j {job.partition('.')[0] or 'JOBID'} --format=State,End,Timelimit",
+        next=sightings.command("sacct -j {} --format=State,End,Timelimit", job.partition(".")[0])
+        or "sacct --format=JobID,State,End,Timelimit",
         ruled_out=() if own else ("a fault in the job: none was reported before",),
     )

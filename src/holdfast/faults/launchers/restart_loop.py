@@ -88,7 +88,7 @@ def it_failed_alike_again_and_again(wreckage: Wreckage) -> Diagnosis | None:
         confidence=0.5 if backing_off and not blame.of(wreckage).explained else 0.4,
         seen=seen,
         culprit=Culprit(),
-        fix="repair what the first of these failures shows; the later ones repeat it",
-        next="holdfast explain …  # the log of the first attempt alone",
+        fix="repair what the first of these failures shows; the later ones repeat it. Give "
+        "`holdfast explain` the log of the first attempt alone",
         unknown=("at which step each attempt ended, unless the logs of all are here",),
     )

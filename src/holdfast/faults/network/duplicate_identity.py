@@ -88,8 +88,8 @@ def one_address_twice(wreckage: Wreckage) -> Diagnosis | None:
         confidence=0.6 if sure else 0.4,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what=seen[0].fields.get("address", "an address")),
-        fix="give each machine an address of its own",
-        next="hostname -I; arping -D -c 3 -I eth0 ADDRESS",
+        fix="give each machine its own address; `arping -D` finds who else uses it",
+        next="hostname -I",
     )
 
 

@@ -160,7 +160,7 @@ def memory_could_not_be_locked(wreckage: Wreckage) -> Diagnosis | None:
         victims=[one.rank for one in seen if one.rank is not None],
         fix="`--ulimit memlock=-1` for a container, LimitMEMLOCK=infinity for slurmd, `* - memlock "
         "unlimited` in /etc/security/limits.d/ elsewhere",
-        next="ulimit -l, inside the job",
+        next="ulimit -l",
     )
 
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import re
 
+from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.fault import Fault
@@ -191,7 +192,7 @@ def transfers_failed(wreckage: Wreckage) -> Diagnosis | None:
         culprit=_card(seen[0], f"the way to {peer}" if "peer" in first else ""),
         victims=[s.rank for s in seen if s.rank is not None],
         fix=f"see whether the process at {peer} was alive; if so, {PROVE_IT}",
-        next=f"ibstat; ping -c 3 {first.get('peer', 'PEER')}",
+        next=sightings.command("ibstat; ping -c 3 {}", first.get("peer", "")) or "ibstat",
         unknown=[f"whether {peer} had died before: its own log would tell"],
     )
 

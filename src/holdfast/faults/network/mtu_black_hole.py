@@ -23,6 +23,7 @@ Sources        https://docs.kernel.org/networking/ip-sysctl.html (tcp_mtu_probin
 
 from __future__ import annotations
 
+from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -61,7 +62,7 @@ def connections_in_use_went_silent(wreckage: Wreckage) -> Diagnosis | None:
         victims=[one.rank for one in died if one.rank is not None],
         fix="make the MTU equal along the whole path, or lower both ends: `ip link set eth0 mtu "
         "1500`",
-        next=f"ping -M do -s 8972 -c 3 {peers[0] if peers else 'PEER'}",
+        next=sightings.command("ping -M do -s 8972 -c 3 {}", peers[0]) if peers else "ip -br link",
         unknown=["the MTU of each hop: only a probe with large packets, both ways, can prove it"],
     )
 
@@ -76,8 +77,8 @@ def a_hop_said_so(wreckage: Wreckage) -> Diagnosis | None:
         confidence=0.45,
         seen=seen,
         culprit=Culprit(what="path between the hosts"),
-        fix="make the MTU equal along the whole path",
-        next="ip -br link; ping -M do -s 1472 -c 3 PEER",
+        fix="make the MTU equal along the whole path; `ping -M do -s 1472 -c 3 PEER` tests it",
+        next="ip -br link",
     )
 
 

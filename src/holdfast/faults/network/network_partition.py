@@ -17,6 +17,7 @@ Sources        torvalds/linux net/ipv4/tcp_timer.c: tcp_write_timeout
 
 from __future__ import annotations
 
+from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
@@ -45,16 +46,16 @@ def a_link_went_down(wreckage: Wreckage) -> Diagnosis | None:
     if not down:
         return None
     cut_off = wreckage.seen(DIED_IN_USE) or connections.attempts(wreckage)
-    interface = next((v for k, v in down[0].fields.items() if v), "an interface")
+    interface = next((v for k, v in down[0].fields.items() if v), "")
     host = down[0].line.host
     return FAULT.diagnosis(
-        f"the kernel{f' of {host}' if host else ''} reports that the link of {interface} went "
-        "down, which cuts its machine off from the others",
+        f"the kernel{f' of {host}' if host else ''} reports that the link of "
+        f"{interface or 'an interface'} went down, which cuts its machine off from the others",
         confidence=0.7 if cut_off else 0.4,
         seen=down,
         culprit=Culprit(host=host, what=interface),
         fix="look at cable, transceiver and switch port, then start the job again",
-        next=f"ethtool {interface}; journalctl -k | grep -i link",
+        next=sightings.command("ethtool {}; journalctl -k | grep -i link", interface),
     )
 
 
@@ -76,7 +77,7 @@ def islands_lost_each_other(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what="path between the hosts"),
         fix="mend the path, then start the job again; a restart policy and checkpoints let it "
         "survive the next time",
-        next="ping -c 3 PEER, from both sides",
+        next=sightings.command("ping -c 3 {}", min(lost)),
         unknown=["whether small packets still passed: then it is the MTU (`ping -M do -s 8972`)"],
     )
 

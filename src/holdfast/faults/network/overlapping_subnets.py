@@ -27,6 +27,7 @@ import ipaddress
 import re
 from typing import NamedTuple
 
+from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections, nccl
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -118,8 +119,9 @@ def packets_came_by_another_door(wreckage: Wreckage) -> Diagnosis | None:
     if not strays and not (pair and failed):
         return None
     what = strays[0].fields["interface"] if strays else " and ".join(pair)
+    peer = strays[0].fields["peer"] if strays else failed[0].address
     reason = (
-        f"the kernel dropped packets of {strays[0].fields['peer']} because they came in by {what}, "
+        f"the kernel dropped packets of {peer} because they came in by {what}, "
         "where it does not expect them"
         if strays
         else f"NCCL uses {what}, whose addresses look like one subnet, and connections fail: the "
@@ -132,7 +134,7 @@ def packets_came_by_another_door(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what=what),
         fix="give every interface a subnet of its own, or rules by source address (`ip rule add "
         "from ADDRESS table N`)",
-        next="ip route get PEER; ip rule",
+        next=sightings.command("ip route get {}; ip rule", peer) or "ip rule",
     )
 
 

@@ -19,6 +19,7 @@ Sources        torvalds/linux net/sched/sch_generic.c: dev_watchdog
 
 from __future__ import annotations
 
+from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -66,7 +67,8 @@ def the_card_says_so(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=Culprit(host=first.line.host, what=what or "path between the hosts"),
         fix="look at cable, transceiver, switch port and ring sizes of this interface",
-        next=f"ethtool -S {what or 'eth0'} | grep -iE 'err|drop|crc|discard'",
+        next=sightings.command("ethtool -S {} | grep -iE 'err|drop|crc|discard'", what)
+        or "ip -s link",
     )
 
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 import errno
 from collections import Counter
 
+from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import connections, name_resolution, watchdog
 from holdfast.analysis.logs.patterns.connections import Attempt
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -108,7 +109,7 @@ def one_address_is_out_of_reach(wreckage: Wreckage) -> Diagnosis | None:
         victims=[one.seen.rank for one in chosen if one.seen.rank is not None],
         fix="open all TCP ports between the machines of the job, both ways, or choose a network "
         "they share (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
-        next=f"ip route get {address or 'ADDRESS'}",
+        next=sightings.command("ip route get {}", address) or "ip route",
         unknown=_unknown(kind, address),
     )
 
@@ -129,7 +130,7 @@ def gloo_did_not_come_together(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(),
         fix="name the interface that the machines share (GLOO_SOCKET_IFNAME), and open all TCP "
         "ports between them, both ways",
-        next="getent ahosts $(hostname), on each machine",
+        next="getent ahosts $(hostname)",
         unknown=["whom it called, and whether that rank was alive"],
     )
 

@@ -123,7 +123,7 @@ def machines_differ(wreckage: Wreckage) -> Diagnosis | None:
         seen=[s for s in seen if s.fields["network"] == "Socket"] + seen[:1],
         culprit=Culprit(what=sorted(by_socket)[0]),
         fix="give every machine its RDMA devices and the same NCCL settings",
-        next="ls /dev/infiniband /sys/class/infiniband, on each of them",
+        next="ls /dev/infiniband /sys/class/infiniband",
     )
 
 

@@ -85,7 +85,7 @@ def ranks_announce_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what=f"{named}{_admitted(setting, named)}"),
         fix="name the interface that reaches the other machines: `export "
         "NCCL_SOCKET_IFNAME==eth0` (exact name), GLOO_SOCKET_IFNAME the same without the sign",
-        next="ip route get ADDRESS_OF_ANOTHER_NODE",
+        next="ip -br address",
     )
 
 
@@ -109,7 +109,7 @@ def mpi_called_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what=_interface([], failed) if failed else "network interfaces"),
         fix="name the interface that reaches the other machines: `mpirun --mca btl_tcp_if_include "
         "eth0 --mca oob_tcp_if_include eth0`, `horovodrun --network-interfaces eth0`",
-        next="ip -br address, on each machine",
+        next="ip -br address",
     )
 
 

@@ -66,7 +66,7 @@ def somebody_asked_it_to_end(scene: Scene) -> Verdict | None:
 # --- explain -------------------------------------------------------------------------------------
 
 ASKED = {"15": "SIGTERM", "SIGTERM": "SIGTERM", "2": "SIGINT", "SIGINT": "SIGINT"}
-RECORD = "sacct -j JOBID --format=JobID,State,ExitCode,End"
+RECORD = "sacct --format=JobID,State,ExitCode,End"
 
 
 @FAULT.explain

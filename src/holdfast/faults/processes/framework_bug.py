@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 
-from holdfast.analysis.logs import blame, own_errors
+from holdfast.analysis.logs import blame, own_errors, sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import native_crashes
 from holdfast.analysis.logs.wreckage import Raised, Wreckage
@@ -111,7 +111,7 @@ def nccl_says_so(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         victims=blame.of(wreckage).others(seen[0].rank),
         fix="run again with NCCL_DEBUG=INFO and read the first WARN: it names the real trouble",
-        next="NCCL_DEBUG=INFO holdfast run …",
+        next="export NCCL_DEBUG=INFO",
         unknown=("what check it was: no NCCL WARN line is here",),
     )
 
@@ -133,7 +133,7 @@ def its_own_code_forgot_something(wreckage: Wreckage) -> Diagnosis | None:
         evidence=[_evidence(first)],
         culprit=Culprit(rank=first.rank, what=f"{name} {version}".strip()),
         fix=f"search the issues of {name} for that line; try another version of it",
-        next=f"pip show {name.replace('_', '-')}",
+        next=sightings.command("pip show {}", name.replace("_", "-")),
         unknown=("whether the call was wrong or the library is",),
     )
 

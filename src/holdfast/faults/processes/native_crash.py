@@ -132,7 +132,7 @@ def native_code_crashed(wreckage: Wreckage) -> Diagnosis | None:
         victims=others,
         evidence=[blame.of_exit(end) for end in ends[:2]],
         fix=FIX,
-        next=f"coredumpctl info {pid}" if pid else "PYTHONFAULTHANDLER=1 holdfast run …",
+        next=f"coredumpctl info {pid}" if pid else "export PYTHONFAULTHANDLER=1",
         unknown=() if library else ("in which library: the kernel log or a core file names it",),
     )
 
@@ -152,7 +152,7 @@ def it_gave_up_without_a_reason(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=Culprit(rank=seen[0].rank),
         fix=FIX,
-        next="PYTHONFAULTHANDLER=1 holdfast run …",
+        next="export PYTHONFAULTHANDLER=1",
         unknown=("what ended the program before: its own last lines would tell",),
     )
 

@@ -22,7 +22,7 @@ Sources        https://slurm.schedmd.com/sbatch.html (NODE_FAIL, --requeue, --no
 
 from __future__ import annotations
 
-from holdfast.analysis.logs import blame, suspects
+from holdfast.analysis.logs import blame, sightings, suspects
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -103,7 +103,9 @@ def somebody_saw_it_go(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(host=host, what=host),
         victims=blame.of(wreckage).victims,
         fix=FIX,
-        next="sinfo -R" if wreckage.seen(launchers.SLURM_NODE) else f"ping -c 3 {host or 'NODE'}",
+        next="sinfo -R"
+        if wreckage.seen(launchers.SLURM_NODE)
+        else sightings.command("ping -c 3 {}", host),
         unknown=("why it went: its own kernel log, once it is back",),
     )
 
@@ -139,7 +141,7 @@ def a_whole_machine_is_silent(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(host=host, what=host),
         victims=suspect.victims,
         fix=FIX,
-        next=f"ping -c 3 {host}",
+        next=sightings.command("ping -c 3 {}", host),
         ruled_out=(*blame.ruled_out(wreckage), "an ended process: no connection was closed"),
         unknown=("whether it still runs: nobody looked", *blame.unknown(wreckage)),
     )

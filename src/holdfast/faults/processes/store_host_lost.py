@@ -53,8 +53,7 @@ def everybody_lost_the_store(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(rank=0, host=_server(seen), what="the host of the store"),
         victims=losers,
         fix="look at rank 0 and at the launcher of the first machine, before these lines: what "
-        "ended them ended the job",
-        next="holdfast explain LOGS_OF_THE_FIRST_MACHINE",
+        "ended them ended the job; give those logs to `holdfast explain`",
         ruled_out=blame.ruled_out(wreckage),
         unknown=("how rank 0 ended: its log is not here, or tells nothing",),
     )

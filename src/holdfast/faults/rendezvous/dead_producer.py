@@ -89,7 +89,7 @@ def the_sender_is_gone(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what="the process that sent the tensor", host=line.host),
         victims=[line.rank] if line.rank is not None else [],
         fix=FIX,
-        next="grep -n 'Process.*exit\\|Killed\\|Traceback' LOG_OF_THE_SENDER",
+        next="grep -nE 'Process.*exit|Killed|Traceback' *.log",
         unknown=["why the sender ended: normally but too early, or by a crash of its own"],
     )
 

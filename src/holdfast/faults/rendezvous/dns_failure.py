@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import name_resolution, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Container, MachineFacts, Resolution, addresses, known
@@ -131,7 +132,7 @@ def a_name_was_not_found(wreckage: Wreckage) -> Diagnosis | None:
         "container `--add-host NAME:ADDRESS`"
         if seen
         else "fetch it beforehand, or give the job a resolver and a way out",
-        next=f"getent ahosts {name or 'NAME'}",
+        next=sightings.command("getent ahosts {}", name),
     )
 
 
@@ -142,16 +143,16 @@ def _it_was_asked_for(wreckage: Wreckage) -> Diagnosis | None:
         return None
     name = next(
         (n for s in reversed(seen) if (n := name_resolution.looked_up_name(s))),
-        "a machine of the job",
+        "",
     )
     return FAULT.diagnosis(
-        f"{name} did not resolve when the job's script asked for it",
+        f"{name or 'a machine of the job'} did not resolve when the job's script asked for it",
         confidence=0.3 if wreckage.roots() else 0.6,
         seen=seen,
-        culprit=Culprit(what=name, host=seen[0].line.host),
+        culprit=Culprit(what=name or "a machine of the job", host=seen[0].line.host),
         fix="see that the master's pod or machine exists and has that name (in Kubernetes a "
         "headless service), or use its address",
-        next=f"getent ahosts {name}",
+        next=sightings.command("getent ahosts {}", name),
         unknown=["whether the name came later"],
     )
 

@@ -107,8 +107,9 @@ def a_stranger_answered(wreckage: Wreckage) -> Diagnosis | None:
         confidence=0.7,
         seen=seen,
         culprit=Culprit(what="the master port"),
-        fix="give this job a port of its own; and the same version of torch on every node",
-        next="ss -ltnp 'sport = :29500', on the master",
+        fix="find out on the master machine who listens there; give this job its own port, and use "
+        "the same version of torch on every node",
+        next="ss -ltnp 'sport = :29500'",
     )
 
 

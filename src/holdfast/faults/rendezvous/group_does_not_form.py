@@ -122,7 +122,7 @@ def nccl_failed_without_a_word(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         fix="run it once more with NCCL_DEBUG=INFO and explain that log: the first line with "
         "'NCCL WARN' names the layer that failed",
-        next="NCCL_DEBUG=INFO torchrun … 2>&1 | tee job.log; holdfast explain job.log",
+        next="export NCCL_DEBUG=INFO",
         unknown=["the cause: system calls, CUDA and the network all end in these words"],
     )
 
@@ -139,5 +139,5 @@ def a_signal_broke_the_wait(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         fix="see who ended first; the others were only told to stop. A profiler that sends "
         "signals: start it after init_process_group",
-        next="grep -n 'signal\\|SIGTERM\\|Traceback' LOG_OF_THE_LAUNCHER",
+        next="grep -nE 'signal|SIGTERM|Traceback' *.log",
     )

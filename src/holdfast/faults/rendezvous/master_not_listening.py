@@ -221,6 +221,6 @@ def the_store_was_called_in_vain(wreckage: Wreckage) -> Diagnosis | None:
         victims=[call.seen.rank for call in calls if call.seen.rank is not None],
         fix="start rank 0's node first, with the same address and port on every node; leave both "
         "to the launcher where there is one",
-        next="ss -ltnp 'sport = :29500', on the machine of rank 0",
+        next="ss -ltnp 'sport = :29500'",
         unknown=["what rank 0 did: its own log tells whether it ever listened"],
     )

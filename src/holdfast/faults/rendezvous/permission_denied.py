@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 
+from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import (
@@ -236,13 +237,14 @@ def ssh_said_no(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(SSH)
     if not seen:
         return None
-    where = seen[0].fields.get("where", "").rpartition("@")[2] or "a node"
+    where = seen[0].fields.get("where", "").rpartition("@")[2]
     return FAULT.diagnosis(
-        f"the launcher could not log in to {where} by ssh, so no rank was started there",
+        f"the launcher could not log in to {where or 'a node'} by ssh, so no rank was "
+        "started there",
         confidence=0.75,
         seen=seen,
-        culprit=Culprit(what=where),
+        culprit=Culprit(what=where or "a node"),
         fix="let the launching user in without a password: `ssh-copy-id NODE`, and accept its host "
         "key once",
-        next=f"ssh -o BatchMode=yes {where if where != 'a node' else 'NODE'} true",
+        next=sightings.command("ssh -o BatchMode=yes {} true", where),
     )

@@ -244,7 +244,7 @@ def numbers_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
         # The one who found out is a witness; which of two is the impostor, nothing tells.
         culprit=Culprit(what=what),
         fix=f"{UNSET}, and start each node once, with its own --node-rank",
-        next="env | grep -E 'RANK|WORLD_SIZE|MASTER', on every node",
+        next="env | grep -E 'RANK|WORLD_SIZE|MASTER'",
     )
 
 
@@ -271,6 +271,6 @@ def more_came_than_belong(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what=f"{joined} processes for a world of {expected}"),
         fix=f"{UNSET}; start each node once (not `srun -n` and spawn together); a new name for "
         "a file:// rendezvous, a port of its own for each job",
-        next="env | grep -E 'RANK|WORLD_SIZE|MASTER', on every node",
+        next="env | grep -E 'RANK|WORLD_SIZE|MASTER'",
         unknown=["who the others are: the store counts, it knows no names"],
     )

@@ -123,7 +123,7 @@ def _waits_to_join(view: RankView) -> bool:
 
 # --- explain -------------------------------------------------------------------------------------
 
-COUNT = "pgrep -af train.py  # on every node"
+COUNT = "pgrep -af python"
 FIX = (
     "start the missing ranks, or make the count right: nodes × processes per node must be "
     "WORLD_SIZE on every node; then look why they did not come (their own first lines)"

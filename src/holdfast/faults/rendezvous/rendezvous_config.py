@@ -202,8 +202,8 @@ def no_etcd_answered(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=Culprit(what="etcd endpoint"),
         fix="start etcd with `--enable-v2` and name it by --rdzv-endpoint, or do without: "
-        "`--rdzv-backend c10d --rdzv-endpoint HOST:29400`",
-        next="curl http://ENDPOINT/version",
+        "`--rdzv-backend c10d --rdzv-endpoint HOST:29400`. `curl http://ENDPOINT/version` "
+        "asks whether one runs",
     )
 
 
@@ -228,7 +228,7 @@ def nobody_hosts_the_rendezvous(wreckage: Wreckage) -> Diagnosis | None:
         fix="make the endpoint a name or address that its node's own name resolves to, or say who "
         "hosts: `--rdzv-conf is_host=1` there, `is_host=0` on the others; the same port and "
         "`--rdzv-id` everywhere",
-        next="getent ahosts $(hostname), on the node of the endpoint",
+        next="getent ahosts $(hostname)",
         unknown=["whether that node was started at all, and whether a firewall stands between"],
     )
 

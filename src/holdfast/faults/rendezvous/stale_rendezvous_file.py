@@ -20,6 +20,7 @@ import shlex
 from collections.abc import Sequence
 
 from holdfast import text
+from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections, watchdog
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -101,7 +102,8 @@ def they_met_the_dead(wreckage: Wreckage) -> Diagnosis | None:
     if not (files or store) or not (calls or waited or any("key" in s.fields for s in store)):
         return None
     url = files[0].fields["url"] if files else ""
-    path = url.removeprefix("file://") or "the rendezvous file"
+    file = url.removeprefix("file://")
+    path = file or "the rendezvous file"
     called = f"called {calls[0].where}, where nobody lives" if calls else "waited in vain"
     refused = any(c.kind == connections.REFUSED for c in calls)
     return FAULT.diagnosis(
@@ -110,9 +112,10 @@ def they_met_the_dead(wreckage: Wreckage) -> Diagnosis | None:
         confidence=_confidence(wreckage, named=bool(files), refused=refused, called=bool(calls)),
         seen=[*files, *(c.seen for c in calls), *waited, *store],
         culprit=Culprit(what=path),
-        fix=f"make sure that no job uses it, then `rm {path if url else 'FILE'}`, or give each run "
-        "a name of its own; better: env:// under torchrun",
-        next=f"ls -l {path if url else 'FILE'}",
+        fix="make sure that no job uses it, then "
+        f"`{sightings.command('rm {}', file) or 'rm FILE'}`, or give each run a name "
+        "of its own; better: env:// under torchrun",
+        next=sightings.command("ls -l {}", file),
         unknown=["whether the file was there before the start: its age would tell"],
     )
 

@@ -155,7 +155,7 @@ def the_store_was_sought_in_the_wrong_place(wreckage: Wreckage) -> Diagnosis | N
                 culprit=Culprit(what=f"MASTER_ADDR={call.address}"),
                 fix="set the master address to one of rank 0's machine on the network that all "
                 "nodes share",
-                next="hostname -I, on the machine of rank 0",
+                next="hostname -I",
             )
     return None
 

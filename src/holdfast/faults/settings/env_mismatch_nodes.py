@@ -85,7 +85,7 @@ def _differs(name: str, told: Mapping[str, Sighting]) -> Diagnosis:
         seen=told.values(),
         culprit=Culprit(host="" if odd.startswith("rank ") else odd, what=name),
         fix=f"give {name} the same value on all nodes, or unset it everywhere",
-        next="env | grep -E '^(NCCL|TORCH|GLOO)_' | sort   # on every node",
+        next="env | grep -E '^(NCCL|TORCH|GLOO)_' | sort",
     )
 
 
@@ -97,6 +97,6 @@ def _missing(name: str, told: Mapping[str, Sighting], without: list[str]) -> Dia
         seen=told.values(),
         culprit=Culprit(what=name),
         fix=f"set {name} for all nodes (`srun --export`, `mpirun -x {name}`), or for none",
-        next="env | grep -E '^(NCCL|TORCH|GLOO)_' | sort   # on every node",
+        next="env | grep -E '^(NCCL|TORCH|GLOO)_' | sort",
         unknown=("whether NCCL came so far on the other nodes that it would have shown it",),
     )

@@ -131,5 +131,5 @@ def they_called_themselves(wreckage: Wreckage) -> Diagnosis | None:
         seen=[*(one.seen for one in failed), *waited],
         culprit=Culprit(what=said),
         fix=f"`unset {chosen[0].name}`, or name the interface that reaches the other machines",
-        next="ip route get ADDRESS_OF_ANOTHER_NODE",
+        next="ip -br address",
     )

@@ -51,7 +51,7 @@ COMPLAINTS = (
         "{what}",
         "make -np, the host list or host file and the scheduler's allocation say the same; inside "
         "a Slurm job mpirun uses that job's nodes and no others",
-        "mpirun --display-allocation …",
+        "mpirun --display-allocation hostname",
         sure=0.9,
     ),
     Complaint(
@@ -66,8 +66,8 @@ COMPLAINTS = (
         "{starter}{module}{spec}{pdsh}",
         "{what}{program}{hydra}{starter}{module}{spec}{pdsh}",
         "have the same MPI, interpreter and script at the same path on every node, name them by "
-        "their whole path, and give mpirun `--prefix` where a login shell would not find it",
-        "ssh NODE 'which orted python'",
+        "their whole path, and give mpirun `--prefix` where a login shell would not find it; test "
+        "it with `ssh NODE 'which orted python'`",
     ),
     Complaint(
         start_errors.NO_LOGIN,
@@ -75,8 +75,8 @@ COMPLAINTS = (
         "started there",
         "{host}{horovod}{here}{asked}",
         "start sshd there and let the launching user in without a password; for one machine leave "
-        "the host file out, and start each node by hand (torchrun) where there is no ssh",
-        "ssh -o BatchMode=yes NODE true",
+        "the host file out, and start each node by hand (torchrun) where there is no ssh; test it "
+        "with `ssh -o BatchMode=yes NODE true`",
         sure=0.7,
     ),
     Complaint(
@@ -93,9 +93,9 @@ COMPLAINTS = (
         start_errors.NO_DAEMON,
         "mpirun could not start its helper on every node",
         "orted",
-        "look above for what ssh or the shell said; then try it by hand: mpirun needs ssh without "
-        "a password and the same Open MPI at the same path on each of them",
-        "ssh -o BatchMode=yes NODE which orted",
+        "look above for what ssh or the shell said; then try it by hand (`ssh -o BatchMode=yes "
+        "NODE which orted`): mpirun needs ssh without a password and the same Open MPI at the same "
+        "path on each of them",
         sure=0.5,
     ),
     Complaint(
@@ -104,7 +104,6 @@ COMPLAINTS = (
         "{flag}",
         'start it with torchrun and read os.environ["LOCAL_RANK"], or accept both spellings: '
         'parser.add_argument("--local_rank", "--local-rank", type=int)',
-        "torchrun --nproc-per-node=N SCRIPT",
     ),
     Complaint(
         start_checks.MISPLACED,
@@ -112,7 +111,6 @@ COMPLAINTS = (
         "{flag}",
         "what the launcher is to read stands before the script's name: `torchrun "
         "--nproc-per-node=N SCRIPT …`",
-        "torchrun --nproc-per-node=N SCRIPT",
         sure=0.9,
     ),
     Complaint(
@@ -128,7 +126,6 @@ COMPLAINTS = (
         "{what}",
         "one line per host, `name slots=N`; --include, --exclude and --num_nodes must name what "
         "is in it, and do not mix",
-        "cat HOSTFILE",
     ),
     Complaint(
         start_checks.ACCELERATE,
@@ -194,7 +191,6 @@ COMPLAINTS = (
         "new_group",
         "start as many ranks as the mesh or the parallel sizes of the script need, or make them "
         "smaller",
-        "torchrun --nproc-per-node=N SCRIPT",
         sure=0.75,
     ),
     Complaint(
