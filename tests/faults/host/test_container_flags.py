@@ -9,7 +9,7 @@ test_explain = explain_table(
     recognises(
         wreckage("nvidia-container-cli: device error: 4: unknown device: unknown."),
         sure=0.85,
-        saying=["GPU that this machine does not have (4: unknown device)"],
+        saying=["container that this machine does not have (4: unknown device)"],
     ),
     recognises(
         wreckage(
@@ -17,7 +17,7 @@ test_explain = explain_table(
             "unknown."
         ),
         sure=0.7,
-        saying=["could not put the GPUs into the container: open failed"],
+        saying=["could not add the GPUs to the container: open failed"],
     ),
     recognises(wreckage("unknown flag: --gpus"), sure=0.95, saying=["toolkit"]),
     recognises(
@@ -55,7 +55,7 @@ test_explain = explain_table(
         ),
         sure=0.95,
         what="flags of the container",
-        saying=["toolkit is missing", "--gpus all --network=host --ipc=host"],
+        saying=["toolkit is not installed", "--gpus all --network=host --ipc=host"],
     ),
     recognises(
         wreckage("Error response from daemon: unknown or invalid runtime name: nvidia"),
@@ -66,7 +66,7 @@ test_explain = explain_table(
         wreckage('sysctl "net.ipv4.tcp_tw_reuse" not allowed in host network namespace: unknown.'),
         sure=0.95,
         what="--sysctl net.ipv4.tcp_tw_reuse",
-        saying=["no network settings of its own", "sysctl net.ipv4.tcp_tw_reuse"],
+        saying=["it has no network namespace", "sysctl net.ipv4.tcp_tw_reuse"],
     ),
     recognises(
         wreckage("sh: can't create /proc/sys/net/core/somaxconn: Read-only file system"),
@@ -128,13 +128,13 @@ test_lint = lint_table(
         "error",
         shell("docker run --sysctl vm.overcommit_memory=1 img x\n"),
         lines=[1],
-        saying=["belongs to the whole machine"],
+        saying=["applies to the whole machine"],
     ),
     flags(
         "warning",
         shell("docker run --gpus all --ipc=host --shm-size=16g img torchrun x.py\n"),
         lines=[1],
-        saying=["16g is not used", "`docker run --gpus all --ipc=host img torchrun x.py`"],
+        saying=["16g has no effect", "`docker run --gpus all --ipc=host img torchrun x.py`"],
     ),
     flags(
         "note",
@@ -155,7 +155,7 @@ test_lint = lint_table(
             """
         ),
         lines=[6],
-        saying=["will not start", "leave out"],
+        saying=["will not start", "remove `net.core.somaxconn=1024`"],
     ),
     flags(
         "warning",
@@ -169,7 +169,7 @@ test_lint = lint_table(
             """
         ),
         lines=[5],
-        saying=["8gb is not used"],
+        saying=["8gb has no effect"],
     ),
     leaves(shell("docker run --sysctl net.core.somaxconn=1024 img x\n")),
     leaves(shell("docker run --network=$NET --sysctl net.core.somaxconn=1024 img x\n")),

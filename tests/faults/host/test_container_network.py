@@ -28,7 +28,7 @@ test_check = check_table(
         "warning",
         a_machine(TWO_NODES, container=inside(), interfaces=BRIDGED),
         saying=[
-            "this docker container has a network of its own",
+            "this docker container has its own network",
             "unless it is an overlay or macvlan",
             "eth0 has 172.17.0.2/24",
             "--network=host",
@@ -109,7 +109,7 @@ test_lint = lint_table(
             """
         ),
         lines=[1, 2],
-        saying=["2 containers are to form one job", "docker network create"],
+        saying=["2 containers form one job", "docker network create"],
     ),
     leaves(shell("docker run -e RANK=0 -e MASTER_ADDR=localhost trainer python x.py\n")),
     leaves(shell(f"docker run --network=host --ipc=host trainer {INSIDE}\n")),

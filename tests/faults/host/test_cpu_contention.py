@@ -58,14 +58,14 @@ test_check = check_table(
     speaks(
         "warning",
         a_machine(cgroup=cgroup(cpu_quota=16.0, throttled_share=0.4)),
-        saying=["throttled in 40% of periods", "stood still"],
+        saying=["throttled in 40% of periods", "stopped all threads until the next period"],
         not_saying=["less than one core"],
     ),
     speaks("note", a_machine(cgroup=cgroup(cpu_pressure=60.0)), saying=["already wait"]),
     speaks(  # a process that has only just started may be a passing one
         "note",
         a_machine(load=load(cpus_online=4, cpus_usable=4, busy=(a_process(age=2.0),))),
-        saying=["1 other busy process leaves 3 of 4 cores for 4 ranks", "only just started"],
+        saying=["1 other busy process leaves 3 of 4 cores for 4 ranks", "some have just started"],
     ),
     speaks(
         "warning",
@@ -75,7 +75,7 @@ test_check = check_table(
     speaks(
         "note",
         a_machine(load=load(cpus_online=8, cpus_usable=8, load1=7.5)),
-        saying=["load of the last minute was 7.5 on 8 cores", "may be over"],
+        saying=["load of the last minute was 7.5 on 8 cores", "may have ended"],
     ),
     silent(a_machine()),
     silent(a_machine(cgroup=cgroup(cpu_quota=4.0, throttled_share=0.05, cpu_pressure=5.0))),
@@ -99,8 +99,8 @@ test_run = run_table(
         victims=[],
         certain=False,
         saying=[
-            "the ranks got 31 % of the processor time they asked for in the last 5.0 s: 2 cores, ",
-            "4 ranks that ask for 4.0, and pid 812 (ffmpeg) uses 1.8 cores; no rank is to blame",
+            "the ranks got 31 % of the CPU time they needed in the last 5.0 s: 2 cores, ",
+            "4 ranks that need 4.0, and pid 812 (ffmpeg) uses 1.8 cores; no rank is to blame",
             "6.2 s on a core, 13.8 s ready without one",
             "`ffmpeg -i talk.mkv`",
             "pressure 71 %",
@@ -111,7 +111,7 @@ test_run = run_table(
         starved(STUCK, {2: 0.05}),
         ranks=[],
         certain=False,
-        saying=["rank 2 got 5 % of the processor time it asked for", "no rank is to blame"],
+        saying=["rank 2 got 5 % of the CPU time it needed", "no rank is to blame"],
     ),
     notices(
         slower(ALL, processor=a_processor(quota=2.0, throttled=0.83)),
@@ -124,7 +124,7 @@ test_run = run_table(
         slower(ALL, processor=a_processor(neighbours=(), pressure=None)),
         ranks=[],
         certain=False,
-        saying=["2 cores, 4 ranks that ask for 4.0; no rank", "OMP_NUM_THREADS"],
+        saying=["2 cores, 4 ranks that need 4.0; no rank", "OMP_NUM_THREADS"],
     ),
     notices(
         slower(ALL, processor=a_processor(strangers=9, taken=1.94)),
@@ -137,13 +137,13 @@ test_run = run_table(
         slower(ALL, processor=a_processor(cores=8, neighbours=())),
         ranks=[],
         certain=False,
-        saying=["8 cores, 4 ranks, and nobody else is seen at work from here"],
+        saying=["8 cores, 4 ranks, and no other busy process is visible"],
     ),
     notices(
         slower(ALL, processor=Unread(why="/proc is not mounted")),
         ranks=[],
         certain=False,
-        saying=["who took it could not be seen", "/proc is not mounted"],
+        saying=["what used it could not be read", "/proc is not mounted"],
     ),
     overlooks(slower(dict.fromkeys(range(4), 0.9))),  # they got what they wanted
     overlooks(slower(ALL, step=0.06)),  # starved as ever, but no slower than it was
@@ -177,7 +177,7 @@ test_explain = explain_table(
     recognises(
         wreckage(CROWDED, LATE),
         sure=0.3,
-        what="16 loader workers a rank on 4 cores",
+        what="16 loader workers per rank on 4 cores",
         saying=["16 workers on 4 cores", "nproc"],
     ),
     passes_over(wreckage(CROWDED)),

@@ -25,13 +25,17 @@ test_run = run_table(
         ranks=[1],
         victims=[0],
         certain=True,
-        saying=["a DataLoader worker of rank 1 (pid 4001) was killed (Killed:", "4711", "memory"],
+        saying=[
+            "a DataLoader worker of rank 1 (pid 4001) was killed (Killed:",
+            "4711",
+            "OOM killer",
+        ],
     ),
     notices(
         a_scene([a_rank(0), a_rank(1, words=words("RuntimeError", BUS))]),
         ranks=[1],
         certain=True,
-        saying=["Bus error: mostly because /dev/shm is full"],
+        saying=["Bus error: usually a full /dev/shm"],
     ),
     notices(
         a_scene([a_rank(0), a_rank(1, words=words("RuntimeError", GONE))]),
@@ -68,7 +72,7 @@ test_explain = explain_table(
         sure=0.75,
         rank=0,
         what="data worker",
-        saying=["is gone", "nnUNet_n_proc_DA"],
+        saying=["its parent does not know why", "nnUNet_n_proc_DA"],
     ),
     recognises(
         wreckage(
@@ -77,7 +81,7 @@ test_explain = explain_table(
         ),
         sure=0.75,
         what="data worker",
-        saying=["lack of memory"],
+        saying=["the kernel's OOM killer"],
     ),
     recognises(
         wreckage(
@@ -86,7 +90,7 @@ test_explain = explain_table(
         ),
         sure=0.5,
         what="data worker",
-        saying=["is gone"],
+        saying=["its parent does not know why"],
     ),
     passes_over(wreckage("SystemError: DataLoader process (pid 7) started")),
     recognises(
@@ -95,7 +99,7 @@ test_explain = explain_table(
         rank=1,
         what="DataLoader worker pid 4711",
         saying=[
-            "(pid 4711) of rank 1 died of a signal (Killed: mostly the kernel",
+            "(pid 4711) of rank 1 died of a signal (Killed: usually the kernel's OOM killer",
             "fewer workers",
         ],
     ),
@@ -105,7 +109,7 @@ test_explain = explain_table(
         ),
         sure=0.97,
         rank=1,
-        saying=["killed by the kernel, which had no memory left"],
+        saying=["killed by the kernel's OOM killer"],
     ),
     recognises(
         wreckage(DIED.format("Bus error")),
@@ -120,14 +124,14 @@ test_explain = explain_table(
         wreckage("RuntimeError: DataLoader worker (pid(s) 10, 11) exited unexpectedly"),
         sure=0.85,
         what="DataLoader worker pid 10, 11",
-        saying=["left without a word"],
+        saying=["exited without a message"],
     ),
     recognises(
         wreckage(
             "DataLoader worker (pid 77) exited unexpectedly with exit code 1. Details are lost"
         ),
         sure=0.85,
-        saying=["exit code 1"],
+        saying=["exited with code 1"],
     ),
     recognises(
         wreckage("RuntimeError: DataLoader worker (pid xxx) is killed by signal: Killed"),

@@ -37,10 +37,10 @@ test_check = check_table(
     speaks(
         "error",  # df shows room, the quota says no
         holding(a_folder(write_error="EDQUOT")),
-        saying=["the quota is used up", "seen by writing", "ext4: 500 GiB of"],
+        saying=["the quota is used up", "writing a small file there failed", "ext4: 500 GiB of"],
     ),
-    speaks("error", holding(a_folder(inodes_free=0)), saying=["no inode is left", "inodes 0 of"]),
-    speaks("error", holding(a_folder(free=0)), saying=["no byte is left"]),
+    speaks("error", holding(a_folder(inodes_free=0)), saying=["no inodes are left", "inodes 0 of"]),
+    speaks("error", holding(a_folder(free=0)), saying=["no space is left for this user"]),
     speaks(
         "warning",
         holding(a_folder(free=GIB // 2)),
@@ -97,13 +97,13 @@ test_run = run_table(
         ranks=[0],
         victims=[1],
         certain=True,
-        saying=["rank 0 (pid 4000) found no room on the disk", "ckpt/last.pt", "df -h"],
+        saying=["rank 0 (pid 4000) found no space left on the disk", "ckpt/last.pt", "df -h"],
     ),
     notices(
         a_scene([ended(0, 1, said=MASKED), a_rank(1)]),
         ranks=[0],
         certain=True,
-        saying=["could not write a file, mostly a full disk"],
+        saying=["could not write a file (usually a full disk)"],
     ),
     overlooks(a_scene()),
     overlooks(a_scene([a_rank(0, words=words("OSError", "[Errno 13] Permission denied"))])),
@@ -121,7 +121,7 @@ test_explain = explain_table(
         wreckage("[rank0]: RuntimeError: basic_ios::clear: iostream error"),
         sure=0.5,
         rank=0,
-        saying=["any other failed write"],
+        saying=["any failed write looks like this"],
     ),
     recognises(
         wreckage("[rank0]: RuntimeError: write(): fd 29 failed with Input/output error"),
@@ -150,7 +150,7 @@ test_explain = explain_table(
         sure=0.95,
         rank=0,
         what="/ckpt/step-1/model.pt",
-        saying=["no space left on the disk (/ckpt/step-1/model.pt)", "df -h /ckpt"],
+        saying=["no space left on the disk (/ckpt/step-1/model.pt)", "df -h /ckpt/step-1;"],
     ),
     recognises(
         wreckage("[rank0]: OSError: [Errno 122] Disk quota exceeded"),
@@ -169,7 +169,7 @@ test_explain = explain_table(
             "RuntimeError: [enforce fail at inline_container.cc:626] . unexpected pos 576 vs 470"
         ),
         sure=0.7,
-        saying=["a full disk shows so"],
+        saying=["usually a full disk"],
     ),
     recognises(
         wreckage("The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi"),

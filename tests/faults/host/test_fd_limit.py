@@ -31,7 +31,7 @@ test_check = check_table(
         a_machine(limits=files(64, 1048576)),
         saying=[
             "this shell may open only 64 files",
-            "estimate: 256 for a rank with its loaders and 16 for each of 4 ranks, 320 in all",
+            "estimate: 256 for a rank with its loaders plus 16 for each of 4 ranks, 320 in total",
             "soft 64, hard 1048576",
             "`ulimit -n 65536` in the shell that starts the ranks",
         ],
@@ -40,7 +40,7 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(limits=files(64, 128)),
-        saying=["`ulimit -n 128`", "all the hard limit allows", "nofile 131072"],
+        saying=["`ulimit -n 128`", "the hard limit allows no more", "nofile 131072"],
     ),
     speaks(
         "error",
@@ -56,7 +56,7 @@ test_check = check_table(
     speaks(
         "warning",  # the usual 1024 is enough for one machine, not for 64 ranks
         a_machine(EIGHT_NODES, limits=files(1024, 524288)),
-        saying=["each of 64 ranks, 1280 in all"],
+        saying=["each of 64 ranks, 1280 in total"],
     ),
     speaks(
         "warning",
@@ -87,7 +87,7 @@ test_explain = explain_table(
         sure=0.6,
         rank=1,
         what="ulimit -n",
-        saying=["mostly because it had as many files open", "file_system"],
+        saying=["usually the limit on open files", "file_system"],
     ),
     passes_over(
         wreckage(
@@ -133,24 +133,24 @@ test_lint = lint_table(
         saying=["fs.nr_open, by default 1048576", 'ulimit -n "$(ulimit -Hn)"'],
     ),
     flags("note", shell("ulimit -Sn unlimited\n"), lines=[1], saying=["fs.nr_open"]),
-    flags("warning", shell("ulimit -n 128\n"), lines=[1], saying=["too few"]),
+    flags("warning", shell("ulimit -n 128\n"), lines=[1], saying=["too low for a rank"]),
     flags(
         "error",
         shell("sudo ulimit -n 65536\n"),
         lines=[1],
-        saying=["`sudo ulimit` changes nothing", "part of the shell"],
+        saying=["`sudo ulimit` has no effect", "a shell builtin"],
     ),
     flags(
         "warning",
         dockerfile("FROM x\nRUN ulimit -n 65536\nRUN pip install y\n"),
         lines=[2],
-        saying=["that step of the build", "--ulimit nofile=131072"],
+        saying=["that build step only", "--ulimit nofile=131072"],
     ),
     flags(
         "error",
         shell("docker run --ulimit nofile=131072:65536 img torchrun x.py\n"),
         lines=[1],
-        saying=["soft limit of 131072", "`--ulimit nofile=131072`"],
+        saying=["soft limit 131072 is above the hard limit 65536", "`--ulimit nofile=131072`"],
     ),
     leaves(shell("ulimit -n 1048576\n")),  # may be granted; where it is not, the old one stays
     leaves(shell("ulimit -n 65536\nulimit -n\nulimit -Hn; ulimit -c 0\n")),

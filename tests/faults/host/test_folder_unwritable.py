@@ -27,7 +27,7 @@ test_check = check_table(
         "error",
         folder(read_only=True, write_error="EROFS"),
         saying=[
-            "/home/kim/ckpts (checkpoints) cannot be written: its mount is read-only",
+            "/home/kim/ckpts (checkpoints) is not writable: its mount is read-only",
             "EROFS on ext4, mounted read-only",
             "`findmnt -T /home/kim/ckpts`",
             "first save",
@@ -37,24 +37,26 @@ test_check = check_table(
     speaks(
         "error",
         folder(exists=False, looked_at="/home", write_error="EACCES"),
-        saying=["cannot be made in /home: this user has no right", "`ls -ld /home`"],
+        saying=["cannot be created in /home: this user has no write permission", "`ls -ld /home`"],
     ),
     speaks("error", folder(write_error="EPERM"), saying=["immutable", "`lsattr -d"]),
     speaks(
         "error",
         folder(is_directory=False, write_error="ENOTDIR"),
-        saying=["a file stands where a folder should be", "/home/kim/ckpts is a file"],
+        saying=["a file has the name of the folder", "/home/kim/ckpts is a file"],
     ),
     speaks("error", folder(write_error="ESTALE"), saying=["NFS server"]),
     speaks("error", folder(write_error="EIO"), saying=["I/O error", "dmesg"]),
     speaks(
-        "error", folder(write_error="ENODEV"), saying=["the kernel says ENODEV", "findmnt -T /h"]
+        "error",
+        folder(write_error="ENODEV"),
+        saying=["the kernel returned ENODEV", "findmnt -T /h"],
     ),
-    speaks("error", folder(purpose="logs", write_error="EACCES"), saying=["first line of log"]),
+    speaks("error", folder(purpose="logs", write_error="EACCES"), saying=["first log line"]),
     speaks(
         "error",
         folder(exists=False, write_error="EEXIST"),
-        saying=["cannot be made", "a link that leads nowhere", "`ls -ld /"],
+        saying=["cannot be created", "a dangling symbolic link", "`ls -ld /"],
     ),
     silent(a_machine()),
     silent(folder(write_error="ENOSPC")),  # disk-full has the words

@@ -47,23 +47,27 @@ test_check = check_table(
     speaks(
         "warning",
         a_machine(cgroup=cgroup(oom_kills=2, memory_limit=64 * GIB)),
-        saying=["2 processes in this cgroup died", "it may use 64 GiB", "oom_kill 2"],
+        saying=["ended 2 processes in this cgroup", "its limit of 64 GiB", "oom_kill 2"],
     ),
     speaks(
         "note",  # no limit, no date: nothing to act on
         a_machine(cgroup=cgroup(oom_kills=1)),
-        saying=["1 process in this cgroup died", "may be long ago"],
+        saying=["ended 1 process in this cgroup", "may be long ago"],
     ),
     speaks(
         "warning",
         a_machine(kernel_log=(killed(7200.0),)),
-        saying=["killed 1 times", "Killed process 4711 (python)", "2 hours ago"],
+        saying=[
+            "the kernel's OOM killer ended 1 process in the last day",
+            "Killed process 4711 (python)",
+            "2 hours ago",
+        ],
     ),
     speaks("warning", a_machine(kernel_log=(killed(None),)), saying=["Killed process 4711"]),
     speaks(
         "note",
         a_machine(kernel_log=(killed(9 * 86400.0),)),
-        saying=["not within the last day", "9 days ago"],
+        saying=["ended 1 process, none in the last day", "9 days ago"],
     ),
     speaks(
         "warning",
@@ -82,9 +86,9 @@ test_check = check_table(
         saying=["already wait for memory", "40 % of the last minute"],
     ),
     speaks(
-        "note",  # it may all be file cache
+        "note",  # it may all be page cache
         a_machine(cgroup=cgroup(memory_limit=64 * GIB, memory_used=63 * GIB)),
-        saying=["has used 63 GiB of 64 GiB", "file cache"],
+        saying=["has used 63 GiB of 64 GiB", "page cache"],
     ),
     silent(a_machine()),
     silent(a_machine(a_plan(nproc=8), load=memory(40 * GIB, 2048 * GIB))),  # 2 %, yet plenty
@@ -116,7 +120,7 @@ test_run = run_table(
         ranks=[1],
         victims=[0],
         certain=True,
-        saying=["rank 1 (pid 4001) was killed by the kernel for lack of memory", "oom_kill 1"],
+        saying=["rank 1 (pid 4001) was killed by the kernel's OOM killer", "oom_kill 1"],
     ),
     notices(
         a_scene(KILLED, oom_kills=-1, kernel_events=(LINE,)),
@@ -157,13 +161,13 @@ test_explain = explain_table(
         ),
         sure=0.95,
         what="memory limit",
-        saying=["killed for lack of memory"],
+        saying=["was OOM-killed"],
     ),
     recognises(
         wreckage("=>> PBS: job killed: mem 262144000kb exceeded limit 256000000kb"),
         sure=0.95,
         what="memory limit",
-        saying=["killed for lack of memory"],
+        saying=["was OOM-killed"],
     ),
     passes_over(wreckage("MemoryError: Cannot allocate write+execute memory for ffi.callback()")),
     passes_over(wreckage("set the memory limit of the cache to 4 GB")),
@@ -174,13 +178,13 @@ test_explain = explain_table(
         ),
         sure=0.95,
         what="memory limit",
-        saying=["killed for lack of memory"],
+        saying=["was OOM-killed"],
     ),
     recognises(
         wreckage("Warning  OOMKilling  node/a  Memory cgroup limit"),
         sure=0.95,
         what="memory limit",
-        saying=["killed for lack of memory"],
+        saying=["was OOM-killed"],
     ),
     passes_over(
         wreckage(
@@ -192,7 +196,7 @@ test_explain = explain_table(
         wreckage(OOM_LINE, ranks=(RankRemains(rank=2, pid=1011, host="node7"),)),
         sure=0.97,
         rank=2,
-        saying=["the kernel killed rank 2 (pid 1011)", "its cgroup", "dmesg"],
+        saying=["the kernel's OOM killer ended rank 2 (pid 1011)", "its cgroup", "dmesg"],
     ),
     recognises(
         wreckage(OOM_LINE.replace("1011", "77"), exits=(sigkill(3),)),
@@ -216,7 +220,7 @@ test_explain = explain_table(
         wreckage("slurmstepd: error: Detected 1 oom_kill event in StepId=123.0. Some of the step"),
         sure=0.95,
         what="memory limit",
-        saying=["limit is that of the job"],
+        saying=["the limit of the job"],
     ),
     recognises(
         wreckage("      Reason:       OOMKilled"),
@@ -228,13 +232,13 @@ test_explain = explain_table(
         wreckage("[rank1]: RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to"),
         sure=0.9,
         rank=1,
-        saying=["not of the GPU"],
+        saying=["not GPU memory"],
     ),
     recognises(
         wreckage("[rank1]: OSError: [Errno 12] Cannot allocate memory"),
         sure=0.7,
         rank=1,
-        saying=["got none"],
+        saying=["could not allocate host memory"],
     ),
     recognises(wreckage(exits=(sigkill(2),)), sure=0.4, rank=2, saying=["nothing here proves it"]),
     recognises(

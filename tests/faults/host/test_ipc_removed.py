@@ -32,7 +32,7 @@ test_explain = explain_table(
         ),
         sure=0.5,
         what="/torch_4711_1",
-        saying=["its maker had died"],
+        saying=["its creator had died"],
     ),
     passes_over(
         wreckage(

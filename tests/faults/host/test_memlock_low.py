@@ -27,7 +27,10 @@ test_check = check_table(
     speaks(
         "note",
         a_machine(TWO_NODES, limits=SMALL),
-        saying=["only 8 MiB of memory may be locked", "if another machine of the job has one"],
+        saying=[
+            "only 8 MiB of memory may be locked",
+            "RDMA on another machine of the job would fail",
+        ],
     ),
     speaks("note", a_machine(limits=SMALL, software=WITH_DEEPSPEED), saying=["DeepSpeed locks"]),
     silent(a_machine(limits=SMALL)),  # one machine without RDMA: nobody minds

@@ -37,7 +37,7 @@ test_check = check_table(
         a_machine(limits=users(256, 4096)),
         saying=[
             "only 56 more processes or threads",
-            "estimate: 64 and a pool of 64, for each of 4 ranks: 512",
+            "estimate: 64 and a pool of 64 for each of 4 ranks, 512 in total",
             "ulimit -u 256, and this user runs 200 threads",
             "`ulimit -u 4096`",
             "OMP_NUM_THREADS=1",
@@ -46,7 +46,7 @@ test_check = check_table(
     speaks(
         "error",  # already over the limit: no negative numbers on screen
         a_machine(limits=users(100, 100)),
-        saying=["only 0 more", "ask for a higher"],
+        saying=["only 0 more", "ask an administrator for a higher"],
     ),
     speaks(
         "warning",
@@ -56,7 +56,7 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(process_room=room(pids_max=100, pids_current=60)),
-        saying=["the cgroup allows 100 processes and threads, 60 are there", "--pids-limit=-1"],
+        saying=["the cgroup allows 100 processes and threads; 60 are running", "--pids-limit=-1"],
     ),
     speaks(
         "warning",
@@ -90,7 +90,7 @@ test_explain = explain_table(
     recognises(
         wreckage("  what():  thread: Resource temporarily unavailable [system:11]"),
         sure=0.95,
-        saying=["no further thread"],
+        saying=["not start another thread"],
     ),
     recognises(
         wreckage("OMP: System error #11: Resource temporarily unavailable"),
@@ -103,7 +103,7 @@ test_explain = explain_table(
             '"Resource tempor" }) }'
         ),
         sure=0.95,
-        saying=["no further thread"],
+        saying=["not start another thread"],
     ),
     passes_over(
         wreckage(
@@ -118,7 +118,7 @@ test_explain = explain_table(
         ),
         sure=0.95,
         rank=3,
-        saying=["no further thread", "OMP_NUM_THREADS=1", "pids.max"],
+        saying=["not start another thread", "OMP_NUM_THREADS=1", "pids.max"],
     ),
     recognises(
         wreckage("[rank1]: RuntimeError: can't start new thread"),

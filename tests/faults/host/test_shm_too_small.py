@@ -36,7 +36,7 @@ test_check = check_table(
         saying=[
             "64 MiB free of 64 MiB",
             "little for 4 ranks",
-            "estimate: NCCL takes about 37 MiB a rank",
+            "estimate: NCCL takes about 37 MiB per rank",
             "cuMem",
             "docker run --shm-size=8g",
             "--ipc=host",
@@ -53,12 +53,12 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(shm=shm(64 * GIB, error="ENOSPC")),
-        saying=["1 MiB of shared memory could not be had: ENOSPC", "No space left"],
+        saying=["1 MiB of shared memory could not be allocated: ENOSPC", "No space left"],
     ),
     speaks(
         "warning",  # Gloo does not use it; loaders would
         a_machine(shm=DOCKER_DEFAULT, accelerators=()),
-        saying=["without loader workers nothing may break"],
+        saying=["a job without loader workers may run"],
         not_saying=["NCCL takes"],
     ),
     speaks("warning", a_machine(ONE_RANK, shm=DOCKER_DEFAULT), saying=["little for 1 rank"]),
@@ -128,7 +128,7 @@ test_explain = explain_table(
         ),
         sure=0.95,
         rank=2,
-        saying=["a piece of 9.19 MiB (/dev/shm/nccl-WxYzAb)", "--shm-size=8g", "df -h /dev/shm"],
+        saying=["a segment of 9.19 MiB (/dev/shm/nccl-WxYzAb)", "--shm-size=8g", "df -h /dev/shm"],
     ),
     recognises(
         wreckage(

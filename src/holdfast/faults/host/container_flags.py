@@ -1,21 +1,23 @@
-"""The container was started with flags that do not work, or without those it needs.
+"""The container was started with flags that do not work, or without flags it needs.
 
 What you see   The container does not start: `could not select device driver "" with capabilities:
                [[gpu]]`, `unknown or invalid runtime name: nvidia`, `sysctl "net.…" not allowed in
                host network namespace`. Or it starts without GPUs: `The NVIDIA Driver was not
-               detected`. Or it loses them after a while: `Failed to initialize NVML: Unknown
-               Error`. Or `Read-only file system` under /proc/sys.
-Why            GPUs reach a container through NVIDIA's container toolkit, which must be installed
-               and known to the engine. net.* sysctls belong to a network namespace, and with
-               `--network=host` the container has none of its own. `--shm-size` has no effect with
-               `--ipc=host`. On systemd hosts `systemctl daemon-reload` can take the GPU devices
-               away from containers that were started without naming them.
-How to be sure `docker run --rm --gpus all IMAGE nvidia-smi` shows whether GPUs get in at all;
-               `docker inspect` shows the flags in force.
-Fix            A line that works for one machine or several:
-               `docker run --gpus all --network=host --ipc=host --ulimit memlock=-1 --ulimit
-               nofile=131072 IMAGE …`; sysctls on the host itself. For lost devices: name them
-               (`--device /dev/nvidia0 …`) or use CDI, and restart the container.
+               detected`. Or it loses them later: `Failed to initialize NVML: Unknown Error`. Or
+               `Read-only file system` under /proc/sys.
+Why            Containers get GPUs through NVIDIA's container toolkit, which must be installed and
+               registered with the engine. net.* sysctls belong to a network namespace, and with
+               `--network=host` the container has none. `--shm-size` has no effect with
+               `--ipc=host`. On systemd hosts `systemctl daemon-reload` can remove the GPU devices
+               from containers that were started without naming them.
+How to be sure `docker run --rm --gpus all IMAGE nvidia-smi` shows whether containers get GPUs at
+               all; `docker inspect` shows the flags in force.
+Fix            A command that works for one machine or several: `docker run --gpus all
+               --network=host --ipc=host --ulimit memlock=-1 --ulimit nofile=131072 IMAGE …`; set
+               sysctls on the host itself. For lost devices: name them (`--device /dev/nvidia0 …`)
+               or use CDI, and restart the container.
+Known limits   Lint knows the flags of docker, podman and compose; options hidden in variables or
+               scripts are not judged. `check` does not inspect the container's flags.
 Sources        https://docs.docker.com/reference/cli/docker/container/run/ (--gpus, --sysctl, --ipc)
                opencontainers/runc libcontainer/configs/validate/validator.go: the refusal
                https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html
@@ -34,7 +36,11 @@ from holdfast.analysis.source.source import Container, Flag, Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
-FAULT = Fault(code="HOLD409", slug="container-flags")
+FAULT = Fault(
+    code="HOLD409",
+    slug="container-flags",
+    related=("container-network", "shm-too-small", "driver-mismatch", "sysctl-useless"),
+)
 
 NO_TOOLKIT = FAULT.log_pattern(
     "no-toolkit",
@@ -92,58 +98,58 @@ GPUS_GONE = FAULT.log_pattern(
     anchors="Failed to initialize NVML: Unknown",
     example="Failed to initialize NVML: Unknown Error",
 )
-OF_THE_DRIVER = r"(?i)version mismatch|driver not loaded|load library failed|gpu is lost|cuda error"
-"""the hook only passes on what the driver said: that is another fault's"""
-WORKS = (
+DRIVER_ERRORS = r"(?i)version mismatch|driver not loaded|load library failed|gpu is lost|cuda error"
+"""the hook only forwards the driver's error: that is another fault"""
+WORKING_COMMAND = (
     "`docker run --gpus all --network=host --ipc=host --ulimit memlock=-1 --ulimit "
     "nofile=131072 IMAGE …`"
 )
-TRY = "docker run --rm --gpus all ubuntu nvidia-smi"
+TEST_COMMAND = "docker run --rm --gpus all ubuntu nvidia-smi"
 CASES = (
     (
         NO_TOOLKIT,
         0.95,
         (
-            "the container engine cannot hand out GPUs: NVIDIA's container toolkit is missing, or "
-            "the engine does not know it"
+            "the container engine cannot provide GPUs: NVIDIA's container toolkit is not "
+            "installed, or not registered with the engine"
         ),
         (
             "install nvidia-container-toolkit, then `nvidia-ctk runtime configure "
-            f"--runtime=docker` and restart the engine; then {WORKS}"
+            f"--runtime=docker` and restart the engine; then {WORKING_COMMAND}"
         ),
     ),
     (
         NO_GPUS,
         0.6,
         "the container was started without GPUs",
-        f"start it with them: {WORKS}",
+        f"start it with GPUs: {WORKING_COMMAND}",
     ),
     (
         SECCOMP,
         0.75,
         (
-            "the container forbids a call by which newer C libraries start threads (clone3): its "
-            "engine is older than the image expects"
+            "the container blocks a system call that newer C libraries use to start threads "
+            "(clone3): its engine is older than the image expects"
         ),
         (
-            "upgrade Docker (20.10.10 or newer) and libseccomp on the host; to prove it first, "
-            "try once with `--security-opt seccomp=unconfined`"
+            "upgrade Docker (20.10.10 or newer) and libseccomp on the host; to confirm it first, "
+            "run once with `--security-opt seccomp=unconfined`"
         ),
     ),
     (
         GPUS_GONE,
         0.7,
-        "the container has lost its GPU devices, as after `systemctl daemon-reload` on the host",
+        "the container lost its GPU devices, as after `systemctl daemon-reload` on the host",
         (
             "restart the container, and name the devices (`--device /dev/nvidia0 …`) or use CDI, "
-            "so that systemd does not take them away again"
+            "so that systemd does not remove them again"
         ),
     ),
 )
 
 
 @FAULT.explain
-def the_flags_do_not_work(wreckage: Wreckage) -> Diagnosis | None:
+def container_flags_refused(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(SYSCTL)
     if seen:
         names = ("name", "key", "file", "path")
@@ -152,20 +158,20 @@ def the_flags_do_not_work(wreckage: Wreckage) -> Diagnosis | None:
         return FAULT.diagnosis(
             f"{what} cannot be set from this container: "
             + (
-                "with the host's network it has no network settings of its own"
+                "with the host's network it has no network namespace"
                 if refused
                 else "/proc/sys is read-only inside a container"
             ),
             confidence=0.95 if refused else 0.85,
             seen=seen,
             culprit=Culprit(host=seen[0].line.host, what=f"--sysctl {what}" if refused else what),
-            fix=f"leave it out of the flags and set it on the host if it is needed at all: {WORKS}",
+            fix=f"remove the flag, and set it on the host if it is needed: {WORKING_COMMAND}",
             next=sightings.command("sysctl {}", what.removeprefix("/proc/sys/").replace("/", ".")),
         )
-    if hook := _hook_failed(wreckage):
+    if hook := _nvidia_hook_failed(wreckage):
         return hook
-    for signature, confidence, why, fix in CASES:
-        seen = wreckage.seen(signature)
+    for pattern, confidence, why, fix in CASES:
+        seen = wreckage.seen(pattern)
         if seen:
             return FAULT.diagnosis(
                 why,
@@ -173,28 +179,28 @@ def the_flags_do_not_work(wreckage: Wreckage) -> Diagnosis | None:
                 seen=seen,
                 culprit=Culprit(host=seen[0].line.host, what="flags of the container"),
                 fix=fix,
-                next=TRY,
+                next=TEST_COMMAND,
             )
     return None
 
 
-def _hook_failed(wreckage: Wreckage) -> Diagnosis | None:
-    """NVIDIA's hook is there, and could not put the GPUs into the container."""
+def _nvidia_hook_failed(wreckage: Wreckage) -> Diagnosis | None:
+    """NVIDIA's hook is installed but could not add the GPUs to the container."""
     seen = wreckage.seen(HOOK)
-    if not seen or sightings.saying(seen, OF_THE_DRIVER):
+    if not seen or sightings.saying(seen, DRIVER_ERRORS):
         return None
     why = sightings.field(seen, "why").strip(" .").removesuffix(": unknown")
     absent = "unknown device" in why
     return FAULT.diagnosis(
-        f"the container was to get a GPU that this machine does not have ({why})"
+        f"a GPU was requested for the container that this machine does not have ({why})"
         if absent
-        else f"NVIDIA's toolkit could not put the GPUs into the container: {why}",
+        else f"NVIDIA's toolkit could not add the GPUs to the container: {why}",
         confidence=0.85 if absent else 0.7,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what="flags of the container"),
-        fix="name GPUs that `nvidia-smi -L` shows on the host, or take `--gpus all`"
+        fix="name GPUs that `nvidia-smi -L` shows on the host, or use `--gpus all`"
         if absent
-        else "see that `nvidia-smi` works on the host itself; then upgrade "
+        else "check that `nvidia-smi` works on the host itself; then upgrade "
         "nvidia-container-toolkit and restart the engine",
         next="nvidia-smi -L" if absent else "nvidia-container-cli -k -d /dev/stderr info",
     )
@@ -205,72 +211,72 @@ def _hook_failed(wreckage: Wreckage) -> Diagnosis | None:
 OWN_IPC = re.compile(r"kernel\.(?:msg|shm)\w*|kernel\.sem|fs\.mqueue\.\w+")
 """sysctls that belong to an IPC namespace"""
 NAMESPACED = re.compile(rf"net\.[\w.\-/]+|{OWN_IPC.pattern}|kernel\.(?:domainname|hostname)")
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - its name
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - only the name
 SEVERAL_RANKS = ("torchrun", "deepspeed", "accelerate", "horovodrun", "mpirun")
 
 
 @FAULT.lint
-def the_engine_refuses_the_flags(source: Source) -> Iterator[Finding]:
+def sysctl_refused(source: Source) -> Iterator[Finding]:
     for container in source.containers:
         for option in container.every("sysctl"):
-            why = _refused(container, option)
+            why = _sysctl_refusal(container, option)
             if not why:
                 continue
             yield FAULT.error(
                 f"{option.value.partition('=')[0]} cannot be set here: the container will not "
                 "start",
                 reason=why,
-                fix="set it on the host, if it is needed at all: "
-                + _corrected(source, container, option),
+                fix="set it on the host if it is needed: "
+                + _corrected_command(source, container, option),
                 at=option.place,
             )
 
 
 @FAULT.lint
-def the_size_of_shared_memory(source: Source) -> Iterator[Finding]:
+def shm_size_unused_or_missing(source: Source) -> Iterator[Finding]:
     for container in source.containers:
         size, ipc = container.option("shm-size"), container.option("ipc")
-        if size is not None and _unused(container, size):
+        if size is not None and _shm_size_unused(container, size):
             yield FAULT.warning(
-                f"the size {size.value or 'of /dev/shm'} is not used: with the host's IPC "
+                f"the size {size.value or 'of /dev/shm'} has no effect: with the host's IPC "
                 "namespace the container gets the host's /dev/shm",
-                reason="Docker ignores the size there, and Podman documents the two as in conflict",
-                fix=f"one of the two: {_corrected(source, container, size)}",
+                reason="Docker ignores the size there, and Podman documents the two as conflicting",
+                fix=f"use one of the two: {_corrected_command(source, container, size)}",
                 at=size.place,
             )
-        elif size is None and ipc is None and _wants_much(container):
+        elif size is None and ipc is None and _needs_large_shm(container):
             if containers.hides_options(source, container):
                 continue
             yield FAULT.note(
                 "no --ipc and no --shm-size: /dev/shm in the container has 64 MiB",
                 reason="loader workers hand tensors over through it, and NCCL may use it between "
                 "ranks; beyond its size a rank dies of SIGBUS",
-                fix="add `--ipc=host`, or `--shm-size=8g` for a share of its own",
+                fix="add `--ipc=host`, or `--shm-size=8g` for a private one",
                 at=container.place,
             )
 
 
-def _refused(container: Container, option: Flag) -> str:
+def _sysctl_refusal(container: Container, option: Flag) -> str:
     """Why the engine does not accept this sysctl; '' when it does, or when that is not known."""
     key = option.value.partition("=")[0].strip().replace("/", ".")
     network, ipc = container.option("network"), container.option("ipc")
     if not option.known or not re.fullmatch(r"[a-z][\w.\-]*", key):
         return ""
     if key.startswith("net.") and network is not None and network.value == "host":
-        return "with the host's network it has no network settings of its own, and they are refused"
+        return "with the host's network it has no network namespace, so the engine refuses it"
     if OWN_IPC.fullmatch(key) and ipc is not None and ipc.value == "host":
-        return "with the host's IPC namespace it has no such settings of its own; they are refused"
+        return "with the host's IPC namespace it has no IPC settings, so the engine refuses it"
     if not NAMESPACED.fullmatch(key):
-        return "it belongs to the whole machine, not to a namespace that a container can own"
+        return "it applies to the whole machine, not to a namespace of a container"
     return ""
 
 
-def _unused(container: Container, option: Flag) -> bool:
+def _shm_size_unused(container: Container, option: Flag) -> bool:
     ipc = container.option("ipc")
     return option.name == "shm-size" and ipc is not None and ipc.value == "host"
 
 
-def _wants_much(container: Container) -> bool:
+def _needs_large_shm(container: Container) -> bool:
     gpus = container.option("gpus") is not None or container.option("runtime") is not None
     mounted = [o.value for name in ("volume", "mount", "tmpfs") for o in container.every(name)]
     shared = any(SHARED_MEMORY in value for value in mounted)
@@ -278,15 +284,17 @@ def _wants_much(container: Container) -> bool:
     return gpus and ranks and not shared and container.engine in ("docker", "podman")
 
 
-def _corrected(source: Source, container: Container, option: Flag) -> str:
-    """The user's own line without what does not work in it."""
+def _corrected_command(source: Source, container: Container, option: Flag) -> str:
+    """The user's own command without what does not work."""
     command = questions.command_of(source, container)
     if command is None or container.engine == "compose":
         if option.name == "sysctl":
-            return f"leave out `{option.value}` under `sysctls:`"
-        return f"leave out `{option.name.replace('-', '_')}: {option.value}`"
+            return f"remove `{option.value}` under `sysctls:`"
+        return f"remove `{option.name.replace('-', '_')}: {option.value}`"
     words = list(command.words)
     for wrong in container.options:
-        if _unused(container, wrong) or (wrong.name == "sysctl" and _refused(container, wrong)):
+        if _shm_size_unused(container, wrong) or (
+            wrong.name == "sysctl" and _sysctl_refusal(container, wrong)
+        ):
             words = questions.without(words, wrong)
     return f"`{questions.line(words)}`"

@@ -1,21 +1,23 @@
-"""Not enough processor time for the ranks.
+"""The ranks get too little CPU time.
 
-What you see   Steps of uneven length, GPUs that idle, and in the end timeouts that blame the
-               network while nothing is wrong with it: a rank that got no processor came late to
-               the collective.
-Why            Each rank needs a core of its own to launch kernels or compute, and its loaders
-               more. A cgroup quota (docker --cpus, Kubernetes limits.cpu) stops all threads for
-               the rest of each 100 ms period once it is used up; an affinity mask (Slurm, taskset)
-               confines them; other people's processes take turns. Ranks that each start a thread
-               for every core do it to each other.
-How to be sure nr_throttled in the cgroup's cpu.stat, `nproc`, `uptime`, `top`, cpu.pressure. One
-               look at the load says little about the hours to come, so load alone is only a note.
-               While a job runs, the second number of /proc/PID/task/TID/schedstat: nanoseconds in
-               which a thread was ready and got no core. holdfast says so when it explains the
-               delay, before it calls any rank slow.
-Fix            Raise the quota or ask for more cores (`--cpus`, limits.cpu, --cpus-per-task), start
-               fewer ranks, stop what else runs; OMP_NUM_THREADS times the ranks should not exceed
+What you see   Steps of uneven length, idle GPUs, and finally timeouts that blame the network
+               although nothing is wrong with it: a rank that got no CPU time was late to the
+               collective.
+Why            Each rank needs its own core to launch kernels or compute, and its loaders need more.
+               A cgroup quota (docker --cpus, Kubernetes limits.cpu) stops all threads for the rest
+               of each 100 ms period once it is used up; an affinity mask (Slurm, taskset) confines
+               them; processes of other users compete for the cores. Ranks that each start a thread
+               for every core compete with each other.
+How to be sure nr_throttled in the cgroup's cpu.stat, `nproc`, `uptime`, `top`, cpu.pressure. A
+               single reading of the load says little about the next hours, so load alone is only a
+               note. While a job runs: the second number of /proc/PID/task/TID/schedstat,
+               nanoseconds in which a thread was ready and got no core. holdfast reports it when it
+               explains the delay, before it calls any rank slow.
+Fix            Raise the quota or request more cores (`--cpus`, limits.cpu, --cpus-per-task), start
+               fewer ranks, stop other programs; OMP_NUM_THREADS times the ranks should not exceed
                the cores (torchrun sets it to 1 when there are several ranks).
+Known limits   It names no culprit among the ranks. Processes outside a container are not visible
+               from inside. From logs alone it is only a guess.
 Sources        https://docs.kernel.org/scheduler/sched-bwc.html (throttling)
                https://docs.kernel.org/accounting/psi.html (pressure)
                https://docs.kernel.org/scheduler/sched-stats.html (schedstat)
@@ -41,6 +43,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 FAULT = Fault(
     code="HOLD410",
     slug="cpu-contention",
+    related=("slow-rank", "slow-rank-timeout", "process-limit"),
     traits=RunTraits(priority=410, names_nobody=True, survives_steps=True),
 )
 
@@ -49,8 +52,8 @@ THROTTLED = 0.10
 PRESSURE = 25.0
 """per cent of the last minute in which some task waited for a core (PSI some avg60)"""
 
-LASTING = 60.0
-"""seconds; a busy process that is younger may be over in a moment"""
+LONG_RUNNING = 60.0
+"""seconds; a younger busy process may end soon"""
 
 
 @FAULT.check(needs=("load",))
@@ -61,21 +64,21 @@ def fewer_cores_than_ranks(facts: MachineFacts) -> Finding:
     confined = load.cpus_usable < load.cpus_online
     return FAULT.warning(
         f"{nproc} ranks would share {load.cpus_usable} core{'s' if load.cpus_usable > 1 else ''}",
-        reason="they will run in turns, and each collective waits for the last of them",
+        reason="they will run in turns, and each collective waits for the slowest",
         evidence=[
             Evidence(
                 quote=f"{load.cpus_usable} of {load.cpus_online} cores may be used",
                 source="sched_getaffinity",
             )
         ],
-        fix="ask the scheduler for more (`--cpus-per-task`), or see `taskset -p $$`"
+        fix="request more cores from the scheduler (`--cpus-per-task`), or see `taskset -p $$`"
         if confined
         else f"start at most {load.cpus_online} ranks here",
     )
 
 
 @FAULT.check(needs=("cgroup",))
-def quota_is_short(facts: MachineFacts) -> Finding:
+def cpu_quota_short(facts: MachineFacts) -> Finding:
     cgroup, nproc = known(facts.cgroup), facts.plan.nproc
     reasons = [
         why
@@ -86,7 +89,7 @@ def quota_is_short(facts: MachineFacts) -> Finding:
             ),
             (
                 (cgroup.throttled_share or 0) > THROTTLED,
-                "the quota often ran out before, and everything stood still till the next period",
+                "the quota often ran out, which stopped all threads until the next period",
             ),
             (
                 (cgroup.cpu_pressure or 0) > PRESSURE,
@@ -96,19 +99,19 @@ def quota_is_short(facts: MachineFacts) -> Finding:
         if found
     ]
     if not reasons:
-        return FAULT.ok(f"no quota in the way ({_seen(cgroup)})")
-    # Pressure alone may be the echo of a build that has just ended.
-    lasting = (cgroup.cpu_quota or nproc) < nproc or (cgroup.throttled_share or 0) > THROTTLED
-    return (FAULT.warning if lasting else FAULT.note)(
-        f"this cgroup gets too little processor time: {_seen(cgroup)}",
+        return FAULT.ok(f"the CPU quota is sufficient ({_quota_in_words(cgroup)})")
+    # Pressure alone may come from a build that has just ended.
+    long_running = (cgroup.cpu_quota or nproc) < nproc or (cgroup.throttled_share or 0) > THROTTLED
+    return (FAULT.warning if long_running else FAULT.note)(
+        f"this cgroup gets too little CPU time: {_quota_in_words(cgroup)}",
         reason="; ".join(reasons),
-        evidence=[Evidence(quote=_seen(cgroup), source=f"cgroup {cgroup.path}")],
+        evidence=[Evidence(quote=_quota_in_words(cgroup), source=f"cgroup {cgroup.path}")],
         fix="raise the quota (docker `--cpus`, Kubernetes limits.cpu, a unit's CPUQuota=), or "
         "start fewer ranks here",
     )
 
 
-def _seen(cgroup: Cgroup) -> str:
+def _quota_in_words(cgroup: Cgroup) -> str:
     quota = "no quota" if cgroup.cpu_quota is None else f"quota {cgroup.cpu_quota:g} cores"
     share, pressure = cgroup.throttled_share, cgroup.cpu_pressure
     throttled = "" if share is None else f", throttled in {share:.0%} of periods"
@@ -117,35 +120,34 @@ def _seen(cgroup: Cgroup) -> str:
 
 
 @FAULT.check(needs=("load",))
-def others_are_busy(facts: MachineFacts) -> Finding:
+def other_processes_busy(facts: MachineFacts) -> Finding:
     load, nproc = known(facts.load), facts.plan.nproc
     if load.cpus_usable < nproc:
-        return FAULT.ok(f"{len(load.busy)} busy processes besides")  # the cores are the news
+        return FAULT.ok(f"{len(load.busy)} other busy processes")  # fewer_cores_than_ranks reports
     left = load.cpus_usable - len(load.busy)
     if left < nproc:
-        lasting = [p for p in load.busy if p.age >= LASTING]
-        stay = load.cpus_usable - len(lasting) < nproc
+        long_running = [p for p in load.busy if p.age >= LONG_RUNNING]
+        remain_busy = load.cpus_usable - len(long_running) < nproc
         many = (
             "1 other busy process leaves"
             if len(load.busy) == 1
             else (f"{len(load.busy)} other busy processes leave")
         )
-        return (FAULT.warning if stay else FAULT.note)(
+        return (FAULT.warning if remain_busy else FAULT.note)(
             f"{many} {max(left, 0)} of {load.cpus_usable} cores for {nproc} ranks",
-            reason="each used more than half a core while we looked; ranks will have to wait"
-            if stay
-            else "some have only just started, and may be over when the job starts",
+            reason="each used more than half a core during the check; ranks will have to wait"
+            if remain_busy
+            else "some have just started and may end before the job starts",
             evidence=[
                 Evidence(quote=p.description, source=f"/proc/{p.pid}/stat") for p in load.busy[:5]
             ],
-            fix="wait for them, or stop those that are yours; else start fewer ranks here",
+            fix="wait for them, or stop those that are yours; otherwise start fewer ranks here",
         )
-    half_taken = load.load1 > load.cpus_online / 2  # a little load is nobody's fault
+    half_taken = load.load1 > load.cpus_online / 2  # some load is normal
     if half_taken and load.cpus_online - load.load1 < nproc:
         return FAULT.note(
             f"the load of the last minute was {load.load1:.1f} on {load.cpus_online} cores",
-            reason="no process was seen at work that would explain it: it may be over, or be "
-            "waiting for a disk",
+            reason="no busy process explains it: it may have ended, or wait for a disk",
             evidence=[Evidence(quote=f"{load.load1:.2f}", source="/proc/loadavg")],
         )
     return FAULT.ok(f"load {load.load1:.1f} on {load.cpus_online} cores, {len(load.busy)} busy")
@@ -155,44 +157,44 @@ def others_are_busy(facts: MachineFacts) -> Finding:
 
 
 @FAULT.run
-def ranks_wait_for_a_core(scene: Scene) -> Verdict | None:
-    """Never certain and nobody's guilt: whoever got no core came late through no fault of his."""
+def ranks_starved_of_cpu(scene: Scene) -> Verdict | None:
+    """Never certain and no culprit: a rank without a core is late through no fault of its own."""
     short = cpu_starvation.find(scene)
-    if short is None or scene.processor is None:  # at the next look the machine will be asked
+    if short is None or scene.processor is None:  # the machine is read before the next look
         return None
     machine = scene.processor
-    everybody = len(short.ranks) == sum(view.death is None for view in scene.ranks)
-    who = "the ranks" if everybody and len(short.ranks) > 1 else text.ranks(short.ranks)
+    all_ranks = len(short.ranks) == sum(view.death is None for view in scene.ranks)
+    who = "the ranks" if all_ranks and len(short.ranks) > 1 else text.ranks(short.ranks)
     them = "it" if len(short.ranks) == 1 else "they"
     if isinstance(machine, Processor):
         where, fix, more = (
-            _where_it_went(scene, short, machine),
-            _way_out(machine),
-            _numbers(machine),
+            _cores_and_load(scene, short, machine),
+            _fix(machine),
+            _machine_evidence(machine),
         )
     else:
-        where, fix = "who took it could not be seen", "`top` shows who uses the processors"
+        where, fix = "what used it could not be read", "see what uses the CPU with `top`"
         more = [Evidence(quote=machine.why)]
     return FAULT.verdict(
-        f"{who} got {short.got * 100:.0f} % of the processor time {them} asked for in the last "
+        f"{who} got {short.got * 100:.0f} % of the CPU time {them} needed in the last "
         f"{text.elapsed(short.seconds)}: {where}; no rank is to blame",
         ranks=(),
         certain=False,
         fix=fix,
-        evidence=[_waited(short), *more],
+        evidence=[_schedstat_evidence(short), *more],
     )
 
 
-def _where_it_went(scene: Scene, short: Share, machine: Processor) -> str:
+def _cores_and_load(scene: Scene, short: Share, machine: Processor) -> str:
     """'2 cores, 4 ranks, and pid 812 (ffmpeg) uses 1.8 cores'"""
     ranks = sum(view.death is None for view in scene.ranks)
-    wanted = f" that ask for {short.asked:.1f}" if short.asked > machine.cores else ""
-    taken = _takers(machine) or ("" if wanted else "nobody else is seen at work from here")
-    ours = f"{_many(machine.cores, 'core')}, {_many(ranks, 'rank')}{wanted}"
+    wanted = f" that need {short.asked:.1f}" if short.asked > machine.cores else ""
+    taken = _largest_consumer(machine) or ("" if wanted else "no other busy process is visible")
+    ours = f"{_count(machine.cores, 'core')}, {_count(ranks, 'rank')}{wanted}"
     return f"{ours}, and {taken}" if taken else ours
 
 
-def _takers(machine: Processor) -> str:
+def _largest_consumer(machine: Processor) -> str:
     if machine.quota is not None and (machine.throttled or 0) > THROTTLED:
         share = (machine.throttled or 0) * 100
         return f"the quota of {machine.quota:g} ran out in {share:.0f} % of its periods"
@@ -205,19 +207,19 @@ def _takers(machine: Processor) -> str:
     return f"{machine.strangers} other processes use {machine.taken:.1f} cores ({busiest})"
 
 
-def _many(count: float, what: str) -> str:
+def _count(count: float, what: str) -> str:
     return f"{count:g} {what}{'' if count == 1 else 's'}"
 
 
-def _way_out(machine: Processor) -> str:
+def _fix(machine: Processor) -> str:
     if (machine.throttled or 0) > THROTTLED:
         return "raise the quota (docker `--cpus`, Kubernetes limits.cpu), or start fewer ranks here"
     if machine.neighbours:
-        return "stop what is yours of it, or wait until it is over; else start fewer ranks here"
-    return "start fewer ranks or threads (OMP_NUM_THREADS) here, or ask for more cores"
+        return "stop those that are yours, or wait for them; otherwise start fewer ranks here"
+    return "start fewer ranks or threads (OMP_NUM_THREADS) here, or request more cores"
 
 
-def _waited(short: Share) -> Evidence:
+def _schedstat_evidence(short: Share) -> Evidence:
     return Evidence(
         quote=f"{text.ranks(short.ranks)}: {short.ran:.1f} s on a core, {short.queued:.1f} "
         f"s ready without one, in {short.seconds:.1f} s",
@@ -225,7 +227,7 @@ def _waited(short: Share) -> Evidence:
     )
 
 
-def _numbers(machine: Processor) -> list[Evidence]:
+def _machine_evidence(machine: Processor) -> list[Evidence]:
     pressure = "" if machine.pressure is None else f", pressure {machine.pressure:.0f} %"
     return [
         *(
@@ -246,13 +248,13 @@ CROWDED = FAULT.log_pattern(
     example="UserWarning: This DataLoader will create 16 worker processes in total. Our suggested "
     "max number of worker in current system is 4, which is smaller than what this DataLoader is "
     "going to create.",
-    # Harmless in most jobs: worth a word only where a rank came late and nothing else tells why.
+    # Harmless in most jobs: reported only where a rank was late and nothing else explains it.
     role=Role.CONTEXT,
 )
 
 
 @FAULT.explain
-def too_many_wanted_the_cores(wreckage: Wreckage) -> Diagnosis | None:
+def loader_workers_exceed_cores(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(CROWDED)
     late = wreckage.seen(watchdog.WATCHDOG, watchdog.GLOO_TIMEOUT) or any(
         one.consequence == TIMED_OUT for one in wreckage.raised
@@ -261,12 +263,12 @@ def too_many_wanted_the_cores(wreckage: Wreckage) -> Diagnosis | None:
         return None
     workers, cores = sightings.field(seen, "workers"), sightings.field(seen, "cores")
     return FAULT.diagnosis(
-        f"ranks waited for each other until the timeout, and each loader starts {workers} workers "
-        f"on {cores} cores: a rank that gets no processor comes late",
+        f"ranks waited for each other until the timeout, and each loader started {workers} workers "
+        f"on {cores} cores: a rank without CPU time is late",
         confidence=0.3,
         seen=seen,
-        culprit=Culprit(what=f"{workers} loader workers a rank on {cores} cores"),
-        fix="fewer loader workers, OMP_NUM_THREADS=1, or more cores (--cpus-per-task, --cpus)",
+        culprit=Culprit(what=f"{workers} loader workers per rank on {cores} cores"),
+        fix="use fewer loader workers, OMP_NUM_THREADS=1, or more cores (--cpus-per-task, --cpus)",
         next="nproc; uptime; cat /sys/fs/cgroup/cpu.stat",
-        unknown=["how busy the processors were: the log does not say"],
+        unknown=["how busy the CPUs were: the log does not say"],
     )

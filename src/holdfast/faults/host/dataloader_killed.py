@@ -1,17 +1,20 @@
-"""A worker process of a DataLoader died.
+"""A DataLoader worker process died.
 
 What you see   `RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.` or `…Bus
                error. It is possible that dataloader's workers are out of shared memory.` or
                `DataLoader worker (pid(s) 4711) exited unexpectedly`, on one rank; the others lose
                their connection to it.
-Why            The loader's workers are processes of their own. The kernel kills one when memory
-               runs out (`Killed`), a full /dev/shm ends one with a bus error, a crash in a decoder
-               with a segmentation fault. torch tells it to the rank as an exception.
+Why            Loader workers are separate processes. The kernel kills one when memory runs out
+               (`Killed`), a full /dev/shm ends one with a bus error, a crash in a decoder with a
+               segmentation fault. torch raises it as an exception in the rank.
 How to be sure The signal in the message: Killed is memory (`dmesg -T | grep -i oom`, memory.events
                of the cgroup), Bus error is shared memory (`df -h /dev/shm`), Segmentation fault is
-               native code in the dataset: try num_workers=0 to see it directly.
+               native code in the dataset: use num_workers=0 to see it directly.
 Fix            Killed: fewer workers, a smaller prefetch_factor, no dataset copied into each worker.
                Bus error: a larger /dev/shm (`--shm-size`, `--ipc=host`).
+Known limits   torch reports the signal, not its sender: whether the OOM killer sent it is known
+               only where the kernel log names the worker's pid. Pools outside torch report no
+               signal at all.
 Sources        pytorch/pytorch torch/utils/data/_utils/signal_handling.py
                pytorch/pytorch torch/csrc/DataLoader.cpp: the wordings
                https://github.com/pytorch/pytorch/issues/5040
@@ -32,42 +35,47 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Verdict
 
-FAULT = Fault(code="HOLD406", slug="dataloader-killed", traits=RunTraits(priority=205))
+FAULT = Fault(
+    code="HOLD406",
+    slug="dataloader-killed",
+    related=("host-oom", "shm-too-small", "python-exception"),
+    traits=RunTraits(priority=205),
+)
 
-TEXT = re.compile(
+WORKER_DIED = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) "
     r"(?:is killed by signal: (?P<signal>[\w ]+)|exited unexpectedly)"
 )
 MEANING = {
-    "Killed": "mostly the kernel, for lack of memory",
-    "Bus error": "mostly because /dev/shm is full",
+    "Killed": "usually the kernel's OOM killer",
+    "Bus error": "usually a full /dev/shm",
     "Segmentation fault": "native code in the dataset crashed",
 }
 
 
 @FAULT.run
-def a_worker_of_it_died_first(scene: Scene) -> Verdict | None:
-    told = [
+def loader_worker_died_first(scene: Scene) -> Verdict | None:
+    reports = [
         (e, match)
         for e in exits.cause(scene)
-        if e.view.words and (match := TEXT.search(e.view.words.text))
+        if e.view.words and (match := WORKER_DIED.search(e.view.words.text))
     ]
-    if not told:
+    if not reports:
         return None
-    ranks = [e.rank for e, _ in told]
+    ranks = [e.rank for e, _ in reports]
     victims = exits.fallen(scene, ranks)
-    match = told[0][1]
+    match = reports[0][1]
     name = (match["signal"] or "").strip()
     how = f"was killed ({name}: {MEANING.get(name, 'see its signal')})" if name else "exited"
     return FAULT.verdict(
         f"a DataLoader worker of {phrases.who(scene, ranks)} {how}"
-        f"{phrases.at_step(told[0][0].view)}{phrases.fell_with(victims)}",
+        f"{phrases.at_step(reports[0][0].view)}{phrases.fell_with(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,
-        fix="`df -h /dev/shm` for a bus error, `dmesg -T | grep -i oom` for a kill; fewer "
-        "workers need less of both",
-        evidence=[phrases.how_it_ended(e) for e, _ in told],
+        fix="check `df -h /dev/shm` after a bus error, `dmesg -T | grep -i oom` after a kill; use "
+        "fewer workers",
+        evidence=[phrases.how_it_ended(e) for e, _ in reports],
     )
 
 
@@ -75,7 +83,7 @@ def a_worker_of_it_died_first(scene: Scene) -> Verdict | None:
 
 DIED = FAULT.log_pattern(
     "died",
-    # Pasted logs often have the number blotted out: 'pid xxx'.
+    # Pasted logs often have the number masked: 'pid xxx'.
     r"DataLoader worker (?:\(pid(?:\(s\))? ?(?P<pids>[^()]*)\) )?(?:is killed by signal: "
     r"(?P<signal>(?!Terminated|Interrupt|Hangup)[\w ]+)"
     r"|exited unexpectedly(?: with exit code (?P<code>\d+))?|is killed by(?: signal:?)? *$)"
@@ -93,12 +101,12 @@ SWEPT = FAULT.log_pattern(
     r"DataLoader worker .*killed by signal: (?:Terminated|Interrupt|Hangup)",
     anchors="killed by signal: ",
     example="RuntimeError: DataLoader worker (pid 4711) is killed by signal: Terminated. ",
-    # Ctrl-C, or the launcher that puts the job away after another failure.
+    # Ctrl-C, or a launcher that ends the job after another failure.
     role=Role.TEARDOWN,
 )
 POOL = FAULT.log_pattern(
     "pool",
-    # nnU-Net's augmenters, Hugging Face datasets, Python's own pool: who made them sees no signal.
+    # nnU-Net's augmenters, Hugging Face datasets, Python's pool: the parent sees no signal.
     r"(?:One or more|Some) background workers are no longer alive"
     r"|MultiThreadedAugmenter\.abort_event"
     r"|One of the subprocesses has abruptly died during map operation"
@@ -121,10 +129,10 @@ CONFIDENCE = {"Killed": 0.9, "Bus error": 0.6, "Segmentation fault": 0.9, "Abort
 
 
 @FAULT.explain
-def a_loader_worker_died(wreckage: Wreckage) -> Diagnosis | None:
+def loader_worker_died(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(DIED)
     if not seen:
-        return _a_worker_of_a_pool_died(wreckage)
+        return _pool_worker_died(wreckage)
     code, pids = sightings.field(seen, "code"), sightings.field(seen, "pids").strip()
     pids = pids if re.fullmatch(r"[\d, ]+", pids) else ""
     signal = sightings.field(seen, "signal").strip() or sightings.field(seen, "crash").capitalize()
@@ -132,54 +140,54 @@ def a_loader_worker_died(wreckage: Wreckage) -> Diagnosis | None:
     by_kernel = bool(named & set(pids.replace(" ", "").split(",")))
     line = seen[0].line
     how = (
-        "was killed by the kernel, which had no memory left"
+        "was killed by the kernel's OOM killer"
         if by_kernel
         else f"died of a signal ({signal}: {MEANING.get(signal, 'native code crashed')})"
         if signal
-        else f"left with exit code {code}"
+        else f"exited with code {code}"
         if code
         else "was killed"
         if "is killed by" in line.text
-        else "left without a word"
+        else "exited without a message"
     )
     worker = f"DataLoader worker pid {pids}" if pids else "DataLoader worker"
     return FAULT.diagnosis(
         f"a DataLoader worker{f' (pid {pids})' if pids else ''} of {sightings.who(seen)} {how}, "
-        "and torch raised that in the rank",
+        "and torch raised an exception in the rank",
         confidence=0.97 if by_kernel else CONFIDENCE.get(signal, 0.85),
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=worker),
-        fix=_cure(signal),
+        fix=_fix_for(signal),
         next="df -h /dev/shm" if signal == "Bus error" else "dmesg -T | grep -iE 'oom|killed|segf'",
-        unknown=[] if signal or code else ["why: try once with num_workers=0 to see its error"],
+        unknown=[] if signal or code else ["why: run once with num_workers=0 to see its error"],
     )
 
 
-def _a_worker_of_a_pool_died(wreckage: Wreckage) -> Diagnosis | None:
+def _pool_worker_died(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(POOL)
     if not seen:
         return None
     line = seen[0].line
     return FAULT.diagnosis(
-        f"a process that prepared data for {sightings.who(seen)} is gone, and its parent was not "
-        "told why: mostly the kernel killed it for lack of memory, or native code crashed",
-        # Other troubles of the same log may be what the worker died of.
+        f"a process that prepared data for {sightings.who(seen)} died, and its parent does not "
+        "know why: usually the kernel's OOM killer, or a crash in native code",
+        # Another error in the same log may be what the worker died of.
         confidence=0.5 if wreckage.roots(but=[FAULT.slug, "python-exception"]) else 0.75,
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what="data worker"),
-        fix="fewer such workers (num_proc, num_workers, nnUNet_n_proc_DA); run once with a single "
-        "one, then the error itself is raised where it happens",
+        fix="use fewer such workers (num_proc, num_workers, nnUNet_n_proc_DA); run once with a "
+        "single one to see the error where it happens",
         next="dmesg -T | grep -iE 'oom|killed|segf'; df -h /dev/shm",
-        unknown=["why it died: its own lines stand above, if it wrote any"],
+        unknown=["why it died: see its own lines further up, if it wrote any"],
     )
 
 
-def _cure(signal: str) -> str:
+def _fix_for(signal: str) -> str:
     if signal == "Bus error":
-        return "a larger /dev/shm (`--shm-size=8g`, `--ipc=host`), or fewer workers"
+        return "enlarge /dev/shm (`--shm-size=8g`, `--ipc=host`), or use fewer workers"
     if signal == "Killed":
         return (
-            "need less memory: fewer workers, a smaller prefetch_factor, no dataset copied into "
-            "each worker; or allow more (docker --memory, Slurm --mem, limits.memory)"
+            "use less memory: fewer workers, a smaller prefetch_factor, no dataset copied into "
+            "each worker; or raise the limit (docker --memory, Slurm --mem, limits.memory)"
         )
-    return "run once with num_workers=0: then the error itself is raised where it happens"
+    return "run once with num_workers=0 to see the error where it happens"

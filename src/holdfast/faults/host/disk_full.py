@@ -2,16 +2,19 @@
 
 What you see   `OSError: [Errno 28] No space left on device` or `[Errno 122] Disk quota exceeded`.
                torch.save hides it: `RuntimeError: [enforce fail at inline_container.cc…] unexpected
-               pos 576 vs 534`, or `PytorchStreamWriter failed … file write failed`. The save dies
-               half way, sometimes on top of the only good checkpoint; the job follows.
-Why            No bytes left, no inodes left (many small files), or the quota of the user or
-               project is used up while df still shows room. A new checkpoint is written beside the
-               old one, so there must be room for both.
-How to be sure `df -h FOLDER; df -i FOLDER; quota -s` (Lustre: `lfs quota`). holdfast writes a
-               small unnamed file there, which shows quotas too, and compares the free space with
-               the largest checkpoint that lies there.
-Fix            Remove old checkpoints, or choose another folder; keep only the newest few. Ask for
+               pos 576 vs 534`, or `PytorchStreamWriter failed … file write failed`. The save fails
+               halfway, sometimes while overwriting the only good checkpoint; then the job fails.
+Why            No bytes are left, no inodes are left (many small files), or the quota of the user or
+               project is used up while df still shows free space. A new checkpoint is written
+               beside the old one, so both must fit.
+How to be sure `df -h FOLDER; df -i FOLDER; quota -s` (Lustre: `lfs quota`). holdfast writes a small
+               unnamed file there, which reveals quotas too, and compares the free space with the
+               largest checkpoint in the folder.
+Fix            Remove old checkpoints, or use another folder; keep only the newest few. Ask for more
                quota where that is the limit.
+Known limits   `check` knows only the folders that were named, and judges the next save by the
+               largest checkpoint already there. A truncated write in torch's old formats shows the
+               same error for any cause.
 Sources        https://man7.org/linux/man-pages/man2/write.2.html (ENOSPC, EDQUOT)
                https://man7.org/linux/man-pages/man3/statvfs.3.html
                https://docs.pytorch.org/docs/stable/generated/torch.save.html
@@ -35,16 +38,21 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD407", slug="disk-full", traits=RunTraits(priority=215))
+FAULT = Fault(
+    code="HOLD407",
+    slug="disk-full",
+    related=("folder-unwritable", "shm-too-small", "checkpoint-incomplete"),
+    traits=RunTraits(priority=215),
+)
 FAULT.log_patterns.extend(no_space.ALL)
 FAULT.errno(errno.ENOSPC, "no room left on the device")
 
-LITTLE = {"checkpoints": 1 << 30, "logs": 100 << 20}
+LOW = {"checkpoints": 1 << 30, "logs": 100 << 20}
 WHY_FULL = {"ENOSPC": "no space is left on the device", "EDQUOT": "the quota is used up"}
 
 
 @FAULT.check(needs=("folders",))
-def no_room_is_left(facts: MachineFacts) -> Finding | list[Finding]:
+def folder_full(facts: MachineFacts) -> Finding | list[Finding]:
     folders = known(facts.folders)
     if not folders:
         return FAULT.does_not_apply("no checkpoint or log folder was named")
@@ -53,22 +61,22 @@ def no_room_is_left(facts: MachineFacts) -> Finding | list[Finding]:
 
 def _judge(folder: Folder) -> Finding:
     where = f"{folder.path} ({folder.purpose})"
-    if not _could_be_written(folder):
-        return FAULT.does_not_apply(f"{where} is no writable folder: see folder-unwritable")
-    full = WHY_FULL.get(folder.write_error, "")
-    if not full and _without_inodes(folder):
-        full = "no inode is left, so no file can be made"
-    if not full and folder.free == 0 and folder.size > 0:
-        full = "no byte is left that this user may write"
-    if full:
+    if not _is_writable(folder):
+        return FAULT.does_not_apply(f"{where} is not a writable folder: see folder-unwritable")
+    why_full = WHY_FULL.get(folder.write_error, "")
+    if not why_full and _inodes_exhausted(folder):
+        why_full = "no inodes are left, so no file can be created"
+    if not why_full and folder.free == 0 and folder.size > 0:
+        why_full = "no space is left for this user"
+    if why_full:
         return FAULT.error(
-            f"nothing can be written to {where}: {full}",
-            reason="seen by writing a small file there"
+            f"nothing can be written to {where}: {why_full}",
+            reason="writing a small file there failed"
             if folder.write_error
-            else "as the file system itself tells",
+            else "reported by the file system",
             evidence=[_evidence(folder)],
-            fix=f"make room (`du -xsh {folder.looked_at}/* | sort -h | tail`), or choose a folder "
-            "on another disk",
+            fix=f"free some space (`du -xsh {folder.looked_at}/* | sort -h | tail`), or use a "
+            "folder on another disk",
         )
     if _is_scarce(folder):
         return FAULT.warning(
@@ -77,24 +85,26 @@ def _judge(folder: Folder) -> Finding:
             if folder.purpose == "checkpoints"
             else "the logs of a long run may not fit",
             evidence=[_evidence(folder)],
-            fix="make room, or choose a folder on another disk",
+            fix="free some space, or use a folder on another disk",
         )
     return FAULT.ok(f"{where} has {text.size(folder.free)} free")
 
 
 @FAULT.check(needs=("checkpoints", "folders"))
-def next_save_may_not_fit(facts: MachineFacts) -> list[Finding]:
+def next_checkpoint_may_not_fit(facts: MachineFacts) -> list[Finding]:
     folders = [
         f
-        for f in (facts.folders if isinstance(facts.folders, tuple) else ())  # said above
-        if f.purpose == "checkpoints" and _could_be_written(f) and not _is_scarce(f)
+        for f in (
+            facts.folders if isinstance(facts.folders, tuple) else ()
+        )  # reported by the face above
+        if f.purpose == "checkpoints" and _is_writable(f) and not _is_scarce(f)
     ]
     found = []
     for folder in folders:
         largest = _largest_below(folder, known(facts.checkpoints))
         if largest is None:
             continue
-        takes, has = _need_and_room(folder, largest)
+        takes, has = _missing_space(folder, largest)
         if not takes:
             found.append(
                 FAULT.ok(f"the next checkpoint fits into {folder.path}: {text.size(largest.size)}")
@@ -103,30 +113,30 @@ def next_save_may_not_fit(facts: MachineFacts) -> list[Finding]:
         found.append(
             FAULT.warning(
                 f"the next checkpoint may not fit into {folder.path}",
-                reason=f"the largest one there takes {takes}, and {has} is free; the old one is "
-                "still there while the new one is written",
+                reason=f"the largest one there takes {takes}, and {has} is free; the old "
+                "checkpoint stays until the new one is written",
                 evidence=[
                     _evidence(folder),
                     Evidence(quote=text.size(largest.size), source=largest.path),
                 ],
-                fix="remove checkpoints that are no longer needed, or keep fewer of them",
+                fix="remove checkpoints that are no longer needed, or keep fewer",
             )
         )
     return found
 
 
-def _could_be_written(folder: Folder) -> bool:
+def _is_writable(folder: Folder) -> bool:
     """A read-only image has no free byte either, but that is not why nothing can be saved."""
     return folder.is_directory and not folder.read_only
 
 
 def _is_scarce(folder: Folder) -> bool:
-    """Some network file systems do not tell their size: 0 of 0 is not 'full'."""
-    return folder.size > 0 and folder.free < LITTLE[folder.purpose]
+    """Some network file systems do not report their size: 0 of 0 is not 'full'."""
+    return folder.size > 0 and folder.free < LOW[folder.purpose]
 
 
-def _without_inodes(folder: Folder) -> bool:
-    """btrfs and some network file systems count none at all: 0 of 0 is not 'exhausted'."""
+def _inodes_exhausted(folder: Folder) -> bool:
+    """btrfs and some network file systems count no inodes: 0 of 0 is not 'exhausted'."""
     return folder.inodes > 0 and folder.inodes_free == 0
 
 
@@ -137,11 +147,11 @@ def _largest_below(
     return max(there, key=lambda c: c.size, default=None)
 
 
-def _need_and_room(folder: Folder, largest: CheckpointItem) -> tuple[str, str]:
-    """What it takes and what there is, in words; '' and '' when it fits."""
+def _missing_space(folder: Folder, largest: CheckpointItem) -> tuple[str, str]:
+    """What it takes and what is free, in words; two empty strings when it fits."""
     if not _fits(folder, largest.size):
         return text.size(largest.size), text.size(folder.free)
-    # Its files, their folder, and what a save makes on its way: a part file for each rank.
+    # Its files, their folder, and a part file for each rank while saving.
     inodes = 2 * largest.files + 2
     if folder.inodes > 0 and folder.inodes_free < inodes:
         return f"{inodes} inodes", f"room for {folder.inodes_free} files"
@@ -149,7 +159,7 @@ def _need_and_room(folder: Folder, largest: CheckpointItem) -> tuple[str, str]:
 
 
 def _fits(folder: Folder, size: int) -> bool:
-    """Once is necessary; on a nearly full disk we want to see room for two."""
+    """Room for one is required; on a nearly full disk, for two."""
     return folder.free >= (2 * size if folder.free < folder.size * 0.05 else size)
 
 
@@ -165,17 +175,18 @@ def _evidence(folder: Folder) -> Evidence:
 
 # --- while a job runs --------------------------------------------------------------------------
 
-NO_ROOM = re.compile(r"\[Errno (28|122)\]|No space left on device|Disk quota exceeded")
-MASKED = re.compile(r"inline_container\.cc.*unexpected pos|PytorchStreamWriter failed")
-"""how torch.save shows a write that failed, whatever the reason"""
+NO_SPACE = re.compile(r"\[Errno (28|122)\]|No space left on device|Disk quota exceeded")
+SHORT_WRITE = re.compile(r"inline_container\.cc.*unexpected pos|PytorchStreamWriter failed")
+"""how torch.save reports a failed write, whatever the reason"""
 
 
 @FAULT.run
-def it_could_not_write_first(scene: Scene) -> Verdict | None:
+def disk_full_first(scene: Scene) -> Verdict | None:
     told = [
         e
         for e in exits.cause(scene)
-        if e.view.words and (NO_ROOM.search(e.view.words.text) or MASKED.search(e.view.words.text))
+        if e.view.words
+        and (NO_SPACE.search(e.view.words.text) or SHORT_WRITE.search(e.view.words.text))
     ]
     if not told:
         return None
@@ -183,15 +194,19 @@ def it_could_not_write_first(scene: Scene) -> Verdict | None:
     victims = exits.fallen(scene, ranks)
     words = told[0].view.words
     assert words is not None
-    sure = NO_ROOM.search(words.text)
-    what = "found no room on the disk" if sure else "could not write a file, mostly a full disk"
+    sure = NO_SPACE.search(words.text)
+    what = (
+        "found no space left on the disk"
+        if sure
+        else "could not write a file (usually a full disk)"
+    )
     return FAULT.verdict(
         f"{phrases.who(scene, ranks)} {what}{phrases.at_step(told[0].view)}: "
         f"{phrases.quoted(words)}{phrases.fell_with(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,
-        fix="`df -h; df -i; quota -s` shows which is full: remove old checkpoints there",
+        fix="see what is full with `df -h; df -i; quota -s`, and remove old checkpoints there",
         evidence=[phrases.how_it_ended(e) for e in told],
     )
 
@@ -206,7 +221,7 @@ WRITER = FAULT.log_pattern(
 )
 UNFINISHED = FAULT.log_pattern(
     "unfinished",
-    # numpy's tofile, C++ streams, and torch's old format: the write fell short, for any reason.
+    # numpy's tofile, C++ streams and torch's old format: a short write, for any reason.
     r"\b\d{1,20} requested and (?P<written>\d{1,20}) written|basic_ios::clear: iostream error"
     r"|write\(\): fd \d{1,6} failed with",
     anchors=(" requested and ", "ios::clear: iostream", "write(): fd "),
@@ -223,7 +238,7 @@ PATH = re.compile(r"['\"<](/[^'\"<>]+)['\">]|:\s(/\S+?):? ")
 
 
 @FAULT.explain
-def there_was_no_room_to_write(wreckage: Wreckage) -> Diagnosis | None:
+def no_space_to_write(wreckage: Wreckage) -> Diagnosis | None:
     full = [
         one
         for one in wreckage.seen(FULL, EPHEMERAL)
@@ -236,42 +251,44 @@ def there_was_no_room_to_write(wreckage: Wreckage) -> Diagnosis | None:
     path = _path(seen)
     line = seen[0].line
     what = (
-        f"could not finish writing{_of(path)}: a full disk shows so, and any other failed write too"
+        f"could not finish writing{_in_brackets(path)}: usually a full disk, but any failed write "
+        "looks like this"
         if not full
-        else f"used up its quota{_of(path)}"
+        else f"used up its quota{_in_brackets(path)}"
         if quota
-        else f"found no space left on the disk{_of(path)}"
+        else f"found no space left on the disk{_in_brackets(path)}"
     )
-    # A bare 'No space left on device' may also be /dev/shm's: only a path settles it.
+    # A bare 'No space left on device' may also mean /dev/shm: only a path proves it.
     settled = bool(full) and (bool(path) or quota or bool(wreckage.seen(EPHEMERAL)))
     return FAULT.diagnosis(
         f"{sightings.who(seen)} {what}",
-        confidence=0.95 if settled else 0.8 if full else _unsure(seen),
+        confidence=0.95 if settled else 0.8 if full else _confidence_of_short_write(seen),
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=path),
-        fix="make room or use another disk: remove old checkpoints, keep only the newest few; "
-        + ("ask for more quota" if quota else "mind that inodes can run out before bytes do"),
-        next=_free_space(path) + ("; quota -s" if quota else ""),
-        unknown=[] if path else ["which file system it was: the text names no path"],
+        fix="free some space or use another disk: remove old checkpoints, keep only the newest "
+        "few; "
+        + ("ask for more quota" if quota else "check inodes too, which can run out before bytes"),
+        next=_free_space_command(path) + ("; quota -s" if quota else ""),
+        unknown=[] if path else ["which file system: the log names no path"],
     )
 
 
-def _free_space(path: str) -> str:
-    """Of the folder: the file could not be made."""
+def _free_space_command(path: str) -> str:
+    """Of the folder: the file could not be created."""
     return sightings.command("df -h {0}; df -i {0}", path.rpartition("/")[0] or ".")
 
 
-def _unsure(seen: Sequence[Sighting]) -> float:
-    """Streams and old formats give any failed write the same words."""
+def _confidence_of_short_write(seen: Sequence[Sighting]) -> float:
+    """Streams and old formats report any failed write with the same words."""
     hidden = all(UNFINISHED.regex.search(one.line.text) for one in seen)
     return 0.5 if hidden and not sightings.field(seen, "written") else 0.7
 
 
 def _path(seen: Sequence[Sighting]) -> str:
-    """The first path that the lines name."""
+    """The first path in these lines."""
     found = (PATH.search(one.line.text) for one in seen)
     return next((match[1] or match[2] for match in found if match), "")
 
 
-def _of(path: str) -> str:
+def _in_brackets(path: str) -> str:
     return f" ({path})" if path else ""

@@ -1,20 +1,22 @@
-"""The folder for checkpoints or logs cannot be written.
+"""The folder for checkpoints or logs is not writable.
 
-What you see   The job trains for hours and dies at its first save. torch.save: `open file failed
+What you see   The job trains for hours and fails at its first save. torch.save: `open file failed
                with strerror: Read-only file system` (or `Permission denied`), or `RuntimeError:
-               Parent directory … does not exist`, also when a file stands in its place. Other
+               Parent directory … does not exist`, also when a file has the folder's name. Other
                writers: `OSError: [Errno 30] Read-only file system`, `PermissionError: [Errno 13]`,
                `NotADirectoryError`.
-Why            The mount is read-only (by intent, or because the kernel found damage and remounted
-               it); the folder belongs to somebody else, or root is mapped to nobody (NFS
-               root_squash, user namespaces); a file stands where the folder should be; a stale NFS
-               handle.
+Why            The mount is read-only (on purpose, or because the kernel found damage and remounted
+               it); the folder belongs to another user, or root is mapped to nobody (NFS
+               root_squash, user namespaces); a file has the folder's name; or the NFS handle is
+               stale.
 How to be sure `findmnt -T FOLDER` shows the mount and its options, `ls -ld FOLDER` owner and
-               rights, `id` who you are. holdfast makes a small unnamed file there, in the folder
-               itself or, if it does not exist yet, in the nearest parent that does.
-Fix            Choose a folder that you own on a writable mount; for a container mount it without
-               `:ro`. A mount that became read-only by itself needs an administrator: see `dmesg`
+               permissions, `id` your user. holdfast creates a small unnamed file there: in the
+               folder itself or, if it does not exist yet, in the nearest existing parent.
+Fix            Use a folder that you own on a writable mount; for a container mount it without
+               `:ro`. A mount that became read-only by itself needs an administrator: check `dmesg`
                first.
+Known limits   `check` knows only the folders that were named, and tests them as this user on this
+               machine. Some file systems do not support unnamed files; there the test is skipped.
 Sources        https://man7.org/linux/man-pages/man2/open.2.html (EROFS, EACCES, EPERM, ENOTDIR)
                https://man7.org/linux/man-pages/man5/exports.5.html (root_squash)
                https://docs.kernel.org/admin-guide/ext4.html (errors=remount-ro)
@@ -30,52 +32,56 @@ from holdfast.analysis.machine import Folder, MachineFacts, known
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD412", slug="folder-unwritable")
+FAULT = Fault(
+    code="HOLD412",
+    slug="folder-unwritable",
+    related=("disk-full", "checkpoint-not-atomic", "permission-denied"),
+)
 
 FULL = {"ENOSPC", "EDQUOT"}
-"""a full disk can be written again once there is room: disk-full has the words for it"""
+"""disk-full reports these"""
 NO_UNNAMED_FILES = {"EOPNOTSUPP", "EISDIR", "ENOSYS"}
-"""file systems that do not know O_TMPFILE: our question was wrong, not the folder"""
+"""file systems without O_TMPFILE: the test does not work there, the folder may"""
 MEANING = {
     "EROFS": (
         "its mount is read-only",
         (
-            "`findmnt -T {place}` shows the mount; choose a writable one, or mount it writable "
-            "(a container: without `:ro`); if it was writable before, see `dmesg` for disk errors"
+            "see the mount with `findmnt -T {place}`; use a writable one, or mount it writable (a "
+            "container: without `:ro`); if it was writable before, check `dmesg` for disk errors"
         ),
     ),
     "EACCES": (
-        "this user has no right to write there",
+        "this user has no write permission",
         (
-            "`ls -ld {place}` and `id`; choose a folder of your own, or have its owner change the "
-            "rights; on NFS, root may be mapped to nobody"
+            "see `ls -ld {place}` and `id`; use a folder you own, or have its owner change the "
+            "permissions; on NFS, root may be mapped to nobody"
         ),
     ),
     "EPERM": (
-        "it is forbidden, although the rights may allow it (immutable flag, security module)",
-        "`lsattr -d {place}` shows an immutable flag; else ask who administers it",
+        "the kernel refuses it despite the permissions (immutable flag, security module)",
+        "check for an immutable flag with `lsattr -d {place}`; otherwise ask the administrator",
     ),
     "ENOTDIR": (
-        "a file stands where a folder should be",
-        "{place} is a file: choose another name for the folder",
+        "a file has the name of the folder",
+        "use another name for the folder: {place} is a file",
     ),
     "EEXIST": (
-        "a link that leads nowhere stands in its way",
-        "`ls -ld {path}`; make what the link points to, or mount it, or remove the link",
+        "a dangling symbolic link has its name",
+        "see `ls -ld {path}`; create or mount the target of the link, or remove the link",
     ),
     "ESTALE": (
         "its NFS server no longer knows it",
-        "have the share mounted anew; `findmnt -T {place}` shows which",
+        "remount the share; `findmnt -T {place}` shows which",
     ),
     "EIO": (
-        "the disk or its server answered with an I/O error",
-        "see `dmesg`; do not trust this disk with checkpoints",
+        "the disk or its server returned an I/O error",
+        "check `dmesg`; do not save checkpoints to this disk",
     ),
 }
 
 
 @FAULT.check(needs=("folders",))
-def cannot_be_written(facts: MachineFacts) -> Finding | list[Finding]:
+def folder_not_writable(facts: MachineFacts) -> Finding | list[Finding]:
     folders = known(facts.folders)
     if not folders:
         return FAULT.does_not_apply("no checkpoint or log folder was named")
@@ -86,18 +92,20 @@ def _judge(folder: Folder) -> Finding:
     problem = _problem(folder)
     where = f"{folder.path} ({folder.purpose})"
     if problem in NO_UNNAMED_FILES:
-        return FAULT.skipped(f"{folder.filesystem} at {folder.looked_at} makes no unnamed files")
+        return FAULT.skipped(
+            f"{folder.filesystem} at {folder.looked_at} does not support unnamed files"
+        )
     if not problem or problem in FULL:
         return FAULT.ok(f"this user may write to {where}")
     meaning, fix = MEANING.get(
-        problem, (f"the kernel says {problem}", "look at it with `findmnt -T {place}`")
+        problem, (f"the kernel returned {problem}", "see the mount with `findmnt -T {place}`")
     )
-    verb = "cannot be written" if folder.exists else "cannot be made"
+    verb = "is not writable" if folder.exists else "cannot be created"
     inside = "" if folder.exists else f" in {folder.looked_at}"
     return FAULT.error(
         f"{where} {verb}{inside}: {meaning}",
-        reason="seen by trying to make a small file there; the job would learn it at its first "
-        + ("save" if folder.purpose == "checkpoints" else "line of log"),
+        reason="creating a small file there failed; the job would fail at its first "
+        + ("save" if folder.purpose == "checkpoints" else "log line"),
         evidence=[
             Evidence(
                 quote=f"{problem} on {folder.filesystem}"
@@ -150,20 +158,20 @@ WRITING = re.compile(
 CAUSES = (
     (READ_ONLY, 0.92, "its file system is mounted read-only", "EROFS"),
     (STALE, 0.9, "the NFS server no longer knows the file", "ESTALE"),
-    (NO_PARENT, 0.85, "the folder for it does not exist, or a file stands in its place", "ENOTDIR"),
-    (DENIED, 0.0, "this user has no right there", "EACCES"),
+    (NO_PARENT, 0.85, "its folder does not exist, or a file has that name", "ENOTDIR"),
+    (DENIED, 0.0, "this user has no permission", "EACCES"),
 )
 
 
 @FAULT.explain
-def it_could_not_write_there(wreckage: Wreckage) -> Diagnosis | None:
-    for signature, confidence, why, errno in CAUSES:
-        seen = [one for one in wreckage.seen(signature) if "/proc/sys" not in one.line.text]
+def write_refused(wreckage: Wreckage) -> Diagnosis | None:
+    for pattern, confidence, why, errno in CAUSES:
+        seen = [one for one in wreckage.seen(pattern) if "/proc/sys" not in one.line.text]
         if not seen:
             continue
         path = _path(seen[0])
-        # Reading can be refused as well: only code that writes makes it this fault.
-        sure = confidence or (0.8 if _was_writing(wreckage, seen[0]) else 0.5)
+        # Reading can be refused as well: only writing code makes it this fault.
+        sure = confidence or (0.8 if _raised_by_writing_code(wreckage, seen[0]) else 0.5)
         line = seen[0].line
         place = path.rpartition("/")[0] or path or "."
         return FAULT.diagnosis(
@@ -172,7 +180,7 @@ def it_could_not_write_there(wreckage: Wreckage) -> Diagnosis | None:
             confidence=sure,
             seen=seen,
             culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=path),
-            fix="make the folder before the job starts: `mkdir -p`, on every machine that saves"
+            fix="create the folder before the job starts: `mkdir -p`, on every machine that saves"
             if errno == "ENOTDIR"
             else MEANING[errno][1].format(place=place, path=path or place),
             next=sightings.command("findmnt -T {0}; ls -ld {0}; id", place),
@@ -186,7 +194,7 @@ def _path(sighting: Sighting) -> str:
     return told or (found[1] if found else "")
 
 
-def _was_writing(wreckage: Wreckage, sighting: Sighting) -> bool:
+def _raised_by_writing_code(wreckage: Wreckage, sighting: Sighting) -> bool:
     if "open file failed" in sighting.line.text:
         return True
     raised = sightings.raised_at(wreckage, sighting)

@@ -1,20 +1,23 @@
-"""The machine runs out of memory.
+"""The machine or the cgroup ran out of memory.
 
-What you see   A rank vanishes: exit code -9, or `Signal 9 (SIGKILL) received`, no traceback. The
-               others report a lost peer or time out. `Killed process … (python)` in the kernel
-               log; in Kubernetes `OOMKilled`, exit code 137.
-Why            When memory runs out, the kernel kills the process it likes least: the whole
-               machine's (global) or the cgroup's when its own limit is reached. A container or a
-               Slurm job can be killed on a machine that has plenty free. Loaders that copy the
-               dataset into each worker, checkpoints gathered on rank 0 and pinned memory are the
-               usual eaters.
+What you see   A rank disappears: exit code -9, or `Signal 9 (SIGKILL) received`, no traceback. The
+               others report a lost peer or time out. `Killed process … (python)` in the kernel log;
+               in Kubernetes `OOMKilled`, exit code 137.
+Why            When memory runs out, the kernel's OOM killer ends the process with the highest
+               score: on the whole machine, or in the cgroup when its own limit is reached. A
+               container or a Slurm job can be killed on a machine that has plenty free. Typical
+               causes are loaders that copy the dataset into each worker, checkpoints gathered on
+               rank 0, and pinned memory.
 How to be sure `dmesg -T | grep -i oom` (needs root on most machines) and oom_kill in the cgroup's
-               memory.events. A SIGKILL without either came from somebody else. holdfast asks three
-               questions: was anything killed in this cgroup, what does the kernel log say, is
-               there room now. What it may not read, it says.
-Fix            Fewer loader workers or ranks, smaller prefetch, a larger --memory (docker), --mem
-               (Slurm) or limits.memory (Kubernetes); stop what else runs there. Save sharded
-               checkpoints instead of gathering them.
+               memory.events. A SIGKILL without either came from another process. holdfast checks
+               three things: OOM kills in this cgroup, the kernel log, and the memory available now.
+               It says what it could not read.
+Fix            Use fewer loader workers or ranks, a smaller prefetch, a larger --memory (docker),
+               --mem (Slurm) or limits.memory (Kubernetes); stop other programs on the machine. Save
+               sharded checkpoints instead of gathering them.
+Known limits   The need per rank is an estimate. Without the kernel log and the cgroup's counter a
+               SIGKILL cannot be attributed to memory. systemd-oomd and earlyoom are recognized in
+               logs only.
 Sources        https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.events, memory.pressure)
                torvalds/linux mm/oom_kill.c
                https://github.com/pytorch/pytorch/issues/13246
@@ -37,53 +40,57 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD405", slug="host-oom", traits=RunTraits(priority=200))
+FAULT = Fault(
+    code="HOLD405",
+    slug="host-oom",
+    related=("rank-killed", "dataloader-killed", "gpu-oom", "shm-too-small"),
+    traits=RunTraits(priority=200),
+)
 FAULT.log_patterns.extend(host_memory.ALL)
 FAULT.errno(errno.ENOMEM, "the kernel had no memory for it")
 
 GIB = 1 << 30
-A_RANK = GIB
+MEMORY_A_RANK = GIB
 """Python, torch and a CUDA context take one to three GiB of host memory, before any data"""
 DAY = 86400.0
 PRESSURE = 10.0
-"""per cent of the last minute in which something waited for memory (PSI some avg60)"""
+"""per cent of the last minute in which some task waited for memory (PSI some avg60)"""
 
 
 @FAULT.check(needs=("cgroup",))
-def cgroup_is_short(facts: MachineFacts) -> list[Finding]:
+def cgroup_memory_short(facts: MachineFacts) -> list[Finding]:
     cgroup = known(facts.cgroup)
-    return [_has_killed(cgroup), _has_little_room(cgroup, facts.plan.nproc)]
+    return [_cgroup_oom_kills(cgroup), _cgroup_memory_low(cgroup, facts.plan.nproc)]
 
 
-def _has_killed(cgroup: Cgroup) -> Finding:
+def _cgroup_oom_kills(cgroup: Cgroup) -> Finding:
     if cgroup.oom_kills is None:
-        return FAULT.skipped("this cgroup does not count its out-of-memory kills")
+        return FAULT.skipped("this cgroup does not count OOM kills")
     if not cgroup.oom_kills:
-        return FAULT.ok("nothing was killed for memory in this cgroup")
+        return FAULT.ok("no cgroup OOM kill")
     evidence = [Evidence(quote=f"oom_kill {cgroup.oom_kills}", source=f"cgroup {cgroup.path}")]
-    many = f"{cgroup.oom_kills} process{'es' if cgroup.oom_kills > 1 else ''}"
-    summary = f"{many} in this cgroup died for lack of memory"
+    summary = f"the OOM killer ended {_processes(cgroup.oom_kills)} in this cgroup"
     if cgroup.memory_limit is None:
         return FAULT.note(
             summary,
-            reason="the counter has no date and the cgroup no limit of its own: it may be long ago",
+            reason="the counter has no date and the cgroup no limit: it may be long ago",
             evidence=evidence,
         )
     return FAULT.warning(
         summary,
-        reason=f"it may use {text.size(cgroup.memory_limit)}, and that was once not enough; the "
-        "counter runs since the cgroup was made and does not say when",
+        reason=f"its limit of {text.size(cgroup.memory_limit)} was not enough before; the counter "
+        "starts when the cgroup is created and does not say when",
         evidence=evidence,
-        fix="give it more memory (docker --memory, Slurm --mem, limits.memory), or use fewer "
+        fix="raise its memory limit (docker --memory, Slurm --mem, limits.memory), or use fewer "
         "loader workers",
     )
 
 
 @FAULT.check(needs=("kernel_log",))
-def kernel_log_tells_of_kills(facts: MachineFacts) -> Finding:
+def kernel_log_oom_kills(facts: MachineFacts) -> Finding:
     kills = [event for event in known(facts.kernel_log) if event.kind == "oom"]
     if not kills:
-        return FAULT.ok("the kernel log tells of no out-of-memory kill")
+        return FAULT.ok("no OOM kill in the kernel log")
     recent = [k for k in kills if k.seconds_ago is None or k.seconds_ago < DAY]
     evidence = [
         Evidence(
@@ -95,60 +102,66 @@ def kernel_log_tells_of_kills(facts: MachineFacts) -> Finding:
     ]
     if not recent:
         return FAULT.note(
-            f"the kernel killed {len(kills)} times for lack of memory, not within the last day",
-            reason="worth knowing if this job died there before",
+            f"the kernel's OOM killer ended {_processes(len(kills))}, none in the last day",
+            reason="relevant if this job died on this machine before",
             evidence=evidence,
         )
     return FAULT.warning(
-        f"the kernel killed {len(recent)} times for lack of memory within the last day",
-        reason="the same will happen again if as much is asked for as then",
+        f"the kernel's OOM killer ended {_processes(len(recent))} in the last day",
+        reason="a job that needs as much memory will be killed again",
         evidence=evidence,
-        fix="see who used the memory with `ps aux --sort=-rss | head`; use fewer loader workers",
+        fix="see what uses the memory with `ps aux --sort=-rss | head`; use fewer loader workers",
     )
 
 
 @FAULT.check(needs=("load",))
-def machine_has_little_room(facts: MachineFacts) -> Finding:
+def machine_memory_low(facts: MachineFacts) -> Finding:
     load, nproc = known(facts.load), facts.plan.nproc
     free, total = load.memory_available, load.memory_total
-    tiny = free < A_RANK * nproc or (free < total * 0.05 and free < 4 * A_RANK * nproc)
+    tiny = free < MEMORY_A_RANK * nproc or (
+        free < total * 0.05 and free < 4 * MEMORY_A_RANK * nproc
+    )
     if not tiny:
         return FAULT.ok(f"{text.size(free)} of {text.size(total)} memory is available")
     return FAULT.warning(
         f"only {text.size(free)} of memory is available for {nproc} rank{'s' if nproc > 1 else ''}",
-        reason=f"estimate: a rank takes {text.size(A_RANK)} or more of host memory before any "
-        "data; when it runs out, the kernel kills one",
+        reason=f"estimate: a rank takes {text.size(MEMORY_A_RANK)} or more of host memory before "
+        "any data; when memory runs out, the OOM killer ends a process",
         evidence=[Evidence(quote=_memory(load), source="/proc/meminfo")],
-        fix="see who uses it with `ps aux --sort=-rss | head`, or start fewer ranks here",
+        fix="see what uses it with `ps aux --sort=-rss | head`, or start fewer ranks here",
     )
 
 
-def _has_little_room(cgroup: Cgroup, nproc: int) -> Finding:
+def _cgroup_memory_low(cgroup: Cgroup, nproc: int) -> Finding:
     limit = cgroup.memory_limit
     if limit is None:
         return FAULT.ok("this cgroup has no memory limit")
     left = limit - (cgroup.memory_used or 0)
     evidence = [Evidence(quote=_cgroup_memory(cgroup), source=f"cgroup {cgroup.path}")]
     fix = "raise its limit (docker --memory, Slurm --mem, limits.memory), or start fewer ranks here"
-    if limit < A_RANK * nproc or (cgroup.memory_pressure or 0) > PRESSURE:
+    if limit < MEMORY_A_RANK * nproc or (cgroup.memory_pressure or 0) > PRESSURE:
         return FAULT.warning(
             f"this cgroup may use {text.size(limit)} of memory, little for {nproc} "
             f"rank{'s' if nproc > 1 else ''}",
-            reason=f"estimate: {text.size(A_RANK)} or more a rank before any data"
-            if limit < A_RANK * nproc
+            reason=f"estimate: {text.size(MEMORY_A_RANK)} or more per rank before any data"
+            if limit < MEMORY_A_RANK * nproc
             else "processes in it already wait for memory",
             evidence=evidence,
             fix=fix,
         )
-    if left < A_RANK * nproc:
-        # The page cache counts as used, and the kernel takes it back: no alarm without pressure.
+    if left < MEMORY_A_RANK * nproc:
+        # The page cache counts as used, and the kernel reclaims it: no warning without pressure.
         return FAULT.note(
             f"this cgroup has used {text.size(limit - left)} of {text.size(limit)} memory",
-            reason="part of it may be file cache, which the kernel gives back when asked",
+            reason="part of it may be page cache, which the kernel reclaims when needed",
             evidence=evidence,
             fix=fix,
         )
     return FAULT.ok(f"this cgroup has {text.size(left)} of {text.size(limit)} memory left")
+
+
+def _processes(count: int) -> str:
+    return f"{count} process{'' if count == 1 else 'es'}"
 
 
 def _memory(load: HostLoad) -> str:
@@ -169,19 +182,19 @@ def _cgroup_memory(cgroup: Cgroup) -> str:
 
 
 @FAULT.run
-def the_kernel_killed_it_for_memory(scene: Scene) -> Verdict | None:
+def oom_killer_ended_rank(scene: Scene) -> Verdict | None:
     killed = [e for e in exits.cause(scene) if oom_evidence.of_kill(scene, e)]
     if not killed:
         return None
     ranks = [e.rank for e in killed]
     victims = exits.fallen(scene, ranks)
     return FAULT.verdict(
-        f"{phrases.who(scene, ranks)} was killed by the kernel for lack of memory"
+        f"{phrases.who(scene, ranks)} was killed by the kernel's OOM killer"
         f"{phrases.at_step(killed[0].view)}{phrases.fell_with(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,
-        fix="fewer loader workers or ranks, or a larger limit (docker --memory, Slurm --mem)",
+        fix="use fewer loader workers or ranks, or raise the limit (docker --memory, Slurm --mem)",
         evidence=[
             *map(phrases.how_it_ended, killed),
             *oom_evidence.of_kill(scene, killed[0]),
@@ -192,60 +205,60 @@ def the_kernel_killed_it_for_memory(scene: Scene) -> Verdict | None:
 
 # --- from the wreckage of a job ----------------------------------------------------------------
 
-LESS = (
-    "need less: fewer loader workers, a smaller prefetch, sharded checkpoints instead of gathered "
-    "ones; or allow more (docker --memory, Slurm --mem, Kubernetes limits.memory)"
+USE_LESS = (
+    "use less: fewer loader workers, a smaller prefetch, sharded checkpoints instead of gathered "
+    "ones; or raise the limit (docker --memory, Slurm --mem, Kubernetes limits.memory)"
 )
 
 
 @FAULT.explain
-def the_machine_had_no_memory_left(wreckage: Wreckage) -> Diagnosis | None:
+def host_out_of_memory(wreckage: Wreckage) -> Diagnosis | None:
     return (
-        _kernel_tells(wreckage)
-        or _scheduler_tells(wreckage)
-        or _allocation_was_refused(wreckage)
-        or _killed_by_somebody(wreckage)
+        _oom_kill_in_kernel_log(wreckage)
+        or _oom_kill_by_scheduler(wreckage)
+        or _allocation_refused(wreckage)
+        or _killed_without_proof(wreckage)
     )
 
 
-def _kernel_tells(wreckage: Wreckage) -> Diagnosis | None:
+def _oom_kill_in_kernel_log(wreckage: Wreckage) -> Diagnosis | None:
     kill = oom_kills.by_kernel(wreckage)
     if kill is None:
         return None
     return FAULT.diagnosis(
-        f"the kernel killed {kill.who} for lack of memory: "
+        f"the kernel's OOM killer ended {kill.who}: "
         + (
             "its cgroup (container, Slurm job) reached its limit"
             if kill.cgroup
-            else "none was left"
+            else "the machine had no memory left"
         ),
         confidence=kill.confidence,
         seen=kill.seen,
         culprit=Culprit(rank=kill.rank, host=kill.host, pid=kill.pid, what=kill.what),
-        fix=LESS,
+        fix=USE_LESS,
         next="dmesg -T | grep -iE 'oom|killed process'",
-        unknown=["which rank that process was: no line ties it to one"]
+        unknown=["which rank that process was: no line connects it to one"]
         if kill.rank is None
         else [],
     )
 
 
-def _scheduler_tells(wreckage: Wreckage) -> Diagnosis | None:
+def _oom_kill_by_scheduler(wreckage: Wreckage) -> Diagnosis | None:
     kill = oom_kills.by_scheduler(wreckage, OOM_DAEMON)
     if kill is None:
         return None
     return FAULT.diagnosis(
-        f"{kill.who} was killed for lack of memory, as the scheduler says: the limit is that of "
-        "the job or container, whatever the machine has free",
+        f"{kill.who} was OOM-killed, as the scheduler reported: the limit of the job or "
+        "container was reached, whatever the machine had free",
         confidence=kill.confidence,
         seen=kill.seen,
         culprit=Culprit(rank=kill.rank, host=kill.host, pid=kill.pid, what=kill.what),
-        fix=LESS,
+        fix=USE_LESS,
         next=kill.look,
     )
 
 
-def _allocation_was_refused(wreckage: Wreckage) -> Diagnosis | None:
+def _allocation_refused(wreckage: Wreckage) -> Diagnosis | None:
     # Pinning memory for RDMA fails with the same errno: that is ib-memlock; RAPIDS raises the
     # same exceptions for the GPU's memory, and cffi where SELinux forbids executable memory.
     other = re.compile(r"ibv_|CUDA error|write\+execute memory")
@@ -254,22 +267,22 @@ def _allocation_was_refused(wreckage: Wreckage) -> Diagnosis | None:
         return None
     plain = all(re.search(r"bad_alloc|Errno 12|mmap", one.line.text) for one in seen)
     return FAULT.diagnosis(
-        f"{sightings.who(seen)} asked for memory of the machine (not of the GPU) and got none",
+        f"{sightings.who(seen)} could not allocate host memory (not GPU memory)",
         confidence=0.7 if plain else 0.9,
         seen=seen,
-        fix=LESS,
+        fix=USE_LESS,
         next="free -h; cat /sys/fs/cgroup/memory.max; ulimit -v",
         unknown=["whether the machine, a cgroup or ulimit -v refused it"],
     )
 
 
-def _killed_by_somebody(wreckage: Wreckage) -> Diagnosis | None:
-    """SIGKILL alone: rank-killed has the better claim, this is its most common reason."""
+def _killed_without_proof(wreckage: Wreckage) -> Diagnosis | None:
+    """SIGKILL alone: rank-killed is the better name, memory its most common cause."""
     kill = oom_kills.by_nobody_known(wreckage)
     if kill is None:
         return None
     return FAULT.diagnosis(
-        f"{kill.who} was killed from outside (SIGKILL); lack of memory is the most common reason, "
+        f"{kill.who} was killed by SIGKILL from outside; the OOM killer is the most common cause, "
         "but nothing here proves it",
         confidence=kill.confidence,
         culprit=Culprit(rank=kill.rank, host=kill.host, pid=kill.pid, what=kill.what),
@@ -277,7 +290,7 @@ def _killed_by_somebody(wreckage: Wreckage) -> Diagnosis | None:
         evidence=[
             Evidence(quote=one.text, source=one.source, line=one.number) for one in kill.told
         ],
-        fix=f"look at the kernel log of that machine first; if it was memory: {LESS}",
+        fix=f"check the kernel log of that machine first; if it was memory: {USE_LESS}",
         next="dmesg -T | grep -iE 'oom|killed process'",
-        unknown=["the kernel log: without it nobody can say who sent the signal"],
+        unknown=["who sent the signal: the kernel log of that machine is missing"],
     )

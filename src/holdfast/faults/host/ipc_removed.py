@@ -1,18 +1,21 @@
-"""Shared memory vanished while the job used it.
+"""Shared memory was removed while the job used it.
 
 What you see   NCCL's `unlink shared memory /dev/shm/nccl-… failed, error: No such file or
                directory`, `Error while attaching to shared memory segment … No such file`, torch's
                `unable to open shared memory object </torch_…>: No such file or directory (2)`,
-               often the moment somebody logs out.
-Why            systemd-logind removes all shared memory and semaphores of a user (not a system
-               user) when the last session of that user ends, unless told otherwise (RemoveIPC=yes
-               is its default). A job started in the background and left alone loses its files
-               under /dev/shm. A clean-up script that empties /dev/shm does the same.
+               often at the moment the user logs out.
+Why            systemd-logind removes all shared memory and semaphores of a user (not a system user)
+               when that user's last session ends, unless configured otherwise (RemoveIPC=yes is its
+               default). A job that was started in the background loses its files under /dev/shm. A
+               clean-up script that empties /dev/shm does the same.
 How to be sure `loginctl show-user $USER` and the journal at that second (`journalctl -u
-               systemd-logind`) show the log-out; `grep RemoveIPC /etc/systemd/logind.conf`.
-Fix            As administrator `RemoveIPC=no` in /etc/systemd/logind.conf, then
-               `systemctl restart systemd-logind`; or `loginctl enable-linger USER` so that the
-               user's manager stays. Or start jobs through a scheduler or a system service.
+               systemd-logind`) show the logout; `grep RemoveIPC /etc/systemd/logind.conf`.
+Fix            As administrator set `RemoveIPC=no` in /etc/systemd/logind.conf, then `systemctl
+               restart systemd-logind`; or `loginctl enable-linger USER` so that the user's manager
+               keeps running. Or start jobs through a scheduler or a system service.
+Known limits   The log shows that the files were gone, not what removed them; the journal of
+               systemd-logind does. A process that created the memory and died leaves the same
+               error.
 Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi_issues.rst
                https://www.freedesktop.org/software/systemd/man/latest/logind.conf.html (RemoveIPC)
                NVIDIA/nccl src/misc/shmutils.cc: the wordings
@@ -26,7 +29,9 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
-FAULT = Fault(code="HOLD411", slug="ipc-removed")
+FAULT = Fault(
+    code="HOLD411", slug="ipc-removed", related=("shm-too-small", "sighup-terminal", "known-defect")
+)
 
 UNLINK = FAULT.log_pattern(
     "unlink",
@@ -56,7 +61,7 @@ SEMAPHORE = FAULT.log_pattern(
 
 
 @FAULT.explain
-def its_files_were_taken_away(wreckage: Wreckage) -> Diagnosis | None:
+def shared_memory_removed(wreckage: Wreckage) -> Diagnosis | None:
     sure = wreckage.seen(UNLINK)
     seen = sure or wreckage.seen(ATTACH)
     if not seen:
@@ -66,23 +71,23 @@ def its_files_were_taken_away(wreckage: Wreckage) -> Diagnosis | None:
         f"shared memory of {sightings.who(seen)}{f' ({file})' if file else ''} was gone when it "
         "was needed: "
         + (
-            "systemd removes it when the user's last session ends (RemoveIPC), or somebody "
+            "systemd removes it when the user's last session ends (RemoveIPC), or a clean-up "
             "emptied /dev/shm"
             if sure
-            else "removed by systemd at log-out (RemoveIPC), by a clean-up, or its maker had died"
+            else "removed by systemd at logout (RemoveIPC), by a clean-up, or its creator had died"
         ),
         confidence=0.85 if sure else 0.5,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what=file or "RemoveIPC"),
-        fix="as administrator: `RemoveIPC=no` in /etc/systemd/logind.conf and `systemctl restart "
-        "systemd-logind`; or `loginctl enable-linger $USER`",
+        fix="as administrator, set `RemoveIPC=no` in /etc/systemd/logind.conf and `systemctl "
+        "restart systemd-logind`; or `loginctl enable-linger $USER`",
         next="grep -r RemoveIPC /etc/systemd/logind.conf*; loginctl show-user $USER | grep Linger",
-        unknown=["when the user's last session ended: `journalctl -u systemd-logind` tells"],
+        unknown=["when the user's last session ended: see `journalctl -u systemd-logind`"],
     )
 
 
 @FAULT.explain
-def its_semaphore_was_gone(wreckage: Wreckage) -> Diagnosis | None:
+def semaphore_removed(wreckage: Wreckage) -> Diagnosis | None:
     """Spawned workers open their parent's semaphores by name, in /dev/shm."""
     seen = wreckage.seen(SEMAPHORE)
     failed = [r for r in wreckage.raised if r.kind.endswith("FileNotFoundError")]
@@ -96,8 +101,8 @@ def its_semaphore_was_gone(wreckage: Wreckage) -> Diagnosis | None:
         confidence=0.55,
         seen=seen,
         culprit=Culprit(rank=first.rank, host=first.host, pid=first.pid, what="RemoveIPC"),
-        fix="`loginctl enable-linger $USER`, or as administrator `RemoveIPC=no` in "
-        "/etc/systemd/logind.conf; if the parent had failed, its own error comes first",
+        fix="`loginctl enable-linger $USER`, or as administrator set `RemoveIPC=no` in "
+        "/etc/systemd/logind.conf; if the parent had failed, fix its own error first",
         next="grep -r RemoveIPC /etc/systemd/logind.conf*; loginctl show-user $USER | grep Linger",
-        unknown=["whether the parent still lived: its own log tells"],
+        unknown=["whether the parent was still running: see its log"],
     )

@@ -1,4 +1,4 @@
-"""Too few processes or threads may be started.
+"""The limit on processes and threads is too low.
 
 What you see   `OpenBLAS blas_thread_init: pthread_create failed`,
                `RuntimeError: can't start new thread`,
@@ -8,14 +8,16 @@ What you see   `OpenBLAS blas_thread_init: pthread_create failed`,
 Why            Linux counts threads as processes. Three limits apply: RLIMIT_NPROC (all threads of
                the user on the machine; root and CAP_SYS_RESOURCE are exempt), pids.max of the
                cgroup (containers, Slurm, systemd), and kernel.threads-max or pid_max. Each rank
-               brings a pool of threads as large as the machine has cores (OpenMP, MKL, OpenBLAS),
-               besides those of CUDA, NCCL and autograd, and its loader workers.
-How to be sure `ulimit -u`, `cat /sys/fs/cgroup/pids.max` and pids.current. holdfast's estimate: 64
-               threads and a pool of OMP_NUM_THREADS, or else one for each core, a rank; it calls
-               it an error when not even 16 a rank are left.
-Fix            Fewer threads: OMP_NUM_THREADS=1 (torchrun sets it by itself when there are several
-               ranks; OpenBLAS obeys it too), fewer loader workers. More room: `ulimit -u` up to
-               the hard limit, `--pids-limit=-1` for a container, TasksMax= for a systemd unit.
+               starts a thread pool as large as the number of cores (OpenMP, MKL, OpenBLAS), plus
+               the threads of CUDA, NCCL and autograd, and its loader workers.
+How to be sure `ulimit -u`, `cat /sys/fs/cgroup/pids.max` and pids.current. holdfast's estimate per
+               rank: 64 threads plus a pool of OMP_NUM_THREADS, or of one thread per core; it
+               reports an error when not even 16 per rank are left.
+Fix            Fewer threads: OMP_NUM_THREADS=1 (torchrun sets it when there are several ranks;
+               OpenBLAS follows it too), fewer loader workers. A higher limit: `ulimit -u` up to the
+               hard limit, `--pids-limit=-1` for a container, TasksMax= for a systemd unit.
+Known limits   The need is an estimate. From a log alone holdfast cannot tell which of the three
+               limits was reached, unless the pids controller names itself.
 Sources        https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_NPROC)
                https://docs.kernel.org/admin-guide/cgroup-v2.html (pids.max)
                https://docs.docker.com/reference/cli/docker/container/run/ (--pids-limit)
@@ -31,57 +33,61 @@ from holdfast.analysis.machine import Limits, MachineFacts, ProcessRoom, known
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD404", slug="process-limit")
+FAULT = Fault(
+    code="HOLD404", slug="process-limit", related=("fd-limit", "cpu-contention", "host-oom")
+)
 FAULT.errno(errno.EAGAIN, "no more processes or threads may be started (ulimit -u, pids.max)")
 
-BARELY_A_RANK = 16
+MINIMUM_A_RANK = 16
 """a bare Gloo rank runs 6 threads (measured, torch 2.13, 2 OpenMP threads); CUDA adds some"""
 THREADS_A_RANK = 64
 """CUDA, NCCL, autograd, and loader workers with their helpers; pools of threads come on top"""
 
 
 @FAULT.check(needs=("limits", "load", "process_room"))
-def user_may_start_few(facts: MachineFacts) -> Finding:
-    return _by_user(facts, known(facts.limits), "this shell")
+def user_limit_too_low(facts: MachineFacts) -> Finding:
+    return _judge_user_limit(facts, known(facts.limits), "this shell")
 
 
 @FAULT.check(needs=("launcher_limits", "load", "process_room"))
-def launcher_may_start_few(facts: MachineFacts) -> Finding | list[Finding]:
+def launcher_limit_too_low(facts: MachineFacts) -> Finding | list[Finding]:
     if facts.launcher_limits is None:
         return []
     limits = known(facts.launcher_limits)
-    return _by_user(facts, limits, f"the launcher (pid {limits.pid})")
+    return _judge_user_limit(facts, limits, f"the launcher (pid {limits.pid})")
 
 
-def _by_user(facts: MachineFacts, limits: Limits, whose: str) -> Finding:
+def _judge_user_limit(facts: MachineFacts, limits: Limits, whose: str) -> Finding:
     soft, hard, room = limits.nproc.soft, limits.nproc.hard, known(facts.process_room)
     if soft is None or limits.sys_resource:
-        return FAULT.ok(f"{whose} may start any number of processes")
-    raised = hard is None or hard > soft
+        return FAULT.ok(f"{whose} has no limit on processes")
+    can_raise = hard is None or hard > soft
     return _judge(
         facts,
         left=soft - room.user_threads,
         limit=f"{whose} has ulimit -u {soft}, and this user runs {room.user_threads} threads",
         source=f"/proc/{limits.pid}/limits",
-        more=f"`ulimit -u {hard or 'unlimited'}`" if raised else "ask for a higher `ulimit -u`",
+        raise_it=f"`ulimit -u {hard or 'unlimited'}`"
+        if can_raise
+        else "ask an administrator for a higher `ulimit -u`",
     )
 
 
 @FAULT.check(needs=("load", "process_room"))
-def cgroup_or_kernel_allows_few(facts: MachineFacts) -> Finding:
+def cgroup_or_kernel_limit_too_low(facts: MachineFacts) -> Finding:
     room = known(facts.process_room)
-    left, limit, source, more = min(_walls(room))
-    return _judge(facts, left=left, limit=limit, source=source, more=more)
+    left, limit, source, raise_it = min(_other_limits(room))
+    return _judge(facts, left=left, limit=limit, source=source, raise_it=raise_it)
 
 
-def _walls(room: ProcessRoom) -> list[tuple[int, str, str, str]]:
-    """Every limit that is not the user's own: what is left, in words, from where, the cure."""
-    walls = [
+def _other_limits(room: ProcessRoom) -> list[tuple[int, str, str, str]]:
+    """Limits of cgroup and kernel: how many are left, in words, the source, and how to raise it."""
+    limits = [
         (
             ceiling - room.user_threads,
             f"{name} is {ceiling}, and this user runs {room.user_threads} threads",
             f"/proc/sys/{name.replace('.', '/')}",
-            f"an administrator can raise it: `sysctl -w {name}=N`",
+            f"have an administrator raise it: `sysctl -w {name}=N`",
         )
         for name, ceiling in (
             ("kernel.threads-max", room.threads_max),
@@ -90,37 +96,38 @@ def _walls(room: ProcessRoom) -> list[tuple[int, str, str, str]]:
     ]
     if room.pids_max is not None:
         used = room.pids_current or 0
-        walls.append(
+        limits.append(
             (
                 room.pids_max - used,
-                f"the cgroup allows {room.pids_max} processes and threads, {used} are there",
+                f"the cgroup allows {room.pids_max} processes and threads; {used} are running",
                 "pids.max",
                 "raise pids.max (a container: `--pids-limit=-1`; a systemd unit: TasksMax=)",
             )
         )
-    return walls
+    return limits
 
 
-def _judge(facts: MachineFacts, *, left: int, limit: str, source: str, more: str) -> Finding:
-    nproc, pool = facts.plan.nproc, _pool(facts)
+def _judge(facts: MachineFacts, *, left: int, limit: str, source: str, raise_it: str) -> Finding:
+    nproc, pool = facts.plan.nproc, _thread_pool_size(facts)
     wanted = nproc * (THREADS_A_RANK + pool)
     if left >= wanted:
-        return FAULT.ok(f"{left} more threads may be started, about {wanted} are wanted")
-    short = left < nproc * BARELY_A_RANK
-    speak = FAULT.error if short else FAULT.warning
-    return speak(
+        return FAULT.ok(f"{left} more threads may be started; about {wanted} are needed")
+    too_few = left < nproc * MINIMUM_A_RANK
+    report = FAULT.error if too_few else FAULT.warning
+    meaning = (
+        "not enough for the ranks themselves" if too_few else "ranks may fail to start threads"
+    )
+    return report(
         f"only {max(left, 0)} more processes or threads may be started",
-        reason=(
-            "not enough for the ranks themselves" if short else "ranks may fail to start threads"
-        )
-        + f"; estimate: {THREADS_A_RANK} and a pool of {pool}, for each of {nproc} ranks: {wanted}",
+        reason=f"{meaning}; estimate: {THREADS_A_RANK} and a pool of {pool} for each of {nproc} "
+        f"ranks, {wanted} in total",
         evidence=[Evidence(quote=limit, source=source)],
-        fix=f"{more}; or need fewer: `export OMP_NUM_THREADS=1`, fewer loader workers",
+        fix=f"{raise_it}; or use fewer: `export OMP_NUM_THREADS=1`, fewer loader workers",
     )
 
 
-def _pool(facts: MachineFacts) -> int:
-    """The size of OpenMP's and OpenBLAS' pools: what the user says, else one a core."""
+def _thread_pool_size(facts: MachineFacts) -> int:
+    """Size of the OpenMP and OpenBLAS pools: OMP_NUM_THREADS, or one thread per core."""
     named = facts.plan.environment.get("OMP_NUM_THREADS", "")
     return int(named) if named.isdecimal() else known(facts.load).cpus_usable
 
@@ -158,7 +165,7 @@ FORK = FAULT.log_pattern(
     anchors=("fork: ", "fork rejected by pids", "fork() ", "fork failed"),
     example="bash: fork: retry: Resource temporarily unavailable",
 )
-AGAIN = FAULT.log_pattern(
+EAGAIN = FAULT.log_pattern(
     "again",
     r"BlockingIOError: \[Errno 11\] |OSError: \[Errno 11\] "
     r"|what\(\):\s+Resource temporarily unavailable",
@@ -169,15 +176,15 @@ AGAIN = FAULT.log_pattern(
 
 
 @FAULT.explain
-def it_could_start_no_more_threads(wreckage: Wreckage) -> Diagnosis | None:
+def process_limit_reached(wreckage: Wreckage) -> Diagnosis | None:
     sure = wreckage.seen(THREADS, FORK)
-    seen = sure or wreckage.seen(AGAIN)
+    seen = sure or wreckage.seen(EAGAIN)
     if not seen:
         return None
     line = seen[0].line
     by_cgroup = bool(sightings.saying(seen, "pids controller"))
     return FAULT.diagnosis(
-        f"{sightings.who(seen)} could start no further "
+        f"{sightings.who(seen)} could not start another "
         f"{'process or thread' if not wreckage.seen(THREADS) else 'thread'}: "
         + (
             "the pids limit of its cgroup was reached"
@@ -193,7 +200,7 @@ def it_could_start_no_more_threads(wreckage: Wreckage) -> Diagnosis | None:
             pid=line.pid,
             what="pids.max" if by_cgroup else "limit on processes and threads",
         ),
-        fix="need fewer: `export OMP_NUM_THREADS=1` and fewer loader workers; or allow more: "
+        fix="use fewer: `export OMP_NUM_THREADS=1` and fewer loader workers; or raise the limit: "
         "`ulimit -u` up to the hard limit, `--pids-limit=-1` for a container, TasksMax= for a "
         "systemd unit",
         next="ulimit -u; cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids.current",

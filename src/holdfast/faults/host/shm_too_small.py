@@ -6,19 +6,20 @@ What you see   `unable to allocate shared memory(shm) for file </torch_…>: No 
                /dev/shm/nccl-… to 9637892 bytes`, in old versions `Call to posix_fallocate failed`.
 Why            Containers get 64 MiB by default. Loader workers hand every batch over in /dev/shm
                (32 images of 224x224 as float32 are 18 MiB, and each worker prepares two ahead).
-               NCCL puts the buffers of GPUs that cannot reach each other directly there, 9.2 MiB
-               for each connection and channel (4 MiB Simple, 4.7 LL128, 0.5 LL). Unless it was
-               reserved, a page that cannot be had is noticed only when it is touched, and then by
-               SIGBUS. From NCCL 2.24 with CUDA driver 12.6 or newer NCCL uses cuMem host memory
-               instead, where NUMA support works (Docker blocks it unless `--cap-add SYS_NICE`);
-               loaders still use /dev/shm.
+               NCCL puts the buffers of GPUs without direct access to each other there, 9.2 MiB for
+               each connection and channel (4 MiB Simple, 4.7 LL128, 0.5 LL). A page that was not
+               reserved and cannot be allocated is noticed only when it is touched, by SIGBUS. From
+               NCCL 2.24 with CUDA driver 12.6 or newer NCCL uses cuMem host memory instead, where
+               NUMA support works (Docker blocks it unless `--cap-add SYS_NICE`); loaders still use
+               /dev/shm.
 How to be sure `df -h /dev/shm` inside the container while the job runs. holdfast also allocates
-               some of it for real. Its estimate: four such connections a rank with GPUs (37 MiB),
-               and 128 MiB a rank with loaders to be comfortable; jobs without loader workers need
-               less.
+               some of it. Its estimate: four such connections per rank with GPUs (37 MiB), and 128
+               MiB per rank with loaders to be comfortable; jobs without loader workers need less.
 Fix            docker, podman: `--shm-size=8g`, or `--ipc=host` (then --shm-size has no effect).
-               Kubernetes: an emptyDir with `medium: Memory` mounted at /dev/shm. A host:
-               `mount -o remount,size=16G /dev/shm`. Else fewer loader workers, or smaller batches.
+               Kubernetes: an emptyDir with `medium: Memory` mounted at /dev/shm. A host: `mount -o
+               remount,size=16G /dev/shm`. Otherwise fewer loader workers, or smaller batches.
+Known limits   The need is an estimate that does not know the job's batch size. A bare SIGBUS may
+               also come from a mapped file that was truncated.
 Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi_issues.rst
                NVIDIA/nccl src/transport/shm.cc, src/init.cc: buffer sizes
                moby/moby daemon/config/config.go: 64 MiB by default
@@ -41,7 +42,11 @@ from holdfast.analysis.machine import Container, MachineFacts, Shm, known
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD402", slug="shm-too-small")
+FAULT = Fault(
+    code="HOLD402",
+    slug="shm-too-small",
+    related=("dataloader-killed", "fd-limit", "disk-full", "ipc-removed"),
+)
 FAULT.log_patterns.extend(shared_memory.ALL)
 FAULT.error_text(
     r"(/dev/shm|shared memory)[^\n]*No space left|No space left[^\n]*/dev/shm",
@@ -59,59 +64,59 @@ COMFORT_A_RANK = 128 * MIB
 
 
 @FAULT.check(needs=("accelerators", "container", "shm"))
-def not_enough_room(facts: MachineFacts) -> Finding:
+def shared_memory_too_small(facts: MachineFacts) -> Finding:
     shm, nproc = known(facts.shm), facts.plan.nproc
     if shm.error:
         return FAULT.error(
             f"there is no {SHM}"
             if shm.error == "ENOENT"
-            else f"{text.size(shm.tried)} of shared memory could not be had: {shm.error}",
-            reason="a real allocation in /dev/shm failed just now; loader workers and NCCL will "
-            "meet the same, as 'No space left on device' or as a bus error",
+            else f"{text.size(shm.tried)} of shared memory could not be allocated: {shm.error}",
+            reason="a test allocation in /dev/shm just failed; loader workers and NCCL will fail "
+            "the same way, with 'No space left on device' or a bus error",
             evidence=_evidence(shm),
-            fix=_advice(facts),
+            fix=_how_to_enlarge(facts),
         )
     if shm.free >= COMFORT_A_RANK * nproc:
         return FAULT.ok(f"{SHM} has {text.size(shm.free)} free for {nproc} ranks")
     with_gpus = facts.accelerators != ()
     needed = ONE_BATCH + (NCCL_A_RANK * nproc if nproc > 1 and with_gpus else 0)
-    speak = FAULT.error if shm.free < needed else FAULT.warning
-    return speak(
+    report = FAULT.error if shm.free < needed else FAULT.warning
+    return report(
         f"{SHM} has {text.size(shm.free)} free of {text.size(shm.size)}, "
         f"little for {nproc} rank{'s' if nproc > 1 else ''}",
         reason=_estimate(shm.free, nproc, with_gpus=with_gpus),
         evidence=_evidence(shm),
-        fix=_advice(facts),
+        fix=_how_to_enlarge(facts),
     )
 
 
 def _estimate(free: int, nproc: int, *, with_gpus: bool) -> str:
     batch = (
-        f"one batch of 32 images takes {text.size(ONE_BATCH)} of it and each loader worker "
+        f"one batch of 32 images takes {text.size(ONE_BATCH)} and each loader worker "
         f"prepares two; {text.size(COMFORT_A_RANK * nproc)} would be comfortable"
     )
     if nproc > 1 and with_gpus:
         return (
-            f"estimate: NCCL takes about {text.size(NCCL_A_RANK)} a rank where GPUs lack direct "
+            f"estimate: NCCL takes about {text.size(NCCL_A_RANK)} per rank where GPUs lack direct "
             f"access to each other (none from 2.24 on where cuMem works), and {batch}"
         )
     if free < ONE_BATCH:
-        return f"loader workers will fail, in older torch by a bus error (SIGBUS): {batch}"
-    return f"without loader workers nothing may break; with them, {batch}"
+        return f"loader workers will fail, in older torch with a bus error (SIGBUS): {batch}"
+    return f"a job without loader workers may run; with them, {batch}"
 
 
 def _evidence(shm: Shm) -> list[Evidence]:
     tried = f", allocating {text.size(shm.tried)}: {shm.error or 'worked'}"
     return [
         Evidence(
-            quote=f"{text.size(shm.size)} in all, {text.size(shm.free)} free{tried}",
+            quote=f"{text.size(shm.size)} in total, {text.size(shm.free)} free{tried}",
             source=SHM,
         )
     ]
 
 
-def _advice(facts: MachineFacts) -> str:
-    want = max(8, facts.plan.nproc // 4)  # GiB: 256 MiB a rank, and never a stingy number
+def _how_to_enlarge(facts: MachineFacts) -> str:
+    want = max(8, facts.plan.nproc // 4)  # GiB: 256 MiB a rank, at least 8
     container = facts.container
     kind = container.kind if isinstance(container, Container) else ""
     if kind in ("docker", "podman"):
@@ -119,9 +124,9 @@ def _advice(facts: MachineFacts) -> str:
     if kind == "kubernetes":
         return "mount an emptyDir with `medium: Memory` at /dev/shm in the pod"
     if kind:
-        return "give the container the host's /dev/shm, or a larger one of its own"
+        return "give the container the host's /dev/shm, or a larger private one"
     return (
-        f"look for leftovers with `ls -l {SHM}`; else, as root: "
+        f"look for leftovers with `ls -l {SHM}`; otherwise, as root: "
         f"`mount -o remount,size={want}G {SHM}`"
     )
 
@@ -174,97 +179,97 @@ BANNER = FAULT.log_pattern(
     r"SHMEM allocation limit is set to the default of (?P<limit>\d+ ?MB)",
     anchors="SHMEM allocation limit",
     example="NOTE: The SHMEM allocation limit is set to the default of 64MB.  This may be",
-    # NVIDIA's images say so at every start of a container with Docker's default.
+    # NVIDIA's images print this at every start of a container with Docker's default.
     role=Role.CONTEXT,
 )
-OTHER_TROUBLE = r"Too many open files|Permission denied|No such file"
-ROOM = (
-    "give it more: `docker run --shm-size=8g` or `--ipc=host`; in Kubernetes an emptyDir with "
+OTHER_CAUSE = r"Too many open files|Permission denied|No such file"
+ENLARGE = (
+    "enlarge it: `docker run --shm-size=8g` or `--ipc=host`; in Kubernetes an emptyDir with "
     "`medium: Memory` at /dev/shm"
 )
 
 
 @FAULT.explain
-def shared_memory_ran_out(wreckage: Wreckage) -> Diagnosis | None:
+def shared_memory_full(wreckage: Wreckage) -> Diagnosis | None:
     seen = [
         *wreckage.seen(SEGMENT, TENSOR),
         *(s for s in wreckage.seen(no_space.FULL) if no_space.in_shared_memory(wreckage, s)),
     ]
-    other = sightings.saying(seen, OTHER_TROUBLE)
-    if sightings.saying(wreckage.seen(nccl.WARN), rf"Call to \w+ failed ?: (?:{OTHER_TROUBLE})"):
-        # NCCL gives the reason in one line, and in the next only that a segment was not made.
+    other = sightings.saying(seen, OTHER_CAUSE)
+    if sightings.saying(wreckage.seen(nccl.WARN), rf"Call to \w+ failed ?: (?:{OTHER_CAUSE})"):
+        # NCCL prints the reason in one line, and in the next only that a segment was not created.
         other = (*other, *(one for one in seen if one.fields.get("segment")))
     seen = sorted((one for one in seen if one not in other), key=lambda one: one.order)
     if seen:
-        return _refused(wreckage, seen)
+        return _allocation_refused(wreckage, seen)
     if bus := wreckage.seen(BUS):
-        return _told(
+        return _diagnose(
             wreckage,
             f"a DataLoader worker of {sightings.who(bus)} died of a bus error: it touched a page "
-            f"of {SHM} that could not be had",
+            f"of {SHM} that could not be allocated",
             bus,
             confidence=0.9,
         )
     if touched := wreckage.seen(NO_PAGE):
-        return _told(
+        return _diagnose(
             wreckage,
-            f"{sightings.who(touched)} died of a bus error: it touched a page that the file behind "
-            f"it could not give, as in a full {SHM}; a file cut short while mapped does the same",
+            f"{sightings.who(touched)} died of a bus error: it touched a page that could not be "
+            f"allocated, as in a full {SHM}; a mapped file that was truncated does the same",
             touched,
             confidence=0.7,
         )
     if unopened := wreckage.seen(OBJECT):
-        return _told(
+        return _diagnose(
             wreckage,
-            f"{sightings.who(unopened)} could not open a piece of shared memory, and the text does "
-            "not say why: it may be full, though too many open files are more likely",
+            f"{sightings.who(unopened)} could not open a shared memory object, and the log does "
+            f"not say why: {SHM} may be full, though too many open files are more likely",
             unopened,
-            # Making the file needs an inode and no room: a full /dev/shm refuses a step later.
+            # Creating the file needs an inode and no space: a full /dev/shm fails one step later.
             confidence=0.35,
         )
-    return _by_exit_code(wreckage)
+    return _died_of_sigbus(wreckage)
 
 
-def _refused(wreckage: Wreckage, seen: Sequence[Sighting]) -> Diagnosis:
+def _allocation_refused(wreckage: Wreckage, seen: Sequence[Sighting]) -> Diagnosis:
     names = ("file", "segment", "old", "object", "backing")
     file = next((f for name in names if (f := sightings.field(seen, name))), "")
     asked = sightings.field(seen, "size") or sightings.field(seen, "bytes")
     size = f" of {text.size(int(asked))}" if asked else ""
-    piece = f"a piece{size}" + (f" ({file})" if file else "")
-    told = sightings.saying(seen, "No space|fallocate|extend|torch_") or not sightings.field(
-        seen, "segment"
-    )
-    # NCCL says 'while creating' of whatever went wrong there; pinning it for CUDA can fail too.
+    segment = f"a segment{size}" + (f" ({file})" if file else "")
+    certain_wording = sightings.saying(
+        seen, "No space|fallocate|extend|torch_"
+    ) or not sightings.field(seen, "segment")
+    # NCCL prints 'while creating' for any failure there; pinning it for CUDA can fail too.
     pinning = sightings.saying(wreckage.seen(nccl.WARN), r"shm\w*\.(?:cc|h):\d+.*Cuda failure")
-    return _told(
+    return _diagnose(
         wreckage,
-        f"{sightings.who(seen)} could not get {piece} in {SHM}: "
-        + ("CUDA refused to pin it, or it is too small" if pinning else "it is full or too small"),
+        f"{sightings.who(seen)} could not allocate {segment} in {SHM}: "
+        + ("CUDA refused to pin it, or it is full" if pinning else "it is full or too small"),
         seen,
-        confidence=0.55 if pinning else 0.95 if told else 0.85,
+        confidence=0.55 if pinning else 0.95 if certain_wording else 0.85,
     )
 
 
-def _by_exit_code(wreckage: Wreckage) -> Diagnosis | None:
-    """SIGBUS: mostly a page of shared memory that could not be had; a mapped file can do it too."""
+def _died_of_sigbus(wreckage: Wreckage) -> Diagnosis | None:
+    """SIGBUS: usually a page of shared memory that could not be allocated; or a mapped file."""
     ended: list[Exit] = [e for e in wreckage.exits if e.code in (-7, 135) and not e.teardown]
     if not ended or wreckage.roots():
         return None
     first = ended[0]
     who = "a rank" if first.rank is None else f"rank {first.rank}"
     return FAULT.diagnosis(
-        f"{who} died of a bus error (SIGBUS), as when a page of {SHM} is touched that cannot be "
-        "had; a file that was cut short while it was mapped does the same",
+        f"{who} died of a bus error (SIGBUS), usually because a page of {SHM} could not be "
+        "allocated; a mapped file that was truncated does the same",
         confidence=0.6 if wreckage.seen(BANNER) else 0.5,
         culprit=Culprit(rank=first.rank, host=first.host, pid=first.pid),
         evidence=[Evidence(quote=first.line.text, source=first.line.source, rank=first.rank)],
         seen=wreckage.seen(BANNER),
-        fix=ROOM,
+        fix=ENLARGE,
         next=f"df -h {SHM}",
     )
 
 
-def _told(
+def _diagnose(
     wreckage: Wreckage, reason: str, seen: Sequence[Sighting], *, confidence: float
 ) -> Diagnosis:
     limit = sightings.field(wreckage.seen(BANNER), "limit")
@@ -280,6 +285,6 @@ def _told(
             pid=line.pid,
             what=f"DataLoader worker pid {worker}" if worker else "",
         ),
-        fix=f"{ROOM}; fewer loader workers or smaller batches need less",
+        fix=f"{ENLARGE}; or use fewer loader workers or smaller batches",
         next=f"df -h {SHM}",
     )
