@@ -45,7 +45,7 @@ FAULT = Fault(
     traits=RunTraits(priority=215),
 )
 FAULT.log_patterns.extend(no_space.ALL)
-FAULT.errno(errno.ENOSPC, "no room left on the device")
+FAULT.errno(errno.ENOSPC, "no space left on the device")
 
 LOW = {"checkpoints": 1 << 30, "logs": 100 << 20}
 WHY_FULL = {"ENOSPC": "no space is left on the device", "EDQUOT": "the quota is used up"}
