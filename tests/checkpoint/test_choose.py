@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from holdfast.analysis.checkpoints import manifest
 from holdfast.analysis.checkpoints.manifest import FileEntry
 from holdfast.checkpoint import choose
-from holdfast.checkpoint.choose import UNREADABLE, Candidate
+from holdfast.checkpoint.choose import Candidate, CheckpointProblem
 from holdfast.checkpoint.files import DISK
 from tests.checkpoint.saves import save_all
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def problem_of(candidate: Candidate) -> str:
+def problem_of(candidate: Candidate) -> CheckpointProblem | None:
     if candidate.problem:
         return candidate.problem
     assert candidate.manifest
@@ -39,7 +39,8 @@ def problem_of(candidate: Candidate) -> str:
 
 
 def look(folder: Path) -> list[tuple[int, str]]:
-    return [(found.step, problem_of(found)) for found in choose.candidates(str(folder))]
+    found = [(one.step, problem_of(one)) for one in choose.candidates(str(folder))]
+    return [(step, problem.why if problem else "") for step, problem in found]
 
 
 def test_newest_first(folder: Path) -> None:
@@ -83,6 +84,9 @@ def test_a_missing_a_renamed_and_a_foreign_file(folder: Path) -> None:
     assert look(folder)[0] == (20, "rank-2.json is not in the manifest")
     (newest / "rank-1.json").rename(newest / "rank-2.json")
     assert look(folder)[0] == (20, "rank-1.json is missing")
+    torn = problem_of(choose.candidates(str(folder))[0])
+    assert torn is not None
+    assert torn.kind == "missing"
     (newest / "manifest.json").unlink()
     assert look(folder)[0] == (20, "manifest.json is missing")
     shutil.rmtree(newest)
@@ -108,20 +112,23 @@ def test_a_manifest_that_leads_out_of_its_folder(folder: Path) -> None:
 
 def test_a_later_format_is_left_alone(folder: Path) -> None:
     rewrite(folder, schema="holdfast/checkpoint/9")
-    step, problem = look(folder)[0]
-    assert problem.startswith(UNREADABLE), "not damaged: of another version"
-    aside = choose.set_aside(str(folder / "step-000000020"), problem)
-    assert (step, aside.moved) == (20, False)
+    newest = choose.candidates(str(folder))[0]
+    assert newest.problem is not None
+    assert newest.problem.kind == "unreadable", "not damaged: of another version"
+    aside = choose.set_aside(str(folder / "step-000000020"), newest.problem)
+    assert (newest.step, aside.moved) == (20, False)
     assert (folder / "step-000000020").is_dir()
 
 
 def test_set_aside_with_the_reason_and_twice(folder: Path) -> None:
-    first = choose.set_aside(str(folder / "step-000000020"), "rank-1.json is missing")
+    first = choose.set_aside(
+        str(folder / "step-000000020"), CheckpointProblem("rank-1.json is missing", "missing")
+    )
     assert first.moved
     assert Path(first.path) == folder / "damaged" / "step-000000020"
     assert (Path(first.path) / "why.txt").read_text() == "rank-1.json is missing\n"
     save_all(DISK, str(folder), 20)
-    second = choose.set_aside(str(folder / "step-000000020"), "again")
+    second = choose.set_aside(str(folder / "step-000000020"), CheckpointProblem("again"))
     assert Path(second.path).name == "step-000000020.2"
     assert look(folder) == [(10, "")]
 
@@ -137,7 +144,9 @@ class Unmovable(type(DISK)):  # type: ignore[misc]
 @pytest.mark.parametrize("number", [errno.EXDEV, errno.EROFS, errno.EACCES])
 def test_what_cannot_be_moved_stays_and_is_still_not_chosen(folder: Path, number: int) -> None:
     (folder / "step-000000020" / "rank-0.json").unlink()
-    aside = choose.set_aside(str(folder / "step-000000020"), "x", Unmovable(number))
+    aside = choose.set_aside(
+        str(folder / "step-000000020"), CheckpointProblem("x"), Unmovable(number)
+    )
     assert not aside.moved
     assert os.strerror(number) in aside.why_not
     assert look(folder) == [(20, "rank-0.json is missing"), (10, "")]
@@ -150,7 +159,8 @@ class Unreadable(type(DISK)):  # type: ignore[misc]
 
 def test_a_disk_that_does_not_answer_is_not_called_damage(folder: Path) -> None:
     found = choose.candidates(str(folder), Unreadable())
-    assert [one.problem for one in found] == [f"{UNREADABLE}manifest.json: Input/output error"] * 2
+    why = "cannot be read now: manifest.json: Input/output error"
+    assert [one.problem for one in found] == [CheckpointProblem(why, "unreadable")] * 2
 
 
 @given(

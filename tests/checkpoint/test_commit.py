@@ -140,7 +140,7 @@ def test_the_manifest_tells_all_of_it() -> None:
     path = save_all(files, ROOT, 10, world=3)
     [candidate] = choose.candidates(ROOT, files)
     manifest = candidate.manifest
-    assert (candidate.path, candidate.step, candidate.problem) == (path, 10, "")
+    assert (candidate.path, candidate.step, candidate.problem) == (path, 10, None)
     assert manifest
     assert (manifest.world_size, manifest.epoch, manifest.stall) == (3, 1, 0.2)
     assert manifest.config == {"lr": "0.1"}

@@ -76,16 +76,16 @@ def test_a_rank_that_waits_says_for_whom_on_its_page(monkeypatch: pytest.MonkeyP
     class Slow(Memory):
         def check(self, keys: list[str], /) -> bool:
             beat = heartbeat_page.read(page)
-            seen.append(beat.phase if beat else None)
+            seen.append(beat.waits_for if beat else -1)
             if len(seen) == 3:
                 self.set(keys[0], '{"number":2,"step":2,"following":3}')
             return super().check(keys)
 
     assert Board(Slow(), rank=1, world_size=2).read(2).following == 3
     beat = heartbeat_page.read(page)
-    assert seen == ["", "waits for rank 0", "waits for rank 0"]
+    assert seen == [None, 0, 0]
     assert beat is not None
-    assert beat.phase == ""
+    assert beat.waits_for is None
 
 
 def test_the_first_word_needs_no_store() -> None:

@@ -36,5 +36,5 @@ def test_a_launcher_that_is_told_to_end_lets_its_ranks_save(tmp_path: Path) -> N
     assert code == 128 + signal.SIGTERM, out.read_text()
     assert "SIGTERM: saved at step" in out.read_text()
     found = choose.candidates(str(tmp_path / "saved"))
-    assert [candidate.problem for candidate in found] == [""]
+    assert [candidate.problem for candidate in found] == [None]
     assert found[0].step >= 20

@@ -5,7 +5,7 @@
         if not problem: break                         # this one
         aside = set_aside(candidate.path, problem)    # aside.moved, aside.path: to be said
 
-A problem is a sentence, '' when there is none. Nothing here raises for what lies on the disk.
+Nothing here raises for what is on the disk.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -31,10 +32,19 @@ from holdfast.analysis.checkpoints.manifest import (
 )
 from holdfast.checkpoint.files import DISK, Files, read
 
-# Begins a problem that says nothing about the bytes: no permission, too many open files, a server
-# that is away. Such a checkpoint is not chosen, but neither is it called damaged and moved.
-UNREADABLE = "cannot be read now: "
 _GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
+class CheckpointProblem(msgspec.Struct, frozen=True):
+    """Why a checkpoint is not chosen."""
+
+    why: str
+    kind: Literal["missing", "changed", "unreadable"] = "changed"
+    """'missing': a file is not there; 'unreadable' says nothing about the bytes (no permission, too
+    many open files, a server that is away): such a checkpoint is not called damaged, nor moved"""
+
+    def __str__(self) -> str:
+        return self.why
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +52,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     manifest: Manifest | None
     """None only with a problem"""
-    problem: str = ""
+    problem: CheckpointProblem | None = None
 
 
 class Aside(msgspec.Struct, frozen=True):
@@ -71,13 +81,13 @@ def inspect(path: str, files: Files = DISK) -> Candidate:
     try:
         manifest = decode(read(files, os.path.join(path, MANIFEST)))
     except _GONE:
-        return Candidate(path=path, step=step, manifest=None, problem=f"{MANIFEST} is missing")
+        return Candidate(path=path, step=step, manifest=None, problem=_missing(MANIFEST))
     except msgspec.DecodeError as error:
-        problem = f"{MANIFEST} is damaged: {error}"
-        return Candidate(path=path, step=step, manifest=None, problem=problem)
+        damaged = CheckpointProblem(f"{MANIFEST} is damaged: {error}")
+        return Candidate(path=path, step=step, manifest=None, problem=damaged)
     except OSError as error:
-        problem = _unread(MANIFEST, error)
-        return Candidate(path=path, step=step, manifest=None, problem=problem)
+        unread = _unread(MANIFEST, error)
+        return Candidate(path=path, step=step, manifest=None, problem=unread)
     problem = _wrong_in(manifest, step) or _sizes(path, manifest.files, files)
     return Candidate(
         path=path,
@@ -87,10 +97,12 @@ def inspect(path: str, files: Files = DISK) -> Candidate:
     )
 
 
-def verify(path: str, entries: Sequence[FileEntry], files: Files = DISK) -> str:
+def verify(
+    path: str, entries: Sequence[FileEntry], files: Files = DISK
+) -> CheckpointProblem | None:
     """These files of a checkpoint, byte for byte; all sizes before any digest."""
     return _sizes(path, entries, files) or next(
-        (problem for entry in entries if (problem := _digest(path, entry, files))), ""
+        (problem for entry in entries if (problem := _digest(path, entry, files))), None
     )
 
 
@@ -106,9 +118,9 @@ def share(entries: Sequence[FileEntry], rank: int, world_size: int) -> tuple[Fil
     return tuple(mine)
 
 
-def set_aside(path: str, why: str, files: Files = DISK) -> Aside:
+def set_aside(path: str, problem: CheckpointProblem, files: Files = DISK) -> Aside:
     """Into damaged/, under a name that is free; where that cannot be, it stays where it is."""
-    if why.startswith(UNREADABLE):
+    if problem.kind == "unreadable":
         return Aside(path, moved=False, why_not="it may be whole: it only could not be read")
     root, name = os.path.split(path)
     aside = os.path.join(root, DAMAGED)
@@ -121,36 +133,38 @@ def set_aside(path: str, why: str, files: Files = DISK) -> Aside:
     with contextlib.suppress(OSError):  # a full disk: the reason was also said on the screen
         note = files.create(os.path.join(target, WHY))
         try:
-            note.write(memoryview(f"{why}\n".encode(errors="replace")))
+            note.write(memoryview(f"{problem.why}\n".encode(errors="replace")))
         finally:
             note.close()
     return Aside(target, moved=True)
 
 
-def _wrong_in(manifest: Manifest, step: int) -> str:
+def _wrong_in(manifest: Manifest, step: int) -> CheckpointProblem | None:
     if manifest.schema != SCHEMA:
-        return f"{UNREADABLE}its format is {manifest.schema!r}, this holdfast reads {SCHEMA!r}"
+        return _unreadable(f"its format is {manifest.schema!r}, this holdfast reads {SCHEMA!r}")
     if manifest.step != step:
-        return f"its folder says step {step}, its manifest says step {manifest.step}"
+        return CheckpointProblem(
+            f"its folder says step {step}, its manifest says step {manifest.step}"
+        )
     names = [entry.name for entry in manifest.files]
     odd = [name for name in names if not is_file_name(name) or names.count(name) > 1]
-    return f"its manifest names a file {odd[0]!r}" if odd else ""
+    return CheckpointProblem(f"its manifest names a file {odd[0]!r}") if odd else None
 
 
-def _sizes(path: str, entries: Sequence[FileEntry], files: Files) -> str:
+def _sizes(path: str, entries: Sequence[FileEntry], files: Files) -> CheckpointProblem | None:
     for entry in entries:
         try:
             size = files.size(os.path.join(path, entry.name))
         except _GONE:
-            return f"{entry.name} is missing"
+            return _missing(entry.name)
         except OSError as error:
             return _unread(entry.name, error)
         if size != entry.size:
-            return f"{entry.name} has {size} bytes instead of {entry.size}"
-    return ""
+            return CheckpointProblem(f"{entry.name} has {size} bytes instead of {entry.size}")
+    return None
 
 
-def _strangers(path: str, manifest: Manifest, files: Files) -> str:
+def _strangers(path: str, manifest: Manifest, files: Files) -> CheckpointProblem | None:
     """A file of a rank that the manifest does not know; a user's notes in the folder are fine."""
     known = {entry.name for entry in manifest.files}
     try:
@@ -158,23 +172,33 @@ def _strangers(path: str, manifest: Manifest, files: Files) -> str:
     except OSError as error:
         return _unread("the folder", error)
     strange = [name for name in names if name.startswith("rank-") and name not in known]
-    return f"{strange[0]} is not in the manifest" if strange else ""
+    return CheckpointProblem(f"{strange[0]} is not in the manifest") if strange else None
 
 
-def _digest(path: str, entry: FileEntry, files: Files) -> str:
+def _digest(path: str, entry: FileEntry, files: Files) -> CheckpointProblem | None:
     sha256 = hashlib.sha256()
     try:
         for chunk in files.chunks(os.path.join(path, entry.name)):
             sha256.update(chunk)
     except _GONE:
-        return f"{entry.name} is missing"
+        return _missing(entry.name)
     except OSError as error:
         return _unread(entry.name, error)
-    return "" if sha256.hexdigest() == entry.sha256 else f"the bytes of {entry.name} have changed"
+    if sha256.hexdigest() == entry.sha256:
+        return None
+    return CheckpointProblem(f"the bytes of {entry.name} have changed")
 
 
-def _unread(name: str, error: OSError) -> str:
-    return f"{UNREADABLE}{name}: {error.strerror}"
+def _missing(name: str) -> CheckpointProblem:
+    return CheckpointProblem(f"{name} is missing", "missing")
+
+
+def _unread(name: str, error: OSError) -> CheckpointProblem:
+    return _unreadable(f"{name}: {error.strerror}")
+
+
+def _unreadable(why: str) -> CheckpointProblem:
+    return CheckpointProblem(f"cannot be read now: {why}", "unreadable")
 
 
 def _free(files: Files, path: str) -> str:

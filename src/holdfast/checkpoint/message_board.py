@@ -15,10 +15,9 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.analysis.scene.scene import WAITS_FOR
 from holdfast.checkpoint.save_schedule import Word
 from holdfast.errors import EnvironmentFailure
-from holdfast.rank.phase import phase
+from holdfast.rank.phase import waiting_for
 
 BLOCK = 256
 """words that are cleared away together"""
@@ -141,7 +140,7 @@ class Board:
     def hear(self, name: str, kind: type[T], *, of: int = 0, patience: float = PATIENCE) -> T:
         """What rank `of` says under that name; waits until it has."""
         if not self._store.check([name]):
-            with phase(f"{WAITS_FOR}{of}"):
+            with waiting_for(of):
                 self._wait(name, of, patience)
         return msgspec.json.decode(self._store.get(name), type=kind)
 

@@ -41,7 +41,7 @@ class _Try(msgspec.Struct, frozen=True, kw_only=True):
 class _Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What one rank found in its share of the files."""
 
-    problem: str = ""
+    problem: choose.CheckpointProblem | None = None
     absent: bool = False
     """it does not see the checkpoint at all"""
 
@@ -145,7 +145,7 @@ def _look(board: Board, path: str) -> _Seen:
     return _Seen(problem=choose.verify(path, share))
 
 
-def _ask_all(board: Board, number: int, path: str) -> str:
+def _ask_all(board: Board, number: int, path: str) -> choose.CheckpointProblem | None:
     """The first problem that any rank has with it."""
     own = _look(board, path)
     others = [
@@ -157,14 +157,14 @@ def _ask_all(board: Board, number: int, path: str) -> str:
             f"rank {absent[0]} does not see {path}, which rank 0 sees",
             hint="the folder must lie on a disk that all machines share",
         )
-    return next((seen.problem for seen in [own, *others] if seen.problem), "")
+    return next((seen.problem for seen in [own, *others] if seen.problem), None)
 
 
-def _set_aside(path: str, problem: str) -> None:
+def _set_aside(path: str, problem: choose.CheckpointProblem) -> None:
     aside = choose.set_aside(path, problem)
     where = f"set aside in {aside.path}" if aside.moved else f"left alone: {aside.why_not}"
     say(f"{path} does not count: {problem}; {where}")
-    tell("set-aside", path=aside.path, why=problem)
+    tell("set-aside", path=aside.path, why=problem.why, problem=problem.kind)
 
 
 # --- is it this run's --------------------------------------------------------------------------

@@ -9,7 +9,8 @@ The writing side uses the standard library only: it runs inside any Python that 
     byte    0  magic     8  version   16  pid (written last: 0 means 'never written')
            24  flags    32  steps     40  step_at   48  usual_step   56  beat_at
            64  group_timeout
-          256  phase: a slot        1024  limit: a slot, its number is when the limit runs out
+          256  phase: a slot, its number is 1 + the rank that this one waits for, 0 for none
+         1024  limit: a slot, its number is when the limit runs out
          2048  claim: a slot, its number is when init_process_group was entered, its text the
                other fields of `signals.Claim` as JSON
 """
@@ -103,8 +104,9 @@ class Page:
         self._words[_AT_STEP] = at
         self._words[_AT_STEPS] = steps
 
-    def phase(self, name: str) -> None:
-        self._put(_PHASE, 0, name)
+    def phase(self, name: str, waits_for: int | None = None) -> None:
+        """What the script does, and the rank that this one waits for, if any."""
+        self._put(_PHASE, 0 if waits_for is None else waits_for + 1, name)
 
     def limit(self, name: str, until: float) -> None:
         self._put(_LIMIT, _nanoseconds(until), name)
@@ -128,6 +130,7 @@ def read(buffer: mmap.mmap) -> Beat | None:
     if not said[_AT_PID] or said[_AT_MAGIC] != _MAGIC or said[_AT_VERSION] != VERSION:
         return None
     limit_name, limit_until = read_limit(buffer)
+    waits_for, phase = _get(buffer, _PHASE)
     return Beat(
         torch_imported=bool(said[_AT_FLAGS] & _TORCH),
         group_ready=bool(said[_AT_FLAGS] & _GROUP),
@@ -135,7 +138,8 @@ def read(buffer: mmap.mmap) -> Beat | None:
         step_at=said[_AT_STEP] * _NANO,
         usual_step=said[_AT_USUAL] * _NANO,
         beat_at=said[_AT_BEAT] * _NANO,
-        phase=_get(buffer, _PHASE)[1],
+        phase=phase,
+        waits_for=waits_for - 1 if waits_for else None,
         limit_name=limit_name,
         limit_until=limit_until,
         group_timeout=said[_AT_TIMEOUT] * _NANO,

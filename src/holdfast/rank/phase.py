@@ -12,6 +12,7 @@ from holdfast.rank import own_page
 
 _lock = threading.Lock()
 _names: list[tuple[object, str]] = []
+_awaited: list[int] = []
 
 
 def _start_anew() -> None:
@@ -45,10 +46,24 @@ def phase(name: str) -> Iterator[None]:
             _publish()
 
 
+@contextlib.contextmanager
+def waiting_for(rank: int) -> Iterator[None]:
+    """This rank waits for that one where neither a flight recorder nor a stack shows it."""
+    with _lock:
+        _awaited.append(rank)
+        _publish()
+    try:
+        yield
+    finally:
+        with _lock:
+            _awaited.remove(rank)
+            _publish()
+
+
 def _publish() -> None:
     page = own_page.page
     if page is not None:
-        page.phase(_names[-1][1] if _names else "")
+        page.phase(_names[-1][1] if _names else "", _awaited[-1] if _awaited else None)
 
 
 def heartbeat() -> None:

@@ -142,7 +142,7 @@ test_run = run_table(
     overlooks(
         a_scene(
             attempt=1,
-            kept=Account(set_aside=(msgspec.structs.replace(ASIDE, why="x is missing"),)),
+            kept=Account(set_aside=(msgspec.structs.replace(ASIDE, problem="missing"),)),
         )
     ),
 )

@@ -68,7 +68,7 @@ test_check = check_table(
     not_applicable(a_machine(), saying=["add --ckpt DIR"]),
 )
 
-TORN = msgspec.structs.replace(ASIDE, why="rank-1.safetensors is missing")
+TORN = msgspec.structs.replace(ASIDE, why="rank-1.safetensors is missing", problem="missing")
 
 test_run = run_table(
     "checkpoint-incomplete",

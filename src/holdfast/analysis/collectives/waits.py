@@ -22,7 +22,7 @@ from holdfast.analysis.collectives.positions import Wait, open_collectives
 from holdfast.analysis.collectives.signature import Mismatch
 from holdfast.analysis.collectives.wait_age import age
 from holdfast.analysis.scene import exits
-from holdfast.analysis.scene.scene import WAITS_FOR, RankView, Recorder, Scene, Stack
+from holdfast.analysis.scene.scene import RankView, Recorder, Scene, Stack
 from holdfast.analysis.scene.secondary_errors import TIMED_OUT
 
 ELSEWHERE = frozenset({"sleep", "save", "load", "download", "data loading", "compile"})
@@ -124,13 +124,12 @@ def _told_wait(scene: Scene, view: RankView) -> Wait | None:
     """A wait that the rank itself tells of: for another one's word in the store, which neither a
     recorder nor a stack shows. It asks again and again, so it never falls silent."""
     beat = view.beat
-    if beat is None or not beat.phase.startswith(WAITS_FOR):
+    if beat is None or beat.waits_for is None:
         return None
-    whom = beat.phase.removeprefix(WAITS_FOR)
     return Wait(
         rank=view.rank,
         op="the store",
-        absent=(int(whom),) if whom.isdigit() else (),
+        absent=(beat.waits_for,),
         seconds=max(0.0, (scene.evidence_at or scene.now) - max(beat.step_at, scene.started_at)),
     )
 

@@ -242,6 +242,9 @@ class SetAsideRecord(EventRecord, frozen=True, kw_only=True, tag="set-aside"):
 
     path: str
     why: str = ""
+    problem: str = ""
+    """'missing' when a file is not there, 'changed' when its bytes are not those that were saved,
+    'unreadable' when it could not be looked at"""
 
 
 class StartRecord(EventRecord, frozen=True, kw_only=True):

@@ -35,11 +35,13 @@ class SetAside(Kept, frozen=True):
 
     path: str
     why: str
+    problem: str = ""
+    """'missing' when a file is not there, 'changed' when its bytes are not those that were saved,
+    'unreadable' when it could not be looked at; '' when it was not told"""
 
     @property
     def part_missing(self) -> bool:
-        """A file is not there at all; else its bytes are others than they were."""
-        return self.why.rstrip().endswith("is missing")
+        return self.problem == "missing"
 
 
 class Saved(Kept, frozen=True):

@@ -12,9 +12,6 @@ from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.checkpoints import Account
 from holdfast.analysis.scene.cpu import CpuLook, Processor, Scheduler
 
-WAITS_FOR = "waits for rank "
-"""a phase that says whom this rank waits for, where no collective shows it"""
-
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The base of everything seen."""
@@ -72,6 +69,8 @@ class Beat(Signal, frozen=True):
     """seconds; 0 when unknown"""
     claim: Claim | None = None
     """None before its first init_process_group, and when its group has been destroyed"""
+    waits_for: int | None = None
+    """the rank whose word in the store this one waits for, as it says itself"""
 
 
 # --- what the kernel says ----------------------------------------------------------------------
