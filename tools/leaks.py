@@ -13,7 +13,7 @@ from holdfast.run.launch import orphans
 from holdfast.run.runs import leftovers
 from holdfast.system import tcp_table
 from holdfast.system.holders import holders
-from holdfast.system.process_table import Row, process_table
+from holdfast.system.proc import ProcessRow, process_table
 
 SHM = Path("/dev/shm")  # noqa: S108 - it is looked at, not written to
 SCRIPTS_OWN = ("torchinductor_", "pymp-")
@@ -58,7 +58,7 @@ class Look:
             time.sleep(0.1)
         return found
 
-    def processes(self) -> list[Row]:
+    def processes(self) -> list[ProcessRow]:
         """By descent, and by the mark in their environment where that was broken."""
         orphans.Family("").reap(())
         table = process_table()
@@ -67,7 +67,7 @@ class Look:
         seen = {row.pid: row for row in (*marked, *descended)}
         return [row for row in seen.values() if row.state not in "ZX"]
 
-    def _is_marked(self, row: Row) -> bool:
+    def _is_marked(self, row: ProcessRow) -> bool:
         settings = orphans.environment(row.pid)
         mark = f"{leftovers.RUN}={self._runs}/".encode()
         return any(setting.startswith(mark) for setting in settings)
@@ -78,7 +78,7 @@ def is_rank(pid: int) -> bool:
     return f"HOLDFAST_RANK_PID={pid}".encode() in orphans.environment(pid)
 
 
-def below_us() -> list[Row]:
+def below_us() -> list[ProcessRow]:
     table = process_table()
     found, parents = [], {os.getpid()}
     while parents:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.system import inet_diag
+from holdfast.system import inet_diag, netlink
 from tests.system.sockets import listener, needs, needs_root, run_python
 
 
@@ -73,7 +73,7 @@ def test_a_short_tcp_info_of_an_old_kernel_reads_as_zero() -> None:
 
 
 def test_a_refusal_is_an_error() -> None:
-    with pytest.raises(OSError, match="INET_DIAG"):
+    with pytest.raises(OSError, match="netlink"):
         list(_refused())
 
 
@@ -86,7 +86,7 @@ def _refused() -> list[inet_diag.Connection]:
 @given(st.binary(max_size=300))
 def test_any_datagram_is_read_or_refused(datagram: bytes) -> None:
     try:
-        seen = [inet_diag.parse(message) for _, message in inet_diag.messages(datagram)]
+        seen = [inet_diag.parse(message) for _, message in netlink.messages(datagram)]
     except ValueError:
         return
     assert all(0 <= one.local_port <= 65535 and one.unacked >= 0 for one in seen)
@@ -98,4 +98,4 @@ def test_messages_come_apart_as_they_were_put_together(parts: list[tuple[int, by
     for kind, body in parts:
         datagram += struct.pack("=IHHII", 16 + len(body), kind, 0, 0, 0) + body
         datagram += bytes(-len(datagram) % 4)
-    assert list(inet_diag.messages(datagram)) == parts
+    assert list(netlink.messages(datagram)) == parts

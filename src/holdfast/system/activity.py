@@ -8,12 +8,13 @@ the rank slept), so a little processor time is still no sign of life; bytes are.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Collection, Iterable
 
 from holdfast.analysis.scene.scene import Activity
-from holdfast.system import inet_diag
+from holdfast.system import inet_diag, proc
 
 TIMEKEEPERS = frozenset(
     {
@@ -55,21 +56,20 @@ def descendants(pid: int) -> list[int]:
 
 
 def _read(pid: int, moved: dict[str, int]) -> Activity | None:
+    family = [pid, *descendants(pid)]
+    rows = [proc.row_of(one) for one in family]
     try:
-        after_name = _file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        family = [pid, *descendants(pid)]
         ran, queued = _cpu_of_threads(pid)
-    except (FileNotFoundError, ProcessLookupError):
+    except proc.GONE:
         return None
-    state = after_name[0].decode()
-    if state in "ZX":
+    if rows[0] is None or rows[0].state in "ZX":
         return None
     return Activity(
-        state=state,
+        state=rows[0].state,
         cpu=ran + sum(map(_cpu, family[1:])),
         io=sum(map(_io, family)),
         socket=sum(moved.get(inode, 0) for inode in _inodes(family)) if moved else 0,
-        faults=sum(map(_major_faults, family)),
+        faults=sum(row.major_faults for row in rows if row),
         wait_channel=_wait_channel(pid),
         queued=queued + sum(map(_queued, family[1:])),
     )
@@ -79,10 +79,10 @@ def _children(pid: int) -> list[int]:
     """Of every thread: a thread's children are listed with the thread."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
-    except (FileNotFoundError, ProcessLookupError):
+    except proc.GONE:
         return []
-    children = b" ".join(_or_empty(f"/proc/{pid}/task/{thread}/children") for thread in threads)
-    return [int(child) for child in children.split()]
+    files = (f"/proc/{pid}/task/{thread}/children" for thread in threads)
+    return [int(child) for file in files for child in proc.head_or_empty(file).split()]
 
 
 def _cpu(pid: int) -> float:
@@ -94,9 +94,8 @@ def _cpu(pid: int) -> float:
     try:
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:  # it ended, or the kernel of this sandbox has no such clock
-        fields = _or_empty(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        ticks = int(fields[11]) + int(fields[12]) if len(fields) > 12 else 0
-        return ticks / os.sysconf("SC_CLK_TCK")
+        row = proc.row_of(pid)
+        return row.ticks / os.sysconf("SC_CLK_TCK") if row else 0.0
 
 
 def _cpu_of_threads(pid: int) -> tuple[float, float]:
@@ -109,8 +108,8 @@ def _cpu_of_threads(pid: int) -> tuple[float, float]:
     spent, queued, known = 0, 0, False
     for thread in os.listdir(f"/proc/{pid}/task"):
         folder = f"/proc/{pid}/task/{thread}"
-        if _or_empty(f"{folder}/comm").rstrip() not in TIMEKEEPERS:
-            running = _or_empty(f"{folder}/schedstat").split()
+        if proc.head_or_empty(f"{folder}/comm").rstrip() not in TIMEKEEPERS:
+            running = proc.head_or_empty(f"{folder}/schedstat").split()
             if len(running) > 1:
                 spent, queued, known = spent + int(running[0]), queued + int(running[1]), True
     return (spent / 1e9 if known else _cpu(pid)), queued / 1e9
@@ -118,23 +117,18 @@ def _cpu_of_threads(pid: int) -> tuple[float, float]:
 
 def _queued(pid: int) -> float:
     """Of a child's main thread, which is the one that works in a loader's worker."""
-    waited = _or_empty(f"/proc/{pid}/schedstat").split()
+    waited = proc.head_or_empty(f"/proc/{pid}/schedstat").split()
     return int(waited[1]) / 1e9 if len(waited) > 1 else 0.0
 
 
 def _io(pid: int) -> int:
-    lines = _or_empty(f"/proc/{pid}/io").splitlines()
+    lines = proc.head_or_empty(f"/proc/{pid}/io").splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith((b"rchar", b"wchar")))
-
-
-def _major_faults(pid: int) -> int:
-    fields = _or_empty(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return int(fields[9]) if len(fields) > 9 else 0
 
 
 def _wait_channel(pid: int) -> str:
     """'' while it runs, or where the kernel hides it."""
-    return _or_empty(f"/proc/{pid}/wchan").decode(errors="replace").strip("0\n")
+    return proc.head_or_empty(f"/proc/{pid}/wchan").decode(errors="replace").strip("0\n")
 
 
 def _bytes_by_inode(ignore_ports: Collection[int]) -> dict[str, int]:
@@ -151,35 +145,8 @@ def _bytes_by_inode(ignore_ports: Collection[int]) -> dict[str, int]:
 
 def _inodes(family: Iterable[int]) -> set[str]:
     """The sockets they hold; a worker shares its parent's, which count once."""
-    links = set()
+    links: set[str] = set()
     for pid in family:
-        folder = f"/proc/{pid}/fd"
-        try:
-            for name in os.listdir(folder):
-                links.add(_link(f"{folder}/{name}"))
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
+        with contextlib.suppress(*proc.GONE, PermissionError):
+            links |= proc.open_files(pid)
     return links
-
-
-def _link(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:  # closed meanwhile
-        return ""
-
-
-def _or_empty(path: str) -> bytes:
-    try:
-        return _file(path)
-    except OSError:  # it ended meanwhile, may not be read, or this kernel has no such file
-        return b""
-
-
-def _file(path: str) -> bytes:
-    """os calls, not open(): this runs for every thread of every rank, every second."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, 1 << 14)
-    finally:
-        os.close(descriptor)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from holdfast.analysis.machine import Process, Unread
 from holdfast.analysis.scene.cpu import Neighbour, Processor
 from holdfast.system import cgroup_files, cgroup_tree, cpu_use
+from holdfast.system.proc import row_of
 from holdfast.system.process import describe
-from holdfast.system.process_table import row_of
 
 WINDOW = 0.2
 """seconds: twenty ticks of the kernel's process clock"""

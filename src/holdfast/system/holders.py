@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import NamedTuple
+
+from holdfast.system import proc
 
 UNKNOWN = -1
 """no user has this number"""
@@ -27,17 +29,17 @@ def holders(paths: Collection[str], *, mapped: bool = False) -> Holders:
     real = {path: os.path.realpath(path) for path in paths}
     pids: dict[str, list[int]] = {path: [] for path in paths}
     hidden: set[int] = set()
-    visible = _pids()
-    if 1 not in visible:  # /proc mounted with hidepid=2: only our own are listed
+    visible = proc.pids()
+    if proc.is_restricted(visible):
         hidden.add(UNKNOWN)
     for pid in visible if real else ():
         try:
-            held = set(_open_paths(pid))
-            maps = _maps(pid) if mapped else ""
+            held = proc.open_files(pid)
+            maps = proc.maps(pid) if mapped else ""
         except PermissionError:
             hidden.update(_user(pid) if pid != 1 else ())
             continue
-        except (FileNotFoundError, ProcessLookupError):
+        except proc.GONE:
             continue  # it ended while we looked
         for path, target in real.items():
             inside = target + "/"
@@ -46,33 +48,11 @@ def holders(paths: Collection[str], *, mapped: bool = False) -> Holders:
     return Holders({path: tuple(found) for path, found in pids.items()}, frozenset(hidden))
 
 
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _open_paths(pid: int) -> Iterator[str]:
-    """The links' own text: following them could hang on a dead file server."""
-    folder = f"/proc/{pid}/fd"
-    for name in os.listdir(folder):
-        try:
-            target = os.readlink(f"{folder}/{name}")
-        except FileNotFoundError:
-            continue  # closed while we looked
-        if target.startswith("/"):
-            yield target
-
-
-def _maps(pid: int) -> str:
-    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
-        return file.read()
-
-
 def _user(pid: int) -> list[int]:
     """Not by the owner of /proc/PID: that is root for a process that hides itself."""
     try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            return [int(line.split()[1]) for line in file if line.startswith("Uid:")]
+        return [int(proc.status(pid)["Uid"].split()[0])]
     except PermissionError:  # hidepid=1
         return [UNKNOWN]
-    except (FileNotFoundError, ProcessLookupError):
+    except proc.GONE:
         return []

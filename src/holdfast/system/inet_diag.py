@@ -8,26 +8,23 @@ black-holed link from a stuck program. Layouts are those of linux/inet_diag.h an
 from __future__ import annotations
 
 import ipaddress
-import os
 import socket
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from holdfast.system import netlink
+
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
-NLM_F_REQUEST, NLM_F_DUMP = 0x1, 0x300
-NLMSG_ERROR, NLMSG_DONE = 2, 3
 INET_DIAG_INFO = 2
 
 CONNECTED = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11
 """established, both FIN_WAITs, CLOSE_WAIT, LAST_ACK, CLOSING: a connection with counters"""
 CONNECTING = 1 << 2
 
-_HEADER = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBBxI48x")
 _MESSAGE = struct.Struct("=BBBB2s2s16s16sI8sIIIII")
-_ATTRIBUTE = struct.Struct("=HH")
 _COUNTERS = struct.Struct("=xxBBB3x4I")  # retransmits, probes, backoff; rto, ato, two segment sizes
 _UNACKED = struct.Struct("=I")
 _TOTALS = struct.Struct("=QQ")
@@ -63,39 +60,14 @@ class Connection(NamedTuple):
 
 def connections(*, states: int = CONNECTED | CONNECTING) -> list[Connection]:
     """Every TCP connection of both families; raises OSError where the kernel will not tell."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as link:
-        link.settimeout(1.0)
+    with netlink.connect(NETLINK_SOCK_DIAG) as link:
         found = list(_dump(link, socket.AF_INET, states))
         return found + list(_dump(link, socket.AF_INET6, states))
 
 
 def _dump(link: socket.socket, family: int, states: int) -> Iterator[Connection]:
     body = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), states)
-    header = _HEADER.pack(
-        _HEADER.size + len(body), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, family, 0
-    )
-    link.send(header + body)
-    while True:
-        datagram = link.recv(1 << 17)
-        for kind, message in messages(datagram):
-            if kind == NLMSG_DONE:
-                return
-            if kind == NLMSG_ERROR:
-                number = -struct.unpack_from("=i", message)[0]
-                raise OSError(number, f"INET_DIAG: {os.strerror(number)}")
-            if kind == SOCK_DIAG_BY_FAMILY:
-                yield parse(message)
-
-
-def messages(datagram: bytes) -> Iterator[tuple[int, bytes]]:
-    """Take a netlink datagram apart; raises ValueError when its lengths do not fit."""
-    at = 0
-    while at + _HEADER.size <= len(datagram):
-        length, kind, _, _, _ = _HEADER.unpack_from(datagram, at)
-        if length < _HEADER.size or at + length > len(datagram):
-            raise ValueError(f"netlink message of {length} bytes in {len(datagram) - at}")
-        yield kind, datagram[at + _HEADER.size : at + length]
-        at += -(-length // 4) * 4
+    return map(parse, netlink.dump(link, SOCK_DIAG_BY_FAMILY, body, answer=SOCK_DIAG_BY_FAMILY))
 
 
 def parse(message: bytes) -> Connection:
@@ -120,7 +92,7 @@ def parse(message: bytes) -> Connection:
 
 
 def _tcp_info(message: bytes) -> dict[str, int]:
-    info = _attribute(message, INET_DIAG_INFO)
+    info = netlink.attribute(message, INET_DIAG_INFO, after=_MESSAGE.size)
     # Older kernels know a shorter tcp_info: what they do not tell is zero.
     info = info.ljust(_TOTALS_AT + _TOTALS.size, b"\0")
     _, _, backoff, _, _, segment, _ = _COUNTERS.unpack_from(info)
@@ -133,16 +105,6 @@ def _tcp_info(message: bytes) -> dict[str, int]:
         "acked": acked,
         "received": received,
     }
-
-
-def _attribute(message: bytes, wanted: int) -> bytes:
-    at = _MESSAGE.size
-    while at + _ATTRIBUTE.size <= len(message):
-        length, kind = _ATTRIBUTE.unpack_from(message, at)
-        if kind == wanted:
-            return message[at + _ATTRIBUTE.size : at + length]
-        at += -(-max(length, _ATTRIBUTE.size) // 4) * 4
-    return b""
 
 
 def _address(family: int, packed: bytes) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from holdfast.analysis.machine import Process, Unread
+from holdfast.system import proc
 
 REDACTED = "<redacted>"
 LONGEST_COMMAND = 100
@@ -65,30 +66,23 @@ _IN_TEXT = (
 def describe(pid: int) -> Process | Unread:
     """What /proc tells about a process; `Unread` when it is gone or hidden."""
     try:
-        status = dict(
-            line.split(":", 1) for line in _read(pid, "status").splitlines() if ":" in line
-        )
-        # The name in parentheses may itself hold spaces and parentheses: count from the last.
-        after_name = _read(pid, "stat").rpartition(")")[2].split()
-        arguments = _read(pid, "cmdline").rstrip("\0").split("\0")
-    except (FileNotFoundError, ProcessLookupError):
+        status, arguments = proc.status(pid), proc.arguments(pid)
+    except proc.GONE:
         return Unread(why=f"process {pid} is gone, or hidden from this user")
     except PermissionError:
         return Unread(why=f"process {pid} may not be read by this user")
+    row = proc.row_of(pid)
+    if row is None:
+        return Unread(why=f"process {pid} is gone, or hidden from this user")
     # CLOCK_BOOTTIME is the clock of starttime; wall time may have been set since.
-    started = int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+    started = row.started / os.sysconf("SC_CLK_TCK")
     return Process(
         pid=pid,
-        command=command_line(arguments) or command_line([f"[{status['Name'].strip()}]"]),
+        command=command_line(arguments) or command_line([f"[{status['Name']}]"]),
         user=user_name(int(status["Uid"].split()[0])),
         age=max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started),
-        parent=int(status["PPid"]),
+        parent=row.parent,
     )
-
-
-def _read(pid: int, name: str) -> str:
-    with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
-        return file.read()
 
 
 def user_name(uid: int) -> str:

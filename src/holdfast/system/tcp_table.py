@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from holdfast.analysis.machine import Process, Unread
+from holdfast.system import proc
 from holdfast.system.process import describe
 
 STATES = {  # include/net/tcp_states.h
@@ -114,17 +115,17 @@ def owners_of(inodes: Collection[int]) -> dict[int, Process | Unread]:
     """
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     pids: dict[int, int] = {}
-    visible = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
-    denied = 1 not in visible  # /proc mounted with hidepid=2: only our own are listed
+    visible = proc.pids()
+    denied = proc.is_restricted(visible)
     for pid in visible:
         if len(pids) == len(wanted):
             break
         try:
-            for link in _sockets_of(pid) & wanted.keys():
+            for link in proc.open_files(pid) & wanted.keys():
                 pids.setdefault(wanted[link], pid)
         except PermissionError:
             denied = True
-        except (FileNotFoundError, ProcessLookupError):
+        except proc.GONE:
             continue  # it ended while we looked
     unseen = Unread(
         why="not permitted to see which process holds it (its own user or root may)"
@@ -132,15 +133,3 @@ def owners_of(inodes: Collection[int]) -> dict[int, Process | Unread]:
         else "no process visible here holds it: it may live in another container"
     )
     return {inode: describe(pids[inode]) if inode in pids else unseen for inode in inodes}
-
-
-def _sockets_of(pid: int) -> set[str]:
-    with os.scandir(f"/proc/{pid}/fd") as descriptors:
-        return {_link(descriptor.path) for descriptor in descriptors}
-
-
-def _link(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except FileNotFoundError:  # closed meanwhile
-        return ""

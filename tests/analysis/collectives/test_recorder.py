@@ -20,7 +20,7 @@ from holdfast.analysis.collectives.recorder import parse
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Collective, Recorder, Stack
 from holdfast.system import activity, pyspy, recorder_query
-from holdfast.system.process_table import row_of
+from holdfast.system.proc import row_of
 from tests.analysis.collectives.ranks import Rank, both, two_ranks
 from tests.system.sockets import wait_for
 

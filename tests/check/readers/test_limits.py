@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from holdfast.analysis.machine import Limit, Limits, ProcessRoom, Unread
 from holdfast.check.readers import limits
 from holdfast.check.readers.container import is_whole_user_map
+from holdfast.system.proc import parse_status
 from tests.check.readers.trees import a_cgroup, elsewhere, join, needs_root
 from tests.faults.machines import a_plan
 
@@ -134,7 +135,7 @@ def test_the_process_limit_of_a_real_cgroup() -> None:
 @given(st.text())
 def test_whatever_a_file_holds_the_answers_come_from_it(text: str) -> None:
     assert all(name in text for name in limits.parse_limits(text))
-    assert all(name in text for name in limits.parse_status(text))
+    assert all(name in text for name in parse_status(text))
 
 
 BOUND = st.none() | st.integers(min_value=0, max_value=2**63)

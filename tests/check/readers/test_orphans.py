@@ -16,7 +16,7 @@ import pytest
 from holdfast.analysis.machine import Orphan
 from holdfast.check.readers.orphans import find_orphans
 from holdfast.check.readers.software import find_torch
-from holdfast.system.process_table import process_table, row_of
+from holdfast.system.proc import process_table, row_of
 from tests.places import TARGETS
 from tests.system.sockets import needs, needs_root, process_that_prints, run_python, wait_for
 
@@ -37,7 +37,7 @@ RANK_SCRIPT = TARGETS / "note_pid_and_wait.py"
 INSIDE_A_CONTAINER = """
 import os, subprocess, sys
 from holdfast.check.readers.orphans import find_orphans
-from holdfast.system.process_table import process_table
+from holdfast.system.proc import process_table
 
 assert os.getpid() == 1
 os.setsid() if os.getsid(0) != 1 else None
@@ -177,7 +177,7 @@ AMONG_HIDDEN_PROCESSES = """
 import os, signal, subprocess, sys
 from holdfast.check.readers.orphans import find_orphans
 from holdfast.system.holders import holders
-from holdfast.system.process_table import process_table
+from holdfast.system.proc import process_table
 subprocess.run(["mount", "-t", "proc", "-o", f"hidepid={sys.argv[1]}", "proc", "/proc"], check=True)
 os.setgroups([])
 os.setgid(65534)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.run.launch import terminate
-from holdfast.system.process_table import row_of
+from holdfast.system.proc import row_of
 from tests.cli.holdfast_command import wait_until
 from tests.places import TARGETS
 from tests.run.launching import lives

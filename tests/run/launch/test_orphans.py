@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.run.launch import orphans, terminate
 from holdfast.run.launch.orphans import Family
-from holdfast.system.process_table import row_of
+from holdfast.system.proc import row_of
 from tests.cli.holdfast_command import wait_until
 from tests.places import TARGETS
 from tests.run.launching import calls, finish, launched, lives

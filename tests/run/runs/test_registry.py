@@ -15,7 +15,7 @@ from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import journal, owner
 from holdfast.run.runs.registry import State, find, list_runs, read_run, stop
-from holdfast.system.process_table import row_of
+from holdfast.system.proc import row_of
 from tests.run.runs_on_disk import a_run, living_run
 from tests.system.sockets import needs, needs_root, run_python, wait_for
 

@@ -14,7 +14,7 @@ import pytest
 from holdfast.analysis.scene.scene import Stack
 from holdfast.errors import ConfigError
 from holdfast.run.watch import attach
-from holdfast.system.process_table import row_of
+from holdfast.system.proc import row_of
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 LAUNCHER = (

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from holdfast.analysis.machine import Leftovers, Plan, ShmSegment, StuckProcess, Unread
 from holdfast.check.readers.orphans import find_orphans
 from holdfast.system.holders import holders
+from holdfast.system.proc import ProcessRow, process_table, row_of
 from holdfast.system.process import describe
-from holdfast.system.process_table import Row, process_table, row_of
 
 # NCCL, torch, CUDA, Intel OpenMP, and Python's multiprocessing name theirs so.
 SEGMENTS = ("nccl-*", "torch_*", "cuda.shm.*", "__KMP_*", "sem.mp-*", "psm_*")
@@ -76,7 +76,7 @@ def _sees_memory_of_processes_outside() -> bool:
     )
 
 
-def _deep_sleep(row: Row) -> str:
+def _deep_sleep(row: ProcessRow) -> str:
     """What tells this uninterruptible sleep from the next one; '' when it is in none.
 
     Kernel threads are left out: some sleep so all their life.

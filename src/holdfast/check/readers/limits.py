@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from holdfast.analysis.machine import Limit, Limits, Plan, ProcessRoom, Unread
 from holdfast.check.readers import cgroup
 from holdfast.check.readers.container import is_whole_user_map
-from holdfast.system.process_table import row_of
+from holdfast.system import proc
 
 CAP_IPC_LOCK, CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 14, 21, 24  # linux/capability.h
 
@@ -41,9 +41,9 @@ def read_launcher_limits(plan: Plan) -> Limits | Unread | None:
     if pid is None:
         return None
     try:
-        rows = parse_limits(_read(f"/proc/{pid}/limits"))
+        rows = parse_limits(proc.text(f"/proc/{pid}/limits"))
         return _limits(pid, **{name: rows[row] for name, row in ROWS.items()})
-    except (FileNotFoundError, ProcessLookupError):
+    except proc.GONE:
         return Unread(why=f"no process with pid {pid} is visible on this machine")
 
 
@@ -53,17 +53,17 @@ def read_process_room(_plan: Plan) -> ProcessRoom:
         user_threads=_threads_of(os.getuid()),
         pids_max=use.limit,
         pids_current=use.used,
-        threads_max=int(_read("/proc/sys/kernel/threads-max")),
-        pid_max=int(_read("/proc/sys/kernel/pid_max")),
+        threads_max=int(proc.text("/proc/sys/kernel/threads-max")),
+        pid_max=int(proc.text("/proc/sys/kernel/pid_max")),
     )
 
 
 def _limits(pid: int, *, nofile: Limit, memlock: Limit, nproc: Limit, stack: Limit) -> Limits:
-    status = parse_status(_read(f"/proc/{pid}/status"))
+    status = proc.status(pid)
     capabilities = int(status["CapEff"], 16)
     # The kernel asks for these capabilities in the first user namespace only: root of a
     # rootless container has them all and is bound by the limits nevertheless.
-    privileged = is_whole_user_map(_read(f"/proc/{pid}/uid_map"))
+    privileged = is_whole_user_map(proc.text(f"/proc/{pid}/uid_map"))
     is_root = status["Uid"].split()[0] == "0"
     has = {bit for bit in range(64) if capabilities >> bit & 1}
     return Limits(
@@ -94,26 +94,14 @@ def parse_limits(text: str) -> Mapping[str, Limit]:
     return found
 
 
-def parse_status(text: str) -> Mapping[str, str]:
-    """/proc/PID/status: 'Name:\\tvalue' on each line."""
-    pairs = (line.partition(":") for line in text.splitlines())
-    return {name: value.strip() for name, colon, value in pairs if colon}
-
-
 def _threads_of(uid: int) -> int:
     """Threads count against RLIMIT_NPROC like processes. From inside a container the same
     user's threads outside it count as well, but cannot be seen.
     """
     total = 0
-    for entry in os.scandir("/proc"):
+    for pid in proc.pids():
         # One that ends while we look counts no more.
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if entry.name.isdigit() and entry.stat().st_uid == uid:
-                row = row_of(int(entry.name))
-                total += row.threads if row else 0
+        with contextlib.suppress(*proc.GONE):
+            if os.stat(f"/proc/{pid}").st_uid == uid and (row := proc.row_of(pid)):
+                total += row.threads
     return total
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()

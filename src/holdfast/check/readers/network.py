@@ -9,9 +9,8 @@ import socket
 import struct
 from collections.abc import Mapping
 
-import psutil
-
 from holdfast.analysis.machine import Address, Interface, Plan, Route
+from holdfast.system.interface_addresses import interface_addresses
 
 SYS_CLASS_NET = "/sys/class/net"
 
@@ -101,20 +100,10 @@ def _number(path: str) -> int | None:
 
 def _addresses() -> dict[str, tuple[Address, ...]]:
     found: dict[str, tuple[Address, ...]] = {}
-    for label, entries in psutil.net_if_addrs().items():
-        name = label.partition(":")[0]  # an alias, eth0:1, is an address of eth0
-        found[name] = found.get(name, ()) + tuple(
-            _address(entry.address, entry.netmask)
-            for entry in entries
-            if entry.family in (socket.AF_INET, socket.AF_INET6)
-        )
+    for one in interface_addresses():
+        known = found.get(one.interface, ())
+        found[one.interface] = (*known, Address(ip=one.ip, prefix=one.prefix))
     return found
-
-
-def _address(text: str, netmask: str | None) -> Address:
-    ip = ipaddress.ip_address(text.partition("%")[0])  # fe80::1%eth0
-    prefix = int(ipaddress.ip_address(netmask)).bit_count() if netmask else ip.max_prefixlen
-    return Address(ip=str(ip), prefix=prefix)
 
 
 def own_addresses() -> frozenset[str]:

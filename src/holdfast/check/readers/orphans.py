@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.analysis.machine import Orphan, Unread
+from holdfast.system import proc
+from holdfast.system.proc import ProcessRow
 from holdfast.system.process import describe
-from holdfast.system.process_table import Row
 
 STRONG = "TORCHELASTIC_RUN_ID"
 """set by torchelastic for its ranks, and by nobody else"""
@@ -31,7 +32,7 @@ LAUNCHERS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "horovo
 class Marked(NamedTuple):
     """A process that a launcher started, or a descendant of one."""
 
-    row: Row
+    row: ProcessRow
     mark: str
     run_id: str
     rank: int | None
@@ -39,7 +40,7 @@ class Marked(NamedTuple):
     """address and port of its store: two jobs on one machine never share them"""
 
 
-def find_orphans(table: Mapping[int, Row]) -> tuple[Orphan, ...]:
+def find_orphans(table: Mapping[int, ProcessRow]) -> tuple[Orphan, ...]:
     marked = {row.pid: found for row in table.values() if (found := _marked(row))}
     # A loader worker's parent is its rank: only the topmost of each family is of interest.
     tops = [m for m in marked.values() if m.row.parent not in marked]
@@ -52,10 +53,11 @@ def find_orphans(table: Mapping[int, Row]) -> tuple[Orphan, ...]:
     )
 
 
-def _marked(row: Row) -> Marked | None:
+def _marked(row: ProcessRow) -> Marked | None:
     if row.is_kernel or row.pid == os.getpid():
         return None
-    environment = _environment(row.pid)
+    # Another user's process, which may not be read, is not ours to judge.
+    environment = proc.environment(row.pid, only_with=(WEAK, STRONG))
     if STRONG in environment:
         mark = STRONG
     elif WEAK in environment and any(name in environment for name in COMPANIONS):
@@ -68,21 +70,7 @@ def _marked(row: Row) -> Marked | None:
     return Marked(row, mark, environment.get(STRONG, ""), number, master)
 
 
-def _environment(pid: int) -> dict[str, str]:
-    """Empty where no mark is in it, or where it may not be read: another user's process is
-    not ours to judge."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            content = file.read()
-    except OSError:
-        return {}
-    if WEAK.encode() not in content and STRONG.encode() not in content:
-        return {}  # a busy machine has thousands of processes: take apart only what is of interest
-    pairs = (item.partition("=") for item in content.decode(errors="replace").split("\0"))
-    return {name: value for name, _, value in pairs}
-
-
-def _is_adopted(row: Row, table: Mapping[int, Row]) -> bool:
+def _is_adopted(row: ProcessRow, table: Mapping[int, ProcessRow]) -> bool:
     """Whether its parent took it over, rather than started it.
 
     A child that a shell or a script as pid 1 started by itself is in its parent's session;
@@ -98,15 +86,14 @@ def _is_adopted(row: Row, table: Mapping[int, Row]) -> bool:
     return row.session != parent.session and not _is_launcher(parent)
 
 
-def _is_launcher(parent: Row) -> bool:
+def _is_launcher(parent: ProcessRow) -> bool:
     """torchrun may itself be pid 1 of a container, with healthy children.
 
     Every torch launcher has torch loaded, which its memory map shows. Where the map may not be
     read we believe the command line, and any Python program may be a launcher.
     """
     try:
-        with open(f"/proc/{parent.pid}/maps", encoding="utf-8", errors="replace") as file:
-            return "libtorch" in file.read()
+        return "libtorch" in proc.maps(parent.pid)
     except OSError:
         command = _command(parent.pid)
         return "python" in command or any(name in command for name in LAUNCHERS)
@@ -114,8 +101,7 @@ def _is_launcher(parent: Row) -> bool:
 
 def _command(pid: int) -> str:
     try:
-        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
-            return file.read()
+        return " ".join(proc.arguments(pid))
     except OSError:
         return ""
 
@@ -125,7 +111,7 @@ def _is_daemon_of_a_living_rank(candidate: Marked, cared_for: list[Marked]) -> b
     return any(m[1:] == candidate[1:] and m.row.started <= candidate.row.started for m in cared_for)
 
 
-def _orphan(found: Marked, table: Mapping[int, Row]) -> Orphan | None:
+def _orphan(found: Marked, table: Mapping[int, ProcessRow]) -> Orphan | None:
     process = describe(found.row.pid)
     if isinstance(process, Unread):
         return None  # it ended while we looked

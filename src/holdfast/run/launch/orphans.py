@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from holdfast.analysis.scene.scene import Outlived
 from holdfast.run.launch.terminate import is_gone
-from holdfast.system.process_table import Row, process_table, row_of
+from holdfast.system.proc import ProcessRow, process_table, row_of
 
 GRACE = 2.0
 """seconds between SIGTERM and SIGKILL: what it worked for is already gone"""
@@ -33,7 +33,7 @@ EVIDENCE_TAKERS = frozenset({"py-spy"})
 
 
 class Member(NamedTuple):
-    row: Row
+    row: ProcessRow
     rank: int | None
     """whose child it is; None when its parent had gone and its environment does not tell"""
 
@@ -58,7 +58,7 @@ class Family:
     def members(self, ranks: Mapping[int, int]) -> list[Member]:
         """All living descendants of these ranks (pid -> rank), and of ranks that have ended."""
         table = process_table()
-        children: dict[int, list[Row]] = {}
+        children: dict[int, list[ProcessRow]] = {}
         for row in table.values():
             children.setdefault(row.parent, []).append(row)
         found = [Member(row, rank) for pid, rank in ranks.items() for row in _below(pid, children)]
@@ -141,7 +141,7 @@ def outlived(member: Member) -> Outlived:
     return Outlived(rank=member.rank, pid=member.row.pid, name=member.row.name)
 
 
-def _adopted(table: Mapping[int, Row], ranks: Iterable[int]) -> list[Row]:
+def _adopted(table: Mapping[int, ProcessRow], ranks: Iterable[int]) -> list[ProcessRow]:
     """Children of ours that we did not start: a rank leads a session, and nothing below it ever
     comes back into ours."""
     me, session, known = os.getpid(), os.getsid(0), set(ranks)
@@ -155,7 +155,7 @@ def _adopted(table: Mapping[int, Row], ranks: Iterable[int]) -> list[Row]:
     ]
 
 
-def _below(pid: int, children: Mapping[int, list[Row]]) -> Iterator[Row]:
+def _below(pid: int, children: Mapping[int, list[ProcessRow]]) -> Iterator[ProcessRow]:
     for row in children.get(pid, ()):
         yield row
         yield from _below(row.pid, children)
@@ -176,13 +176,13 @@ def rank_of(pid: int) -> int | None:
     return int(ranks[0]) if ranks and ranks[0].isdigit() else None
 
 
-def lives(row: Row) -> bool:
+def lives(row: ProcessRow) -> bool:
     """Whether it is still that very process: a number is given again, a start time is not."""
     now = row_of(row.pid)
     return now is not None and now.started == row.started and not is_gone(now)
 
 
-def _send(row: Row, sign: signal.Signals) -> None:
+def _send(row: ProcessRow, sign: signal.Signals) -> None:
     """The handle stays with the process it was opened for; only then is it sure which."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         try:

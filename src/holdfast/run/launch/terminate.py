@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from types import FrameType
 from typing import Any
 
-from holdfast.system.process_table import Row, process_table, row_of
+from holdfast.system.proc import ProcessRow, process_table, row_of
 
 LOOK_AGAIN = 0.02
 KILL_DEADLINE = 10.0
@@ -87,7 +87,7 @@ def is_leaving(pid: int) -> bool:
     return False
 
 
-def is_gone(row: Row | None) -> bool:
+def is_gone(row: ProcessRow | None) -> bool:
     """A process whose main thread has ended shows as a zombie while its other threads, and the
     files and ports it has open, are still there."""
     return row is None or row.state == "X" or (row.state == "Z" and row.threads <= 1)

@@ -21,7 +21,7 @@ from holdfast.run.launch import orphans
 from holdfast.run.runs import owner
 from holdfast.run.runs.registry import State, is_run, read_run
 from holdfast.system import deadline
-from holdfast.system.process_table import Row, process_table, row_of
+from holdfast.system.proc import ProcessRow, process_table, row_of
 
 SECONDS = 2.0
 RUN = "HOLDFAST_RUN"
@@ -44,13 +44,13 @@ def end(root: str) -> Ended:
     answer = deadline.ask(asked, seconds=SECONDS)["leftovers"]
     if isinstance(answer, Unread):
         return Ended((), (), (), gap=answer.why)
-    found = msgspec.msgpack.decode(answer, type=list[tuple[Row, str]])
+    found = msgspec.msgpack.decode(answer, type=list[tuple[ProcessRow, str]])
     members = [orphans.Member(row, orphans.rank_of(row.pid)) for row, _ in found]
     processes, stuck = orphans.end_all(members)
     return Ended(tuple(processes), tuple(sorted({run for _, run in found})), tuple(stuck))
 
 
-def find(root: str) -> Iterator[tuple[Row, str]]:
+def find(root: str) -> Iterator[tuple[ProcessRow, str]]:
     """Processes of ours, with their run's id, that no launcher cares for any more."""
     root = os.path.abspath(root)
     abandoned: dict[str, owner.Launcher | None] = {}

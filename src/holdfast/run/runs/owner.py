@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.run.runs import redact
-from holdfast.system.process_table import row_of
+from holdfast.system.proc import row_of
 
 Whereabouts = Literal["alive", "gone", "unknown"]
 

@@ -18,7 +18,7 @@ from holdfast.analysis.scene.scene import Activity, RankView, Recorder, Scene, S
 from holdfast.errors import ConfigError
 from holdfast.run.watch.rank_state import moved
 from holdfast.system import activity, pyspy, recorder_query
-from holdfast.system.process_table import row_of
+from holdfast.system.proc import row_of
 
 WATCHED = 3.5
 """seconds: a process that is stopped for a look by somebody else runs on before that"""

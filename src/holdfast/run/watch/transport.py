@@ -14,11 +14,11 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-import psutil
 
 from holdfast.analysis.machine import nic_filter
 from holdfast.system import inet_diag
 from holdfast.system.inet_diag import Connection
+from holdfast.system.interface_addresses import interface_addresses
 
 GLOO_THREAD = "gloo_tcp_loop"
 HEAD = 256 * 1024
@@ -173,10 +173,4 @@ def _listed(folder: str) -> list[str]:
 
 
 def _interfaces() -> dict[str, str]:
-    families = (socket.AF_INET, socket.AF_INET6)
-    return {
-        entry.address.partition("%")[0]: name
-        for name, entries in psutil.net_if_addrs().items()
-        for entry in entries
-        if entry.family in families
-    }
+    return {one.ip: one.interface for one in interface_addresses()}

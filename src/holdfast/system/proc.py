@@ -1,0 +1,160 @@
+"""The one reader of /proc/PID: every process, its stat, status, environment and descriptors.
+
+A process may end while it is read, and /proc may hide those of other users (hidepid): what a
+function does then is part of its contract. A busy machine has thousands of processes and a rank
+hundreds of threads, so files are read by plain system calls, which cost a third of open().
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+GONE = (FileNotFoundError, ProcessLookupError)
+"""what reading a process raises that has ended; ESRCH where the file was open already"""
+LONGEST = 1 << 14
+"""bytes of a file that `head` reads: more than any stat, io, comm or schedstat has"""
+
+_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD in the kernel's include/linux/sched.h"""
+
+
+def pids() -> list[int]:
+    """Every process that this user may see, in rising order."""
+    return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
+
+
+def is_restricted(visible: list[int]) -> bool:
+    """/proc is mounted with hidepid=2: only the processes of this user are listed."""
+    return 1 not in visible
+
+
+# --- /proc/PID/stat -----------------------------------------------------------------------------
+
+
+class ProcessRow(NamedTuple):
+    """A process as /proc/PID/stat shows it to any user."""
+
+    pid: int
+    name: str
+    """the kernel's short name, at most 15 characters"""
+    state: str
+    parent: int
+    session: int
+    is_kernel: bool
+    major_faults: int
+    ticks: int
+    """CPU time of all its threads, in clock ticks"""
+    threads: int
+    started: int
+    """clock ticks since boot; with the pid this names a process for good, pids are used again"""
+
+
+def process_table() -> dict[int, ProcessRow]:
+    """Every process that can be read, by pid."""
+    return {row.pid: row for row in map(row_of, pids()) if row}
+
+
+def row_of(pid: int) -> ProcessRow | None:
+    """None when the process is gone, or hidden from this user."""
+    try:
+        return parse_stat(head(f"/proc/{pid}/stat").decode(errors="replace"))
+    except (*GONE, PermissionError):
+        return None
+
+
+def parse_stat(stat: str) -> ProcessRow:
+    """The name stands in parentheses and may hold spaces and parentheses itself."""
+    before, _, after = stat.rpartition(")")
+    pid, _, name = before.partition("(")
+    fields = after.split()
+    return ProcessRow(
+        pid=int(pid),
+        name=name,
+        state=fields[0],
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        is_kernel=bool(int(fields[6]) & _KERNEL_THREAD),
+        major_faults=int(fields[9]),
+        ticks=int(fields[11]) + int(fields[12]),
+        threads=int(fields[17]),
+        started=int(fields[19]),
+    )
+
+
+# --- other files of a process; they raise what the kernel raises --------------------------------
+
+
+def status(pid: int) -> dict[str, str]:
+    """/proc/PID/status: {'Uid': '1000\\t1000…', …}."""
+    return parse_status(text(f"/proc/{pid}/status"))
+
+
+def parse_status(content: str) -> dict[str, str]:
+    pairs = (line.partition(":") for line in content.splitlines())
+    return {name: value.strip() for name, colon, value in pairs if colon}
+
+
+def arguments(pid: int) -> list[str]:
+    """Its command line; [''] for a kernel thread."""
+    return text(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
+
+
+def environment(pid: int, *, only_with: tuple[str, ...] = ()) -> dict[str, str]:
+    """The environment it was started with; {} where it may not be read, or where none of the
+    names in `only_with` occurs: taking thousands of them apart takes time."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            content = file.read()
+    except OSError:
+        return {}
+    if only_with and not any(name.encode() in content for name in only_with):
+        return {}
+    pairs = (item.partition("=") for item in content.decode(errors="replace").split("\0"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def maps(pid: int) -> str:
+    return text(f"/proc/{pid}/maps")
+
+
+def open_files(pid: int) -> set[str]:
+    """What its descriptors lead to: '/path', 'socket:[123]'.
+
+    The links' own text: following them could hang on a dead file server.
+    """
+    folder = f"/proc/{pid}/fd"
+    return {_link(f"{folder}/{name}") for name in os.listdir(folder)} - {""}
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except GONE:  # closed meanwhile
+        return ""
+
+
+# --- files of the kernel ------------------------------------------------------------------------
+
+
+def text(path: str) -> str:
+    """A whole file of /proc, however long."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def head(path: str) -> bytes:
+    """A short file of /proc."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, LONGEST)
+    finally:
+        os.close(descriptor)
+
+
+def head_or_empty(path: str) -> bytes:
+    """b'' where the process ended, may not be read, or this kernel has no such file."""
+    try:
+        return head(path)
+    except OSError:
+        return b""
