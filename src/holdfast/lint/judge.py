@@ -36,6 +36,8 @@ def judge(
         known = msgspec.structs.replace(source, here=here, started_by=started_by)
         spoken = catalogue.lint(known, faults)
         found += [finding for finding in spoken if not ignored.hides(finding, source)]
+        if source.program is not None:
+            source.program.forget()
     if not found:
         return []
     excerpts = _Excerpts(lines_of(piece.text.text))

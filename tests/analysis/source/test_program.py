@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import gc
+import weakref
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.source.collectives.torch_calls import COLLECTIVES, distributed
-from holdfast.analysis.source.program import Program, constant, dotted
+from holdfast.analysis.source.program import Program, constant, dotted, once_per_program
+from holdfast.analysis.source.ranks import missed_collectives
 from holdfast.lint.readers import python
 
 
@@ -128,3 +131,34 @@ def test_every_call_of_the_tree_is_found_and_has_parents(text: str) -> None:
 @pytest.mark.parametrize(("text", "name"), [("a.b.c", "a.b.c"), ("a().b", ""), ("a[0].b", "")])
 def test_dotted(text: str, name: str) -> None:
     assert dotted(ast.parse(text, mode="eval").body) == name
+
+
+def test_an_answer_is_worked_out_once_for_each_program() -> None:
+    asked: list[Program] = []
+
+    @once_per_program
+    def calls(program: Program) -> int:
+        asked.append(program)
+        return len(program.calls)
+
+    programs = [program(f"f({text})\n") for text in ("", "g()", "g(h())")]
+    for _ in range(3):
+        assert [calls(one) for one in programs] == [1, 2, 3]
+    assert asked == programs
+    programs[0].forget()
+    assert calls(programs[0]) == 1
+    assert len(asked) == 4
+
+
+def test_a_program_that_has_forgotten_its_answers_is_freed_without_the_collector() -> None:
+    gc.disable()
+    try:
+        text = "import torch.distributed as dist\nif dist.get_rank():\n    dist.barrier()\n"
+        script = program(text)
+        assert missed_collectives.missed(script)
+        gone = weakref.ref(script)
+        script.forget()
+        del script
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -13,11 +13,12 @@ import functools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from holdfast.analysis.source.tree_walk import walk
 from holdfast.findings import Evidence, Place
 
+T = TypeVar("T")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Module
 
@@ -85,6 +86,7 @@ class Program:
         """every name that is bound somewhere in the file"""
         self._order: list[ast.AST] = []
         """each node before what is below it, and that before anything else"""
+        self._answers: dict[Callable[[Program], Any], Any] = {}
         self._walk()
         self._alias()
         self._resolve_calls()
@@ -163,6 +165,21 @@ class Program:
         if not dot and root not in self.bound and hasattr(builtins, root):
             return f"builtins.{root}"
         return ""
+
+    # --- answers that are kept ------------------------------------------------------------------
+
+    def answer(self, question: Callable[[Program], T]) -> T:
+        """What a question says of this program; asked once. Two threads that ask at the same time
+        may both work it out, and get the same answer."""
+        answers = self._answers
+        if question not in answers:
+            answers.setdefault(question, question(self))
+        return cast("T", answers[question])
+
+    def forget(self) -> None:
+        """Let the answers go: most of them hold the program, and such a cycle keeps the whole tree
+        until the garbage collector comes."""
+        self._answers = {}
 
     # --- questions ------------------------------------------------------------------------------
 
@@ -255,6 +272,16 @@ class Program:
     def main_guards(self) -> list[ast.If]:
         """`if __name__ == "__main__":`"""
         return [node for node in self.ifs if "__name__" in ast.dump(node.test)]
+
+
+def once_per_program(question: Callable[[Program], T]) -> Callable[[Program], T]:
+    """A question that several faults ask about each script: its answer is kept on the program."""
+
+    @functools.wraps(question)
+    def ask(program: Program) -> T:
+        return program.answer(question)
+
+    return ask
 
 
 def _position(node: ast.stmt | ast.expr) -> tuple[int, int]:

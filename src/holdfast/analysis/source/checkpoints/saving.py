@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from typing import NamedTuple
 
 from holdfast.analysis.source.checkpoints.save_paths import same_every_time, spelled
-from holdfast.analysis.source.program import Call, Function, Program, constant, dotted
+from holdfast.analysis.source.program import (
+    Call,
+    Function,
+    Program,
+    constant,
+    dotted,
+    once_per_program,
+)
 from holdfast.analysis.source.python.flow import callers, repeated
 from holdfast.analysis.source.python.names import names
 
@@ -43,7 +49,7 @@ class Save(NamedTuple):
     """this file loads what it saves there"""
 
 
-@functools.lru_cache(maxsize=2)
+@once_per_program
 def saves(program: Program) -> tuple[Save, ...]:
     """Every torch.save onto a file, in order of the text."""
     found = []

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import functools
 from typing import NamedTuple
 
 from holdfast.analysis.source.collectives.torch_calls import exchange, torch_ops
-from holdfast.analysis.source.program import Call, Function, Program, constant
+from holdfast.analysis.source.program import Call, Function, Program, constant, once_per_program
 from holdfast.analysis.source.python.names import names
 
 INITS = frozenset(
@@ -39,14 +38,14 @@ class Exchange(NamedTuple):
         return self.via or self.call
 
 
-@functools.lru_cache(maxsize=2)
+@once_per_program
 def exchanges(program: Program) -> tuple[Exchange, ...]:
     """Collectives and point-to-point calls, in order of the text."""
     found = ((call, exchange(program, call)) for call in program.calls)
     return tuple(Exchange(call, op) for call, op in found if op)
 
 
-@functools.lru_cache(maxsize=2)
+@once_per_program
 def reached(program: Program) -> tuple[Exchange, ...]:
     """The same, and calls of functions of this file that make one themselves."""
     direct = exchanges(program)

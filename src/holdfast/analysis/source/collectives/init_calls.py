@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from typing import NamedTuple
 
 from holdfast.analysis.source.collectives.torch_calls import distributed
 from holdfast.analysis.source.processes.children import processes
-from holdfast.analysis.source.program import Call, Program, constant
+from holdfast.analysis.source.program import Call, Program, constant, once_per_program
 from holdfast.analysis.source.python.flow import reached
 from holdfast.analysis.source.python.names import names
 
@@ -29,7 +28,7 @@ class Init(NamedTuple):
         return None if isinstance(found, ast.Constant) and found.value is None else found
 
 
-@functools.lru_cache(maxsize=2)
+@once_per_program
 def inits(program: Program) -> list[Init]:
     found = [call for call in program.calls if distributed(program, call) == "init_process_group"]
     return [Init(call, not call.starred and not _elided(call)) for call in found]

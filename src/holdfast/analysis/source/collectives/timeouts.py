@@ -7,7 +7,6 @@ C++ (stores, Work.wait, barrier) takes a float as seconds, and refuses an int.
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from holdfast.analysis.source.collectives.torch_calls import (
     distributed,
     torch_ops,
 )
-from holdfast.analysis.source.program import Call, Program, constant, dotted
+from holdfast.analysis.source.program import Call, Program, constant, dotted, once_per_program
 from holdfast.analysis.source.python.names import names
 
 POSITIONS = {
@@ -70,7 +69,7 @@ class Given(NamedTuple):
     """whether a float is taken as seconds"""
 
 
-@functools.lru_cache(maxsize=2)
+@once_per_program
 def given(program: Program) -> tuple[Given, ...]:
     """Every timeout that must be a timedelta, in order of the text."""
     return tuple(_given(program))

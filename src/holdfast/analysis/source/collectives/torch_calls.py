@@ -7,9 +7,7 @@ DeepSpeed 0.19 and Horovod 0.28.
 
 from __future__ import annotations
 
-import functools
-
-from holdfast.analysis.source.program import Call, Program, dotted
+from holdfast.analysis.source.program import Call, Program, dotted, once_per_program
 
 ROOTS = (
     "torch.distributed",
@@ -151,7 +149,7 @@ def distributed(program: Program, call: Call) -> str:
     return ""
 
 
-@functools.lru_cache(maxsize=2)
+@once_per_program
 def torch_ops(program: Program) -> tuple[tuple[Call, str], ...]:
     """Every call of torch.distributed with its name there, in order of the text."""
     found = ((call, distributed(program, call)) for call in program.calls)

@@ -9,7 +9,6 @@ How they start is a question of its own: start_method.py.
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -21,7 +20,14 @@ from holdfast.analysis.source.processes.start_method import (
     StartMethods,
     spawns,
 )
-from holdfast.analysis.source.program import Call, Function, Program, constant, dotted
+from holdfast.analysis.source.program import (
+    Call,
+    Function,
+    Program,
+    constant,
+    dotted,
+    once_per_program,
+)
 from holdfast.analysis.source.python.flow import (
     in_loop,
     loop_variables,
@@ -228,7 +234,7 @@ def _items(node: ast.expr) -> list[ast.expr]:
     return list(node.elts) if isinstance(node, ast.Tuple | ast.List) else []
 
 
-@functools.lru_cache(maxsize=2)
+@once_per_program
 def processes(program: Program) -> Processes | None:
     """None for a script that has nothing to do with child processes: most of them."""
     if any(_concerns(call.name) for call in program.calls):

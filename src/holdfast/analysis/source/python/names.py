@@ -7,9 +7,8 @@ unknown, and a face that asks about it must be content with that.
 from __future__ import annotations
 
 import ast
-import functools
 
-from holdfast.analysis.source.program import Function, Program, dotted
+from holdfast.analysis.source.program import Function, Program, dotted, once_per_program
 
 Key = tuple[ast.AST | None, str]
 BINDERS = frozenset(
@@ -114,7 +113,7 @@ class Names:
         return next((a for a in self._program.above(node) if isinstance(a, ast.ClassDef)), None)
 
 
-@functools.lru_cache(maxsize=2)
+@once_per_program
 def names(program: Program) -> Names:
     """Built once for the faces that ask about one script after the other."""
     return Names(program)

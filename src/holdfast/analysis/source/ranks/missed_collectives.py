@@ -15,13 +15,12 @@ the other side may hold, and a pair of them under two conditions of the same fun
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.analysis.source.collectives.torch_calls import NEW_GROUPS
-from holdfast.analysis.source.program import Call, Function, Program, dotted
+from holdfast.analysis.source.program import Call, Function, Program, dotted, once_per_program
 from holdfast.analysis.source.python.names import names
 from holdfast.analysis.source.ranks.branches import Split
 from holdfast.analysis.source.ranks.guards import Guard, guards
@@ -212,7 +211,7 @@ def _sure(stop: Stop, split: Split) -> bool | None:
     return plain and split.of in (Of.JOB, Of.MACHINE)
 
 
-@functools.lru_cache(maxsize=2)
+@once_per_program
 def missed(program: Program) -> list[Missed]:
     """Every meeting that some ranks miss, in order of the text; none for most scripts."""
     if not ways(program).meetings:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import ast
 import bisect
-import functools
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.analysis.source.collectives.collective_calls import Meeting, meetings
-from holdfast.analysis.source.program import Call, Function, Program
+from holdfast.analysis.source.program import Call, Function, Program, once_per_program
 from holdfast.analysis.source.ranks.guards import guards
 from holdfast.analysis.source.ranks.rank_names import tells_of_company
 
@@ -225,6 +224,6 @@ def _names(node: ast.expr) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
-@functools.lru_cache(maxsize=2)
+@once_per_program
 def ways(program: Program) -> Ways:
     return Ways(program)

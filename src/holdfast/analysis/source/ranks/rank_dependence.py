@@ -11,9 +11,8 @@ be the same on every rank: then nothing is said about it.
 from __future__ import annotations
 
 import ast
-import functools
 
-from holdfast.analysis.source.program import Call, Program, constant, dotted
+from holdfast.analysis.source.program import Call, Program, constant, dotted, once_per_program
 from holdfast.analysis.source.python.names import names
 from holdfast.analysis.source.ranks.branches import Split
 from holdfast.analysis.source.ranks.rank_names import (
@@ -274,7 +273,7 @@ def _text(node: ast.AST) -> str:
     return ast.unparse(node)
 
 
-@functools.lru_cache(maxsize=2)
+@once_per_program
 def ranks(program: Program) -> Ranks:
     """Built once for the faces that ask about one script after the other."""
     return Ranks(program)
