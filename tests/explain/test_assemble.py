@@ -85,7 +85,7 @@ def test_the_watchdogs_words_make_a_recorder() -> None:
     assert isinstance(rank.recorder, Recorder)
     assert (rank.recorder.entered, rank.recorder.finished) == ({"0": 12}, {"0": 10})
     (one,) = rank.recorder.collectives
-    assert (one.group, one.sequence, one.op, one.shape) == ("0", 11, "all_reduce", "[[8]]")
+    assert (one.group, one.sequence, one.op, one.shape) == ("0", 11, "all_reduce", "[8]")
     assert rank.last
     assert rank.last.at
     assert one.created == pytest.approx(rank.last.at - 12.1)

@@ -96,7 +96,7 @@ def entry(
     sequence: int,
     *,
     op: str = "all_reduce",
-    shape: str = "[[4]] Float",
+    shape: str = "[4] Float",
     group: str = "0",
     finished: bool = True,
     created: float | None = None,

@@ -62,7 +62,7 @@ def test_every_version_tells_the_same_positions(whole: Any) -> None:
 def test_the_newest_tells_members_timeouts_and_shapes() -> None:
     seen = read(V2_13)
     assert seen.members == {"0": (0, 1)}
-    assert (seen.collectives[-1].timeout, seen.collectives[-1].shape) == (600.0, "[[4]] Float")
+    assert (seen.collectives[-1].timeout, seen.collectives[-1].shape) == (600.0, "[4] Float")
 
 
 def test_json_says_the_same_as_the_pickle_without_the_stacks() -> None:

@@ -105,7 +105,7 @@ def test_positions_tell_who_is_behind_and_who_differs(folder: Path) -> None:
         other = second.recorder().collectives[-1]
         assert (asked.sequence, asked.op, asked.backend) == (4, "all_reduce", "gloo")
         assert (other.sequence, other.op) == (4, "all_reduce")
-        assert (asked.shape, other.shape) == ("[[4]] Float", "[[8]] Float")
+        assert (asked.shape, other.shape) == ("[4] Float", "[8] Float")
         assert asked.timeout == 1800
 
 

@@ -207,7 +207,7 @@ def broken(draw: st.DrawFn) -> Broken:
     if kind in ("size", "op"):
         told.append(timed_out(culprit))
         recorders[culprit] = (
-            stood(11, shape="[[8]] Float") if kind == "size" else stood(11, op="broadcast")
+            stood(11, shape="[8] Float") if kind == "size" else stood(11, op="broadcast")
         )
     raised = [a_raise(r, "RuntimeError", order=99, consequence="lost-peer") for r in others]
     raised += [a_raise(culprit, "ValueError", "bad batch")] if kind == "raised" else []

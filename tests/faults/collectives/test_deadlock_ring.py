@@ -8,7 +8,7 @@ from tests.faults.table import explain_table, flags, leaves, lint_table, passes_
 
 def _sending(rank: int, peer: int) -> Recorder:
     message = Collective(
-        group="0", sequence=1, op=f"send {rank}->{peer}", backend="nccl", shape="[[4]] Float",
+        group="0", sequence=1, op=f"send {rank}->{peer}", backend="nccl", shape="[4] Float",
         finished=False, created=100.0, timeout=600.0,
     )  # fmt: skip
     return Recorder(
@@ -31,7 +31,7 @@ test_explain = explain_table(
         a_job(*(timed_out(r, op="SEND") for r in range(4))),
         sure=0.75,
         what="send and recv",
-        saying=["ranks 0-3 all stood in a send"],
+        saying=["ranks 0-3 were all in a send"],
     ),
     recognises(
         a_job(*(timed_out(r, op="SEND") for r in (0, 1)), world=None),

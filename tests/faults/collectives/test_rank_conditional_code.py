@@ -55,7 +55,7 @@ test_run = run_table(
         certain=True,
         saying=[
             "rank 2 waits in barrier #1 of group 5 (in barrier() at train.py:44)",
-            "where nobody else comes; ranks 0-1,3 wait in all_reduce #101 for it",
+            "which no other rank calls; ranks 0-1,3 wait in all_reduce #101 for it",
         ],
     ),
     notices(
@@ -78,7 +78,10 @@ test_run = run_table(
         ranks=[2],
         victims=[0, 1, 3],
         certain=False,
-        saying=["rank 2 waits in barrier (in barrier() at train.py:44)", "where nobody else comes"],
+        saying=[
+            "rank 2 waits in barrier (in barrier() at train.py:44)",
+            "which no other rank calls",
+        ],
     ),
     # a message that Gloo never records may have come just now
     overlooks(held_up({2: {"stack": IN_RECV, "alive_at": NOW}})),
@@ -123,7 +126,7 @@ test_explain = explain_table(
         a_job("Stalled ops: a [ready ranks: 3], b [ready ranks: 2, 0, 1]"),
         sure=0.65,
         what="ranks 0-2 versus rank 3",
-        saying=["only ranks 0-2 brought", "only rank 3 brought"],
+        saying=["only ranks 0-2 submitted", "only rank 3 submitted"],
     ),
     # Whoever is merely late lacks both.
     passes_over(a_job("Stalled ops: a [ready ranks: 3], b [ready ranks: 3, 0, 1]")),
@@ -146,12 +149,12 @@ test_explain = explain_table(
         ),
         sure=0.7,
         rank=0,
-        saying=["rank 0 all_reduce #959", "come further in the count"],
+        saying=["rank 0 all_reduce #959", "one side counts further"],
     ),
     recognises(
         a_job(
             *map(timed_out, range(4)),
-            recorders={r: stood(11) for r in (0, 1, 3)} | {2: stood(11, shape="[[8]] Float")},
+            recorders={r: stood(11) for r in (0, 1, 3)} | {2: stood(11, shape="[8] Float")},
         ),
         sure=0.5,
         rank=2,
@@ -178,17 +181,19 @@ test_explain = explain_table(
             "TensorShape=[1], TensorDtypes=Long, TensorDeviceTypes=TensorOptions("
         ),
         sure=0.7,
-        saying=["the order of calls that differs"],
+        saying=["the order of calls differs"],
     ),
     recognises(
         a_job(timed_out(0), recorders={0: stood(11)} | {r: stood(10, 10) for r in (1, 2, 3)}),
         sure=0.6,
         rank=0,
         victims=[1, 2, 3],
-        saying=["only rank 0 came to all_reduce #11"],
+        saying=["only rank 0 entered all_reduce #11"],
     ),
-    recognises(RING, sure=0.75, what="rank 0 in", saying=["wait for each other"]),
-    recognises(a_job(*HOROVOD), sure=0.7, what="rank 0 versus rank 1", saying=["other tensors"]),
+    recognises(RING, sure=0.75, what="rank 0 in", saying=["waited for each other"]),
+    recognises(
+        a_job(*HOROVOD), sure=0.7, what="rank 0 versus rank 1", saying=["different missing tensors"]
+    ),
     passes_over(HEALTHY),
     passes_over(STUCK),
     # A broadcast may be over for one side and not for the other.
@@ -288,7 +293,7 @@ test_lint = lint_table(  # more of them in tests/source/test_parting*.py
         "warning",
         python(COMMON + "def f(rank, g):\n    if rank == 0:\n        dist.barrier(g)"),
         lines=[4],
-        saying=["unless nobody else is a member of `g`"],
+        saying=["unless `g` has no other members"],
     ),
     flags(
         "warning",

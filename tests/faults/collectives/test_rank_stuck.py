@@ -138,14 +138,14 @@ test_explain = explain_table(
         sure=0.45,
         rank=0,
         victims=[3],
-        saying=["never came to its first NCCL collective"],
+        saying=["never reached its first NCCL collective"],
     ),
     recognises(
         STUCK_JOB,
         sure=0.85,
         rank=2,
         victims=[0, 1, 3],
-        saying=["rank 2 never came to all_reduce #11", "ranks 0-1,3 waited", "#10"],
+        saying=["rank 2 never entered all_reduce #11", "ranks 0-1,3 waited", "#10"],
     ),
     recognises(
         a_job(
@@ -165,7 +165,7 @@ test_explain = explain_table(
         ),
         sure=0.65,
         rank=2,
-        saying=["never came"],
+        saying=["never entered"],
     ),
     recognises(
         a_job(
@@ -173,7 +173,7 @@ test_explain = explain_table(
         ),
         sure=0.7,
         rank=2,
-        saying=["torch itself names it"],
+        saying=["torch names it"],
     ),
     recognises(
         a_job("\t [2] finished collective #10, but didn't join collective #11 (count from 1)"),
@@ -181,10 +181,19 @@ test_explain = explain_table(
         rank=2,
         saying=["rank 2"],
     ),
-    recognises(VANISHED, sure=0.3, rank=2, saying=["left no sign"]),
-    recognises(a_job(*map(timed_out, (0, 1, 3))), sure=0.45, rank=2, saying=["nothing was heard"]),
+    recognises(VANISHED, sure=0.3, rank=2, saying=["left no log, stack or recorder"]),
     recognises(
-        a_job(timed_out(1), world=None), sure=0.35, rank=None, victims=[1], saying=["who came"]
+        a_job(*map(timed_out, (0, 1, 3))),
+        sure=0.45,
+        rank=2,
+        saying=["rank 2 logged nothing about it"],
+    ),
+    recognises(
+        a_job(timed_out(1), world=None),
+        sure=0.35,
+        rank=None,
+        victims=[1],
+        saying=["do not show which rank was missing"],
     ),
     recognises(
         a_job(UNIQUE_ID + "Socket Timeout", world=None),
@@ -203,13 +212,13 @@ test_explain = explain_table(
         sure=0.65,
         rank=2,
         victims=[0, 1, 3],
-        saying=["Horovod waits for rank 2"],
+        saying=["Horovod waited for rank 2"],
     ),
     recognises(
         a_job("Stalled ops: allreduce.a [ready ranks: 0], allreduce.b [ready ranks: 3]"),
         sure=0.35,
         rank=None,
-        saying=["Horovod waits for"],
+        saying=["Horovod waited for"],
     ),
     recognises(
         a_job("DistributedAdam_Allreduce/grads_0 [missing ranks: 1]"),

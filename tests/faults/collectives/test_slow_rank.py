@@ -63,7 +63,7 @@ def _arriving(late: float) -> Recorder:
                 sequence=n,
                 op="all_reduce",
                 backend="gloo",
-                shape="[[4]] Float",
+                shape="[4] Float",
                 finished=True,
                 created=100.0 + n + late,
                 timeout=600.0,

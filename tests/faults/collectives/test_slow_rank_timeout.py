@@ -24,7 +24,7 @@ test_run = run_table(
         certain=False,
         saying=[
             "in save() at ckpt.py:40 for 16 minutes, at work",
-            "their timeout is 30 minutes: holdfast ends the wait at 24 minutes",
+            "their timeout is 30 minutes: holdfast will end the wait after 24 minutes",
             "init_process_group(timeout=",
         ],
     ),
@@ -54,7 +54,7 @@ test_explain = explain_table(
         sure=0.4,
         rank=0,
         victims=[3],
-        saying=["before its first collective"],
+        saying=["to reach its first collective"],
     ),
     passes_over(wreckage(f"[rank3]: RuntimeError: {UNIQUE_ID}Connection reset by peer")),
     recognises(
@@ -74,7 +74,7 @@ test_explain = explain_table(
         sure=0.75,
         rank=0,
         victims=[1, 2, 3],
-        saying=["rank 0 was still at work (saving model checkpoint", "timeout of 10 minutes"],
+        saying=["rank 0 was still working (saving model checkpoint", "timeout of 10 minutes"],
     ),
     recognises(
         a_job(BAR, *map(timed_out, (1, 2, 3))),
@@ -99,7 +99,7 @@ test_explain = explain_table(
         a_job(*(timed_out(r, seq=2, numel=1) for r in (1, 2, 3))),
         sure=0.5,
         rank=0,
-        saying=["rank 0 is not among those who complain"],
+        saying=["rank 0 logged no error"],
     ),
     recognises(
         a_job(timed_out(3, seq=900, op="BARRIER"), world=None), sure=0.3, saying=["barrier"]

@@ -18,7 +18,7 @@ test_lint = lint_table(
             guard.cancel()
         """),
         lines=[5],
-        saying=["only says that time is up", "holdfast.limit", "interrupts nothing"],
+        saying=["only says that time is up", "holdfast.deadline", "interrupts nothing"],
     ),
     flags(
         "warning",

@@ -16,7 +16,7 @@ from tests.faults.table import (
 from tests.run.scenes import IN_BARRIER, STEPS, a_stack, changed, entry, held_up, waiting
 
 A_BARRIER = waiting(entry(STEPS + 1, op="barrier", shape="", finished=False))
-LARGER = waiting(entry(STEPS + 1, shape="[[8]] Float", finished=False))
+LARGER = waiting(entry(STEPS + 1, shape="[8] Float", finished=False))
 EARLIER = a_stack(*((f.function, f.file, f.line - 20) for f in IN_BARRIER.frames))
 
 test_run = run_table(
@@ -52,7 +52,7 @@ test_explain = explain_table(
         ),
         sure=0.95,
         rank=None,
-        saying=["no more batches"],
+        saying=["ran out of batches"],
     ),
     recognises(
         a_job(EPOCH, *map(timed_out, range(4)), recorders=PAST),

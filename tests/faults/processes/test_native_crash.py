@@ -46,7 +46,7 @@ ABORTED_IN_A_MISMATCH = changed(
     changed(
         held_up({}, seconds=1.0, ranks=3),
         1,
-        recorder=waiting(entry(STEPS + 1, shape="[[8]] Float", finished=False)),
+        recorder=waiting(entry(STEPS + 1, shape="[8] Float", finished=False)),
     ),
     0,
     death=ended(0, -signal.SIGABRT).death,

@@ -44,7 +44,7 @@ from tests.run.scenes import (
     words,
 )
 
-LARGER = waiting(entry(STEPS + 1, shape="[[8]] Float", finished=False))
+LARGER = waiting(entry(STEPS + 1, shape="[8] Float", finished=False))
 A_BARRIER = waiting(entry(STEPS + 1, op="barrier", shape="", finished=False))
 OTHER_GROUP = a_recorder(*PAST, entry(1, group="5", op="barrier", finished=False))
 STUCK = held_up({2: {}})

@@ -115,9 +115,12 @@ def collective(entry: Entry, *, finished: bool, qualify: bool = False) -> Collec
 
 
 def _shape(entry: Entry) -> str:
-    """'[[4], [2, 3]] Float, Half'; '' for a barrier."""
+    """'[4] Float', of several tensors '[[4], [2, 3]] Float, Half'; '' for a barrier."""
     types = ", ".join(dict.fromkeys(entry.input_dtypes or ()))
-    return f"{entry.input_sizes} {types}".strip() if entry.input_sizes else ""
+    if not entry.input_sizes:
+        return ""
+    sizes = entry.input_sizes[0] if len(entry.input_sizes) == 1 else entry.input_sizes
+    return f"{sizes} {types}".strip()
 
 
 def recorder(

@@ -34,7 +34,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
     right: tuple[int, ...]
     undecided: bool
     kinds: dict[int, str]
-    """rank -> 'all_reduce [[4]] Float'"""
+    """rank -> 'all_reduce [4] Float'"""
     skipped: bool
     """the odd ranks are where the others will be, or usually are, one collective later"""
     ops_differ: bool
@@ -46,7 +46,7 @@ def kind(collective: Collective) -> Kind:
 
 
 def _amount(shape: str) -> str:
-    """'[[2, 3]] Float' and '[[6]] Float' move the same."""
+    """'[2, 3] Float' and '[6] Float' move the same."""
     lists, _, types = shape.rpartition("]")
     sizes = re.findall(r"\[([\d, ]*)\]", lists + "]")
     total = sum(math.prod(int(n) for n in re.findall(r"\d+", dims)) for dims in sizes)

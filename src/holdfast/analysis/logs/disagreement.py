@@ -19,7 +19,7 @@ class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     """'op', 'size' or 'count'"""
     sides: dict[str, tuple[int, ...]]
-    """'all_reduce [[4]] Float in #11' or 'all_reduce #12' -> who"""
+    """'all_reduce [4] Float in #11' or 'all_reduce #12' -> who"""
     odd: tuple[int, ...] = ()
     """the minority; () when nobody can tell"""
 
@@ -28,7 +28,7 @@ class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(rank for side in self.sides.values() for rank in side))
 
     def words(self) -> str:
-        """'ranks 0-2 all_reduce [[4]] in #11; rank 3 barrier in #11'"""
+        """'ranks 0-2 all_reduce [4] in #11; rank 3 barrier in #11'"""
         return "; ".join(
             f"rank{'s' if len(who) > 1 else ''} {text.numbers(who)} {what}"
             for what, who in self.sides.items()

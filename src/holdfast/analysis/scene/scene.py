@@ -144,7 +144,7 @@ class Collective(Signal, frozen=True):
     """'all_reduce', without the backend's prefix"""
     backend: str
     shape: str
-    """sizes and types of the input, as text: '[[4]] Float'"""
+    """sizes and types of the input, as text: '[4] Float'"""
     finished: bool
     created: float
     """wall seconds"""

@@ -76,5 +76,5 @@ def _collectives(sightings: Sequence[Sighting], groups: dict[int, str]) -> list[
 
 def _shape(fields: dict[str, str]) -> str:
     if "numel_in" in fields:
-        return f"[[{fields['numel_in']}]]"
+        return f"[{fields['numel_in']}]"
     return f"[{fields['shape']}]" if "shape" in fields else ""

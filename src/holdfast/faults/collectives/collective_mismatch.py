@@ -3,16 +3,20 @@
 What you see   With NCCL a silent hang until the timeout, or `Message truncated`. With Gloo
                `terminate called after throwing an instance of 'gloo::EnforceNotMet' … Received data
                size doesn't match expected size` and SIGABRT, mostly on a rank that did nothing
-               wrong; the others report `Connection reset by peer`. With equal sizes Gloo says
-               nothing at all and the sums are wrong.
-Why            Collectives are matched by their order within a group, nothing else. A rank that
-               issues another operation or another size at the same position, or skips one, meets
-               the others in the wrong one.
-How to be sure The flight recorders: operation, size and type of every rank at that position. The
-               majority is taken to be right; with two ranks or a tie nobody can tell, and holdfast
-               says so. TORCH_DISTRIBUTED_DEBUG=DETAIL makes torch compare them at every call.
-Fix            Make all ranks take the same branch and the same shapes: pad the last batch, drop it
-               (drop_last=True), no collective under a condition that differs between ranks.
+               wrong; the others report `Connection reset by peer`. With equal sizes Gloo reports
+               nothing and the sums are wrong.
+Why            Collectives are matched only by their order within a group. A rank that issues
+               another operation or another size at the same position, or skips one, meets the
+               others in the wrong collective.
+How to be sure The flight recorders show operation, size and type of every rank at that position.
+               The majority is taken to be right; with two ranks or a tie it is undecided, and
+               holdfast says so. TORCH_DISTRIBUTED_DEBUG=DETAIL makes torch compare them at every
+               call.
+Fix            Make all ranks take the same branch with the same shapes: pad the last batch or drop
+               it (drop_last=True), and call no collective under a condition that differs between
+               ranks.
+Known limits   Two mismatched collectives of equal operation, size and type cannot be seen. A rank
+               that crashed before its recorder was read does not show what it had issued.
 Sources        https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications
                https://github.com/pytorch/pytorch/pull/100213
                pytorch/gloo gloo/transport/tcp/pair.cc: the size check
@@ -34,13 +38,18 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD601", slug="collective-mismatch", traits=RunTraits(priority=310))
+FAULT = Fault(
+    code="HOLD601",
+    slug="collective-mismatch",
+    traits=RunTraits(priority=310),
+    related=("uneven-inputs", "rank-conditional-code", "unused-parameters", "foreign-job-on-port"),
+)
 
 FIX = "make all ranks issue the same collectives in the same order and size"
 
 
 @FAULT.run
-def they_disagree_at_one_position(scene: Scene) -> Verdict | None:
+def ranks_issued_different_collectives(scene: Scene) -> Verdict | None:
     found = waits.analyse(scene).mismatch
     if found is None or progress.left_the_loop(scene, found):
         return None
@@ -48,12 +57,12 @@ def they_disagree_at_one_position(scene: Scene) -> Verdict | None:
     place = f"collective #{found.sequence}{where}"
     if found.undecided:
         sides = ", ".join(f"rank {rank} {kind}" for rank, kind in found.kinds.items())
-        reason = f"ranks disagree in {place}: {sides}; undecided which is wrong, no majority"
+        reason = f"ranks disagree in {place}: {sides}; no majority, so undecided which is wrong"
     else:
         reason = f"{phrases.who(scene, found.odd)} {_differs(found)} in {place}"
     victims = [r for r in exits.fallen(scene, found.odd) if r not in found.odd]
     return FAULT.verdict(
-        reason + (f"; {text.ranks(victims)} can not go on" if victims else ""),
+        reason + (f"; {text.ranks(victims)} cannot continue" if victims else ""),
         ranks=found.odd,
         victims=victims,
         certain=True,
@@ -66,14 +75,14 @@ def they_disagree_at_one_position(scene: Scene) -> Verdict | None:
 
 
 @FAULT.run
-def the_library_says_so(scene: Scene) -> Verdict | None:
-    """Gloo or torch refused what came, and no recorder is left to say from whom."""
+def gloo_or_torch_reported_a_mismatch(scene: Scene) -> Verdict | None:
+    """Gloo or torch rejected what it received, and no recorder shows which rank sent it."""
     told = [e for e in exits.endings(scene) if e.consequence == secondary_errors.MISMATCH]
     if not told or waits.analyse(scene).mismatch:
         return None
     return FAULT.verdict(
-        f"{text.ranks(e.rank for e in told)} got a collective of another size or kind than "
-        "expected; from whom is undecided, no recorder was left to tell",
+        f"{text.ranks(e.rank for e in told)} received a collective of a different size or kind "
+        "than expected; the sender is unknown, because no flight recorder could be read",
         ranks=(),
         victims=exits.fallen(scene, ()),
         certain=True,
@@ -83,14 +92,14 @@ def the_library_says_so(scene: Scene) -> Verdict | None:
 
 
 def _differs(found: Mismatch) -> str:
-    theirs = next((found.kinds[r] for r in found.right if r in found.kinds), "another one")
+    theirs = next((found.kinds[r] for r in found.right if r in found.kinds), "a different one")
     own = next((found.kinds[r] for r in found.odd if r in found.kinds), "")
     issued = (
-        f"issued {own} where the others have {theirs}"
+        f"called {own} where all others called {theirs}"
         if own
-        else (f"expected something smaller than {theirs}, which all others have,")
+        else f"called a smaller collective than {theirs}, which all others called,"
     )
-    return issued + (" (it looks as if it skipped one)" if found.skipped else "")
+    return issued + (" (it probably skipped one)" if found.skipped else "")
 
 
 # --- explain -------------------------------------------------------------------------------------
@@ -150,8 +159,8 @@ DETAIL = "export TORCH_DISTRIBUTED_DEBUG=DETAIL"
 
 
 @FAULT.explain
-def they_were_in_different_ones(wreckage: Wreckage) -> Diagnosis | None:
-    """By the recorders, or by what the watchdogs of several ranks told."""
+def recorders_show_different_collectives(wreckage: Wreckage) -> Diagnosis | None:
+    """By the recorders, or by the watchdog messages of several ranks."""
     found = blame.of(wreckage).disagreement
     if found is None:
         return None
@@ -176,7 +185,7 @@ def _sure(found: Disagreement) -> float:
 
 
 @FAULT.explain
-def torch_compared_them(wreckage: Wreckage) -> Diagnosis | None:
+def torch_found_a_mismatch(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(fingerprints.FINGERPRINTS)
     if not seen:
         return None
@@ -186,7 +195,7 @@ def torch_compared_them(wreckage: Wreckage) -> Diagnosis | None:
     else:
         data = found.what == "size" and not fingerprints.is_bucket(found)
     return FAULT.diagnosis(
-        "torch compared the collectives of the ranks before running them, and they differ"
+        "torch compared the collectives of the ranks before running them and found a difference"
         + (f" ({found.words()})" if found else ""),
         confidence=0.75 if data else 0.65,
         seen=seen,
@@ -199,53 +208,53 @@ def torch_compared_them(wreckage: Wreckage) -> Diagnosis | None:
 
 
 @FAULT.explain
-def horovod_compared_them(wreckage: Wreckage) -> Diagnosis | None:
+def horovod_found_a_mismatch(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(HOROVOD)
     if not seen:
         return None
     told = seen[0].fields
     return FAULT.diagnosis(
-        f"Horovod compared what the ranks submitted under one name, and it differs ({told['what']}"
-        f": one rank {told['one']}, another {told['other'].rstrip('. ')})",
+        f"the ranks submitted different tensors to Horovod under one name ({told['what']}: one "
+        f"rank {told['one']}, another {told['other'].rstrip('. ')})",
         confidence=0.88,
         seen=seen,
         culprit=Culprit(),
-        fix="submit the same tensors, in shape, type and device, from every rank, each under a "
-        "name of its own; the same model and the same devices on all of them",
+        fix="submit the same tensors (shape, type, device) from every rank, each under its own "
+        "name; use the same model and the same devices on all ranks",
         next="grep -n 'Mismatched' *.log",
         unknown=("which side is wrong: Horovod names neither rank",),
     )
 
 
 @FAULT.explain
-def the_models_differ(wreckage: Wreckage) -> Diagnosis | None:
+def ddp_models_differ(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(MODELS)
     if not seen:
         return None
     odd = seen[0].fields.get("odd")
     return FAULT.diagnosis(
-        "DDP compared the parameters of the ranks' models, and they are not the same: the ranks "
-        "built different models",
+        "DDP compared the parameters of the ranks' models and found a difference: the ranks built "
+        "different models",
         confidence=0.85,
         seen=seen,
         culprit=Culprit(rank=int(odd)) if odd else None,
-        fix="build the same model on every rank: same configuration, same code, no layer that "
-        "depends on the rank or on data seen so far; log "
-        "`sum(1 for _ in model.parameters())` on every rank to see which differs",
+        fix="build the same model on every rank (same configuration, same code, no layer that "
+        "depends on the rank or on data seen so far); log the number of parameters on every rank "
+        "to compare",
     )
 
 
 @FAULT.explain
-def what_came_had_another_size(wreckage: Wreckage) -> Diagnosis | None:
-    """Seen by the one that received it; from whom it came these words do not say."""
+def received_message_had_a_different_size(wreckage: Wreckage) -> Diagnosis | None:
+    """Reported by the rank that received it; the message does not name the sender."""
     seen = wreckage.seen(GLOO_SIZE, TRUNCATED, NCCL_COMPARED)
     if not seen or blame.of(wreckage).disagreement or wreckage.seen(fingerprints.FINGERPRINTS):
         return None
     starting = all(s.signature == TRUNCATED.name and "bootstrap" in s.line.text for s in seen)
     return FAULT.diagnosis(
-        "a rank received a message of another size than it expected: the ranks "
+        "a rank received a message of a different size than it expected: the ranks "
         + (
-            "do not start NCCL alike (other versions or settings, or two jobs on one port)"
+            "started NCCL differently (other versions or settings, or two jobs on one port)"
             if starting
             else "were in different collectives, or in one with different sizes"
         ),
@@ -253,7 +262,7 @@ def what_came_had_another_size(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=Culprit(),
         victims={s.rank for s in seen if s.rank is not None},
-        fix=FIX if not starting else "same NCCL, torch and NCCL_… settings on every node",
+        fix=FIX if not starting else "use the same NCCL, torch and NCCL_… settings on every node",
         next=DETAIL,
-        unknown=("who sent it: the message shows only who received it",),
+        unknown=("which rank sent it: the message shows only which one received it",),
     )

@@ -1,15 +1,19 @@
-"""Every rank sends before it receives.
+"""Every rank sends before it receives, and no send completes.
 
 What you see   A silent hang in the first exchange between neighbours, with large messages; small
                ones pass. With NCCL a timeout in `OpType=SEND` on every rank, with Gloo `Timed out
                waiting …ms for send operation`.
-Why            A send that is not buffered ends when the other side receives. If all send first and
-               receive afterwards, everybody waits for somebody who waits too: a ring. NCCL adds
-               that a send and a receive on one stream run one after the other.
-How to be sure Every rank stands in a send, none in a receive, and following 'waits for' comes back
-               to where it began. `py-spy dump` shows the same line everywhere.
-Fix            `dist.batch_isend_irecv([…])`, which posts both at once; or let even ranks send first
-               and odd ranks receive first; or `isend` and `irecv` and wait for both afterwards.
+Why            A send that is not buffered completes when the other side receives. If all ranks send
+               first and receive afterwards, each one waits for a rank that waits too: a ring. With
+               NCCL, a send and a receive on one stream also run one after the other.
+How to be sure Every rank is in a send, none in a receive, and following 'waits for' leads back to
+               where it began. `py-spy dump` shows the same line everywhere.
+Fix            Use `dist.batch_isend_irecv([…])`, which posts both at once; or let even ranks send
+               first and odd ranks receive first; or call `isend` and `irecv` and wait for both
+               afterwards.
+Known limits   There is no verdict while the job runs: a running job shows it as rank-stuck or by
+               its timeout. `holdfast lint` sees rings whose neighbour is computed from the rank in
+               the same function.
 Sources        https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.batch_isend_irecv
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html
                pytorch/gloo gloo/transport/tcp/unbound_buffer.cc: waitSend
@@ -29,17 +33,21 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD612", slug="deadlock-ring")
+FAULT = Fault(
+    code="HOLD612",
+    slug="deadlock-ring",
+    related=("rank-conditional-code", "rank-stuck", "collective-mismatch"),
+)
 
 FIX = (
-    "post both at once with `dist.batch_isend_irecv`, or let even ranks send first and odd "
-    "receive; `py-spy dump --pid PID` shows the same send on every rank"
+    "post both at once with `dist.batch_isend_irecv`, or let even ranks send first and odd ranks "
+    "receive first; `py-spy dump --pid PID` shows the same send on every rank"
 )
 
 
 @FAULT.explain
-def each_waits_for_the_next(wreckage: Wreckage) -> Diagnosis | None:
-    """By the dumps: open sends and receives whose other side never came, in a circle."""
+def recorders_show_a_ring_of_sends(wreckage: Wreckage) -> Diagnosis | None:
+    """By the dumps: open sends and receives whose other side never came, in a ring."""
     known = blame.of(wreckage)
     ring = known.census.ring
     senders = {m.rank for m in known.census.messages if m.way == "send"}
@@ -47,8 +55,8 @@ def each_waits_for_the_next(wreckage: Wreckage) -> Diagnosis | None:
         return None
     circle = " → ".join(str(rank) for rank in (*ring, ring[0]))
     return FAULT.diagnosis(
-        f"the ranks send to each other in a ring ({circle}) and none receives: each waits for the "
-        "next, for ever",
+        f"the ranks sent to each other in a ring ({circle}) and none received: each waits for the "
+        "next one forever",
         confidence=0.88,
         seen=blame.first_complaint(wreckage),
         evidence=[
@@ -64,8 +72,8 @@ def each_waits_for_the_next(wreckage: Wreckage) -> Diagnosis | None:
 
 
 @FAULT.explain
-def everybody_was_sending(wreckage: Wreckage) -> Diagnosis | None:
-    """By the words of the timeouts, or by the stacks, where no dump tells."""
+def all_ranks_were_sending(wreckage: Wreckage) -> Diagnosis | None:
+    """By the timeout messages or the stacks, where there is no dump."""
     known = blame.of(wreckage)
     if known.explained or known.census.ring:
         return None
@@ -76,8 +84,8 @@ def everybody_was_sending(wreckage: Wreckage) -> Diagnosis | None:
         return None
     whole = known.counted and ranks == known.members
     return FAULT.diagnosis(
-        f"{blame.plain(ranks)} all stood in a send and none in a receive: nobody takes what they "
-        "send",
+        f"{blame.plain(ranks)} were all in a send and none in a receive: no rank receives what "
+        "they send",
         confidence=0.75 if whole else 0.5,
         seen=wreckage.seen(watchdog.WATCHDOG, watchdog.GLOO_TIMEOUT),
         evidence=[
@@ -101,14 +109,14 @@ def _way(seen: Sighting) -> str:
 
 
 @FAULT.lint_python
-def all_do_the_same_first(program: Program, _: Source) -> Iterator[Finding]:
+def every_rank_sends_first(program: Program, _: Source) -> Iterator[Finding]:
     for ring in rings(program):
         yield (FAULT.error if ring.computed else FAULT.warning)(
             _order(ring),
-            reason="a send ends when the other side receives, a receive when it sends; if all "
-            "begin with the same, each waits for a neighbour who waits too. Gloo hangs with "
-            "one element already; NCCL asks for both to be posted together",
-            fix="`for work in dist.batch_isend_irecv([send, recv]): work.wait()` with two "
+            reason="a send completes when the other side receives, a receive when it sends; if "
+            "all ranks start with the same one, each waits for a neighbour that waits too. Gloo "
+            "hangs even with one element; NCCL requires both to be posted together",
+            fix="use `for work in dist.batch_isend_irecv([send, recv]): work.wait()` with two "
             "dist.P2POp, or let even ranks send first and odd ranks receive first",
             at=program.place(ring.first.call.node),
         )

@@ -1,17 +1,19 @@
-"""One rank never arrives.
+"""One rank never arrives at a collective, and all others wait for it.
 
 What you see   Nothing: no step, no output, no error. After the group's timeout (10 minutes with
-               NCCL, 30 with Gloo) the ranks that *waited* abort, and the log shows them.
-Why            A collective ends when every member has come. One rank sits somewhere else: a lock,
-               a read from dead storage, an endless loop, a debugger's prompt, a save that takes
-               long. All others wait for it in silence.
-How to be sure holdfast compares the ranks' flight recorders: who entered the collective, who never
-               did; and looks where that one is by its stack, without its help. `py-spy dump --pid
-               PID` shows the same. Whether it is stuck or merely busy the counters tell: processor
-               time, bytes read and written.
-Fix            Look at the line it sits in. Work that takes long by design: let the others not wait
-               for it (save in the background), or give the group a longer timeout.
+               NCCL, 30 with Gloo) the ranks that *waited* abort, and the log shows only them.
+Why            A collective completes when every member has entered it. One rank is somewhere else:
+               in a lock, a read from dead storage, an endless loop, a debugger's prompt, a long
+               save. All others wait for it silently.
+How to be sure holdfast compares the ranks' flight recorders to see which ranks entered the
+               collective and which did not, and takes the stack of the missing one from outside.
+               `py-spy dump --pid PID` shows the same. CPU time and bytes read and written tell
+               whether it is stuck or busy.
+Fix            Look at the line it is in. If the work takes long by design, do not make the others
+               wait for it (save in the background), or give the group a longer timeout.
                `--patience S` makes holdfast restart after S seconds of such a wait.
+Known limits   Without flight recorder or stack of that rank holdfast can only say which ranks
+               waited. A stack is one moment: it does not show for how long the rank was there.
 Sources        torch/csrc/distributed/c10d/FlightRecorder.hpp: sequence numbers per group
                https://pytorch.org/blog/flight-recorder-a-new-lens-for-understanding-nccl-watchdog-timeouts/
                https://github.com/pytorch/pytorch/pull/118582
@@ -34,6 +36,7 @@ FAULT = Fault(
     code="HOLD606",
     slug="rank-stuck",
     traits=RunTraits(priority=460, needs_stall=True, general=True),
+    related=("slow-rank-timeout", "rank-frozen", "gil-held", "driver-hang"),
 )
 
 
@@ -47,7 +50,7 @@ def others_wait_for_it(scene: Scene) -> Verdict | None:
         ranks=held.roots,
         victims=held.victims,
         certain=False,
-        fix=f"`py-spy dump --pid {scene.rank(held.roots[0]).pid}` shows the line it is in",
+        fix=f"see which line it is in: `py-spy dump --pid {scene.rank(held.roots[0]).pid}`",
         evidence=held.evidence(),
     )
 
@@ -58,27 +61,27 @@ def others_wait_for_it(scene: Scene) -> Verdict | None:
 FAULT.log_patterns.extend(missing_rank.ALL)
 
 FIX = (
-    "find the line that rank sits in (a lock, a read, a loop, a save) and repair that; a longer "
-    "timeout only makes the wait longer. `holdfast run` takes every rank's stack when this happens"
+    "find the line that rank is in (a lock, a read, a loop, a save) and fix that; a longer timeout "
+    "only makes the wait longer. `holdfast run` takes every rank's stack when this happens"
 )
 
 
 @FAULT.explain
-def the_others_waited_for_one(wreckage: Wreckage) -> Diagnosis | None:
+def others_waited_for_one_rank(wreckage: Wreckage) -> Diagnosis | None:
     suspect = suspects.find(wreckage)
     if suspect is None or suspect.ended:
         return None
     who = blame.plain(suspect.ranks)
     how = {
-        "absent": f"its recorder ends before it{_last(wreckage, suspect)}",
-        "named": "torch itself names it",
-        "mute": f"{who} left no sign at all",
-        "unheard": f"of {who} nothing was heard",
+        "absent": f"its flight recorder ends before it{_last(wreckage, suspect)}",
+        "named": "torch names it",
+        "mute": f"{who} left no log, stack or recorder",
+        "unheard": f"{who} logged nothing about it",
     }[suspect.how]
     where = _where(wreckage, suspect)
     return FAULT.diagnosis(
-        f"{who} never came to {_title(suspect)}, in which "
-        f"{_waited(suspect)} until the timeout: {how}{where}; nobody reported an error",
+        f"{who} never entered {_title(suspect)}, in which "
+        f"{_waited(suspect)} until the timeout: {how}{where}; no rank reported an error",
         confidence=_confidence(wreckage, suspect),
         evidence=blame.positions(wreckage),
         seen=suspect.seen,
@@ -98,7 +101,7 @@ def _confidence(wreckage: Wreckage, suspect: Suspect) -> float:
 
 
 def _would_have_spoken(wreckage: Wreckage, suspect: Suspect) -> bool:
-    """By dumps alone it did not come, and may have told why in a log that is not here."""
+    """By dumps alone it did not arrive; the reason may be in a log that was not given."""
     remains = wreckage.rank(suspect.ranks[0])
     if blame.has_log(wreckage, suspect.ranks[0]) or (remains and remains.stack):
         return True
@@ -128,8 +131,8 @@ def _where(wreckage: Wreckage, suspect: Suspect) -> str:
 
 
 @FAULT.explain
-def horovod_names_the_missing(wreckage: Wreckage) -> Diagnosis | None:
-    """Each rank that is missing, with the tensors it did not bring."""
+def horovod_names_missing_ranks(wreckage: Wreckage) -> Diagnosis | None:
+    """Each missing rank, with the tensors it did not submit."""
     seen = wreckage.seen(launchers.HOROVOD_MISSING, HOROVOD_OLD)
     missing = horovod_stall.missing_tensors(wreckage)
     if not missing or blame.of(wreckage).explained:
@@ -137,21 +140,22 @@ def horovod_names_the_missing(wreckage: Wreckage) -> Diagnosis | None:
     several = len(set(map(tuple, missing.values()))) > 1
     ranks = sorted(missing)
     return FAULT.diagnosis(
-        f"Horovod waits for {blame.plain(ranks)}, which did not submit what the others did "
-        f"({', '.join(missing[ranks[0]][:2]) or 'tensors'})",
+        f"Horovod waited for {blame.plain(ranks)}, which did not submit the tensors that the "
+        f"others did ({', '.join(missing[ranks[0]][:2]) or 'not named'})",
         confidence=0.4 if several else 0.7,
         seen=seen,
         culprit=Culprit(rank=ranks[0]) if len(ranks) == 1 else Culprit(what=blame.plain(ranks)),
         victims=[r for r in blame.of(wreckage).members if r not in ranks],
-        fix="see where that rank is; if it runs on, make it submit the same tensors as the others",
+        fix="find out where that rank is; if it is running, make it submit the same tensors as the "
+        "others",
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, *ranks[:2]),
     )
 
 
 @FAULT.explain
-def horovod_waits_for_the_rest(wreckage: Wreckage) -> Diagnosis | None:
-    """It tells that ranks are missing, and at most who is not."""
+def horovod_lists_ready_ranks_only(wreckage: Wreckage) -> Diagnosis | None:
+    """The report says that ranks are missing, and at most which ones are not."""
     seen = wreckage.seen(HOROVOD_READY) or wreckage.seen(launchers.HOROVOD_MISSING)
     if not seen or horovod_stall.missing_tensors(wreckage) or blame.of(wreckage).explained:
         return None
@@ -160,21 +164,23 @@ def horovod_waits_for_the_rest(wreckage: Wreckage) -> Diagnosis | None:
     late = sorted(blame.of(wreckage).members - came) if came else []
     who = blame.plain(late) if late else "the other ranks"
     return FAULT.diagnosis(
-        f"Horovod waits for {who}, which did not submit what "
-        f"{blame.plain(came) if came else 'the ones that came'} did",
+        f"Horovod waited for {who}, which did not submit what "
+        f"{blame.plain(came) if came else 'the ready ranks'} did",
         confidence=0.35 if len(ready) > 1 else 0.65 if len(late) == 1 else 0.4,
         seen=seen,
         culprit=Culprit(rank=late[0]) if len(late) == 1 else Culprit(),
         victims=came,
-        fix="see where those ranks are; if they run on, make them submit the same tensors",
+        fix="find out where those ranks are; if they run, make them submit the same tensors",
         ruled_out=blame.ruled_out(wreckage),
-        unknown=() if len(late) == 1 else ("who is missing: Horovod lists only who came",),
+        unknown=()
+        if len(late) == 1
+        else ("which ranks are missing: Horovod lists only the ready ones",),
     )
 
 
 @FAULT.explain
-def nobody_says_for_whom_they_waited(wreckage: Wreckage) -> Diagnosis | None:
-    """Only those who waited are heard: that somebody did not come is all that follows."""
+def only_waiting_ranks_logged(wreckage: Wreckage) -> Diagnosis | None:
+    """Only ranks that waited wrote something: all that follows is that another did not arrive."""
     known = blame.of(wreckage)
     timeouts = wreckage.seen(
         watchdog.WATCHDOG, watchdog.WAIT_TIMEOUT, watchdog.GLOO_TIMEOUT, watchdog.STORE_GET
@@ -183,63 +189,63 @@ def nobody_says_for_whom_they_waited(wreckage: Wreckage) -> Diagnosis | None:
     if known.explained or known.disagreement or suspects.find(wreckage):
         return None
     if held and not wreckage.seen(watchdog.CLIENT_TIMEOUT):
-        return _waited_for_the_first(wreckage)
+        return _waited_for_the_unique_id(wreckage)
     if not timeouts or known.all_inside or known.census.roots:
         return None
     place = f" in {known.place.title}" if known.place else ""
     waited = f"{blame.plain(known.waited)} waited" if known.waited else "a rank waited"
     return FAULT.diagnosis(
-        f"{waited}{place} until the timeout; who did not come is not in these lines: whoever "
-        "writes them is the one who came",
+        f"{waited}{place} until the timeout; these lines do not show which rank was missing, since "
+        "only ranks that waited write them",
         confidence=0.35,
         seen=timeouts,
         culprit=Culprit(),
         victims=known.waited,
-        fix="look at the ranks that do not show this message: their logs, their last step. "
+        fix="look at the logs and the last step of the ranks that did not print this message; "
         "`holdfast run` names the missing rank and takes its stack",
         ruled_out=blame.ruled_out(wreckage),
         unknown=(
-            "which rank was late: these lines are of those who waited",
+            "which rank was late: these lines come from ranks that waited",
             *blame.unknown(wreckage),
         ),
     )
 
 
-def _waited_for_the_first(wreckage: Wreckage) -> Diagnosis | None:
+def _waited_for_the_unique_id(wreckage: Wreckage) -> Diagnosis | None:
     """NCCL's start: the first member of a group puts an id into the store, the others fetch it."""
     held = wreckage.seen(UNIQUE_ID)
     if any("reset" in s.line.text or "closed" in s.line.text for s in held):
-        return None  # the store is gone: another story
+        return None  # the store is gone: a different fault
     owner = int(held[0].fields["owner"])
     waiters = {s.rank for s in held if s.rank is not None} - {owner}
     return FAULT.diagnosis(
-        f"rank {owner} of the group never came to its first NCCL collective, where it would have "
-        "put the communicator's id into the store; the others waited for that id until the timeout",
+        f"rank {owner} of the group never reached its first NCCL collective, where it puts the "
+        "communicator's id into the store; the others waited for that id until the timeout",
         confidence=0.45,
         seen=held,
         culprit=Culprit(rank=owner),
         victims=waiters,
-        fix=f"look what kept rank {owner} before its first collective: it may still prepare data, "
-        "or it ended; read its log first",
+        fix=f"read the log of rank {owner}: it was still preparing data before its first "
+        "collective, or it exited",
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, owner),
     )
 
 
 @FAULT.explain
-def one_stands_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
-    """Stacks without recorders: of a living job under torchrun, or as py-spy took them."""
+def stacks_show_a_rank_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
+    """Stacks without recorders: of a running job under torchrun, or taken by py-spy."""
     stood = stack_positions.find(wreckage)
     if stood is None or wreckage.recorders or blame.of(wreckage).explained:
         return None
     ranks = sorted(stood.elsewhere)
     one = len(ranks) == 1
-    where = stacks.where(stood.elsewhere[ranks[0]]) or "at a place its stack does not show"
+    where = stacks.where(stood.elsewhere[ranks[0]]) or "somewhere its stack does not show"
     places = " and ".join(sorted(set(stood.waiting.values())))
     return FAULT.diagnosis(
         f"{blame.plain(ranks)} {'is' if one else 'are'} {where}, while "
         f"{blame.plain(stood.waiting)} {'waits' if len(stood.waiting) == 1 else 'wait'} in "
-        f"{places}, where all ranks have to come",
+        f"{places}, which needs all ranks",
         confidence=0.6 if one and stood.whole else 0.4,
         evidence=[
             Evidence(quote=stacks.where(stood.elsewhere[rank]), source="stack", rank=rank)
@@ -253,7 +259,7 @@ def one_stands_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
         next=_stack_of(wreckage, ranks[0]),
         unknown=(
             "which collective the others are in: no flight recorder could be read",
-            *(() if stood.whole else ("where the other ranks are: no stack of them",)),
+            *(() if stood.whole else ("where the other ranks are: no stacks of them were given",)),
         ),
     )  # fmt: skip
 

@@ -1,15 +1,16 @@
-"""The ranks' data end at different times.
+"""The ranks run out of data at different times.
 
-What you see   The job hangs near the end of an epoch, then times out. One rank sits in a barrier,
-               an evaluation or a save after the loop; the others are still in backward().
+What you see   The job hangs near the end of an epoch, then times out. One rank is in a barrier, an
+               evaluation or a save after the loop; the others are still in backward().
 Why            One rank got fewer batches: a dataset that does not divide evenly, a filter, an
                iterable dataset split by hand. It leaves the loop one step earlier, and its next
                collective meets the others' gradient all-reduce.
-How to be sure Compare the number of batches per rank. holdfast sees the rank at a later line of the
-               same function than the others, in another operation at the same position. Code that
-               only that rank runs looks the same, and the verdict says so.
-Fix            `drop_last=True` and a DistributedSampler (which pads), `with Join([model]):` around
-               the loop, or stop all ranks together by an all_reduce of 'I have data'.
+How to be sure Compare the number of batches per rank. holdfast sees that rank at a later line of
+               the same function than the others, in another operation at the same position.
+Fix            Use `drop_last=True` and a DistributedSampler (which pads), `with Join([model]):`
+               around the loop, or stop all ranks together with an all_reduce of 'I have data'.
+Known limits   Code that only that rank runs looks the same; the verdict says so. How many batches
+               each rank had is not recorded.
 Sources        https://docs.pytorch.org/tutorials/advanced/generic_join.html
                https://github.com/pytorch/pytorch/issues/141069
                torch/utils/data/distributed.py: padding
@@ -33,11 +34,16 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD603", slug="uneven-inputs", traits=RunTraits(priority=300))
+FAULT = Fault(
+    code="HOLD603",
+    slug="uneven-inputs",
+    traits=RunTraits(priority=300),
+    related=("collective-mismatch", "rank-conditional-code", "rank-exits-early"),
+)
 
 
 @FAULT.run
-def it_left_the_loop_before_the_others(scene: Scene) -> Verdict | None:
+def rank_left_the_loop_early(scene: Scene) -> Verdict | None:
     found = waits.analyse(scene).mismatch
     if found is None or not progress.left_the_loop(scene, found):
         return None
@@ -51,7 +57,7 @@ def it_left_the_loop_before_the_others(scene: Scene) -> Verdict | None:
         ranks=found.odd,
         victims=victims,
         certain=True,
-        fix="drop_last=True, a DistributedSampler, or `with Join([model]):` around the loop",
+        fix="use `drop_last=True`, a DistributedSampler, or `with Join([model]):` around the loop",
         evidence=[
             Evidence(quote=f"#{found.sequence} {kind}", source="flight recorder", rank=rank)
             for rank, kind in found.kinds.items()
@@ -82,30 +88,30 @@ EPOCH_END = FAULT.log_pattern(
 )
 GRADIENTS = ("all_reduce", "reduce_scatter", "_reduce_scatter_base")
 FIX = (
-    "drop_last=True and a DistributedSampler, or `with Join([model]):` around the loop; log "
-    "`len(loader)` on every rank to see which has fewer batches"
+    "use `drop_last=True` and a DistributedSampler, or `with Join([model]):` around the loop; log "
+    "`len(loader)` on every rank to compare"
 )
 
 
 @FAULT.explain
-def torch_says_one_had_no_more(wreckage: Wreckage) -> Diagnosis | None:
+def join_reported_exhausted_inputs(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(EXHAUSTED)
     if not seen:
         return None
     return FAULT.diagnosis(
-        "a rank had no more batches while the others still had: Join noticed it and raised on all",
+        "one rank ran out of batches before the others: Join noticed it and raised on all ranks",
         confidence=0.95,
         seen=seen,
         culprit=Culprit(),
         victims={s.rank for s in seen if s.rank is not None},
         fix=FIX + "; without throw_on_early_termination=True Join lets the others finish",
-        unknown=("which rank ran out: all raise the same words",),
+        unknown=("which rank ran out: all ranks raise the same message",),
     )
 
 
 @FAULT.explain
-def some_were_past_the_loop(wreckage: Wreckage) -> Diagnosis | None:
-    """One side still sums gradients, the other is in what comes after an epoch."""
+def some_ranks_were_past_the_loop(wreckage: Wreckage) -> Diagnosis | None:
+    """One side still reduces gradients, the other is in what comes after an epoch."""
     known = blame.of(wreckage)
     found = known.disagreement
     if found is None or found.what == "size" or known.explained:
@@ -117,8 +123,8 @@ def some_were_past_the_loop(wreckage: Wreckage) -> Diagnosis | None:
     if found.what == "count" and not at_end:
         return None
     return FAULT.diagnosis(
-        f"some ranks still sum gradients while others are past that ({found.words()}): they had "
-        "fewer batches, or only they run that code",
+        f"some ranks were still reducing gradients while others were past the loop "
+        f"({found.words()}): these had fewer batches, or only they run that code",
         confidence=0.6 if at_end else 0.4,
         seen=(*at_end[-1:], *blame.first_complaint(wreckage)),
         evidence=odd_ranks.evidence(found),
@@ -131,7 +137,7 @@ def some_were_past_the_loop(wreckage: Wreckage) -> Diagnosis | None:
 
 
 def _near_the_end(wreckage: Wreckage) -> tuple[Sighting, ...]:
-    """An epoch's bar was full before the first timeout."""
+    """An epoch's progress bar was full before the first timeout."""
     timeouts = blame.first_complaint(wreckage)
     first = min((s.order for s in timeouts), default=0)
     return tuple(s for s in wreckage.seen(EPOCH_END) if s.order < first)
@@ -140,20 +146,20 @@ def _near_the_end(wreckage: Wreckage) -> tuple[Sighting, ...]:
 # --- in what a user wrote ------------------------------------------------------------------------
 
 WAYS_OUT = (
-    "give every rank the same number (a DistributedSampler pads, drop_last cuts), wrap the loop "
-    "in `with Join([model]):`, or stop together by an all_reduce of 'I have data'"
+    "give every rank the same number of batches (a DistributedSampler pads, drop_last cuts), wrap "
+    "the loop in `with Join([model]):`, or stop together with an all_reduce of 'I have data'"
 )
 
 
 @FAULT.lint_python
-def its_loop_is_of_another_length(program: Program, _: Source) -> Iterator[Finding]:
+def loop_length_differs_between_ranks(program: Program, _: Source) -> Iterator[Finding]:
     for one in uneven_loops.uneven_loops(program):
         tell = FAULT.error if one.sure else FAULT.warning
         yield tell(
             f"{one.what} in a loop over {one.over}, whose length "
             f"{'differs' if one.sure else 'may differ'} from rank to rank",
-            reason="the rank with fewer rounds leaves the loop, and the others wait for it in "
-            "their next one until a timeout",
+            reason="the rank with fewer iterations leaves the loop, and the others wait for it in "
+            "the next iteration until a timeout",
             fix=WAYS_OUT,
             at=one.place,
         )

@@ -11,7 +11,7 @@ from holdfast.analysis.scene.scene import Collective, Frame, Recorder, Stack
 from holdfast.explain.read.inputs import STDIN
 from tests.analysis.logs.patterns.made import wreckage
 
-SHAPE = "[[1024]] Float"
+SHAPE = "[1024] Float"
 
 
 def a_line(text: str = "", *, rank: int | None = None, number: int = 1, source: str = "") -> Line:
