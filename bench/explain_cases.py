@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast import catalogue
-from holdfast.explain.diagnose import SURE, diagnose
+from holdfast.explain.diagnose import diagnose
 from holdfast.explain.gather import gather
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.findings import Culprit, Diagnosis, Grade
 
 HEALTHY = "healthy"
 
@@ -51,7 +51,7 @@ def judge(truth: dict[str, Any], name: str, label: str, answers: tuple[Diagnosis
     right = {truth["cause"], *truth.get("accept", ())}
     slugs = [one.slug for one in answers] or [HEALTHY]
     place = next((n for n, slug in enumerate(slugs, start=1) if slug in right), 0)
-    sure = bool(answers) and answers[0].confidence > SURE
+    sure = bool(answers) and answers[0].grade is Grade.CERTAIN
     culprit = answers[0].culprit if answers else None
     return Outcome(
         name=name,

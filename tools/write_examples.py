@@ -22,13 +22,12 @@ from holdfast.analysis.source.source import Kind, Source
 from holdfast.explain.diagnose import Report, diagnose
 from holdfast.explain.gather import gather
 from holdfast.fault import Fault
-from holdfast.findings import Place
+from holdfast.findings import Grade, Place
 from holdfast.view import diagnosis, lint, run_screen, text
 from tests.analysis.source.made_sources import text_of
 from tests.faults.of import module_of_tests
 
 FOLDER = Path(__file__).parent.parent / "src" / "holdfast" / "faults" / "_examples"
-SURE = 0.8
 LOG, LINES = "job.log", 8
 
 
@@ -40,7 +39,7 @@ def example(fault: Fault) -> str:
     for one in itertools.chain(_from_logs(fault), _from_wreckage(fault)):
         answers.append(one)
         first = one.report.diagnoses[0]
-        sure = first.confidence > SURE
+        sure = first.grade is Grade.CERTAIN
         if first.slug == fault.slug and (sure or best is None):
             best = one
             if sure:

@@ -1,7 +1,8 @@
-"""Bring what the documents show of `lint` and `env` up to date.
+"""Bring what the documents show of `lint`, `env` and `explain` up to date.
 
 A console block is a session: `$ cat FILE` shows a file, which is written to an empty folder;
-`$ holdfast lint …` and `$ NAME=value holdfast env …` are run there, and what they say stands below.
+`$ holdfast lint …`, `$ holdfast explain …` and `$ NAME=value holdfast env …` are run there, and
+their output is shown below.
 A line `…` stands for lines left out: such a screen stays while the rest is still said in this
 order, and is written out in full where it is not, to be cut again by hand. `make docs` writes; a
 test compares.
@@ -22,11 +23,13 @@ from pathlib import Path
 from holdfast.cli import main as holdfast
 
 ROOT = Path(__file__).parent.parent
-PAGES = tuple(ROOT / name for name in ("README.md", "docs/lint.md", "docs/settings.md"))
+PAGES = tuple(
+    ROOT / name for name in ("README.md", "docs/lint.md", "docs/settings.md", "docs/explain.md")
+)
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 STEP = re.compile(r"^\$ (?P<typed>.*)\n(?P<shown>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 LEFT_OUT = re.compile(r"^…$", re.MULTILINE)
-OPTIONS = {"lint": (), "env": ("--deadline", "30")}
+OPTIONS = {"lint": (), "explain": (), "env": ("--deadline", "30")}
 """a loaded machine must not look like one that hangs"""
 KEPT = ("HOME", "LANG", "LC_ALL", "PATH")
 """of the environment: settings of the outer job do not belong on a screen"""
@@ -63,7 +66,7 @@ def _step(step: re.Match[str], folder: Path) -> str:
 
 
 def _verb(typed: str) -> str:
-    found = re.match(r"(?:\w+=\S* )*holdfast (lint|env)\b", typed)
+    found = re.match(r"(?:\w+=\S* )*holdfast (lint|env|explain)\b", typed)
     return found[1] if found else ""
 
 

@@ -98,6 +98,32 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     what: str = ""
 
 
+class Grade(enum.Enum):
+    """How sure a diagnosis is, in a word: what a person reads in place of the number."""
+
+    CERTAIN = "certain"
+    """this text, or these positions, can hardly mean anything else"""
+    LIKELY = "likely"
+    """the best explanation, though others fit as well"""
+    POSSIBLE = "possible"
+    """worth a look"""
+    WEAK = "weak"
+    """something points there, and not much"""
+
+    @classmethod
+    def of(cls, confidence: float) -> Grade:
+        if confidence > CERTAIN_ABOVE:
+            return cls.CERTAIN
+        if confidence >= LIKELY_FROM:
+            return cls.LIKELY
+        return cls.POSSIBLE if confidence >= POSSIBLE_FROM else cls.WEAK
+
+
+CERTAIN_ABOVE = 0.8
+LIKELY_FROM = 0.5
+POSSIBLE_FROM = 0.3
+
+
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """What a fault makes of the wreckage of a job."""
 
@@ -118,6 +144,10 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
     order: int = 0
     """of its first sighting: of two causes on one rank the earlier one leads"""
+
+    @property
+    def grade(self) -> Grade:
+        return Grade.of(self.confidence)
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):

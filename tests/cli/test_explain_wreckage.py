@@ -25,7 +25,7 @@ OOM = (
 def test_a_log_on_stdin_as_text_and_as_json() -> None:
     done = run("explain", input=OOM)
     assert done.returncode == 1
-    assert done.stdout.startswith("gpu-oom[HOLD308] rank 1 (sure, ")
+    assert done.stdout.startswith("gpu-oom[HOLD308] rank 1 (certain)\n")
     assert "  --> <stdin>:1: rank 1: " in done.stdout
     assert done.stderr == ""
 
@@ -39,7 +39,8 @@ def test_the_json_has_the_promised_shape(
     document = json.loads(capsys.readouterr().out)
     assert (document["schema"], document["command"]) == ("holdfast/1", "explain")
     first = document["diagnoses"][0]
-    assert {"code", "slug", "confidence", "culprit", "victims", "evidence", "fix", "ruled_out",
+    assert (first["grade"], first["confidence"]) == ("certain", 0.95)
+    assert {"code", "slug", "culprit", "victims", "evidence", "fix", "ruled_out",
             "unknown"} <= set(first)  # fmt: skip
     assert set(first["culprit"]) == {"rank", "host", "pid", "what"}
     assert first["evidence"][0]["source"] == str(log)
@@ -65,9 +66,7 @@ def test_the_folder_of_all_runs_stands_for_the_newest(
         (folder / "holdfast-run.json").write_text(json.dumps(marker))
     assert main.main(["explain", str(tmp_path / "runs")]) == 1
     told = capsys.readouterr()
-    assert told.err == (
-        f"{tmp_path}/runs holds 2 runs; this is about the newest, {tmp_path}/runs/a\n"
-    )
+    assert told.err == (f"{tmp_path}/runs has 2 runs; explaining the newest, {tmp_path}/runs/a\n")
     assert "runs/a/attempt-0/" in told.out
     assert "runs/b/" not in told.out
 
@@ -76,7 +75,33 @@ def test_the_folder_of_all_runs_stands_for_the_newest(
 def test_nothing_at_all_is_bad_usage(arguments: list[str]) -> None:
     done = run(*arguments, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "explain what?" in done.stderr
+    assert "nothing to explain: give a log, a folder or a fault's name" in done.stderr
+
+
+def test_a_fault_wins_over_a_file_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "disk-full").write_text(OOM)
+    monkeypatch.chdir(tmp_path)
+    assert main.main(["explain", "disk-full"]) == 0
+    shown = capsys.readouterr()
+    assert "HOLD408" in shown.out or "disk-full" in shown.out.splitlines()[0]
+    assert shown.err.endswith("holdfast explain ./disk-full\n")
+    assert main.main(["explain", "./disk-full"]) == 1
+    assert capsys.readouterr().out.startswith("gpu-oom")
+
+
+@pytest.mark.parametrize(
+    ("confidence", "grade"),
+    [(1.0, "certain"), (0.81, "certain"), (0.8, "likely"), (0.5, "likely"), (0.49, "possible"),
+     (0.3, "possible"), (0.29, "weak"), (0.0, "weak")],
+)  # fmt: skip
+def test_a_confidence_has_a_grade(confidence: float, grade: str) -> None:
+    item = Diagnosis(code="HOLD101", slug="port-in-use", confidence=confidence, culprit=None,
+                     reason="so it was")  # fmt: skip
+    assert item.grade.value == grade
+    assert f"({grade})" in diagnosis.leading(item)
+    assert diagnosis.in_short(item).startswith(f"  {grade:<8}  port-in-use[HOLD101]: so it was")
 
 
 # --- text ---------------------------------------------------------------------------------------
@@ -156,8 +181,8 @@ def test_where_nothing_can_be_read_nothing_is_called_healthy(
     assert "nothing could be read" in capsys.readouterr().err
     (tmp_path / "core").write_bytes(b"")
     assert main.main(["explain", str(tmp_path / "core")]) == 2
-    assert "there was nothing to read" in capsys.readouterr().err
+    assert "nothing to read: " in capsys.readouterr().err
     (tmp_path / "core").write_bytes(bytes(range(256)) * 64)
     (tmp_path / "job.log").write_text("step 1\n")
     assert main.main(["explain", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("In what could be read nothing failed")
+    assert capsys.readouterr().out.startswith("Nothing failed in what could be read")

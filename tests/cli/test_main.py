@@ -25,7 +25,7 @@ def test_version_and_help() -> None:
         (["check", "--port", "99999"], "error: --port: 99999 is not a port (0 to 65535)"),
         (["check", "--nnodes", "4:2"], "needs 1 <= MIN <= MAX"),
         (["check", "--only", "prot"], "error: no fault is called 'prot'"),
-        (["explain"], "error: explain what?"),
+        (["explain"], "error: nothing to explain: give a log"),
         (["explain", "xyzzy"], "error: no fault's page mentions 'xyzzy'"),
         (["explain", "no/such.log"], "error: there is no file or folder 'no/such.log'"),
         (["explain", "--pid", "4194305"], "error: there is no process 4194305"),

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Exit, Line, Sighting, Source, Wreckage
-from holdfast.explain.diagnose import RUNNER_UP, SHOWN, SURE, diagnose
+from holdfast.explain.diagnose import RUNNER_UP, SHOWN, diagnose
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence
+from holdfast.findings import Culprit, Diagnosis, Evidence, Grade
 
 
 def fault(number: int, answer: Callable[[Wreckage], Diagnosis | None]) -> Fault:
@@ -72,7 +72,7 @@ def test_only_one_line_can_be_the_sure_cause(sure: list[float], orders: list[int
     faults = [saying(n, c, order=orders[n], line=n + 1) for n, c in enumerate(sure)]
     answers = diagnose(Wreckage(), faults).diagnoses
     assert len(answers) <= SHOWN
-    assert sum(d.confidence > SURE for d in answers) <= 1
+    assert sum(d.grade is Grade.CERTAIN for d in answers) <= 1
     assert all(a.confidence >= b.confidence for a, b in pairwise(answers))
     assert bool(answers) == any(c >= 0.1 for c in sure)
 
@@ -110,7 +110,7 @@ def test_the_first_answer_says_whose_words_are_fallout() -> None:
     seen = tuple(sighting(Role.CASCADE, rank=rank, number=rank + 1) for rank in (0, 1, 2, 3))
     (found,) = diagnose(Wreckage(sightings=seen), [saying(1, 0.9, rank=2)]).diagnoses
     assert found.victims == (0, 1, 3)
-    assert "ranks 0-1,3: they waited" in found.ruled_out[0]
+    assert "of ranks 0-1,3: consequences" in found.ruled_out[0]
 
 
 def test_what_could_not_be_read_is_told() -> None:

@@ -88,7 +88,7 @@ def test_a_job_that_moves_is_well_wherever_its_ranks_are() -> None:
     assert (report.diagnoses, report.failed) == ((), False)
     text = diagnosis.report((), failed=False, anomalies=(), remarks=(),
                             places=from_scene.places(scene))  # fmt: skip
-    assert text.startswith("Nothing is wrong with this job")
+    assert text.startswith("Nothing wrong was seen in this job")
     assert "  rank 2: in load() at data.py:88 (stack of pid 4002)" in text
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.analysis.logs.wreckage import Wreckage
     from holdfast.findings import Evidence
 
-SUMMARY = "tell what broke a job from its logs and dumps, or the story of a fault by its name"
+SUMMARY = "what broke a job, from its logs and dumps; or the page of a fault, by its name"
 STDIN = "-"
 
 
@@ -33,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=[],
         metavar="PID",
-        help="a living rank, or the launcher of some: watched for a few seconds (repeatable)",
+        help="a running rank, or a launcher of ranks: watched for a few seconds (repeatable)",
     )
     parser.add_argument(
-        "--run", metavar="RUN", help="a run of ours: its id, the beginning of it, or 'latest'"
+        "--run", metavar="RUN", help="a holdfast run: its id, the beginning of its id, or 'latest'"
     )
     runs.add_folder_only(parser)
     parser.add_argument("--list", action="store_true", help="every fault, one line each")
@@ -48,13 +48,18 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return _show_pages("", arguments)
     if arguments.pid:
-        return _explain_living(arguments.pid, arguments)
+        return _explain_running(arguments.pid, arguments)
     if arguments.run:
         return _explain_run(arguments)
     if not words and _is_piped_to():
         words = [STDIN]
     if not words:
-        raise ConfigError("explain what?", hint="holdfast explain LOG… or holdfast explain --list")
+        raise ConfigError(
+            "nothing to explain: give a log, a folder or a fault's name",
+            hint="holdfast explain --list shows every fault",
+        )
+    if len(words) == 1 and os.sep not in words[0] and _names_a_fault(words[0]):
+        return _show_named(words[0], arguments)
     paths = [word for word in words if word == STDIN or os.path.lexists(word)]
     if len(paths) == len(words):
         return _explain(paths, arguments)
@@ -64,8 +69,25 @@ def run(arguments: argparse.Namespace) -> int:
     return _show_pages(" ".join(words), arguments)
 
 
+def _names_a_fault(word: str) -> bool:
+    """By its code or slug; other words are looked for in the pages, after files."""
+    from holdfast import catalogue
+
+    faults = [entry.fault for entry in catalogue.entries()]
+    return any(word.lower() == fault.slug or word.upper() == fault.code for fault in faults)
+
+
+def _show_named(name: str, arguments: argparse.Namespace) -> int:
+    """Codes and slugs win over files, so that a name means the same in every folder."""
+    if os.path.lexists(name):
+        streams.remark(
+            f"this is the page of a fault; to read the file of that name: holdfast explain ./{name}"
+        )
+    return _show_pages(name, arguments)
+
+
 def _is_piped_to() -> bool:
-    """Something comes in: neither a terminal, nor /dev/null, nor closed."""
+    """Whether stdin has something: neither a terminal, nor /dev/null, nor closed."""
     if sys.stdin is None or sys.stdin.isatty():
         return False
     source = sys.stdin.buffer
@@ -79,22 +101,22 @@ def _explain(paths: list[str], arguments: argparse.Namespace) -> int:
     chosen = [_newest_run(path) or path for path in paths]
     stdin = sys.stdin.buffer if sys.stdin else None
     wreckage = gather(chosen, stdin=stdin, progress=Progress(chosen))
-    _insist_on_something(wreckage)
+    _refuse_if_nothing_was_read(wreckage)
     return _answer(wreckage, arguments)
 
 
-def _insist_on_something(wreckage: Wreckage) -> None:
-    """Where nothing could be read, 'nothing failed' would be a lie."""
+def _refuse_if_nothing_was_read(wreckage: Wreckage) -> None:
+    """Where nothing could be read, 'nothing failed' would be wrong."""
     if any(source.size for source in wreckage.sources if source.kind != "unread"):
         return
     problems = [f"{source.name}: {source.problem}" for source in wreckage.sources if source.problem]
     if problems:
         raise EnvironmentFailure(f"nothing could be read: {'; '.join(problems[:3])}")
-    raise ConfigError("there was nothing to read: what was given is empty")
+    raise ConfigError("nothing to read: what was given is empty")
 
 
 def _newest_run(path: str) -> str:
-    """Of the folder in which all runs lie: their stories have nothing to do with each other."""
+    """Of a folder of runs: each run is a job of its own, so only one is explained."""
     from holdfast.run.runs import registry
 
     count = len(registry.run_ids(path))
@@ -102,12 +124,12 @@ def _newest_run(path: str) -> str:
         return ""
     newest = registry.find(path, "latest").folder
     if count > 1:
-        streams.remark(f"{path} holds {count} runs; this is about the newest, {newest}")
+        streams.remark(f"{path} has {count} runs; explaining the newest, {newest}")
     return newest
 
 
 def _explain_run(arguments: argparse.Namespace) -> int:
-    """A run that lives is looked at; of one that has ended the folder tells."""
+    """A run that is still going is watched; one that has ended is read from its folder."""
     from holdfast.explain.read import run_folder
     from holdfast.run.runs import registry
 
@@ -117,16 +139,16 @@ def _explain_run(arguments: argparse.Namespace) -> int:
     pids = run_folder.read(chosen.folder).story.newest
     if not pids:
         raise ConfigError(
-            f"{chosen.id} has not started its ranks yet", hint="ask again in a moment"
+            f"{chosen.id} has not started its ranks yet", hint="try again in a few seconds"
         )
-    return _explain_living([pids[rank] for rank in sorted(pids)], arguments)
+    return _explain_running([pids[rank] for rank in sorted(pids)], arguments)
 
 
-def _explain_living(pids: list[int], arguments: argparse.Namespace) -> int:
+def _explain_running(pids: list[int], arguments: argparse.Namespace) -> int:
     from holdfast.explain import from_scene
     from holdfast.run.watch import attach, verdict
 
-    streams.remark(f"watching for {attach.WATCHED:g} s; nothing is done to the processes")
+    streams.remark(f"watching for {attach.WATCHED:g} s, without touching the processes")
     scene, still, world = attach.look(pids)
     stands = all(view.rank in still for view in scene.ranks)
     said = verdict.judge(scene, stands_still=stands)
@@ -166,7 +188,7 @@ def _show_pages(wanted: str, arguments: argparse.Namespace) -> int:
         pages = [catalogue.with_example(pages[0])]
     if not pages:
         raise ConfigError(
-            f"no fault's page mentions {wanted!r}, and no file is called so",
+            f"no fault's page mentions {wanted!r}, and no file has that name",
             hint="holdfast explain --list shows every fault",
         )
     if arguments.json:

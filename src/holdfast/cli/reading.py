@@ -1,4 +1,4 @@
-"""How far the reading of large wreckage has come, told on stderr once it takes long."""
+"""Progress of reading large files, shown on stderr once it takes long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.cli import streams
 from holdfast.text import size
 
 EVERY = 2.0
-"""seconds between two remarks; what is read in less needs none"""
+"""seconds between two lines of progress"""
 
 
 class Progress:
@@ -29,14 +29,14 @@ class Progress:
             return
         if self._total < 0:
             self._total = _size_of(self._paths)
-        # Packed files are larger than they lie there, and nobody knows how long a pipe is.
+        # Packed files grow when read, and the length of a pipe is unknown.
         whole = f" of {size(self._total)}" if self._read <= self._total else ""
         streams.remark(f"read {size(self._read)}{whole}")
         self._next = self._clock() + EVERY
 
 
 def _size_of(paths: Sequence[str]) -> int:
-    """Of all files there; 0 where it cannot be known."""
+    """Of all files under these paths, in bytes; 0 where it cannot be known."""
     total = 0
     for path in paths:
         if not os.path.exists(path):

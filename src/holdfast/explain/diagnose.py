@@ -1,8 +1,8 @@
 """Ask every fault about the wreckage, and put the answers in order. Pure.
 
-Only one thing broke the job, so the answers compete: surest first; of two that are equally sure
-the one seen earlier, since what comes later on one rank is mostly fallout. Whoever comes second
-behind a sure answer cannot be sure as well, unless both read the same line.
+Only one thing broke the job, so the answers compete: highest confidence first; of two that are
+equal the one seen earlier, since what comes later on one rank is mostly fallout. An answer behind
+a certain one cannot be certain as well, unless both read the same line.
 """
 
 from __future__ import annotations
@@ -16,17 +16,13 @@ from holdfast.analysis.logs.wreckage import Wreckage, quote
 from holdfast.catalogue import traits
 from holdfast.explain import live_verdict
 from holdfast.fault import Broken, Fault
-from holdfast.findings import Diagnosis, Evidence
-from holdfast.text import numbers
+from holdfast.findings import Diagnosis, Evidence, Grade
+from holdfast.text import ranks
 
-SURE = 0.8
-"""over this we claim to know"""
-LIKELY = 0.5
-"""under this the earliest signs of trouble are shown as well"""
 RUNNER_UP = 0.5
-"""what is left for another answer beside a sure one"""
+"""the most that is left for another answer beside a certain one"""
 FAINT = 0.1
-"""under this it is noise"""
+"""an answer below this is noise"""
 SHOWN = 5
 ANOMALIES = 8
 
@@ -35,18 +31,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     diagnoses: tuple[Diagnosis, ...] = ()
     """most likely first; none for a healthy run, and none where nothing is known"""
     failed: bool = False
-    """something went wrong, whether or not we know what"""
+    """something went wrong, whether or not a fault explains it"""
     anomalies: tuple[Evidence, ...] = ()
     """the earliest signs of trouble, where no answer is likely"""
     remarks: tuple[str, ...] = ()
-    """what could not be read, or went wrong in here"""
+    """what could not be read, and faces that raised"""
 
 
 def diagnose(wreckage: Wreckage, faults: Iterable[Fault]) -> Report:
     answers, bugs = _ask(wreckage, faults)
     ordered = _in_order(live_verdict.weigh(wreckage, answers))
     failed = bool(ordered) or _went_wrong(wreckage)
-    likely = bool(ordered) and ordered[0].confidence >= LIKELY
+    likely = bool(ordered) and ordered[0].grade in (Grade.CERTAIN, Grade.LIKELY)
     unread = [f"{s.name}: {s.problem}" for s in wreckage.sources if s.problem]
     return Report(
         diagnoses=tuple(_located(wreckage, _with_fallout(wreckage, ordered))),
@@ -75,12 +71,12 @@ def _in_order(answers: Sequence[Diagnosis]) -> list[Diagnosis]:
     ordered = sorted(answers, key=lambda d: (-d.confidence, d.order, d.code))
     if not ordered:
         return []
-    sure = [d for d in ordered if d.confidence > SURE]
-    first = min(sure, key=lambda d: (d.order, -d.confidence)) if sure else ordered[0]
+    certain = [d for d in ordered if d.grade is Grade.CERTAIN]
+    first = min(certain, key=lambda d: (d.order, -d.confidence)) if certain else ordered[0]
     rest = [d for d in ordered if d is not first and not _is_vaguer(d, first)]
-    if sure:
-        humbled = [d if _same_line(d, first) else _humbled(d) for d in rest]
-        rest = sorted(humbled, key=lambda d: (-d.confidence, d.order, d.code))
+    if certain:
+        lowered = [d if _same_line(d, first) else _runner_up(d) for d in rest]
+        rest = sorted(lowered, key=lambda d: (-d.confidence, d.order, d.code))
     return [first, *rest][:SHOWN]
 
 
@@ -94,7 +90,7 @@ def _is_vaguer(one: Diagnosis, other: Diagnosis) -> bool:
     return traits(one.slug).general and not traits(other.slug).general and _same_line(one, other)
 
 
-def _humbled(diagnosis: Diagnosis) -> Diagnosis:
+def _runner_up(diagnosis: Diagnosis) -> Diagnosis:
     return msgspec.structs.replace(diagnosis, confidence=min(diagnosis.confidence, RUNNER_UP))
 
 
@@ -104,7 +100,7 @@ def _went_wrong(wreckage: Wreckage) -> bool:
 
 
 def _with_fallout(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosis]:
-    """The loudest lines are consequences: the first answer says whose they are."""
+    """The loudest lines are consequences: the first answer says which ranks wrote them."""
     if not ordered:
         return []
     first = ordered[0]
@@ -117,8 +113,8 @@ def _with_fallout(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosi
     if not waited:
         return ordered
     fallout = (
-        f"the timeouts and lost connections of rank{'s' if len(waited) > 1 else ''} "
-        f"{numbers(waited)}: they waited, and tell of somebody else's trouble"
+        f"the timeouts and lost connections of {ranks(waited)}: consequences, reported by ranks "
+        "that waited"
     )
     victims = first.victims or tuple(sorted(waited))
     first = msgspec.structs.replace(first, ruled_out=(*first.ruled_out, fallout), victims=victims)
@@ -126,7 +122,7 @@ def _with_fallout(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosi
 
 
 def _located(wreckage: Wreckage, diagnoses: Iterable[Diagnosis]) -> Iterator[Diagnosis]:
-    """A rank is easier to find by its host and pid, if any line told them."""
+    """A rank is easier to find by its host and pid, where a line names them."""
     for one in diagnoses:
         rank = one.culprit.rank if one.culprit else None
         remains = wreckage.rank(rank) if rank is not None else None
@@ -142,7 +138,7 @@ def _located(wreckage: Wreckage, diagnoses: Iterable[Diagnosis]) -> Iterator[Dia
 
 
 def _earliest(wreckage: Wreckage) -> tuple[Evidence, ...]:
-    """The first trouble of each rank, own trouble before that of others."""
+    """The first trouble of each rank, its own before that of others."""
     told = [s for s in wreckage.sightings if s.role not in (Role.CONTEXT, Role.ADVICE)]
     told.sort(key=lambda s: (s.role is not Role.ROOT, s.order))
     firsts: dict[tuple[int | None, str], Evidence] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from holdfast import catalogue
 from holdfast.analysis.logs.wreckage import Source, Wreckage
@@ -55,6 +55,14 @@ def gather(
     return collector.wreckage()
 
 
+def gather_bytes(files: Mapping[str, bytes]) -> Wreckage:
+    """The same for files that are in memory: name -> content."""
+    collector = _Collector(None)
+    for name, content in files.items():
+        collector.read(Opened(name, io.BytesIO(content), size=len(content)), file_names.of(name))
+    return collector.wreckage()
+
+
 @functools.cache
 def _scanner() -> Scanner:
     return Scanner(catalogue.log_patterns())
@@ -93,9 +101,9 @@ class _Collector:
                 continue
             opened.progress = self._progress
             told = file_names.of(opened.name)
-            self._read(opened, Named(rank=rank) if rank is not None else told)
+            self.read(opened, Named(rank=rank) if rank is not None else told)
 
-    def _read(self, opened: Opened, named: Named) -> None:
+    def read(self, opened: Opened, named: Named) -> None:
         peek = opened.peek()
         if story := self._packed.story(opened):
             self._tell(story, opened.source("journal"))

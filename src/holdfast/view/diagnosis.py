@@ -9,27 +9,29 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from holdfast.findings import Culprit, Diagnosis, Evidence
-from holdfast.text import numbers
+from holdfast.findings import Culprit, Diagnosis, Evidence, Grade
+from holdfast.text import ranks, shorten
 from holdfast.view.text import harmless
 
 QUOTED = 160
 """characters of a quoted line; the file and line say where the rest is"""
 WIDTH = 100
 REMARKS = 6
+GRADE = max(len(grade.value) for grade in Grade)
+"""width of that column"""
 
-KNOWN_TO_NOBODY = (
-    "Something failed, and nothing that holdfast knows explains it. Nobody is blamed without "
-    "evidence; the earliest signs of trouble are below."
+UNEXPLAINED = (
+    "Something failed, and no fault in the catalogue explains it. The earliest signs of trouble "
+    "are below."
 )
 HEALTHY = "Nothing failed here: no error, timeout, lost peer or bad exit was found."
 HEALTHY_IN_PART = (
-    "In what could be read nothing failed: no error, timeout, lost peer or bad exit was found. "
+    "Nothing failed in what could be read: no error, timeout, lost peer or bad exit was found. "
     "Some of it could not be read."
 )
 ALIVE_AND_WELL = (
-    "Nothing is wrong with this job, as far as can be seen from outside in a few seconds. Where "
-    "each rank is stands below."
+    "Nothing wrong was seen in this job, watched from outside for a few seconds. Where each rank "
+    "is, is shown below."
 )
 
 
@@ -41,14 +43,14 @@ def report(
     remarks: Sequence[str],
     places: Sequence[Evidence] = (),
 ) -> str:
-    """`places`: where each rank of a living job is; nothing has failed there, at most it hangs."""
+    """`places`: where each rank of a running job is; nothing failed there, at most it hangs."""
     blocks = []
     if diagnoses:
         blocks.append(leading(diagnoses[0]))
         if others := diagnoses[1:]:
             blocks.append("\n".join(["also possible:", *map(in_short, others)]))
     elif failed:
-        blocks.append(_wrapped(KNOWN_TO_NOBODY))
+        blocks.append(_wrapped(UNEXPLAINED))
     else:
         healthy = HEALTHY_IN_PART if remarks else HEALTHY
         blocks.append(_wrapped(ALIVE_AND_WELL if places else healthy))
@@ -64,13 +66,12 @@ def report(
 
 def leading(item: Diagnosis) -> str:
     lines = [
-        f"{item.slug}[{item.code}] {_who(item.culprit)}({certainty(item.confidence)})",
+        f"{item.slug}[{item.code}] {_who(item.culprit)}({item.grade.value})",
         _wrapped(item.reason, "  "),
     ]
     lines += [f"  --> {evidence(one)}" for one in item.evidence]
     if item.victims:
-        plural = "s" if len(item.victims) > 1 else ""
-        lines.append(_wrapped(f"victims: rank{plural} {numbers(item.victims)}", "  ", "    "))
+        lines.append(_wrapped(f"victims: {ranks(item.victims)}", "  ", "    "))
     lines += [_wrapped(f"ruled out: {one}", "  ", "    ") for one in item.ruled_out]
     lines += [_wrapped(f"not known: {one}", "  ", "    ") for one in item.unknown]
     if item.fix:
@@ -81,13 +82,8 @@ def leading(item: Diagnosis) -> str:
 
 
 def in_short(item: Diagnosis) -> str:
-    head = f"{item.confidence * 100:3.0f} %  {item.slug}[{item.code}] {_who(item.culprit)}"
-    return _wrapped(f"{head.rstrip()}: {item.reason}", "  ", "         ")
-
-
-def certainty(confidence: float) -> str:
-    words = "sure" if confidence > 0.8 else "likely" if confidence >= 0.5 else "possible"
-    return f"{words}, {confidence * 100:.0f} %"
+    head = f"{item.grade.value:<{GRADE}}  {item.slug}[{item.code}] {_who(item.culprit)}"
+    return _wrapped(f"{head.rstrip()}: {item.reason}", "  ", " " * (4 + GRADE))
 
 
 def evidence(item: Evidence) -> str:
@@ -112,12 +108,11 @@ def _remarks(remarks: Sequence[str]) -> list[str]:
 
 
 def _cut(quote: str) -> str:
-    text = harmless(quote)
-    return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
+    return shorten(harmless(quote), QUOTED)
 
 
 def _wrapped(text: str, first: str = "", rest: str | None = None) -> str:
-    """Words longer than a line (paths, commands) stand out of it rather than be torn."""
+    """Words longer than a line (paths, commands) are never broken."""
     return textwrap.fill(
         harmless(text),
         WIDTH,

@@ -83,6 +83,7 @@ def diagnoses(
     """What `holdfast explain PATH --json` prints; `places` only of a job that still lives."""
     listed = [
         {name: value for name, value in msgspec.structs.asdict(one).items() if name != "order"}
+        | {"grade": one.grade}
         for one in found
     ]
     document: dict[str, Any] = {

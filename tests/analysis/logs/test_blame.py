@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from holdfast import catalogue
 from holdfast.analysis.logs import blame, disagreement, fingerprints, own_errors, suspects
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.explain.diagnose import SURE, diagnose
+from holdfast.explain.diagnose import diagnose
+from holdfast.findings import Grade
 from tests.analysis.logs.patterns.jobs import (
     HEALTHY,
     RESET,
@@ -233,7 +234,7 @@ def broken(draw: st.DrawFn) -> Broken:
 @given(broken())
 def test_never_sure_and_wrong(case: Broken) -> None:
     for answer in diagnose(case.job, FAULTS).diagnoses:
-        if answer.confidence > SURE:
+        if answer.grade is Grade.CERTAIN:
             assert answer.slug in case.slugs, answer
             assert answer.culprit is None or answer.culprit.rank in (None, case.culprit), answer
 

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast import catalogue
-from holdfast.explain.diagnose import SURE, diagnose
+from holdfast.explain.diagnose import diagnose
 from holdfast.explain.gather import gather
-from holdfast.findings import Diagnosis
+from holdfast.findings import Diagnosis, Grade
 from tests.places import WRECKS
 
 NAMES = sorted(path.parent.name for path in WRECKS.glob("*/truth.json"))
@@ -91,7 +91,7 @@ def test_with_pieces_missing_it_is_right_or_not_sure(data: st.DataObject) -> Non
     cut = data.draw(st.sets(st.sampled_from(sorted(kept))))
     from_the_top = data.draw(st.booleans())
     answers = explained({one: _half(pieces[one], one in cut, from_the_top) for one in kept})
-    if not answers or answers[0].confidence <= SURE:
+    if not answers or answers[0].grade is not Grade.CERTAIN:
         return
     assert answers[0].slug in {truth["cause"], *truth["accept"]}
     if truth["culprit"]:  # otherwise all did it alike, and the one that is left is as good

@@ -8,14 +8,13 @@ import msgspec
 
 from holdfast.analysis.logs.wreckage import Exit, Line, Raised, RankRemains, Wreckage
 from holdfast.analysis.scene.scene import Collective, Frame, Recorder, Stack
-from holdfast.explain.read.inputs import STDIN
 from tests.analysis.logs.patterns.made import wreckage
 
 SHAPE = "[1024] Float"
 
 
 def a_line(text: str = "", *, rank: int | None = None, number: int = 1, source: str = "") -> Line:
-    return Line(text=text, source=source or STDIN, number=number, rank=rank)
+    return Line(text=text, source=source or "job.log", number=number, rank=rank)
 
 
 def stood(

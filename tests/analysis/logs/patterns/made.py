@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import io
-
 import msgspec
 
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.explain.gather import gather
+from holdfast.explain.gather import gather_bytes
 
 
 def wreckage(*lines: str, world_size: int | None = None, **fields: object) -> Wreckage:
-    """What `holdfast explain -` makes of these lines; `[rank3]: text` belongs to rank 3.
+    """What `holdfast explain job.log` makes of these lines; `[rank3]: text` belongs to rank 3.
 
     Further fields of Wreckage (raised, exits, ranks, settings…) are taken as given.
     """
     log = "".join(f"{line}\n" for line in lines)
-    read = gather(["-"], stdin=io.BytesIO(log.encode()))
+    read = gather_bytes({"job.log": log.encode()})
     if world_size is not None:
         fields["world_size"] = world_size
     return msgspec.structs.replace(read, **fields)
