@@ -1,4 +1,4 @@
-"""What the documents show of `lint`, `env` and `explain` is what these verbs say today, word for word."""
+"""What the documents show of `lint`, `env` and `explain` is what they say today, word for word."""
 
 from __future__ import annotations
 

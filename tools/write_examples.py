@@ -8,7 +8,6 @@ get what `lint` says of that as well. `make docs` writes them; a test compares.
 
 from __future__ import annotations
 
-import io
 import itertools
 import sys
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.source.source import Kind, Source
 from holdfast.explain.diagnose import Report, diagnose
-from holdfast.explain.gather import gather
+from holdfast.explain.gather import gather_bytes
 from holdfast.fault import Fault
 from holdfast.findings import Grade, Place
 from holdfast.view import diagnosis, lint, run_screen, text
@@ -70,13 +69,13 @@ class Answer(NamedTuple):
         if not self.log:
             return f"$ holdfast explain logs/\n{told}"
         shown = "\n".join([f"$ cat {LOG}", *self.log])
-        return f"{shown}\n\n$ holdfast explain < {LOG}\n{told}"
+        return f"{shown}\n\n$ holdfast explain {LOG}\n{told}"
 
 
 def _from_logs(fault: Fault) -> Iterator[Answer]:
     for lines in _logs(fault):
-        log = io.BytesIO("\n".join([*lines, ""]).encode())
-        if report := _if_named(gather(["-"], stdin=log), fault):
+        log = "\n".join([*lines, ""]).encode()
+        if report := _if_named(gather_bytes({LOG: log}), fault):
             yield Answer(lines, report)
 
 
