@@ -81,7 +81,7 @@ test_run = run_table(
         ranks=[1],
         victims=[0, 2, 3],
         certain=False,
-        saying=["inside the kernel (state D, in rpc_wait_bit_killable) for 12.0 s", "-p 4001"],
+        saying=["stuck in the kernel (state D, in rpc_wait_bit_killable) for 12.0 s", "-p 4001"],
         not_saying=["GPU"],
     ),
     notices(
@@ -135,7 +135,7 @@ test_explain = explain_table(
         a_job("nfs: server filer1 not responding, still trying"),
         sure=0.7,
         what="filer1",
-        saying=["filer1 does not answer"],
+        saying=["filer1 did not answer"],
     ),
     recognises(
         a_job(
@@ -144,7 +144,7 @@ test_explain = explain_table(
             " uvm_ioctl+0x13e0/0x16f0 [nvidia_uvm]",
         ),
         sure=0.75,
-        saying=["python3.11 sleeps uninterruptibly", "uvm_page_tree_get_ptes_async"],
+        saying=["python3.11 was in uninterruptible sleep", "uvm_page_tree_get_ptes_async"],
     ),
     recognises(  # /proc/PID/stack
         a_job(
@@ -152,7 +152,7 @@ test_explain = explain_table(
             "[<ffffffffc33d7da7>] uvm_ioctl+0xed7/0x1790 [nvidia_uvm]",
         ),
         sure=0.55,
-        saying=["stands inside the GPU driver"],
+        saying=["a process was inside the GPU driver"],
     ),
     recognises(  # whoever it is, its stack is in the driver
         a_job(

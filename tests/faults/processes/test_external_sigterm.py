@@ -20,7 +20,7 @@ test_run = run_table(
         ranks=[],
         certain=True,
         fatal=True,
-        saying=["told to stop: holdfast itself got SIGTERM", "no rank is to blame"],
+        saying=["told to stop: holdfast itself received SIGTERM", "no rank is to blame"],
     ),
     notices(
         a_scene(told_to_stop="SIGINT"),
@@ -34,7 +34,10 @@ test_run = run_table(
         ranks=[1],
         victims=[0],
         certain=True,
-        saying=["rank 1 (pid 4001) was ended by SIGTERM from outside", "holdfast did not send it"],
+        saying=[
+            "rank 1 (pid 4001) was terminated by SIGTERM from outside",
+            "holdfast did not send it",
+        ],
     ),
     overlooks(a_scene()),
     overlooks(a_scene(told_to_stop="SIGHUP")),
@@ -47,18 +50,26 @@ CANCELLED = "slurmstepd: error: *** STEP 123.0 ON node7 CANCELLED AT 2026-03-02T
 
 test_explain = explain_table(
     "external-sigterm",
-    recognises(a_job(TOLD), sure=0.85, what="whoever", saying=["told to end by a signal"]),
+    recognises(
+        a_job(TOLD), sure=0.85, what="the sender of the signal", saying=["received a stop signal"]
+    ),
     recognises(  # or by srun itself, after a task that failed
-        a_job(CANCELLED + " ***"), sure=0.6, what="whoever", saying=["one of its tasks had failed"]
+        a_job(CANCELLED + " ***"),
+        sure=0.6,
+        what="the sender of the signal",
+        saying=["one of its tasks had failed"],
     ),
     recognises(
         a_job(CANCELLED.replace("STEP 123.0", "JOB 123") + " ***"),
         sure=0.85,
-        what="whoever",
+        what="the sender of the signal",
         saying=["cancelled through Slurm, by its user"],
     ),
     recognises(
-        a_job(raised=[a_raise(0, "KeyboardInterrupt")]), sure=0.7, what="whoever", saying=["Ctrl-C"]
+        a_job(raised=[a_raise(0, "KeyboardInterrupt")]),
+        sure=0.7,
+        what="the sender of the signal",
+        saying=["Ctrl-C"],
     ),
     recognises(
         a_job(exits=[an_exit(2, -15, first=True)]), sure=0.6, rank=2, saying=["rank 2 (pid 1002)"]

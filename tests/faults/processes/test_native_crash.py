@@ -88,7 +88,7 @@ test_run = run_table(
         a_scene(crash(-signal.SIGABRT)),
         ranks=[1],
         certain=True,
-        saying=["gave up by itself, and left no words"],
+        saying=["it aborted without a message"],
     ),
     notices(
         a_scene(crash(-signal.SIGABRT, said=words("std::bad_alloc", "std::bad_alloc"))),
@@ -159,7 +159,9 @@ test_explain = explain_table(
         saying=["Segmentation fault"],
     ),
     recognises(a_job(exits=[an_exit(2, -7)]), sure=0.4, rank=2, saying=["SIGBUS"]),
-    recognises(a_job(exits=[an_exit(2, -6)]), sure=0.5, rank=2, saying=["gave up by itself"]),
+    recognises(
+        a_job(exits=[an_exit(2, -6)]), sure=0.5, rank=2, saying=["it aborted without a message"]
+    ),
     # torch's watchdog ends a process by abort, after its timeout.
     passes_over(a_job(timed_out(2), exits=[an_exit(2, -6, first=True)])),
     passes_over(a_job(timed_out(1), exits=[an_exit(2, -6, first=True)])),

@@ -12,7 +12,7 @@ test_explain = explain_table(
         a_job("srun: error: Node failure on node7"),
         sure=0.92,
         what="node7",
-        saying=["node7 is"],
+        saying=["node7 was lost"],
     ),
     recognises(
         a_job(
@@ -26,7 +26,7 @@ test_explain = explain_table(
     recognises(
         a_job("The actor is dead because its node has died. Node Id: 677df2a9"),
         sure=0.85,
-        saying=["is gone"],
+        saying=["was lost"],
     ),
     recognises(
         a_job(
@@ -52,7 +52,7 @@ test_explain = explain_table(
         sure=0.75,
         what="node-b",
         victims=[0, 1, 2, 3],
-        saying=["ranks 4-5, all that ran on node-b"],
+        saying=["ranks 4-5, all ranks on node-b"],
     ),
     # Half of the ranks is no majority, one of a host's two is not the host.
     passes_over(a_job(*map(timed_out, (0, 1)), hosts=TWO_HOSTS)),

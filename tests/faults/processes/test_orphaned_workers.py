@@ -39,13 +39,13 @@ test_check = check_table(
     speaks(
         "warning",
         a_machine(leftovers=left(orphan(11, 0), orphan(12, 1))),
-        saying=["2 ranks live on", "rank 1 of run r7: pid 12", "up 2 hours", "`kill 11 12`"],
+        saying=["2 ranks keep running", "rank 1 of run r7: pid 12", "up 2 hours", "`kill 11 12`"],
         not_saying=["holds port"],
     ),
     speaks(
         "warning",
         a_machine(leftovers=left(orphan(11, None, ""))),
-        saying=["1 rank lives on", "of an unnamed run: pid 11"],
+        saying=["1 rank keeps running", "of an unnamed run: pid 11"],
     ),
     speaks(
         "error",
@@ -60,18 +60,18 @@ test_check = check_table(
     speaks(
         "warning",  # somebody else holds the port
         a_machine(NAMED, port=listening(99), leftovers=left(orphan(12, 1))),
-        saying=["1 rank lives on"],
+        saying=["1 rank keeps running"],
         not_saying=["holds port"],
     ),
     speaks(
         "warning",
         a_machine(NAMED, port=Unread(why="no answer"), leftovers=left(orphan(12, 1))),
-        saying=["1 rank lives on"],
+        saying=["1 rank keeps running"],
     ),
     speaks(
         "warning",
         a_machine(a_plan(port=0), port=listening(12), leftovers=left(orphan(12, 1))),
-        saying=["1 rank lives on"],
+        saying=["1 rank keeps running"],
         not_saying=["holds port"],
     ),
     silent(a_machine()),
@@ -90,7 +90,7 @@ test_run = run_table(
         ranks=[],
         victims=[],
         certain=False,
-        saying=["rank 2's child python (pid 4711) outlived it; ended"],
+        saying=["rank 2's child python (pid 4711) outlived it and was ended"],
     ),
     notices(
         a_scene(outlived=(HELPER, NAMELESS)),

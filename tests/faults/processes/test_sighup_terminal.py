@@ -27,7 +27,7 @@ test_run = run_table(
         a_scene([a_rank(0), ended(1, -signal.SIGHUP)]),
         ranks=[1],
         certain=True,
-        saying=["ended by SIGHUP", "or somebody sent it"],
+        saying=["ended by SIGHUP", "or another process sent it"],
     ),
     overlooks(a_scene()),
     overlooks(a_scene(told_to_stop="SIGTERM")),

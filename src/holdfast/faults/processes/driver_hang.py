@@ -3,15 +3,16 @@
 What you see   A rank that cannot be killed, not even by `kill -9`; nvidia-smi that never returns;
                `task python:4711 blocked for more than 120 seconds` or `soft lockup` in the kernel
                log; all other ranks time out.
-Why            State D is uninterruptible sleep: the process waits inside the kernel for a driver
-               or for storage. Briefly that is normal (a save to NFS, a large read). When the
-               driver or the file server has stopped answering, it lasts, and only the kernel can
-               end it.
+Why            State D is uninterruptible sleep: the process waits inside the kernel for a driver or
+               for storage. Briefly that is normal (a save to NFS, a large read). When the driver or
+               the file server has stopped answering, it lasts, and only the kernel can end it.
 How to be sure `ps -o pid,stat,wchan:32,cmd -p PID` several times, and `sudo cat /proc/PID/stack`:
-               the same frames each time, with names of a driver or of nfs. D state by itself
-               proves nothing.
-Fix            Storage: see whether the server answers (`timeout 5 stat -f PATH`). GPU driver: take
-               the node out of the job and reboot it; no signal reaches such a process.
+               the same frames each time, with names of a driver or of nfs. State D alone proves
+               nothing.
+Fix            Storage: check whether the server answers (`timeout 5 stat -f PATH`). GPU driver:
+               take the node out of the job and reboot it; no signal reaches such a process.
+Known limits   A long save to slow storage looks the same, so `run` only reports it and never acts
+               on it. The kernel stack and log need root on most machines.
 Sources        https://docs.kernel.org/admin-guide/lockup-watchdogs.html
                https://docs.kernel.org/admin-guide/sysctl/kernel.html: hung_task_timeout_secs
                https://man7.org/linux/man-pages/man5/proc_pid_wchan.5.html
@@ -33,20 +34,25 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
-FAULT = Fault(code="HOLD708", slug="driver-hang", traits=RunTraits(priority=430, needs_stall=True))
+FAULT = Fault(
+    code="HOLD708",
+    slug="driver-hang",
+    related=("rank-stuck", "gpu-hardware", "rank-frozen", "slow-rank"),
+    traits=RunTraits(priority=430, needs_stall=True),
+)
 
 GPU_DRIVER = re.compile(r"nvidia|\b_?nv_|\b_nv\d|\buvm_|\brm_|amdgpu|\bkfd_", re.IGNORECASE)
 """symbols of NVIDIA's and AMD's kernel modules as wchan shows them; nvme_ is not among them"""
 
 TRAINING = re.compile(r"\b(python[\d.]*|torchrun|deepspeed|accelerate|nvidia-smi|mpirun)\b")
 
-RECENT = 3600
-LONG = 10.0
-"""seconds in state D before it is worth a word; a save to a slow disk takes as long"""
+RECENT_SECONDS = 3600
+LONG_IN_STATE_D = 10.0
+"""seconds in state D before it is reported; a save to a slow disk takes as long"""
 
 
 @FAULT.check(needs=("leftovers",))
-def nobody_is_stuck_in_the_kernel(facts: MachineFacts) -> Finding:
+def process_stuck_in_kernel(facts: MachineFacts) -> Finding:
     stuck = known(facts.leftovers).stuck
     in_driver = [p for p in stuck if GPU_DRIVER.search(p.wait_channel)]
     training = [p for p in stuck if TRAINING.search(p.process.command)]
@@ -54,42 +60,42 @@ def nobody_is_stuck_in_the_kernel(facts: MachineFacts) -> Finding:
         pids = [p.process.pid for p in in_driver]
         return FAULT.warning(
             f"pid {text.numbers(pids)} waits inside the GPU driver and cannot be interrupted",
-            reason="seen so in two looks; normal for moments, but if it lasts the driver hangs "
-            "and every program that touches the GPU will",
-            evidence=[_describe(p) for p in in_driver],
-            fix=f"look again: `ps -o pid,stat,wchan:32,cmd -p {','.join(map(str, pids))}`; if it "
-            "stays in state D, take this node out and reboot it",
+            reason="seen in two checks; normal for moments, but if it lasts the driver hangs, and "
+            "so will every program that uses the GPU",
+            evidence=[_stuck_evidence(p) for p in in_driver],
+            fix=f"check again: `ps -o pid,stat,wchan:32,cmd -p {','.join(map(str, pids))}`; if it "
+            "stays in state D, take this node out of the job and reboot it",
         )
     if training:
         pids = [p.process.pid for p in training]
         return FAULT.note(
             f"pid {text.numbers(pids)} is in uninterruptible sleep",
-            reason="seen so in two looks; a save or load on slow storage looks the same, so this "
+            reason="seen in two checks; a save or load on slow storage looks the same, so this "
             "alone proves nothing",
-            evidence=[_describe(p) for p in training],
-            fix=f"look again: `ps -o pid,stat,wchan:32,cmd -p {','.join(map(str, pids))}`",
+            evidence=[_stuck_evidence(p) for p in training],
+            fix=f"check again: `ps -o pid,stat,wchan:32,cmd -p {','.join(map(str, pids))}`",
         )
     return FAULT.ok("no training process is stuck inside the kernel")
 
 
 @FAULT.check(needs=("kernel_log",))
-def kernel_reports_no_stall(facts: MachineFacts) -> Finding:
+def kernel_log_stalls(facts: MachineFacts) -> Finding:
     stalls = [event for event in known(facts.kernel_log) if event.kind == "stall"]
     if not stalls:
-        return FAULT.ok("the kernel log reports no stall")
-    recent = [e for e in stalls if e.seconds_ago is not None and e.seconds_ago < RECENT]
-    speak = FAULT.warning if recent else FAULT.note
-    return speak(
-        f"the kernel reports {'a stall' if len(stalls) == 1 else f'{len(stalls)} stalls'}",
-        reason="a processor, a driver or storage did not answer for a long time"
+        return FAULT.ok("no stall in the kernel log")
+    recent = [e for e in stalls if e.seconds_ago is not None and e.seconds_ago < RECENT_SECONDS]
+    report = FAULT.warning if recent else FAULT.note
+    return report(
+        f"the kernel log has {'a stall' if len(stalls) == 1 else f'{len(stalls)} stalls'}",
+        reason="a CPU, a driver or storage did not answer for a long time"
         + (", within the last hour" if recent else "; not within the last hour, as far as known"),
-        evidence=[_quote(event) for event in (recent or stalls)[-3:]],
-        fix="see what stood still: `sudo dmesg -T | grep -iE 'blocked for|stall|lockup|not "
+        evidence=[_kernel_event(event) for event in (recent or stalls)[-3:]],
+        fix="see what stalled: `sudo dmesg -T | grep -iE 'blocked for|stall|lockup|not "
         "responding'`",
     )
 
 
-def _describe(stuck: StuckProcess) -> Evidence:
+def _stuck_evidence(stuck: StuckProcess) -> Evidence:
     where = stuck.wait_channel or "unknown"
     return Evidence(
         quote=f"{stuck.process.description}: state D, waits in {where}",
@@ -97,21 +103,23 @@ def _describe(stuck: StuckProcess) -> Evidence:
     )
 
 
-def _quote(event: KernelEvent) -> Evidence:
+def _kernel_event(event: KernelEvent) -> Evidence:
     ago = "" if event.seconds_ago is None else f" ({text.duration(event.seconds_ago)} ago)"
     return Evidence(quote=f"{event.text}{ago}", source="kernel log")
 
 
 @FAULT.run
-def it_waits_inside_the_kernel(scene: Scene) -> Verdict | None:
+def rank_stuck_in_kernel(scene: Scene) -> Verdict | None:
     """Always a notice: a long save to slow storage looks the same."""
-    held = stall.find(scene)
-    if held is None:
+    stalled = stall.find(scene)
+    if stalled is None:
         return None
     stuck = [
         view
-        for view in map(scene.rank, held.roots)
-        if view.activity and view.activity.state == "D" and scene.now - view.state_since >= LONG
+        for view in map(scene.rank, stalled.roots)
+        if view.activity
+        and view.activity.state == "D"
+        and scene.now - view.state_since >= LONG_IN_STATE_D
     ]
     if not stuck:
         return None
@@ -119,14 +127,14 @@ def it_waits_inside_the_kernel(scene: Scene) -> Verdict | None:
     channel = (view.activity.wait_channel if view.activity else "") or "unknown"
     gpu = " of the GPU driver" if GPU_DRIVER.search(channel) else ""
     return FAULT.verdict(
-        f"{phrases.who(scene, [v.rank for v in stuck])} has been inside the kernel (state D, "
+        f"{phrases.who(scene, [v.rank for v in stuck])} has been stuck in the kernel (state D, "
         f"in {channel}{gpu}) for {text.elapsed(scene.now - view.state_since)}, called "
-        f"{stall.place(view)}; {held.waiting()}",
+        f"{stall.place(view)}; {stalled.waiting()}",
         ranks=[v.rank for v in stuck],
-        victims=held.victims,
+        victims=stalled.victims,
         certain=False,
-        fix=f"look again: `ps -o pid,stat,wchan:32,cmd -p {view.pid}`; storage: `timeout 5 stat -f "
-        "PATH`",
+        fix=f"check again: `ps -o pid,stat,wchan:32,cmd -p {view.pid}`; storage: `timeout 5 stat "
+        "-f PATH`",
         evidence=[
             Evidence(
                 quote=f"state D in {channel}", source=f"/proc/{view.pid}/wchan", rank=view.rank
@@ -137,7 +145,7 @@ def it_waits_inside_the_kernel(scene: Scene) -> Verdict | None:
 
 
 def _kernel_lines(scene: Scene, pids: list[int]) -> list[Evidence]:
-    """The kernel's own complaint, after two minutes; or the GPU driver's."""
+    """The kernel's own report, after two minutes; or the GPU driver's."""
     numbers = "|".join(map(str, pids))
     hung = rf":({numbers}) blocked for more than|blocked for .*\(a thread of pid ({numbers})\)"
     xid = rf"Xid .*\bpid='?({numbers})\b|Xid .*\(a thread of pid ({numbers})\)"
@@ -179,80 +187,83 @@ ASLEEP = FAULT.log_pattern(
     anchors="D (disk sleep)",
     example="State:\tD (disk sleep)",
 )
-DEEP = 2
-"""frames of the driver; one alone also stands below an interrupt that hit it"""
-LOOK = "sudo dmesg -T | grep -iE 'blocked for|stall|lockup|not responding|Xid'"
+MINIMUM_FRAMES = 2
+"""frames of the driver; a single one also appears below an interrupt"""
+SHOW_STALLS = "sudo dmesg -T | grep -iE 'blocked for|stall|lockup|not responding|Xid'"
 
 
 @FAULT.explain
-def the_kernel_tells_of_a_stall(wreckage: Wreckage) -> Diagnosis | None:
+def stall_in_kernel_log(wreckage: Wreckage) -> Diagnosis | None:
     lockups = wreckage.seen(kernel.SOFT_LOCKUP)
     frames = wreckage.seen(STALLED)
-    hung = [s for s in wreckage.seen(kernel.HUNG_TASK) if frames or _concerns_us(wreckage, s)]
+    hung = [
+        s for s in wreckage.seen(kernel.HUNG_TASK) if frames or _is_training_process(wreckage, s)
+    ]
     storage = wreckage.seen(STORAGE)
     stalls = (*lockups, *hung, *storage)
     if not stalls:
         return None
     first = stalls[0]
     if frames:
-        where = "the stack the kernel printed is in the GPU driver"
+        where = "the stack it printed is in the GPU driver"
     elif storage:
-        where = f"the file server {storage[0].fields.get('server', '')} does not answer".rstrip()
+        where = f"the file server {storage[0].fields.get('server', '')} did not answer".rstrip()
     else:
-        where = "what it waits for the kernel's stack below that line would tell"
+        where = "the kernel's stack below that line shows what it waited for"
     return FAULT.diagnosis(
-        f"the kernel of {first.line.host or 'that machine'} tells of a stall ({_what(first)}): "
-        f"{where}; whatever ran there stood still, and the other ranks waited for it",
+        f"the kernel of {first.line.host or 'that machine'} reported a stall "
+        f"({_stall_in_words(first)}): {where}; everything there stopped, and the other ranks "
+        "waited for it",
         confidence=0.8 if frames and lockups else 0.7,
         seen=(*stalls, *frames[:2]),
-        culprit=_culprit(wreckage, first),
+        culprit=_culprit_of_stall(wreckage, first),
         victims=blame.of(wreckage).victims,
-        fix="storage: see whether the server answers (`timeout 5 stat -f PATH`); GPU driver: take "
-        "the node out of the job and reboot it, no signal reaches such a process",
-        next=LOOK,
+        fix="storage: check whether the server answers (`timeout 5 stat -f PATH`); GPU driver: "
+        "take the node out of the job and reboot it, no signal reaches such a process",
+        next=SHOW_STALLS,
         ruled_out=blame.ruled_out(wreckage),
     )
 
 
 @FAULT.explain
-def its_stack_is_in_the_gpu_driver(wreckage: Wreckage) -> Diagnosis | None:
-    """/proc/PID/stack, or a task that the kernel dumped: the complaint above it is not here."""
+def stack_in_gpu_driver(wreckage: Wreckage) -> Diagnosis | None:
+    """/proc/PID/stack, or a task that the kernel dumped, without the report above it."""
     frames = wreckage.seen(STALLED)
-    told = wreckage.seen(kernel.SOFT_LOCKUP, kernel.HUNG_TASK, kernel.XID, STORAGE)
-    if len(frames) < DEEP or told:
+    reported = wreckage.seen(kernel.SOFT_LOCKUP, kernel.HUNG_TASK, kernel.XID, STORAGE)
+    if len(frames) < MINIMUM_FRAMES or reported:
         return None
     asleep = wreckage.seen(BLOCKED)
     fields = asleep[0].fields if asleep else {}
     pid = fields.get("pid") or fields.get("old")
     name = fields.get("name") or fields.get("task") or "a process"
     return FAULT.diagnosis(
-        f"{name} {'sleeps uninterruptibly' if asleep else 'stands'} inside the GPU driver "
-        f"({frames[0].fields['symbol']} of {frames[0].fields['module']}): the driver has not "
-        "answered, no signal reaches it, and the other ranks wait",
+        f"{name} {'was in uninterruptible sleep' if asleep else 'was'} inside the GPU driver "
+        f"({frames[0].fields['symbol']} of {frames[0].fields['module']}): the driver did not "
+        "answer, no signal reaches the process, and the other ranks wait",
         confidence=0.75 if asleep else 0.55,
         seen=(*asleep[:1], *frames[:2]),
         culprit=Culprit(host=frames[0].line.host, pid=int(pid) if pid else None),
         victims=blame.of(wreckage).victims,
-        fix="take the node out of the job and reboot it; if it comes back, another driver version",
-        next=LOOK,
-        unknown=("how long it stood there: the kernel's complaint is not in these lines",),
+        fix="take the node out of the job and reboot it; if it recurs, try another driver version",
+        next=SHOW_STALLS,
+        unknown=("for how long: the kernel's report is not in these lines",),
     )
 
 
-def _concerns_us(wreckage: Wreckage, seen: Sighting) -> bool:
-    """A job's process, or one that speaks with the GPU; a hung backup is nobody's business."""
+def _is_training_process(wreckage: Wreckage, seen: Sighting) -> bool:
+    """A process of the job, or one that uses the GPU; a hung backup does not count."""
     pids = {str(r.pid) for r in wreckage.ranks if r.pid}
     return seen.fields.get("pid") in pids or bool(TRAINING.search(seen.fields.get("name", "")))
 
 
-def _what(seen: Sighting) -> str:
+def _stall_in_words(seen: Sighting) -> str:
     cpu, name = seen.fields.get("cpu"), seen.fields.get("name")
     if cpu:
         return f"CPU {cpu} stuck" + (f" in {name}" if name else "")
     return f"task {name} blocked" if name else "no answer"
 
 
-def _culprit(wreckage: Wreckage, seen: Sighting) -> Culprit:
+def _culprit_of_stall(wreckage: Wreckage, seen: Sighting) -> Culprit:
     pid = int(seen.fields["pid"]) if seen.fields.get("pid", "").isdigit() else None
     rank = next((r.rank for r in wreckage.ranks if pid is not None and r.pid == pid), None)
     cpu = seen.fields.get("cpu")
@@ -261,25 +272,25 @@ def _culprit(wreckage: Wreckage, seen: Sighting) -> Culprit:
 
 
 @FAULT.explain
-def a_cuda_call_did_not_return(wreckage: Wreckage) -> Diagnosis | None:
+def cuda_call_did_not_return(wreckage: Wreckage) -> Diagnosis | None:
     stuck, asleep = wreckage.seen(watchdog.HEARTBEAT_STUCK), wreckage.seen(ASLEEP)
     if not (stuck or asleep) or (stuck and blame.of(wreckage).explained and not asleep):
         return None
     who = "a rank" if (asleep or stuck)[0].rank is None else f"rank {(asleep or stuck)[0].rank}"
     reason = (
-        f"{who} is in uninterruptible sleep: it waits inside the kernel, for a driver or storage"
+        f"{who} was in uninterruptible sleep: it waited inside the kernel for a driver or storage"
         if asleep
-        else f"the watchdog thread of {who} made no step for minutes: a call into CUDA or NCCL did "
-        "not return, or Python's lock was held"
+        else f"the watchdog thread of {who} made no progress for minutes: a call into CUDA or NCCL "
+        "did not return, or the GIL was held"
     )
     return FAULT.diagnosis(
         reason,
         confidence=0.6 if asleep else 0.4,
         seen=asleep or stuck,
         victims=blame.of(wreckage).others((asleep or stuck)[0].rank),
-        fix="see what the process waits for, by its native stack and the kernel log; a longer "
-        "heartbeat helps only where the call is merely slow",
-        next=LOOK,
+        fix="check its native stack and the kernel log for what it waits for; a longer heartbeat "
+        "timeout helps only if the call is just slow",
+        next=SHOW_STALLS,
         ruled_out=blame.ruled_out(wreckage),
-        unknown=("what the call waited for: no native stack, no kernel log",),
+        unknown=("what the call waited for: there is no native stack and no kernel log",),
     )

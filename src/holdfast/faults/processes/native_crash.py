@@ -1,19 +1,21 @@
 """A rank crashed in native code.
 
-What you see   Exit code -11 (139 in a shell: SIGSEGV), -7 (SIGBUS), -4 (SIGILL), -8 (SIGFPE) or
-               -6 (SIGABRT), often with `Fatal Python error: Segmentation fault`, never with a
-               Python traceback alone. The others lose their connection to it.
-Why            C or C++ code touched memory it does not own, used an instruction this processor
-               lacks, or gave up by abort(): an extension built for another torch or CUDA, a driver
-               that does not fit, a library loaded twice, broken memory. SIGBUS is mostly a full
-               /dev/shm. An abort by NCCL's watchdog or by Gloo's size check is not a crash: it is
-               the answer to another rank's fault, and holdfast looks for that one.
+What you see   Exit code -11 (139 in a shell: SIGSEGV), -7 (SIGBUS), -4 (SIGILL), -8 (SIGFPE) or -6
+               (SIGABRT), often with `Fatal Python error: Segmentation fault`, never with a Python
+               traceback alone. The others lose their connection to it.
+Why            C or C++ code accessed memory it does not own, used an instruction this CPU lacks, or
+               called abort(): an extension built for another torch or CUDA, an incompatible driver,
+               a library loaded twice, broken memory. SIGBUS is usually a full /dev/shm. An abort by
+               NCCL's watchdog or by Gloo's size check is not a crash: it is the reaction to another
+               rank's fault, and holdfast looks for that one.
 How to be sure The fault handler's Python stack in the rank's log; `coredumpctl info PID`; the
-               kernel log names the library (`segfault at … in libfoo.so`). Does it come back at
-               the same place on another machine? Then it is software.
-Fix            Same versions of torch, CUDA and extensions everywhere, rebuilt against each other;
-               SIGBUS: a larger /dev/shm; SIGILL: a build for this processor. Comes and goes on one
-               machine only: test its memory.
+               kernel log names the library (`segfault at … in libfoo.so`). If it recurs at the same
+               place on another machine, it is software.
+Fix            Use the same versions of torch, CUDA and extensions everywhere, built for each other;
+               SIGBUS: a larger /dev/shm; SIGILL: a build for this CPU. If it happens now and then
+               on one machine only, test its memory.
+Known limits   holdfast does not open core files. The library is known only where the kernel log
+               could be read; without it an abort with no message has no cause.
 Sources        https://man7.org/linux/man-pages/man7/signal.7.html
                https://docs.python.org/3/library/faulthandler.html
                https://github.com/pytorch/pytorch/issues/5040
@@ -42,52 +44,55 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 FAULT = Fault(
     code="HOLD702",
     slug="native-crash",
+    related=("framework-bug", "shm-too-small", "gpu-hardware", "version-skew"),
     traits=RunTraits(priority=255, general=True),
     smoke_fix="`coredumpctl info` or `dmesg` say where; does torch fit this CPU and driver?",
 )
 FAULT.smoke_failures.add(SmokeFailure.CRASH)
 FAULT.log_patterns.extend(native_crashes.ALL)
 
-WORDS = {
-    signal.SIGSEGV: "it touched memory it does not own",
-    signal.SIGBUS: "mostly a full /dev/shm, or a file that shrank under it",
-    signal.SIGILL: "an instruction this processor does not have",
-    signal.SIGFPE: "an arithmetic fault in native code",
+SIGNAL_MEANINGS = {
+    signal.SIGSEGV: "it accessed memory it does not own",
+    signal.SIGBUS: "usually a full /dev/shm, or a truncated mapped file",
+    signal.SIGILL: "an instruction this CPU does not have",
+    signal.SIGFPE: "an arithmetic error in native code",
     signal.SIGSYS: "a system call that is not allowed here",
 }
+ABORTED = "it aborted without a message"
 
 
 @FAULT.run
-def native_code_ended_it_first(scene: Scene) -> Verdict | None:
+def native_crash_first(scene: Scene) -> Verdict | None:
     crashed = [e for e in exits.cause(scene) if e.signal in exits.CRASHES]
     if not crashed:
         return None
     if all(e.mute for e in crashed) and waits.analyse(scene).mismatch:
-        return None  # Gloo aborts the rank that was sent too much
+        return None  # Gloo aborts the rank that received too much
     ranks = [e.rank for e in crashed]
     victims = exits.fallen(scene, ranks)
     first = crashed[0]
     return FAULT.verdict(
         f"{phrases.who(scene, ranks)} crashed with {phrases.signal_name(first.signal)}"
-        f"{phrases.at_step(first.view)}: {_meaning(first)}{phrases.fell_with(victims)}",
+        f"{phrases.at_step(first.view)}: {_signal_meaning(first)}{phrases.fell_with(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,
-        fix=f"read the end of its log; `coredumpctl info {first.view.pid}` where cores are kept",
+        fix=f"read the end of its log; where core files are kept: `coredumpctl info "
+        f"{first.view.pid}`",
         evidence=[*map(phrases.how_it_ended, crashed), *_kernel_lines(scene, crashed)],
     )
 
 
-def _meaning(ending: Ending) -> str:
+def _signal_meaning(ending: Ending) -> str:
     if ending.signal != signal.SIGABRT:
-        return WORDS[signal.Signals(ending.signal)]
+        return SIGNAL_MEANINGS[signal.Signals(ending.signal)]
     if ending.view.words:
         return phrases.quoted(ending.view.words)
-    return "it gave up by itself, and left no words that tell why"
+    return ABORTED
 
 
 def _kernel_lines(scene: Scene, crashed: list[Ending]) -> list[Evidence]:
-    """It names the library; the number in brackets may be a thread's."""
+    """They name the library; the number in brackets may be a thread id."""
     pids = "|".join(str(e.view.pid) for e in crashed)
     named = re.compile(rf"\[({pids})\]|\(a thread of pid ({pids})\)")
     return phrases.kernel_lines(scene, named)[-3:] or phrases.unread_kernel_log(scene)
@@ -95,18 +100,18 @@ def _kernel_lines(scene: Scene, crashed: list[Ending]) -> list[Evidence]:
 
 # --- explain -------------------------------------------------------------------------------------
 
-GAVE_UP = FAULT.log_pattern(
+TERMINATED = FAULT.log_pattern(
     "gave-up",
-    # C++ ends a program so that leaves a thread behind, or calls what is no longer there.
+    # How C++ ends a program that leaves a thread running or calls a destroyed object.
     r"terminate called without an active exception|pure virtual method called"
     r"|terminate called recursively",
     anchors=("terminate called without", "pure virtual method called", "terminate called recurs"),
     example="terminate called without an active exception",
     role=Role.TEARDOWN,
 )
-FIX = (
-    "same builds of torch, CUDA and extensions on every node, made for each other; run once with "
-    "PYTHONFAULTHANDLER=1 to see the Python line"
+MATCH_BUILDS = (
+    "use the same builds of torch, CUDA and extensions on every node, built for each other; run "
+    "once with PYTHONFAULTHANDLER=1 to see the Python line"
 )
 
 
@@ -114,58 +119,58 @@ FIX = (
 def native_code_crashed(wreckage: Wreckage) -> Diagnosis | None:
     ends = blame.by_signal(wreckage, *exits.CRASHES, but=FAULT.slug)
     words = wreckage.seen(FATAL, HANDLER, HEAP)
-    faults = [s for s in wreckage.seen(kernel.SEGFAULT) if _is_ours(wreckage, s)]
+    faults = [s for s in wreckage.seen(kernel.SEGFAULT) if _is_job_process(wreckage, s)]
     if not ends and not words and not faults:
         return None
-    if not faults and _is_torchs_own_abort(wreckage, ends, words):
+    if not faults and _is_consequence_of_error(wreckage, ends, words):
         return None
-    rank, pid = _whose(wreckage, ends, (*words, *faults))
+    rank, pid = _crashed_rank(wreckage, ends, (*words, *faults))
     library = next((s.fields["library"] for s in faults if "library" in s.fields), "")
     others = blame.of(wreckage).others(rank)
     return FAULT.diagnosis(
         f"{'a rank' if rank is None else f'rank {rank}'} crashed in native code: "
-        f"{_meant(ends, words)}{f', in {library}' if library else ''}"
-        + (f"; {blame.plain(others)} only lost it" if others else ""),
-        confidence=_sure(ends, words, faults) - (0.2 if wreckage.seen(INSIDE) else 0.0),
+        f"{_crash_in_words(ends, words)}{f', in {library}' if library else ''}"
+        + (f"; {blame.plain(others)} only lost the connection" if others else ""),
+        confidence=_confidence(ends, words, faults) - (0.2 if wreckage.seen(INSIDE) else 0.0),
         seen=(*words, *faults),
         culprit=Culprit(rank=rank, pid=pid, host=ends[0].host if ends else "", what=library),
         victims=others,
         evidence=[blame.of_exit(end) for end in ends[:2]],
-        fix=FIX,
+        fix=MATCH_BUILDS,
         next=f"coredumpctl info {pid}" if pid else "export PYTHONFAULTHANDLER=1",
         unknown=() if library else ("in which library: the kernel log or a core file names it",),
     )
 
 
 @FAULT.explain
-def it_gave_up_without_a_reason(wreckage: Wreckage) -> Diagnosis | None:
-    """Mostly the echo of an error before it; a crash of its own only where nothing else is told."""
-    seen = wreckage.seen(GAVE_UP)
+def aborted_by_cpp_runtime(wreckage: Wreckage) -> Diagnosis | None:
+    """Usually follows another error; a crash itself only where nothing else was reported."""
+    seen = wreckage.seen(TERMINATED)
     told = [one for one in wreckage.raised if one.kind != "terminate"]
     if not seen or told or wreckage.roots() or blame.of(wreckage).victims:
         return None
     return FAULT.diagnosis(
         f"{'a process' if seen[0].rank is None else f'rank {seen[0].rank}'} was aborted by the C++ "
         f"runtime ({seen[0].line.text.strip()[:80]}): native code left a thread or an object "
-        "behind, mostly while the program was on its way out",
+        "behind, usually while the program was exiting",
         confidence=0.55,
         seen=seen,
         culprit=Culprit(rank=seen[0].rank),
-        fix=FIX,
+        fix=MATCH_BUILDS,
         next="export PYTHONFAULTHANDLER=1",
-        unknown=("what ended the program before: its own last lines would tell",),
+        unknown=("what ended the program before: see its last lines",),
     )
 
 
-def _is_ours(wreckage: Wreckage, seen: Sighting) -> bool:
+def _is_job_process(wreckage: Wreckage, seen: Sighting) -> bool:
     pids = {str(r.pid) for r in wreckage.ranks if r.pid}
     return seen.fields.get("pid") in pids or "python" in seen.fields.get("name", "")
 
 
-def _is_torchs_own_abort(
+def _is_consequence_of_error(
     wreckage: Wreckage, ends: tuple[Exit, ...], words: tuple[Sighting, ...]
 ) -> bool:
-    """An abort with a reason in words is that reason's doing: a watchdog, Gloo, an assertion."""
+    """An abort with a message follows from that error: a watchdog, Gloo, an assertion."""
     aborted = all(end.code == -signal.SIGABRT for end in ends)
     spoken = all(s.fields.get("what") == "Aborted" for s in words)
     known = blame.of(wreckage)
@@ -173,9 +178,11 @@ def _is_torchs_own_abort(
     return aborted and spoken and bool(known.victims or others or known.disagreement)
 
 
-def _sure(ends: tuple[Exit, ...], words: tuple[Sighting, ...], faults: list[Sighting]) -> float:
+def _confidence(
+    ends: tuple[Exit, ...], words: tuple[Sighting, ...], faults: list[Sighting]
+) -> float:
     if any(end.code == -signal.SIGBUS for end in ends) or any(map(_is_bus_error, words)):
-        return 0.4  # mostly a full /dev/shm
+        return 0.4  # usually a full /dev/shm
     crashed = [end for end in ends if end.code != -signal.SIGABRT]
     if words or faults:
         return 0.9 if crashed or faults else 0.85
@@ -189,7 +196,7 @@ def _is_bus_error(seen: Sighting) -> bool:
     )
 
 
-def _whose(
+def _crashed_rank(
     wreckage: Wreckage, ends: tuple[Exit, ...], seen: tuple[Sighting, ...]
 ) -> tuple[int | None, int | None]:
     if ends:
@@ -201,10 +208,10 @@ def _whose(
     return rank, pid
 
 
-def _meant(ends: tuple[Exit, ...], words: tuple[Sighting, ...]) -> str:
-    if ends and -ends[0].code in WORDS:
+def _crash_in_words(ends: tuple[Exit, ...], words: tuple[Sighting, ...]) -> str:
+    if ends and -ends[0].code in SIGNAL_MEANINGS:
         number = signal.Signals(-ends[0].code)
-        return f"{number.name}, {WORDS[number]}"
+        return f"{number.name}, {SIGNAL_MEANINGS[number]}"
     named = ("what", "told", "dumped", "gdb", "name")
     said = next((s.fields[n] for s in words for n in named if s.fields.get(n)), "")
-    return said.strip() or "it gave up by itself, and left no words that tell why"
+    return said.strip() or ABORTED

@@ -1,18 +1,19 @@
-"""A machine of the job is gone.
+"""A machine of the job was lost.
 
 What you see   `srun: error: Node failure on node7`, `DUE TO NODE FAILURE`, Ray's `has been marked
                dead because the detector has missed too many heartbeats`, Open MPI's `lost
-               communication with a remote daemon`; or nothing but timeouts on all other machines,
-               while every rank of one machine falls silent at the same moment.
+               communication with a remote daemon`; or only timeouts on all other machines, while
+               every rank of one machine stops writing at the same moment.
 Why            Power, a kernel panic, a network card, a hypervisor that took the machine away, or an
-               agent that was killed with everything under it. Nobody closes the connections, so
-               the others notice only when a clock runs out.
-How to be sure `sinfo -R` or `kubectl get nodes` for its state; `last -x reboot` and
-               `journalctl -b -1` on the machine once it is back. holdfast names a machine only
-               when all its ranks are silent and those of every other machine are not, or when a
-               scheduler says so.
-Fix            Take the machine out of the job and start again from the newest checkpoint; let the
+               agent that was killed with everything under it. The connections are not closed, so
+               the others notice only when a timeout expires.
+How to be sure `sinfo -R` or `kubectl get nodes` for its state; `last -x reboot` and `journalctl -b
+               -1` on the machine once it is back. holdfast names a machine only when all its ranks
+               are silent and those of every other machine are not, or when a scheduler reports it.
+Fix            Take the machine out of the job and restart from the newest checkpoint; let the
                scheduler replace it (`--requeue`, a spare node, an elastic range of nodes).
+Known limits   From logs a lost machine cannot be told from a lost network to it. Without the
+               machine's own kernel log the reason stays unknown.
 Sources        https://slurm.schedmd.com/sbatch.html (NODE_FAIL, --requeue, --no-kill)
                https://docs.ray.io/en/latest/ray-core/fault_tolerance/nodes.html
                https://kubernetes.io/docs/concepts/architecture/nodes/
@@ -29,7 +30,11 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence
 
-FAULT = Fault(code="HOLD705", slug="node-lost")
+FAULT = Fault(
+    code="HOLD705",
+    slug="node-lost",
+    related=("network-partition", "store-host-lost", "preempted", "peer-unreachable"),
+)
 
 DEAD = FAULT.log_pattern(
     "marked-dead",
@@ -75,14 +80,14 @@ DAEMON = FAULT.log_pattern(
     example="ORTE has lost communication with a remote daemon.",
     role=Role.CONFIRMATION,
 )
-FIX = (
-    "take that machine out of the job, start again from the newest checkpoint, and have it looked "
-    "at before it comes back"
+REPLACE_NODE = (
+    "take that machine out of the job, restart from the newest checkpoint, and have the machine "
+    "checked before it returns"
 )
 
 
 @FAULT.explain
-def somebody_saw_it_go(wreckage: Wreckage) -> Diagnosis | None:
+def node_reported_lost(wreckage: Wreckage) -> Diagnosis | None:
     sure = (
         *(s for s in wreckage.seen(launchers.SLURM_NODE)),
         *(s for s in wreckage.seen(launchers.SLURM_CANCELLED) if "NODE FAIL" in _why(s)),
@@ -95,18 +100,18 @@ def somebody_saw_it_go(wreckage: Wreckage) -> Diagnosis | None:
     ray_alone = all(s.signature == RAY.name for s in seen)
     own = blame.of(wreckage).own
     return FAULT.diagnosis(
-        f"the machine {host or 'that these lines mean'} is gone, as whoever watches over it says: "
-        "its ranks went with it, and all others can only wait for them",
-        # Ray calls a node dead when its raylet has gone: stopped, scaled down, or killed.
+        f"the machine{f' {host}' if host else ''} was lost, as the scheduler or launcher reported: "
+        "its ranks are gone, and all others can only wait for them",
+        # Ray calls a node dead when its raylet is gone: stopped, scaled down, or killed.
         confidence=0.5 if own else 0.85 if ray_alone else 0.92 if sure else 0.6,
         seen=seen,
         culprit=Culprit(host=host, what=host),
         victims=blame.of(wreckage).victims,
-        fix=FIX,
+        fix=REPLACE_NODE,
         next="sinfo -R"
         if wreckage.seen(launchers.SLURM_NODE)
         else sightings.command("ping -c 3 {}", host),
-        unknown=("why it went: its own kernel log, once it is back",),
+        unknown=("why: see its kernel log once it is back",),
     )
 
 
@@ -120,8 +125,8 @@ def _host(seen: Sighting) -> str:
 
 
 @FAULT.explain
-def a_whole_machine_is_silent(wreckage: Wreckage) -> Diagnosis | None:
-    """Several hosts, and exactly the ranks of one of them say nothing."""
+def all_ranks_of_node_silent(wreckage: Wreckage) -> Diagnosis | None:
+    """Several hosts, and exactly the ranks of one of them are silent."""
     suspect = suspects.find(wreckage)
     if suspect is None or suspect.ended or suspect.how not in ("mute", "unheard"):
         return None
@@ -133,15 +138,15 @@ def a_whole_machine_is_silent(wreckage: Wreckage) -> Diagnosis | None:
         return None
     alone = len(suspect.ranks) == 1
     return FAULT.diagnosis(
-        f"{blame.plain(suspect.ranks)}, all that ran on {host}, fell silent together while the "
-        "ranks of the other machines live and wait: the machine or its network is gone",
+        f"{blame.plain(suspect.ranks)}, all ranks on {host}, went silent together while the ranks "
+        "of the other machines kept running and waited: the machine or its network was lost",
         confidence=0.4 if alone else 0.75,
         seen=suspect.seen,
-        evidence=[Evidence(quote=f"no word from {host}", source="silence", host=host)],
+        evidence=[Evidence(quote=f"no message from {host}", source="silence", host=host)],
         culprit=Culprit(host=host, what=host),
         victims=suspect.victims,
-        fix=FIX,
+        fix=REPLACE_NODE,
         next=sightings.command("ping -c 3 {}", host),
-        ruled_out=(*blame.ruled_out(wreckage), "an ended process: no connection was closed"),
-        unknown=("whether it still runs: nobody looked", *blame.unknown(wreckage)),
+        ruled_out=(*blame.ruled_out(wreckage), "an exited process: no connection was closed"),
+        unknown=("whether it is still running", *blame.unknown(wreckage)),
     )

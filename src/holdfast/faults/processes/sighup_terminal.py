@@ -1,12 +1,14 @@
 """The terminal was closed.
 
 What you see   `Received 1 death signal, shutting down workers` or `got signal: 1`, right after an
-               ssh session ended, a laptop slept or a window was closed.
+               ssh session ended, a laptop went to sleep or a window was closed.
 Why            When a terminal goes away, the kernel sends SIGHUP to the processes that belong to
-               it. torchrun takes that as a request to end.
-How to be sure The time of the end is the time the session ended (`last`, `journalctl -u ssh`).
-Fix            Start the job where no terminal can take it along: tmux or screen, `nohup … &`,
-               `systemd-run --user --scope`, or the scheduler.
+               it. torchrun treats that as a request to stop.
+How to be sure The job ended when the session ended (`last`, `journalctl -u ssh`).
+Fix            Start the job independent of the terminal: tmux or screen, `nohup … &`, `systemd-run
+               --user --scope`, or the scheduler.
+Known limits   SIGHUP can also be sent by a person or a script; holdfast does not see what closed
+               the terminal.
 Sources        https://man7.org/linux/man-pages/man7/signal.7.html
                https://github.com/pytorch/pytorch/issues/76894
 """
@@ -24,37 +26,40 @@ from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
 FAULT = Fault(
-    code="HOLD703", slug="sighup-terminal", traits=RunTraits(priority=100, told_to_stop=True)
+    code="HOLD703",
+    slug="sighup-terminal",
+    related=("external-sigterm", "ipc-removed"),
+    traits=RunTraits(priority=100, told_to_stop=True),
 )
 
-FIX = "start it inside tmux or screen, or with `nohup holdfast run … &`"
+USE_TMUX = "start it inside tmux or screen, or with `nohup holdfast run … &`"
 
 
 @FAULT.run
-def the_terminal_went_away(scene: Scene) -> Verdict | None:
+def terminal_closed(scene: Scene) -> Verdict | None:
     if scene.told_to_stop == "SIGHUP":
         return FAULT.verdict(
-            "the terminal was closed: holdfast itself got SIGHUP; no rank is to blame",
+            "the terminal was closed: holdfast itself received SIGHUP; no rank is to blame",
             ranks=(),
             victims=exits.fallen(scene, ()),
             certain=True,
             fatal=True,
-            fix=FIX,
+            fix=USE_TMUX,
             evidence=[Evidence(quote="SIGHUP to the launcher")],
         )
-    told = [e for e in exits.cause(scene) if e.signal == signal.SIGHUP]
-    if not told:
+    received = [e for e in exits.cause(scene) if e.signal == signal.SIGHUP]
+    if not received:
         return None
-    ranks = [e.rank for e in told]
+    ranks = [e.rank for e in received]
     victims = exits.fallen(scene, ranks)
     return FAULT.verdict(
-        f"{phrases.who(scene, ranks)} was ended by SIGHUP{phrases.at_step(told[0].view)}: "
-        f"its terminal went away, or somebody sent it{phrases.fell_with(victims)}",
+        f"{phrases.who(scene, ranks)} was ended by SIGHUP{phrases.at_step(received[0].view)}: "
+        f"its terminal was closed, or another process sent it{phrases.fell_with(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,
-        fix=FIX,
-        evidence=[phrases.how_it_ended(e) for e in told],
+        fix=USE_TMUX,
+        evidence=[phrases.how_it_ended(e) for e in received],
     )
 
 
@@ -71,23 +76,23 @@ HANGUP = FAULT.log_pattern(
 
 
 @FAULT.explain
-def the_launcher_lost_its_terminal(wreckage: Wreckage) -> Diagnosis | None:
-    told = stop_signals.received(wreckage, "1", "SIGHUP") or stop_signals.forwarded(
+def launcher_received_sighup(wreckage: Wreckage) -> Diagnosis | None:
+    received = stop_signals.received(wreckage, "1", "SIGHUP") or stop_signals.forwarded(
         wreckage, "SIGHUP"
     )
-    seen = told or wreckage.seen(HANGUP)
+    seen = received or wreckage.seen(HANGUP)
     hung = blame.by_signal(wreckage, signal.SIGHUP)
     if not seen and not hung:
         return None
     return FAULT.diagnosis(
-        "the launcher was told to end by SIGHUP: the terminal or ssh session it was started from "
-        "went away, and it took the ranks along; nothing in the job failed",
-        confidence=0.92 if told else 0.8,
+        "the launcher received SIGHUP: the terminal or ssh session it was started from was closed, "
+        "and it ended the ranks; nothing in the job failed",
+        confidence=0.92 if received else 0.8,
         seen=seen,
         evidence=[blame.of_exit(end) for end in hung[:2]],
         culprit=Culprit(what="the terminal (signal 1 to the launcher)"),
         victims=blame.of(wreckage).members,
         fix="start it inside tmux or screen, with `nohup … &`, or through the scheduler",
         next="tmux new -s train",
-        unknown=("what closed it: a lost connection, a laptop that slept, a closed window",),
+        unknown=("what closed it: a lost connection, a sleeping laptop, a closed window",),
     )

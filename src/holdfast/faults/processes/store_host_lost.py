@@ -1,16 +1,19 @@
-"""The process that holds the store is gone.
+"""The process that holds the store was lost.
 
 What you see   `recvValue failed on SocketImpl … Connection was likely closed`, `Failed to check the
                "should dump" flag on TCPStore`, `Broken pipe`, RendezvousConnectionError: on every
                rank at once, often after the first real error, and so the last lines of the log.
-Why            The store lives in one process: rank 0, or the launcher on the first machine. When
-               that ends, everybody else loses it, whatever the reason was. It is the end of the
-               job, seldom the cause: mostly rank 0 failed, or was done, and took the store along.
+Why            The store runs in one process: rank 0, or the launcher on the first machine. When
+               that process exits, all others lose the store, whatever the reason. It ends the job
+               but is rarely the cause: usually rank 0 failed, or finished, and the store ended with
+               it.
 How to be sure Look at rank 0 and the launcher of the first machine, before these lines: an
-               exception, a kill, an exit code 0. Only when they show nothing is the machine itself
-               to be suspected.
-Fix            Repair what ended that process. Where the first machine may be taken away at any
-               time, keep the store elsewhere (`--rdzv-backend=etcd`, or a node that stays).
+               exception, a kill, an exit code 0. Suspect the machine itself only when they show
+               nothing.
+Fix            Fix what ended that process. Where the first machine may be taken away at any time,
+               keep the store elsewhere (`--rdzv-backend=etcd`, or a node that stays).
+Known limits   Without the log of rank 0 or of the first machine's launcher the cause stays unknown;
+               the lines of the other ranks only show that the store was gone.
 Sources        torch/csrc/distributed/c10d/TCPStore.cpp: the server lives in one process
                torch/csrc/distributed/c10d/Utils.hpp: 'Connection was likely closed'
                https://github.com/pytorch/pytorch/issues/131781
@@ -25,17 +28,21 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
-FAULT = Fault(code="HOLD706", slug="store-host-lost")
+FAULT = Fault(
+    code="HOLD706",
+    slug="store-host-lost",
+    related=("node-lost", "rank-exits-early", "endpoint-single-point", "network-partition"),
+)
 
-_GONE = ("reset", "Broken pipe", "closed", "refused", "shut down", "0 bytes")
+_CLOSED = ("reset", "Broken pipe", "closed", "refused", "shut down", "0 bytes")
 
 
 @FAULT.explain
-def everybody_lost_the_store(wreckage: Wreckage) -> Diagnosis | None:
+def all_ranks_lost_store(wreckage: Wreckage) -> Diagnosis | None:
     """Only when nothing better explains how rank 0 ended."""
     known = blame.of(wreckage)
     lost = wreckage.seen(peers.STORE_LOST, peers.STORE_RESET, peers.RENDEZVOUS_LOST)
-    fetched = [s for s in wreckage.seen(watchdog.STORE_GET) if _is_gone(s)]
+    fetched = [s for s in wreckage.seen(watchdog.STORE_GET) if _connection_was_closed(s)]
     seen = (*lost, *fetched)
     losers = {s.rank for s in seen if s.rank is not None}
     if not seen or known.explained or 0 in losers or _timed_out_before(wreckage, seen):
@@ -46,25 +53,25 @@ def everybody_lost_the_store(wreckage: Wreckage) -> Diagnosis | None:
     at_start = bool(wreckage.seen(peers.RENDEZVOUS_LOST))
     return FAULT.diagnosis(
         f"{blame.plain(losers) if losers else 'the ranks'} lost the connection to the store, "
-        "which lives in rank 0 or in the launcher of the first machine: that process ended, and "
+        "which runs in rank 0 or in the launcher of the first machine: that process exited, and "
         "nothing here says why",
         confidence=0.6 if len(losers) > 1 else 0.35 if at_start else 0.45,
         seen=seen,
-        culprit=Culprit(rank=0, host=_server(seen), what="the host of the store"),
+        culprit=Culprit(rank=0, host=_store_host(seen), what="the host of the store"),
         victims=losers,
         fix="look at rank 0 and at the launcher of the first machine, before these lines: what "
         "ended them ended the job; give those logs to `holdfast explain`",
         ruled_out=blame.ruled_out(wreckage),
-        unknown=("how rank 0 ended: its log is not here, or tells nothing",),
+        unknown=("how rank 0 ended: its log is missing, or says nothing",),
     )
 
 
-def _is_gone(seen: Sighting) -> bool:
-    return any(word in seen.fields.get("why", "") for word in _GONE)
+def _connection_was_closed(seen: Sighting) -> bool:
+    return any(word in seen.fields.get("why", "") for word in _CLOSED)
 
 
 def _timed_out_before(wreckage: Wreckage, lost: tuple[Sighting, ...]) -> bool:
-    """After a timeout the processes end one after the other, the store's among them."""
+    """After a timeout the processes exit one after the other, the store's among them."""
     timeouts = wreckage.seen(watchdog.WATCHDOG, watchdog.WAIT_TIMEOUT, watchdog.GLOO_TIMEOUT)
     return any(
         one.line.source == late.line.source and one.order < late.order
@@ -73,8 +80,8 @@ def _timed_out_before(wreckage: Wreckage, lost: tuple[Sighting, ...]) -> bool:
     )
 
 
-def _server(seen: tuple[Sighting, ...]) -> str:
-    """'remote=[node-a]:29500' in the words of the socket."""
+def _store_host(seen: tuple[Sighting, ...]) -> str:
+    """'remote=[node-a]:29500' in the socket's description."""
     for one in seen:
         _, found, rest = one.fields.get("socket", "").partition("remote=[")
         if found:

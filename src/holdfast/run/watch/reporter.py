@@ -110,7 +110,7 @@ class Teller:
     def outlived(self, processes: Sequence[Outlived], scene: Scene, *, steps: int) -> None:
         """A notice of one line: the paragraph about the root cause stays the one to read."""
         scene = msgspec.structs.replace(scene, outlived=tuple(processes))
-        if found := orphaned_workers.they_outlived_their_rank(scene):
+        if found := orphaned_workers.child_outlived_rank(scene):
             self._journal(NoticeRecord, found, scene, steps=steps, evidence="")
             self.screen.say(found.reason)
 
