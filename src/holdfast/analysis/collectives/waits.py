@@ -44,15 +44,9 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
         return next((wait for wait in self.waits if wait.rank == rank), None)
 
 
-_latest: list[tuple[Scene, Waits]] = []
-"""every face asks about the same scene, and recorders hold thousands of entries"""
-
-
 def analyse(scene: Scene) -> Waits:
     """Nothing at all when a rank has taken a step since the evidence was taken: it is stale."""
-    if not _latest or _latest[0][0] is not scene:
-        _latest[:] = [(scene, _analyse(scene))]
-    return _latest[0][1]
+    return scene.memo(_analyse)
 
 
 def _analyse(scene: Scene) -> Waits:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.analysis.collectives import arrivals
-from holdfast.analysis.job import stall
+from holdfast.analysis.job import pace, stall
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import RankView, Scene
 
@@ -25,14 +25,6 @@ GOT_LITTLE = 0.6
 """of the processor time asked for; more is no reason for a delay that anybody notices"""
 WAITED_LONG = 0.3
 """of the time: a rank that asks for little may wait for most of it, and lose nothing"""
-PAUSE = 2.0
-TIMES_USUAL = 8
-"""seconds and steps: a pause up to the longer of them is normal (analysis/job/pace.py)"""
-START = 10.0
-STEPS_TO_KNOW = 3
-"""likewise, before that many steps have shown its pace"""
-SLOWER = 2.0
-"""times the best pace: likewise"""
 HALF = 0.5
 """of a wait's timeout: then that is the news, whatever the reason"""
 
@@ -72,30 +64,31 @@ def find(scene: Scene) -> Share | None:
         return _behind_the_pace(scene, living)
     if held.timeout and held.seconds >= HALF * held.timeout:
         return None
-    pause = scene.now - _last_step(scene)
+    pause = scene.now - pace.last_progress(scene)
     shares = [share([scene.rank(r)], since=scene.now - pause) for r in held.roots]
     if not all(one.starved for one in shares):
         return None
     together = _add(shares)
-    return together if pause * together.got <= _habit(scene) else None
+    normal = pace.normal_pause(scene, scene.best_step or pace.usual_step(scene))
+    return together if pause * together.got <= normal else None
 
 
 def suspected(scene: Scene) -> bool:
     """Whether it is worth asking the machine who takes the processors."""
-    since = min(scene.now - WINDOW, _last_step(scene))
+    since = min(scene.now - WINDOW, pace.last_progress(scene))
     return any(share([view], since=since).starved for view in scene.ranks)
 
 
 def _behind_the_pace(scene: Scene, living: list[RankView]) -> Share | None:
     """Steps go on, but at less than half the pace this job has had."""
-    usual, best = _usual(scene), scene.best_step
-    goes_on = scene.now - _last_step(scene) <= max(PAUSE, TIMES_USUAL * usual)
-    if not best or usual < SLOWER * best or not goes_on:
+    usual, best = pace.usual_step(scene), scene.best_step
+    goes_on = scene.now - pace.last_progress(scene) <= max(pace.SHORTEST, pace.TIMES_USUAL * usual)
+    if not best or usual < pace.SLOWER * best or not goes_on:
         return None
     late = arrivals.latecomer(scene)
     everybody = share(living, since=scene.now - WINDOW)
     seen = share([scene.rank(late.rank)], since=scene.now - WINDOW) if late else everybody
-    if not seen.starved or usual * seen.got >= SLOWER * best:
+    if not seen.starved or usual * seen.got >= pace.SLOWER * best:
         return None
     return everybody if everybody.starved else seen
 
@@ -125,18 +118,3 @@ def _add(shares: list[Share]) -> Share:
         ran=sum(one.ran for one in shares),
         queued=sum(one.queued for one in shares),
     )
-
-
-def _habit(scene: Scene) -> float:
-    steps = max((view.beat.steps for view in scene.ranks if view.beat is not None), default=0)
-    shortest = PAUSE if steps >= STEPS_TO_KNOW else START
-    return max(shortest, TIMES_USUAL * (scene.best_step or _usual(scene)))
-
-
-def _last_step(scene: Scene) -> float:
-    steps = [view.beat.step_at for view in scene.ranks if view.beat is not None]
-    return max([scene.started_at, *steps])
-
-
-def _usual(scene: Scene) -> float:
-    return max((view.beat.usual_step for view in scene.ranks if view.beat is not None), default=0.0)

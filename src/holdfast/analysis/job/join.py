@@ -69,11 +69,6 @@ def not_come(scene: Scene) -> tuple[RankView, ...]:
     )
 
 
-def frozen(scene: Scene) -> bool:
-    """Somebody is stopped: then nobody else need explain why the others wait."""
-    return any(v.activity is not None and v.activity.state in "Tt" for v in scene.ranks)
-
-
 def same_place(one: str, other: str) -> bool:
     """Two ways to write one store's address, as far as that can be told without looking."""
     return _plain(one) == _plain(other)

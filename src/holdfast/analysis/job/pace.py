@@ -49,6 +49,12 @@ def usual_step(scene: Scene) -> float:
     return max((view.beat.usual_step for view in scene.ranks if view.beat is not None), default=0.0)
 
 
+def normal_pause(scene: Scene, step: float) -> float:
+    """Seconds without a step that mean nothing in a job that takes `step` seconds for one."""
+    shortest = SHORTEST if steps(scene) >= STEPS_TO_KNOW else START
+    return max(shortest, TIMES_USUAL * step)
+
+
 def stalled(scene: Scene, *, clocks_since: float = 0.0) -> bool:
     """Whether the job has been without progress for longer than is its habit.
 
@@ -57,10 +63,10 @@ def stalled(scene: Scene, *, clocks_since: float = 0.0) -> bool:
     if all(view.death is not None for view in scene.ranks):
         return False
     quiet = scene.now - last_progress(scene, clocks_since=clocks_since)
-    if steps(scene) >= STEPS_TO_KNOW:
-        return quiet > max(SHORTEST, TIMES_USUAL * usual_step(scene))
-    if quiet <= max(START, TIMES_USUAL * usual_step(scene)):
+    if quiet <= normal_pause(scene, usual_step(scene)):
         return False
+    if steps(scene) >= STEPS_TO_KNOW:
+        return True
     return quiet > LONG or any(_silent(scene, view, clocks_since) for view in scene.ranks)
 
 

@@ -7,7 +7,7 @@ import msgspec
 from holdfast import text
 from holdfast.analysis.collectives import waits
 from holdfast.analysis.collectives.positions import Wait
-from holdfast.analysis.job import phrases
+from holdfast.analysis.job import pace, phrases
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.findings import Evidence
 
@@ -98,7 +98,7 @@ def find(scene: Scene) -> HoldUp | None:
     seen = waits.analyse(scene)
     if not seen.roots or seen.mismatch:
         return None
-    lasted = max(_last_step_ago(scene), 0.0)
+    lasted = max(scene.now - pace.last_progress(scene), 0.0)
     waited = max((w.seconds for w in seen.waits if w.rank in seen.victims), default=lasted)
     if lasted < LONG_ENOUGH or waited < WAITS:
         return None
@@ -123,11 +123,6 @@ def _them(victims: tuple[int, ...], behind: list[int]) -> str:
 
 def place(view: RankView) -> str:
     return waits.where_is(view)
-
-
-def _last_step_ago(scene: Scene) -> float:
-    steps = [v.beat.step_at for v in scene.ranks if v.beat is not None]
-    return scene.now - max([scene.started_at, *steps])
 
 
 def _timeout(scene: Scene, wait: Wait | None, victims: tuple[int, ...]) -> float:

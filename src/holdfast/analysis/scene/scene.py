@@ -6,11 +6,16 @@ on it shares; only what comes from torch's recorder is wall time, and says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import msgspec
 
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.checkpoints import Account
 from holdfast.analysis.scene.cpu import CpuLook, Processor, Scheduler
+
+T = TypeVar("T")
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -214,8 +219,11 @@ class Outlived(Signal, frozen=True):
     """the kernel's short name"""
 
 
-class Scene(Signal, frozen=True):
-    """The job at one moment: what every verdict is made from."""
+class Scene(Signal, frozen=True, dict=True):
+    """The job at one moment: what every verdict is made from.
+
+    It remembers answers of `memo` beside its fields; they are not compared, copied or encoded.
+    """
 
     now: float
     attempt: int
@@ -249,6 +257,14 @@ class Scene(Signal, frozen=True):
 
     def rank(self, number: int) -> RankView:
         return next(view for view in self.ranks if view.rank == number)
+
+    def memo(self, question: Callable[[Scene], T]) -> T:
+        """`question(self)`, worked out once: forty faults ask the same, and recorders hold
+        thousands of entries. Threads may work it out twice; they get the same answer."""
+        answers: dict[Callable[[Scene], object], T] = self.__dict__.setdefault("answers", {})
+        if question not in answers:
+            answers[question] = question(self)
+        return answers[question]
 
 
 class Policy(Signal, frozen=True):

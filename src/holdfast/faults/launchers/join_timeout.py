@@ -27,7 +27,7 @@ from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.scene import exits, secondary_errors
+from holdfast.analysis.scene import exits, secondary_errors, stopped
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.fault import Fault, RunTraits
@@ -76,7 +76,7 @@ def the_join_will_time_out(scene: Scene) -> Verdict | None:
 def the_join_timed_out(scene: Scene) -> Verdict | None:
     """It has struck: those who complain are those who came."""
     struck = [e for e in exits.endings(scene) if _timed_out_joining(e)]
-    if not struck or exits.cause(scene) or join.frozen(scene):
+    if not struck or exits.cause(scene) or stopped.any_stopped(scene):
         return None
     if any(join.gave_up_on_store(e) for e in exits.endings(scene)):
         return None  # the store itself did not answer

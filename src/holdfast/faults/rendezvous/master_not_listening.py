@@ -31,7 +31,7 @@ from holdfast.analysis.job import join, phrases
 from holdfast.analysis.logs.patterns import connections, name_resolution, peers
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, known
-from holdfast.analysis.scene import exits
+from holdfast.analysis.scene import exits, stopped
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -117,7 +117,7 @@ def they_called_in_vain(scene: Scene) -> Verdict | None:
     """They gave up, and nobody ended before who would explain it."""
     ended = exits.endings(scene)
     gave_up = [e for e in ended if join.gave_up_on_store(e)]
-    if not gave_up or join.frozen(scene):
+    if not gave_up or stopped.any_stopped(scene):
         return None
     served = any(_is_there(v, gave_up[0].view) for v in scene.ranks)
     if served or any(not join.gave_up_on_store(e) for e in exits.cause(scene)):

@@ -30,7 +30,7 @@ from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Plan, Smoke, SmokeRank, known
 from holdfast.analysis.machine.smoke_failures import SmokeFailure
-from holdfast.analysis.scene import exits
+from holdfast.analysis.scene import exits, stopped
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -178,7 +178,7 @@ def _describe(smoke: Smoke, rank: SmokeRank) -> Evidence:
 @FAULT.run
 def what_ranks_say_they_are_does_not_fit(scene: Scene) -> Verdict | None:
     muddle = rank_numbers.find(scene)
-    if muddle is None or join.frozen(scene) or not _explains_the_ends(scene):
+    if muddle is None or stopped.any_stopped(scene) or not _explains_the_ends(scene):
         return None
     ranks = [view.rank for view in muddle.strayed]
     victims = exits.fallen(scene, ranks)

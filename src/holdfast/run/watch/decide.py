@@ -28,7 +28,6 @@ from holdfast.analysis.job import pace, stall
 from holdfast.analysis.scene import exits, stopped
 from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene
 from holdfast.catalogue import traits
-from holdfast.faults.collectives import rank_frozen
 from holdfast.faults.launchers import restart_loop
 from holdfast.findings import Verdict
 
@@ -97,10 +96,9 @@ def _act_if_still_so(
     now: float, scene: Scene, verdict: Verdict, policy: Policy, history: History
 ) -> Decision:
     """A process that was stopped together with us is not frozen."""
-    if verdict.slug == rank_frozen.FAULT.slug:
-        since = max(scene.rank(rank).state_since for rank in verdict.ranks)
-        if now - max(since, history.clocks_since) < stopped.LONG_ENOUGH:
-            return Decision(action="go-on", reason="the clocks have just been started again")
+    since = stopped.stopped_since(scene, verdict.ranks)
+    if since is not None and now - max(since, history.clocks_since) < stopped.LONG_ENOUGH:
+        return Decision(action="go-on", reason="the machine slept: all timers have been reset")
     return _act(scene, verdict, policy, why="")
 
 
