@@ -24,7 +24,6 @@ from holdfast.findings import Finding, Status
 NOT_IN_TABLE = (Effect.UNKNOWN, Status.OK, "not in holdfast's table; your script may read it")
 READ_FILES = ("NCCL", "NCCL plugins and tests")
 TOO_LATE = "only NCCL reads its files, when it starts: too late for everything else"
-NO_LONGER = "has no effect any more"
 BUILDS = "build tools"
 ASYNC = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 MODES = ("1", "3")
@@ -131,7 +130,7 @@ def _not_read_any_more(plain: Judged, row: Variable) -> Judged | None:
         return _say(plain, Effect.NO_EFFECT, Status.WARNING, "read by no program", row.effect)
     if row.reader == BUILDS:
         return _say(plain, Effect.NO_EFFECT, Status.OK, f"{row.effect}; not read when a job runs")
-    if row.effect.startswith(NO_LONGER):
+    if row.obsolete:
         return _say(plain, Effect.NO_EFFECT, Status.NOTE, row.effect, f"`unset {row.name}`")
     return None
 

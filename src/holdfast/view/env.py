@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from holdfast.analysis.variables import TABLES, Variable
 from holdfast.analysis.variables.status import STAGES, TYPED, Clock, Judged, One
+from holdfast.analysis.variables.table import Variable, tables
 from holdfast.findings import Finding
 from holdfast.text import exact_duration
 from holdfast.view import text
@@ -46,7 +46,7 @@ def _reader(one: Judged) -> str:
 
 def _place(reader: str) -> int:
     """In the order of the tables."""
-    readers = list(dict.fromkeys(reader for reader, _ in TABLES))
+    readers = tables().readers
     return readers.index(reader) if reader in readers else len(readers)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from holdfast.analysis import variables
 from holdfast.analysis.variables import parsing
-from holdfast.analysis.variables.table import rows
+from holdfast.analysis.variables.table import FILES, FOLDER, parse, tables
 from holdfast.analysis.versions import release
 
 ROWS = list(variables.everything().values())
@@ -64,12 +64,43 @@ def test_each_row_is_complete() -> None:
 
 
 def test_names_are_unique() -> None:
-    names = [row.name for reader, text in variables.TABLES for row in rows(reader, text)]
+    names = [row.name for row in tables().rows]
     assert sorted(names) == sorted(set(names))
 
 
+def test_every_file_is_read_and_dated() -> None:
+    assert sorted(FILES) == sorted(path.name for path in FOLDER.iterdir())
+    for name in FILES:
+        assert re.search(r"^# as of \d{4}-\d\d-\d\d", (FOLDER / name).read_text(), re.M), name
+
+
+def test_every_row_has_a_reader_and_a_prefix_has_a_version() -> None:
+    assert all(row.reader for row in ROWS)
+    assert all(tables().version_of_prefix.values())
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("NCCL_X\t2.1\t\t1", "4 columns, expected 5"),
+        ("NCCL_X\t2.1\tgone\t1\twhat it does", "NCCL_X: state 'gone'"),
+    ],
+)
+def test_a_line_written_otherwise_is_refused(line: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse(["# reader: NCCL", line])
+
+
+def test_states() -> None:
+    lines = ["A\t\tuntil 2.4 use B\t\tx", "B\t\tuse C\t\tx", "C\t\tobsolete\t\tx"]
+    first, second, third = parse(["# reader: NCCL", *lines]).rows
+    assert (first.until, first.instead, first.obsolete) == ("2.4", "B", False)
+    assert (second.until, second.instead) == ("", "C")
+    assert third.obsolete
+
+
 def test_each_prefix_is_covered() -> None:
-    for prefix in variables.PREFIXES:
+    for prefix in variables.prefixes():
         assert [row for row in ROWS if row.is_read and row.name.startswith(prefix)], prefix
 
 
@@ -247,5 +278,5 @@ def test_nothing_makes_the_readers_raise(text: str) -> None:
     assert parsing.torch_bool(text) in (True, False, None)
     assert parsing.torch_int(text) is None or isinstance(parsing.torch_int(text), int)
     assert isinstance(parsing.nccl_int(text), int)
-    assert variables.prefix_of(text) in ("", *variables.PREFIXES)
+    assert variables.prefix_of(text) in ("", *variables.prefixes())
     variables.lookup(text)

@@ -5,104 +5,40 @@ from __future__ import annotations
 import difflib
 import functools
 
-from holdfast.analysis.variables import (
-    frameworks,
-    launchers,
-    nccl,
-    nccl_undocumented,
-    plugins,
-    pytorch,
-    runtime,
-    schedulers,
-    unread,
-)
-from holdfast.analysis.variables.table import Variable, rows
+from holdfast.analysis.variables.table import Variable, tables
 
 __all__ = [
-    "PREFIXES",
-    "READ_FROM",
     "Variable",
     "everything",
     "lookup",
     "near_names",
     "nearest",
     "prefix_of",
+    "prefixes",
     "version_of",
+    "version_read",
 ]
-
-READ_FROM = {
-    "NCCL_": "NCCL 2.30.7",
-    "TORCH_NCCL_": "torch 2.13.0",
-    "TORCH_FR_": "torch 2.13.0",
-    "TORCH_GLOO_": "torch 2.13.0",
-    "TORCH_DISTRIBUTED_": "torch 2.13.0",
-    "TORCH_DIST_": "torch 2.13.0",
-    "TORCHELASTIC_": "torch 2.13.0",
-    "PET_": "torch 2.13.0",
-    "GLOO_": "torch 2.13.0",
-    "ACCELERATE_": "Accelerate 1.15.0.dev0",
-    "DEEPSPEED_": "DeepSpeed 0.19.6",
-    "HOROVOD_": "Horovod 0.28.1",
-}
-"""Per prefix, the version whose names this table holds."""
-
-TABLE_OF = {
-    "NCCL": "NCCL 2.30.7",
-    **dict.fromkeys(
-        (
-            "PyTorch",
-            "Gloo in PyTorch",
-            "torchrun",
-            "torch.distributed",
-            "your script",
-            "torch itself",
-        ),
-        "torch 2.13.0",
-    ),
-    "Accelerate": "Accelerate 1.15.0.dev0",
-    "DeepSpeed": "DeepSpeed 0.19.6",
-    "Horovod": "Horovod 0.28.1",
-    "Lightning": "Lightning 2.6.6",
-}
-"""Per reader, likewise."""
-
-PREFIXES = tuple(READ_FROM)
-"""Names that begin so are judged; any other variable is none of our business."""
-
-TABLES = (
-    ("NCCL", nccl.TABLE),
-    ("NCCL", nccl_undocumented.TABLE),
-    ("PyTorch", pytorch.PYTORCH),
-    ("Gloo in PyTorch", pytorch.GLOO),
-    ("torchrun", pytorch.TORCHRUN),
-    ("Accelerate", frameworks.ACCELERATE),
-    ("DeepSpeed", frameworks.DEEPSPEED),
-    ("Horovod", frameworks.HOROVOD),
-    ("NCCL plugins and tests", plugins.PLUGINS),
-    ("build tools", plugins.BUILD),
-    ("Lightning", launchers.LIGHTNING),
-    ("torch.distributed", launchers.ENV_RENDEZVOUS),
-    ("your script", launchers.RANKS),
-    ("torch itself", runtime.TORCH),
-    ("CUDA and its containers", runtime.CUDA),
-    ("OpenMP", runtime.OPENMP),
-    ("MPI", launchers.MPI),
-    ("other networks", runtime.NETWORKS),
-    ("Slurm", schedulers.SLURM),
-    ("schedulers", schedulers.OTHERS),
-    ("nobody", unread.TABLE),
-)
 
 
 @functools.cache
 def everything() -> dict[str, Variable]:
     """Every row by name; families under their name with the '*'."""
-    return {row.name: row for reader, text in TABLES for row in rows(reader, text)}
+    return {row.name: row for row in tables().rows}
+
+
+def prefixes() -> tuple[str, ...]:
+    """Names that begin so are judged; whether any other variable is read we cannot know."""
+    return tuple(tables().version_of_prefix)
+
+
+def version_read(name: str) -> str:
+    """The version whose names the table holds, for a name that `prefix_of` has a prefix for."""
+    return tables().version_of_prefix[prefix_of(name)]
 
 
 def version_of(row: Variable) -> str:
     """What the row was read from; '' where only documentation tells."""
-    return TABLE_OF.get(row.reader, "")
+    return tables().version_of_reader.get(row.reader, "")
 
 
 def lookup(name: str) -> Variable | None:
@@ -120,8 +56,8 @@ def _families() -> tuple[str, ...]:
 
 
 def prefix_of(name: str) -> str:
-    """The judged prefix of this name; '' when the name is none of our business."""
-    return max((p for p in PREFIXES if name.startswith(p)), key=len, default="")
+    """The judged prefix of this name; '' when it has none."""
+    return max((p for p in prefixes() if name.startswith(p)), key=len, default="")
 
 
 def nearest(name: str) -> str:

@@ -1,28 +1,52 @@
-"""One row of the table of variables, and how the tables in this folder are written.
+"""The tables of variables: how the files in `data/` are written, and reading them.
 
-A table is text, one variable a line, so that it reads like one and costs nothing to import:
+A file is tab-separated, one variable a line, below comments that say what holds for the rows that
+follow, until the next such comment:
 
-    [where the rows below were read]
-    NAME | since | state | default | effect
+    # reader: NCCL                        the program that reads them, or 'nobody'
+    # version: NCCL 2.30.7                what they were read from; none where only documents tell
+    # prefixes: NCCL_                     names that begin so are judged by this table
+    # source: docs/…/env.rst, RDMA        where exactly
+    name    since   state   default   effect
 
 `since` is the first version that reads the variable, empty where we do not know it. `state` is
-empty, `until 2.4` (the last version that read it), `use OTHER` (the newer name), or both. A
-name that ends in `*` stands for a family whose reader composes the names at run time, so that
-no list of them can be complete.
+empty, `until 2.4` (the last version that read it), `use OTHER` (the newer name), both, or
+`obsolete` (still read, without effect). A name that ends in `*` stands for a family whose reader
+composes the names at run time, so that no list of them can be complete.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
-STATE = re.compile(r"(?:until (?P<until>[\d.]+))? ?(?:use (?P<instead>\w+))?")
+FOLDER = Path(__file__).parent / "data"
+FILES = (
+    "nccl.tsv",
+    "nccl_undocumented.tsv",
+    "pytorch.tsv",
+    "frameworks.tsv",
+    "plugins.tsv",
+    "launchers.tsv",
+    "runtime.tsv",
+    "schedulers.tsv",
+    "read_by_no_program.tsv",
+)
+"""in the order in which `env` shows their readers"""
+
+NO_READER = "nobody"
+_STATE = re.compile(
+    r"(?:until (?P<until>[\d.]+))? ?(?:use (?P<instead>\w+))?|(?P<obsolete>obsolete)"
+)
+_DIRECTIVE = re.compile(r"# (reader|version|prefixes|source): (.*)")
 
 
 class Variable(msgspec.Struct, frozen=True, kw_only=True):
-    """Who reads an environment variable, since when, and what for."""
+    """Which program reads an environment variable, since when, and what for."""
 
     name: str
     """ends in '*' for a family of names"""
@@ -37,29 +61,75 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True):
     effect: str
     """for a reader 'nobody': why, and what to do instead"""
     source: str
+    obsolete: bool = False
+    """still read, without effect"""
 
     @property
     def is_read(self) -> bool:
-        return self.reader != "nobody"
+        return self.reader != NO_READER
 
 
-def rows(reader: str, text: str) -> Iterator[Variable]:
-    """The variables of one table."""
-    source = ""
-    for line in text.strip().splitlines():
-        if line.startswith("["):
-            source = line.strip("[]")
-            continue
-        name, since, state, default, effect = (part.strip() for part in line.split("|"))
-        match = STATE.fullmatch(state)
-        assert match, f"{name}: {state!r} is neither 'until VERSION' nor 'use NAME'"
-        yield Variable(
-            name=name,
-            reader=reader,
-            since=since,
-            until=match["until"] or "",
-            instead=match["instead"] or "",
-            default=default,
-            effect=effect,
-            source=source,
+class Tables(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the files hold."""
+
+    rows: tuple[Variable, ...]
+    readers: tuple[str, ...]
+    """in their order"""
+    version_of_reader: dict[str, str]
+    version_of_prefix: dict[str, str]
+
+
+@functools.cache
+def tables() -> Tables:
+    """All files together; read when the first question comes."""
+    return parse(line for name in FILES for line in (FOLDER / name).read_text("utf-8").splitlines())
+
+
+def parse(lines: Iterable[str]) -> Tables:
+    """Raises ValueError where a line is not written as it must be."""
+    rows: list[Variable] = []
+    now = dict.fromkeys(("reader", "version", "source"), "")
+    version_of_reader: dict[str, str] = {}
+    version_of_prefix: dict[str, str] = {}
+    for line in lines:
+        if directive := _DIRECTIVE.fullmatch(line):
+            name, value = directive.groups()
+            if name == "reader":
+                now = {"reader": value, "version": "", "source": ""}
+            elif name == "prefixes":
+                version_of_prefix |= dict.fromkeys(value.split(), now["version"])
+            else:
+                now[name] = value
+            if name == "version":
+                version_of_reader[now["reader"]] = value
+        elif line and not line.startswith("#"):
+            rows.append(_row(line, reader=now["reader"], source=now["source"]))
+    return Tables(
+        rows=tuple(rows),
+        readers=tuple(dict.fromkeys(row.reader for row in rows)),
+        version_of_reader=version_of_reader,
+        version_of_prefix=version_of_prefix,
+    )
+
+
+def _row(line: str, *, reader: str, source: str) -> Variable:
+    cells = line.split("\t")
+    if len(cells) != 5:
+        raise ValueError(f"{line!r} has {len(cells)} columns, expected 5")
+    name, since, state, default, effect = cells
+    match = _STATE.fullmatch(state)
+    if match is None:
+        raise ValueError(
+            f"{name}: state {state!r} is not 'until VERSION', 'use NAME' or 'obsolete'"
         )
+    return Variable(
+        name=name,
+        reader=reader,
+        since=since,
+        until=match["until"] or "",
+        instead=match["instead"] or "",
+        default=default,
+        effect=effect,
+        source=source,
+        obsolete=bool(match["obsolete"]),
+    )

@@ -10,15 +10,8 @@ from holdfast.analysis import variables
 from holdfast.analysis.machine import Plan, Setting
 from holdfast.system.process import REDACTED, is_secret_name, redact
 
-PREFIXES = (
-    *variables.PREFIXES,
-    "TORCH_",
-    "DS_",
-    "MASTER_",
-    "LOCAL_",
-    "GROUP_",
-)
-"""and every name and family that the table of variables holds"""
+MORE_PREFIXES = ("TORCH_", "DS_", "MASTER_", "LOCAL_", "GROUP_")
+"""beside those of the table of variables, and every name and family that it holds"""
 LARGEST_FILE = 1 << 20
 LONGEST_NAME = LONGEST_VALUE = 1023
 """NCCL cuts both there (src/misc/param.cc)"""
@@ -60,7 +53,8 @@ def _text(value: str) -> str:
 def is_relevant(name: str) -> bool:
     """Spaces around a name count for NCCL, not for us: such a mistake must be seen."""
     plain = name.strip()
-    return plain.startswith(PREFIXES) or variables.lookup(plain) is not None
+    relevant = (*variables.prefixes(), *MORE_PREFIXES)
+    return plain.startswith(relevant) or variables.lookup(plain) is not None
 
 
 def _files(plan: Plan, root: str) -> Iterator[str]:

@@ -91,7 +91,7 @@ def _handled_anyway(setting: Setting) -> Finding:
 
 
 def _default(setting: Setting, row: Variable) -> Finding:
-    version = variables.READ_FROM[variables.prefix_of(row.name)]
+    version = variables.version_read(row.name)
     return FAULT.note(
         f"{setting.name}={setting.value} is the default",
         reason=f"as of {version}; the line matters only where something outside this file (an "

@@ -109,7 +109,7 @@ def _unknown(setting: Setting, search: VariableSearch) -> Finding:
             evidence=_evidence(setting),
             fix=f"{suggestion}otherwise `unset {name}`" if meant else f"`unset {name}`",
         )
-    version = variables.READ_FROM[variables.prefix_of(name)]
+    version = variables.version_read(name)
     return FAULT.note(
         f"{name} is not among the variables we know",
         reason=f"not in the table read from {version}; another version, a plugin or your own "
@@ -138,7 +138,7 @@ def _missing_here(setting: Setting, row: Variable, search: VariableSearch) -> Fi
     if composed or elsewhere or row.until:  # what was removed is variable-deprecated's to say
         return None
     since = f" since {row.since}" if row.since else ""
-    version = variables.READ_FROM[variables.prefix_of(setting.name)]
+    version = variables.version_read(setting.name)
     return FAULT.note(
         f"{setting.name} is not read by the version installed here",
         reason=f"{row.reader} reads it{since} (table of {version}), but none here holds the name: "
@@ -196,7 +196,7 @@ def _near_or_new(setting: Setting) -> Finding:
     meant = variables.nearest(setting.name)
     if not meant:
         return _unknown(setting, NOTHING_SEARCHED)
-    version = variables.READ_FROM[variables.prefix_of(setting.name)]
+    version = variables.version_read(setting.name)
     return FAULT.warning(
         f"{setting.name} is no variable we know: did you mean {meant}?",
         reason=f"{version} does not read it, and no program complains about a name it does not "
