@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from holdfast import catalogue
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.source.source import Kind, Source
+from holdfast.analysis.source.source import Source, SourceKind
 from holdfast.explain.diagnose import Report, diagnose
 from holdfast.explain.gather import gather_bytes
 from holdfast.fault import Fault
@@ -156,7 +156,7 @@ def _from_lint(fault: Fault) -> str:
 
 def _line(source: Source, place: Place) -> str:
     """A line of what was read; of the environment the variable."""
-    if source.kind is Kind.ENVIRONMENT:
+    if source.kind is SourceKind.ENVIRONMENT:
         return next(f"{one.name}={one.value}" for one in source.settings if one.place == place)
     return text_of(source).splitlines()[place.line - 1]
 

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import catalogue
 from holdfast.analysis import machine as f
-from holdfast.analysis.source.source import Here
+from holdfast.analysis.source.source import LintingMachine
 from holdfast.analysis.variables.status import Effect
 from holdfast.env import export, nic_choice, setting_status
 from holdfast.env.export import Export
@@ -168,7 +168,9 @@ def test_lint_has_nothing_to_say_about_it(job: Job, preset: str) -> None:
     source = shell.read(export.shell(made(job, preset)), "env.sh")
     assert job.software is not None
     version = job.software.nccl[0].version if job.software.nccl else ""
-    source = msgspec.structs.replace(source, here=Here(torch=job.software.torch, nccl=version))
+    source = msgspec.structs.replace(
+        source, here=LintingMachine(torch=job.software.torch, nccl=version)
+    )
     found = [one for entry in catalogue.entries() for one in entry.fault.ask_lint(source)]
     assert found == []
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.analysis.source.source import Source
 from holdfast.lint.readers import compose, dockerfile, env_file, hostfile, shell, yaml_file
-from holdfast.lint.readers.shell.grammar import Patience
+from holdfast.lint.readers.shell.grammar import ParseBudget
 
 Reader = Callable[[str, str], Source]
 READERS: dict[str, Reader] = {
@@ -120,7 +120,7 @@ NOISE = 0.1
 def test_twice_as_much_of_a_hostile_text_takes_no_multiple_of_the_time(text: str) -> None:
     """Or the parser's patience ends it: two readers have that of one each."""
     half, whole = _spent(text[: len(text) // 2]), _spent(text)
-    allowed = max(6 * max(half, NOISE), 3 * Patience().seconds)
+    allowed = max(6 * max(half, NOISE), 3 * ParseBudget().seconds)
     assert whole < allowed, f"{half:.2f} s, then {whole:.2f} s"
 
 

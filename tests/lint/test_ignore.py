@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from holdfast.analysis.source.source import Kind, Source
+from holdfast.analysis.source.source import Source, SourceKind
 from holdfast.findings import Finding, Place, Status
-from holdfast.lint.ignore import Ignored, Statements, names_of
+from holdfast.lint.ignore import IgnoreComments, Statements, names_of
 from holdfast.lint.readers import python
 
 
@@ -24,7 +24,7 @@ def finding(line: int) -> Finding:
 
 
 def hidden(text: str, line: int) -> bool:
-    return Ignored(text).hides(finding(line), Source(file="x", kind=Kind.SHELL))
+    return IgnoreComments(text).hides(finding(line), Source(file="x", kind=SourceKind.SHELL))
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_the_first_line_of_a_statement_counts_for_all_of_it() -> None:
         "import torch.distributed as dist\ndist.all_reduce(  # holdfast: ignore\n  x,\n  t=5)\n"
     )
     source = python.read(script, "x.py")
-    assert Ignored(script).hides(finding(4), source)
+    assert IgnoreComments(script).hides(finding(4), source)
     above = script.replace("  # holdfast: ignore", "").replace(
         "dist.all", "# holdfast: ignore\ndist.all"
     )
-    assert Ignored(above).hides(finding(5), python.read(above, "x.py"))
+    assert IgnoreComments(above).hides(finding(5), python.read(above, "x.py"))
     assert hidden("# holdfast: ignore\ntorchrun \\\n  --nnodes 2 \\\n  x.py\necho\n", 4)
     assert not hidden("# holdfast: ignore\ntorchrun \\\n  --nnodes 2 \\\n  x.py\necho\n", 5)
 
@@ -91,7 +91,7 @@ def test_in_markdown() -> None:
 
 def test_a_name_that_no_fault_has_is_told() -> None:
     known = frozenset(names_of("HOLD613", "timeout-keyword"))
-    ignored = Ignored("# holdfast: ignore[timeout-kewyord,HOLD613,6]\n# holdfast: ignore\n")
+    ignored = IgnoreComments("# holdfast: ignore[timeout-kewyord,HOLD613,6]\n# holdfast: ignore\n")
     assert ignored.unknown(known) == [(1, "timeout-kewyord")]
 
 
@@ -128,11 +128,11 @@ def test_many_findings_and_one_comment_take_no_longer_than_reading() -> None:
     """One walk for each finding would take minutes here."""
     script = "# holdfast: ignore-file[port-in-use]\n" + "f(\n  1)\n" * 5000
     source = python.read(f"import subprocess\n{script}", "x")
-    ignored = Ignored(script)
+    ignored = IgnoreComments(script)
     assert not any(ignored.hides(finding(line), source) for line in range(1, 10_000))
     recipe = "# holdfast: ignore-file[port-in-use]\nexport \\\n" + "  A=1 \\\n" * 10_000
-    ignored = Ignored(recipe)
-    shell = Source(file="x", kind=Kind.SHELL)
+    ignored = IgnoreComments(recipe)
+    shell = Source(file="x", kind=SourceKind.SHELL)
     assert not any(ignored.hides(finding(line), shell) for line in range(1, 10_000))
 
 

@@ -6,14 +6,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.analysis.source.source import Here, Kind, Source
+from holdfast.analysis.source.source import LintingMachine, Source, SourceKind
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding, Place, Status
 from holdfast.lint.detect_language import Language
-from holdfast.lint.ignore import Ignored
+from holdfast.lint.ignore import IgnoreComments
 from holdfast.lint.judge import in_order, judge
-from holdfast.lint.read import Piece
-from holdfast.lint.walk import Text
+from holdfast.lint.read import FileSources
+from holdfast.lint.walk import TextFile
 
 
 def finding(
@@ -45,9 +45,9 @@ def test_the_order_is_that_of_the_text(found: list[Finding]) -> None:
 def test_excerpts_tell_no_secret() -> None:
     fault = Fault(code="HOLD699", slug="made-up")
     fault.lint(lambda _source: [finding(1), finding(9)])
-    text = Text("x", Language.SHELL, "docker run -e HF_TOKEN=hf_abcdefghijklmn image\n")
-    piece = Piece(text, [Source(file="x", kind=Kind.SHELL)])
-    told = judge(piece, [fault], Ignored(text.text), here=Here())
+    text = TextFile("x", Language.SHELL, "docker run -e HF_TOKEN=hf_abcdefghijklmn image\n")
+    piece = FileSources(text, [Source(file="x", kind=SourceKind.SHELL)])
+    told = judge(piece, [fault], IgnoreComments(text.text), here=LintingMachine())
     assert [one.excerpt for one in told] == ["docker run -e HF_TOKEN=<redacted> image", ""]
 
 
@@ -59,8 +59,10 @@ def test_a_finding_tells_no_password_of_an_address() -> None:
     )  # fmt: skip
     fault = Fault(code="HOLD699", slug="made-up")
     fault.lint(lambda _source: [spoken])
-    piece = Piece(Text("x", Language.SHELL, ""), [Source(file="x", kind=Kind.SHELL)])
-    assert "hunter2" not in repr(judge(piece, [fault], Ignored(""), here=Here()))
+    piece = FileSources(
+        TextFile("x", Language.SHELL, ""), [Source(file="x", kind=SourceKind.SHELL)]
+    )
+    assert "hunter2" not in repr(judge(piece, [fault], IgnoreComments(""), here=LintingMachine()))
 
 
 def test_many_findings_on_one_long_line_are_quick_and_only_a_line_feed_ends_one() -> None:
@@ -70,9 +72,9 @@ def test_many_findings_on_one_long_line_are_quick_and_only_a_line_feed_ends_one(
     spoken = [msgspec.structs.replace(finding(2), place=place) for place in columns]
     fault.lint(lambda _source: spoken)
     line = "export NCCL_DEBUG=INFO; " * 20_000
-    text = Text("x", Language.SHELL, f"# \u2028\x0c\n{line}\n")
-    piece = Piece(text, [Source(file="x", kind=Kind.SHELL)])
-    told = judge(piece, [fault], Ignored(text.text), here=Here())
+    text = TextFile("x", Language.SHELL, f"# \u2028\x0c\n{line}\n")
+    piece = FileSources(text, [Source(file="x", kind=SourceKind.SHELL)])
+    told = judge(piece, [fault], IgnoreComments(text.text), here=LintingMachine())
     assert len(told) == len(columns)
     assert {one.excerpt for one in told} == {line.rstrip()}
 
@@ -81,6 +83,8 @@ def test_a_rule_sees_the_machine_and_its_launches() -> None:
     seen: list[Source] = []
     fault = Fault(code="HOLD699", slug="made-up")
     fault.lint(lambda source: seen.append(source) or [])  # type: ignore[func-returns-value]
-    piece = Piece(Text("x", Language.PYTHON, ""), [Source(file="x", kind=Kind.PYTHON)])
-    judge(piece, [fault], Ignored(""), here=Here(torch="2.9"))
+    piece = FileSources(
+        TextFile("x", Language.PYTHON, ""), [Source(file="x", kind=SourceKind.PYTHON)]
+    )
+    judge(piece, [fault], IgnoreComments(""), here=LintingMachine(torch="2.9"))
     assert seen[0].here.torch == "2.9"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.analysis.source.source import Flag, Host, Kind, Launch, Source
+from holdfast.analysis.source.source import Flag, HostSlots, Launch, Source, SourceKind
 from holdfast.findings import Place
 from holdfast.lint import link
 
@@ -19,7 +19,7 @@ def launch(script: str, *flags: Flag) -> Launch:
 
 
 def recipe(*launches: Launch, file: str, complete: bool = True) -> Source:
-    return Source(file=file, kind=Kind.SHELL, launches=launches, complete=complete)
+    return Source(file=file, kind=SourceKind.SHELL, launches=launches, complete=complete)
 
 
 @pytest.mark.parametrize(
@@ -39,26 +39,30 @@ def test_found_by_path_then_by_name(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     made = launch(written)
-    links = link.Links([recipe(made, file=recipe_file)], [script, *others])
+    links = link.LaunchLinks([recipe(made, file=recipe_file)], [script, *others])
     assert links.of(script) == (made,)
     assert [links.of(other) for other in others] == [()] * len(others)
 
 
 def test_two_files_of_one_name_are_not_guessed_between(tmp_path: Path) -> None:
     scripts = [str(tmp_path / "a" / "train.py"), str(tmp_path / "b" / "train.py")]
-    links = link.Links([recipe(launch("/w/train.py"), file="l.sh")], scripts)
+    links = link.LaunchLinks([recipe(launch("/w/train.py"), file="l.sh")], scripts)
     assert [links.of(script) for script in scripts] == [(), ()]
 
 
 def test_a_document_only_shows_how_it_might_be_started() -> None:
-    links = link.Links([recipe(launch("train.py"), file="README.md", complete=False)], ["train.py"])
+    links = link.LaunchLinks(
+        [recipe(launch("train.py"), file="README.md", complete=False)], ["train.py"]
+    )
     assert links.of("train.py") == ()
 
 
 def test_the_hosts_of_a_hostfile_come_to_the_launch_that_names_it() -> None:
     named = Flag(name="hostfile", value="./hosts/all", place=HERE)
-    hosts = (Host(name="a", slots=8, place=Place(file="hosts/all", line=1)),)
-    hostfile = Source(file=os.path.join("jobs", "hosts", "all"), kind=Kind.HOSTFILE, hosts=hosts)
+    hosts = (HostSlots(name="a", slots=8, place=Place(file="hosts/all", line=1)),)
+    hostfile = Source(
+        file=os.path.join("jobs", "hosts", "all"), kind=SourceKind.HOSTFILE, hosts=hosts
+    )
     started = recipe(launch("train.py", named), launch("train.py"), file="jobs/launch.sh")
     linked = link.with_hosts([hostfile, started])
     assert [one.hosts for one in linked[1].launches] == [hosts, ()]

@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.analysis.source.source import Here
+from holdfast.analysis.source.source import LintingMachine
 from holdfast.errors import ConfigError
 from holdfast.lint import session as session_module
 from holdfast.lint import walk
-from holdfast.lint.config import Configuration
-from holdfast.lint.session import Session
-from holdfast.lint.tally import Report
+from holdfast.lint.config import LintConfig
+from holdfast.lint.session import LintSession
+from holdfast.lint.tally import LintReport
 
 WRONG = "import torch.distributed as dist\ndist.all_reduce(x, timeout=t)\n"
 CHOSEN = ("timeout-keyword",)
 
 
-def lint(folder: Path, *select: str, wanted: Configuration | None = None) -> Report:
-    session = Session(select, wanted or Configuration(), Here(torch="2.13.0"))
+def lint(folder: Path, *select: str, wanted: LintConfig | None = None) -> LintReport:
+    session = LintSession(select, wanted or LintConfig(), LintingMachine(torch="2.13.0"))
     session.files(list(walk.files([str(folder)], lambda _: False)), lambda _: None)
     return session.report()
 
 
-def places(report: Report) -> list[tuple[str, int]]:
+def places(report: LintReport) -> list[tuple[str, int]]:
     found = [told.finding.place for told in report.told]
     return [(os.path.basename(place.file), place.line) for place in found if place]
 
@@ -70,7 +70,7 @@ def test_a_script_is_judged_with_the_launch_that_starts_it(tmp_path: Path) -> No
 def test_a_file_may_be_spared(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(WRONG)
     (tmp_path / "b.py").write_text("def f(:\n")
-    wanted = Configuration(
+    wanted = LintConfig(
         file=str(tmp_path / "pyproject.toml"),
         per_file_ignores={"a.py": CHOSEN, "b.*": ("script-broken",)},
     )
@@ -81,4 +81,4 @@ def test_a_file_may_be_spared(tmp_path: Path) -> None:
 
 def test_an_unknown_name_is_told_before_any_file_is_read() -> None:
     with pytest.raises(ConfigError, match="no fault is called 'nobody'"):
-        Session((), Configuration(per_file_ignores={"*.py": ("nobody",)}), Here())
+        LintSession((), LintConfig(per_file_ignores={"*.py": ("nobody",)}), LintingMachine())

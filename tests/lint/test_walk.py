@@ -13,14 +13,14 @@ import pytest
 
 from holdfast.lint import walk
 from holdfast.lint.detect_language import Language
-from holdfast.lint.walk import File, Text, Unread
+from holdfast.lint.walk import FoundFile, TextFile, UnreadFile
 
 
 def found(*paths: Path, excluded: str = "") -> list[str]:
     items = walk.files(
         [str(p) for p in paths], lambda path: bool(excluded) and path.endswith(excluded)
     )
-    return [os.path.basename(item.path) for item in items if isinstance(item, File)]
+    return [os.path.basename(item.path) for item in items if isinstance(item, FoundFile)]
 
 
 def write(path: Path, text: str = "x = 1\n") -> Path:
@@ -70,10 +70,10 @@ def test_pipes_and_sockets_are_never_opened(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket.py"))
         assert found(tmp_path) == []
-        told = walk.read(File(str(tmp_path / "pipe.py"), named=True))
-        assert told == Unread(str(tmp_path / "pipe.py"), "is no regular file")
-    told = walk.read(File("/dev/zero", named=True))
-    assert told == Unread("/dev/zero", "is no regular file")
+        told = walk.read(FoundFile(str(tmp_path / "pipe.py"), named=True))
+        assert told == UnreadFile(str(tmp_path / "pipe.py"), "is no regular file")
+    told = walk.read(FoundFile("/dev/zero", named=True))
+    assert told == UnreadFile("/dev/zero", "is no regular file")
 
 
 @contextlib.contextmanager
@@ -94,41 +94,41 @@ def test_what_is_not_permitted_is_told() -> None:
         write(Path(folder, "x.py")).chmod(0)
         write(Path(folder, "closed", "y.py")).parent.chmod(0)
         with as_nobody():
-            told = walk.read(File(f"{folder}/x.py", named=True))
+            told = walk.read(FoundFile(f"{folder}/x.py", named=True))
             (file, inside) = walk.files([folder], lambda _: False)
         Path(folder, "closed").chmod(0o700)
-    assert told == Unread(f"{folder}/x.py", "Permission denied")
-    assert file == File(f"{folder}/x.py", named=False)
-    assert inside == Unread(f"{folder}/closed", "Permission denied")
+    assert told == UnreadFile(f"{folder}/x.py", "Permission denied")
+    assert file == FoundFile(f"{folder}/x.py", named=False)
+    assert inside == UnreadFile(f"{folder}/closed", "Permission denied")
 
 
-def understood(content: bytes, path: str, *, named: bool = True) -> Text | Unread | None:
+def understood(content: bytes, path: str, *, named: bool = True) -> TextFile | UnreadFile | None:
     return walk.understand(content, path, named=named)
 
 
 def test_binary_huge_and_undecodable_files_are_told_in_a_line(tmp_path: Path) -> None:
     binary = understood(b"\x7fELF\0\0", "train.py")
-    assert isinstance(binary, Unread)
+    assert isinstance(binary, UnreadFile)
     assert "no text" in binary.why
     cookie = understood(b"# coding: klingon\n", "train.py")
-    assert isinstance(cookie, Unread)
+    assert isinstance(cookie, UnreadFile)
     assert "klingon" in cookie.why
     huge = tmp_path / "huge.py"
     with huge.open("wb") as file:
         file.truncate(walk.LARGEST + 1)
-    told = walk.read(File(str(huge), named=True))
-    assert isinstance(told, Unread)
+    told = walk.read(FoundFile(str(huge), named=True))
+    assert isinstance(told, UnreadFile)
     assert "only files up to 5 MiB" in told.why
 
 
 def test_an_unknown_kind_is_a_word_when_named_and_nothing_in_a_folder() -> None:
     assert understood(b"int main;\n", "x.c", named=False) is None
     told = understood(b"int main;\n", "x.c")
-    assert isinstance(told, Unread)
+    assert isinstance(told, UnreadFile)
     assert "no kind that lint reads" in told.why
     assert understood(b"\0\0", "run", named=False) is None
     notes = understood(b"Some words.\n", "notes")
-    assert isinstance(notes, Text)
+    assert isinstance(notes, TextFile)
     assert notes.language is Language.DOCUMENT
 
 
@@ -145,7 +145,7 @@ def test_an_unknown_kind_is_a_word_when_named_and_nothing_in_a_folder() -> None:
 )
 def test_encodings(content: bytes, path: str, text: str) -> None:
     told = understood(content, path)
-    assert isinstance(told, Text)
+    assert isinstance(told, TextFile)
     assert told.text == text
 
 
@@ -158,9 +158,9 @@ def test_a_large_file_in_a_folder_is_told_only_if_its_name_says_that_it_is_ours(
     found = [
         walk.read(f)
         for f in walk.files([str(tmp_path)], lambda _: False)
-        if isinstance(f, walk.File)
+        if isinstance(f, walk.FoundFile)
     ]
-    assert [os.path.basename(f.path) for f in found if isinstance(f, walk.Unread)] == ["run.sh"]
+    assert [os.path.basename(f.path) for f in found if isinstance(f, walk.UnreadFile)] == ["run.sh"]
     named = list(walk.files([str(tmp_path / "program")], lambda _: False))
-    assert isinstance(named[0], walk.File)
-    assert isinstance(walk.read(named[0]), walk.Unread)
+    assert isinstance(named[0], walk.FoundFile)
+    assert isinstance(walk.read(named[0]), walk.UnreadFile)

@@ -125,7 +125,7 @@ def _launches(words: list[str]) -> tuple[Launch, ...]:
     if not recipe:
         return ()
     text = walk.read_as(Language.SHELL, recipe)
-    return () if isinstance(text, walk.Unread) else shell.read(text.text, recipe).launches
+    return () if isinstance(text, walk.UnreadFile) else shell.read(text.text, recipe).launches
 
 
 def _inner_settings(launches: Sequence[Launch]) -> dict[str, tuple[str, str]]:
@@ -174,7 +174,7 @@ def _script(
     if not named or not os.path.isfile(named):
         return "", (), frozenset(), f"there is no file {named!r}" if named.endswith(".py") else ""
     text = walk.read_as(Language.PYTHON, named)
-    if isinstance(text, walk.Unread):
+    if isinstance(text, walk.UnreadFile):
         return "", (), frozenset(), f"{named} could not be read: {text.why}"
     try:
         program = script_timeouts.read(text.text, named)

@@ -16,10 +16,10 @@ from holdfast.cli.choices import FAIL_ON, names
 from holdfast.errors import ConfigError, EnvironmentFailure
 
 if TYPE_CHECKING:
-    from holdfast.analysis.source.source import Here
-    from holdfast.lint.config import Configuration
-    from holdfast.lint.tally import Report
-    from holdfast.lint.walk import Text, Unread
+    from holdfast.analysis.source.source import LintingMachine
+    from holdfast.lint.config import LintConfig
+    from holdfast.lint.tally import LintReport
+    from holdfast.lint.walk import TextFile, UnreadFile
 
 T = TypeVar("T")
 
@@ -105,17 +105,17 @@ def _insist_on_a_folder() -> None:
         raise EnvironmentFailure("the current folder has been removed", hint="cd ..") from problem
 
 
-def _look(paths: list[str], arguments: argparse.Namespace, wanted: Configuration) -> Report:
+def _look(paths: list[str], arguments: argparse.Namespace, wanted: LintConfig) -> LintReport:
     import msgspec
 
     from holdfast.lint import walk
-    from holdfast.lint.session import Session
+    from holdfast.lint.session import LintSession
 
     _insist_on_known(wanted)
     ignore = (*wanted.ignore, *names(arguments.ignore))
     wanted = msgspec.structs.replace(wanted, ignore=ignore)
     select = names(arguments.select) or wanted.select
-    session = Session(select, wanted, _here(arguments.torch_version or wanted.torch))
+    session = LintSession(select, wanted, _here(arguments.torch_version or wanted.torch))
     if STDIN in paths:
         session.text(_stdin(arguments.stdin_filename))
     named = [path for path in paths if path != STDIN]
@@ -129,7 +129,7 @@ def _look(paths: list[str], arguments: argparse.Namespace, wanted: Configuration
     return report
 
 
-def _insist_on_known(wanted: Configuration) -> None:
+def _insist_on_known(wanted: LintConfig) -> None:
     """A slip in a file is looked for in that file, and not on the command line."""
     from holdfast import catalogue
 
@@ -140,14 +140,14 @@ def _insist_on_known(wanted: Configuration) -> None:
         raise ConfigError(f"{wanted.file}: {slip.sentence}", hint=slip.hint) from slip
 
 
-def _here(torch: str) -> Here:
+def _here(torch: str) -> LintingMachine:
     """What this machine tells without importing torch; scripts may be meant for another one."""
     import platform
     import socket
 
     import msgspec
 
-    from holdfast.analysis.source.source import Here
+    from holdfast.analysis.source.source import LintingMachine
     from holdfast.check.plan import Flags, make_plan
     from holdfast.check.readers import devices, port, software
 
@@ -155,7 +155,7 @@ def _here(torch: str) -> Here:
         raise ConfigError(f"{torch!r} is no version of torch", hint="write it like 2.9 or 2.9.1")
     plan = make_plan(Flags(), {}, accelerators=0)
     installed = software.find_torch()
-    made = Here(
+    made = LintingMachine(
         torch=torch or (installed.version if installed else ""),
         python=platform.python_version(),
         rdma_devices=_or_unknown(lambda: devices.read_rdma_devices(plan)),
@@ -175,7 +175,7 @@ def _or_unknown(ask: Callable[[], T]) -> T | None:
         return None
 
 
-def _stdin(name: str) -> Text | Unread | None:
+def _stdin(name: str) -> TextFile | UnreadFile | None:
     from holdfast.lint import walk
 
     if sys.stdin is None:
@@ -211,7 +211,7 @@ def _progress(total: int) -> Callable[[int], None]:
     return step
 
 
-def _answer(report: Report, arguments: argparse.Namespace, seconds: float) -> None:
+def _answer(report: LintReport, arguments: argparse.Namespace, seconds: float) -> None:
     from holdfast.view import document, lint, text
 
     findings = [told.finding for told in report.told]

@@ -31,7 +31,7 @@ def read(text: str, file: str) -> Program:
 
 def asked(program: Program) -> tuple[Asked, ...]:
     """Every call that gives a timeout, or makes a group without giving one, in order."""
-    given = {id(one.call.node): one for one in timeouts.given(program)}
+    given = {id(one.call.node): one for one in timeouts.timeout_arguments(program)}
     found: list[Asked] = []
     for call in program.calls:
         one = given.get(id(call.node))

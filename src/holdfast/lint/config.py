@@ -20,7 +20,7 @@ FILE = "pyproject.toml"
 SECTION = "[tool.holdfast]"
 
 
-class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+class LintConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a project wants of lint; `file` is '' where it says nothing."""
 
     file: str = ""
@@ -61,7 +61,7 @@ def _spellings(pattern: str) -> tuple[str, ...]:
     return (plain, plain.removeprefix("**/")) if plain.startswith("**/") else (plain,)
 
 
-def find(start: str) -> Configuration:
+def find(start: str) -> LintConfig:
     """From the nearest pyproject.toml above that speaks of holdfast."""
     folder = os.path.abspath(start)
     if not os.path.isdir(folder):
@@ -72,11 +72,11 @@ def find(start: str) -> Configuration:
             return found
         parent = os.path.dirname(folder)
         if parent == folder:
-            return Configuration()
+            return LintConfig()
         folder = parent
 
 
-def _read(file: str) -> Configuration | None:
+def _read(file: str) -> LintConfig | None:
     try:
         if not os.path.isfile(file):  # a FIFO of that name would hold us up
             return None
@@ -96,7 +96,7 @@ def _read(file: str) -> Configuration | None:
     return parse(tools["holdfast"], file)
 
 
-def parse(table: Any, file: str) -> Configuration:
+def parse(table: Any, file: str) -> LintConfig:
     """Of [tool.holdfast], or [tool.holdfast.lint], whose word counts more; every unknown key is a
     slip that would go unnoticed."""
     if not isinstance(table, dict) or not isinstance(table.get("lint", {}), dict):
@@ -111,6 +111,6 @@ def parse(table: Any, file: str) -> Configuration:
         )
     fields = {name.replace("-", "_"): value for name, value in values.items()}
     try:
-        return msgspec.convert({"file": os.path.abspath(file), **fields}, Configuration)
+        return msgspec.convert({"file": os.path.abspath(file), **fields}, LintConfig)
     except msgspec.ValidationError as problem:
         raise ConfigError(f"{file}: {SECTION}: {problem}") from problem

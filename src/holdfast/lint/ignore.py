@@ -24,7 +24,7 @@ _COMMENT = re.compile(
 EVERYTHING = frozenset({"*"})
 
 
-class Directive(NamedTuple):
+class IgnoreComment(NamedTuple):
     line: int
     whole_file: bool
     alone: bool
@@ -32,7 +32,7 @@ class Directive(NamedTuple):
     names: frozenset[str]
 
 
-class Ignored:
+class IgnoreComments:
     """What a file asks not to be told."""
 
     def __init__(self, text: str) -> None:
@@ -104,14 +104,14 @@ def names_of(code: str, slug: str) -> tuple[str, ...]:
     return slug, code.lower(), code.lower()[:5], code[4]
 
 
-def _directives(text: str) -> list[Directive]:
+def _directives(text: str) -> list[IgnoreComment]:
     found = []
     for number, line in enumerate(lines_of(text), start=1):
         for match in _COMMENT.finditer(line):
             names = match["names"]
             listed = [n.strip().lower() for n in (names or "").split(",") if n.strip()]
             found.append(
-                Directive(
+                IgnoreComment(
                     line=number,
                     whole_file=match["what"] == "ignore-file",
                     alone=not line[: match.start()].strip(),

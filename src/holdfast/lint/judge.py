@@ -8,29 +8,29 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast import catalogue
-from holdfast.analysis.source.source import Here, Launch, Source
+from holdfast.analysis.source.source import Launch, LintingMachine, Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
-from holdfast.lint.ignore import Ignored
+from holdfast.lint.ignore import IgnoreComments
 from holdfast.lint.lines import lines as lines_of
-from holdfast.lint.read import Piece
+from holdfast.lint.read import FileSources
 from holdfast.system.process import redact
 
 
-class Told(NamedTuple):
+class LintFinding(NamedTuple):
     finding: Finding
     excerpt: str
     """the line it stands on, without what looks like a secret"""
 
 
 def judge(
-    piece: Piece,
+    piece: FileSources,
     faults: Sequence[Fault],
-    ignored: Ignored,
+    ignored: IgnoreComments,
     *,
-    here: Here,
+    here: LintingMachine,
     started_by: tuple[Launch, ...] = (),
-) -> list[Told]:
+) -> list[LintFinding]:
     found: list[Finding] = []
     for source in piece.sources:
         known = msgspec.structs.replace(source, here=here, started_by=started_by)
@@ -41,7 +41,7 @@ def judge(
     if not found:
         return []
     excerpts = _Excerpts(lines_of(piece.text.text))
-    return [Told(_discreet(finding), excerpts.of(finding)) for finding in in_order(found)]
+    return [LintFinding(_discreet(finding), excerpts.of(finding)) for finding in in_order(found)]
 
 
 def _discreet(finding: Finding) -> Finding:
@@ -97,8 +97,10 @@ class _Excerpts:
         return self._shown[place.line]
 
 
-def of_environment(source: Source, faults: Sequence[Fault], here: Here) -> list[Told]:
+def of_environment(
+    source: Source, faults: Sequence[Fault], here: LintingMachine
+) -> list[LintFinding]:
     """Of `--env`: the line of a setting is its number, the excerpt the setting itself."""
     excerpts = _Excerpts([f"{setting.name}={setting.value}" for setting in source.settings])
     found = catalogue.lint(msgspec.structs.replace(source, here=here), faults)
-    return [Told(finding, excerpts.of(finding)) for finding in in_order(found)]
+    return [LintFinding(finding, excerpts.of(finding)) for finding in in_order(found)]

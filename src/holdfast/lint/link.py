@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.analysis.source.source import Host, Kind, Launch, Source
+from holdfast.analysis.source.source import HostSlots, Launch, Source, SourceKind
 
 
-class Links:
+class LaunchLinks:
     """Of all recipes of one lint; scripts ask who starts them."""
 
     def __init__(self, recipes: Iterable[Source], scripts: Iterable[str]) -> None:
@@ -57,14 +57,14 @@ def with_hosts(recipes: Sequence[Source]) -> list[Source]:
     hostfiles = {
         os.path.abspath(source.file): source.hosts
         for source in recipes
-        if source.kind is Kind.HOSTFILE
+        if source.kind is SourceKind.HOSTFILE
     }
     if not hostfiles:
         return list(recipes)
     return [_with_hosts(source, hostfiles) if source.launches else source for source in recipes]
 
 
-def _with_hosts(source: Source, hostfiles: dict[str, tuple[Host, ...]]) -> Source:
+def _with_hosts(source: Source, hostfiles: dict[str, tuple[HostSlots, ...]]) -> Source:
     launches = tuple(
         msgspec.structs.replace(launch, hosts=hosts)
         if not launch.hosts and (hosts := _hosts(launch, source.file, hostfiles))
@@ -74,7 +74,9 @@ def _with_hosts(source: Source, hostfiles: dict[str, tuple[Host, ...]]) -> Sourc
     return msgspec.structs.replace(source, launches=launches)
 
 
-def _hosts(launch: Launch, recipe: str, hostfiles: dict[str, tuple[Host, ...]]) -> tuple[Host, ...]:
+def _hosts(
+    launch: Launch, recipe: str, hostfiles: dict[str, tuple[HostSlots, ...]]
+) -> tuple[HostSlots, ...]:
     named = launch.flag("hostfile", "machinefile", "host-file")
     if named is None or not named.known:
         return ()

@@ -8,35 +8,35 @@ from holdfast.analysis.source.source import Source
 from holdfast.lint.detect_language import Language
 from holdfast.lint.reader_list import reader
 from holdfast.lint.readers import bash_syntax, documents, notebook, python
-from holdfast.lint.walk import Text, Unread
+from holdfast.lint.walk import TextFile, UnreadFile
 
 
-class Piece(NamedTuple):
+class FileSources(NamedTuple):
     """A file with what was read out of it."""
 
-    text: Text
+    text: TextFile
     sources: list[Source]
 
 
-def read(text: Text) -> Piece | Unread:
+def read(text: TextFile) -> FileSources | UnreadFile:
     try:
         return _read(text)
     except Exception as bug:  # noqa: BLE001 - one file must not hide the others
         why = f"its reader failed, a bug in holdfast: {type(bug).__name__}: {bug}"
-        return Unread(text.path, why)
+        return UnreadFile(text.path, why)
 
 
-def _read(text: Text) -> Piece | Unread:
+def _read(text: TextFile) -> FileSources | UnreadFile:
     if text.language is Language.DOCUMENT:
-        return Piece(text, list(documents.markdown(text.text, text.path)))
+        return FileSources(text, list(documents.markdown(text.text, text.path)))
     if text.language is Language.RST:
-        return Piece(text, list(documents.rst(text.text, text.path)))
+        return FileSources(text, list(documents.rst(text.text, text.path)))
     if text.language is Language.NOTEBOOK:
         made = notebook.read(text.text, text.path)
         if isinstance(made, str):
-            return Unread(text.path, made)
-        return Piece(text._replace(text=made.text), [made.source])
+            return UnreadFile(text.path, made)
+        return FileSources(text._replace(text=made.text), [made.source])
     if text.language is Language.PYTHON:
-        return Piece(text, [python.read_all(text.text, text.path)])
+        return FileSources(text, [python.read_all(text.text, text.path)])
     source = reader(text.language)(text.text, text.path)
-    return Piece(text, [bash_syntax.confirmed(source, text.text)])
+    return FileSources(text, [bash_syntax.confirmed(source, text.text)])

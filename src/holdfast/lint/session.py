@@ -13,21 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from holdfast import catalogue
-from holdfast.analysis.source.source import Here, Kind, Setting, Source
+from holdfast.analysis.source.source import LintingMachine, Source, SourceKind, SourceSetting
 from holdfast.fault import Fault
 from holdfast.findings import Place
 from holdfast.lint import link, read, walk
-from holdfast.lint.config import Configuration
+from holdfast.lint.config import LintConfig
 from holdfast.lint.detect_language import Language, by_name
-from holdfast.lint.ignore import Ignored, names_of
+from holdfast.lint.ignore import IgnoreComments, names_of
 from holdfast.lint.judge import judge, of_environment
-from holdfast.lint.read import Piece
-from holdfast.lint.tally import Report, Tally
-from holdfast.lint.walk import File, Text, Unread
+from holdfast.lint.read import FileSources
+from holdfast.lint.tally import LintReport, LintTally
+from holdfast.lint.walk import FoundFile, TextFile, UnreadFile
 from holdfast.system import deadline
 
 Progress = Callable[[int], None]
-Numbered = tuple[int, File]
+Numbered = tuple[int, FoundFile]
 BROKEN = catalogue.by_slug("script-broken")
 WORTH_SHARING = 100
 """scripts: of fewer one processor is done before another has begun"""
@@ -36,10 +36,12 @@ SHARE = 200
 HOUR = 3600.0
 
 
-class Session:
+class LintSession:
     """What holds for all files of one lint."""
 
-    def __init__(self, select: Sequence[str], configuration: Configuration, here: Here) -> None:
+    def __init__(
+        self, select: Sequence[str], configuration: LintConfig, here: LintingMachine
+    ) -> None:
         self._configuration = configuration
         self._here = here
         self._select = tuple(select)
@@ -47,8 +49,8 @@ class Session:
         self._names = frozenset(
             name for e in catalogue.entries() for name in names_of(e.fault.code, e.fault.slug)
         )
-        self._tally = Tally()
-        self._links = link.Links([], [])
+        self._tally = LintTally()
+        self._links = link.LaunchLinks([], [])
         for names in configuration.per_file_ignores.values():
             self._chosen(names)  # an unknown name is told at once, not when a file matches
 
@@ -58,17 +60,17 @@ class Session:
 
     # --- the work -------------------------------------------------------------------------------
 
-    def files(self, found: Sequence[File | Unread], progress: Progress) -> None:
+    def files(self, found: Sequence[FoundFile | UnreadFile], progress: Progress) -> None:
         scripts: list[Numbered] = []
-        recipes: list[tuple[int, Piece]] = []
+        recipes: list[tuple[int, FileSources]] = []
         for order, item in enumerate(found):
-            if isinstance(item, Unread):
+            if isinstance(item, UnreadFile):
                 self._tally.unread.append((order, item))
             elif by_name(item.path) is Language.PYTHON:
                 scripts.append((order, item))
             else:
                 text = walk.read(item)
-                if isinstance(text, Text) and text.language is Language.PYTHON:
+                if isinstance(text, TextFile) and text.language is Language.PYTHON:
                     scripts.append((order, item))
                 else:
                     recipes += self._read(order, text)
@@ -76,7 +78,7 @@ class Session:
         self._recipes(recipes, scripts)
         self._scripts(scripts, progress)
 
-    def text(self, text: Text | Unread | None) -> None:
+    def text(self, text: TextFile | UnreadFile | None) -> None:
         """What came by stdin."""
         for order, piece in self._read(0, text):
             self._judge(order, piece)
@@ -84,19 +86,19 @@ class Session:
     def environment(self, values: Mapping[str, str]) -> None:
         """Of this process; what is handed in has its secrets taken out."""
         settings = tuple(
-            Setting(name=name, value=value, place=Place(file="", line=line), by="environment")
+            SourceSetting(name=name, value=value, place=Place(file="", line=line), by="environment")
             for line, (name, value) in enumerate(values.items(), start=1)
         )
-        source = Source(file="", kind=Kind.ENVIRONMENT, settings=settings)
+        source = Source(file="", kind=SourceKind.ENVIRONMENT, settings=settings)
         told = of_environment(source, self._chosen(), self._here)
         self._tally.told += [(-1, one) for one in told]
 
-    def report(self) -> Report:
+    def report(self) -> LintReport:
         return self._tally.report()
 
-    def _recipes(self, recipes: list[tuple[int, Piece]], scripts: list[Numbered]) -> None:
+    def _recipes(self, recipes: list[tuple[int, FileSources]], scripts: list[Numbered]) -> None:
         together = link.with_hosts([s for _, piece in recipes for s in piece.sources])
-        self._links = link.Links(together, [file.path for _, file in scripts])
+        self._links = link.LaunchLinks(together, [file.path for _, file in scripts])
         rest = iter(together)
         for order, piece in recipes:
             self._judge(order, piece._replace(sources=[next(rest) for _ in piece.sources]))
@@ -128,22 +130,24 @@ class Session:
         }
         for number, answer in deadline.ask(questions, seconds=HOUR).items():
             if isinstance(answer, bytes):
-                self._tally.add(msgspec.msgpack.decode(answer, type=Tally))
+                self._tally.add(msgspec.msgpack.decode(answer, type=LintTally))
             else:
                 self._one_by_one(shares[int(number)], lambda _: None)
 
     def _in_a_child(self, share: list[Numbered]) -> bytes:
-        self._tally = Tally()
+        self._tally = LintTally()
         self._one_by_one(share, lambda _: None)
         return msgspec.msgpack.encode(self._tally)
 
     # --- one file -------------------------------------------------------------------------------
 
-    def _read(self, order: int, text: Text | Unread | None) -> list[tuple[int, Piece]]:
+    def _read(
+        self, order: int, text: TextFile | UnreadFile | None
+    ) -> list[tuple[int, FileSources]]:
         if text is None:
             return []
-        piece = text if isinstance(text, Unread) else read.read(text)
-        if isinstance(piece, Unread):
+        piece = text if isinstance(text, UnreadFile) else read.read(text)
+        if isinstance(piece, UnreadFile):
             self._tally.unread.append((order, piece))
             return []
         if _is_refused(piece):
@@ -152,9 +156,9 @@ class Session:
             self._tally.read.append((order, (piece.text.path, piece.text.language.value)))
         return [(order, piece)] if piece.sources else []
 
-    def _judge(self, order: int, piece: Piece) -> None:
+    def _judge(self, order: int, piece: FileSources) -> None:
         path = piece.text.path
-        ignored = Ignored(piece.text.text)
+        ignored = IgnoreComments(piece.text.text)
         for line, name in ignored.unknown(self._names):
             slip = f"{path}:{line}: no fault is called {name!r}: nothing is ignored"
             self._tally.remarks.append((order, slip))
@@ -168,6 +172,6 @@ class Session:
         self._tally.told += [(order, one) for one in told]
 
 
-def _is_refused(piece: Piece) -> bool:
+def _is_refused(piece: FileSources) -> bool:
     """Nothing could be read of it: what is left of a broken recipe is linted like any other."""
-    return any(source.refused and source.kind is Kind.PYTHON for source in piece.sources)
+    return any(source.refused and source.kind is SourceKind.PYTHON for source in piece.sources)

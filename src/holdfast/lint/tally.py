@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.lint.judge import Told
-from holdfast.lint.walk import Unread
+from holdfast.lint.judge import LintFinding
+from holdfast.lint.walk import UnreadFile
 
 
-class Report(NamedTuple):
-    told: list[Told]
-    unread: list[Unread]
+class LintReport(NamedTuple):
+    told: list[LintFinding]
+    unread: list[UnreadFile]
     read: list[tuple[str, str]]
     """path and language of every file that was looked at"""
     refused: int
@@ -25,25 +25,25 @@ class Report(NamedTuple):
         return len(self.read)
 
 
-class Tally(msgspec.Struct):
+class LintTally(msgspec.Struct):
     """Everything is kept with the number of its file: files may be done in any order. A struct, so
     that a child process can hand it over as typed bytes."""
 
-    told: list[tuple[int, Told]] = []
-    unread: list[tuple[int, Unread]] = []
+    told: list[tuple[int, LintFinding]] = []
+    unread: list[tuple[int, UnreadFile]] = []
     read: list[tuple[int, tuple[str, str]]] = []
     remarks: list[tuple[int, str]] = []
     refused: int = 0
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: LintTally) -> None:
         self.told += other.told
         self.unread += other.unread
         self.read += other.read
         self.remarks += other.remarks
         self.refused += other.refused
 
-    def report(self) -> Report:
-        return Report(
+    def report(self) -> LintReport:
+        return LintReport(
             told=[told for _, told in sorted(self.told, key=lambda pair: pair[0])],
             unread=[unread for _, unread in sorted(self.unread)],
             read=[read for _, read in sorted(self.read)],

@@ -23,43 +23,43 @@ LARGEST = 5 << 20
 HEAD = 8192
 
 
-class File(NamedTuple):
+class FoundFile(NamedTuple):
     path: str
     """as the user would write it"""
     named: bool
     """given by name, and not found in a folder: it is read whatever it is called"""
 
 
-class Unread(NamedTuple):
+class UnreadFile(NamedTuple):
     path: str
     why: str
 
 
-class Text(NamedTuple):
+class TextFile(NamedTuple):
     path: str
     language: Language
     text: str
 
 
-def files(paths: list[str], excluded: Callable[[str], bool]) -> Iterator[File | Unread]:
+def files(paths: list[str], excluded: Callable[[str], bool]) -> Iterator[FoundFile | UnreadFile]:
     """Every file once, folders in order of their names. What is named is never excluded."""
     seen: set[tuple[int, int]] = set()
     for path in paths:
         try:
             status = os.stat(path)
         except OSError as problem:
-            yield Unread(path, problem.strerror or "cannot be looked at")
+            yield UnreadFile(path, problem.strerror or "cannot be looked at")
             continue
         if not stat.S_ISDIR(status.st_mode):
             if _is_new(status, seen):
-                yield File(path, named=True)
+                yield FoundFile(path, named=True)
             continue
         yield from _folder(path, excluded, seen)
 
 
 def _folder(
     top: str, excluded: Callable[[str], bool], seen: set[tuple[int, int]]
-) -> Iterator[File | Unread]:
+) -> Iterator[FoundFile | UnreadFile]:
     """Depth first without recursion, as a tree may be deep. Links are followed once."""
     waiting = [top]
     while waiting:
@@ -70,7 +70,7 @@ def _folder(
             with os.scandir(folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as problem:
-            yield Unread(folder, problem.strerror or "cannot be looked into")
+            yield UnreadFile(folder, problem.strerror or "cannot be looked into")
             continue
         if folder != top and any(entry.name == "pyvenv.cfg" for entry in entries):
             continue  # a virtual environment: other people's code
@@ -83,7 +83,7 @@ def _folder(
                 if not entry.name.startswith(".") and entry.name not in SKIPPED_FOLDERS:
                     below.append(path)
             elif _is_worth_opening(path) and _is_new_file(path, seen):
-                yield File(path, named=False)
+                yield FoundFile(path, named=False)
         waiting.extend(reversed(below))
 
 
@@ -118,39 +118,39 @@ def _is_new(status: os.stat_result, seen: set[tuple[int, int]]) -> bool:
     return True
 
 
-def read(file: File) -> Text | Unread | None:
+def read(file: FoundFile) -> TextFile | UnreadFile | None:
     """None: nothing of ours, in a folder where that is no surprise."""
     content = _bytes(file.path)
-    if isinstance(content, Unread):
+    if isinstance(content, UnreadFile):
         return content
     return understand(content, file.path, named=file.named)
 
 
-def read_as(language: Language, path: str) -> Text | Unread:
+def read_as(language: Language, path: str) -> TextFile | UnreadFile:
     """A file of which we know what it is, whatever it is called."""
     content = _bytes(path)
-    if isinstance(content, Unread):
+    if isinstance(content, UnreadFile):
         return content
     text = _decoded(content, path, python=language is Language.PYTHON)
-    return text if isinstance(text, Unread) else Text(path, language, text)
+    return text if isinstance(text, UnreadFile) else TextFile(path, language, text)
 
 
-def _bytes(path: str) -> bytes | Unread:
+def _bytes(path: str) -> bytes | UnreadFile:
     try:
         # O_NONBLOCK: between our look and our open the name may have become a FIFO.
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         with open(number, "rb") as opened:
             status = os.fstat(number)
             if not stat.S_ISREG(status.st_mode):
-                return Unread(path, "is no regular file")
+                return UnreadFile(path, "is no regular file")
             if status.st_size > LARGEST:
                 return _too_large(path, f"is {size(status.st_size)} large")
             return opened.read(LARGEST)
     except OSError as problem:
-        return Unread(path, problem.strerror or "cannot be read")
+        return UnreadFile(path, problem.strerror or "cannot be read")
 
 
-def stream(opened: IO[bytes], path: str) -> Text | Unread | None:
+def stream(opened: IO[bytes], path: str) -> TextFile | UnreadFile | None:
     """What comes by a pipe: a part of it would be judged as if it were all."""
     content = opened.read(LARGEST + 1)
     if len(content) > LARGEST:
@@ -158,31 +158,31 @@ def stream(opened: IO[bytes], path: str) -> Text | Unread | None:
     return understand(content, path, named=True)
 
 
-def _too_large(path: str, how: str) -> Unread:
-    return Unread(path, f"{how}; only files up to {size(LARGEST)} are read")
+def _too_large(path: str, how: str) -> UnreadFile:
+    return UnreadFile(path, f"{how}; only files up to {size(LARGEST)} are read")
 
 
-def understand(content: bytes, path: str, *, named: bool) -> Text | Unread | None:
+def understand(content: bytes, path: str, *, named: bool) -> TextFile | UnreadFile | None:
     """The text of a file and its language, from its name and its bytes."""
     language = detect_language.by_name(path)
     text = _decoded(content, path, python=language is Language.PYTHON)
-    if isinstance(text, Unread):
+    if isinstance(text, UnreadFile):
         return text if named or language is not None else None
     language = language or detect_language.by_content(path, text)
     if language is None and named:
         language = detect_language.of_snippet(text[: detect_language.HEAD]) or _as_document(path)
         if language is None:
-            return Unread(path, "is of no kind that lint reads (scripts, recipes, documents)")
-    return Text(path, language, text) if language else None
+            return UnreadFile(path, "is of no kind that lint reads (scripts, recipes, documents)")
+    return TextFile(path, language, text) if language else None
 
 
-def _decoded(content: bytes, path: str, *, python: bool) -> str | Unread:
+def _decoded(content: bytes, path: str, *, python: bool) -> str | UnreadFile:
     if _is_binary(content):
-        return Unread(path, "is no text: it holds NUL bytes")
+        return UnreadFile(path, "is no text: it holds NUL bytes")
     try:
         return decode(content, python=python)
     except (SyntaxError, LookupError, UnicodeError) as problem:
-        return Unread(path, f"cannot be decoded: {problem}")
+        return UnreadFile(path, f"cannot be decoded: {problem}")
 
 
 def _as_document(path: str) -> Language | None:

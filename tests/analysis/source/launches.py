@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.analysis.source.source import Flag, Launch, Word
+from holdfast.analysis.source.source import Flag, Launch, ShellWord
 from holdfast.findings import Place
 
 AT = Place(file="run.sh", line=3, column=1)
@@ -19,6 +19,6 @@ def launched(kind: str, *, given: str = "", **flags: str) -> tuple[Launch, ...]:
             ),
             place=AT,
             script="train.py",
-            script_arguments=tuple(Word(text=word, place=AT) for word in given.split()),
+            script_arguments=tuple(ShellWord(text=word, place=AT) for word in given.split()),
         ),
     )

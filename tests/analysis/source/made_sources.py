@@ -6,7 +6,7 @@ import textwrap
 
 import msgspec
 
-from holdfast.analysis.source.source import Here, Launch, Source
+from holdfast.analysis.source.source import Launch, LintingMachine, Source
 from holdfast.lint.readers import compose as compose_reader
 from holdfast.lint.readers import dockerfile as dockerfile_reader
 from holdfast.lint.readers import env_file as env_file_reader
@@ -26,44 +26,46 @@ def python(
 ) -> Source:
     """A training script; the first line of the text is line 1, leading blank lines dropped."""
     source = python_reader.read(textwrap.dedent(text).lstrip("\n"), file, complete=complete)
-    return msgspec.structs.replace(source, started_by=started_by, here=Here(torch=torch))
+    return msgspec.structs.replace(source, started_by=started_by, here=LintingMachine(torch=torch))
 
 
 def shell(
-    text: str, *, file: str = "run.sh", complete: bool = True, here: Here | None = None
+    text: str, *, file: str = "run.sh", complete: bool = True, here: LintingMachine | None = None
 ) -> Source:
     """A script or a recipe of shell commands; the first line of the text is line 1."""
     plain = _plain(text)
     return _made(shell_reader.read(plain, file, complete=complete), plain, here)
 
 
-def dockerfile(text: str, *, file: str = "Dockerfile", here: Here | None = None) -> Source:
+def dockerfile(
+    text: str, *, file: str = "Dockerfile", here: LintingMachine | None = None
+) -> Source:
     plain = _plain(text)
     return _made(dockerfile_reader.read(plain, file), plain, here)
 
 
-def compose(text: str, *, file: str = "compose.yaml", here: Here | None = None) -> Source:
+def compose(text: str, *, file: str = "compose.yaml", here: LintingMachine | None = None) -> Source:
     plain = _plain(text)
     return _made(compose_reader.read(plain, file), plain, here)
 
 
-def yaml(text: str, *, file: str = "job.yaml", here: Here | None = None) -> Source:
+def yaml(text: str, *, file: str = "job.yaml", here: LintingMachine | None = None) -> Source:
     """A Kubernetes manifest, or Accelerate's configuration."""
     plain = _plain(text)
     return _made(yaml_reader.read(plain, file), plain, here)
 
 
-def env_file(text: str, *, file: str = ".env", here: Here | None = None) -> Source:
+def env_file(text: str, *, file: str = ".env", here: LintingMachine | None = None) -> Source:
     plain = _plain(text)
     return _made(env_file_reader.read(plain, file), plain, here)
 
 
-def nccl_conf(text: str, *, file: str = "nccl.conf", here: Here | None = None) -> Source:
+def nccl_conf(text: str, *, file: str = "nccl.conf", here: LintingMachine | None = None) -> Source:
     plain = _plain(text)
     return _made(env_file_reader.read_nccl_conf(plain, file), plain, here)
 
 
-def hostfile(text: str, *, file: str = "hostfile", here: Here | None = None) -> Source:
+def hostfile(text: str, *, file: str = "hostfile", here: LintingMachine | None = None) -> Source:
     plain = _plain(text)
     return _made(hostfile_reader.read(plain, file), plain, here)
 
@@ -72,9 +74,9 @@ def _plain(text: str) -> str:
     return textwrap.dedent(text).lstrip("\n")
 
 
-def _made(source: Source, text: str, here: Here | None) -> Source:
+def _made(source: Source, text: str, here: LintingMachine | None) -> Source:
     _TEXTS[_content(source)] = text
-    return msgspec.structs.replace(source, here=here or Here(torch="2.13.0"))
+    return msgspec.structs.replace(source, here=here or LintingMachine(torch="2.13.0"))
 
 
 _TEXTS: dict[object, str] = {}

@@ -15,7 +15,7 @@ def scripts(text: str) -> list[str]:
 def check(script: str) -> None:
     source = python(HEAD + script)
     assert source.program is not None
-    found = missed_collectives.missed(source.program)
+    found = missed_collectives.missed_collectives(source.program)
     lines = source.program.text.splitlines()
     marked = {
         (number, "#!" in line)

@@ -155,7 +155,7 @@ def test_a_program_that_has_forgotten_its_answers_is_freed_without_the_collector
     try:
         text = "import torch.distributed as dist\nif dist.get_rank():\n    dist.barrier()\n"
         script = program(text)
-        assert missed_collectives.missed(script)
+        assert missed_collectives.missed_collectives(script)
         gone = weakref.ref(script)
         script.forget()
         del script

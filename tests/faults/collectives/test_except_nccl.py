@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.analysis.source.source import Launch, Setting
+from holdfast.analysis.source.source import Launch, SourceSetting
 from holdfast.findings import Place
 from tests.analysis.source.made_sources import python
 from tests.faults.table import flags, leaves, lint_table
@@ -30,7 +30,7 @@ BLOCKING = Launch(
     kind="torchrun",
     flags=(),
     place=AT,
-    settings=(Setting(name="TORCH_NCCL_BLOCKING_WAIT", value="1", place=AT),),
+    settings=(SourceSetting(name="TORCH_NCCL_BLOCKING_WAIT", value="1", place=AT),),
 )
 
 test_lint = lint_table(

@@ -1,11 +1,11 @@
 import msgspec
 
-from holdfast.analysis.source.source import Here
+from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
 from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
-NEW = Here(python="3.14.0")
+NEW = LintingMachine(python="3.14.0")
 
 REFUSED = (
     "RuntimeError: ",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.analysis.source.source import Here
+from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.source.made_sources import python
 from tests.faults.table import flags, leaves, lint_table
 
@@ -120,7 +120,7 @@ test_lint = lint_table(
     ),
     flags(
         "error",
-        msgspec.structs.replace(python(PLAIN), here=Here(python="3.14.1")),
+        msgspec.structs.replace(python(PLAIN), here=LintingMachine(python="3.14.1")),
         lines=[4],
         saying=["forkserver, the default"],
     ),

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.analysis.source.source import Here, Source
+from holdfast.analysis.source.source import LintingMachine, Source
 from tests.analysis.source.made_sources import python
 from tests.faults.table import flags, leaves, lint_table
 
 
 def on(version: str, source: Source) -> Source:
-    return msgspec.structs.replace(source, here=Here(python=version))
+    return msgspec.structs.replace(source, here=LintingMachine(python=version))
 
 
 PASSED = """

@@ -1,4 +1,4 @@
-from holdfast.analysis.source.source import Here
+from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.source.made_sources import shell
 from tests.faults.table import flags, leaves, lint_table
 
@@ -24,7 +24,7 @@ test_lint = lint_table(
     ),
     flags(
         "warning",
-        shell("export MASTER_PORT=29777\ntorchrun train.py\n", here=Here(torch="2.9.1")),
+        shell("export MASTER_PORT=29777\ntorchrun train.py\n", here=LintingMachine(torch="2.9.1")),
         lines=[1],
         saying=["here to 29500"],
     ),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.analysis.source.source import Here
+from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
 from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
@@ -33,7 +33,7 @@ test_explain = explain_table(
     passes_over(wreckage("NCCL INFO Using network IB", settings={"NCCL_IB_HCA": "mlx5_0"})),
 )
 
-CARDS = Here(rdma_devices=("mlx5_0", "mlx5_1"))
+CARDS = LintingMachine(rdma_devices=("mlx5_0", "mlx5_1"))
 
 test_lint = lint_table(
     "hca-name-missing",
@@ -70,5 +70,5 @@ test_lint = lint_table(
     leaves(shell("export NCCL_IB_HCA=^mlx5_2", here=CARDS)),
     leaves(shell("export NCCL_IB_HCA=$HCA")),
     leaves(shell("export NCCL_IB_HCA==rxe0")),
-    leaves(shell("export NCCL_IB_HCA=mlx5_4", here=Here(rdma_devices=()))),
+    leaves(shell("export NCCL_IB_HCA=mlx5_4", here=LintingMachine(rdma_devices=()))),
 )

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.source.source import Here, Kind, Source
-from holdfast.analysis.source.source import Setting as Written
+from holdfast.analysis.source.source import LintingMachine, Source, SourceKind
+from holdfast.analysis.source.source import SourceSetting as Written
 from holdfast.findings import Place
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import dockerfile, nccl_conf, shell
@@ -176,7 +176,7 @@ test_explain = explain_table(
     ),
 )
 
-KNOWN_HERE = Here(interfaces=("lo", "eth0", "ib0"))
+KNOWN_HERE = LintingMachine(interfaces=("lo", "eth0", "ib0"))
 
 
 def from_environment(**variables: str) -> Source:
@@ -184,7 +184,7 @@ def from_environment(**variables: str) -> Source:
         Written(name=n, value=v, place=Place(file="", line=i), by="environment")
         for i, (n, v) in enumerate(variables.items(), 1)
     ]
-    return Source(file="", kind=Kind.ENVIRONMENT, settings=tuple(found), here=KNOWN_HERE)
+    return Source(file="", kind=SourceKind.ENVIRONMENT, settings=tuple(found), here=KNOWN_HERE)
 
 
 test_lint = lint_table(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.analysis.source.source import Here
+from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
 from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
@@ -69,7 +69,7 @@ test_lint = lint_table(
     ),
     flags(
         "warning",
-        shell("export NCCL_NET=Socket", here=Here(rdma_devices=("mlx5_0",))),
+        shell("export NCCL_NET=Socket", here=LintingMachine(rdma_devices=("mlx5_0",))),
         lines=[1],
         saying=["off the RDMA cards of this machine (mlx5_0)"],
     ),
@@ -79,7 +79,9 @@ test_lint = lint_table(
         lines=[2],
         saying=["NCCL_NET=socket"],
     ),
-    leaves(shell("export NCCL_IB_DISABLE=0 NCCL_NET=IB", here=Here(rdma_devices=("mlx5_0",)))),
+    leaves(
+        shell("export NCCL_IB_DISABLE=0 NCCL_NET=IB", here=LintingMachine(rdma_devices=("mlx5_0",)))
+    ),
     leaves(shell("export NCCL_IB_DISABLE=$NO_IB")),
     leaves(shell("export NCCL_NET='AWS Libfabric'")),
     leaves(shell("unset NCCL_IB_DISABLE")),

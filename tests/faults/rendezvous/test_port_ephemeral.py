@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.analysis.machine import Bind, Connection, PortRanges, Unread
 from holdfast.analysis.source.launch import random_ports
-from holdfast.analysis.source.source import Here
+from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
 from tests.faults.machines import a_connection, a_machine, a_plan, a_port, a_process
@@ -276,7 +276,10 @@ test_lint = lint_table(
     leaves(shell("export MASTER_PORT=$PORT MASTER_PORT=$(free_port) MASTER_PORT=<port>\n")),
     leaves(shell("REDIS_PORT=$((40000 + RANDOM % 9))\nredis-server --port $REDIS_PORT\n")),
     leaves(
-        shell("export MASTER_PORT=45123\n", here=Here(torch="2.13.0", ephemeral=(50000, 60999)))
+        shell(
+            "export MASTER_PORT=45123\n",
+            here=LintingMachine(torch="2.13.0", ephemeral=(50000, 60999)),
+        )
     ),
 )
 

@@ -1,4 +1,4 @@
-from holdfast.analysis.source.source import Here
+from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.source.made_sources import python, shell
 from tests.faults.table import flags, leaves, lint_table
 
@@ -33,7 +33,9 @@ test_lint = lint_table(
     ),
     flags(
         "note",
-        shell("NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT python a.py", here=Here(nccl="2.21.5")),
+        shell(
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT python a.py", here=LintingMachine(nccl="2.21.5")
+        ),
         lines=[1],
         saying=["`NCCL_DEBUG_SUBSYS=INIT,ENV`"],
     ),

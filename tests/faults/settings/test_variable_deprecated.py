@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 
 from holdfast.analysis.machine import MachineFacts, NcclLibrary, Software, Unread
-from holdfast.analysis.source.source import Here
+from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.source.made_sources import shell
 from tests.faults.machines import a_machine, settings
 from tests.faults.table import check_table, flags, leaves, lint_table, silent, skips, speaks
@@ -92,7 +92,7 @@ test_lint = lint_table(
         not_saying=["torchrun"],
     ),
     flags("warning", shell(f"{OLD}\naccelerate launch a.py"), lines=[1], saying=["torchrun"]),
-    flags("warning", shell(OLD, here=Here()), lines=[1], saying=["torch prefers"]),
+    flags("warning", shell(OLD, here=LintingMachine()), lines=[1], saying=["torch prefers"]),
     flags(
         "note",
         shell("export NCCL_BLOCKING_WAIT=1"),
@@ -101,18 +101,18 @@ test_lint = lint_table(
     ),
     flags(
         "warning",
-        shell("export TORCH_NCCL_BLOCKING_WAIT=1", here=Here(torch="2.1.2")),
+        shell("export TORCH_NCCL_BLOCKING_WAIT=1", here=LintingMachine(torch="2.1.2")),
         lines=[1],
         saying=["ignored by torch 2.1.2", "`NCCL_BLOCKING_WAIT=1`"],
     ),
     flags(
         "warning",
-        shell("export NCCL_TREE_THRESHOLD=0", here=Here(nccl="2.27.3")),
+        shell("export NCCL_TREE_THRESHOLD=0", here=LintingMachine(nccl="2.27.3")),
         lines=[1],
         saying=["no longer read by NCCL 2.27.3", "use NCCL_ALGO"],
     ),
     leaves(shell("export TORCH_NCCL_BLOCKING_WAIT=1")),
-    leaves(shell(OLD, here=Here(torch="2.1.2"))),
+    leaves(shell(OLD, here=LintingMachine(torch="2.1.2"))),
     leaves(shell(f"{OLD} TORCH_NCCL_ASYNC_ERROR_HANDLING=1")),  # for old and new versions
     flags(  # the other command has both
         "note",

@@ -1,4 +1,4 @@
-from holdfast.analysis.source.source import Here
+from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.source.made_sources import python, shell
 from tests.faults.table import flags, leaves, lint_table
 
@@ -12,7 +12,12 @@ test_lint = lint_table(
         lines=[1],
         saying=["error handling is on by default", "any sooner", "remove TORCH_NCCL_ASYNC_ERROR"],
     ),
-    flags("note", shell(f"{HANDLING}=3", here=Here()), lines=[1], saying=["the default is 3"]),
+    flags(
+        "note",
+        shell(f"{HANDLING}=3", here=LintingMachine()),
+        lines=[1],
+        saying=["the default is 3"],
+    ),
     flags(
         "note",
         python(
@@ -30,8 +35,10 @@ test_lint = lint_table(
     leaves(shell(f"{HANDLING}=0")),
     leaves(shell(f"{HANDLING}=2")),
     leaves(shell(f"{HANDLING}=$MODE")),
-    leaves(shell(f"{HANDLING}=1", here=Here(torch="2.1.0"))),  # variable-deprecated speaks
-    leaves(shell("export TORCH_NCCL_ENABLE_MONITORING=1", here=Here(torch="2.4.0"))),
+    leaves(
+        shell(f"{HANDLING}=1", here=LintingMachine(torch="2.1.0"))
+    ),  # variable-deprecated speaks
+    leaves(shell("export TORCH_NCCL_ENABLE_MONITORING=1", here=LintingMachine(torch="2.4.0"))),
     leaves(shell("export TORCH_NCCL_DUMP_ON_TIMEOUT=1")),  # the default of late: it makes sure
     leaves(shell('export NCCL_COLLNET_ENABLE="${NCCL_COLLNET_ENABLE:-0}"')),  # a knob
     leaves(shell("export NCCL_P2P_DISABLE=1 NCCL_P2P_LEVEL=automatic NCCL_DEBUG=INFO")),

@@ -1,5 +1,5 @@
 from holdfast.analysis.machine import Setting, Unread, VariableSearch
-from holdfast.analysis.source.source import Here
+from holdfast.analysis.source.source import LintingMachine
 from holdfast.catalogue import by_slug
 from tests.analysis.source.made_sources import (
     compose,
@@ -160,7 +160,7 @@ test_lint = lint_table(
     ),
     flags(
         "note",
-        shell("export NCCL_RAS_ENABLE=0", here=Here(nccl="2.21.5")),
+        shell("export NCCL_RAS_ENABLE=0", here=LintingMachine(nccl="2.21.5")),
         lines=[1],
         saying=["from 2.24 on", "2.21.5 is installed here"],
     ),
@@ -208,6 +208,6 @@ test_lint = lint_table(
     ),
     leaves(shell("export NCCL_VERSION=2.19.3-1 NCCL_HOME=/opt/nccl NCCL_FASTRAK_IFNAME=eth1")),
     leaves(shell("export NCCL_DEBUG=INFO TORCH_NCCL_DUMP_ON_TIMEOUT=1 MY_NCCL_TIMEOUT=5")),
-    leaves(shell("export NCCL_RAS_ENABLE=0", here=Here(nccl="2.24.3"))),
+    leaves(shell("export NCCL_RAS_ENABLE=0", here=LintingMachine(nccl="2.24.3"))),
     leaves(nccl_conf("NCCL_DEBUG=INFO")),
 )

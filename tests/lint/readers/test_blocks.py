@@ -7,32 +7,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.lint.readers import blocks
-from holdfast.lint.readers.blocks import Block
+from holdfast.lint.readers.blocks import CodeBlock
 
 
-def found(text: str) -> list[Block]:
+def found(text: str) -> list[CodeBlock]:
     return blocks.markdown(text)
 
 
 @pytest.mark.parametrize(
     ("text", "block"),
     [
-        ("```bash\na\n```\n", Block("bash", "a\n", 2, 0)),
-        ("~~~sh\na\n~~~\n", Block("sh", "a\n", 2, 0)),
-        ("````md\n```\na\n```\n````\n", Block("md", "```\na\n```\n", 2, 0)),
-        ("```bash\na", Block("bash", "a\n", 2, 0)),
-        ("```\na\n```\n", Block("", "a\n", 2, 0)),
-        ("- x\n\n  ```python\n  a\n    b\n  ```\n", Block("python", "a\n  b\n", 4, 2)),
-        ("1. ```sh\n   a\n   ```\n", Block("sh", "a\n", 2, 3)),
-        ("> ```sh\n> a\n> b\n> ```\n", Block("sh", "a\nb\n", 2, 2)),
-        ('```python title="x" {1,3}\na\n```\n', Block("python", "a\n", 2, 0)),
-        ("``` {.python .numberLines}\na\n```\n", Block("python", "a\n", 2, 0)),
-        ("```{code-block} bash\na\n```\n", Block("bash", "a\n", 2, 0)),
-        ("```Bash\na\n```   \n", Block("bash", "a\n", 2, 0)),
-        ("Text.\n\n    $ a\n\n    b\n\nText.\n", Block("", "$ a\n\nb\n\n", 3, 4)),
+        ("```bash\na\n```\n", CodeBlock("bash", "a\n", 2, 0)),
+        ("~~~sh\na\n~~~\n", CodeBlock("sh", "a\n", 2, 0)),
+        ("````md\n```\na\n```\n````\n", CodeBlock("md", "```\na\n```\n", 2, 0)),
+        ("```bash\na", CodeBlock("bash", "a\n", 2, 0)),
+        ("```\na\n```\n", CodeBlock("", "a\n", 2, 0)),
+        ("- x\n\n  ```python\n  a\n    b\n  ```\n", CodeBlock("python", "a\n  b\n", 4, 2)),
+        ("1. ```sh\n   a\n   ```\n", CodeBlock("sh", "a\n", 2, 3)),
+        ("> ```sh\n> a\n> b\n> ```\n", CodeBlock("sh", "a\nb\n", 2, 2)),
+        ('```python title="x" {1,3}\na\n```\n', CodeBlock("python", "a\n", 2, 0)),
+        ("``` {.python .numberLines}\na\n```\n", CodeBlock("python", "a\n", 2, 0)),
+        ("```{code-block} bash\na\n```\n", CodeBlock("bash", "a\n", 2, 0)),
+        ("```Bash\na\n```   \n", CodeBlock("bash", "a\n", 2, 0)),
+        ("Text.\n\n    $ a\n\n    b\n\nText.\n", CodeBlock("", "$ a\n\nb\n\n", 3, 4)),
     ],
 )
-def test_markdown(text: str, block: Block) -> None:
+def test_markdown(text: str, block: CodeBlock) -> None:
     assert found(text) == [block]
 
 
@@ -46,12 +46,12 @@ def test_no_block(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "block"),
     [
-        (".. code-block:: bash\n\n   a\n   b\n\nText.\n", Block("bash", "\na\nb\n\n", 2, 3)),
-        (".. code-block:: python\n   :linenos:\n\n   a\n", Block("python", "\n\na\n", 2, 3)),
-        ("Run::\n\n    a\n\nText.\n", Block("", "\na\n\n", 2, 4)),
+        (".. code-block:: bash\n\n   a\n   b\n\nText.\n", CodeBlock("bash", "\na\nb\n\n", 2, 3)),
+        (".. code-block:: python\n   :linenos:\n\n   a\n", CodeBlock("python", "\n\na\n", 2, 3)),
+        ("Run::\n\n    a\n\nText.\n", CodeBlock("", "\na\n\n", 2, 4)),
     ],
 )
-def test_rst(text: str, block: Block) -> None:
+def test_rst(text: str, block: CodeBlock) -> None:
     assert blocks.rst(text) == [block]
 
 
@@ -67,5 +67,5 @@ def test_no_line_is_in_two_blocks_and_each_is_that_of_the_file(lines: list[str])
 
 def test_only_a_line_feed_ends_a_line() -> None:
     odd = "a\u2028b\x0c\x1c\x85\n"
-    assert found(f"{odd}```sh\nx\n```\n") == [Block("sh", "x\n", 3, 0)]
+    assert found(f"{odd}```sh\nx\n```\n") == [CodeBlock("sh", "x\n", 3, 0)]
     assert blocks.rst(f"{odd}\n.. code-block:: sh\n\n   x\n")[0].first_line == 4

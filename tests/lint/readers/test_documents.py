@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.analysis.source.source import Kind
+from holdfast.analysis.source.source import SourceKind
 from holdfast.lint.detect_language import Language
 from holdfast.lint.readers import documents
-from holdfast.lint.readers.blocks import Block
+from holdfast.lint.readers.blocks import CodeBlock
 
 GUIDE = """\
 # Guide
@@ -45,7 +45,11 @@ NCCL_DEBUG=this is output
 
 def test_markdown() -> None:
     sources = list(documents.markdown(GUIDE, "guide.md"))
-    assert [source.kind for source in sources] == [Kind.PYTHON, Kind.PYTHON, Kind.SHELL]
+    assert [source.kind for source in sources] == [
+        SourceKind.PYTHON,
+        SourceKind.PYTHON,
+        SourceKind.SHELL,
+    ]
     assert not any(source.complete for source in sources)
     later, shell = sources[1:]
     assert later.program is not None
@@ -64,7 +68,7 @@ def test_markdown() -> None:
 def test_rst() -> None:
     text = "Do::\n\n    $ export NCCL_DEBUG=INFO\n\n.. code-block:: python\n\n   import os\n"
     kinds = [source.kind for source in documents.rst(text, "guide.rst")]
-    assert kinds == [Kind.SHELL, Kind.PYTHON]
+    assert kinds == [SourceKind.SHELL, SourceKind.PYTHON]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,7 @@ def test_rst() -> None:
     ],
 )
 def test_languages(word: str, text: str, language: Language | None) -> None:
-    assert documents.language_of(Block(word, text, 1, 0)) is language
+    assert documents.language_of(CodeBlock(word, text, 1, 0)) is language
 
 
 @pytest.mark.parametrize(

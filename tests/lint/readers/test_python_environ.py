@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.analysis.source.source import Setting
+from holdfast.analysis.source.source import SourceSetting
 from holdfast.lint.readers import python
 
 
-def settings(text: str) -> tuple[Setting, ...]:
+def settings(text: str) -> tuple[SourceSetting, ...]:
     return python.read(f"import os, subprocess\n{text}\n", "train.py").settings
 
 

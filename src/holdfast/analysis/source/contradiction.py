@@ -7,7 +7,7 @@ from typing import NamedTuple
 from holdfast.findings import Place
 
 
-class Doubt(NamedTuple):
+class SourceProblem(NamedTuple):
     status: str
     """'error', 'warning' or 'note'"""
     summary: str

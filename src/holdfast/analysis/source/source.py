@@ -15,7 +15,7 @@ from holdfast.analysis.source.program import Program
 from holdfast.findings import Place
 
 
-class Kind(enum.Enum):
+class SourceKind(enum.Enum):
     """What a piece of source is; a fenced block of a document has the kind of its language."""
 
     PYTHON = "python"
@@ -32,7 +32,7 @@ class Kind(enum.Enum):
     """the running text of a document: inline code, settings and commands named in a sentence"""
 
 
-class Word(msgspec.Struct, frozen=True, kw_only=True):
+class ShellWord(msgspec.Struct, frozen=True, kw_only=True):
     """One word of a command."""
 
     text: str
@@ -42,7 +42,7 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     """False: part of it is only known when it runs ($1, $(hostname), <placeholder>)"""
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class SourceSetting(msgspec.Struct, frozen=True, kw_only=True):
     """A variable is given a value."""
 
     name: str
@@ -68,15 +68,15 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     """basename of the program, wrappers taken off: 'pkill' for `sudo -E nohup /usr/bin/pkill`"""
-    words: tuple[Word, ...]
+    words: tuple[ShellWord, ...]
     """from the program itself on; wrappers (sudo, env, nohup, exec, time, timeout…) taken off"""
     place: Place
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[SourceSetting, ...] = ()
     """what it finds in its environment by this source: exports before it, its own prefixes"""
     loops: tuple[int, ...] = ()
     """indexes into Source.loops of the loops around it, outermost first"""
     background: bool = False
-    writes_to: tuple[Word, ...] = ()
+    writes_to: tuple[ShellWord, ...] = ()
     """files its output is sent to"""
     wrappers: tuple[str, ...] = ()
     """names of what was taken off: ('sudo', 'timeout')"""
@@ -84,7 +84,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """its position among the commands of the source, in order of the text"""
 
 
-class Loop(msgspec.Struct, frozen=True, kw_only=True):
+class ShellLoop(msgspec.Struct, frozen=True, kw_only=True):
     """A shell loop."""
 
     kind: str
@@ -106,7 +106,7 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
     known: bool = True
 
 
-class Host(msgspec.Struct, frozen=True, kw_only=True):
+class HostSlots(msgspec.Struct, frozen=True, kw_only=True):
     """A line of a hostfile."""
 
     name: str
@@ -124,20 +124,20 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     place: Place
     script: str = ""
     """the Python file it starts, as written; '' when unknown"""
-    script_arguments: tuple[Word, ...] = ()
-    settings: tuple[Setting, ...] = ()
+    script_arguments: tuple[ShellWord, ...] = ()
+    settings: tuple[SourceSetting, ...] = ()
     """environment in force, as of Command"""
     command: Command | None = None
     around: tuple[str, ...] = ()
     """kinds of launchers that start this one: ('srun',) for `srun torchrun …`"""
-    hosts: tuple[Host, ...] = ()
+    hosts: tuple[HostSlots, ...] = ()
     """of the hostfile it names, where that was read too"""
 
     def flag(self, *names: str) -> Flag | None:
         """The last one given under any of these names; the last one wins."""
         return next((f for f in reversed(self.flags) if f.name in names), None)
 
-    def setting(self, name: str) -> Setting | None:
+    def setting(self, name: str) -> SourceSetting | None:
         return next((s for s in reversed(self.settings) if s.name == name), None)
 
     @property
@@ -155,7 +155,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         return max(counts, default=None)
 
 
-class Container(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerRun(msgspec.Struct, frozen=True, kw_only=True):
     """A container somebody starts: `docker run`, `podman run`, a compose service."""
 
     engine: str
@@ -165,7 +165,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     publish, user, volume, pid, cap-add, device, runtime; one entry per occurrence"""
     place: Place
     image: str = ""
-    words: tuple[Word, ...] = ()
+    words: tuple[ShellWord, ...] = ()
     """what it runs inside"""
     service: str = ""
     """its name in a compose file"""
@@ -177,7 +177,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(o for o in self.options if o.name == name)
 
 
-class Here(msgspec.Struct, frozen=True, kw_only=True):
+class LintingMachine(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the machine that lints; scripts may be meant for another one."""
 
     torch: str = ""
@@ -190,7 +190,7 @@ class Here(msgspec.Struct, frozen=True, kw_only=True):
     """net.ipv4.ip_local_port_range; Linux's default where it could not be read"""
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class SyntaxRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """Python itself would not take this piece as it stands."""
 
     error: str
@@ -202,27 +202,27 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of one file: a whole script, or a fenced block of a document."""
 
     file: str
-    kind: Kind
+    kind: SourceKind
     program: Program | None = None
     """of Python only"""
-    refused: Refusal | None = None
+    refused: SyntaxRefusal | None = None
     """of Python only"""
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[SourceSetting, ...] = ()
     """in order of the text"""
     reads: frozenset[str] = frozenset()
     """variables this piece itself asks for: `$NAME` in a shell script"""
     commands: tuple[Command, ...] = ()
-    loops: tuple[Loop, ...] = ()
+    loops: tuple[ShellLoop, ...] = ()
     launches: tuple[Launch, ...] = ()
-    containers: tuple[Container, ...] = ()
-    hosts: tuple[Host, ...] = ()
+    containers: tuple[ContainerRun, ...] = ()
+    hosts: tuple[HostSlots, ...] = ()
     started_by: tuple[Launch, ...] = ()
     """launches in other files of this lint that name this script"""
     complete: bool = True
     """False: an excerpt (a fenced block); what is missing may stand elsewhere"""
-    here: Here = Here()
+    here: LintingMachine = LintingMachine()
 
-    def setting(self, name: str) -> Setting | None:
+    def setting(self, name: str) -> SourceSetting | None:
         """The last value given to it in this piece; None after `unset`."""
         last = next((s for s in reversed(self.settings) if s.name == name), None)
         return None if last is None or last.by == "unset" else last

@@ -12,11 +12,11 @@ import msgspec
 
 from holdfast.analysis.machine import MachineFacts, Setting, known
 from holdfast.analysis.source.launch import same_environment
-from holdfast.analysis.source.source import Kind, Launch, Source
-from holdfast.analysis.source.source import Setting as Written
+from holdfast.analysis.source.source import Launch, Source, SourceKind
+from holdfast.analysis.source.source import SourceSetting as Written
 from holdfast.findings import Finding
 
-CONTAINED = (Kind.DOCKERFILE, Kind.COMPOSE, Kind.YAML)
+CONTAINED = (SourceKind.DOCKERFILE, SourceKind.COMPOSE, SourceKind.YAML)
 """meant for a container, whose interfaces and cards are not those of the machine that lints"""
 
 
@@ -81,7 +81,7 @@ class Environment:
     def __init__(self, settings: Iterable[Written], source: Source) -> None:
         self.written = [s for s in settings if s.exported]
         values = [as_fact(s) for s in self.written if s.known]
-        self.in_force = InForce(values, torch_sees=source.kind is not Kind.NCCL_CONF)
+        self.in_force = InForce(values, torch_sees=source.kind is not SourceKind.NCCL_CONF)
 
     def has_unknown(self, *names: str) -> bool:
         """Is one of these set to something that is only known when it runs?"""
@@ -120,7 +120,9 @@ def once(findings: Iterable[Finding]) -> Iterator[Finding]:
 def is_of_here(source: Source) -> bool:
     """Is what it sets meant for the machine that lints, and for no other?"""
     installed = source.file == "/etc/nccl.conf" or source.file.endswith("/.nccl.conf")
-    return source.kind is Kind.ENVIRONMENT or (source.kind is Kind.NCCL_CONF and installed)
+    return source.kind is SourceKind.ENVIRONMENT or (
+        source.kind is SourceKind.NCCL_CONF and installed
+    )
 
 
 def may_be_of_here(setting: Written, source: Source) -> bool:

@@ -29,13 +29,17 @@ from holdfast.analysis.source.checkpoints.saving import (
     EXPORTS,
     LOADERS,
     RESUMES,
-    Content,
-    Save,
-    content,
+    SaveCall,
+    SavedContent,
+    save_calls,
     save_functions,
-    saves,
+    saved_content,
 )
-from holdfast.analysis.source.checkpoints.training_state import Parts, bound_to, parts
+from holdfast.analysis.source.checkpoints.training_state import (
+    TrainingParts,
+    bound_to,
+    training_parts,
+)
 from holdfast.analysis.source.program import Call, Program, constant
 from holdfast.analysis.source.python.names import names
 from holdfast.analysis.source.source import Source
@@ -57,9 +61,9 @@ RANDOM = re.compile(r"(?i)rng|random|seed|generator")
 
 @FAULT.lint_python
 def saved_state_cannot_resume(program: Program, _: Source) -> Iterator[Finding]:
-    for save in saves(program):
-        made = parts(program)
-        held = content(program, save)
+    for save in save_calls(program):
+        made = training_parts(program)
+        held = saved_content(program, save)
         if not made.optimizers or not _meant_for_resume(program, save, held):
             continue
         if held is not None:
@@ -68,7 +72,7 @@ def saved_state_cannot_resume(program: Program, _: Source) -> Iterator[Finding]:
             yield from _only_weights(program, save, made)
 
 
-def _meant_for_resume(program: Program, save: Save, held: Content | None) -> bool:
+def _meant_for_resume(program: Program, save: SaveCall, held: SavedContent | None) -> bool:
     """The file is meant to be resumed from: by its name, or because it holds an optimizer."""
     what = save.call.argument(0, "obj") or save.what
     words = " ".join([save.written, ast.unparse(save.path), ast.unparse(what)])
@@ -81,7 +85,7 @@ def _meant_for_resume(program: Program, save: Save, held: Content | None) -> boo
     return bool(again and (meant or (held is not None and _read_back(program, held))))
 
 
-def _read_back(program: Program, held: Content) -> bool:
+def _read_back(program: Program, held: SavedContent) -> bool:
     """`start = torch.load(args.resume)["epoch"]`: it continues from the count saved here."""
     counts = {key for key in held.keys if COUNTER.search(key)}
     for node in program.parents:
@@ -92,7 +96,9 @@ def _read_back(program: Program, held: Content) -> bool:
     return False
 
 
-def _lacks(program: Program, save: Save, held: Content, made: Parts) -> Iterator[Finding]:
+def _lacks(
+    program: Program, save: SaveCall, held: SavedContent, made: TrainingParts
+) -> Iterator[Finding]:
     words = (*held.keys, *held.states)
     if not held.states - {name for name in held.states if OPTIMIZER.search(name)}:
         return  # no model in it: it is saved beside others
@@ -125,7 +131,7 @@ EFFECTS = {
 }
 
 
-def _missing(program: Program, save: Save, missing: list[str], lesser: list[str]) -> Finding:
+def _missing(program: Program, save: SaveCall, missing: list[str], lesser: list[str]) -> Finding:
     absent = missing + lesser
     listed = " and no ".join([", no ".join(absent[:-1]), absent[-1]] if absent[1:] else absent)
     report = FAULT.warning if missing else FAULT.note
@@ -145,7 +151,7 @@ def _entry(one: str) -> str:
     return f'"{name}": {name}.state_dict()'
 
 
-def _no_random_state(program: Program, save: Save) -> Finding:
+def _no_random_state(program: Program, save: SaveCall) -> Finding:
     return FAULT.note(
         f"the checkpoint `{save.written}` has no state of the random number generators",
         reason="a resumed run draws other random numbers (dropout, augmentation, shuffling) than "
@@ -156,7 +162,7 @@ def _no_random_state(program: Program, save: Save) -> Finding:
     )
 
 
-def _model_alone(save: Save) -> bool:
+def _model_alone(save: SaveCall) -> bool:
     """`torch.save(model.state_dict(), …)`"""
     what = save.what
     return (
@@ -167,8 +173,8 @@ def _model_alone(save: Save) -> bool:
     )
 
 
-def _only_weights(program: Program, save: Save, made: Parts) -> Iterator[Finding]:
-    others = [other for other in saves(program) if OPTIMIZER.search(ast.unparse(other.what))]
+def _only_weights(program: Program, save: SaveCall, made: TrainingParts) -> Iterator[Finding]:
+    others = [other for other in save_calls(program) if OPTIMIZER.search(ast.unparse(other.what))]
     if not save.loaded or not save.repeated or not made.momentum or others:
         return
     yield FAULT.warning(

@@ -26,9 +26,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.checkpoints.saving import EXPORTS, RESUMES, Save, keeps_the_old, saves
+from holdfast.analysis.source.checkpoints.saving import (
+    EXPORTS,
+    RESUMES,
+    SaveCall,
+    keeps_the_old,
+    save_calls,
+)
 from holdfast.analysis.source.program import Program
-from holdfast.analysis.source.ranks.reached_by_all import all_ranks_come_here
+from holdfast.analysis.source.ranks.reached_by_all import reached_by_all_ranks
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
@@ -50,23 +56,23 @@ GROUPS = (
 
 @FAULT.lint_python
 def save_overwrites_the_only_copy(program: Program, _: Source) -> Iterator[Finding]:
-    for save in saves(program):
+    for save in save_calls(program):
         if _by_every_rank(program, save):
             yield _all_ranks_write(program, save)
         elif save.fixed and not keeps_the_old(program, save):
             yield from _overwritten(program, save)
 
 
-def _by_every_rank(program: Program, save: Save) -> bool:
+def _by_every_rank(program: Program, save: SaveCall) -> bool:
     if save.fixed is None or not program.called(*GROUPS):
         return False
     names = {n.id for n in ast.walk(save.path) if isinstance(n, ast.Name)}
     names |= {n.attr for n in ast.walk(save.path) if isinstance(n, ast.Attribute)}
     own = any("rank" in word.lower() for word in (*names, save.written))
-    return not own and all_ranks_come_here(program, save.call.node)
+    return not own and reached_by_all_ranks(program, save.call.node)
 
 
-def _all_ranks_write(program: Program, save: Save) -> Finding:
+def _all_ranks_write(program: Program, save: SaveCall) -> Finding:
     return FAULT.warning(
         f"every rank saves to `{save.written}` at the same time",
         reason="no condition selects one rank: on one machine or a shared file system all ranks "
@@ -78,7 +84,7 @@ def _all_ranks_write(program: Program, save: Save) -> Finding:
     )
 
 
-def _overwritten(program: Program, save: Save) -> Iterator[Finding]:
+def _overwritten(program: Program, save: SaveCall) -> Iterator[Finding]:
     words = save.written + " " + ast.unparse(save.path)
     named = RESUMES.search(words)
     resumed = (named or save.loaded) if save.repeated else (named and save.loaded)

@@ -26,9 +26,9 @@ from collections.abc import Iterator
 
 from holdfast.analysis.job import resume_refused
 from holdfast.analysis.scene.scene import Scene
-from holdfast.analysis.source.checkpoints.epochs import Epochs, epochs
-from holdfast.analysis.source.checkpoints.resuming import loads
-from holdfast.analysis.source.checkpoints.saving import Save, saves
+from holdfast.analysis.source.checkpoints.epochs import EpochLoop, epoch_loops
+from holdfast.analysis.source.checkpoints.resuming import load_calls
+from holdfast.analysis.source.checkpoints.saving import SaveCall, save_calls
 from holdfast.analysis.source.checkpoints.training_state import bound_to
 from holdfast.analysis.source.program import Call, Program, constant
 from holdfast.analysis.source.python.flow import callers, reached
@@ -93,7 +93,7 @@ def epochs_repeat_the_same_order(program: Program, _: Source) -> Iterator[Findin
         return
     if any(call.method == "set_epoch" for call in program.calls) or "set_epoch" in program.text:
         return
-    again = epochs(program)
+    again = epoch_loops(program)
     for call in program.called(*SAMPLERS):
         shuffle = call.argument(3, "shuffle")
         if again and not call.starred and _shuffles(shuffle) and not _evaluates(program, call):
@@ -121,7 +121,7 @@ def _evaluates(program: Program, call: Call) -> bool:
     )
 
 
-def _same_order(program: Program, call: Call, again: Epochs) -> Finding:
+def _same_order(program: Program, call: Call, again: EpochLoop) -> Finding:
     name = next(iter(sorted(bound_to(program, [call]))), "sampler")
     line = again.outer.lineno
     return FAULT.warning(
@@ -136,12 +136,12 @@ def _same_order(program: Program, call: Call, again: Epochs) -> Finding:
 
 @FAULT.lint_python
 def resume_restarts_the_epoch(program: Program, _: Source) -> Iterator[Finding]:
-    if not saves(program) or not loads(program) or _uses_a_trainer(program):
+    if not save_calls(program) or not load_calls(program) or _uses_a_trainer(program):
         return
     if SKIPS.search(program.text):
         return
-    again = epochs(program)
-    for save in saves(program):
+    again = epoch_loops(program)
+    for save in save_calls(program):
         if save.loaded and any(
             _inside(program, save, loop) for one in again for loop in one.batches
         ):
@@ -156,7 +156,7 @@ def resume_restarts_the_epoch(program: Program, _: Source) -> Iterator[Finding]:
             )
 
 
-def _inside(program: Program, save: Save, loop: ast.For) -> bool:
+def _inside(program: Program, save: SaveCall, loop: ast.For) -> bool:
     """In the loop over batches itself, or in a function that it calls."""
     if program.inside(save.call, loop):
         return True

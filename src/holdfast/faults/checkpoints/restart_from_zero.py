@@ -31,8 +31,8 @@ from holdfast.analysis.scene import attempt_start
 from holdfast.analysis.scene.checkpoints import Account, Resumed
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.checkpoints import resuming
-from holdfast.analysis.source.checkpoints.restarts import Elastic, aware_of_restarts, restarted
-from holdfast.analysis.source.checkpoints.training_state import trains
+from holdfast.analysis.source.checkpoints.restarts import RestartSign, aware_of_restarts, restarted
+from holdfast.analysis.source.checkpoints.training_state import first_backward
 from holdfast.analysis.source.program import Call, Program, cited
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
@@ -153,7 +153,7 @@ def restarted_script_loads_no_checkpoint(program: Program, source: Source) -> It
     elastic = restarted(source)
     if not source.complete:
         return
-    work = trains(program) or resuming.trainer_starts_anew(program)
+    work = first_backward(program) or resuming.trainer_without_resume(program)
     if work is None or not (elastic or aware_of_restarts(program)):
         return
     if not resuming.may_load(program):
@@ -162,11 +162,11 @@ def restarted_script_loads_no_checkpoint(program: Program, source: Source) -> It
         yield _only_if_asked(source, switch, elastic)
 
 
-def _launched(elastic: Elastic) -> Evidence:
+def _launched(elastic: RestartSign) -> Evidence:
     return Evidence(quote=elastic.said, source=elastic.place.file, line=elastic.place.line)
 
 
-def _from_the_start(source: Source, work: Call, elastic: Elastic | None) -> Finding:
+def _from_the_start(source: Source, work: Call, elastic: RestartSign | None) -> Finding:
     assert source.program is not None
     how = f"`{elastic.said}` restarts it" if elastic else "it counts its restarts"
     return FAULT.warning(
@@ -179,7 +179,7 @@ def _from_the_start(source: Source, work: Call, elastic: Elastic | None) -> Find
     )
 
 
-def _only_if_asked(source: Source, switch: resuming.Switch, elastic: Elastic) -> Finding:
+def _only_if_asked(source: Source, switch: resuming.ResumeOption, elastic: RestartSign) -> Finding:
     assert source.program is not None
     return FAULT.warning(
         f"a checkpoint is loaded only with {switch.option}, which the launch command does not "

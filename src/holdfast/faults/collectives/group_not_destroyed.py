@@ -92,7 +92,7 @@ def it_ends_without_closing(program: Program, source: Source) -> Iterator[Findin
     """Of whole scripts only: a library leaves the closing to whoever uses it."""
     if not source.complete or "destroy_process_group" in program.text:
         return
-    opened = [one for one in init_calls.inits(program) if init_calls.runs(program, one)]
+    opened = [one for one in init_calls.init_calls_of(program) if init_calls.runs(program, one)]
     if not opened or any(_may_close(program, call) for call in program.calls):
         return
     nccl = init_calls.backend(program, opened[0]) == "nccl"

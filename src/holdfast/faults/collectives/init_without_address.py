@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.source.collectives import init_calls
-from holdfast.analysis.source.collectives.init_calls import Init
+from holdfast.analysis.source.collectives.init_calls import InitCall
 from holdfast.analysis.source.program import Program, constant
 from holdfast.analysis.source.python.names import names
 from holdfast.analysis.source.source import Source
@@ -159,7 +159,7 @@ SET_BOTH = (
 
 @FAULT.lint_python
 def it_does_not_say_where(program: Program, source: Source) -> Iterator[Finding]:
-    for init in init_calls.inits(program):
+    for init in init_calls.init_calls_of(program):
         if not init.known or init.given("store") is not None:
             continue
         method = init.given("init_method")
@@ -172,7 +172,7 @@ def it_does_not_say_where(program: Program, source: Source) -> Iterator[Finding]
             yield from _url_lacks(program, init, url)
 
 
-def _environment_lacks(source: Source, program: Program, init: Init) -> Iterator[Finding]:
+def _environment_lacks(source: Source, program: Program, init: InitCall) -> Iterator[Finding]:
     starter = init_calls.started_here(program, init)
     if starter is None:
         if finding := _nobody_sets(source, program, init) or _a_rank_by_hand(source, program, init):
@@ -206,7 +206,7 @@ def _numbers(missing: list[str]) -> str:
 LAUNCHERS = ("torchrun", "torch.distributed.launch", "deepspeed", "accelerate", "holdfast")
 
 
-def _nobody_sets(source: Source, program: Program, init: Init) -> Finding | None:
+def _nobody_sets(source: Source, program: Program, init: InitCall) -> Finding | None:
     """A script that may be started by anything; here it is seen to be started by hand."""
     plain = [one for one in source.started_by if one.kind == "python" and not one.around]
     told = init_calls.mentions(program, "MASTER_ADDR") or any(
@@ -225,7 +225,7 @@ def _nobody_sets(source: Source, program: Program, init: Init) -> Finding | None
     )
 
 
-def _a_rank_by_hand(source: Source, program: Program, init: Init) -> Finding | None:
+def _a_rank_by_hand(source: Source, program: Program, init: InitCall) -> Finding | None:
     """`rank=0` written out: no launcher starts this, since each of its ranks would be number 0."""
     given = [init.given(name) for name in NEEDS]
     by_hand = all(one and isinstance(constant(names(program).follow(one)), int) for one in given)
@@ -245,7 +245,7 @@ def _a_rank_by_hand(source: Source, program: Program, init: Init) -> Finding | N
     )
 
 
-def _url_lacks(program: Program, init: Init, url: str) -> Iterator[Finding]:
+def _url_lacks(program: Program, init: InitCall, url: str) -> Iterator[Finding]:
     scheme = url.partition(":")[0]
     missing = [name for name in NEEDS if init.given(name) is None and f"{name}=" not in url]
     host = url.partition("//")[2].partition("?")[0].partition("/")[0]

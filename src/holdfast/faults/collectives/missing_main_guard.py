@@ -24,7 +24,11 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.source.processes.import_time import Birth, births, second_choice
+from holdfast.analysis.source.processes.import_time import (
+    ImportTimeStart,
+    import_time_starts,
+    second_choice,
+)
 from holdfast.analysis.source.processes.start_method import spawns
 from holdfast.analysis.source.program import Program, cited
 from holdfast.analysis.source.source import Source
@@ -144,14 +148,14 @@ GUARD = 'put what starts the work into a function, and call it under `if __name_
 def it_starts_processes_on_import(program: Program, source: Source) -> Iterator[Finding]:
     if source.file.endswith("__main__.py"):
         return  # a child does not run a package's __main__.py again
-    for birth in births(program, complete=source.complete):
+    for birth in import_time_starts(program, complete=source.complete):
         if spawns(birth.method, source.here.python):
             yield _would_start_children(source, birth)
         elif birth.method == "default":
             yield _only_by_fork(source, birth)
 
 
-def _would_start_children(source: Source, birth: Birth) -> Finding:
+def _would_start_children(source: Source, birth: ImportTimeStart) -> Finding:
     assert source.program is not None
     how = "forkserver, Python's default since 3.14," if birth.method == "default" else birth.method
     return FAULT.error(
@@ -166,7 +170,7 @@ def _would_start_children(source: Source, birth: Birth) -> Finding:
     )
 
 
-def _only_by_fork(source: Source, birth: Birth) -> Finding:
+def _only_by_fork(source: Source, birth: ImportTimeStart) -> Finding:
     assert source.program is not None
     return FAULT.note(
         f'{birth.what} runs when this file is imported, with no `if __name__ == "__main__":`',

@@ -24,9 +24,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from holdfast.analysis.source.processes.children import Processes, Start, processes
-from holdfast.analysis.source.processes.set_by_parent import Stale, stale
-from holdfast.analysis.source.processes.shared_values import Held, Is, held, uses
+from holdfast.analysis.source.processes.children import Processes, ProcessStart, processes
+from holdfast.analysis.source.processes.set_by_parent import StaleVariable, stale_variables
+from holdfast.analysis.source.processes.shared_values import (
+    InheritedValue,
+    ValueKind,
+    inherited_value,
+    uses,
+)
 from holdfast.analysis.source.processes.start_method import spawns
 from holdfast.analysis.source.program import Program, cited
 from holdfast.analysis.source.python.flow import under_main_guard
@@ -53,7 +58,7 @@ def a_child_has_another_one(program: Program, source: Source) -> Iterator[Findin
                 yield _finding(source, children, found)
 
 
-def _reached(children: Processes, start: Start) -> Iterator[Held]:
+def _reached(children: Processes, start: ProcessStart) -> Iterator[InheritedValue]:
     """Shared objects of the module that the child's function uses without being handed them."""
     program = children.program
     read = {
@@ -62,13 +67,13 @@ def _reached(children: Processes, start: Start) -> Iterator[Held]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
     for name in sorted(read - start.given.keys() - set(_set_in_functions(children))):
-        found = held(children, start, name)
+        found = inherited_value(children, start, name)
         if found is None or children.names.home(name, start.function) is not None:
             continue
         kinds = {value.what for value in found.values}
         shared = all(value.shared for value in found.values)
         module = all(program.function_of(value.node) is None for value in found.values)
-        if shared and module and kinds <= {Is.TENSOR, Is.MODULE, Is.PROCESSES}:
+        if shared and module and kinds <= {ValueKind.TENSOR, ValueKind.MODULE, ValueKind.PROCESSES}:
             yield found
 
 
@@ -82,10 +87,10 @@ def _set_in_functions(children: Processes) -> Iterator[str]:
                 yield from (t.id for t in node.targets if isinstance(t, ast.Name) and t.id in told)
 
 
-def _finding(source: Source, children: Processes, found: Held) -> Finding:
+def _finding(source: Source, children: Processes, found: InheritedValue) -> Finding:
     program, made, start = children.program, found.values[0], found.start
     work, name = start.function.name, found.name
-    what = "shared tensor" if made.what is Is.TENSOR else made.kind.rpartition(".")[2]
+    what = "shared tensor" if made.what is ValueKind.TENSOR else made.kind.rpartition(".")[2]
     hidden = under_main_guard(program, made.node)
     used = uses(program, start, name)[:1]
     evidence = [cited(start.call.node, source.file), *(cited(one, source.file) for one in used)]
@@ -117,7 +122,7 @@ def _finding(source: Source, children: Processes, found: Held) -> Finding:
     )
 
 
-def _handing(start: Start, name: str) -> str:
+def _handing(start: ProcessStart, name: str) -> str:
     work = start.function.name
     if start.kind == "mp.spawn":
         return f"mp.spawn({work}, args=(…, {name}), …)"
@@ -134,12 +139,12 @@ def _handing(start: Start, name: str) -> str:
 @FAULT.lint_python
 def it_is_set_in_the_parent_only(program: Program, source: Source) -> Iterator[Finding]:
     children = processes(program)
-    for one in stale(children) if children else ():
+    for one in stale_variables(children) if children else ():
         if children and one.name not in {found.name for found in _reached(children, one.start)}:
             yield _not_seen(source, children, one)
 
 
-def _not_seen(source: Source, children: Processes, one: Stale) -> Finding:
+def _not_seen(source: Source, children: Processes, one: StaleVariable) -> Finding:
     start, line = one.start, one.assign.lineno
     sure = spawns(start.method, source.here.python)
     how = "by default forkserver" if start.method == "default" else start.method

@@ -36,7 +36,7 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.collectives.torch_calls import NEW_GROUPS
 from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.ranks import missed_collectives, swallowed_errors
-from holdfast.analysis.source.ranks.missed_collectives import Missed
+from holdfast.analysis.source.ranks.missed_collectives import MissedCollective
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -274,7 +274,7 @@ def horovod_lists_different_missing_tensors(wreckage: Wreckage) -> Diagnosis | N
 
 @FAULT.lint_python
 def one_rank_swallows_its_error(program: Program, _: Source) -> Iterator[Finding]:
-    for doubt in swallowed_errors.doubts(program):
+    for doubt in swallowed_errors.problems(program):
         yield FAULT.warning(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)
 
 
@@ -283,7 +283,7 @@ MEANS = "a collective completes when every rank of its group has called it; "
 
 @FAULT.lint_python
 def some_ranks_miss_a_collective(program: Program, _: Source) -> Iterator[Finding]:
-    for one in missed_collectives.missed(program):
+    for one in missed_collectives.missed_collectives(program):
         words = _words(one)
         report = FAULT.error if one.sure else FAULT.warning
         group = one.stop.meeting.group
@@ -302,7 +302,7 @@ class _Words(NamedTuple):
     fix: str
 
 
-def _words(one: Missed) -> _Words:
+def _words(one: MissedCollective) -> _Words:
     if one.left:
         return _some_leave_before_it(one)
     if one.stop.meeting.name in NEW_GROUPS:
@@ -310,7 +310,7 @@ def _words(one: Missed) -> _Words:
     return _some_call_it(one)
 
 
-def _some_call_it(one: Missed) -> _Words:
+def _some_call_it(one: MissedCollective) -> _Words:
     return _Words(
         _runs_only(one),
         "the ranks that call it wait for the others until a timeout, or are matched with the next "
@@ -320,7 +320,7 @@ def _some_call_it(one: Missed) -> _Words:
     )
 
 
-def _some_create_the_group(one: Missed) -> _Words:
+def _some_create_the_group(one: MissedCollective) -> _Words:
     return _Words(
         _runs_only(one),
         "that includes creating a group, for members and non-members; a rank that creates another "
@@ -330,7 +330,7 @@ def _some_create_the_group(one: Missed) -> _Words:
     )
 
 
-def _some_leave_before_it(one: Missed) -> _Words:
+def _some_leave_before_it(one: MissedCollective) -> _Words:
     return _Words(
         f"ranks {one.split.where} {one.word} here, before {one.stop.title}",
         "the remaining ranks wait there for the ones that left, until a timeout",
@@ -339,7 +339,7 @@ def _some_leave_before_it(one: Missed) -> _Words:
     )
 
 
-def _runs_only(one: Missed) -> str:
+def _runs_only(one: MissedCollective) -> str:
     first = one.stop.at.written
     name = f"{first}, which calls {one.stop.meeting.title}," if one.stop.deep else first
     return f"{name} runs only {one.split.where}"

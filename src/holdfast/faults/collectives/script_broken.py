@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast.analysis.source.source import Kind, Source
+from holdfast.analysis.source.source import Source, SourceKind
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
@@ -36,7 +36,7 @@ def its_language_refuses_it(source: Source) -> Iterator[Finding]:
     refused = source.refused
     if refused is None:
         return
-    if source.kind is not Kind.PYTHON:
+    if source.kind is not SourceKind.PYTHON:
         summary, why = "only a part of it could be read", refused.error
         yield msgspec.structs.replace(FAULT.skipped(why), summary=summary, place=refused.place)
     else:

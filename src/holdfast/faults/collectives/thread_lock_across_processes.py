@@ -21,8 +21,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from holdfast.analysis.source.processes.children import Processes, Start, pickled, processes
-from holdfast.analysis.source.processes.shared_values import Held, Is, held, uses, written
+from holdfast.analysis.source.processes.children import Processes, ProcessStart, pickled, processes
+from holdfast.analysis.source.processes.shared_values import (
+    InheritedValue,
+    ValueKind,
+    inherited_value,
+    uses,
+    written,
+)
 from holdfast.analysis.source.processes.writes import Write
 from holdfast.analysis.source.program import Program, cited
 from holdfast.analysis.source.source import Source
@@ -59,14 +65,14 @@ def _has_threads(program: Program) -> bool:
     return bool(program.called(*THREADS)) or any(base in THREADS for base in bases)
 
 
-def _thread_locks(children: Processes, start: Start) -> Iterator[Held]:
+def _thread_locks(children: Processes, start: ProcessStart) -> Iterator[InheritedValue]:
     names = {
         *start.given,
         *(name for one in ast.walk(start.function) if (name := _dotted_use(one))),
     }
     for name in sorted(names):
-        found = held(children, start, name)
-        if found is None or any(value.what is not Is.THREADS for value in found.values):
+        found = inherited_value(children, start, name)
+        if found is None or any(value.what is not ValueKind.THREADS for value in found.values):
             continue
         if found.values[0].kind == "Event" and not found.passed and _own_affair(children, found):
             continue
@@ -74,7 +80,7 @@ def _thread_locks(children: Processes, start: Start) -> Iterator[Held]:
             yield found
 
 
-def _own_affair(children: Processes, found: Held) -> bool:
+def _own_affair(children: Processes, found: InheritedValue) -> bool:
     """Nobody but the child sets this event: it itself does, or its handler of a signal."""
     program = children.program
     outside = [
@@ -94,7 +100,7 @@ def _dotted_use(node: ast.AST) -> str:
     return ""
 
 
-def _lock(source: Source, children: Processes, found: Held) -> Finding:
+def _lock(source: Source, children: Processes, found: InheritedValue) -> Finding:
     made, start = found.values[0], found.start
     name, program = found.parent or found.name, children.program
     used = [start.call.node, *uses(program, start, found.name)[:1]]
@@ -147,7 +153,7 @@ def they_write_at_once(program: Program, source: Source) -> Iterator[Finding]:
             yield _unguarded(source, children, write, found)
 
 
-def _race(source: Source, children: Processes, write: Write, found: Held) -> bool:
+def _race(source: Source, children: Processes, write: Write, found: InheritedValue) -> bool:
     several = found.start.several or _started_twice(children, found.start)
     if not several or write.guards or not write.reads_first:
         return False
@@ -156,24 +162,24 @@ def _race(source: Source, children: Processes, write: Write, found: Held) -> boo
     if write.how == "value":
         return found.values[0].kind == "Value"
     whole = write.part is None or isinstance(write.part, ast.Constant | ast.Slice)
-    return whole and found.values[0].what is Is.TENSOR
+    return whole and found.values[0].what is ValueKind.TENSOR
 
 
-def _started_twice(children: Processes, start: Start) -> bool:
+def _started_twice(children: Processes, start: ProcessStart) -> bool:
     return sum(other.function is start.function for other in children.starts) > 1
 
 
-def _shared(found: Held) -> bool:
+def _shared(found: InheritedValue) -> bool:
     return all(value.shared for value in found.values)
 
 
-def _shared_by_spawn(source: Source, found: Held) -> bool:
+def _shared_by_spawn(source: Source, found: InheritedValue) -> bool:
     """torch moves a tensor that is handed to a spawned process into shared memory."""
-    tensors = all(value.what is Is.TENSOR for value in found.values)
+    tensors = all(value.what is ValueKind.TENSOR for value in found.values)
     return tensors and found.passed and pickled(found.start, source.here.python)
 
 
-def _unguarded(source: Source, children: Processes, write: Write, found: Held) -> Finding:
+def _unguarded(source: Source, children: Processes, write: Write, found: InheritedValue) -> Finding:
     value = write.how == "value"
     name = found.parent or found.name
     what = f"`{ast.unparse(write.node)}`"

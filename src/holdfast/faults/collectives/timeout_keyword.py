@@ -28,7 +28,11 @@ import re
 from collections.abc import Iterator
 
 from holdfast.analysis.source.collectives.communication import exchanges
-from holdfast.analysis.source.collectives.timeouts import Given, given, takes_none
+from holdfast.analysis.source.collectives.timeouts import (
+    TimeoutArgument,
+    takes_none,
+    timeout_arguments,
+)
 from holdfast.analysis.source.collectives.torch_calls import (
     BARRIER_TAKES_TIMEOUT,
     COLLECTIVES,
@@ -108,7 +112,7 @@ def _instead(program: Program, call: Call) -> str:
 
 @FAULT.lint_python
 def it_is_no_timedelta(program: Program, source: Source) -> Iterator[Finding]:
-    for one in given(program):
+    for one in timeout_arguments(program):
         if one.function == "barrier" and _too_old(source):
             continue
         kind = durations.number_kind(program, one.value)
@@ -118,7 +122,7 @@ def it_is_no_timedelta(program: Program, source: Source) -> Iterator[Finding]:
             yield from _timedelta(program, one.value)
 
 
-def _number(program: Program, one: Given, kind: str) -> Finding:
+def _number(program: Program, one: TimeoutArgument, kind: str) -> Finding:
     text = ast.unparse(one.value)
     many = durations.number(program, one.value)
     plain = many is None or isinstance(one.value, ast.Constant)
@@ -180,7 +184,7 @@ def timedelta_is_not_imported(program: Program, source: Source) -> Iterator[Find
     if program.stars or not (source.complete or _has_imports(program)):
         return
     told = [call.keyword("timeout") for call, _ in torch_ops(program)]
-    values = dict.fromkeys([*told, *(one.value for one in given(program))])
+    values = dict.fromkeys([*told, *(one.value for one in timeout_arguments(program))])
     for value in values:
         if isinstance(value, ast.Call):
             yield from _unknown_name(source, program, value)

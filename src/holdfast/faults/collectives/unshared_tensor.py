@@ -22,9 +22,9 @@ from collections.abc import Iterator
 
 from holdfast.analysis.source.processes.children import Processes, pickled, processes
 from holdfast.analysis.source.processes.shared_values import (
-    Held,
-    Is,
-    Value,
+    InheritedValue,
+    ProcessValue,
+    ValueKind,
     comes_back,
     read_elsewhere,
     written,
@@ -61,22 +61,22 @@ def children_write_to_copies(program: Program, source: Source) -> Iterator[Findi
             yield _finding(source, children, write, held, read)
 
 
-def _lost(source: Source, write: Write, held: Held) -> bool:
+def _lost(source: Source, write: Write, held: InheritedValue) -> bool:
     """The write stays in the child, whatever the parent expects."""
     python, method = source.here.python, held.start.method
     what = {value.what for value in held.values}
     if any(value.shared for value in held.values):
         return False  # what is shared and reached as a global is module-state-under-spawn's
-    if what <= {Is.TENSOR, Is.MODULE}:
+    if what <= {ValueKind.TENSOR, ValueKind.MODULE}:
         if held.passed and pickled(held.start, python):
             return False
         return (forks(method, python) or spawns(method, python)) and write.how in OF_TENSORS
-    if what == {Is.ARRAY}:
+    if what == {ValueKind.ARRAY}:
         return write.how in OF_ARRAYS
-    return what == {Is.PLAIN} and all(_changes(value, write) for value in held.values)
+    return what == {ValueKind.PLAIN} and all(_changes(value, write) for value in held.values)
 
 
-def _changes(value: Value, write: Write) -> bool:
+def _changes(value: ProcessValue, write: Write) -> bool:
     """`l[0] += 1` on a list of shared tensors reaches the parent; on a list of numbers it does
     not."""
     if write.how != "+=" or isinstance(value.node, ast.Call):
@@ -86,14 +86,14 @@ def _changes(value: Value, write: Write) -> bool:
 
 
 def _finding(
-    source: Source, children: Processes, write: Write, held: Held, read: ast.AST
+    source: Source, children: Processes, write: Write, held: InheritedValue, read: ast.AST
 ) -> Finding:
     value, name = held.values[0], held.parent or held.name
     work = held.start.function.name
     evidence = [cited(write.node, source.file), cited(read, source.file)]
     at = children.program.place(value.node)
-    if value.what in (Is.TENSOR, Is.MODULE):
-        share = "share_memory_()" if value.what is Is.TENSOR else "share_memory()"
+    if value.what in (ValueKind.TENSOR, ValueKind.MODULE):
+        share = "share_memory_()" if value.what is ValueKind.TENSOR else "share_memory()"
         how = _how(source, held)
         return FAULT.error(
             f"`{name}` is written by {work}() in child processes, but is not in shared memory",
@@ -103,7 +103,7 @@ def _finding(
             evidence=evidence,
             at=at,
         )
-    thing = "NumPy array" if value.what is Is.ARRAY else value.kind
+    thing = "NumPy array" if value.what is ValueKind.ARRAY else value.kind
     return FAULT.warning(
         f"`{name}` is a plain {thing}: what {work}() puts into it in a child process is lost",
         reason="every process has a copy of its own, whichever way it was started; the parent's "
@@ -111,7 +111,7 @@ def _finding(
         fix="send the results back through a multiprocessing.Queue, return them from Pool.map, or "
         + (
             "use a tensor after `share_memory_()`"
-            if value.what is Is.ARRAY
+            if value.what is ValueKind.ARRAY
             else f"use `multiprocessing.Manager().{'list' if thing == 'list' else 'dict'}()`"
         ),
         evidence=evidence,
@@ -119,7 +119,7 @@ def _finding(
     )
 
 
-def _how(source: Source, held: Held) -> str:
+def _how(source: Source, held: InheritedValue) -> str:
     if not forks(held.start.method, source.here.python):
         return (
             f"children started by {held.start.method} make a `{held.name}` of their own when they "

@@ -36,7 +36,7 @@ from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.analysis.source.collectives import init_calls
 from holdfast.analysis.source.processes import gpu_placement
 from holdfast.analysis.source.program import Call, Program, constant
-from holdfast.analysis.source.ranks.rank_dependence import ranks
+from holdfast.analysis.source.ranks.rank_dependence import rank_questions
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Finding, Verdict
@@ -205,12 +205,12 @@ def every_rank_selects_same_gpu(program: Program, source: Source) -> Iterator[Fi
     """Only complete scripts on NCCL: elsewhere other code may select the device."""
     if not source.complete or init_calls.only_backend(program) != "nccl":
         return
-    joined = init_calls.inits(program)
+    joined = init_calls.init_calls_of(program)
     alone = any(constant(init.given("world_size")) == 1 for init in joined)
     if alone or not any(init_calls.runs(program, init) for init in joined):
         return
     if not gpu_placement.CHOOSES.search(program.text):
-        first = next((use for use in gpu_placement.uses(program) if use.number is None), None)
+        first = next((use for use in gpu_placement.gpu_uses(program) if use.number is None), None)
         if first is not None:
             yield FAULT.warning(
                 f"`{_short_call(first.call)}` is the first GPU on every rank: nothing in this "
@@ -251,10 +251,10 @@ def _used_before_set_device(program: Program) -> Iterator[Finding]:
     setters = [
         call
         for call in program.called(*gpu_placement.SETTERS)
-        if call.node.args and ranks(program).number(call.node.args[0])
+        if call.node.args and rank_questions(program).number(call.node.args[0])
     ]
     for setter in setters:
-        for use in gpu_placement.uses(program):
+        for use in gpu_placement.gpu_uses(program):
             if use.number is None and gpu_placement.before(program, use.call.node, setter.node):
                 yield FAULT.warning(
                     f"`{_short_call(use.call)}` runs before {setter.written} (line "

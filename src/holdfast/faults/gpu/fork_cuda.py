@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
 from holdfast.analysis.source.processes.children import processes
-from holdfast.analysis.source.processes.forked_cuda import Pair, loader_pairs, pairs
+from holdfast.analysis.source.processes.forked_cuda import ForkedCudaUse, loader_pairs, pairs
 from holdfast.analysis.source.processes.start_method import forks
 from holdfast.analysis.source.program import Program, cited
 from holdfast.analysis.source.source import Source
@@ -130,7 +130,7 @@ def forked_child_uses_cuda(program: Program, source: Source) -> Iterator[Finding
             yield _forked_loader_worker(source, pair)
 
 
-def _forked_process(source: Source, pair: Pair) -> Finding:
+def _forked_process(source: Source, pair: ForkedCudaUse) -> Finding:
     assert source.program is not None
     assert pair.parent is not None
     return FAULT.error(
@@ -148,7 +148,7 @@ def _forked_process(source: Source, pair: Pair) -> Finding:
     )
 
 
-def _forked_loader_worker(source: Source, pair: Pair) -> Finding:
+def _forked_loader_worker(source: Source, pair: ForkedCudaUse) -> Finding:
     assert source.program is not None
     seen = [one for one in (pair.parent, pair.starter) if one is not None]
     report = FAULT.error if pair.parent else FAULT.warning
@@ -170,7 +170,7 @@ def _forked_loader_worker(source: Source, pair: Pair) -> Finding:
     )
 
 
-def _start_method_reason(pair: Pair) -> str:
+def _start_method_reason(pair: ForkedCudaUse) -> str:
     if pair.method == "fork":
         return "This script selects fork"
     return "No start method is set: on Linux that means fork before Python 3.14"

@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterator
 
 from holdfast.analysis.source.launch import releases
-from holdfast.analysis.source.source import Command, Source, Word
+from holdfast.analysis.source.source import Command, ShellWord, Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding, Place
 
@@ -82,7 +82,7 @@ def _nccl_versions(source: Source) -> Iterator[tuple[Place, str, bool]]:
                 yield word.place, tag[1], True
 
 
-def _requirements(command: Command) -> Iterator[Word]:
+def _requirements(command: Command) -> Iterator[ShellWord]:
     """What `pip install`, `uv pip install` or `python -m pip install` would install."""
     texts = [word.text for word in command.words]
     by_python = re.fullmatch(r"python[\d.]*", command.name) and texts[1:3] == ["-m", "pip"]
@@ -95,7 +95,9 @@ def _requirements(command: Command) -> Iterator[Word]:
             yield word
 
 
-def _judge_requirement(word: Word, name: str, operator: str, version: str) -> Iterator[Finding]:
+def _judge_requirement(
+    word: ShellWord, name: str, operator: str, version: str
+) -> Iterator[Finding]:
     if why := releases.refused(operator, version):
         yield FAULT.error(
             f"`{operator}{version}` is not a version specifier: {why}",

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.source.launch import containers, questions
-from holdfast.analysis.source.source import Container, Flag, Source
+from holdfast.analysis.source.source import ContainerRun, Flag, Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
@@ -256,7 +256,7 @@ def shm_size_unused_or_missing(source: Source) -> Iterator[Finding]:
             )
 
 
-def _sysctl_refusal(container: Container, option: Flag) -> str:
+def _sysctl_refusal(container: ContainerRun, option: Flag) -> str:
     """Why the engine does not accept this sysctl; '' when it does, or when that is not known."""
     key = option.value.partition("=")[0].strip().replace("/", ".")
     network, ipc = container.option("network"), container.option("ipc")
@@ -271,12 +271,12 @@ def _sysctl_refusal(container: Container, option: Flag) -> str:
     return ""
 
 
-def _shm_size_unused(container: Container, option: Flag) -> bool:
+def _shm_size_unused(container: ContainerRun, option: Flag) -> bool:
     ipc = container.option("ipc")
     return option.name == "shm-size" and ipc is not None and ipc.value == "host"
 
 
-def _needs_large_shm(container: Container) -> bool:
+def _needs_large_shm(container: ContainerRun) -> bool:
     gpus = container.option("gpus") is not None or container.option("runtime") is not None
     mounted = [o.value for name in ("volume", "mount", "tmpfs") for o in container.every(name)]
     shared = any(SHARED_MEMORY in value for value in mounted)
@@ -284,7 +284,7 @@ def _needs_large_shm(container: Container) -> bool:
     return gpus and ranks and not shared and container.engine in ("docker", "podman")
 
 
-def _corrected_command(source: Source, container: Container, option: Flag) -> str:
+def _corrected_command(source: Source, container: ContainerRun, option: Flag) -> str:
     """The user's own command without what does not work."""
     command = questions.command_of(source, container)
     if command is None or container.engine == "compose":

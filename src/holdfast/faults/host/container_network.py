@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from holdfast.analysis.machine import Container, Interface, MachineFacts, known
 from holdfast.analysis.source.launch import containers, questions
-from holdfast.analysis.source.source import Container as SourceContainer
+from holdfast.analysis.source.source import ContainerRun as SourceContainer
 from holdfast.analysis.source.source import Launch, Source
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding

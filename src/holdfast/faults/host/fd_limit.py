@@ -204,7 +204,7 @@ NR_OPEN_DEFAULT = 1048576
 
 @FAULT.lint
 def ulimit_has_no_effect_or_too_low(source: Source) -> Iterator[Finding]:
-    for raised in ulimits.raised(source, "nofile"):
+    for raised in ulimits.ulimit_commands(source, "nofile"):
         count = int(raised.value) if raised.value.isdecimal() else None
         if mistake := ulimit_mistakes.under_sudo(raised):
             yield FAULT.error(

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from holdfast import text
 from holdfast.analysis.machine import MachineFacts, Software, known
 from holdfast.analysis.source.launch import ulimit_mistakes, ulimits
-from holdfast.analysis.source.source import Container, Source
+from holdfast.analysis.source.source import ContainerRun, Source
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding
 
@@ -73,7 +73,7 @@ def _needs_locked_memory(facts: MachineFacts) -> str:
 
 @FAULT.lint
 def ulimit_has_no_effect(source: Source) -> Iterator[Finding]:
-    for raised in ulimits.raised(source, "memlock"):
+    for raised in ulimits.ulimit_commands(source, "memlock"):
         if mistake := ulimit_mistakes.under_sudo(raised):
             yield FAULT.error(
                 mistake.summary,
@@ -95,7 +95,7 @@ def ulimit_has_no_effect(source: Source) -> Iterator[Finding]:
 def rdma_container_memlock_low(source: Source) -> Iterator[Finding]:
     """A container that gets RDMA devices but may lock almost no memory."""
     for container in source.containers:
-        asked = ulimits.asked(container, "memlock")
+        asked = ulimits.container_ulimit(container, "memlock")
         if mistake := ulimit_mistakes.soft_above_hard(container, "memlock"):
             yield FAULT.error(
                 mistake.summary,
@@ -113,7 +113,7 @@ def rdma_container_memlock_low(source: Source) -> Iterator[Finding]:
             )
 
 
-def _has_rdma_devices(container: Container) -> bool:
+def _has_rdma_devices(container: ContainerRun) -> bool:
     unlimited = container.option("privileged") is not None or any(
         option.value.upper().removeprefix("CAP_") in ("IPC_LOCK", "ALL")
         for option in container.every("cap-add")

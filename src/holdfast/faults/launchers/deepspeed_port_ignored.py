@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from holdfast.analysis.machine.rendezvous import FREE_PORT_SINCE
 from holdfast.analysis.source.launch import questions
-from holdfast.analysis.source.source import Flag, Launch, Setting, Source
+from holdfast.analysis.source.source import Flag, Launch, Source, SourceSetting
 from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Finding
@@ -52,7 +52,7 @@ def the_launcher_does_not_read_it(source: Source) -> Iterator[Finding]:
                 yield from _against(launch, setting, option, source.here.torch)
 
 
-def _used_elsewhere(source: Source, launch: Launch, setting: Setting) -> bool:
+def _used_elsewhere(source: Source, launch: Launch, setting: SourceSetting) -> bool:
     """Another launch of the same piece reads it, or is told it by option."""
     others = [other for other in source.launches if other is not launch]
     return setting.by == "environment" or any(
@@ -62,7 +62,7 @@ def _used_elsewhere(source: Source, launch: Launch, setting: Setting) -> bool:
     )
 
 
-def _against(launch: Launch, setting: Setting, option: str, torch: str) -> Iterator[Finding]:
+def _against(launch: Launch, setting: SourceSetting, option: str, torch: str) -> Iterator[Finding]:
     flag = launch.flag(option.lstrip("-").replace("_", "-"))
     if flag is not None:
         yield from _two_values(launch, setting, flag, option)
@@ -82,7 +82,9 @@ def _against(launch: Launch, setting: Setting, option: str, torch: str) -> Itera
     )
 
 
-def _two_values(launch: Launch, setting: Setting, flag: Flag, option: str) -> Iterator[Finding]:
+def _two_values(
+    launch: Launch, setting: SourceSetting, flag: Flag, option: str
+) -> Iterator[Finding]:
     if setting.known and flag.known and setting.value != flag.value:
         yield FAULT.warning(
             f"{setting.name}={setting.value} is exported, but {option} says {flag.value}",
@@ -92,7 +94,7 @@ def _two_values(launch: Launch, setting: Setting, flag: Flag, option: str) -> It
         )
 
 
-def _said_otherwise(launch: Launch, setting: Setting) -> bool:
+def _said_otherwise(launch: Launch, setting: SourceSetting) -> bool:
     """An endpoint, a file or a PET_ variable decides; a lone process needs no port at all."""
     if launch.flag("rdzv-endpoint", "config-file") is not None:
         return True
@@ -109,7 +111,7 @@ def _several_machines(launch: Launch) -> bool:
     return (launch.machines or 1) > 1 and launch.flag("standalone") is None
 
 
-def _instead(launch: Launch, setting: Setting, torch: str) -> str:
+def _instead(launch: Launch, setting: SourceSetting, torch: str) -> str:
     """What the launcher takes where its option is not given."""
     if setting.name == "MASTER_ADDR":
         return "127.0.0.1"
@@ -121,7 +123,7 @@ def _instead(launch: Launch, setting: Setting, torch: str) -> str:
     return free if nnodes is None or nnodes.known else f"{DEFAULT_PORT}, or on one machine {free}"
 
 
-def _the_same(setting: Setting, instead: str) -> bool:
+def _the_same(setting: SourceSetting, instead: str) -> bool:
     """What was exported is what the launcher takes anyway."""
     if not setting.known:
         return False

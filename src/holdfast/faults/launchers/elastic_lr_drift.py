@@ -23,7 +23,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.checkpoints.restarts import Elastic, resized
+from holdfast.analysis.source.checkpoints.restarts import RestartSign, resized
 from holdfast.analysis.source.program import Program, dotted
 from holdfast.analysis.source.python.names import names
 from holdfast.analysis.source.source import Source
@@ -97,7 +97,7 @@ def _remark(program: Program, node: ast.BinOp | ast.AugAssign) -> Finding:
     )
 
 
-def _finding(program: Program, node: ast.BinOp | ast.AugAssign, elastic: Elastic) -> Finding:
+def _finding(program: Program, node: ast.BinOp | ast.AugAssign, elastic: RestartSign) -> Finding:
     return FAULT.warning(
         f"`{ast.unparse(node)}` scales the learning rate by the ranks of this start, and their "
         "number may change",

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.source.launch import questions
-from holdfast.analysis.source.source import Flag, Launch, Setting, Source
+from holdfast.analysis.source.source import Flag, Launch, Source, SourceSetting
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
@@ -129,7 +129,7 @@ def _by_flag(launch: Launch) -> Iterator[Finding]:
         yield _short(f"--elastic-timeout {seconds}", flag)
 
 
-def _short(said: str, what: Setting | Flag) -> Finding:
+def _short(said: str, what: SourceSetting | Flag) -> Finding:
     return FAULT.note(
         f"{said}: below --min-np the job ends sooner than by default ({DEFAULT} s)",
         reason="it waits that long for slots to come back; a host that takes longer comes too late",

@@ -32,7 +32,7 @@ from holdfast.analysis.logs.patterns import start_checks, start_errors
 from holdfast.analysis.logs.patterns.launch_errors import COMPLAINTS
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.source.launch import counts
-from holdfast.analysis.source.source import Host, Kind, Source
+from holdfast.analysis.source.source import HostSlots, Source, SourceKind
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
@@ -132,7 +132,7 @@ def one_rank_came_for_many_gpus(wreckage: Wreckage) -> Diagnosis | None:
 @FAULT.lint
 def the_numbers_do_not_add_up(source: Source) -> Iterator[Finding]:
     for launch in source.launches:
-        for doubt in counts.doubts(source, launch):
+        for doubt in counts.problems(source, launch):
             speak = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
             yield speak(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)
 
@@ -140,8 +140,8 @@ def the_numbers_do_not_add_up(source: Source) -> Iterator[Finding]:
 @FAULT.lint
 def a_host_stands_there_twice(source: Source) -> Iterator[Finding]:
     """Only with slots: where a line is one slot, a name stands there once for each."""
-    seen: dict[str, Host] = {}
-    for host in source.hosts if source.kind is Kind.HOSTFILE else ():
+    seen: dict[str, HostSlots] = {}
+    for host in source.hosts if source.kind is SourceKind.HOSTFILE else ():
         first = seen.setdefault(host.name, host)
         if first is not host and first.slots and host.slots:
             yield FAULT.warning(

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from holdfast.analysis.logs.patterns.rdma_devices import NO_DEVICE, NOT_FOUND
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import nic_filter
-from holdfast.analysis.source.source import Setting, Source
+from holdfast.analysis.source.source import Source, SourceSetting
 from holdfast.analysis.variables.in_source import at, is_of_here, may_be_of_here, readable
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
@@ -57,7 +57,7 @@ def cards_are_misnamed(source: Source) -> Iterator[Finding]:
                 yield at(finding, setting)
 
 
-def _miswritten(setting: Setting) -> Finding | None:
+def _miswritten(setting: SourceSetting) -> Finding | None:
     wanted = nic_filter.read_nccl(setting.value)
     wrong = [n for n in wanted.names if n[0] in "^=!" or not nic_filter.is_possible_name(n)]
     if not wrong:
@@ -71,7 +71,7 @@ def _miswritten(setting: Setting) -> Finding | None:
     )
 
 
-def _interface_names(setting: Setting) -> Finding | None:
+def _interface_names(setting: SourceSetting) -> Finding | None:
     names = nic_filter.read_nccl(setting.value).names
     wrong = [name for name in names if NETDEV.fullmatch(name)]
     if not wrong:
@@ -84,7 +84,7 @@ def _interface_names(setting: Setting) -> Finding | None:
     )
 
 
-def _not_here(setting: Setting, source: Source) -> Finding | None:
+def _not_here(setting: SourceSetting, source: Source) -> Finding | None:
     cards = source.here.rdma_devices
     if not cards or not may_be_of_here(setting, source):
         return None  # a machine without RDMA says nothing about the one meant
@@ -99,7 +99,7 @@ def _not_here(setting: Setting, source: Source) -> Finding | None:
     )
 
 
-def _pins_nothing(setting: Setting) -> Finding | None:
+def _pins_nothing(setting: SourceSetting) -> Finding | None:
     wanted = nic_filter.read_nccl(setting.value)
     wide = [name for name in wanted.names if FAMILY.fullmatch(name)]
     if wanted.exclude or not wide:

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from holdfast.analysis.logs.patterns import missing_interfaces
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Setting, known, nic_filter
-from holdfast.analysis.source.source import Kind, Source
+from holdfast.analysis.source.source import Source, SourceKind
 from holdfast.analysis.variables.in_source import as_fact, at, judged, put, without
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
@@ -138,7 +138,7 @@ def filter_is_miswritten(source: Source) -> Iterator[Finding]:
         blanks = setting.name != setting.name.strip()
         if setting.name.strip() not in (nic_filter.NCCL, nic_filter.GLOO) or not setting.known:
             continue
-        if not blanks or source.kind is Kind.NCCL_CONF:
+        if not blanks or source.kind is SourceKind.NCCL_CONF:
             yield from (at(f, setting) for f in _problems(as_fact(setting)))
 
 

@@ -28,8 +28,8 @@ from collections.abc import Iterable, Iterator
 from holdfast.analysis.logs.patterns import missing_interfaces
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Interface, MachineFacts, Setting, known, nic_filter
-from holdfast.analysis.source.source import Setting as Written
 from holdfast.analysis.source.source import Source
+from holdfast.analysis.source.source import SourceSetting as Written
 from holdfast.analysis.variables.in_source import (
     as_fact,
     at,

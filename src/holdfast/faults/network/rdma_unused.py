@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.patterns.rdma_devices import NO_DEVICE, NOT_FOUND
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.source.source import Setting, Source
+from holdfast.analysis.source.source import Source, SourceSetting
 from holdfast.analysis.variables.in_source import (
     as_fact,
     at,
@@ -62,7 +62,7 @@ def _by_libfabric(source: Source) -> bool:
     return any(s.name.startswith(("FI_", "OFI_NCCL_")) for s in judged(source))
 
 
-def _off(setting: Setting, source: Source) -> Finding:
+def _off(setting: SourceSetting, source: Source) -> Finding:
     said = f"{setting.name}={setting.value}"
     count = machines(source, setting)
     cards = source.here.rdma_devices if may_be_of_here(setting, source) else None

@@ -32,7 +32,7 @@ from holdfast.analysis.logs.patterns import connections, nccl, peers, watchdog
 from holdfast.analysis.logs.patterns.connections import Attempt
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import addresses, nic_filter
-from holdfast.analysis.source.source import Setting, Source
+from holdfast.analysis.source.source import Source, SourceSetting
 from holdfast.analysis.variables.in_source import at, machines, readable
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
@@ -209,7 +209,7 @@ def the_filter_leads_nowhere(source: Source) -> Iterator[Finding]:
             yield at(finding, setting)
 
 
-def _lets_loopback_in(setting: Setting, count: int | None) -> Finding | None:
+def _lets_loopback_in(setting: SourceSetting, count: int | None) -> Finding | None:
     chosen = nic_filter.read_nccl(setting.value)
     if setting.name != nic_filter.NCCL or not chosen.exclude or not chosen.admits("lo"):
         return None
@@ -224,7 +224,7 @@ def _lets_loopback_in(setting: Setting, count: int | None) -> Finding | None:
     )
 
 
-def _names_a_bridge(setting: Setting, count: int | None) -> Finding | None:
+def _names_a_bridge(setting: SourceSetting, count: int | None) -> Finding | None:
     if setting.name == nic_filter.NCCL:
         chosen = nic_filter.read_nccl(setting.value)
         names = () if chosen.exclude else chosen.names

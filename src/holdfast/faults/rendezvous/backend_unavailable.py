@@ -250,6 +250,6 @@ def _build(software: Software) -> Evidence:
 
 @FAULT.lint_python
 def it_asks_for_what_cannot_be(program: Program, source: Source) -> Iterator[Finding]:
-    for doubt in backends.doubts(program, complete=source.complete):
+    for doubt in backends.problems(program, complete=source.complete):
         tell = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
         yield tell(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)

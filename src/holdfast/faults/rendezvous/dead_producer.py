@@ -135,7 +135,7 @@ def _refused(raised: Raised | None, ended: list[Sighting]) -> bool:
 
 @FAULT.lint_python
 def it_ends_before_it_is_asked(program: Program, _: Source) -> Iterator[Finding]:
-    for one in queue_senders.short_lived(program):
+    for one in queue_senders.short_lived_senders(program):
         tell = FAULT.error if one.joined else FAULT.warning
         after = "is joined before" if one.joined else "may be over by the time"
         yield tell(

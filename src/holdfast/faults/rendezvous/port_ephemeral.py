@@ -37,7 +37,7 @@ from holdfast.analysis.machine import (
     rendezvous,
 )
 from holdfast.analysis.source.launch import master, port_loops, random_ports
-from holdfast.analysis.source.source import Setting, Source
+from holdfast.analysis.source.source import Source, SourceSetting
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place
 
@@ -242,7 +242,7 @@ def _drawn(source: Source) -> Iterator[tuple[str, Place]]:
                     yield drawn, flag.place
 
 
-def _for_the_master(source: Source, setting: Setting) -> bool:
+def _for_the_master(source: Source, setting: SourceSetting) -> bool:
     if setting.name in master.PORT_VARIABLES:
         return True
     asks = any(s.name in master.PORT_VARIABLES for s in source.settings) or any(

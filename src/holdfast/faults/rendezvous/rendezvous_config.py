@@ -239,8 +239,8 @@ def nobody_hosts_the_rendezvous(wreckage: Wreckage) -> Diagnosis | None:
 @FAULT.lint
 def the_nodes_cannot_meet(source: Source) -> Iterator[Finding]:
     alone = (
-        doubt for launch in source.launches for doubt in launch_rendezvous.doubts(source, launch)
+        doubt for launch in source.launches for doubt in launch_rendezvous.problems(source, launch)
     )
-    for doubt in (*alone, *nodes_of_one_job.doubts(source)):
+    for doubt in (*alone, *nodes_of_one_job.problems(source)):
         speak = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
         yield speak(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)

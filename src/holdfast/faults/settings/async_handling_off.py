@@ -36,7 +36,7 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Setting, Unread
-from holdfast.analysis.source.source import Kind, Source
+from holdfast.analysis.source.source import Source, SourceKind
 from holdfast.analysis.variables.in_source import (
     InForce,
     as_fact,
@@ -112,7 +112,7 @@ def failures_go_unhandled_where_written(source: Source) -> Iterator[Finding]:
         if finding and not environment.has_unknown(*BLOCKING_WAIT):
             yield environment.placed(finding)
     for setting in readable(source, NEW, OLD, *BLOCKING_WAIT):
-        if source.kind is Kind.NCCL_CONF or not setting.value:
+        if source.kind is SourceKind.NCCL_CONF or not setting.value:
             continue
         switch = setting.name in BLOCKING_WAIT
         meant = torch_bool(setting.value) if switch else torch_int(setting.value)

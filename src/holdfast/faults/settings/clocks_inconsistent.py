@@ -164,10 +164,10 @@ def variables_contradict(source: Source) -> Iterator[Finding]:
 
 @FAULT.lint_python
 def groups_do_not_inherit(program: Program, _: Source) -> Iterator[Finding]:
-    own = group_timeouts.custom(program)
+    own = group_timeouts.custom_timeout(program)
     if own is None:
         return
-    for left in group_timeouts.left_out(program):
+    for left in group_timeouts.groups_without_timeout(program):
         if own.seconds is not None and own.seconds == left.default:
             continue
         asked = "its own" if own.seconds is None else text.duration(own.seconds)
@@ -194,7 +194,7 @@ def groups_do_not_inherit(program: Program, _: Source) -> Iterator[Finding]:
 @FAULT.lint
 def the_scheduler_is_first(source: Source) -> Iterator[Finding]:
     program = source.program
-    own = group_timeouts.custom(program) if program else None
+    own = group_timeouts.custom_timeout(program) if program else None
     limits = [s for launch in source.started_by if (s := _limit(launch)) is not None]
     if program and own and own.seconds and limits and own.seconds >= min(limits):
         yield FAULT.warning(

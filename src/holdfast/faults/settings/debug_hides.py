@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.analysis.machine import Setting
-from holdfast.analysis.source.source import Kind, Source
+from holdfast.analysis.source.source import Source, SourceKind
 from holdfast.analysis.variables.in_source import (
     Environment,
     as_fact,
@@ -127,7 +127,7 @@ def _without_effect(parts: Setting, environment: Environment, source: Source) ->
 
 def _may_be_set_elsewhere(source: Source) -> bool:
     """Only a whole script that starts the job itself, and reads no other, tells that it is not."""
-    if source.kind is not Kind.SHELL or not source.complete or not source.launches:
+    if source.kind is not SourceKind.SHELL or not source.complete or not source.launches:
         return True
     sourced = any(command.name in ("source", ".", "eval") for command in source.commands)
     return sourced or any(s.name == LEVEL for s in judged(source))

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from holdfast.analysis import variables
 from holdfast.analysis.machine import MachineFacts, Setting, known
-from holdfast.analysis.source.source import Setting as Written
 from holdfast.analysis.source.source import Source
+from holdfast.analysis.source.source import SourceSetting as Written
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.in_source import (
     Environment,

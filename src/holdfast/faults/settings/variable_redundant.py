@@ -21,8 +21,8 @@ from collections.abc import Iterator
 
 from holdfast.analysis import variables
 from holdfast.analysis.machine import Setting
-from holdfast.analysis.source.source import Here, Kind, Source
-from holdfast.analysis.source.source import Setting as Written
+from holdfast.analysis.source.source import LintingMachine, Source, SourceKind
+from holdfast.analysis.source.source import SourceSetting as Written
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.in_source import as_fact, at, judged, without
 from holdfast.analysis.variables.parsing import nccl_int, torch_bool, torch_int
@@ -42,7 +42,7 @@ TURNED_ON_LATELY = ("TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_FR_BUFFER_SIZE")
 
 @FAULT.lint
 def the_default_is_set(source: Source) -> Iterator[Finding]:
-    if source.kind is Kind.ENVIRONMENT:
+    if source.kind is SourceKind.ENVIRONMENT:
         return  # nobody's line: `holdfast env` shows it among the rest
     for setting in judged(source):
         row = variables.lookup(setting.name)
@@ -65,7 +65,7 @@ def _takes_back(setting: Written, source: Source) -> bool:
     return any(s.name == setting.name and s.value != setting.value for s in source.settings)
 
 
-def _is_default(value: str, row: Variable, here: Here) -> bool:
+def _is_default(value: str, row: Variable, here: LintingMachine) -> bool:
     """Only plain numbers count: a word such as 'automatic' is no value one could write."""
     if row.name.endswith("*") or not row.default.lstrip("-").isdecimal():
         return False

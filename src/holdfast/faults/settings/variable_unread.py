@@ -33,8 +33,8 @@ from holdfast.analysis.machine import (
     known,
     nic_filter,
 )
-from holdfast.analysis.source.source import Here, Source
-from holdfast.analysis.source.source import Setting as Written
+from holdfast.analysis.source.source import LintingMachine, Source
+from holdfast.analysis.source.source import SourceSetting as Written
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.in_source import as_fact, at, judged, put, without
 from holdfast.analysis.variables.status import Effect
@@ -216,7 +216,7 @@ def _too_late(setting: Setting) -> Finding:
     )
 
 
-def _not_yet(setting: Setting, row: Variable, here: Here) -> Finding | None:
+def _not_yet(setting: Setting, row: Variable, here: LintingMachine) -> Finding | None:
     """The version that is installed here is too old to read it."""
     version = {"NCCL": here.nccl, "PyTorch": here.torch}.get(row.reader, "")
     since, installed = release(row.since), release(version)

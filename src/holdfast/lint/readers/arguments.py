@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from holdfast.analysis.source.source import Flag, Word
+from holdfast.analysis.source.source import Flag, ShellWord
 from holdfast.findings import Place
 
 
@@ -52,14 +52,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return full.pop() if len(full) == 1 else name
 
 
-class Split(msgspec.Struct, frozen=True, kw_only=True):
+class SplitOptions(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[Flag, ...]
     rest: int
     """index of the first word that is no option"""
 
 
-class _Reader:
-    def __init__(self, words: Sequence[Word], options: Options) -> None:
+class _OptionReader:
+    def __init__(self, words: Sequence[ShellWord], options: Options) -> None:
         self.words = words
         self.options = options
         self.flags: list[Flag] = []
@@ -67,7 +67,7 @@ class _Reader:
         scripts = [i for i, word in enumerate(words) if word.text.endswith(".py")]
         self._last_script = scripts[-1] if scripts else -1
 
-    def run(self) -> Split:
+    def run(self) -> SplitOptions:
         while self.at < len(self.words):
             word = self.words[self.at]
             if word.text == "--":
@@ -81,9 +81,9 @@ class _Reader:
                 self._letters(word)
             elif not self._is_more_options(word):
                 break
-        return Split(flags=tuple(self.flags), rest=self.at)
+        return SplitOptions(flags=tuple(self.flags), rest=self.at)
 
-    def _is_more_options(self, word: Word) -> bool:
+    def _is_more_options(self, word: ShellWord) -> bool:
         """`torchrun $ARGS train.py`: what is not known, with the script still to come."""
         if word.known or not self.options.before_a_script:
             return False
@@ -100,7 +100,7 @@ class _Reader:
         name = self.options.canonical(text[1:].partition("=")[0])
         return name if len(text) > 2 and name in self.options.names else None
 
-    def _long(self, word: Word) -> None:
+    def _long(self, word: ShellWord) -> None:
         written, equals, value = word.text.lstrip("-").partition("=")
         name = self.options.canonical(written)
         self.at += 1
@@ -122,13 +122,13 @@ class _Reader:
             return False
         return options.others_take_values or self.at < self._last_script
 
-    def _take(self, name: str, word: Word, count: int) -> None:
+    def _take(self, name: str, word: ShellWord, count: int) -> None:
         taken = self.words[self.at : self.at + count]
         self.at += count
         value = " ".join(one.text for one in taken)
         self._add(name, value, word, known=all(one.known for one in taken))
 
-    def _letters(self, word: Word) -> None:
+    def _letters(self, word: ShellWord) -> None:
         """`-N2`, `-it`, `-ite A=1`"""
         self.at += 1
         for number, letter in enumerate(word.text[1:], 2):
@@ -142,18 +142,18 @@ class _Reader:
                 return
             self._add(name, "", word, known=True)
 
-    def _add(self, name: str, value: str, word: Word, *, known: bool) -> None:
+    def _add(self, name: str, value: str, word: ShellWord, *, known: bool) -> None:
         self.flags.append(Flag(name=name, value=value, place=word.place, known=known))
 
 
-def split(words: Sequence[Word], options: Options) -> Split:
+def split(words: Sequence[ShellWord], options: Options) -> SplitOptions:
     """Of the words behind the program."""
-    reader = _Reader(words, options)
+    reader = _OptionReader(words, options)
     found = reader.run()
     return msgspec.structs.replace(found, rest=min(found.rest, len(words)))
 
 
-def program(word: Word) -> str:
+def program(word: ShellWord) -> str:
     """Its basename; '' where the word is not known."""
     return os.path.basename(word.text) if word.known else ""
 

@@ -13,7 +13,7 @@ import subprocess
 
 import msgspec
 
-from holdfast.analysis.source.source import Refusal, Source
+from holdfast.analysis.source.source import Source, SyntaxRefusal
 from holdfast.findings import Place
 from holdfast.lint.readers.shell import STUMBLED
 
@@ -28,7 +28,7 @@ def confirmed(source: Source, text: str) -> Source:
     return msgspec.structs.replace(source, refused=_by_bash(text, source.file))
 
 
-def _by_bash(text: str, file: str) -> Refusal | None:
+def _by_bash(text: str, file: str) -> SyntaxRefusal | None:
     bash = shutil.which("bash")
     if bash is None:
         return None
@@ -47,4 +47,4 @@ def _by_bash(text: str, file: str) -> Refusal | None:
     if said is None:
         return None
     place = Place(file=file, line=int(said["line"]))
-    return Refusal(error=f"bash: {said['words']}", place=place)
+    return SyntaxRefusal(error=f"bash: {said['words']}", place=place)

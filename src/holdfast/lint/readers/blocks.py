@@ -23,7 +23,7 @@ _LANGUAGE = re.compile(r"[{.\s]*(?P<word>[A-Za-z][\w+-]*)")
 _MYST = re.compile(r"\{(?:code-block|code|code-cell|sourcecode)\}\s*(?P<word>\S*)")
 
 
-class Block(NamedTuple):
+class CodeBlock(NamedTuple):
     language: str
     """as the document names it, in small letters; '' where it does not"""
     text: str
@@ -39,9 +39,9 @@ class _TextLine(NamedTuple):
     text: str
 
 
-def markdown(text: str) -> list[Block]:
+def markdown(text: str) -> list[CodeBlock]:
     """Fences, also in lists and quotations; an unclosed one goes to the end."""
-    blocks: list[Block] = []
+    blocks: list[CodeBlock] = []
     outside: list[_TextLine] = []
     lines = lines_of(text)
     at = 0
@@ -69,7 +69,7 @@ def language_of(info: str) -> str:
     return found["word"].lower() if found else ""
 
 
-def _block(lines: list[str], first_line: int, language: str) -> Block:
+def _block(lines: list[str], first_line: int, language: str) -> CodeBlock:
     """Quotation marks and the common indentation taken off, their width remembered."""
     quoted = [re.match(r"\s*>\s?", line) for line in lines if line.strip()]
     if quoted and all(quoted):
@@ -78,10 +78,10 @@ def _block(lines: list[str], first_line: int, language: str) -> Block:
         filled = [line for line in lines if line.strip()]
         width = min((len(line) - len(line.lstrip()) for line in filled), default=0)
     text = "\n".join(line[width:] for line in lines)
-    return Block(language, text + "\n" if text else "", first_line, width)
+    return CodeBlock(language, text + "\n" if text else "", first_line, width)
 
 
-def _indented(lines: list[_TextLine]) -> Iterator[Block]:
+def _indented(lines: list[_TextLine]) -> Iterator[CodeBlock]:
     """Four spaces after a blank line make a block in Markdown, unless a list goes on there. It is
     taken for one only where it plainly is code."""
     held: list[_TextLine] = []
@@ -105,16 +105,16 @@ def _indented(lines: list[_TextLine]) -> Iterator[Block]:
     yield from _code_among(held)
 
 
-def _code_among(lines: list[_TextLine]) -> Iterator[Block]:
+def _code_among(lines: list[_TextLine]) -> Iterator[CodeBlock]:
     if lines:
         block = _block([line.text for line in lines], lines[0].number, "")
         if detect_language.of_snippet(block.text) is not None:
             yield block
 
 
-def rst(text: str) -> list[Block]:
+def rst(text: str) -> list[CodeBlock]:
     """`.. code-block:: bash` and literal blocks after `::`."""
-    blocks: list[Block] = []
+    blocks: list[CodeBlock] = []
     lines = lines_of(text)
     at = 0
     while at < len(lines):

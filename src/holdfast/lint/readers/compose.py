@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.analysis.source.source import Container, Flag, Kind, Setting, Source, Word
+from holdfast.analysis.source.source import (
+    ContainerRun,
+    Flag,
+    ShellWord,
+    Source,
+    SourceKind,
+    SourceSetting,
+)
 from holdfast.lint.readers import shell
-from holdfast.lint.readers.shell.passage import Ground
-from holdfast.lint.readers.shell.reading import Reading
-from holdfast.lint.readers.shell.scope import Scope, environment
-from holdfast.lint.readers.yaml_nodes import Documents, filled
+from holdfast.lint.readers.shell.passage import FileText
+from holdfast.lint.readers.shell.reading import ShellReading
+from holdfast.lint.readers.shell.scope import ShellScope, environment
+from holdfast.lint.readers.yaml_nodes import YamlDocuments, filled
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -43,9 +50,9 @@ def read(
     text: str, file: str, *, first_line: int = 1, indent: int = 0, complete: bool = True
 ) -> Source:
     """Never fails: what is no YAML, or no compose file, holds nothing."""
-    documents = Documents(Ground(text, file, first_line=first_line, indent=indent))
-    reading = Reading()
-    containers: list[Container] = []
+    documents = YamlDocuments(FileText(text, file, first_line=first_line, indent=indent))
+    reading = ShellReading()
+    containers: list[ContainerRun] = []
     for root in documents.roots:
         for key, service in documents.pairs(documents.get(root, "services")):
             given = list(_environment(documents, documents.get(service, "environment")))
@@ -55,21 +62,21 @@ def read(
             started = reading.commands[before].words if len(reading.commands) > before else ()
             containers.append(_container(documents, key, service, given, started))
     found = shell.source(
-        reading, file, Kind.COMPOSE, complete=complete, containers=tuple(containers)
+        reading, file, SourceKind.COMPOSE, complete=complete, containers=tuple(containers)
     )
     return msgspec.structs.replace(found, refused=documents.problem if complete else None)
 
 
 def run(
-    documents: Documents,
+    documents: YamlDocuments,
     container: Node,
     keys: tuple[str, str],
-    settings: list[Setting],
-    reading: Reading,
+    settings: list[SourceSetting],
+    reading: ShellReading,
 ) -> None:
     """What the container starts: entrypoint and command together where both are lists."""
     nodes = [found for key in keys if (found := documents.get(container, key)) is not None]
-    scope = environment(settings, Scope(), documents.byte(container.start_mark.index))
+    scope = environment(settings, ShellScope(), documents.byte(container.start_mark.index))
     if nodes and all(node.id == "sequence" for node in nodes):
         fields = [field for node in nodes for field in documents.words(node)]
         shell.run(fields, documents.ground, reading, scope)
@@ -81,7 +88,7 @@ def run(
             shell.run(documents.words(node), documents.ground, reading, scope.layer())
 
 
-def _environment(documents: Documents, node: Node | None) -> Iterator[Setting]:
+def _environment(documents: YamlDocuments, node: Node | None) -> Iterator[SourceSetting]:
     """A map, or a list of NAME=value; a name alone takes its value from outside."""
     for key, value in documents.pairs(node):
         if value.id == "scalar" and value.tag != "tag:yaml.org,2002:null":
@@ -92,20 +99,22 @@ def _environment(documents: Documents, node: Node | None) -> Iterator[Setting]:
             yield _setting(documents, item, name.strip(), value)
 
 
-def _setting(documents: Documents, node: Node, name: str, written: str) -> Setting:
+def _setting(documents: YamlDocuments, node: Node, name: str, written: str) -> SourceSetting:
     value, known = filled(written)
     place = documents.place(node)
-    return Setting(name=name, value=value, place=place, known=known, written=written, by="compose")
+    return SourceSetting(
+        name=name, value=value, place=place, known=known, written=written, by="compose"
+    )
 
 
 def _container(
-    documents: Documents,
+    documents: YamlDocuments,
     key: Node,
     service: Node,
-    settings: list[Setting],
-    words: tuple[Word, ...],
-) -> Container:
-    return Container(
+    settings: list[SourceSetting],
+    words: tuple[ShellWord, ...],
+) -> ContainerRun:
+    return ContainerRun(
         engine="compose",
         options=(*_options(documents, service), *map(_env, settings)),
         place=documents.place(key),
@@ -115,12 +124,12 @@ def _container(
     )
 
 
-def _env(setting: Setting) -> Flag:
+def _env(setting: SourceSetting) -> Flag:
     value = f"{setting.name}={setting.value}"
     return Flag(name="env", value=value, place=setting.place, known=setting.known)
 
 
-def _options(documents: Documents, service: Node) -> Iterator[Flag]:
+def _options(documents: YamlDocuments, service: Node) -> Iterator[Flag]:
     for key, value in documents.pairs(service):
         name = str(key.value)
         if name in SAME and value.id == "scalar":
@@ -135,12 +144,12 @@ def _options(documents: Documents, service: Node) -> Iterator[Flag]:
             yield from _devices(documents, value)
 
 
-def flag(documents: Documents, node: Node, name: str, written: str) -> Flag:
+def flag(documents: YamlDocuments, node: Node, name: str, written: str) -> Flag:
     value, known = filled(written)
     return Flag(name=name, value=value, place=documents.place(node), known=known)
 
 
-def _listed(documents: Documents, node: Node, name: str) -> Iterator[Flag]:
+def _listed(documents: YamlDocuments, node: Node, name: str) -> Iterator[Flag]:
     for key, value in documents.pairs(node):
         yield flag(documents, key, name, f"{key.value}={value.value}")
     for item in documents.items(node):
@@ -148,7 +157,7 @@ def _listed(documents: Documents, node: Node, name: str) -> Iterator[Flag]:
             yield flag(documents, item, name, str(item.value))
 
 
-def _limits(documents: Documents, node: Node) -> Iterator[Flag]:
+def _limits(documents: YamlDocuments, node: Node) -> Iterator[Flag]:
     for key, value in documents.pairs(node):
         if value.id == "scalar":
             yield flag(documents, key, "ulimit", f"{key.value}={value.value}")
@@ -157,7 +166,7 @@ def _limits(documents: Documents, node: Node) -> Iterator[Flag]:
             yield flag(documents, key, "ulimit", f"{key.value}={soft}:{hard}")
 
 
-def _devices(documents: Documents, deploy: Node) -> Iterator[Flag]:
+def _devices(documents: YamlDocuments, deploy: Node) -> Iterator[Flag]:
     for device in documents.items(documents.get(deploy, "resources", "reservations", "devices")):
         able = documents.items(documents.get(device, "capabilities"))
         if any(str(one.value) == "gpu" for one in able):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from holdfast.analysis.source.source import Command, Container, Flag, Word
+from holdfast.analysis.source.source import Command, ContainerRun, Flag, ShellWord
 from holdfast.lint.readers import launch_options as known
-from holdfast.lint.readers.arguments import Options, Split, program, split
+from holdfast.lint.readers.arguments import Options, SplitOptions, program, split
 
 ENGINES = ("docker", "podman", "nerdctl", "nvidia-docker", "apptainer", "singularity")
 GLOBAL = Options(
@@ -24,7 +24,7 @@ LETTERS = re.compile(r"-(?:[dit]+|[evpwu])")
 VARIABLE = re.compile(r"\$(?:\w+|\{[^}]*\})|…")
 
 
-def _verb(words: Sequence[Word]) -> tuple[str, int]:
+def _verb(words: Sequence[ShellWord]) -> tuple[str, int]:
     """`docker --context x container run …`: 'run', and where its options begin."""
     at = 1 + split(words[1:], GLOBAL).rest
     if at < len(words) and words[at].text == "container":
@@ -32,7 +32,7 @@ def _verb(words: Sequence[Word]) -> tuple[str, int]:
     return (words[at].text, at + 1) if at < len(words) else ("", at)
 
 
-def _options(words: Sequence[Word]) -> tuple[str, int, Split] | None:
+def _options(words: Sequence[ShellWord]) -> tuple[str, int, SplitOptions] | None:
     """Verb, where its options begin, and the options."""
     engine = program(words[0]) if words else ""
     verb, at = _verb(words)
@@ -45,7 +45,7 @@ def _options(words: Sequence[Word]) -> tuple[str, int, Split] | None:
     return verb, at, _split(words[at:], options)
 
 
-def _split(words: Sequence[Word], options: Options) -> Split:
+def _split(words: Sequence[ShellWord], options: Options) -> SplitOptions:
     """`docker run "${OPTIONS[@]}" $IMAGE …`: behind what is not known options may go on."""
     flags: list[Flag] = []
     at = 0
@@ -54,11 +54,11 @@ def _split(words: Sequence[Word], options: Options) -> Split:
         flags.extend(found.flags)
         at += found.rest
         if not _image_is_to_come(words[at : at + 2], options):
-            return Split(flags=tuple(flags), rest=at)
+            return SplitOptions(flags=tuple(flags), rest=at)
         at += 1
 
 
-def _image_is_to_come(words: Sequence[Word], options: Options) -> bool:
+def _image_is_to_come(words: Sequence[ShellWord], options: Options) -> bool:
     """Whether the first of these two words is no image, by what stands behind it."""
     if len(words) < 2 or words[0].known or not VARIABLE.fullmatch(words[0].text):
         return False
@@ -70,7 +70,7 @@ def _image_is_to_come(words: Sequence[Word], options: Options) -> bool:
     return any(form.fullmatch(behind.text) for form in (IMAGE, PATH, LETTERS))
 
 
-def container_words(words: Sequence[Word]) -> int | None:
+def container_words(words: Sequence[ShellWord]) -> int | None:
     """Where the command inside begins; None when this starts none."""
     found = _options(words)
     if found is None:
@@ -79,7 +79,7 @@ def container_words(words: Sequence[Word]) -> int | None:
     return min(at + options.rest + 1, len(words))  # behind the image
 
 
-def container(command: Command) -> Container | None:
+def container(command: Command) -> ContainerRun | None:
     """`docker exec` enters one that exists: it is no Container of its own."""
     found = _options(command.words)
     if found is None:
@@ -90,7 +90,7 @@ def container(command: Command) -> Container | None:
     if verb == "exec" and not apptainer:
         return None
     image = at + options.rest
-    return Container(
+    return ContainerRun(
         engine=engine.get(command.name, command.name),
         options=options.flags,
         place=command.place,

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast.analysis.source.source import Kind, Setting, Source
+from holdfast.analysis.source.source import Source, SourceKind, SourceSetting
 from holdfast.lint.readers import shell
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.passage import Ground, Passage
-from holdfast.lint.readers.shell.reading import Reading
-from holdfast.lint.readers.shell.scope import Atom, Scope, Variable
+from holdfast.lint.readers.shell.passage import FileText, NestedText
+from holdfast.lint.readers.shell.reading import ShellReading
+from holdfast.lint.readers.shell.scope import ShellScope, ShellVariable, WordPiece
 
 INSTRUCTION = re.compile(rb"[ \t]*([A-Za-z]+)(?=[ \t\\]|$)[ \t]*")
 SKIPPED = re.compile(rb"[ \t]*(?:#.*)?$")
@@ -29,45 +29,45 @@ JSON_WORD = re.compile(rb"\"(?:[^\"\\]|\\.)*\"")
 
 class _Instruction(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    body: Passage
+    body: NestedText
     """without comments and empty lines between its lines"""
 
 
 class _Stage:
     """From one FROM to the next."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: ShellScope) -> None:
         self.scope = scope
-        self.entrypoint: list[list[Atom]] | None = None
-        self.command: list[list[Atom]] | None = None
+        self.entrypoint: list[list[WordPiece]] | None = None
+        self.command: list[list[WordPiece]] | None = None
 
 
 def read(
     text: str, file: str, *, first_line: int = 1, indent: int = 0, complete: bool = True
 ) -> Source:
     """Never fails: lines that are no instruction are passed over."""
-    ground = Ground(text, file, first_line=first_line, indent=indent)
-    reading = Reading()
-    scopes: dict[str, Scope] = {}
-    stage = _Stage(Scope())
+    ground = FileText(text, file, first_line=first_line, indent=indent)
+    reading = ShellReading()
+    scopes: dict[str, ShellScope] = {}
+    stage = _Stage(ShellScope())
     for instruction in _instructions(ground):
         if instruction.name == "FROM":
             _start(stage, ground, reading)
             words = instruction.body.data.decode("utf-8", "replace").split()
             base = scopes.get(words[0].lower()) if words else None
-            stage = _Stage((base or Scope()).layer())
+            stage = _Stage((base or ShellScope()).layer())
             if len(words) > 2 and words[1].lower() == "as":
                 scopes[words[2].lower()] = stage.scope
         else:
             _read_one(instruction, stage, ground, reading)
     _start(stage, ground, reading)
-    return shell.source(reading, file, Kind.DOCKERFILE, complete=complete)
+    return shell.source(reading, file, SourceKind.DOCKERFILE, complete=complete)
 
 
 # --- instructions ---------------------------------------------------------------------------------
 
 
-def _instructions(ground: Ground) -> Iterator[_Instruction]:
+def _instructions(ground: FileText) -> Iterator[_Instruction]:
     data = ground.data
     at = 0
     while at < len(data):
@@ -116,7 +116,9 @@ def _behind_heredocs(data: bytes, at: int, end: int) -> int:
 # --- what they say --------------------------------------------------------------------------------
 
 
-def _read_one(instruction: _Instruction, stage: _Stage, ground: Ground, reading: Reading) -> None:
+def _read_one(
+    instruction: _Instruction, stage: _Stage, ground: FileText, reading: ShellReading
+) -> None:
     name, body = instruction.name, instruction.body
     if name == "ONBUILD" and (match := INSTRUCTION.match(body.data)):
         rest = body.part(match.end(), len(body.data))
@@ -141,7 +143,7 @@ def _read_one(instruction: _Instruction, stage: _Stage, ground: Ground, reading:
             stage.entrypoint = words
 
 
-def _shell_form(body: Passage, scope: Scope, reading: Reading) -> None:
+def _shell_form(body: NestedText, scope: ShellScope, reading: ShellReading) -> None:
     heredoc = HEREDOC.match(body.data)
     if heredoc and b"\n" in body.data:  # RUN <<EOF: the document itself is the script
         start = body.data.index(b"\n") + 1
@@ -150,13 +152,13 @@ def _shell_form(body: Passage, scope: Scope, reading: Reading) -> None:
     shell.walk(body, reading, scope.layer())
 
 
-def _start(stage: _Stage, ground: Ground, reading: Reading) -> None:
+def _start(stage: _Stage, ground: FileText, reading: ShellReading) -> None:
     """The command of a container: ENTRYPOINT with CMD as its arguments."""
     words = [*(stage.entrypoint or []), *(stage.command or [])]
     shell.run(words, ground, reading, stage.scope.layer())
 
 
-def _exec_form(body: Passage) -> list[list[Atom]] | None:
+def _exec_form(body: NestedText) -> list[list[WordPiece]] | None:
     """A JSON list of strings; None where it is none: then a shell reads it."""
     data = body.data.strip()
     if not data.startswith(b"["):
@@ -173,18 +175,20 @@ def _exec_form(body: Passage) -> list[list[Atom]] | None:
     return [_word(body, match.start() + 1, match.end() - 1) for match in matches]
 
 
-def _word(body: Passage, start: int, end: int) -> list[Atom]:
+def _word(body: NestedText, start: int, end: int) -> list[WordPiece]:
     """A JSON string; each escape is a part of its own, so that places stay exact."""
     data = grammar.masked(body.data)
-    atoms: list[Atom] = []
+    atoms: list[WordPiece] = []
     known = not re.fullmatch(rb"\$\{?\w+\}?", data[start:end])
     for match in JSON_PART.finditer(data, start, end):
         text = match[0].decode("utf-8", "replace")
         exact = not text.startswith("\\")
         meant = text if exact else _escape(text)
         at = body.origin(match.start())
-        atoms.append(Atom(meant, known=known and not grammar.elided(meant), at=at, exact=exact))
-    return atoms or [Atom("", known=True, at=body.origin(start))]
+        atoms.append(
+            WordPiece(meant, known=known and not grammar.elided(meant), at=at, exact=exact)
+        )
+    return atoms or [WordPiece("", known=True, at=body.origin(start))]
 
 
 def _escape(text: str) -> str:
@@ -194,7 +198,7 @@ def _escape(text: str) -> str:
         return text
 
 
-def _settings(body: Passage) -> Iterator[Setting]:
+def _settings(body: NestedText) -> Iterator[SourceSetting]:
     """`ENV A=1 B="x y"`, and the old `ENV A some words`."""
     text = body.data.replace(b"\\\n", b"  ").decode("utf-8", "replace")
     first = text.split(None, 1)[0] if text.strip() else ""
@@ -207,11 +211,11 @@ def _settings(body: Passage) -> Iterator[Setting]:
         yield _setting(match[1], match[2], body, match.start())
 
 
-def _setting(name: str, written: str, body: Passage, at: int) -> Setting:
+def _setting(name: str, written: str, body: NestedText, at: int) -> SourceSetting:
     value = re.sub(r"\\(.)", r"\1", re.sub(r"(?<!\\)[\"']", "", written))
     masked = grammar.masked(value.encode("utf-8", "replace")).decode("utf-8", "replace")
     byte = at if body.data.isascii() else len(body.data.decode("utf-8", "replace")[:at].encode())
-    return Setting(
+    return SourceSetting(
         name=name,
         value=value,
         place=body.place(byte),
@@ -221,8 +225,8 @@ def _setting(name: str, written: str, body: Passage, at: int) -> Setting:
     )
 
 
-def _variable(setting: Setting, index: int) -> Variable:
-    atom = Atom(setting.value, known=setting.known, at=0, exact=False)
-    return Variable(
+def _variable(setting: SourceSetting, index: int) -> ShellVariable:
+    atom = WordPiece(setting.value, known=setting.known, at=0, exact=False)
+    return ShellVariable(
         elements=((atom,),), sure=setting.known, setting=setting, indexes=(index,), exported=True
     )

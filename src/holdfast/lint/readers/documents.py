@@ -10,7 +10,7 @@ from holdfast.lint import detect_language
 from holdfast.lint.detect_language import Language
 from holdfast.lint.reader_list import reader
 from holdfast.lint.readers import blocks, python_examples
-from holdfast.lint.readers.blocks import Block
+from holdfast.lint.readers.blocks import CodeBlock
 
 LANGUAGES = {
     Language.PYTHON: (
@@ -37,7 +37,7 @@ def rst(text: str, file: str) -> Iterator[Source]:
     yield from _sources(blocks.rst(text), file)
 
 
-def _sources(found: list[Block], file: str) -> Iterator[Source]:
+def _sources(found: list[CodeBlock], file: str) -> Iterator[Source]:
     imports = python_examples.SharedImports()
     for block in found:
         language = language_of(block)
@@ -51,14 +51,14 @@ def _sources(found: list[Block], file: str) -> Iterator[Source]:
             yield _read(block, language, file)
 
 
-def language_of(block: Block) -> Language | None:
+def language_of(block: CodeBlock) -> Language | None:
     if not block.language or block.language in ("text", "txt", "plain", "none", "code"):
         return detect_language.of_snippet(block.text)
     language = BY_WORD.get(block.language)
     return detect_language.of_yaml(block.text) if language is Language.YAML else language
 
 
-def _read(block: Block, language: Language, file: str) -> Source:
+def _read(block: CodeBlock, language: Language, file: str) -> Source:
     text = without_prompts(block.text) if language is Language.SHELL else block.text
     return reader(language)(
         text, file, first_line=block.first_line, indent=block.indent, complete=False

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.source import Kind, Setting, Source
+from holdfast.analysis.source.source import Source, SourceKind, SourceSetting
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.passage import Ground, Passage
+from holdfast.lint.readers.shell.passage import FileText, NestedText
 
 LINE = re.compile(
     rb"[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.]*)[ \t]*=[ \t]*"
@@ -24,20 +24,20 @@ COMMENT = re.compile(r"(?:^|[ \t]+)#.*")
 def read(
     text: str, file: str, *, first_line: int = 1, indent: int = 0, complete: bool = True
 ) -> Source:
-    ground = Ground(text, file, first_line=first_line, indent=indent)
+    ground = FileText(text, file, first_line=first_line, indent=indent)
     settings = tuple(settings_of(ground.whole()))
-    return Source(file=file, kind=Kind.ENV_FILE, settings=settings, complete=complete)
+    return Source(file=file, kind=SourceKind.ENV_FILE, settings=settings, complete=complete)
 
 
 def read_nccl_conf(
     text: str, file: str, *, first_line: int = 1, indent: int = 0, complete: bool = True
 ) -> Source:
-    ground = Ground(text, file, first_line=first_line, indent=indent)
+    ground = FileText(text, file, first_line=first_line, indent=indent)
     settings = tuple(nccl_settings_of(ground.whole()))
-    return Source(file=file, kind=Kind.NCCL_CONF, settings=settings, complete=complete)
+    return Source(file=file, kind=SourceKind.NCCL_CONF, settings=settings, complete=complete)
 
 
-def lines(passage: Passage) -> Iterator[tuple[int, bytes]]:
+def lines(passage: NestedText) -> Iterator[tuple[int, bytes]]:
     """Each line with the byte it begins at."""
     at = 0
     for line in passage.data.split(b"\n"):
@@ -45,7 +45,7 @@ def lines(passage: Passage) -> Iterator[tuple[int, bytes]]:
         at += len(line) + 1
 
 
-def settings_of(passage: Passage) -> Iterator[Setting]:
+def settings_of(passage: NestedText) -> Iterator[SourceSetting]:
     for at, line in lines(passage):
         match = LINE.match(line)
         if match is None:
@@ -53,7 +53,7 @@ def settings_of(passage: Passage) -> Iterator[Setting]:
         written = match["value"].decode("utf-8", "replace").strip()
         value, literal = _unquoted(written)
         masked = grammar.masked(value.encode("utf-8", "replace")).decode("utf-8", "replace")
-        yield Setting(
+        yield SourceSetting(
             name=match["name"].decode(),
             value=value,
             place=passage.place(at + match.start("name")),
@@ -70,12 +70,12 @@ def _unquoted(written: str) -> tuple[str, bool]:
     return COMMENT.sub("", written, count=1), False
 
 
-def nccl_settings_of(passage: Passage) -> Iterator[Setting]:
+def nccl_settings_of(passage: NestedText) -> Iterator[SourceSetting]:
     """A name ends at the first `=`; only a line that begins with # is a comment (param.cc)."""
     for at, line in lines(passage):
         name, equals, value = line.decode("utf-8", "replace").partition("=")
         if equals and name and not name.startswith("#"):
-            yield Setting(
+            yield SourceSetting(
                 name=name,
                 value=value,
                 place=passage.place(at),
@@ -85,13 +85,13 @@ def nccl_settings_of(passage: Passage) -> Iterator[Setting]:
             )
 
 
-def sysctl_settings_of(passage: Passage) -> Iterator[Setting]:
+def sysctl_settings_of(passage: NestedText) -> Iterator[SourceSetting]:
     """`net.ipv4.tcp_tw_reuse = 1`: settings of the kernel, which no program finds in itself."""
     for at, line in lines(passage):
         match = SYSCTL.match(line)
         if match is not None:
             value = match["value"].decode("utf-8", "replace").strip()
-            yield Setting(
+            yield SourceSetting(
                 name=match["name"].decode().replace("/", "."),
                 value=value,
                 place=passage.place(at + match.start("name")),

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.analysis.source.source import Command, Container, Flag, Launch, Word
+from holdfast.analysis.source.source import Command, ContainerRun, Flag, Launch, ShellWord
 from holdfast.lint.readers import launch_options as known
-from holdfast.lint.readers.arguments import Options, Split, split
+from holdfast.lint.readers.arguments import Options, SplitOptions, split
 from holdfast.lint.readers.container_engines import ENGINES, container
 
 PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
@@ -52,7 +52,7 @@ def launches(commands: Iterable[Command]) -> tuple[Launch, ...]:
     return tuple(found for command in commands if (found := launch(command)) is not None)
 
 
-def containers(commands: Iterable[Command]) -> tuple[Container, ...]:
+def containers(commands: Iterable[Command]) -> tuple[ContainerRun, ...]:
     found = (container(command) for command in commands if command.name in ENGINES)
     return tuple(one for one in found if one is not None)
 
@@ -86,7 +86,7 @@ def _kind(command: Command) -> tuple[str, int]:
     return _python_kind(words) if PYTHON.fullmatch(name) else ("", 0)
 
 
-def _python_kind(words: Sequence[Word]) -> tuple[str, int]:
+def _python_kind(words: Sequence[ShellWord]) -> tuple[str, int]:
     """`python -m torch.distributed.run` is torchrun."""
     at = 1 + split(words[1:], known.PYTHON).rest
     for index, word in enumerate(words[:at]):
@@ -99,7 +99,9 @@ def _python_kind(words: Sequence[Word]) -> tuple[str, int]:
     return "python", at
 
 
-def _launch(command: Command, kind: str, options: Split, behind: Sequence[Word]) -> Launch:
+def _launch(
+    command: Command, kind: str, options: SplitOptions, behind: Sequence[ShellWord]
+) -> Launch:
     flags, rest = options.flags, behind[options.rest :]
     script, arguments = "", tuple(rest)
     if kind not in STARTS_A_COMMAND and rest:
@@ -129,7 +131,7 @@ def _python(command: Command) -> Launch | None:
     if "m" not in names and rest[0].known and not rest[0].text.endswith((".py", ".pyc")):
         return None
     flags = tuple(_module(flag) if flag.name == "m" else flag for flag in options.flags)
-    split_again = Split(flags=flags, rest=options.rest)
+    split_again = SplitOptions(flags=flags, rest=options.rest)
     return _launch(command, "python", split_again, behind)
 
 

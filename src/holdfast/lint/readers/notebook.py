@@ -24,7 +24,7 @@ class Notebook(NamedTuple):
     """its code at the lines and columns that `source` names: for excerpts and comments"""
 
 
-class Cell(NamedTuple):
+class NotebookCell(NamedTuple):
     lines: list[str]
     first_line: int
     """in the file"""
@@ -68,11 +68,11 @@ def _python(lines: list[str]) -> list[str]:
     return lines if writes_python else [""] * len(lines)
 
 
-def _locate(text: str, sources: list[list[str]]) -> list[Cell] | None:
+def _locate(text: str, sources: list[list[str]]) -> list[NotebookCell] | None:
     """Where the lines of each cell stand, found one after the other in the file's own order; None
     where those of one do not."""
     starts = [0, *(n + 1 for n, character in enumerate(text) if character == "\n")]
-    found: list[Cell] = []
+    found: list[NotebookCell] = []
     at = 0
     for lines in sources:
         places: list[tuple[int, int]] = []
@@ -90,7 +90,7 @@ def _locate(text: str, sources: list[list[str]]) -> list[Cell] | None:
         rows = [row for row, _ in places]
         together = bool(rows) and rows == list(range(rows[0], rows[0] + len(rows)))
         if together:
-            found.append(Cell(lines[: len(rows)], rows[0], places[0][1]))
+            found.append(NotebookCell(lines[: len(rows)], rows[0], places[0][1]))
         elif any(lines):
             return None
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from holdfast.analysis.source.source import Command, Setting, Word
+from holdfast.analysis.source.source import Command, ShellWord, SourceSetting
 from holdfast.lint.readers import launch_options as known
 from holdfast.lint.readers.arguments import shifted, split
 from holdfast.lint.readers.container_engines import ENGINES, container_words
@@ -13,12 +13,12 @@ from holdfast.lint.readers.container_engines import ENGINES, container_words
 ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
-def environment(command: Command) -> tuple[Setting, ...]:
+def environment(command: Command) -> tuple[SourceSetting, ...]:
     """What its own options set for what it starts; `-e NAME` only hands on what is there."""
     return tuple(_environment(command))
 
 
-def _environment(command: Command) -> Iterator[Setting]:
+def _environment(command: Command) -> Iterator[SourceSetting]:
     words = command.words
     if command.name in ENGINES:
         words = words[: container_words(words)]
@@ -36,8 +36,8 @@ def _environment(command: Command) -> Iterator[Setting]:
 
 
 def _each(
-    words: Sequence[Word], spellings: tuple[str, ...], by: str, *, commas: bool = False
-) -> Iterator[Setting]:
+    words: Sequence[ShellWord], spellings: tuple[str, ...], by: str, *, commas: bool = False
+) -> Iterator[SourceSetting]:
     for at, word in enumerate(words):
         long = next((s for s in spellings if word.text.startswith(f"{s}=")), "")
         if long:
@@ -46,12 +46,12 @@ def _each(
             yield from _settings(words[at + 1], 0, by, commas=commas)
 
 
-def _settings(word: Word, skip: int, by: str, *, commas: bool) -> Iterator[Setting]:
+def _settings(word: ShellWord, skip: int, by: str, *, commas: bool) -> Iterator[SourceSetting]:
     text = word.text[skip:]
     column = skip
     for piece in text.split(",") if commas else [text]:
         if match := ASSIGNED.fullmatch(piece):
-            yield Setting(
+            yield SourceSetting(
                 name=match[1],
                 value=match[2],
                 place=shifted(word.place, column),
@@ -62,12 +62,12 @@ def _settings(word: Word, skip: int, by: str, *, commas: bool) -> Iterator[Setti
         column += len(piece) + 1
 
 
-def _pairs(words: Sequence[Word]) -> Iterator[Setting]:
+def _pairs(words: Sequence[ShellWord]) -> Iterator[SourceSetting]:
     """MPICH: -genv NAME VALUE"""
     for at, word in enumerate(words[:-2]):
         if word.text in ("-genv", "-env", "--genv", "--env"):
             name, value = words[at + 1], words[at + 2]
-            yield Setting(
+            yield SourceSetting(
                 name=name.text,
                 value=value.text,
                 place=name.place,
@@ -77,7 +77,7 @@ def _pairs(words: Sequence[Word]) -> Iterator[Setting]:
             )
 
 
-def handed_on(command: Command, *, inherits: bool) -> tuple[Setting, ...]:
+def handed_on(command: Command, *, inherits: bool) -> tuple[SourceSetting, ...]:
     """The environment of what it starts: a container gets only what is named to it."""
     own = environment(command)
     if inherits:

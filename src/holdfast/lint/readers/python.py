@@ -6,7 +6,7 @@ import ast
 import warnings
 
 from holdfast.analysis.source.program import Program
-from holdfast.analysis.source.source import Kind, Refusal, Source
+from holdfast.analysis.source.source import Source, SourceKind, SyntaxRefusal
 from holdfast.findings import Place
 from holdfast.lint.readers import python_environ
 
@@ -39,7 +39,7 @@ def read(
                 problem.lineno += first_line - 1
             raise
     if complete and not concerns_us(text):
-        return Source(file=file, kind=Kind.PYTHON)
+        return Source(file=file, kind=SourceKind.PYTHON)
     if first_line > 1:
         ast.increment_lineno(tree, first_line - 1)
     return of_program(
@@ -50,7 +50,7 @@ def read(
 def of_program(program: Program, *, complete: bool) -> Source:
     return Source(
         file=program.file,
-        kind=Kind.PYTHON,
+        kind=SourceKind.PYTHON,
         program=program,
         settings=python_environ.settings(program),
         reads=python_environ.reads(program),
@@ -75,4 +75,6 @@ def read_all(
 
 def _refused(file: str, error: str, line: int, column: int) -> Source:
     place = Place(file=file, line=max(line, 1), column=max(column, 1))
-    return Source(file=file, kind=Kind.PYTHON, refused=Refusal(error=error, place=place))
+    return Source(
+        file=file, kind=SourceKind.PYTHON, refused=SyntaxRefusal(error=error, place=place)
+    )

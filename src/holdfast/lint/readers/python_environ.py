@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from holdfast.analysis.source.program import Call, Program, constant, dotted
-from holdfast.analysis.source.source import Setting
+from holdfast.analysis.source.source import SourceSetting
 
 BY = "os.environ"
 ENVIRON = "os.environ"
@@ -17,7 +17,7 @@ _DELETED = re.compile(r"\bdel\b[^#\n]*\benviron\b")
 ASKS = ("os.getenv", "os.environ.get", "os.environ.__getitem__")
 
 
-def settings(program: Program) -> tuple[Setting, ...]:
+def settings(program: Program) -> tuple[SourceSetting, ...]:
     """In order of the text; names that are only known at run time are left out."""
     if not any(word in program.text for word in ("environ", "putenv", "env=", "env =")):
         return ()
@@ -74,7 +74,7 @@ def _spreads_environ(program: Program, value: ast.Dict) -> bool:
     )
 
 
-def _from_assignments(program: Program, copies: frozenset[str]) -> Iterator[Setting]:
+def _from_assignments(program: Program, copies: frozenset[str]) -> Iterator[SourceSetting]:
     for node in program.assigns:
         if node.value is None:
             continue
@@ -88,7 +88,7 @@ def _from_assignments(program: Program, copies: frozenset[str]) -> Iterator[Sett
                 yield from _from_dict(program, node.value)
 
 
-def _from_calls(program: Program, copies: frozenset[str]) -> Iterator[Setting]:
+def _from_calls(program: Program, copies: frozenset[str]) -> Iterator[SourceSetting]:
     for call in program.calls:
         arguments = call.node.args
         if call.name in SETS_ONE and len(arguments) == 2:
@@ -108,7 +108,7 @@ def _updates_a_copy(call: Call, copies: frozenset[str]) -> bool:
     return call.written.endswith(".update") and call.written.removesuffix(".update") in copies
 
 
-def _from_keywords(program: Program, call: ast.Call) -> Iterator[Setting]:
+def _from_keywords(program: Program, call: ast.Call) -> Iterator[SourceSetting]:
     for keyword in call.keywords:
         if keyword.arg is not None:
             yield _setting(program, keyword.arg, keyword, keyword.value)
@@ -125,13 +125,13 @@ def _mappings(program: Program) -> Iterator[ast.Dict]:
             yield node.value
 
 
-def _from_dict(program: Program, mapping: ast.Dict) -> Iterator[Setting]:
+def _from_dict(program: Program, mapping: ast.Dict) -> Iterator[SourceSetting]:
     for key, value in zip(mapping.keys, mapping.values, strict=True):
         if key is not None:
             yield from _one(program, key, value)
 
 
-def _deleted(program: Program) -> Iterator[Setting]:
+def _deleted(program: Program) -> Iterator[SourceSetting]:
     deletes = "del " in program.text and _DELETED.search(program.text)
     for node in program.parents if deletes else ():
         for target in node.targets if isinstance(node, ast.Delete) else ():
@@ -139,18 +139,18 @@ def _deleted(program: Program) -> Iterator[Setting]:
                 yield from _one(program, target.slice, None)
 
 
-def _one(program: Program, key: ast.expr, value: ast.expr | None) -> Iterator[Setting]:
+def _one(program: Program, key: ast.expr, value: ast.expr | None) -> Iterator[SourceSetting]:
     name = constant(key)
     if isinstance(name, str):
         yield _setting(program, name, key, value)
 
 
-def _setting(program: Program, name: str, at: ast.AST, value: ast.expr | None) -> Setting:
+def _setting(program: Program, name: str, at: ast.AST, value: ast.expr | None) -> SourceSetting:
     """`value` is None where the variable is taken away."""
     if value is None:
-        return Setting(name=name, value="", place=program.place(at), by="unset")
+        return SourceSetting(name=name, value="", place=program.place(at), by="unset")
     held = _literal(value)
-    return Setting(
+    return SourceSetting(
         name=name,
         value=ast.unparse(value) if held is None else held,
         place=program.place(at),

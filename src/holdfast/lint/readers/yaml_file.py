@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.analysis.source.source import Container, Flag, Kind, Launch, Setting, Source
+from holdfast.analysis.source.source import (
+    ContainerRun,
+    Flag,
+    Launch,
+    Source,
+    SourceKind,
+    SourceSetting,
+)
 from holdfast.lint.readers import shell
 from holdfast.lint.readers.compose import flag, run
-from holdfast.lint.readers.shell.passage import Ground
-from holdfast.lint.readers.shell.reading import Reading
-from holdfast.lint.readers.yaml_nodes import MOST_NODES, Documents, filled
+from holdfast.lint.readers.shell.passage import FileText
+from holdfast.lint.readers.shell.reading import ShellReading
+from holdfast.lint.readers.yaml_nodes import MOST_NODES, YamlDocuments, filled
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -26,22 +33,24 @@ def read(
     text: str, file: str, *, first_line: int = 1, indent: int = 0, complete: bool = True
 ) -> Source:
     """Never fails: what is no YAML, or concerns none of us, holds nothing."""
-    ground = Ground(text, file, first_line=first_line, indent=indent)
+    ground = FileText(text, file, first_line=first_line, indent=indent)
     if "containers" not in text and not any(key in text for key in ACCELERATE):
-        return Source(file=file, kind=Kind.YAML, complete=complete)
-    documents = Documents(ground)
-    reading = Reading()
-    containers: list[Container] = []
+        return Source(file=file, kind=SourceKind.YAML, complete=complete)
+    documents = YamlDocuments(ground)
+    reading = ShellReading()
+    containers: list[ContainerRun] = []
     for root in documents.roots:
         if len(ACCELERATE & {str(key.value) for key, _ in documents.pairs(root)}) > 1:
             reading.jobs.append(_accelerate(documents, root))
         for pod in _pods(root):
             containers.extend(_containers(documents, pod, reading))
-    found = shell.source(reading, file, Kind.YAML, complete=complete, containers=tuple(containers))
+    found = shell.source(
+        reading, file, SourceKind.YAML, complete=complete, containers=tuple(containers)
+    )
     return msgspec.structs.replace(found, refused=documents.problem if complete else None)
 
 
-def _accelerate(documents: Documents, root: Node) -> Launch:
+def _accelerate(documents: YamlDocuments, root: Node) -> Launch:
     flags: list[Flag] = []
     for key, value in documents.pairs(root):
         inside = documents.pairs(value) if value.id == "mapping" else [(key, value)]
@@ -67,7 +76,9 @@ def _pods(root: Node) -> Iterator[Node]:
         waiting.extend(reversed(fresh))
 
 
-def _containers(documents: Documents, pod: Node, reading: Reading) -> Iterator[Container]:
+def _containers(
+    documents: YamlDocuments, pod: Node, reading: ShellReading
+) -> Iterator[ContainerRun]:
     shared = list(_host(documents, pod))
     for container in documents.items(documents.get(pod, "containers")):
         if container.id != "mapping":
@@ -77,7 +88,7 @@ def _containers(documents: Documents, pod: Node, reading: Reading) -> Iterator[C
         run(documents, container, ("command", "args"), settings, reading)
         words = documents.get(container, "command")
         fields = documents.words(words) if words is not None else []
-        yield Container(
+        yield ContainerRun(
             engine="kubernetes",
             options=(*shared, *_own(documents, container)),
             place=documents.place(container),
@@ -87,7 +98,7 @@ def _containers(documents: Documents, pod: Node, reading: Reading) -> Iterator[C
         )
 
 
-def _host(documents: Documents, pod: Node) -> Iterator[Flag]:
+def _host(documents: YamlDocuments, pod: Node) -> Iterator[Flag]:
     for key, value in documents.pairs(pod):
         name = {"hostNetwork": "network", "hostIPC": "ipc", "hostPID": "pid"}.get(str(key.value))
         if name and value.id == "scalar" and str(value.value).lower() in YES:
@@ -98,7 +109,7 @@ def _host(documents: Documents, pod: Node) -> Iterator[Flag]:
             yield flag(documents, name, "sysctl", f"{name.value}={value}")
 
 
-def _own(documents: Documents, container: Node) -> Iterator[Flag]:
+def _own(documents: YamlDocuments, container: Node) -> Iterator[Flag]:
     for key, value in documents.pairs(documents.get(container, "resources", "limits")):
         if str(key.value).endswith("/gpu") and value.id == "scalar":
             yield flag(documents, key, "gpus", str(value.value))
@@ -107,13 +118,13 @@ def _own(documents: Documents, container: Node) -> Iterator[Flag]:
             yield flag(documents, key, "privileged", "")
 
 
-def _environment(documents: Documents, container: Node) -> Iterator[Setting]:
+def _environment(documents: YamlDocuments, container: Node) -> Iterator[SourceSetting]:
     """`valueFrom` is only known in the cluster."""
     for entry in documents.items(documents.get(container, "env")):
         name, value = documents.get(entry, "name"), documents.get(entry, "value")
         if name is not None and value is not None and value.id == name.id == "scalar":
             text, known = filled(str(value.value))
-            yield Setting(
+            yield SourceSetting(
                 name=str(name.value),
                 value=text,
                 place=documents.place(name),

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.analysis.source.source import Refusal
+from holdfast.analysis.source.source import SyntaxRefusal
 from holdfast.findings import Place
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.passage import Ground, Passage
-from holdfast.lint.readers.shell.scope import Atom
+from holdfast.lint.readers.shell.passage import FileText, NestedText
+from holdfast.lint.readers.shell.scope import WordPiece
 
 if TYPE_CHECKING:
     from yaml import Mark
@@ -29,15 +29,15 @@ DEEPEST = 100
 DEFAULT = re.compile(r"\$\{\w+:?-([^${}]*)\}")
 
 
-class Documents:
+class YamlDocuments:
     """The documents of one file, and questions about their nodes."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: FileText) -> None:
         self.ground = ground
         self.text = ground.data.decode("utf-8", "replace")
         self._bytes: list[int] | None = None
         self._asked = 0
-        self.problem: Refusal | None = None
+        self.problem: SyntaxRefusal | None = None
         """why the rest could not be read"""
         self.roots = self._compose()
 
@@ -61,7 +61,7 @@ class Documents:
     def _stop_at(self, mark: Mark | None, error: str) -> None:
         if mark is not None and "{{" not in self.text:  # a template is none, and need not be
             place = self.ground.place(len(self.text[: mark.index].encode()))
-            self.problem = Refusal(error=error, place=place)
+            self.problem = SyntaxRefusal(error=error, place=place)
 
     # --- nodes ----------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class Documents:
 
     # --- text for a shell -----------------------------------------------------------------------
 
-    def passage(self, node: Node) -> Passage:
+    def passage(self, node: Node) -> NestedText:
         """A scalar as text to parse; blanks and quoting differ from what the file has."""
         data = bytearray()
         offsets: list[int] = []
@@ -126,11 +126,11 @@ class Documents:
                 offsets += [self.byte(at + number if exact else at)] * len(piece)
             at += len(match[0]) if exact else 0
         start = self.byte(node.start_mark.index)
-        return Passage(self.ground, bytes(data), base=start, offsets=offsets)
+        return NestedText(self.ground, bytes(data), base=start, offsets=offsets)
 
-    def words(self, node: Node) -> list[list[Atom]]:
+    def words(self, node: Node) -> list[list[WordPiece]]:
         """A list of strings as the words of a command; [] where it is none."""
-        fields: list[list[Atom]] = []
+        fields: list[list[WordPiece]] = []
         for item in self.items(node):
             if item.id != "scalar":
                 return []
@@ -142,7 +142,7 @@ class Documents:
             if passage is not None:
                 fields.append(_lines(passage))
             else:
-                fields.append([Atom(value, known=known, at=at, exact=raw == value)])
+                fields.append([WordPiece(value, known=known, at=at, exact=raw == value)])
         return fields
 
 
@@ -154,16 +154,16 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def _lines(passage: Passage) -> list[Atom]:
+def _lines(passage: NestedText) -> list[WordPiece]:
     """A block of text as one word: each line an atom, so that its place is exact."""
-    atoms: list[Atom] = []
+    atoms: list[WordPiece] = []
     at = 0
     for line in passage.data.split(b"\n"):
         text = line.decode("utf-8", "replace") + "\n"
         indent = len(line) - len(line.lstrip())
         known = not grammar.elided(text)
-        atoms.append(Atom(text[:indent], known=known, at=passage.origin(at), exact=False))
-        atoms.append(Atom(text[indent:], known=known, at=passage.origin(at + indent)))
+        atoms.append(WordPiece(text[:indent], known=known, at=passage.origin(at), exact=False))
+        atoms.append(WordPiece(text[indent:], known=known, at=passage.origin(at + indent)))
         at += len(line) + 1
     return atoms
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.source.launch import same_environment
-from holdfast.analysis.source.source import Kind, Setting, Source
+from holdfast.analysis.source.source import Source, SourceKind, SourceSetting
 from holdfast.findings import Place
 from tests.analysis.source.made_sources import python, shell
 
@@ -72,7 +72,7 @@ def test_python_by_function_and_branch() -> None:
 
 
 SETTINGS = st.builds(
-    Setting,
+    SourceSetting,
     name=st.sampled_from(string.ascii_uppercase[:4]),
     value=st.sampled_from("01"),
     place=st.builds(Place, file=st.just("x"), line=st.integers(1, 50)),
@@ -83,8 +83,8 @@ SETTINGS = st.builds(
 
 
 @given(st.lists(SETTINGS, max_size=8))
-def test_no_group_holds_a_name_twice_or_two_arms_of_one_fork(settings: list[Setting]) -> None:
-    source = Source(file="x", kind=Kind.SHELL, settings=tuple(settings))
+def test_no_group_holds_a_name_twice_or_two_arms_of_one_fork(settings: list[SourceSetting]) -> None:
+    source = Source(file="x", kind=SourceKind.SHELL, settings=tuple(settings))
     for group in same_environment.groups(source):
         assert len({s.name for s in group}) == len(group)
         assert all(s in settings and s.by != "unset" for s in group)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.analysis.source.ranks.branches import Split
-from holdfast.analysis.source.ranks.rank_dependence import Ranks
-from holdfast.analysis.source.ranks.rank_names import Of
+from holdfast.analysis.source.ranks.branches import RankSplit
+from holdfast.analysis.source.ranks.rank_dependence import RankQuestions
+from holdfast.analysis.source.ranks.rank_names import RankScope
 from tests.analysis.source.made_sources import python
 
 BEFORE = """
@@ -41,10 +41,10 @@ class Trainer:
 """
 
 
-def split(condition: str) -> Split | None:
+def split(condition: str) -> RankSplit | None:
     program = python(BEFORE.replace("CONDITION", condition)).program
     assert program is not None
-    return Ranks(program).split(program.ifs[-1].test)
+    return RankQuestions(program).split(program.ifs[-1].test)
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,11 @@ def test_the_same_on_every_rank_or_unknown(condition: str) -> None:
 
 def test_whose_number_it_is() -> None:
     groups = {
-        "rank == 1": Of.JOB,
-        "args.local_rank == 1": Of.MACHINE,
-        "args.node_rank == 1": Of.NODES,
-        "mpu.get_tensor_model_parallel_rank() == 1": Of.GROUP,
-        "dist.get_rank(group=self.cells) == 1": Of.GROUP,
+        "rank == 1": RankScope.JOB,
+        "args.local_rank == 1": RankScope.MACHINE,
+        "args.node_rank == 1": RankScope.NODES,
+        "mpu.get_tensor_model_parallel_rank() == 1": RankScope.GROUP,
+        "dist.get_rank(group=self.cells) == 1": RankScope.GROUP,
     }
     found = {condition: split(condition) for condition in groups}
     assert {c: s.of for c, s in found.items() if s} == groups
@@ -195,7 +195,7 @@ def test_what_is_said_of_a_condition_holds_for_every_rank(condition: str) -> Non
     """Ranks 0 to 9 evaluate it; what was read off the text must agree."""
     program = python(f"import torch.distributed as dist\nif {condition}:\n    pass").program
     assert program is not None
-    found = Ranks(program).split(program.ifs[0].test)
+    found = RankQuestions(program).split(program.ifs[0].test)
     tree = compile(ast.Expression(program.ifs[0].test), "condition", "eval")
     through = [rank for rank in range(10) if eval(tree, {"rank": rank})]
     if found is None:

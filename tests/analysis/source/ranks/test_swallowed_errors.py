@@ -33,7 +33,7 @@ for batch in loader:
 def test_an_error_swallowed_before_a_meeting(kind: str, then: str, lines: list[int]) -> None:
     source = python(HEAD + TRY.format(kind=kind, then=then))
     assert source.program is not None
-    assert [doubt.place.line for doubt in swallowed_errors.doubts(source.program)] == lines
+    assert [doubt.place.line for doubt in swallowed_errors.problems(source.program)] == lines
 
 
 OWN = """
@@ -63,7 +63,7 @@ def load(rank, folder):
 def test_leaving_after_a_failure_of_ones_own(work: str, kind: str, then: str, found: bool) -> None:
     source = python(HEAD + OWN.format(work=work, kind=kind, then=then))
     assert source.program is not None
-    doubts = list(swallowed_errors.doubts(source.program))
+    doubts = list(swallowed_errors.problems(source.program))
     assert [bool("dist.barrier" in doubt.summary) for doubt in doubts] == [True] * found
 
 
@@ -102,4 +102,4 @@ for b in data:
 def test_errors_that_keep_nobody_waiting(script: str) -> None:
     source = python(HEAD + script)
     assert source.program is not None
-    assert list(swallowed_errors.doubts(source.program)) == []
+    assert list(swallowed_errors.problems(source.program)) == []

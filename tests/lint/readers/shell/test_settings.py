@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.analysis.source.source import Setting
+from holdfast.analysis.source.source import SourceSetting
 from tests.analysis.source.made_sources import shell
 
 
-def last(text: str, name: str = "A") -> Setting:
+def last(text: str, name: str = "A") -> SourceSetting:
     found = [setting for setting in shell(text).settings if setting.name == name]
     assert found, text
     return found[-1]

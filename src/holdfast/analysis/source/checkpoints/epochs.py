@@ -15,13 +15,13 @@ LOADERS = re.compile(r"(?i)load|(?:^|_)dl(?:$|_)|train_data|trainset|dataset|bat
 EPOCHS = re.compile(r"(?i)epoch")
 
 
-class Epochs(NamedTuple):
+class EpochLoop(NamedTuple):
     outer: ast.For | ast.While
     batches: tuple[ast.For, ...]
     """loops over a loader inside it, also in functions that it calls"""
 
 
-def epochs(program: Program) -> list[Epochs]:
+def epoch_loops(program: Program) -> list[EpochLoop]:
     """Loops that go over the same data again and again."""
     found = []
     for loop in program.loops:
@@ -29,7 +29,7 @@ def epochs(program: Program) -> list[Epochs]:
             continue
         inner = tuple(_inner(program, loop))
         if inner:
-            found.append(Epochs(loop, inner))
+            found.append(EpochLoop(loop, inner))
     return found
 
 

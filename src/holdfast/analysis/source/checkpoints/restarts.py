@@ -16,7 +16,7 @@ CONFIGS = (
 RESTARTERS = ("torchrun", "torch.distributed.launch", "torch.distributed.run", "accelerate")
 
 
-class Elastic(NamedTuple):
+class RestartSign(NamedTuple):
     """What says so."""
 
     said: str
@@ -24,22 +24,22 @@ class Elastic(NamedTuple):
     place: Place
 
 
-def restarted(source: Source) -> Elastic | None:
+def restarted(source: Source) -> RestartSign | None:
     """A launch that starts the script again after a failure, or when nodes come and go."""
     for launch in source.started_by:
         flag = launch.flag("max-restarts")
         again = launch.kind in (*RESTARTERS, "holdfast") and _number(flag) > 0
         if again and flag is not None:
-            return Elastic(f"{launch.kind} --max-restarts={flag.value}", flag.place)
+            return RestartSign(f"{launch.kind} --max-restarts={flag.value}", flag.place)
     for call in source.program.called(*CONFIGS) if source.program else ():
         times = constant(call.keyword("max_restarts"))
         if isinstance(times, int) and times > 0 and source.program:
             said = f"{call.written}(max_restarts={times})"
-            return Elastic(said, source.program.place(call.node))
+            return RestartSign(said, source.program.place(call.node))
     return resized(source)
 
 
-def resized(source: Source) -> Elastic | None:
+def resized(source: Source) -> RestartSign | None:
     """A launch, or code, that lets the number of ranks change from one start to the next."""
     for launch in source.started_by:
         if (found := _range(launch)) is not None:
@@ -48,11 +48,11 @@ def resized(source: Source) -> Elastic | None:
     if program is not None and ("horovod" in program.text or "LaunchConfig" in program.text):
         for call in program.calls:
             if said := _changes_members(call):
-                return Elastic(said, program.place(call.node))
+                return RestartSign(said, program.place(call.node))
         for function in program.functions:
             for decorator in function.decorator_list:
                 if _of_horovod(program.name_of(decorator)):
-                    return Elastic(f"@{dotted(decorator)}", program.place(decorator))
+                    return RestartSign(f"@{dotted(decorator)}", program.place(decorator))
     return None
 
 
@@ -74,15 +74,15 @@ def _changes_members(call: Call) -> str:
     return ""
 
 
-def _range(launch: Launch) -> Elastic | None:
+def _range(launch: Launch) -> RestartSign | None:
     nodes = launch.flag("nnodes")
     if nodes is not None and nodes.known and launch.kind in (*RESTARTERS, "holdfast"):
         least, colon, most = nodes.value.partition(":")
         if colon and least != most:
-            return Elastic(f"{launch.kind} --nnodes={nodes.value}", nodes.place)
+            return RestartSign(f"{launch.kind} --nnodes={nodes.value}", nodes.place)
     least_np = launch.flag("min-np", "min-num-proc")
     if launch.kind == "horovodrun" and least_np is not None:
-        return Elastic(f"horovodrun --{least_np.name} {least_np.value}", least_np.place)
+        return RestartSign(f"horovodrun --{least_np.name} {least_np.value}", least_np.place)
     return None
 
 

@@ -27,7 +27,7 @@ TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 LIGHTNING = ("lightning.Trainer", "lightning.pytorch.Trainer", "pytorch_lightning.Trainer")
 
 
-class Switch(NamedTuple):
+class ResumeOption(NamedTuple):
     """An option without which nothing is loaded."""
 
     option: str
@@ -60,21 +60,21 @@ def _imports_a_loader(program: Program) -> bool:
     )
 
 
-def loads(program: Program) -> list[Call]:
+def load_calls(program: Program) -> list[Call]:
     """Calls that do load a checkpoint: torch.load, `x.load_state_dict`, dcp.load."""
     plain = ("torch.load", "torch.serialization.load", "torch.distributed.checkpoint.load")
     return [c for c in program.calls if c.name in plain or c.method == "load_state_dict"]
 
 
-def only_if_asked(program: Program, started_by: tuple[Launch, ...]) -> Switch | None:
+def only_if_asked(program: Program, started_by: tuple[Launch, ...]) -> ResumeOption | None:
     """Every load stands under an option that is off unless given, and no launch gives it."""
-    found: Switch | None = None
+    found: ResumeOption | None = None
     for call in [c for c in program.calls if _loads(c)]:
         option = next((o for o in _options(program, call) if _off(program, o)), None)
         if option is None:
             return None
-        found = found or Switch(option, call)
-    if found is None or not loads(program):
+        found = found or ResumeOption(option, call)
+    if found is None or not load_calls(program):
         return None
     given = [word.text for one in started_by for word in one.script_arguments]
     sure = all(word.known for one in started_by for word in one.script_arguments)
@@ -118,7 +118,7 @@ def _off(program: Program, option: str) -> bool:
     return False
 
 
-def trainer_starts_anew(program: Program) -> Call | None:
+def trainer_without_resume(program: Program) -> Call | None:
     """`trainer.train()` of transformers or `trainer.fit(…)` of Lightning, with nothing to go on
     from."""
     makers = {"train": TRAINERS, "fit": LIGHTNING}

@@ -31,7 +31,7 @@ EXPORTS = re.compile(r"(?i)best|final|export|release|weights|pretrain|ema|top_?\
 TEMPORARY = re.compile(r"(?i)te?mp|partial|incomplete|\.new\b|bytesio|buffer|stream|dev/null")
 
 
-class Save(NamedTuple):
+class SaveCall(NamedTuple):
     """One torch.save that writes a file."""
 
     call: Call
@@ -50,7 +50,7 @@ class Save(NamedTuple):
 
 
 @once_per_program
-def saves(program: Program) -> tuple[Save, ...]:
+def save_calls(program: Program) -> tuple[SaveCall, ...]:
     """Every torch.save onto a file, in order of the text."""
     found = []
     for call in program.called(*SAVERS):
@@ -62,7 +62,7 @@ def saves(program: Program) -> tuple[Save, ...]:
         if TEMPORARY.search(written) or TEMPORARY.search(ast.unparse(path)):
             continue
         found.append(
-            Save(
+            SaveCall(
                 call,
                 names(program).follow(what),
                 path,
@@ -103,7 +103,7 @@ def _same(program: Program, node: ast.expr) -> set[str]:
     return {ast.unparse(node), ast.unparse(names(program).follow(node))}
 
 
-def keeps_the_old(program: Program, save: Save) -> bool:
+def keeps_the_old(program: Program, save: SaveCall) -> bool:
     """Something in the same function moves files into place, or copies the old one away first."""
     function = program.function_of(save.call.node) or program.tree
     for call in program.calls_in(function):
@@ -131,7 +131,7 @@ def _path_replace(call: Call) -> bool:
 # --- what is in it ------------------------------------------------------------------------------
 
 
-class Content(NamedTuple):
+class SavedContent(NamedTuple):
     """What a saved dict is seen to hold."""
 
     keys: frozenset[str]
@@ -139,7 +139,7 @@ class Content(NamedTuple):
     """names whose `state_dict()` is in it"""
 
 
-def content(program: Program, save: Save) -> Content | None:
+def saved_content(program: Program, save: SaveCall) -> SavedContent | None:
     """None where part of it cannot be seen."""
     pairs = _pairs(program, save.what)
     if pairs is None:
@@ -157,7 +157,7 @@ def content(program: Program, save: Save) -> Content | None:
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)
         if part.func.attr == "state_dict"
     }
-    return Content(frozenset(key for key, _ in pairs), frozenset(states))
+    return SavedContent(frozenset(key for key, _ in pairs), frozenset(states))
 
 
 def _pairs(program: Program, node: ast.expr) -> list[tuple[str, ast.expr]] | None:
@@ -196,7 +196,7 @@ def _added_later(program: Program, name: ast.Name) -> list[tuple[str, ast.expr]]
     return found
 
 
-def save_functions(program: Program, save: Save) -> list[str]:
+def save_functions(program: Program, save: SaveCall) -> list[str]:
     """The name of the function it stands in, and of those that call that one."""
     function = program.function_of(save.call.node)
     if function is None:

@@ -16,7 +16,7 @@ OPTIMIZERS = re.compile(r"torch\.optim\.(?:\w+\.)?[A-Z]\w+")
 SCALERS = re.compile(r"torch\.(?:cuda\.)?amp\.(?:grad_scaler\.)?GradScaler")
 
 
-class Parts(NamedTuple):
+class TrainingParts(NamedTuple):
     optimizers: list[Call]
     schedulers: list[Call]
     scalers: list[Call]
@@ -27,10 +27,10 @@ class Parts(NamedTuple):
         return any(not _plain_sgd(call) for call in self.optimizers)
 
 
-def parts(program: Program) -> Parts:
+def training_parts(program: Program) -> TrainingParts:
     schedulers = [call for call in program.calls if SCHEDULERS.fullmatch(call.name)]
     made = [call for call in program.calls if OPTIMIZERS.fullmatch(call.name)]
-    return Parts(
+    return TrainingParts(
         [call for call in made if call not in schedulers],
         schedulers,
         [call for call in program.calls if SCALERS.fullmatch(call.name)],
@@ -56,6 +56,6 @@ def _plain_sgd(call: Call) -> bool:
     return given is None or constant(given) in (0, 0.0)
 
 
-def trains(program: Program) -> Call | None:
+def first_backward(program: Program) -> Call | None:
     """The first `.backward()` of the script: it is what makes it a training."""
     return next((call for call in program.calls if method_of(call) == "backward"), None)

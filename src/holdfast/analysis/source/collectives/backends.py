@@ -11,9 +11,14 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.collectives.init_calls import Init, backend, inits, only_backend
+from holdfast.analysis.source.collectives.init_calls import (
+    InitCall,
+    backend,
+    init_calls_of,
+    only_backend,
+)
 from holdfast.analysis.source.collectives.torch_calls import COLLECTIVES, distributed
-from holdfast.analysis.source.contradiction import Doubt
+from holdfast.analysis.source.contradiction import SourceProblem
 from holdfast.analysis.source.processes import gpu_placement
 from holdfast.analysis.source.program import Call, Program
 
@@ -45,8 +50,8 @@ ELSEWHERE = re.compile(r"(?i)cuda|gpu|device|accelerat|\.to\(|xpu|hpu|npu|import
 """words of a script that may put something onto a GPU"""
 
 
-def doubts(program: Program, *, complete: bool) -> Iterator[Doubt]:
-    joined = inits(program)
+def problems(program: Program, *, complete: bool) -> Iterator[SourceProblem]:
+    joined = init_calls_of(program)
     if not joined:
         return
     for init in joined:
@@ -59,7 +64,7 @@ def doubts(program: Program, *, complete: bool) -> Iterator[Doubt]:
         yield from _gloo_for_gpus(program, joined[0])
 
 
-def _misspelt(program: Program, init: Init) -> Iterator[Doubt]:
+def _misspelt(program: Program, init: InitCall) -> Iterator[SourceProblem]:
     said = backend(program, init)
     if said in ("", "unknown") or "register_backend" in program.text:
         return
@@ -68,7 +73,7 @@ def _misspelt(program: Program, init: Init) -> Iterator[Doubt]:
         close = difflib.get_close_matches(word, BUILT_IN, n=1, cutoff=ALIKE)
         if word in BUILT_IN or word in PLUGINS or not close:
             continue
-        yield Doubt(
+        yield SourceProblem(
             "error",
             f"there is no backend '{word}': init_process_group refuses it",
             f"torch knows {', '.join(BUILT_IN[:5])} and what a plugin registers; nothing here "
@@ -78,7 +83,7 @@ def _misspelt(program: Program, init: Init) -> Iterator[Doubt]:
         )
 
 
-def _tensors_on_cpu(program: Program) -> Iterator[Doubt]:
+def _tensors_on_cpu(program: Program) -> Iterator[SourceProblem]:
     for call in program.calls:
         name = distributed(program, call)
         if name not in COLLECTIVES or name in OF_OBJECTS or _has_group(call):
@@ -88,7 +93,7 @@ def _tensors_on_cpu(program: Program) -> Iterator[Doubt]:
         )
         if tensor is not None:
             shown = ast.unparse(tensor)
-            yield Doubt(
+            yield SourceProblem(
                 "error",
                 f"{call.written} is given `{shown}`, a CPU tensor, and the group is NCCL's",
                 "NCCL works on GPU tensors only: RuntimeError: No backend type associated with "
@@ -99,11 +104,11 @@ def _tensors_on_cpu(program: Program) -> Iterator[Doubt]:
             )
 
 
-def _nothing_on_gpu(program: Program) -> Iterator[Doubt]:
+def _nothing_on_gpu(program: Program) -> Iterator[SourceProblem]:
     wrapped = program.called(*DDP)
     if ELSEWHERE.search(program.text) or not wrapped:
         return
-    yield Doubt(
+    yield SourceProblem(
         "warning",
         f"{wrapped[0].written} gets a model on the CPU, and the group is NCCL's",
         "nothing in this script moves a model or tensor to a GPU, and NCCL works on GPU tensors "
@@ -117,14 +122,14 @@ def _has_group(call: Call) -> bool:
     return call.starred or call.keyword("group") is not None or len(call.node.args) > 2
 
 
-def _gloo_for_gpus(program: Program, init: Init) -> Iterator[Doubt]:
+def _gloo_for_gpus(program: Program, init: InitCall) -> Iterator[SourceProblem]:
     wrapped = program.called(*DDP)
     on_gpu = any(
         isinstance(ids := call.keyword("device_ids"), ast.List) and ids.elts for call in wrapped
     )
     if not on_gpu or "is_available" in program.text:
         return
-    yield Doubt(
+    yield SourceProblem(
         "note",
         "Gloo synchronises the gradients of a model on GPUs here",
         "it works, but carries every gradient through the CPU's memory; NCCL goes from GPU to GPU",

@@ -96,7 +96,7 @@ OF_OBJECTS = re.compile(
 WHOLE = ("torch.distributed.group.WORLD", "torch.distributed.GroupMember.WORLD")
 
 
-class Meeting(NamedTuple):
+class CollectiveCall(NamedTuple):
     """One call at which ranks wait for each other."""
 
     name: str
@@ -114,7 +114,7 @@ class Meeting(NamedTuple):
         return f"{self.call.written} (line {self.call.node.lineno})"
 
 
-def meetings(program: Program) -> Iterator[Meeting]:
+def collective_calls(program: Program) -> Iterator[CollectiveCall]:
     """Every call of a script at which ranks meet, in order of the text."""
     if not CONCERNED.search(program.text):
         return
@@ -127,19 +127,19 @@ def meetings(program: Program) -> Iterator[Meeting]:
             yield found
 
 
-def _of_function(program: Program, call: Call) -> Meeting | None:
+def _of_function(program: Program, call: Call) -> CollectiveCall | None:
     """None of a call that one rank may make alone."""
     name = distributed(program, call)
     if name in COLLECTIVES:
-        return Meeting(name, call, _group(program, call, name))
+        return CollectiveCall(name, call, _group(program, call, name))
     if name in JOINING:
         # A group of a size of its own may be meant for some ranks only.
         sized = name == "init_process_group" and call.argument(3, "world_size") is not None
         alone = sized or constant(call.keyword("use_local_synchronization")) is True
-        return None if alone else Meeting(name, call, _group(program, call, name))
+        return None if alone else CollectiveCall(name, call, _group(program, call, name))
     if call.name in FRAMEWORKS:
         alone = constant(call.keyword("no_dist")) is True or bool(call.keyword("process_group"))
-        return None if alone else Meeting(call.method, call, _group(program, call, ""))
+        return None if alone else CollectiveCall(call.method, call, _group(program, call, ""))
     return None
 
 
@@ -155,7 +155,7 @@ def _group(program: Program, call: Call, name: str) -> str:
     return ast.unparse(given)
 
 
-def _of_object(program: Program, call: Call) -> Meeting | None:
+def _of_object(program: Program, call: Call) -> CollectiveCall | None:
     """`accelerator.gather(x)`, `engine.save_checkpoint(d)`, `model(x)` of an FSDP model."""
     function = call.node.func
     if isinstance(function, ast.Attribute) and function.attr in METHODS:
@@ -166,11 +166,11 @@ def _of_object(program: Program, call: Call) -> Meeting | None:
     else:
         return None
     if method == "all_gather" and last == "self" and _in_a_lightning_module(program, call):
-        return Meeting(method, call)
+        return CollectiveCall(method, call)
     if method in BY_NAME.get(last, ()) or any(
         method in OBJECTS.get(maker, ()) for maker in _makers(program, made)
     ):
-        return Meeting(method or call.written, call)
+        return CollectiveCall(method or call.written, call)
     return None
 
 

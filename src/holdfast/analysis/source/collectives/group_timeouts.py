@@ -26,7 +26,7 @@ MESHES = frozenset(
 SLURM = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 
 
-class Custom(NamedTuple):
+class CustomTimeout(NamedTuple):
     """The default group gets a timeout of its own."""
 
     call: Call
@@ -34,7 +34,7 @@ class Custom(NamedTuple):
     seconds: float | None
 
 
-class Left(NamedTuple):
+class GroupWithoutTimeout(NamedTuple):
     """A group that does not get it."""
 
     call: Call
@@ -42,10 +42,10 @@ class Left(NamedTuple):
     """seconds; None where its backend is not written"""
 
 
-def custom(program: Program) -> Custom | None:
+def custom_timeout(program: Program) -> CustomTimeout | None:
     """The only one; None where there is none, or several."""
     found = [
-        Custom(call, value, durations.seconds(program, value))
+        CustomTimeout(call, value, durations.seconds(program, value))
         for call in starts(program)
         if (value := call.argument(2 if "init_process" in call.name else 4, "timeout")) is not None
         and not (isinstance(value, ast.Constant) and value.value is None)
@@ -53,7 +53,7 @@ def custom(program: Program) -> Custom | None:
     return found[0] if len(found) == 1 else None
 
 
-def left_out(program: Program) -> Iterator[Left]:
+def groups_without_timeout(program: Program) -> Iterator[GroupWithoutTimeout]:
     """Groups made without a timeout; nothing where the script sets it on all of them later."""
     ops = torch_ops(program)
     if any(op == "_set_pg_timeout" for _, op in ops):
@@ -62,7 +62,7 @@ def left_out(program: Program) -> Iterator[Left]:
     meshes = [call for call in program.called(*MESHES) if _makes_several(program, call)]
     for call in (*plain, *meshes):
         if not call.starred:
-            yield Left(call, _default(program, call))
+            yield GroupWithoutTimeout(call, _default(program, call))
 
 
 def _has_own(op: str, call: Call) -> bool:

@@ -16,7 +16,7 @@ POSITIONS = {"backend": 0, "init_method": 1, "world_size": 3, "rank": 4, "store"
 """torch 2.13.0, distributed_c10d.py; the first three have stood there since 1.0"""
 
 
-class Init(NamedTuple):
+class InitCall(NamedTuple):
     """One call of init_process_group."""
 
     call: Call
@@ -29,9 +29,9 @@ class Init(NamedTuple):
 
 
 @once_per_program
-def inits(program: Program) -> list[Init]:
+def init_calls_of(program: Program) -> list[InitCall]:
     found = [call for call in program.calls if distributed(program, call) == "init_process_group"]
-    return [Init(call, not call.starred and not _elided(call)) for call in found]
+    return [InitCall(call, not call.starred and not _elided(call)) for call in found]
 
 
 def _elided(call: Call) -> bool:
@@ -39,7 +39,7 @@ def _elided(call: Call) -> bool:
     return any(isinstance(one, ast.Constant) and one.value is ... for one in given)
 
 
-def backend(program: Program, init: Init) -> str:
+def backend(program: Program, init: InitCall) -> str:
     """In small letters; '' when it is left to torch, 'unknown' when it is decided at run time."""
     said = init.given("backend")
     if said is None:
@@ -54,13 +54,13 @@ def backend(program: Program, init: Init) -> str:
 
 def only_backend(program: Program) -> str:
     """The backend of a script whose every group has the same one; '' or 'unknown' else."""
-    said = {backend(program, init) for init in inits(program)}
+    said = {backend(program, init) for init in init_calls_of(program)}
     makers = [c for c in program.calls if distributed(program, c).startswith("new_")]
     said |= {str(constant(given)).lower() for c in makers if (given := c.argument(2, "backend"))}
-    return said.pop() if len(said) == 1 and inits(program) else "unknown"
+    return said.pop() if len(said) == 1 and init_calls_of(program) else "unknown"
 
 
-def started_here(program: Program, init: Init) -> Call | None:
+def started_here(program: Program, init: InitCall) -> Call | None:
     """The call that starts the processes which join, where this script does that itself."""
     children = processes(program)
     function = program.function_of(init.call.node)
@@ -73,7 +73,7 @@ def started_here(program: Program, init: Init) -> Call | None:
     return None
 
 
-def runs(program: Program, init: Init) -> bool:
+def runs(program: Program, init: InitCall) -> bool:
     """It belongs to a script that is run: at its top level, or in a function that a script with a
     main guard calls or starts processes with. A library's or a test's is somebody else's."""
     function = program.function_of(init.call.node)

@@ -58,7 +58,7 @@ OTHERS_WITHOUT = frozenset(
 LIGHTNING = ("lightning.", "pytorch_lightning.", "lightning_fabric.")
 
 
-class Given(NamedTuple):
+class TimeoutArgument(NamedTuple):
     """A timeout stands here."""
 
     call: Call
@@ -70,17 +70,17 @@ class Given(NamedTuple):
 
 
 @once_per_program
-def given(program: Program) -> tuple[Given, ...]:
+def timeout_arguments(program: Program) -> tuple[TimeoutArgument, ...]:
     """Every timeout that must be a timedelta, in order of the text."""
-    return tuple(_given(program))
+    return tuple(_timeout_arguments(program))
 
 
-def _given(program: Program) -> Iterator[Given]:
+def _timeout_arguments(program: Program) -> Iterator[TimeoutArgument]:
     for call in program.calls:
         function, position, floats = _taker(program, call)
         value = call.argument(position, "timeout") if function else None
         if value is not None:
-            yield Given(call, value, function, floats)
+            yield TimeoutArgument(call, value, function, floats)
 
 
 def _taker(program: Program, call: Call) -> tuple[str, int, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from holdfast.analysis.source.launch import questions
-from holdfast.analysis.source.source import Container, Flag, Launch, Source
+from holdfast.analysis.source.source import ContainerRun, Flag, Launch, Source
 
 PROGRAMS = frozenset(
     [*questions.STARTERS, "bash", "sh", "python", "python3", "env", "sudo", "timeout", "nohup"]
@@ -13,13 +13,13 @@ PROGRAMS = frozenset(
 MEMBERSHIP = frozenset({"RANK", "NODE_RANK", "WORLD_SIZE", "PET_NODE_RANK", "MACHINE_RANK"})
 
 
-def has_own_bridge(container: Container) -> bool:
+def has_own_bridge(container: ContainerRun) -> bool:
     """Docker's default: no network was named, or the bridge."""
     network = container.option("network")
     return network is None or (network.known and network.value in ("", "bridge", "default"))
 
 
-def stands_alone(container: Container) -> bool:
+def stands_alone(container: ContainerRun) -> bool:
     """It shares its loopback with nobody: neither with the host nor with another container."""
     network = container.option("network")
     if network is None:
@@ -27,7 +27,7 @@ def stands_alone(container: Container) -> bool:
     return network.known and not network.value.startswith(("host", "service:", "container:"))
 
 
-def variable(container: Container, *names: str) -> Flag | None:
+def variable(container: ContainerRun, *names: str) -> Flag | None:
     """A variable handed to it, as Flag(name='MASTER_ADDR', value='…')."""
     for option in reversed(container.every("env")):
         name, equals, value = option.value.partition("=")
@@ -36,7 +36,7 @@ def variable(container: Container, *names: str) -> Flag | None:
     return None
 
 
-def is_member(container: Container) -> bool:
+def is_member(container: ContainerRun) -> bool:
     """It is one of several that form a job."""
     flags = [word.text.replace("_", "-") for word in container.words]
     told = any(flag.startswith(("--node-rank", "--machine-rank")) for flag in flags)
@@ -45,7 +45,7 @@ def is_member(container: Container) -> bool:
     return not alone and (told or variable(container, *MEMBERSHIP) is not None)
 
 
-def hides_options(source: Source, container: Container) -> bool:
+def hides_options(source: Source, container: ContainerRun) -> bool:
     """`docker run $OPTIONS image …`: what is not seen may still be given."""
     command = questions.command_of(source, container)
     if command is None:
@@ -61,7 +61,7 @@ def hides_options(source: Source, container: Container) -> bool:
     return hidden or (container.image.startswith("$") and first not in PROGRAMS)
 
 
-def gpus(container: Container) -> int | None:
+def gpus(container: ContainerRun) -> int | None:
     """How many it is handed: `--gpus 2`, `--gpus '"device=0,1"'`; None for all, or unknown."""
     option = container.option("gpus")
     if option is None or not option.known:
@@ -73,7 +73,7 @@ def gpus(container: Container) -> int | None:
     return len(named[1].split(",")) if named else None
 
 
-def launch_inside(source: Source, container: Container) -> Launch | None:
+def launch_inside(source: Source, container: ContainerRun) -> Launch | None:
     """The launcher that runs in it."""
     if not container.words:
         return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.contradiction import Doubt
+from holdfast.analysis.source.contradiction import SourceProblem
 from holdfast.analysis.source.launch import containers, questions
-from holdfast.analysis.source.source import Flag, Launch, Setting, Source
+from holdfast.analysis.source.source import Flag, Launch, Source, SourceSetting
 
 
-def doubts(source: Source, launch: Launch) -> Iterator[Doubt]:
+def problems(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     if questions.hides_flags(launch):
         return
     yield from _devices(source, launch)
@@ -32,7 +32,7 @@ def per_node(launch: Launch) -> Flag | None:
     return launch.flag("nproc-per-node", "num-gpus")
 
 
-def visible(setting: Setting | None) -> int | None:
+def visible(setting: SourceSetting | None) -> int | None:
     """How many devices CUDA_VISIBLE_DEVICES leaves; None where it does not tell, or leaves none."""
     if setting is None or not setting.known:
         return None
@@ -57,7 +57,7 @@ def gpus_per_node(request: Launch) -> int | None:
     return None
 
 
-def _devices(source: Source, launch: Launch) -> Iterator[Doubt]:
+def _devices(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     flag = per_node(launch)
     ranks = questions.number(flag)
     setting = questions.exported(launch, "CUDA_VISIBLE_DEVICES")
@@ -65,7 +65,7 @@ def _devices(source: Source, launch: Launch) -> Iterator[Doubt]:
         return
     gpus = visible(setting)
     if gpus is not None and setting is not None and ranks > gpus:
-        yield Doubt(
+        yield SourceProblem(
             "warning",
             f"{ranks} ranks on a machine, and CUDA_VISIBLE_DEVICES={setting.value} leaves "
             f"{gpus} GPU{'s' if gpus > 1 else ''}",
@@ -76,7 +76,7 @@ def _devices(source: Source, launch: Launch) -> Iterator[Doubt]:
         return
     granted, who = _granted(source, launch)
     if granted is not None and ranks > granted:
-        yield Doubt(
+        yield SourceProblem(
             "warning",
             f"{ranks} ranks on a machine, and {who} {granted} GPU{'s' if granted > 1 else ''}",
             "rank number n takes device n: the last ones get 'invalid device ordinal'",
@@ -94,11 +94,11 @@ def _granted(source: Source, launch: Launch) -> tuple[int | None, str]:
     return gpus_per_node(request) if request else None, "the batch script asks for"
 
 
-def _deepspeed(launch: Launch) -> Iterator[Doubt]:
+def _deepspeed(launch: Launch) -> Iterator[SourceProblem]:
     counted = launch.flag("num-gpus", "num-accelerators") or launch.flag("num-nodes")
     named = launch.flag("include") or launch.flag("exclude")
     if counted is not None and named is not None:
-        yield Doubt(
+        yield SourceProblem(
             "error",
             f"--{named.name} and --{counted.name} cannot be given together",
             "deepspeed ends with 'Cannot specify num_nodes/gpus with include/exclude'",
@@ -106,7 +106,7 @@ def _deepspeed(launch: Launch) -> Iterator[Doubt]:
             counted.place,
         )
     elif launch.flag("include") is not None and launch.flag("exclude") is not None:
-        yield Doubt(
+        yield SourceProblem(
             "error",
             "--include and --exclude cannot be given together",
             "deepspeed ends with 'include_str and exclude_str are mutually exclusive'",
@@ -121,7 +121,7 @@ def _deepspeed(launch: Launch) -> Iterator[Doubt]:
         and launch.flag("hostfile") is None
         and not _the_first(setting, counted)
     ):
-        yield Doubt(
+        yield SourceProblem(
             "warning",
             f"deepspeed ignores CUDA_VISIBLE_DEVICES beside --{chosen.name.replace('-', '_')}",
             "with an option that names or counts devices it takes the variable away and goes by "
@@ -133,18 +133,18 @@ def _deepspeed(launch: Launch) -> Iterator[Doubt]:
         )
 
 
-def _the_first(setting: Setting, counted: Flag | None) -> bool:
+def _the_first(setting: SourceSetting, counted: Flag | None) -> bool:
     """`CUDA_VISIBLE_DEVICES=0,1` beside `--num_gpus 2`: the same devices, whoever is heard."""
     count = questions.number(counted) if counted is not None else None
     return count is not None and setting.value == ",".join(map(str, range(count)))
 
 
-def _accelerate(launch: Launch) -> Iterator[Doubt]:
+def _accelerate(launch: Launch) -> Iterator[SourceProblem]:
     total, machines = launch.flag("num-processes"), launch.flag("num-machines")
     ranks, hosts = questions.number(total), questions.number(machines)
     several = launch.flag("multi-gpu")
     if total is not None and ranks is not None and hosts is not None and ranks % max(hosts, 1):
-        yield Doubt(
+        yield SourceProblem(
             "error",
             f"{ranks} processes cannot be shared out among {hosts} machines",
             "--num_processes counts those of all machines together; accelerate starts "
@@ -153,7 +153,7 @@ def _accelerate(launch: Launch) -> Iterator[Doubt]:
             total.place,
         )
     if several is not None and ranks is not None and ranks < 2:
-        yield Doubt(
+        yield SourceProblem(
             "error",
             f"--multi_gpu with --num_processes {ranks}",
             "accelerate ends with 'You need to use at least 2 processes to use `--multi_gpu`'",
@@ -163,7 +163,7 @@ def _accelerate(launch: Launch) -> Iterator[Doubt]:
     kinds = ("multi-gpu", "cpu", "tpu", "use-deepspeed", "use-fsdp")
     ways = [flag for name in kinds if (flag := launch.flag(name)) is not None]
     if len(ways) > 1:
-        yield Doubt(
+        yield SourceProblem(
             "error",
             f"--{ways[0].name} and --{ways[1].name} cannot be given together",
             "accelerate allows one of --cpu, --multi_gpu, --tpu, --use_deepspeed, --use_fsdp",
@@ -172,7 +172,7 @@ def _accelerate(launch: Launch) -> Iterator[Doubt]:
         )
 
 
-def _slots(launch: Launch) -> Iterator[Doubt]:
+def _slots(launch: Launch) -> Iterator[SourceProblem]:
     wanted = launch.flag("np", "num-proc", "n", "c")
     hosts = launch.flag("hosts", "host")
     ranks = questions.number(wanted)
@@ -181,7 +181,7 @@ def _slots(launch: Launch) -> Iterator[Doubt]:
         return
     slots = _listed(launch, hosts) if hosts is not None else _of_hostfile(launch)
     if slots is not None and ranks > slots:
-        yield Doubt(
+        yield SourceProblem(
             "error" if launch.kind == "horovodrun" else "warning",
             f"{ranks} processes, and the hosts named have {slots} slot{'s' if slots > 1 else ''}",
             "horovodrun refuses that"
@@ -212,7 +212,7 @@ def _of_hostfile(launch: Launch) -> int | None:
     return sum(n for n in slots if n is not None) if slots and None not in slots else None
 
 
-def _by_hand(launch: Launch) -> Iterator[Doubt]:
+def _by_hand(launch: Launch) -> Iterator[SourceProblem]:
     """torchrun sets these for its ranks; a number that is not its own misleads the reader."""
     setting = questions.exported(launch, "WORLD_SIZE")
     ranks, count = (
@@ -223,7 +223,7 @@ def _by_hand(launch: Launch) -> Iterator[Doubt]:
         return
     own = int(setting.value)
     if own not in (ranks, count[0], count[1], ranks * count[0], ranks * count[1]):
-        yield Doubt(
+        yield SourceProblem(
             "warning",
             f"WORLD_SIZE={own} is exported, but torchrun starts {ranks * count[1]} ranks",
             "torchrun sets WORLD_SIZE, RANK and LOCAL_RANK for each of them and overwrites yours",
@@ -232,7 +232,7 @@ def _by_hand(launch: Launch) -> Iterator[Doubt]:
         )
 
 
-def _batch(source: Source, launch: Launch) -> Iterator[Doubt]:
+def _batch(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     request = batch(source)
     if request is None:
         return
@@ -242,7 +242,7 @@ def _batch(source: Source, launch: Launch) -> Iterator[Doubt]:
     if "srun" in launch.around:
         yield from _tasks(source, request, launch)
     elif granted is not None and granted > 1 and not launch.around and not _carried(source):
-        yield Doubt(
+        yield SourceProblem(
             "warning",
             f"the batch script asks for {granted} nodes, and torchrun starts on the first only",
             "a batch script runs on one node; `srun` starts a command on all of them",
@@ -252,7 +252,7 @@ def _batch(source: Source, launch: Launch) -> Iterator[Doubt]:
     if granted is None or count is None or nnodes is None or "srun" not in launch.around:
         return
     if granted not in range(count[0], count[1] + 1):
-        yield Doubt(
+        yield SourceProblem(
             "warning",
             f"--nnodes={nnodes.value}, and the batch script asks for {granted} nodes",
             "srun starts torchrun on each of them; the rendezvous is for another number",
@@ -265,7 +265,7 @@ def _carried(source: Source) -> bool:
     return any(command.name in questions.REMOTE for command in source.commands)
 
 
-def _tasks(source: Source, request: Launch, launch: Launch) -> Iterator[Doubt]:
+def _tasks(source: Source, request: Launch, launch: Launch) -> Iterator[SourceProblem]:
     """One torchrun per node is enough: it starts the ranks itself."""
     steps = [one for one in source.launches if one.kind == "srun" and one.place <= launch.place]
     step = steps[-1] if steps else None
@@ -285,7 +285,7 @@ def _tasks(source: Source, request: Launch, launch: Launch) -> Iterator[Doubt]:
     count = questions.nodes(launch)
     if each < 2 or (count is not None and count[1] >= hosts * each):
         return
-    yield Doubt(
+    yield SourceProblem(
         "warning" if count is None else "error",
         f"srun starts torchrun {each} times on each node, and each of them starts "
         f"{ranks.value} ranks",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from holdfast.analysis.source.launch import questions
-from holdfast.analysis.source.source import Command, Source, Word
+from holdfast.analysis.source.source import Command, ShellWord, Source
 
 TAKES_VALUE = frozenset(
     [
@@ -24,12 +24,12 @@ EVERYONES = re.compile(r"\^?(?:\.\*)?(?:python(?:[23](?:\.\d+)?)?|py)(?:\.?\*|\$
 """a pattern that matches whatever Python runs"""
 
 
-def patterns(command: Command) -> list[Word]:
+def patterns(command: Command) -> list[ShellWord]:
     """What pkill or pgrep takes as patterns; procps takes one."""
     return questions.arguments(command.words, TAKES_VALUE)
 
 
-def targets(command: Command) -> list[Word]:
+def targets(command: Command) -> list[ShellWord]:
     """Names of programs that it ends."""
     if command.name == "pkill":
         return patterns(command)
@@ -44,7 +44,7 @@ def narrowed(command: Command) -> bool:
     return any(word.text.split("=")[0] in narrow for word in command.words)
 
 
-def found_by_python(source: Source, command: Command) -> Word | None:
+def found_by_python(source: Source, command: Command) -> ShellWord | None:
     """`kill $(pgrep python)`, `ps | grep python | xargs kill`: the word that says python."""
     line = [one for one in source.commands if one.place.line == command.place.line]
     if command.name == "kill":
@@ -56,7 +56,7 @@ def found_by_python(source: Source, command: Command) -> Word | None:
     return None
 
 
-def _python_among(commands: list[Command]) -> Word | None:
+def _python_among(commands: list[Command]) -> ShellWord | None:
     for command in commands:
         if command.name in ("pgrep", "grep", "egrep", "pidof"):
             for word in questions.arguments(command.words, TAKES_VALUE):

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from holdfast.analysis.source.launch import questions
 from holdfast.analysis.source.program import constant
-from holdfast.analysis.source.source import Launch, Setting, Source
+from holdfast.analysis.source.source import Launch, Source, SourceSetting
 from holdfast.findings import Place
 
 
-class Said(NamedTuple):
+class MasterEndpoint(NamedTuple):
     """One word about the master."""
 
     what: str
@@ -27,25 +27,25 @@ PORT_FLAGS = ("master-port", "main-process-port")
 ADDRESS_FLAGS = ("master-addr", "main-process-ip")
 
 
-def ports(source: Source) -> Iterator[Said]:
+def ports(source: Source) -> Iterator[MasterEndpoint]:
     """Every port that is named in figures."""
     for setting in source.settings:
         if setting.name in PORT_VARIABLES and setting.known and setting.by != "unset":
-            yield Said(setting.name, setting.value.strip(), setting.place)
+            yield MasterEndpoint(setting.name, setting.value.strip(), setting.place)
     for launch in source.launches:
         for name in PORT_FLAGS:
             flag = launch.flag(name)
             if flag is not None and flag.known:
-                yield Said(f"--{name}", flag.value, flag.place, launch)
+                yield MasterEndpoint(f"--{name}", flag.value, flag.place, launch)
         flag = launch.flag("rdzv-endpoint")
         if flag is not None:
             port = questions.endpoint(flag.value)[1]
             if port is not None:
-                yield Said("--rdzv-endpoint", str(port), flag.place, launch)
+                yield MasterEndpoint("--rdzv-endpoint", str(port), flag.place, launch)
     yield from _in_python(source)
 
 
-def _in_python(source: Source) -> Iterator[Said]:
+def _in_python(source: Source) -> Iterator[MasterEndpoint]:
     """`init_process_group(init_method="tcp://host:29500")`, `TCPStore("host", 29500)`."""
     program = source.program
     if program is None:
@@ -54,34 +54,34 @@ def _in_python(source: Source) -> Iterator[Said]:
         if call.method == "init_process_group":
             node = call.argument(1, "init_method")
             if node is not None and (port := _OF_URL.match(str(constant(node)))):
-                yield Said("init_method", port[1], program.place(node))
+                yield MasterEndpoint("init_method", port[1], program.place(node))
         elif call.name.endswith(".TCPStore"):
             node = call.argument(1, "port")
             if node is not None and type(constant(node)) is int:
-                yield Said("TCPStore", str(constant(node)), program.place(node))
+                yield MasterEndpoint("TCPStore", str(constant(node)), program.place(node))
 
 
 _OF_URL = re.compile(r"tcp://[^/?]*:(\d{1,6})(?:$|[/?])")
 
 
-def variables(source: Source) -> Iterator[Setting]:
+def variables(source: Source) -> Iterator[SourceSetting]:
     """Settings of MASTER_ADDR, wherever it is set."""
     for setting in source.settings:
         if setting.name in ("MASTER_ADDR", "PET_MASTER_ADDR") and setting.by != "unset":
             yield setting
 
 
-def addresses(launch: Launch) -> Iterator[Said]:
+def addresses(launch: Launch) -> Iterator[MasterEndpoint]:
     """What a launcher is told by its options."""
     for name in ADDRESS_FLAGS:
         flag = launch.flag(name)
         if flag is not None and flag.known:
-            yield Said(f"--{name}", flag.value, flag.place, launch)
+            yield MasterEndpoint(f"--{name}", flag.value, flag.place, launch)
     flag = launch.flag("rdzv-endpoint")
     if flag is not None:
         host = questions.endpoint(flag.value)[0]
         if flag.known or host.replace(".", "").isalnum():
-            yield Said("--rdzv-endpoint", host, flag.place, launch)
+            yield MasterEndpoint("--rdzv-endpoint", host, flag.place, launch)
 
 
 def rehearsed(source: Source) -> bool:

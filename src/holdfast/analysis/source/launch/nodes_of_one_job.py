@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.analysis.source.contradiction import Doubt
+from holdfast.analysis.source.contradiction import SourceProblem
 from holdfast.analysis.source.launch import questions
-from holdfast.analysis.source.source import Kind, Launch, Source
+from holdfast.analysis.source.source import Launch, Source, SourceKind
 
 SSH_VALUES = frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOoPpQRSWw")
 """ssh's options that are followed by a value (OpenSSH 9, ssh(1))"""
 Job = tuple[object, ...]
 
 
-def doubts(source: Source) -> Iterator[Doubt]:
+def problems(source: Source) -> Iterator[SourceProblem]:
     jobs: dict[Job, list[Launch]] = {}
     for launch in source.launches:
         if (job := _job(launch)) is not None:
@@ -54,13 +54,13 @@ def _value(launch: Launch, name: str) -> str | None:
     return flag.value if flag is not None and flag.known else None
 
 
-def _ports(first: Launch, others: list[Launch]) -> Iterator[Doubt]:
+def _ports(first: Launch, others: list[Launch]) -> Iterator[SourceProblem]:
     port = _value(first, "master-port")
     for other in others:
         flag = other.flag("master-port")
         if port is None or flag is None or not flag.known or flag.value == port:
             continue
-        yield Doubt(
+        yield SourceProblem(
             "error",
             f"node {_number(other)} looks for the master on port {flag.value}, node "
             f"{_number(first)} (line {first.place.line}) on {port}",
@@ -71,7 +71,7 @@ def _ports(first: Launch, others: list[Launch]) -> Iterator[Doubt]:
         )
 
 
-def _number_twice(source: Source, first: Launch, other: Launch) -> Iterator[Doubt]:
+def _number_twice(source: Source, first: Launch, other: Launch) -> Iterator[SourceProblem]:
     flag = other.flag("node-rank")
     same = ("master-addr", "master-port")
     if flag is None or _number(first) != _number(other):
@@ -80,7 +80,7 @@ def _number_twice(source: Source, first: Launch, other: Launch) -> Iterator[Doub
         return
     here, there = (_machine(source, launch) for launch in (first, other))
     if here and there and here != there:
-        yield Doubt(
+        yield SourceProblem(
             "error",
             f"{here} (line {first.place.line}) and {there} are both --node-rank {flag.value}",
             "every node of a job needs a number of its own: the job waits for the one that nobody "
@@ -92,7 +92,7 @@ def _number_twice(source: Source, first: Launch, other: Launch) -> Iterator[Doub
 
 def _machine(source: Source, launch: Launch) -> str:
     """The host that ssh carries it to, or the compose service; '' where the text does not tell."""
-    if source.kind is Kind.COMPOSE:
+    if source.kind is SourceKind.COMPOSE:
         inside = (one for one in source.containers if one.place.line <= launch.place.line)
         return next((one.service for one in reversed(list(inside))), "")
     number = launch.command.number - 1 if launch.command and "ssh" in launch.around else -1

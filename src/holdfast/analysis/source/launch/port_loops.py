@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.source import Command, Loop, Setting, Source, Word
+from holdfast.analysis.source.source import Command, ShellLoop, ShellWord, Source, SourceSetting
 
 LOOKERS = frozenset({"ss", "netstat", "lsof", "nc", "ncat", "netcat", "fuser"})
 _PORT = re.compile(r"(?:^|_)port\d*$", re.IGNORECASE)
@@ -19,7 +19,7 @@ def is_port(name: str) -> bool:
     return bool(_PORT.search(name))
 
 
-def searches(source: Source) -> Iterator[tuple[Loop, str]]:
+def searches(source: Source) -> Iterator[tuple[ShellLoop, str]]:
     """Loops that draw a port and look whether somebody has it; with the tool that looks."""
     for number, loop in enumerate(source.loops):
         inside = [c for c in source.commands if number in c.loops or _in(c, loop)]
@@ -28,7 +28,7 @@ def searches(source: Source) -> Iterator[tuple[Loop, str]]:
             yield loop, looker
 
 
-def tries(source: Source) -> Iterator[Loop]:
+def tries(source: Source) -> Iterator[ShellLoop]:
     """Loops over ports that start the job on each until one start ends well."""
     for number, loop in enumerate(source.loops):
         if not _counts_ports(loop):
@@ -45,28 +45,28 @@ def _looks(command: Command) -> str:
     return command.name if command.name in LOOKERS else "/dev/tcp" if by_shell else ""
 
 
-def _in(command: Command, loop: Loop) -> bool:
+def _in(command: Command, loop: ShellLoop) -> bool:
     return loop.place.line <= command.place.line <= loop.last_line
 
 
-def _chooses(source: Source, loop: Loop) -> bool:
+def _chooses(source: Source, loop: ShellLoop) -> bool:
     """A loop that waits for a server asks too, but sets no port."""
     return _counts_ports(loop) or any(_drawn_in(setting, loop) for setting in source.settings)
 
 
-def _counts_ports(loop: Loop) -> bool:
+def _counts_ports(loop: ShellLoop) -> bool:
     counted = re.match(r"\s*(?:for\s+)?(\w+)\s+in\b(.*)", loop.condition, re.DOTALL)
     if loop.kind != "for" or counted is None:
         return False
     return is_port(counted[1]) or _COUNTED_PORTS.search(counted[2]) is not None
 
 
-def _drawn_in(setting: Setting, loop: Loop) -> bool:
+def _drawn_in(setting: SourceSetting, loop: ShellLoop) -> bool:
     inside = loop.place.line <= setting.place.line <= loop.last_line
     return inside and is_port(setting.name) and setting.by != "unset"
 
 
-def bind_to_zero(command: Command) -> Word | None:
+def bind_to_zero(command: Command) -> ShellWord | None:
     """`python -c "…bind(('', 0))…getsockname()"`: the word with the program."""
     if not re.fullmatch(r"python[\d.]*", command.name):
         return None

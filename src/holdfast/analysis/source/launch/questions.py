@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from holdfast.analysis.source.source import Command, Flag, Launch, Setting, Source, Word
+from holdfast.analysis.source.source import Command, Flag, Launch, ShellWord, Source, SourceSetting
 
 TORCHRUN = frozenset({"torchrun", "torch.distributed.launch"})
 """launchers that read the options of torch/distributed/run.py"""
@@ -55,12 +55,12 @@ def after(source: Source, command: Command) -> Iterator[Command]:
     return (other for other in source.commands if other.number > command.number)
 
 
-def line(words: Iterable[Word]) -> str:
+def line(words: Iterable[ShellWord]) -> str:
     """A command line as one would type it; what is only known when it runs stays as written."""
     return " ".join(_typed(word) for word in words)
 
 
-def _typed(word: Word) -> str:
+def _typed(word: ShellWord) -> str:
     if word.known:
         return shlex.quote(word.text)
     bare = re.fullmatch(r"[\w$\"'(){}@:=,./+%<>\-]+", word.text)
@@ -73,16 +73,16 @@ def command_of(source: Source, launch_or_container: object) -> Command | None:
     return next((c for c in source.commands if c.place == place), None)
 
 
-def exported(launch: Launch, name: str) -> Setting | None:
+def exported(launch: Launch, name: str) -> SourceSetting | None:
     """What the launcher finds under this name, where this piece tells."""
     setting = launch.setting(name)
     gone = setting is None or setting.by == "unset" or not setting.exported
     return None if gone else setting
 
 
-def arguments(words: Sequence[Word], taking_values: frozenset[str]) -> list[Word]:
+def arguments(words: Sequence[ShellWord], taking_values: frozenset[str]) -> list[ShellWord]:
     """The words that are neither options nor values of options."""
-    found: list[Word] = []
+    found: list[ShellWord] = []
     skip = only = False
     for word in words[1:]:
         if skip:
@@ -109,7 +109,7 @@ def endpoint(text: str) -> tuple[str, int | None]:
     return text.strip(), None
 
 
-def without(words: list[Word], option: Flag) -> list[Word]:
+def without(words: list[ShellWord], option: Flag) -> list[ShellWord]:
     """A command line less `--name=value`, or `--name value`."""
     for at, word in enumerate(words):
         if word.text == f"--{option.name}={option.value}":

@@ -59,7 +59,7 @@ def _arithmetic(text: str) -> Span | None:
         at = match.end()
     if len(pieces) > 40:
         return None
-    reader = _Reader(pieces)
+    reader = _PortArithmetic(pieces)
     result = reader.sum()
     return None if result is None or reader.pieces or not _bounded(result) else result
 
@@ -68,7 +68,7 @@ def _bounded(result: Span) -> bool:
     return result[1] < MOST and result[0] >= 0
 
 
-class _Reader:
+class _PortArithmetic:
     """Recursive descent; sums of products of numbers, names and brackets."""
 
     def __init__(self, pieces: list[str]) -> None:

@@ -11,16 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.contradiction import Doubt
+from holdfast.analysis.source.contradiction import SourceProblem
 from holdfast.analysis.source.launch import questions
-from holdfast.analysis.source.source import Flag, Kind, Launch, Source
+from holdfast.analysis.source.source import Flag, Launch, Source, SourceKind
 
 ELASTIC = "`--rdzv-backend c10d --rdzv-endpoint HOST:29400 --rdzv-id NAME`"
 STATIC = "`--master-addr HOST --master-port 29500 --node-rank N`, N from 0 on each node"
 PER_RUN = re.compile(r"RANDOM|\bdate\b|uuidgen|/uuid\b|\$\$")
 
 
-def doubts(source: Source, launch: Launch) -> Iterator[Doubt]:
+def problems(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     if launch.kind not in questions.TORCHRUN or questions.hides_flags(launch):
         return
     yield from _count(launch)
@@ -41,7 +41,7 @@ def _lacking(source: Source) -> str:
     An operator of Kubernetes hands PET_ variables to its pods; an excerpt leaves out what its
     writer thought plain.
     """
-    if source.kind in (Kind.YAML, Kind.COMPOSE):
+    if source.kind in (SourceKind.YAML, SourceKind.COMPOSE):
         return ""
     return "error" if source.complete else "warning"
 
@@ -63,10 +63,10 @@ def _given(launch: Launch, flag: str) -> bool:
     return launch.flag(flag) is not None or questions.exported(launch, variable) is not None
 
 
-def _count(launch: Launch) -> Iterator[Doubt]:
+def _count(launch: Launch) -> Iterator[SourceProblem]:
     flag, count = launch.flag("nnodes"), questions.nodes(launch)
     if flag is not None and count is not None and not 0 < count[0] <= count[1]:
-        yield Doubt(
+        yield SourceProblem(
             "error",
             f"--nnodes={flag.value} is no number of nodes",
             "torchrun ends with 'min_nodes must be > 0 and <= max_nodes'",
@@ -75,13 +75,13 @@ def _count(launch: Launch) -> Iterator[Doubt]:
         )
 
 
-def _alone(launch: Launch) -> Iterator[Doubt]:
+def _alone(launch: Launch) -> Iterator[SourceProblem]:
     alone = launch.flag("standalone")
     count = questions.nodes(launch)
     if alone is None:
         return
     if count is not None and count[0] > 1:
-        yield Doubt(
+        yield SourceProblem(
             "error",
             f"--standalone with --nnodes={count[0]}: each node would wait for the others for ever",
             "--standalone meets on localhost under an id of its own, so no other node can join",
@@ -92,7 +92,7 @@ def _alone(launch: Launch) -> Iterator[Doubt]:
     for name in ("rdzv-endpoint", "rdzv-backend", "rdzv-id", "master-port", "master-addr"):
         flag = launch.flag(name)
         if flag is not None:
-            yield Doubt(
+            yield SourceProblem(
                 "warning" if name == "rdzv-endpoint" else "note",
                 f"--standalone overrides --{name}",
                 "it takes c10d on localhost, a free port and an id of its own, whatever is said",
@@ -101,7 +101,7 @@ def _alone(launch: Launch) -> Iterator[Doubt]:
             )
 
 
-def _static(source: Source, launch: Launch) -> Iterator[Doubt]:
+def _static(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     count, nnodes = questions.nodes(launch), launch.flag("nnodes")
     named = launch.flag("rdzv-backend")
     if count is None or nnodes is None or not 0 < count[0] <= count[1]:
@@ -109,7 +109,7 @@ def _static(source: Source, launch: Launch) -> Iterator[Doubt]:
     certain = "error" if named is not None else _lacking(source)
     if count[0] < count[1] and certain:
         said = "named" if named is not None else "torchrun's default"
-        yield Doubt(
+        yield SourceProblem(
             "error",
             f"--nnodes={nnodes.value} with the static rendezvous waits for all {count[1]} nodes",
             f"static ({said}) knows no range: with fewer nodes the job times out, and none may "
@@ -121,7 +121,7 @@ def _static(source: Source, launch: Launch) -> Iterator[Doubt]:
         yield from _incomplete(launch, nnodes, count[1], _lacking(source))
     endpoint = launch.flag("rdzv-endpoint")
     if endpoint is not None and endpoint.known and questions.endpoint(endpoint.value)[1] is None:
-        yield Doubt(
+        yield SourceProblem(
             "error",
             f"the endpoint {endpoint.value} names no port",
             "the static rendezvous refuses it: 'Port is absent in endpoint'",
@@ -130,11 +130,11 @@ def _static(source: Source, launch: Launch) -> Iterator[Doubt]:
         )
 
 
-def _incomplete(launch: Launch, nnodes: Flag, count: int, status: str) -> Iterator[Doubt]:
+def _incomplete(launch: Launch, nnodes: Flag, count: int, status: str) -> Iterator[SourceProblem]:
     address = _given(launch, "master-addr") or _given(launch, "rdzv-endpoint")
     exported = questions.exported(launch, "MASTER_ADDR")
     if not address and exported is None:  # an exported one is deepspeed-port-ignored's
-        yield Doubt(
+        yield SourceProblem(
             status,
             f"{count} nodes, and no --master-addr: each would look for the master on 127.0.0.1",
             "that is torchrun's default, and a different machine on every node",
@@ -142,7 +142,7 @@ def _incomplete(launch: Launch, nnodes: Flag, count: int, status: str) -> Iterat
             nnodes.place,
         )
     elif not _given(launch, "node-rank"):
-        yield Doubt(
+        yield SourceProblem(
             status,
             f"{count} nodes, and no --node-rank: each takes itself for the first",
             "the static rendezvous numbers no nodes, and the default is 0 on all of them",
@@ -151,13 +151,13 @@ def _incomplete(launch: Launch, nnodes: Flag, count: int, status: str) -> Iterat
         )
 
 
-def _c10d(source: Source, launch: Launch) -> Iterator[Doubt]:
+def _c10d(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     endpoint, count = launch.flag("rdzv-endpoint"), questions.nodes(launch)
     backend = launch.flag("rdzv-backend")
     at = backend or launch.flag("nnodes")
     lacking = "" if _given(launch, "rdzv-endpoint") else _lacking(source)
     if at is not None and lacking and count and count[0] > 1:
-        yield Doubt(
+        yield SourceProblem(
             lacking,
             f"{count[0]} nodes, c10d and no --rdzv-endpoint: each would meet on its own localhost",
             "c10d does not read --master-addr, and takes localhost:29400 without an endpoint",
@@ -165,7 +165,7 @@ def _c10d(source: Source, launch: Launch) -> Iterator[Doubt]:
             at.place,
         )
     if endpoint is not None and endpoint.known and questions.endpoint(endpoint.value)[1] is None:
-        yield Doubt(
+        yield SourceProblem(
             "note",
             f"the endpoint {endpoint.value} names no port",
             "c10d takes 29400 then, where other launchers mean 29500",
@@ -175,7 +175,7 @@ def _c10d(source: Source, launch: Launch) -> Iterator[Doubt]:
     for name in ("node-rank", "master-addr", "master-port"):
         flag = launch.flag(name)
         if flag is not None and endpoint is not None:
-            yield Doubt(
+            yield SourceProblem(
                 "note",
                 f"--{name} is not used with --rdzv-backend c10d",
                 "c10d meets at the endpoint and numbers the nodes itself; that option is the "
@@ -185,7 +185,7 @@ def _c10d(source: Source, launch: Launch) -> Iterator[Doubt]:
             )
 
 
-def _ids(source: Source, launch: Launch) -> Iterator[Doubt]:
+def _ids(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     """A batch script or srun's line is read once, for all nodes; a line typed on each is not."""
     run, count = launch.flag("rdzv-id"), questions.nodes(launch)
     once = launch.around or any(other.kind == "sbatch" for other in source.launches)
@@ -194,7 +194,7 @@ def _ids(source: Source, launch: Launch) -> Iterator[Doubt]:
         return
     written = run.value
     if run.known is False and PER_RUN.search(written):
-        yield Doubt(
+        yield SourceProblem(
             "warning",
             f"--rdzv-id {written} is another one on each node",
             f"this line runs on each of the {count[1]} nodes, and nodes with different ids do not "

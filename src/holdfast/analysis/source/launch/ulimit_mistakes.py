@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.analysis.source.launch import ulimits
-from holdfast.analysis.source.launch.ulimits import Raised
-from holdfast.analysis.source.source import Container, Source
+from holdfast.analysis.source.launch.ulimits import UlimitCommand
+from holdfast.analysis.source.source import ContainerRun, Source
 from holdfast.findings import Place
 
 
@@ -18,7 +18,7 @@ class UlimitMistake(NamedTuple):
     hard: int = 0
 
 
-def under_sudo(raised: Raised) -> UlimitMistake | None:
+def under_sudo(raised: UlimitCommand) -> UlimitMistake | None:
     if "sudo" not in raised.command.wrappers:
         return None
     return UlimitMistake(
@@ -29,7 +29,7 @@ def under_sudo(raised: Raised) -> UlimitMistake | None:
     )
 
 
-def only_in_build_step(source: Source, raised: Raised) -> UlimitMistake | None:
+def only_in_build_step(source: Source, raised: UlimitCommand) -> UlimitMistake | None:
     if not ulimits.only_while_building(source, raised.command):
         return None
     return UlimitMistake(
@@ -39,8 +39,8 @@ def only_in_build_step(source: Source, raised: Raised) -> UlimitMistake | None:
     )
 
 
-def soft_above_hard(container: Container, limit: str) -> UlimitMistake | None:
-    asked = ulimits.asked(container, limit)
+def soft_above_hard(container: ContainerRun, limit: str) -> UlimitMistake | None:
+    asked = ulimits.container_ulimit(container, limit)
     if asked is None or not ulimits.soft_above_hard(*asked[1:]):
         return None
     option, soft, hard = asked

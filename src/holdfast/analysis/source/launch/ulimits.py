@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.analysis.source.source import Command, Container, Flag, Kind, Source
+from holdfast.analysis.source.source import Command, ContainerRun, Flag, Source, SourceKind
 from holdfast.findings import Place
 
 OPTION = {"nofile": "n", "memlock": "l"}
 
 
-class Raised(NamedTuple):
+class UlimitCommand(NamedTuple):
     """`ulimit` in a script, for one limit."""
 
     command: Command
@@ -21,7 +21,7 @@ class Raised(NamedTuple):
     place: Place
 
 
-def raised(source: Source, limit: str) -> Iterator[Raised]:
+def ulimit_commands(source: Source, limit: str) -> Iterator[UlimitCommand]:
     """Every `ulimit -n …` (or -Sn, -Hn, -n in a bundle) that sets this limit."""
     letter = OPTION[limit]
     for command in source.commands:
@@ -32,10 +32,10 @@ def raised(source: Source, limit: str) -> Iterator[Raised]:
             if re.fullmatch(rf"-[SH]*{letter}[SH]*", word.text):
                 given = next((w for w in words[at + 1 :] if not w.text.startswith("-")), None)
                 if given is not None and given.known:
-                    yield Raised(command, given.text, given.place)
+                    yield UlimitCommand(command, given.text, given.place)
 
 
-def asked(container: Container, limit: str) -> tuple[Flag, int, int] | None:
+def container_ulimit(container: ContainerRun, limit: str) -> tuple[Flag, int, int] | None:
     """Soft and hard of `--ulimit nofile=SOFT:HARD`; -1 is no limit; None where it is not said."""
     for option in reversed(container.every("ulimit")):
         name, _, value = option.value.partition("=")
@@ -52,7 +52,7 @@ def soft_above_hard(soft: int, hard: int) -> bool:
 
 def only_while_building(source: Source, command: Command) -> bool:
     """`RUN ulimit …` alone on its line of a Dockerfile: gone when that step is done."""
-    if source.kind is not Kind.DOCKERFILE:
+    if source.kind is not SourceKind.DOCKERFILE:
         return False
     alone = not any(
         other.number != command.number and other.place.line == command.place.line

@@ -16,7 +16,7 @@ from holdfast.analysis.source.processes.start_method import (
     EXECUTORS,
     METHODS,
     MODULES,
-    Made,
+    ContextObject,
     StartMethods,
     spawns,
 )
@@ -46,7 +46,7 @@ LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoade
 MAPPERS = ("map", "map_async", "imap", "imap_unordered", "starmap", "starmap_async")
 
 
-class Start(NamedTuple):
+class ProcessStart(NamedTuple):
     """One place that starts child processes."""
 
     call: Call
@@ -65,7 +65,7 @@ class Start(NamedTuple):
     """where the children come to be: a Pool's are there before it has work"""
 
 
-def pickled(start: Start, python: str) -> bool:
+def pickled(start: ProcessStart, python: str) -> bool:
     """What is handed over is pickled: to a fresh interpreter, and to a pool however it began."""
     return start.kind == "Pool" or spawns(start.method, python)
 
@@ -75,7 +75,7 @@ class Processes(StartMethods):
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
-        self.starts: list[Start] = list(self._find())
+        self.starts: list[ProcessStart] = list(self._find())
         self.bodies: set[Function] = {
             body for start in self.starts for body in reached(program, start.function)
         }
@@ -83,7 +83,7 @@ class Processes(StartMethods):
 
     # --- what starts children -------------------------------------------------------------------
 
-    def _find(self) -> Iterator[Start]:
+    def _find(self) -> Iterator[ProcessStart]:
         workers = self.worker_classes()
         pools = "Pool" in self.program.text
         for call in self.program.calls:
@@ -111,7 +111,7 @@ class Processes(StartMethods):
                     found[one.name] = (one, found[dotted(base)][1])
         return found
 
-    def _maker(self, call: Call, made: Made) -> Iterator[Start]:
+    def _maker(self, call: Call, made: ContextObject) -> Iterator[ProcessStart]:
         if made.kind == "Process":
             target = call.argument(1, "target")
             args, kwargs = call.argument(3, "args"), call.argument(4, "kwargs")
@@ -121,7 +121,7 @@ class Processes(StartMethods):
             work, args = call.argument(place, "initializer"), call.argument(place + 1, "initargs")
             yield from self._start(call, "initializer", made.method, work, args, None)
 
-    def _spawn(self, call: Call) -> Iterator[Start]:
+    def _spawn(self, call: Call) -> Iterator[ProcessStart]:
         said = call.keyword("start_method")
         word = "spawn" if said is None else constant(said)
         method = word if isinstance(word, str) and word in METHODS else "unknown"
@@ -131,7 +131,7 @@ class Processes(StartMethods):
             index = parameters(start.function)[:1]
             yield start._replace(several=count != 1, own=start.own | frozenset(index))
 
-    def _pool_work(self, call: Call) -> Iterator[Start]:
+    def _pool_work(self, call: Call) -> Iterator[ProcessStart]:
         if not isinstance(call.node.func, ast.Attribute):
             return
         maker = self.names.follow(call.node.func.value)
@@ -158,7 +158,7 @@ class Processes(StartMethods):
         args: ast.expr | None,
         kwargs: ast.expr | None,
         skip: int = 0,
-    ) -> Iterator[Start]:
+    ) -> Iterator[ProcessStart]:
         function, first = self._function(target)
         if function is None:
             return
@@ -170,7 +170,7 @@ class Processes(StartMethods):
             given.update({word: v for k, v in pairs if isinstance(word := constant(k), str)})
         yield self._made_start(call, kind, method, function, given)
 
-    def _subclass(self, call: Call, worker: tuple[ast.ClassDef, str]) -> Iterator[Start]:
+    def _subclass(self, call: Call, worker: tuple[ast.ClassDef, str]) -> Iterator[ProcessStart]:
         run, made = (_method(worker[0], name) for name in ("run", "__init__"))
         if run is None:
             return
@@ -189,7 +189,7 @@ class Processes(StartMethods):
 
     def _made_start(
         self, call: Call, kind: str, method: str, function: Function, given: dict[str, ast.expr]
-    ) -> Start:
+    ) -> ProcessStart:
         counters = set(loop_variables(self.program, call.node))
         own = {
             name
@@ -197,7 +197,7 @@ class Processes(StartMethods):
             if any(isinstance(n, ast.Name) and n.id in counters for n in ast.walk(value))
         }
         several = bool(counters) or in_loop(self.program, call.node)
-        return Start(call, kind, method, function, given, frozenset(own), several, call.node)
+        return ProcessStart(call, kind, method, function, given, frozenset(own), several, call.node)
 
     def _function(self, target: ast.expr | None) -> tuple[Function | None, list[ast.expr]]:
         """The function a target names, and what functools.partial hands over first."""

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.analysis.source.processes.children import LOADERS, Processes, Start
+from holdfast.analysis.source.processes.children import LOADERS, Processes, ProcessStart
 from holdfast.analysis.source.processes.cuda_calls import touches
 from holdfast.analysis.source.program import Call, Function, Program, constant, dotted
 from holdfast.analysis.source.python.flow import may_reach, reached, under_main_guard
 from holdfast.analysis.source.python.names import names
 
 
-class Pair(NamedTuple):
+class ForkedCudaUse(NamedTuple):
     child: Call
     """touches CUDA in the child"""
     parent: Call | None
@@ -25,16 +25,16 @@ class Pair(NamedTuple):
     method: str
 
 
-def pairs(children: Processes) -> Iterator[Pair]:
+def pairs(children: Processes) -> Iterator[ForkedCudaUse]:
     for start in children.starts:
         inside = next(touches(children.program, *reached(children.program, start.function)), None)
         before = _before(children, start) if inside else None
         if inside and before:
             where = f"{start.function.name}()"
-            yield Pair(inside[0], before, start.call, where, start.method)
+            yield ForkedCudaUse(inside[0], before, start.call, where, start.method)
 
 
-def _before(children: Processes, start: Start) -> Call | None:
+def _before(children: Processes, start: ProcessStart) -> Call | None:
     """The first touch that has happened when the children start."""
     program, node = children.program, start.born
     scope = program.function_of(node)
@@ -59,7 +59,7 @@ def _made_by(program: Program, function: Function | None, scope: Function) -> bo
     return scope.name != "__init__" == function.name and function in owner.body
 
 
-def _through_a_call(children: Processes, start: Start) -> Call | None:
+def _through_a_call(children: Processes, start: ProcessStart) -> Call | None:
     program, node = children.program, start.born
     scope = program.function_of(node)
     for call in program.calls:
@@ -77,7 +77,7 @@ def _through_a_call(children: Processes, start: Start) -> Call | None:
 # --- workers of a DataLoader --------------------------------------------------------------------
 
 
-def loader_pairs(children: Processes) -> Iterator[Pair]:
+def loader_pairs(children: Processes) -> Iterator[ForkedCudaUse]:
     program = children.program
     for call in program.called(*LOADERS):
         workers = call.argument(5, "num_workers")
@@ -92,7 +92,9 @@ def loader_pairs(children: Processes) -> Iterator[Pair]:
                 c for c, _ in touches(program, program.tree) if not _within(program, c, bodies)
             ]
             where = _named(program, inside[1])
-            yield Pair(inside[0], next(iter(apart), None), call, where, _method(children, call))
+            yield ForkedCudaUse(
+                inside[0], next(iter(apart), None), call, where, _method(children, call)
+            )
 
 
 def _method(children: Processes, loader: Call) -> str:

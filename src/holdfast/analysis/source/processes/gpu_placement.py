@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from holdfast.analysis.source.program import Call, Function, Program, constant, dotted
 from holdfast.analysis.source.python.names import names
-from holdfast.analysis.source.ranks.rank_dependence import ranks
-from holdfast.analysis.source.ranks.rank_names import Of
+from holdfast.analysis.source.ranks.rank_dependence import rank_questions
+from holdfast.analysis.source.ranks.rank_names import RankScope
 
 SETTERS = (
     "torch.cuda.set_device",
@@ -35,7 +35,7 @@ MAKERS = frozenset(
 MOVED_BY_DEFAULT = re.compile(r"set_default_device|set_default_tensor_type|with torch\.device")
 
 
-class Use(NamedTuple):
+class GpuUse(NamedTuple):
     """A call that puts something onto a CUDA device."""
 
     call: Call
@@ -43,37 +43,37 @@ class Use(NamedTuple):
     """the number it names; None for 'the current one'"""
 
 
-def uses(program: Program) -> Iterator[Use]:
+def gpu_uses(program: Program) -> Iterator[GpuUse]:
     """`.cuda()`, `.to("cuda")`, `torch.zeros(…, device="cuda")`, with the number they name."""
     for call in program.calls:
         attribute = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
         if attribute == "cuda" and not call.name.startswith("torch.cuda"):
-            yield Use(call, call.argument(0, "device"))
+            yield GpuUse(call, call.argument(0, "device"))
         elif attribute == "to" and call.node.args:
             yield from _device(program, call, call.node.args[0])
         if call.name.startswith("torch.") and (given := call.keyword("device")):
             yield from _device(program, call, given)
 
 
-def _device(program: Program, call: Call, given: ast.expr) -> Iterator[Use]:
+def _device(program: Program, call: Call, given: ast.expr) -> Iterator[GpuUse]:
     """A device as people write it: a string, torch.device(…), a number, a name for one of them."""
     value = names(program).follow(given)
     if isinstance(value, ast.Call) and program.name_of(value.func) == "torch.device":
         kind = value.args[0] if value.args else None
         if len(value.args) > 1 and constant(kind) == "cuda":
-            yield Use(call, value.args[1])
+            yield GpuUse(call, value.args[1])
             return
         value = kind if kind is not None else value
     if constant(value) == "cuda":
-        yield Use(call, None)
+        yield GpuUse(call, None)
     elif isinstance(value, ast.JoinedStr) and (number := _numbered(value)):
-        yield Use(call, number)
+        yield GpuUse(call, number)
     elif isinstance(value, ast.Constant) and isinstance(value.value, str):
         number_said = re.fullmatch(r"cuda:(\d+)", value.value)
         if number_said:
-            yield Use(call, ast.copy_location(ast.Constant(int(number_said[1])), value))
-    elif ranks(program).number(value):
-        yield Use(call, value)
+            yield GpuUse(call, ast.copy_location(ast.Constant(int(number_said[1])), value))
+    elif rank_questions(program).number(value):
+        yield GpuUse(call, value)
 
 
 def _numbered(text: ast.JoinedStr) -> ast.expr | None:
@@ -84,28 +84,28 @@ def _numbered(text: ast.JoinedStr) -> ast.expr | None:
     return last.value if isinstance(last, ast.FormattedValue) else None
 
 
-def choices(program: Program) -> Iterator[Use]:
+def choices(program: Program) -> Iterator[GpuUse]:
     """Everything that names a device by number: uses, set_device, device_ids=[…]."""
-    yield from (use for use in uses(program) if use.number is not None)
+    yield from (use for use in gpu_uses(program) if use.number is not None)
     for call in program.calls:
         if call.name in SETTERS and call.node.args:
-            yield Use(call, call.node.args[0])
+            yield GpuUse(call, call.node.args[0])
         ids = call.keyword("device_ids")
         if isinstance(ids, ast.List) and len(ids.elts) == 1:
-            yield Use(call, ids.elts[0])
+            yield GpuUse(call, ids.elts[0])
 
 
 def global_rank(program: Program, node: ast.expr | None) -> bool:
     """Whether a number surely is the rank in the whole job, taken as it is."""
     if node is None:
         return False
-    asked = ranks(program)
+    asked = rank_questions(program)
     value = names(program).follow(node)
     seen = [value, *names(program).values(dotted(value), value)]
     if any(isinstance(part, ast.BinOp) for one in seen for part in ast.walk(one)):
         return False
     return any(
-        isinstance(part, ast.Call | ast.Subscript) and asked.number(part) is Of.JOB
+        isinstance(part, ast.Call | ast.Subscript) and asked.number(part) is RankScope.JOB
         for one in seen
         for part in ast.walk(one)
     )

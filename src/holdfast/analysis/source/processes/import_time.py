@@ -13,7 +13,7 @@ from holdfast.analysis.source.python.flow import method_of, reached
 from holdfast.analysis.source.python.names import names
 
 
-class Birth(NamedTuple):
+class ImportTimeStart(NamedTuple):
     """A line at the top level that leads to new processes."""
 
     entry: ast.AST
@@ -23,18 +23,18 @@ class Birth(NamedTuple):
     method: str
 
 
-def births(program: Program, *, complete: bool) -> list[Birth]:
+def import_time_starts(program: Program, *, complete: bool) -> list[ImportTimeStart]:
     """One for each line at the top level, in order; an excerpt must show what its children run."""
     children = processes(program)
     if children is None:
         return []
-    found: dict[ast.AST, Birth] = {}
+    found: dict[ast.AST, ImportTimeStart] = {}
     for starter, what, method in _starters(children):
         if not complete and not any(start.call.node is starter for start in children.starts):
             continue
         for entry in _entries(program, starter):
             said = what if entry is starter else f"`{ast.unparse(entry)}` (it leads to {what})"
-            found.setdefault(entry, Birth(entry, starter, said, method))
+            found.setdefault(entry, ImportTimeStart(entry, starter, said, method))
     return sorted(found.values(), key=lambda birth: getattr(birth.entry, "lineno", 0))
 
 

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.analysis.source.processes.children import Processes, Start, processes
+from holdfast.analysis.source.processes.children import Processes, ProcessStart, processes
 from holdfast.analysis.source.program import Call, Function, Program, constant, dotted
 from holdfast.analysis.source.python.flow import may_reach
 from holdfast.analysis.source.python.names import names
@@ -27,14 +27,14 @@ WAITS = frozenset(["wait", "get", "recv", "sleep", "acquire", "join", "pause"])
 """calls by which a child stays until it is told"""
 
 
-class ShortLived(NamedTuple):
+class ShortLivedSender(NamedTuple):
     put: Call
     get: Call
     joined: bool
     """the parent waits for its end first"""
 
 
-def short_lived(program: Program) -> Iterator[ShortLived]:
+def short_lived_senders(program: Program) -> Iterator[ShortLivedSender]:
     children = processes(program)
     if children is None or _shares_files(program):
         return
@@ -50,7 +50,7 @@ def _shares_files(program: Program) -> bool:
     return other or "Manager(" in program.text
 
 
-def _of(program: Program, children: Processes, start: Start) -> Iterator[ShortLived]:
+def _of(program: Program, children: Processes, start: ProcessStart) -> Iterator[ShortLivedSender]:
     calls = program.calls_in(start.function)
     puts = [c for c in calls if c.method in ("put", "put_nowait") and _sends_tensor(program, c)]
     if not puts:
@@ -66,7 +66,9 @@ def _of(program: Program, children: Processes, start: Start) -> Iterator[ShortLi
     yield from _read_late(program, start, last, outside)
 
 
-def _is_queue(children: Processes, given: ast.expr | None, outside: str, start: Start) -> bool:
+def _is_queue(
+    children: Processes, given: ast.expr | None, outside: str, start: ProcessStart
+) -> bool:
     """Made by multiprocessing, as far as the script shows."""
     at = given if given is not None else start.function
     values = children.names.values(outside, at)
@@ -74,7 +76,9 @@ def _is_queue(children: Processes, given: ast.expr | None, outside: str, start: 
     return any(kind in ("Queue", "SimpleQueue", "JoinableQueue") for kind in kinds)
 
 
-def _read_late(program: Program, start: Start, put: Call, queue: str) -> Iterator[ShortLived]:
+def _read_late(
+    program: Program, start: ProcessStart, put: Call, queue: str
+) -> Iterator[ShortLivedSender]:
     home: Function | None = program.function_of(start.call.node)
     here = [c for c in program.calls if program.function_of(c.node) is home]
     gets = [c for c in here if c.written in (f"{queue}.get", f"{queue}.get_nowait")]
@@ -86,7 +90,7 @@ def _read_late(program: Program, start: Start, put: Call, queue: str) -> Iterato
     first = gets[0]
     spawn_waits = start.kind == "mp.spawn" and constant(start.call.keyword("join")) is not False
     before = spawn_waits or any(c.node.lineno < first.node.lineno for c in joins)
-    yield ShortLived(put, first, joined=before)
+    yield ShortLivedSender(put, first, joined=before)
 
 
 def _sends_tensor(program: Program, call: Call) -> bool:

@@ -15,15 +15,15 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.analysis.source.processes.children import Processes, Start
+from holdfast.analysis.source.processes.children import Processes, ProcessStart
 from holdfast.analysis.source.program import Function, Program
 from holdfast.analysis.source.python.flow import may_reach, reached, under_main_guard
 
 
-class Stale(NamedTuple):
+class StaleVariable(NamedTuple):
     """A child reads what only its parent has set."""
 
-    start: Start
+    start: ProcessStart
     name: str
     """the variable: 'ARGS', 'settings'"""
     written: str
@@ -34,7 +34,7 @@ class Stale(NamedTuple):
     """the module itself makes no such variable"""
 
 
-def stale(children: Processes) -> Iterator[Stale]:
+def stale_variables(children: Processes) -> Iterator[StaleVariable]:
     """Of children that may be started afresh; one for each variable and start."""
     for start in children.starts:
         if start.method in ("fork", "unknown") or start.kind == "initializer":
@@ -47,7 +47,7 @@ def stale(children: Processes) -> Iterator[Stale]:
                     yield found
 
 
-def _before(children: Processes, start: Start) -> Iterator[ast.Assign]:
+def _before(children: Processes, start: ProcessStart) -> Iterator[ast.Assign]:
     """Assignments on the way to the start that a child does not run when it imports the file."""
     program = children.program
     home = program.function_of(start.call.node)
@@ -61,7 +61,7 @@ def _before(children: Processes, start: Start) -> Iterator[ast.Assign]:
             yield assign
 
 
-def _read(children: Processes, start: Start, assign: ast.Assign) -> Iterator[Stale]:
+def _read(children: Processes, start: ProcessStart, assign: ast.Assign) -> Iterator[StaleVariable]:
     program = children.program
     bodies = reached(program, start.function)
     own = {name for body in bodies for name in _own(body)}
@@ -79,7 +79,7 @@ def _read(children: Processes, start: Start, assign: ast.Assign) -> Iterator[Sta
             continue
         written = ast.unparse(target)
         if read := next(_reads(bodies, written), None):
-            yield Stale(start, root, written, assign, read, missing=not made)
+            yield StaleVariable(start, root, written, assign, read, missing=not made)
 
 
 def _own(function: Function) -> Iterator[str]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.analysis.source.processes.children import Processes, Start
+from holdfast.analysis.source.processes.children import Processes, ProcessStart
 from holdfast.analysis.source.processes.writes import Write, writes
 from holdfast.analysis.source.program import Program, dotted
 from holdfast.analysis.source.python.flow import reached
@@ -29,7 +29,7 @@ SHARED = SYNCHRONISERS | {
     "Queue",
     "SimpleQueue",
     "JoinableQueue",
-    "Value",
+    "ProcessValue",
     "Array",
     "RawValue",
     "RawArray",
@@ -39,7 +39,7 @@ SHARED = SYNCHRONISERS | {
 KEEPS_MEMORY = ("share_memory_", "requires_grad_", "view", "reshape", "float", "double", "long")
 
 
-class Is(enum.Enum):
+class ValueKind(enum.Enum):
     TENSOR = "tensor"
     MODULE = "module"
     PLAIN = "list or dict"
@@ -48,8 +48,8 @@ class Is(enum.Enum):
     PROCESSES = "of multiprocessing"
 
 
-class Value(NamedTuple):
-    what: Is
+class ProcessValue(NamedTuple):
+    what: ValueKind
     shared: bool
     """its memory is the same in all processes that hold it"""
     node: ast.expr
@@ -57,7 +57,7 @@ class Value(NamedTuple):
     """'Lock', 'torch.zeros', 'list'"""
 
 
-class Held(NamedTuple):
+class InheritedValue(NamedTuple):
     """An object of the parent that a child's function uses."""
 
     name: str
@@ -66,16 +66,16 @@ class Held(NamedTuple):
     """in the parent"""
     passed: bool
     """handed over at the start; False: the child reaches it as a global or by closure"""
-    values: tuple[Value, ...]
-    start: Start
+    values: tuple[ProcessValue, ...]
+    start: ProcessStart
 
 
-def value(children: Processes, node: ast.expr) -> Value | None:
+def value(children: Processes, node: ast.expr) -> ProcessValue | None:
     """What an expression makes; None when it is nothing we know."""
     if isinstance(node, ast.List | ast.Dict | ast.Set):
-        return Value(Is.PLAIN, False, node, type(node).__name__.lower())
+        return ProcessValue(ValueKind.PLAIN, False, node, type(node).__name__.lower())
     if isinstance(node, ast.BinOp) and isinstance(node.left, ast.List):
-        return Value(Is.PLAIN, False, node, "list")
+        return ProcessValue(ValueKind.PLAIN, False, node, "list")
     if not isinstance(node, ast.Call):
         return None
     return (
@@ -83,40 +83,40 @@ def value(children: Processes, node: ast.expr) -> Value | None:
     )
 
 
-def _of_torch(program: Program, node: ast.Call) -> Value | None:
+def _of_torch(program: Program, node: ast.Call) -> ProcessValue | None:
     name = program.name_of(node.func)
     module, _, last = name.rpartition(".")
     if TENSORS.fullmatch(name):
-        return None if _elsewhere(node) else Value(Is.TENSOR, False, node, name)
+        return None if _elsewhere(node) else ProcessValue(ValueKind.TENSOR, False, node, name)
     if module in ("torch.nn", "torch.nn.modules") and last[:1].isupper():
-        return Value(Is.MODULE, False, node, name)
+        return ProcessValue(ValueKind.MODULE, False, node, name)
     if dotted(node.func) in modules(program):
-        return Value(Is.MODULE, False, node, dotted(node.func))
+        return ProcessValue(ValueKind.MODULE, False, node, dotted(node.func))
     return None
 
 
-def _of_python(children: Processes, node: ast.Call) -> Value | None:
+def _of_python(children: Processes, node: ast.Call) -> ProcessValue | None:
     name = children.program.name_of(node.func)
     module, _, last = name.rpartition(".")
     if name in PLAIN:
-        return Value(Is.PLAIN, False, node, last)
+        return ProcessValue(ValueKind.PLAIN, False, node, last)
     if module == "numpy" and last in ARRAYS:
-        return Value(Is.ARRAY, False, node, name)
+        return ProcessValue(ValueKind.ARRAY, False, node, name)
     if module == "threading" and last in SYNCHRONISERS:
-        return Value(Is.THREADS, False, node, last)
+        return ProcessValue(ValueKind.THREADS, False, node, last)
     made = children.made(node)
     if made is not None and made.kind in SHARED:
-        return Value(Is.PROCESSES, True, node, made.kind)
+        return ProcessValue(ValueKind.PROCESSES, True, node, made.kind)
     return None
 
 
-def _chained(children: Processes, node: ast.Call) -> Value | None:
+def _chained(children: Processes, node: ast.Call) -> ProcessValue | None:
     """`torch.zeros(1).share_memory_()`; moving to a device or copying makes something unknown."""
     if not isinstance(node.func, ast.Attribute):
         return None
     method = node.func.attr
     inner = value(children, node.func.value) if method in (*KEEPS_MEMORY, "share_memory") else None
-    if inner is None or inner.what not in (Is.TENSOR, Is.MODULE):
+    if inner is None or inner.what not in (ValueKind.TENSOR, ValueKind.MODULE):
         return None
     return inner._replace(shared=inner.shared or method.startswith("share_memory"), node=node)
 
@@ -137,45 +137,45 @@ def modules(program: Program) -> set[str]:
     return found
 
 
-def held(children: Processes, start: Start, name: str) -> Held | None:
+def inherited_value(children: Processes, start: ProcessStart, name: str) -> InheritedValue | None:
     """What a name of the child's function is in the parent; None when it is the child's own."""
     if name in start.given:
         handed = start.given[name]
         parent = dotted(handed)
         found = children.names.values(parent, start.call.node) if parent else [handed]
-        return _held(children, start, name, parent, found, passed=True)
+        return _inherited_value(children, start, name, parent, found, passed=True)
     home = children.names.home(name, start.function)
     if home is False or home is start.function:
         return None
     found = children.names.values(name, start.function)
     passed = name.startswith("self.")  # a bound method takes its object along
-    return _held(children, start, name, name, found, passed=passed)
+    return _inherited_value(children, start, name, name, found, passed=passed)
 
 
-def _held(
+def _inherited_value(
     children: Processes,
-    start: Start,
+    start: ProcessStart,
     name: str,
     parent: str,
     found: list[ast.expr],
     *,
     passed: bool,
-) -> Held | None:
+) -> InheritedValue | None:
     if any(children.program.function_of(node) in children.bodies for node in found):
         return None  # the child makes its own
     values = [value(children, node) for node in found]
     known = tuple(one for one in values if one is not None)
     if not known or len(known) < len(values):
         return None
-    if any(one.what in (Is.TENSOR, Is.MODULE) for one in known):
+    if any(one.what in (ValueKind.TENSOR, ValueKind.MODULE) for one in known):
         later = shared_later(children, parent, start)
         if later is None:
             return None
         known = tuple(one._replace(shared=one.shared or later) for one in known)
-    return Held(name, parent, passed, known, start)
+    return InheritedValue(name, parent, passed, known, start)
 
 
-def shared_later(children: Processes, parent: str, start: Start) -> bool | None:
+def shared_later(children: Processes, parent: str, start: ProcessStart) -> bool | None:
     """Whether `x.share_memory_()` stands somewhere; None when something unnamed is shared."""
     names = children.names
     receivers = {
@@ -189,15 +189,15 @@ def shared_later(children: Processes, parent: str, start: Start) -> bool | None:
     return None if unknown else False
 
 
-def written(children: Processes, start: Start) -> Iterator[tuple[Write, Held]]:
+def written(children: Processes, start: ProcessStart) -> Iterator[tuple[Write, InheritedValue]]:
     """What the children of one start change, of what their parent made."""
     for one in writes(children.program, start.function):
-        found = held(children, start, one.name)
+        found = inherited_value(children, start, one.name)
         if found is not None:
             yield one, found
 
 
-def read_elsewhere(children: Processes, found: Held) -> ast.AST | None:
+def read_elsewhere(children: Processes, found: InheritedValue) -> ast.AST | None:
     """The first place outside the children that reads it after they were started."""
     program, start = children.program, found.start.call.node
     scope = children.names.home(found.parent, start)
@@ -217,7 +217,7 @@ def read_elsewhere(children: Processes, found: Held) -> ast.AST | None:
     return None
 
 
-def comes_back(children: Processes, found: Held) -> bool:
+def comes_back(children: Processes, found: InheritedValue) -> bool:
     """The child sends it (`queue.put(model.state_dict())`), or the parent fills its own: the two
     were never meant to be one."""
     program, start = children.program, found.start
@@ -241,7 +241,7 @@ def comes_back(children: Processes, found: Held) -> bool:
     )
 
 
-def _handed_over(program: Program, node: ast.AST, start: Start) -> bool:
+def _handed_over(program: Program, node: ast.AST, start: ProcessStart) -> bool:
     """It stands in a start of children (this one or another): that reads nothing."""
     return any(above is start.call.node for above in program.above(node)) or any(
         isinstance(above, ast.keyword) and above.arg in ("args", "kwargs", "initargs")
@@ -249,7 +249,7 @@ def _handed_over(program: Program, node: ast.AST, start: Start) -> bool:
     )
 
 
-def uses(program: Program, start: Start, name: str) -> list[ast.AST]:
+def uses(program: Program, start: ProcessStart, name: str) -> list[ast.AST]:
     """Where the child's function and those it calls read a name of the parent."""
     return [
         node

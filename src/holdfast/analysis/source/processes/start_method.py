@@ -31,7 +31,7 @@ EXECUTORS = (
 )
 
 
-class Made(NamedTuple):
+class ContextObject(NamedTuple):
     """An object of multiprocessing: `ctx.Queue()` is ('Queue', 'spawn')."""
 
     kind: str
@@ -79,19 +79,19 @@ class StartMethods:
 
     # --- what a call makes ----------------------------------------------------------------------
 
-    def made(self, node: ast.AST) -> Made | None:
+    def made(self, node: ast.AST) -> ContextObject | None:
         """What a call of multiprocessing (or of a context of it) makes."""
         if not isinstance(node, ast.Call):
             return None
         name = self.program.name_of(node.func)
         module, _, kind = name.rpartition(".")
         if module in MODULES:
-            return Made(kind, self.method)
+            return ContextObject(kind, self.method)
         if name in EXECUTORS:
-            return Made("ProcessPoolExecutor", self._executor_method(node))
+            return ContextObject("ProcessPoolExecutor", self._executor_method(node))
         if self._contexts and isinstance(node.func, ast.Attribute):
             method = self.context(node.func.value)
-            return Made(node.func.attr, method) if method else None
+            return ContextObject(node.func.attr, method) if method else None
         return None
 
     def context(self, node: ast.expr) -> str:

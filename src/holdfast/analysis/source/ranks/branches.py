@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.analysis.source.ranks.rank_names import Of
+from holdfast.analysis.source.ranks.rank_names import RankScope
 
 SHOWN = 48
 """characters of a condition in a sentence"""
 
 
-class Split(NamedTuple):
+class RankSplit(NamedTuple):
     """A condition that holds on some ranks only."""
 
-    of: Of
+    of: RankScope
     zero: bool | None
     """True: holds on rank 0 alone; False: on all but rank 0; None: on some others"""
     text: str
@@ -33,11 +33,11 @@ class Split(NamedTuple):
     group: str = ""
     """of `dist.get_rank(group)`: the group as written"""
 
-    def inverted(self) -> Split:
+    def inverted(self) -> RankSplit:
         zero = None if self.zero is None else not self.zero
         return self._replace(zero=zero, negated=not self.negated, turned=not self.turned)
 
-    def may_complete(self, other: Split) -> bool:
+    def may_complete(self, other: RankSplit) -> bool:
         """Whether those that `other` leaves out may be let through here."""
         if self.zero is not None and other.zero is not None:
             return self.zero != other.zero

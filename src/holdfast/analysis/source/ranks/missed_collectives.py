@@ -22,11 +22,11 @@ from typing import NamedTuple
 from holdfast.analysis.source.collectives.torch_calls import NEW_GROUPS
 from holdfast.analysis.source.program import Call, Function, Program, dotted, once_per_program
 from holdfast.analysis.source.python.names import names
-from holdfast.analysis.source.ranks.branches import Split
-from holdfast.analysis.source.ranks.guards import Guard, guards
-from holdfast.analysis.source.ranks.paths import Stop, Ways, ways
-from holdfast.analysis.source.ranks.rank_dependence import ranks
-from holdfast.analysis.source.ranks.rank_names import Of
+from holdfast.analysis.source.ranks.branches import RankSplit
+from holdfast.analysis.source.ranks.guards import RankGuard, rank_guards
+from holdfast.analysis.source.ranks.paths import CollectiveOnPath, Paths, paths_of
+from holdfast.analysis.source.ranks.rank_dependence import rank_questions
+from holdfast.analysis.source.ranks.rank_names import RankScope
 
 LONELY = re.compile(
     r"(rank_?(zero|0)|(local_)?main(_process|_rank)?|master(_process|_rank)?|primary)_only"
@@ -36,11 +36,11 @@ LONELY = re.compile(
 EXPECTED = re.compile(r"assertRaises\w*|raises|assertWarns\w*|suppress")
 
 
-class Missed(NamedTuple):
+class MissedCollective(NamedTuple):
     """Some ranks of the group do not come to a meeting."""
 
-    stop: Stop
-    split: Split
+    stop: CollectiveOnPath
+    split: RankSplit
     """who comes, or who leaves where `left`"""
     at: ast.AST
     """the call that only some make, or the statement with which some leave"""
@@ -55,19 +55,19 @@ class Missed(NamedTuple):
         return type(self.at).__name__.lower()
 
 
-class Parting:
+class MissedCollectiveFinder:
     """The walk over one program."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.ways: Ways = ways(program)
+        self.ways: Paths = paths_of(program)
         self.sites = [
-            (call, stops, list(guards(program, call.node)))
+            (call, stops, list(rank_guards(program, call.node)))
             for call in program.calls
             if (stops := self.ways.through(call))
         ]
 
-    def missed(self) -> Iterator[Missed]:
+    def missed(self) -> Iterator[MissedCollective]:
         for call, stops, around in self.sites:
             if not self._expected(call.node):
                 yield from self._alone(call, stops, around)
@@ -76,7 +76,9 @@ class Parting:
 
     # --- a meeting inside a condition -------------------------------------------------------------
 
-    def _alone(self, call: Call, stops: Sequence[Stop], around: list[Guard]) -> Iterator[Missed]:
+    def _alone(
+        self, call: Call, stops: Sequence[CollectiveOnPath], around: list[RankGuard]
+    ) -> Iterator[MissedCollective]:
         for guard in around:
             other = self.ways.of(*guard.other, nested=True)
             if self.ways.leaves(guard.arm) and not self.ways.leaves(guard.other):
@@ -90,10 +92,10 @@ class Parting:
                     continue
                 if stop.meeting.group and self._asks_for(stop.meeting.group, call.node):
                     continue
-                yield Missed(stop, guard.split, call.node, status)
+                yield MissedCollective(stop, guard.split, call.node, status)
                 return
 
-    def _paired(self, stop: Stop, guard: Guard) -> bool:
+    def _paired(self, stop: CollectiveOnPath, guard: RankGuard) -> bool:
         """`if rank != 0: barrier()` … `if rank == 0: barrier()` in one function."""
         here = self.program.function_of(guard.node)
         return any(
@@ -104,7 +106,7 @@ class Parting:
             for found in stops
         )
 
-    def _same(self, one: Stop, other: Stop) -> bool:
+    def _same(self, one: CollectiveOnPath, other: CollectiveOnPath) -> bool:
         """Both sides may meet there. Two groups with other members are no meeting: ranks that make
         one each take them for the same, by their number, and mix."""
         if one.meeting.key != other.meeting.key:
@@ -121,7 +123,8 @@ class Parting:
         """`if group is not None:` is how members of a group are told from others."""
         tests = [a.test for a in self.program.above(node) if isinstance(a, ast.If | ast.IfExp)]
         return any(
-            group in ast.unparse(test) and ranks(self.program).split(test) is None for test in tests
+            group in ast.unparse(test) and rank_questions(self.program).split(test) is None
+            for test in tests
         )
 
     def _expected(self, node: ast.AST) -> bool:
@@ -142,25 +145,25 @@ class Parting:
 
     # --- a function that runs on one rank ---------------------------------------------------------
 
-    def _decorated(self) -> Iterator[Missed]:
+    def _decorated(self) -> Iterator[MissedCollective]:
         for function in self.program.functions:
             for decorator in function.decorator_list:
                 written = ast.unparse(decorator)
                 if LONELY.fullmatch(written.partition("(")[0].rpartition(".")[2]):
-                    split = Split(Of.JOB, True, f"@{written}", one=True)
+                    split = RankSplit(RankScope.JOB, True, f"@{written}", one=True)
                     yield from self._inside(function, split)
 
-    def _inside(self, function: Function, split: Split) -> Iterator[Missed]:
+    def _inside(self, function: Function, split: RankSplit) -> Iterator[MissedCollective]:
         for call, stops, around in self.sites:
             if self.program.function_of(call.node) is function and not around:
                 for stop in stops[:1]:
                     status = _sure(stop, split)
                     if status is not None:
-                        yield Missed(stop, split, call.node, status)
+                        yield MissedCollective(stop, split, call.node, status)
 
     # --- leaving before a meeting -----------------------------------------------------------------
 
-    def _left(self) -> Iterator[Missed]:
+    def _left(self) -> Iterator[MissedCollective]:
         for guard in self._conditions():
             if self.ways.may_meet(*guard.arm) or any(self._ways_out(guard.other)):
                 continue  # where both sides may leave they may well do it together
@@ -170,7 +173,7 @@ class Parting:
                 missed = next((s for s in rest if s.sure and self._misses(s, own, guard)), None)
                 if missed:
                     sure = always and not guard.split.mixed and bool(_sure(missed, guard.split))
-                    yield Missed(missed, guard.split, leave, sure, left=True)
+                    yield MissedCollective(missed, guard.split, leave, sure, left=True)
 
     def _ways_out(self, block: Sequence[ast.AST]) -> Iterator[tuple[ast.stmt, bool]]:
         """Not by an exception: that ends the process with an error, which launchers see."""
@@ -178,22 +181,22 @@ class Parting:
             if not isinstance(leave, ast.Raise):
                 yield leave, always
 
-    def _misses(self, stop: Stop, own: set[tuple[str, str]], guard: Guard) -> bool:
+    def _misses(self, stop: CollectiveOnPath, own: set[tuple[str, str]], guard: RankGuard) -> bool:
         if stop.meeting.key in own or _sure(stop, guard.split) is None:
             return False
         plain = not stop.meeting.group or stop.meeting.group == guard.split.group
-        return plain and not list(guards(self.program, stop.at.node, until=guard.node))
+        return plain and not list(rank_guards(self.program, stop.at.node, until=guard.node))
 
-    def _conditions(self) -> Iterator[Guard]:
-        questions = ranks(self.program)
+    def _conditions(self) -> Iterator[RankGuard]:
+        questions = rank_questions(self.program)
         for node in self.program.ifs:
             if (split := questions.split(node.test)) is not None:
-                yield Guard(split, node, node.body, node.orelse)
+                yield RankGuard(split, node, node.body, node.orelse)
                 if node.orelse:
-                    yield Guard(split.inverted(), node, node.orelse, node.body)
+                    yield RankGuard(split.inverted(), node, node.orelse, node.body)
 
 
-def _sure(stop: Stop, split: Split) -> bool | None:
+def _sure(stop: CollectiveOnPath, split: RankSplit) -> bool | None:
     """True: surely missed by some; False: most likely; None: nothing can be said."""
     meeting = stop.meeting
     if meeting.group == "?":
@@ -207,16 +210,16 @@ def _sure(stop: Stop, split: Split) -> bool | None:
         return plain
     if meeting.group:
         # Leaders, islands and stages have groups of their own; one rank alone has none.
-        return False if split.of is Of.JOB and split.zero and plain else None
-    return plain and split.of in (Of.JOB, Of.MACHINE)
+        return False if split.of is RankScope.JOB and split.zero and plain else None
+    return plain and split.of in (RankScope.JOB, RankScope.MACHINE)
 
 
 @once_per_program
-def missed(program: Program) -> list[Missed]:
+def missed_collectives(program: Program) -> list[MissedCollective]:
     """Every meeting that some ranks miss, in order of the text; none for most scripts."""
-    if not ways(program).meetings:
+    if not paths_of(program).meetings:
         return []
-    found: dict[ast.AST, Missed] = {}
-    for one in Parting(program).missed():
+    found: dict[ast.AST, MissedCollective] = {}
+    for one in MissedCollectiveFinder(program).missed():
         found.setdefault(one.at, one)
     return sorted(found.values(), key=lambda one: (one.at.lineno, one.at.col_offset))  # type: ignore[attr-defined]

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from holdfast.analysis.source.collectives.collective_calls import Meeting, meetings
+from holdfast.analysis.source.collectives.collective_calls import CollectiveCall, collective_calls
 from holdfast.analysis.source.program import Call, Function, Program, once_per_program
-from holdfast.analysis.source.ranks.guards import guards
-from holdfast.analysis.source.ranks.rank_names import tells_of_company
+from holdfast.analysis.source.ranks.guards import rank_guards
+from holdfast.analysis.source.ranks.rank_names import asks_if_distributed
 
 DEEP = 3
 EXITS = ("sys.exit", "os._exit", "builtins.exit", "builtins.quit")
@@ -31,10 +31,10 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 Block = Sequence[ast.AST]
 
 
-class Stop(NamedTuple):
+class CollectiveOnPath(NamedTuple):
     """A meeting on a way, and the call of this way that leads to it."""
 
-    meeting: Meeting
+    meeting: CollectiveCall
     at: Call
     sure: bool = True
     """False: an `if` of a function on the way decides"""
@@ -49,27 +49,27 @@ class Stop(NamedTuple):
         return f"{self.at.written} (line {self.at.node.lineno}){through}"
 
 
-class Ways:
+class Paths:
     """The meetings of one program, by the code that leads to them."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.meetings = {m.call.node: m for m in meetings(program)}
+        self.meetings = {m.call.node: m for m in collective_calls(program)}
         self._starts = [_start(call.node) for call in program.calls] if self.meetings else []
-        self._known: dict[Function, list[Stop]] = {}
+        self._known: dict[Function, list[CollectiveOnPath]] = {}
 
-    def through(self, call: Call) -> list[Stop]:
+    def through(self, call: Call) -> list[CollectiveOnPath]:
         """The meeting that a call is, or those that it leads to."""
         here = self.meetings.get(call.node)
         if here is not None:
-            return [Stop(here, call)]
+            return [CollectiveOnPath(here, call)]
         function = self.target(call)
         inner = self._inside(function, DEEP) if function is not None else []
-        return [Stop(stop.meeting, call, stop.sure) for stop in inner]
+        return [CollectiveOnPath(stop.meeting, call, stop.sure) for stop in inner]
 
-    def of(self, *nodes: ast.AST, nested: bool = False) -> list[Stop]:
+    def of(self, *nodes: ast.AST, nested: bool = False) -> list[CollectiveOnPath]:
         """All stops below these nodes; with `nested` also in functions defined there."""
-        found: list[Stop] = []
+        found: list[CollectiveOnPath] = []
         for call in self._calls(nodes, nested=nested):
             found += self.through(call)
         return found
@@ -111,11 +111,11 @@ class Ways:
             return function if next(classes, None) is owner else None
         return None if isinstance(owner, ast.ClassDef) else function
 
-    def _inside(self, function: Function, deep: int) -> list[Stop]:
+    def _inside(self, function: Function, deep: int) -> list[CollectiveOnPath]:
         if function in self._known:
             return self._known[function]
         self._known[function] = []  # of one that calls itself
-        found: list[Stop] = []
+        found: list[CollectiveOnPath] = []
         for call in self._calls(function.body):
             found += self._within(function, call, deep)
         if found and any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(function)):
@@ -123,25 +123,25 @@ class Ways:
         self._known[function] = found
         return found
 
-    def _within(self, function: Function, call: Call, deep: int) -> Iterator[Stop]:
+    def _within(self, function: Function, call: Call, deep: int) -> Iterator[CollectiveOnPath]:
         here = self.meetings.get(call.node)
-        inner: list[Stop] = []
+        inner: list[CollectiveOnPath] = []
         if here is not None:
-            inner = [Stop(here, call)]
+            inner = [CollectiveOnPath(here, call)]
         elif deep > 1 and (below := self.target(call)) is not None:
             inner = self._inside(below, deep - 1)
-        if not inner or next(guards(self.program, call.node), None) is not None:
+        if not inner or next(rank_guards(self.program, call.node), None) is not None:
             return
         tests = [
             above.test
             for above in self.program.above(call.node)
-            if isinstance(above, ast.If | ast.IfExp) and not tells_of_company(above.test)
+            if isinstance(above, ast.If | ast.IfExp) and not asks_if_distributed(above.test)
         ]
         given = {one.arg for one in [*function.args.args, *function.args.kwonlyargs]} - {"self"}
         if any(_names(test) & given for test in tests):
             return  # its caller decides
         for stop in inner:
-            yield Stop(stop.meeting, call, stop.sure and not tests)
+            yield CollectiveOnPath(stop.meeting, call, stop.sure and not tests)
 
     # --- ends -------------------------------------------------------------------------------------
 
@@ -164,10 +164,10 @@ class Ways:
         value = statement.value if isinstance(statement, ast.Expr) else None
         return isinstance(value, ast.Call) and self.program.name_of(value.func) in EXITS
 
-    def after(self, node: ast.AST, leave: ast.stmt | None = None) -> list[Stop]:
+    def after(self, node: ast.AST, leave: ast.stmt | None = None) -> list[CollectiveOnPath]:
         """The stops that follow a statement in its function; with `leave`, those that are then
         not reached any more."""
-        found: list[Stop] = []
+        found: list[CollectiveOnPath] = []
         below = node
         for above in self.program.above(node):
             found += self.of(*_following(above, below, finally_too=leave is None))
@@ -225,5 +225,5 @@ def _names(node: ast.expr) -> set[str]:
 
 
 @once_per_program
-def ways(program: Program) -> Ways:
-    return Ways(program)
+def paths_of(program: Program) -> Paths:
+    return Paths(program)

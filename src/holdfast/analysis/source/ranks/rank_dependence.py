@@ -14,10 +14,11 @@ import ast
 
 from holdfast.analysis.source.program import Call, Program, constant, dotted, once_per_program
 from holdfast.analysis.source.python.names import names
-from holdfast.analysis.source.ranks.branches import Split
+from holdfast.analysis.source.ranks.branches import RankSplit
 from holdfast.analysis.source.ranks.rank_names import (
     VARIABLES,
-    Of,
+    RankScope,
+    asks_if_distributed,
     flag_name,
     getter_name,
     integer,
@@ -25,7 +26,6 @@ from holdfast.analysis.source.ranks.rank_names import (
     last_word,
     names_a_rank,
     number_name,
-    tells_of_company,
 )
 
 THROUGH = ("builtins.int", "builtins.str", "builtins.bool")
@@ -40,7 +40,7 @@ TURNED: dict[type[ast.cmpop], ast.cmpop] = {
 """`0 < rank` is `rank > 0`"""
 
 
-class Ranks:
+class RankQuestions:
     """Questions about the expressions of one program."""
 
     def __init__(self, program: Program) -> None:
@@ -57,7 +57,7 @@ class Ranks:
 
     # --- a rank number --------------------------------------------------------------------------
 
-    def number(self, node: ast.expr | None, depth: int = 0) -> Of | None:
+    def number(self, node: ast.expr | None, depth: int = 0) -> RankScope | None:
         """Whose rank number an expression is, or is made of; None when it is none."""
         if node is None or depth > DEPTH:
             return None
@@ -80,7 +80,7 @@ class Ranks:
         kinds = (self.number(part, depth + 1) for part in parts)
         return next((kind for kind in kinds if kind), None)
 
-    def _named_number(self, node: ast.Name | ast.Attribute, depth: int) -> Of | None:
+    def _named_number(self, node: ast.Name | ast.Attribute, depth: int) -> RankScope | None:
         if self.is_counter(node):
             return None
         values = self.names.values(dotted(node), node)
@@ -91,7 +91,7 @@ class Ranks:
             return None  # `rank = 0`, `rank = world_size - 1`: everywhere the same
         return number_name(node.attr if isinstance(node, ast.Attribute) else node.id)
 
-    def _called_number(self, node: ast.Call, depth: int) -> Of | None:
+    def _called_number(self, node: ast.Call, depth: int) -> RankScope | None:
         name = self.program.name_of(node.func)
         if name in ("os.environ.get", "os.getenv", "environ.get"):
             return VARIABLES.get(str(constant(node.args[0]))) if node.args else None
@@ -99,7 +99,7 @@ class Ranks:
             return self.number(node.args[0], depth + 1) if node.args else None
         of = getter_name(dotted(node.func).rpartition(".")[2])
         if of and (node.args or node.keywords):
-            return Of.GROUP if name.startswith("torch.distributed.") else None
+            return RankScope.GROUP if name.startswith("torch.distributed.") else None
         return of
 
     def _is_environment(self, node: ast.expr) -> bool:
@@ -122,9 +122,9 @@ class Ranks:
 
     # --- a condition ------------------------------------------------------------------------------
 
-    def split(self, node: ast.expr, depth: int = 0) -> Split | None:
+    def split(self, node: ast.expr, depth: int = 0) -> RankSplit | None:
         """Which ranks a condition lets through; None: all or none, or it cannot be told."""
-        found: Split | None = None
+        found: RankSplit | None = None
         if depth > DEPTH:
             return None
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -142,15 +142,15 @@ class Ranks:
             found = self._truth_of_number(node, depth)
         return found
 
-    def _truth_of_number(self, node: ast.expr, depth: int) -> Split | None:
+    def _truth_of_number(self, node: ast.expr, depth: int) -> RankSplit | None:
         """`if rank:`, `if not rank % 8:`"""
         of = self.number(node, depth)
         if of is None:
             return None
         zero = None if isinstance(node, ast.BinOp) else False
-        return Split(of, zero, _text(node), one=zero is not None, group=self._group(node))
+        return RankSplit(of, zero, _text(node), one=zero is not None, group=self._group(node))
 
-    def _joined(self, node: ast.BoolOp, depth: int) -> Split | None:
+    def _joined(self, node: ast.BoolOp, depth: int) -> RankSplit | None:
         found = [(part, self.split(part, depth + 1)) for part in node.values]
         splits = [split for _, split in found if split]
         others = [part for part, split in found if not split]
@@ -160,14 +160,14 @@ class Ranks:
         if isinstance(node.op, ast.And):
             if any(self.alone(part) for part in others):
                 return None
-            return first._replace(mixed=any(not tells_of_company(part) for part in others))
+            return first._replace(mixed=any(not asks_if_distributed(part) for part in others))
         if not all(self.alone(part) for part in others):
             return None  # `rank == 0 or debug`: then it may hold everywhere
         sure = all(split.sure for split in splits)
         zero = first.zero if len(splits) == 1 else None
         return first._replace(zero=zero, sure=sure, one=first.one and len(splits) == 1)
 
-    def _compared(self, node: ast.Compare, depth: int) -> Split | None:
+    def _compared(self, node: ast.Compare, depth: int) -> RankSplit | None:
         sides = [node.left, *node.comparators]
         kinds = [self.number(side, depth + 1) for side in sides]
         known = [(side, kind) for side, kind in zip(sides, kinds, strict=True) if kind]
@@ -176,7 +176,7 @@ class Ranks:
         number, of = known[0]
         group = self._group(number)
         if len(node.ops) > 1:
-            return Split(of, None, _text(node), sure=False, group=group)
+            return RankSplit(of, None, _text(node), sure=False, group=group)
         if isinstance(node.ops[0], ast.In | ast.NotIn):
             return self._member(node, of, group) if number is node.left else None
         op, other = node.ops[0], node.comparators[0]
@@ -191,7 +191,7 @@ class Ranks:
             zero = isinstance(op, ast.Eq | ast.LtE | ast.Lt)
         one = zero is not None or isinstance(op, ast.Eq | ast.NotEq)
         negated = isinstance(op, ast.NotEq)
-        return Split(of, zero, _text(node), negated, one=plain and one, group=group)
+        return RankSplit(of, zero, _text(node), negated, one=plain and one, group=group)
 
     def _same_everywhere(self, op: ast.cmpop, other: ast.expr, value: int | None) -> bool:
         """`rank >= 0`, `rank != -1` and `rank < world_size` hold on all; in `for r in range(n):
@@ -204,22 +204,24 @@ class Ranks:
             return not any(is_world_size(part) for part in (other.left, other.right))
         return not names_a_rank(last_word(other))
 
-    def _member(self, node: ast.Compare, of: Of, group: str) -> Split | None:
+    def _member(self, node: ast.Compare, of: RankScope, group: str) -> RankSplit | None:
         """`rank in (0, 4)` is known; `rank in ranks` may be everybody."""
         where = node.comparators[0]
         negated = isinstance(node.ops[0], ast.NotIn)
         if not isinstance(where, ast.List | ast.Tuple | ast.Set):
             text = _text(node)
-            return Split(of, None, text, negated, sure=False, members=True, group=group)
+            return RankSplit(of, None, text, negated, sure=False, members=True, group=group)
         values = {integer(one) for one in where.elts}
         ranks = {value for value in values if value is None or value >= 0}
         if not ranks:
             return None
         zero = not negated if ranks == {0} else None
         sure = None not in ranks
-        return Split(of, zero, _text(node), negated, sure=sure, one=zero is not None, group=group)
+        return RankSplit(
+            of, zero, _text(node), negated, sure=sure, one=zero is not None, group=group
+        )
 
-    def _flag(self, node: ast.Name | ast.Attribute | ast.Call, depth: int) -> Split | None:
+    def _flag(self, node: ast.Name | ast.Attribute | ast.Call, depth: int) -> RankSplit | None:
         if isinstance(node, ast.Call):
             return self._called_flag(node, depth)
         if self.is_counter(node):
@@ -231,9 +233,9 @@ class Ranks:
         if values and not any(isinstance(v, ast.Call | ast.Attribute) for v in values):
             return None
         of = flag_name(dotted(node).rpartition(".")[2])
-        return Split(of, True, _text(node), one=True) if of else None
+        return RankSplit(of, True, _text(node), one=True) if of else None
 
-    def _called_flag(self, node: ast.Call, depth: int) -> Split | None:
+    def _called_flag(self, node: ast.Call, depth: int) -> RankSplit | None:
         written = dotted(node.func)
         function = self.program.target(Call(node, "", written))
         if function is not None:
@@ -244,14 +246,14 @@ class Ranks:
         if self.program.name_of(node.func) in THROUGH and node.args:
             return self.split(node.args[0], depth + 1)
         of = None if node.args else flag_name(written.rpartition(".")[2])
-        return Split(of, True, _text(node), one=True) if of else None
+        return RankSplit(of, True, _text(node), one=True) if of else None
 
     # --- no company -------------------------------------------------------------------------------
 
     def alone(self, node: ast.expr) -> bool:
         """Whether a condition says that there is only one rank, or no group yet."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return tells_of_company(node.operand)
+            return asks_if_distributed(node.operand)
         if not isinstance(node, ast.Compare) or len(node.ops) > 1:
             return False
         op, value = node.ops[0], integer(node.comparators[0])
@@ -263,7 +265,7 @@ class Ranks:
     def _group(self, node: ast.expr) -> str:
         """The group of `dist.get_rank(group)`, also where a name stands for it."""
         for part in ast.walk(self.names.follow(node)):
-            if isinstance(part, ast.Call) and self._called_number(part, DEPTH) is Of.GROUP:
+            if isinstance(part, ast.Call) and self._called_number(part, DEPTH) is RankScope.GROUP:
                 given = [*part.args, *(k.value for k in part.keywords)]
                 return _text(given[0]) if given else ""
         return ""
@@ -274,6 +276,6 @@ def _text(node: ast.AST) -> str:
 
 
 @once_per_program
-def ranks(program: Program) -> Ranks:
+def rank_questions(program: Program) -> RankQuestions:
     """Built once for the faces that ask about one script after the other."""
-    return Ranks(program)
+    return RankQuestions(program)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from holdfast.analysis.source.program import constant, dotted
 
 
-class Of(enum.Enum):
+class RankScope(enum.Enum):
     """Whose number it is."""
 
     JOB = "rank"
@@ -20,19 +20,19 @@ class Of(enum.Enum):
 
 
 VARIABLES = {
-    "RANK": Of.JOB,
-    "SLURM_PROCID": Of.JOB,
-    "OMPI_COMM_WORLD_RANK": Of.JOB,
-    "PMI_RANK": Of.JOB,
-    "PMIX_RANK": Of.JOB,
-    "MV2_COMM_WORLD_RANK": Of.JOB,
-    "LOCAL_RANK": Of.MACHINE,
-    "SLURM_LOCALID": Of.MACHINE,
-    "OMPI_COMM_WORLD_LOCAL_RANK": Of.MACHINE,
-    "MPI_LOCALRANKID": Of.MACHINE,
-    "GROUP_RANK": Of.NODES,
-    "NODE_RANK": Of.NODES,
-    "SLURM_NODEID": Of.NODES,
+    "RANK": RankScope.JOB,
+    "SLURM_PROCID": RankScope.JOB,
+    "OMPI_COMM_WORLD_RANK": RankScope.JOB,
+    "PMI_RANK": RankScope.JOB,
+    "PMIX_RANK": RankScope.JOB,
+    "MV2_COMM_WORLD_RANK": RankScope.JOB,
+    "LOCAL_RANK": RankScope.MACHINE,
+    "SLURM_LOCALID": RankScope.MACHINE,
+    "OMPI_COMM_WORLD_LOCAL_RANK": RankScope.MACHINE,
+    "MPI_LOCALRANKID": RankScope.MACHINE,
+    "GROUP_RANK": RankScope.NODES,
+    "NODE_RANK": RankScope.NODES,
+    "SLURM_NODEID": RankScope.NODES,
 }
 """of the environment"""
 OWN = r"(ddp_|dist_|distributed_|hvd_|mpi_|my_|this_|self_|cur_|current_)?"
@@ -46,7 +46,12 @@ JOB = (
     rf"_?({OWN}(global_|world_|process_|proc_)?rank(_id|_idx|_index)?|process_index|proc_id|procid"
     r"|(global|world)_process_index)"
 )
-NUMBERS = ((LOCAL, Of.MACHINE), (NODE, Of.NODES), (JOB, Of.JOB), (rf"_?{PARALLEL}", Of.GROUP))
+NUMBERS = (
+    (LOCAL, RankScope.MACHINE),
+    (NODE, RankScope.NODES),
+    (JOB, RankScope.JOB),
+    (rf"_?{PARALLEL}", RankScope.GROUP),
+)
 PATTERNS = [(re.compile(pattern), of) for pattern, of in NUMBERS]
 GETTERS = re.compile(
     r"_?(get_)?(?P<of>(local_|global_|world_|node_|my_)?rank|rank_id|ordinal|local_ordinal"
@@ -74,24 +79,24 @@ COMPANY = re.compile(
 )
 
 
-def number_name(name: str) -> Of | None:
+def number_name(name: str) -> RankScope | None:
     """Whose rank number a variable, attribute or parameter of this name holds."""
     return next((of for pattern, of in PATTERNS if pattern.fullmatch(name.lower())), None)
 
 
-def getter_name(name: str) -> Of | None:
+def getter_name(name: str) -> RankScope | None:
     """Whose rank number a call of this name returns."""
     told = GETTERS.fullmatch(name)
     if not told:
         return None
-    return number_name(told["of"]) or (Of.MACHINE if "local" in name else Of.JOB)
+    return number_name(told["of"]) or (RankScope.MACHINE if "local" in name else RankScope.JOB)
 
 
-def flag_name(name: str) -> Of | None:
+def flag_name(name: str) -> RankScope | None:
     """Among whom the one is counted for which a flag or question of this name is true."""
     if not FLAGS.fullmatch(name) or name.lstrip("_") in LONE_FLAGS:
         return None
-    return Of.MACHINE if "local_" in name else Of.JOB
+    return RankScope.MACHINE if "local_" in name else RankScope.JOB
 
 
 def names_a_rank(name: str) -> bool:
@@ -103,13 +108,13 @@ def is_world_size(node: ast.expr) -> bool:
     return bool(WORLD.fullmatch(last_word(node)))
 
 
-def tells_of_company(node: ast.expr) -> bool:
+def asks_if_distributed(node: ast.expr) -> bool:
     """`dist.is_initialized()`, `args.distributed`, `world_size > 1`, `local_rank != -1`: whether
     the question is about there being several ranks at all."""
-    return any(_about_company(part) for part in _parts(node))
+    return any(_is_about_distributed(part) for part in _parts(node))
 
 
-def _about_company(node: ast.expr) -> bool:
+def _is_about_distributed(node: ast.expr) -> bool:
     if isinstance(node, ast.Compare):
         return is_world_size(node.left) or any(integer(one) == -1 for one in node.comparators)
     return bool(COMPANY.fullmatch(last_word(node)))

@@ -14,7 +14,7 @@ OF_TIME = re.compile(r"(?i)step|epoch|iter|interval|every|freq|batch|save|last|b
 DEEP = 3
 
 
-def all_ranks_come_here(program: Program, node: ast.AST, deep: int = DEEP) -> bool:
+def reached_by_all_ranks(program: Program, node: ast.AST, deep: int = DEEP) -> bool:
     """Only when nothing on the way looks as if it chose ranks; unknown conditions count as such."""
     function = program.function_of(node)
     for above in program.above(node):
@@ -29,7 +29,7 @@ def all_ranks_come_here(program: Program, node: ast.AST, deep: int = DEEP) -> bo
     sites = callers(program, function)
     if not deep or not sites:
         return _is_entry(program, function)
-    return all(all_ranks_come_here(program, call.node, deep - 1) for call in sites)
+    return all(reached_by_all_ranks(program, call.node, deep - 1) for call in sites)
 
 
 def _is_entry(program: Program, function: Function) -> bool:

@@ -18,12 +18,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from holdfast.analysis.source.contradiction import Doubt
+from holdfast.analysis.source.contradiction import SourceProblem
 from holdfast.analysis.source.program import Call, Program, dotted
 from holdfast.analysis.source.python.flow import in_loop
-from holdfast.analysis.source.ranks.guards import guards
-from holdfast.analysis.source.ranks.paths import Stop, Ways, ways
-from holdfast.analysis.source.ranks.rank_dependence import ranks
+from holdfast.analysis.source.ranks.guards import rank_guards
+from holdfast.analysis.source.ranks.paths import CollectiveOnPath, Paths, paths_of
+from holdfast.analysis.source.ranks.rank_dependence import rank_questions
 
 EVERYWHERE = frozenset(["ImportError", "ModuleNotFoundError", "KeyboardInterrupt", "StopIteration"])
 """kinds that come on all ranks alike, or speak of the end of the data"""
@@ -38,8 +38,8 @@ HARMLESS = frozenset(
 """calls that hardly fail on one rank only"""
 
 
-def doubts(program: Program) -> Iterator[Doubt]:
-    paths = ways(program)
+def problems(program: Program) -> Iterator[SourceProblem]:
+    paths = paths_of(program)
     if not paths.meetings:
         return
     yield from _left_behind(program, paths)
@@ -49,7 +49,7 @@ def doubts(program: Program) -> Iterator[Doubt]:
         if stop is None or handler is None or _met_later(paths, node):
             continue
         name = stop.at.written
-        yield Doubt(
+        yield SourceProblem(
             "warning",
             f"a rank that fails in this `try` skips {name} (line {stop.at.node.lineno})",
             "what went wrong on one rank (out of memory, a bad file) did not on the others: they "
@@ -60,7 +60,7 @@ def doubts(program: Program) -> Iterator[Doubt]:
         )
 
 
-def _left_behind(program: Program, paths: Ways) -> Iterator[Doubt]:
+def _left_behind(program: Program, paths: Paths) -> Iterator[SourceProblem]:
     """A handler that leaves, for work that differs from rank to rank, before the next meeting."""
     for node in program.tries:
         if not _of_its_own(program, paths, node) or paths.of(*node.body, *node.finalbody):
@@ -72,10 +72,12 @@ def _left_behind(program: Program, paths: Ways) -> Iterator[Doubt]:
             if _kinds(handler) & EVERYWHERE or paths.of(*handler.body, nested=True):
                 continue
             missed = (s for s in paths.after(node, leave) if s.sure and not s.meeting.group)
-            stop = next((s for s in missed if not next(guards(program, s.at.node), None)), None)
+            stop = next(
+                (s for s in missed if not next(rank_guards(program, s.at.node), None)), None
+            )
             if stop is not None and not paths.may_meet(*handler.body):
                 name = f"{stop.at.written} (line {stop.at.node.lineno})"
-                yield Doubt(
+                yield SourceProblem(
                     "warning",
                     f"a rank whose own work fails leaves here, before {name}",
                     "the work in this `try` differs from rank to rank, and so may its failure: the "
@@ -86,9 +88,9 @@ def _left_behind(program: Program, paths: Ways) -> Iterator[Doubt]:
                 )
 
 
-def _of_its_own(program: Program, paths: Ways, node: ast.Try) -> bool:
+def _of_its_own(program: Program, paths: Paths, node: ast.Try) -> bool:
     """What it does is made with the number of this rank: a file, a shard."""
-    asked = ranks(program)
+    asked = rank_questions(program)
     return any(
         isinstance(part, ast.expr) and asked.number(part) is not None
         for call in program.calls_in(*node.body)
@@ -103,11 +105,11 @@ def _kinds(handler: ast.ExceptHandler) -> set[str]:
     return {dotted(kind).rpartition(".")[2] for kind in kinds if kind is not None}
 
 
-def _after_work(program: Program, paths: Ways, node: ast.Try) -> Stop | None:
+def _after_work(program: Program, paths: Paths, node: ast.Try) -> CollectiveOnPath | None:
     """A meeting of all ranks, with something before it that may fail on one of them."""
     calls = [call for call in program.calls_in(*node.body) if not _nested(program, call, node)]
     for stop in paths.of(*node.body):
-        if stop.meeting.group or not stop.sure or next(guards(program, stop.at.node), None):
+        if stop.meeting.group or not stop.sure or next(rank_guards(program, stop.at.node), None):
             continue
         before = [call for call in calls if _earlier(call, stop.at) and _may_fail(paths, call)]
         return stop if before else None
@@ -127,11 +129,11 @@ def _earlier(call: Call, other: Call) -> bool:
     )
 
 
-def _may_fail(paths: Ways, call: Call) -> bool:
+def _may_fail(paths: Paths, call: Call) -> bool:
     return not paths.through(call) and bool(call.method) and call.method not in HARMLESS
 
 
-def _swallows(paths: Ways, handler: ast.ExceptHandler) -> bool:
+def _swallows(paths: Paths, handler: ast.ExceptHandler) -> bool:
     if (
         _kinds(handler) & EVERYWHERE
         or paths.of(*handler.body, nested=True)
@@ -144,6 +146,6 @@ def _swallows(paths: Ways, handler: ast.ExceptHandler) -> bool:
     )
 
 
-def _met_later(paths: Ways, node: ast.Try) -> bool:
+def _met_later(paths: Paths, node: ast.Try) -> bool:
     """`finally:` holds the meeting, for those that failed too."""
     return bool(paths.of(*node.finalbody))

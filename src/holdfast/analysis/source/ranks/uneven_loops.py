@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from holdfast.analysis.source.program import Call, Program, dotted
 from holdfast.analysis.source.python.names import names
-from holdfast.analysis.source.ranks.guards import guards
-from holdfast.analysis.source.ranks.paths import ways
-from holdfast.analysis.source.ranks.rank_dependence import ranks
+from holdfast.analysis.source.ranks.guards import rank_guards
+from holdfast.analysis.source.ranks.paths import paths_of
+from holdfast.analysis.source.ranks.rank_dependence import rank_questions
 from holdfast.analysis.source.ranks.rank_names import integer
 from holdfast.findings import Place
 
@@ -37,14 +37,14 @@ SPLITTERS = ("array_split", "chunk", "tensor_split")
 DDP = "DistributedDataParallel"
 
 
-class Share(NamedTuple):
+class RankShare(NamedTuple):
     """What one rank iterates over."""
 
     text: str
     sure: bool
 
 
-class Uneven(NamedTuple):
+class UnevenLoop(NamedTuple):
     """A meeting in a loop of uneven length."""
 
     what: str
@@ -53,8 +53,8 @@ class Uneven(NamedTuple):
     place: Place
 
 
-def uneven_loops(program: Program) -> Iterator[Uneven]:
-    if not ways(program).meetings and DDP not in program.text:
+def uneven_loops(program: Program) -> Iterator[UnevenLoop]:
+    if not paths_of(program).meetings and DDP not in program.text:
         return
     for loop in program.loops:
         if not isinstance(loop, ast.For | ast.AsyncFor):
@@ -63,10 +63,10 @@ def uneven_loops(program: Program) -> Iterator[Uneven]:
         if share is None or (not share.sure and EVENED.search(program.text)):
             continue
         met = None if _joined(program, loop) else _met(program, loop)
-        if met is not None and next(guards(program, met.node, until=loop), None) is None:
+        if met is not None and next(rank_guards(program, met.node, until=loop), None) is None:
             what = met.written or "backward"
             over = share.text if len(share.text) < 50 else f"{share.text[:49]}…"
-            yield Uneven(what, f"`{over}`", share.sure, program.place(met.node))
+            yield UnevenLoop(what, f"`{over}`", share.sure, program.place(met.node))
 
 
 def _joined(program: Program, loop: ast.AST) -> bool:
@@ -82,7 +82,7 @@ def _joined(program: Program, loop: ast.AST) -> bool:
 
 def _met(program: Program, loop: ast.For | ast.AsyncFor) -> Call | None:
     """The first call of the loop at which all ranks meet; of DDP, backward."""
-    for stop in ways(program).of(*loop.body):
+    for stop in paths_of(program).of(*loop.body):
         if not stop.meeting.group and stop.sure:
             return stop.at
     if DDP not in program.text:
@@ -93,7 +93,7 @@ def _met(program: Program, loop: ast.For | ast.AsyncFor) -> Call | None:
     return None
 
 
-def _share(program: Program, node: ast.expr, deep: int = 5) -> Share | None:
+def _share(program: Program, node: ast.expr, deep: int = 5) -> RankShare | None:
     node = names(program).follow(node)
     if deep == 0:
         return None
@@ -106,18 +106,20 @@ def _share(program: Program, node: ast.expr, deep: int = 5) -> Share | None:
     return None
 
 
-def _dealt_out(program: Program, node: ast.ListComp | ast.GeneratorExp) -> Share | None:
+def _dealt_out(program: Program, node: ast.ListComp | ast.GeneratorExp) -> RankShare | None:
     """`[x for i, x in enumerate(items) if i % world_size == rank]`"""
     for test in (one for part in node.generators for one in part.ifs):
         if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq):
             sides = [test.left, test.comparators[0]]
             turns = [s for s in sides if isinstance(s, ast.BinOp) and isinstance(s.op, ast.Mod)]
-            if len(turns) == 1 and any(ranks(program).number(s) for s in sides if s not in turns):
-                return Share(ast.unparse(node), sure=False)
+            if len(turns) == 1 and any(
+                rank_questions(program).number(s) for s in sides if s not in turns
+            ):
+                return RankShare(ast.unparse(node), sure=False)
     return None
 
 
-def _called(program: Program, node: ast.Call, deep: int) -> Share | None:
+def _called(program: Program, node: ast.Call, deep: int) -> RankShare | None:
     last = dotted(node.func).rpartition(".")[2]
     if last == "range":
         return _range(program, node)
@@ -129,7 +131,7 @@ def _called(program: Program, node: ast.Call, deep: int) -> Share | None:
     return None
 
 
-def _range(program: Program, node: ast.Call) -> Share | None:
+def _range(program: Program, node: ast.Call) -> RankShare | None:
     """`range(rank)` and `range(rank, n)` differ; `range(rank, n, world_size)` may; what else is
     computed from the rank is most likely an equal part."""
     if len(node.args) == 3:
@@ -137,12 +139,12 @@ def _range(program: Program, node: ast.Call) -> Share | None:
     steps = [_step(program, one) for one in node.args]
     if not steps or None in steps or steps[-1] == (steps[0] if len(steps) == 2 else 0):
         return None
-    return Share(ast.unparse(node), sure=True)
+    return RankShare(ast.unparse(node), sure=True)
 
 
 def _step(program: Program, node: ast.expr, deep: int = 5) -> int | None:
     """By how much a number grows from a rank to the next; None when that cannot be told."""
-    asked = ranks(program)
+    asked = rank_questions(program)
     made = names(program).follow(node)
     if isinstance(made, ast.BinOp) and isinstance(made.op, ast.Add | ast.Sub) and deep:
         left, right = (_step(program, one, deep - 1) for one in (made.left, made.right))
@@ -158,14 +160,14 @@ def _step(program: Program, node: ast.expr, deep: int = 5) -> int | None:
     return None if any(asked.number(one) for one in parts) else 0
 
 
-def _strided(program: Program, node: ast.expr, start: ast.expr, step: ast.expr) -> Share | None:
+def _strided(program: Program, node: ast.expr, start: ast.expr, step: ast.expr) -> RankShare | None:
     """From one's own rank on, in steps of some number: what else than the number of ranks?"""
-    if ranks(program).number(start) and integer(step) is None:
-        return Share(ast.unparse(node), sure=False)
+    if rank_questions(program).number(start) and integer(step) is None:
+        return RankShare(ast.unparse(node), sure=False)
     return None
 
 
-def _sliced(program: Program, node: ast.Subscript) -> Share | None:
+def _sliced(program: Program, node: ast.Subscript) -> RankShare | None:
     part = node.slice
     if isinstance(part, ast.Slice):
         if part.lower is None or part.step is None or not dotted(node.value):
@@ -173,6 +175,6 @@ def _sliced(program: Program, node: ast.Subscript) -> Share | None:
         return _strided(program, node, part.lower, part.step)
     made = names(program).follow(node.value)
     split = isinstance(made, ast.Call) and dotted(made.func).rpartition(".")[2] in SPLITTERS
-    if split and ranks(program).number(part):
-        return Share(ast.unparse(node), sure=False)
+    if split and rank_questions(program).number(part):
+        return RankShare(ast.unparse(node), sure=False)
     return None

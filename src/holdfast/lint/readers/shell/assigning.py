@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.analysis.source.source import Setting, Word
+from holdfast.analysis.source.source import ShellWord, SourceSetting
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.expanding import Expander
-from holdfast.lint.readers.shell.reading import Reading
-from holdfast.lint.readers.shell.scope import Atom, Variable
+from holdfast.lint.readers.shell.expanding import WordExpander
+from holdfast.lint.readers.shell.reading import ShellReading
+from holdfast.lint.readers.shell.scope import ShellVariable, WordPiece
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -30,8 +30,8 @@ def assigned_names(data: bytes) -> list[tuple[int, str]]:
     return [(m.start(), m[1].decode()) for m in ASSIGNED.finditer(data)]
 
 
-class Assigner:
-    def __init__(self, expander: Expander, reading: Reading) -> None:
+class AssignmentReader:
+    def __init__(self, expander: WordExpander, reading: ShellReading) -> None:
         self.expander = expander
         self.expander.parameters.assign = self.default
         self.reading = reading
@@ -67,29 +67,29 @@ class Assigner:
     def _is_promised(self, name: str) -> bool:
         return self.expander.scope.exporting or name in self.expander.scope.promised
 
-    def default(self, node: Node, name: str, atoms: tuple[Atom, ...]) -> None:
+    def default(self, node: Node, name: str, atoms: tuple[WordPiece, ...]) -> None:
         """`${NAME:=default}` of what has no value."""
         written = self.expander.raw(node)
         exported = self._is_promised(name)
         self._set(node, name, (atoms,), array=False, by="shell", exported=exported, written=written)
 
-    def _elements(self, value: Node | None) -> tuple[tuple[Atom, ...], ...]:
+    def _elements(self, value: Node | None) -> tuple[tuple[WordPiece, ...], ...]:
         if value is None:
             return ((),)
         if value.type != "array":
             return (self.expander.value(value),)
-        found: list[tuple[Atom, ...]] = []
+        found: list[tuple[WordPiece, ...]] = []
         for child in value.named_children:
             if child.type != "comment" and len(found) < MOST_ELEMENTS:
                 found.extend(tuple(field) for field in self.expander.fields(child))
         return tuple(found[:MOST_ELEMENTS])
 
     def _appended(
-        self, held: Variable | None, more: tuple[tuple[Atom, ...], ...], *, array: bool
-    ) -> tuple[tuple[Atom, ...], ...]:
+        self, held: ShellVariable | None, more: tuple[tuple[WordPiece, ...], ...], *, array: bool
+    ) -> tuple[tuple[WordPiece, ...], ...]:
         if held is None or not held.sure:
             at = more[0][0].at if more and more[0] else 0
-            unseen = Atom("…", known=False, at=at, exact=False)
+            unseen = WordPiece("…", known=False, at=at, exact=False)
             return ((unseen,), *more) if array else ((unseen, *(more[0] if more else ())),)
         if array:
             return (*held.elements, *more)[:MOST_ELEMENTS]
@@ -100,7 +100,7 @@ class Assigner:
         self,
         node: Node,
         name: str,
-        elements: tuple[tuple[Atom, ...], ...],
+        elements: tuple[tuple[WordPiece, ...], ...],
         *,
         array: bool,
         by: str,
@@ -109,7 +109,7 @@ class Assigner:
     ) -> None:
         joined = [a for number, atoms in enumerate(elements) for a in (*_gap(number), *atoms)]
         text = "".join(atom.text for atom in joined)
-        setting = Setting(
+        setting = SourceSetting(
             name=name,
             value=grammar.unmasked(text),
             place=self.expander.passage.place(node.start_byte),
@@ -122,7 +122,7 @@ class Assigner:
         index = self.reading.setting(setting)
         self.expander.scope.set(
             name,
-            Variable(
+            ShellVariable(
                 elements=elements,
                 array=array,
                 setting=setting,
@@ -131,7 +131,7 @@ class Assigner:
             ),
         )
 
-    def prefix(self, node: Node) -> Setting | None:
+    def prefix(self, node: Node) -> SourceSetting | None:
         """`A=1` before a command: for that command alone."""
         name = node.child_by_field_name("name")
         value = node.child_by_field_name("value")
@@ -139,7 +139,7 @@ class Assigner:
             return None
         atoms = self.expander.value(value) if value is not None else ()
         text = "".join(atom.text for atom in atoms)
-        return Setting(
+        return SourceSetting(
             name=self.expander.raw(name),
             value=grammar.unmasked(text),
             place=self.expander.passage.place(node.start_byte),
@@ -181,7 +181,7 @@ class Assigner:
                 place = self.expander.passage.place(child.start_byte)
                 name = self.expander.raw(child)
                 arms = self.reading.arms
-                gone = Setting(name=name, value="", place=place, by="unset", arms=arms)
+                gone = SourceSetting(name=name, value="", place=place, by="unset", arms=arms)
                 self.reading.setting(gone)
                 self.expander.scope.unset(name)
 
@@ -191,8 +191,8 @@ class Assigner:
 
     def _forget(self, name: str) -> None:
         held = self.expander.scope.get(name)
-        atom = Atom(f"${name}", known=False, at=0, exact=False)
-        unseen = Setting(
+        atom = WordPiece(f"${name}", known=False, at=0, exact=False)
+        unseen = SourceSetting(
             name=name,
             value=f"${name}",
             place=self.expander.passage.place(0),
@@ -201,7 +201,7 @@ class Assigner:
         )
         self.expander.scope.set(
             name,
-            Variable(
+            ShellVariable(
                 elements=((atom,),),
                 sure=False,
                 setting=unseen,
@@ -212,7 +212,7 @@ class Assigner:
 
     # --- builtins that look like commands ---------------------------------------------------------
 
-    def builtin(self, name: str, words: Sequence[Word]) -> None:
+    def builtin(self, name: str, words: Sequence[ShellWord]) -> None:
         texts = [word.text for word in words[1:]]
         scope = self.expander.scope
         if name == "set":
@@ -232,5 +232,5 @@ class Assigner:
             scope.sourced = True
 
 
-def _gap(number: int) -> tuple[Atom, ...]:
-    return (Atom(" ", known=True, at=0, exact=False),) if number else ()
+def _gap(number: int) -> tuple[WordPiece, ...]:
+    return (WordPiece(" ", known=True, at=0, exact=False),) if number else ()

@@ -8,13 +8,13 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.analysis.source.source import Loop
+from holdfast.analysis.source.source import ShellLoop
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.assigning import Assigner, assigned_names
-from holdfast.lint.readers.shell.expanding import Expander
-from holdfast.lint.readers.shell.passage import Passage
-from holdfast.lint.readers.shell.reading import Reading
-from holdfast.lint.readers.shell.scope import Scope, Variable
+from holdfast.lint.readers.shell.assigning import AssignmentReader, assigned_names
+from holdfast.lint.readers.shell.expanding import WordExpander
+from holdfast.lint.readers.shell.passage import NestedText
+from holdfast.lint.readers.shell.reading import ShellReading
+from holdfast.lint.readers.shell.scope import ShellScope, ShellVariable
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -23,14 +23,14 @@ DEEPEST = 80
 """of statements inside statements"""
 
 
-class Branches(abc.ABC):
+class BranchWalker(abc.ABC):
     """Each works on a layer of the variables; walking.py says what a statement is."""
 
     def __init__(
         self,
-        passage: Passage,
-        reading: Reading,
-        scope: Scope,
+        passage: NestedText,
+        reading: ShellReading,
+        scope: ShellScope,
         *,
         loops: tuple[int, ...] = (),
         depth: int = 0,
@@ -40,15 +40,15 @@ class Branches(abc.ABC):
         self.loops = loops
         self.depth = depth
         self.background = False
-        self.functions: dict[str, dict[str, Variable | None]] = {}
+        self.functions: dict[str, dict[str, ShellVariable | None]] = {}
         """what calling them changes"""
-        self.expander = Expander(passage, self.substitution)
+        self.expander = WordExpander(passage, self.substitution)
         self.expander.scope = scope
-        self.assigner = Assigner(self.expander, reading)
+        self.assigner = AssignmentReader(self.expander, reading)
         self.assigned = assigned_names(self.expander.data)
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> ShellScope:
         return self.expander.scope
 
     @abc.abstractmethod
@@ -78,7 +78,7 @@ class Branches(abc.ABC):
     ) -> None:
         outer, arms = self.scope, self.reading.arms
         fork = self.reading.fork()
-        ends: list[Scope] = []
+        ends: list[ShellScope] = []
         for number, branch in enumerate(branches):
             self.reading.arms = (*arms, (fork, number))
             self.expander.scope = outer.layer(doubting)
@@ -87,7 +87,7 @@ class Branches(abc.ABC):
         self.expander.scope, self.reading.arms = outer, arms
         outer.join(ends, one_is_taken=one_is_taken)
 
-    def substitution(self, node: Node, scope: Scope, depth: int) -> None:
+    def substitution(self, node: Node, scope: ShellScope, depth: int) -> None:
         """`$(…)`, wherever it stands."""
         if depth + self.depth > DEEPEST:
             return
@@ -164,12 +164,12 @@ class Branches(abc.ABC):
         self.join([one_round], one_is_taken=False, doubting=names)
         self.loops = outer
 
-    def _loop_noun(self, node: Node, body: Node | None) -> Loop:
+    def _loop_noun(self, node: Node, body: Node | None) -> ShellLoop:
         keyword = node.children[0]
         kind = keyword.type if keyword.type in ("while", "until") else "for"
         end = body.start_byte if body is not None else node.end_byte
         text = self.expander.data[keyword.end_byte : end].decode("utf-8", "replace")
-        return Loop(
+        return ShellLoop(
             kind=kind,
             place=self.passage.place(node.start_byte),
             last_line=self.passage.place(max(node.end_byte - 1, node.start_byte)).line,

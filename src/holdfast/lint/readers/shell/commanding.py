@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.analysis.source.source import Command, Setting, Word
+from holdfast.analysis.source.source import Command, ShellWord, SourceSetting
 from holdfast.findings import Place
 from holdfast.lint.readers.arguments import program
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.assigning import Assigner
-from holdfast.lint.readers.shell.expanding import Expander, word_of
-from holdfast.lint.readers.shell.reading import Reading
-from holdfast.lint.readers.shell.scope import Atom
-from holdfast.lint.readers.shell.starting import Nested, Starter, prefix
+from holdfast.lint.readers.shell.assigning import AssignmentReader
+from holdfast.lint.readers.shell.expanding import WordExpander, word_of
+from holdfast.lint.readers.shell.reading import ShellReading
+from holdfast.lint.readers.shell.scope import WordPiece
+from holdfast.lint.readers.shell.starting import ChildReader, Nested, prefix
 from holdfast.lint.readers.shell.wrappers import unwrap
 
 if TYPE_CHECKING:
@@ -24,25 +24,25 @@ WORDS = ("word", "string", "raw_string", "concatenation", "number", "simple_expa
 
 
 @dataclasses.dataclass
-class Spelled:
+class CommandParts:
     """What was gathered of one command."""
 
-    words: list[Word] = dataclasses.field(default_factory=list)
-    atoms: list[list[Atom]] = dataclasses.field(default_factory=list)
+    words: list[ShellWord] = dataclasses.field(default_factory=list)
+    atoms: list[list[WordPiece]] = dataclasses.field(default_factory=list)
     """what each word is made of"""
-    prefixes: list[Setting] = dataclasses.field(default_factory=list)
+    prefixes: list[SourceSetting] = dataclasses.field(default_factory=list)
     documents: list[Node] = dataclasses.field(default_factory=list)
     """here-documents"""
-    targets: list[Word] = dataclasses.field(default_factory=list)
+    targets: list[ShellWord] = dataclasses.field(default_factory=list)
     """files its output goes to"""
 
 
-class Commander:
+class CommandReader:
     def __init__(
         self,
-        expander: Expander,
-        assigner: Assigner,
-        reading: Reading,
+        expander: WordExpander,
+        assigner: AssignmentReader,
+        reading: ShellReading,
         around: tuple[str, ...],
         nested: Nested,
     ) -> None:
@@ -51,8 +51,8 @@ class Commander:
         self.reading = reading
         self.around = around
         """what runs this text: ('srun', 'bash')"""
-        self.starter = Starter(expander, reading, nested)
-        self.spelled: dict[int, Spelled] = {}
+        self.starter = ChildReader(expander, reading, nested)
+        self.spelled: dict[int, CommandParts] = {}
         """of the commands of the pipeline that is read just now"""
 
     def simple(
@@ -77,7 +77,7 @@ class Commander:
 
     def run(
         self,
-        spelled: Spelled,
+        spelled: CommandParts,
         start: Place,
         end: Place,
         *,
@@ -109,7 +109,7 @@ class Commander:
         self.spelled = {index: spelled}
         return index
 
-    def piped(self, before: int, spelled: Spelled | None, index: int) -> None:
+    def piped(self, before: int, spelled: CommandParts | None, index: int) -> None:
         """`echo … | sudo tee -a FILE`"""
         first, second = self.reading.commands[before], self.reading.commands[index]
         if second.name == "tee" and spelled is not None:
@@ -118,8 +118,8 @@ class Commander:
 
     # --- gathering ------------------------------------------------------------------------------
 
-    def _spelled(self, node: Node, redirections: Sequence[Node]) -> Spelled:
-        spelled = Spelled()
+    def _spelled(self, node: Node, redirections: Sequence[Node]) -> CommandParts:
+        spelled = CommandParts()
         end = -1
         for child in (*node.children, *redirections):
             if child.type == "variable_assignment":
@@ -132,7 +132,7 @@ class Commander:
             end = child.end_byte
         return spelled
 
-    def _spell(self, node: Node, into: Spelled, *, glued: bool = False) -> None:
+    def _spell(self, node: Node, into: CommandParts, *, glued: bool = False) -> None:
         """`glued`: no blank before it. The grammar cuts some words in two: `%j_$DATE.log`."""
         fields = self.expander.fields(node)
         words = self.expander.as_words(node, fields)
@@ -143,7 +143,7 @@ class Commander:
         into.atoms.extend(fields)
         into.words.extend(words)
 
-    def _redirect(self, node: Node, spelled: Spelled) -> None:
+    def _redirect(self, node: Node, spelled: CommandParts) -> None:
         if node.type == "file_redirect":
             operator = next((c.type for c in node.children if not c.is_named), "")
             named = [c for c in node.named_children if c.type != "file_descriptor"]

@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.analysis.source.source import Word
+from holdfast.analysis.source.source import ShellWord
 from holdfast.findings import Place
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.parameters import Parameters
-from holdfast.lint.readers.shell.passage import Passage
-from holdfast.lint.readers.shell.scope import Atom, Part, Scope
+from holdfast.lint.readers.shell.parameters import ParameterExpander
+from holdfast.lint.readers.shell.passage import NestedText
+from holdfast.lint.readers.shell.scope import Part, ShellScope, WordPiece
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -31,22 +31,22 @@ ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 BRACES = re.compile(r"\{[^{}]*\}")
 
 
-class Expander:
-    def __init__(self, passage: Passage, found: Callable[[Node, Scope, int], None]) -> None:
+class WordExpander:
+    def __init__(self, passage: NestedText, found: Callable[[Node, ShellScope, int], None]) -> None:
         self.passage = passage
         self.data = grammar.masked(passage.data)
-        self.scope = Scope()
-        self.parameters = Parameters(self)
+        self.scope = ShellScope()
+        self.parameters = ParameterExpander(self)
         self._found = found
         """called with each command substitution, once"""
 
     # --- whole words --------------------------------------------------------------------------
 
-    def words(self, node: Node, depth: int = 0) -> list[Word]:
+    def words(self, node: Node, depth: int = 0) -> list[ShellWord]:
         """Usually one; none or several of an unquoted `$ARGS` or of "${ARGS[@]}"."""
         return self.as_words(node, self.fields(node, depth))
 
-    def as_words(self, node: Node, fields: list[list[Atom]]) -> list[Word]:
+    def as_words(self, node: Node, fields: list[list[WordPiece]]) -> list[ShellWord]:
         place = self.passage.place(node.start_byte)
         if len(fields) == 1:
             return [word_of(fields[0], place)]
@@ -56,10 +56,10 @@ class Expander:
     def found(self, substitution: Node, depth: int = 0) -> None:
         self._found(substitution, self.scope, depth)
 
-    def fields(self, node: Node, depth: int = 0) -> list[list[Atom]]:
+    def fields(self, node: Node, depth: int = 0) -> list[list[WordPiece]]:
         """The words that one word of the text becomes."""
-        fields: list[list[Atom]] = []
-        growing: list[Atom] | None = None
+        fields: list[list[WordPiece]] = []
+        growing: list[WordPiece] | None = None
         for part in self.parts(node, quoted=False, depth=depth):
             # the blanks of `$(hostname -s)` are those of its text, not of what it will give
             split = part is not None and part.splits and part.known
@@ -72,9 +72,9 @@ class Expander:
                     growing.append(piece)
         return fields
 
-    def value(self, node: Node, depth: int = 0) -> tuple[Atom, ...]:
+    def value(self, node: Node, depth: int = 0) -> tuple[WordPiece, ...]:
         """Of an assignment: nothing is split there, and blanks join "${ARGS[@]}"."""
-        blank = Atom(" ", known=True, at=self.passage.origin(node.start_byte), exact=False)
+        blank = WordPiece(" ", known=True, at=self.passage.origin(node.start_byte), exact=False)
         parts = self.parts(node, quoted=True, depth=depth)
         return tuple((part or blank)._replace(splits=False) for part in parts)
 
@@ -90,14 +90,14 @@ class Expander:
         blanks = BLANKS.match(self.data, node.start_byte, node.end_byte)
         return blanks.end() if blanks else node.start_byte
 
-    def literal(self, node: Node, text: str | None = None) -> Atom:
+    def literal(self, node: Node, text: str | None = None) -> WordPiece:
         written = self.raw(node)
         text = written if text is None else text
         at = self.passage.origin(self.start(node))
-        return Atom(text, known=not grammar.elided(text), at=at, exact=text == written)
+        return WordPiece(text, known=not grammar.elided(text), at=at, exact=text == written)
 
-    def unknown(self, node: Node) -> Atom:
-        return Atom(self.raw(node), known=False, at=self.passage.origin(self.start(node)))
+    def unknown(self, node: Node) -> WordPiece:
+        return WordPiece(self.raw(node), known=False, at=self.passage.origin(self.start(node)))
 
     def parts(self, node: Node, *, quoted: bool, depth: int) -> list[Part]:
         kind = node.type
@@ -164,17 +164,17 @@ class Expander:
                 parts.extend(self._exact(match.start(), match.end()))
             elif match[1] != b"\n":
                 origin = self.passage.origin(match.start())
-                parts.append(Atom(match[1].decode(), known=True, at=origin, exact=False))
+                parts.append(WordPiece(match[1].decode(), known=True, at=origin, exact=False))
             at = match.end()
         parts.extend(self._exact(at, end))
         return parts
 
-    def _exact(self, start: int, end: int) -> Iterator[Atom]:
+    def _exact(self, start: int, end: int) -> Iterator[WordPiece]:
         for begin, stop in self.passage.runs(start, end):
             text = self.data[begin:stop].decode("utf-8", "replace")
             if text:
                 at = self.passage.origin(begin)
-                yield Atom(text, known=not grammar.elided(text), at=at)
+                yield WordPiece(text, known=not grammar.elided(text), at=at)
 
     def _raw_string(self, node: Node) -> list[Part]:
         parts: list[Part] = []
@@ -186,17 +186,17 @@ class Expander:
         return parts or [self.literal(node, "")]
 
 
-def word_of(atoms: list[Atom], place: Place) -> Word:
+def word_of(atoms: list[WordPiece], place: Place) -> ShellWord:
     text = "".join(atom.text for atom in atoms)
     known = all(atom.known for atom in atoms) and not grammar.elided(text)
-    return Word(text=grammar.unmasked(text), place=place, known=known)
+    return ShellWord(text=grammar.unmasked(text), place=place, known=known)
 
 
 def _unescaped(match: re.Match[str]) -> str:
     return "" if match[1] == "\n" else match[1]
 
 
-def _split(atom: Atom) -> list[Part]:
+def _split(atom: WordPiece) -> list[Part]:
     """At its blanks; None where a word ends. The first one continues the word before it."""
     pieces: list[Part] = []
     for match in re.finditer(r"\s+|\S+", atom.text):

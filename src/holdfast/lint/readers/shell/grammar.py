@@ -51,7 +51,7 @@ def elided(text: str) -> bool:
     return ELIDED.search(text) is not None
 
 
-class Patience:
+class ParseBudget:
     """How long all texts of one reading may take to parse.
 
     The grammar is fast, but recovers from errors in quadratic time. A text that uses its patience
@@ -64,7 +64,7 @@ class Patience:
         """some text was not parsed to its end"""
 
 
-def parse(data: bytes, patience: Patience) -> Node:
+def parse(data: bytes, patience: ParseBudget) -> Node:
     """Never fails: what the grammar does not know becomes ERROR nodes among good ones."""
     begun = time.process_time()
     looks_left = 5_000 + len(data) // 8  # a good text takes one look per 256 bytes

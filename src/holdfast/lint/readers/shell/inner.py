@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from holdfast.analysis.source.source import Command, Word
+from holdfast.analysis.source.source import Command, ShellWord
 from holdfast.lint.readers import launch_options as known
 from holdfast.lint.readers.arguments import Options, split
 from holdfast.lint.readers.container_engines import ENGINES, container_words
@@ -16,7 +16,7 @@ DEEPEST = 8
 """of commands that start commands"""
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True):
+class InnerCommand(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     """its first word"""
     text: bool = False
@@ -31,10 +31,10 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     """text for this very shell: eval"""
 
 
-Finder = Callable[[Sequence[Word]], Started | None]
+Finder = Callable[[Sequence[ShellWord]], InnerCommand | None]
 
 
-def started(command: Command) -> Started | None:
+def inner_command(command: Command) -> InnerCommand | None:
     """None where it starts nothing, or nothing that can be told."""
     finder = FINDERS.get(command.name)
     found = finder(command.words) if finder else None
@@ -43,21 +43,21 @@ def started(command: Command) -> Started | None:
     return found
 
 
-def _shell(words: Sequence[Word]) -> Started | None:
+def _shell(words: Sequence[ShellWord]) -> InnerCommand | None:
     """`bash -lc '…'`; a shell with no script reads what it is fed."""
     for at, word in enumerate(words[1:], 1):
         if re.fullmatch(r"-[a-zA-Z]*c", word.text):
-            return Started(at=at + 1, text=True, one_word=True)
+            return InnerCommand(at=at + 1, text=True, one_word=True)
         if word.text == "-s":
             break
         if not word.text.startswith(("-", "+")):
             return None
-    return Started(at=len(words), text=True)
+    return InnerCommand(at=len(words), text=True)
 
 
 def _behind_options(options: Options) -> Finder:
-    def find(words: Sequence[Word]) -> Started | None:
-        return Started(at=1 + split(words[1:], options).rest)
+    def find(words: Sequence[ShellWord]) -> InnerCommand | None:
+        return InnerCommand(at=1 + split(words[1:], options).rest)
 
     return find
 
@@ -65,22 +65,22 @@ def _behind_options(options: Options) -> Finder:
 def _remote(options: Options, *, hosts: int) -> Finder:
     """What stands behind options and host is joined, and read by a shell over there."""
 
-    def find(words: Sequence[Word]) -> Started | None:
+    def find(words: Sequence[ShellWord]) -> InnerCommand | None:
         at = 1 + split(words[1:], options).rest + hosts
         while hosts and at < len(words) and all(map(_is_variable, words[at - 1 : at + 1])):
             at += 1  # ssh $OPTIONS $host …
         while at < len(words) and hosts and words[at].text.startswith("-"):  # ssh host -p 22 …
             at += 1 + split(words[at:], options).rest - 1
-        return Started(at=min(at, len(words)), text=True, inherits=False)
+        return InnerCommand(at=min(at, len(words)), text=True, inherits=False)
 
     return find
 
 
-def _is_variable(word: Word) -> bool:
+def _is_variable(word: ShellWord) -> bool:
     return not word.known and re.fullmatch(r"\$\S+", word.text) is not None
 
 
-def _container(words: Sequence[Word]) -> Started | None:
+def _container(words: Sequence[ShellWord]) -> InnerCommand | None:
     at = container_words(words)
     if at is None:
         return None
@@ -88,50 +88,50 @@ def _container(words: Sequence[Word]) -> Started | None:
     shell_entry = entry and re.search(r"\b(?:ba|z|da|k)?sh$", words[entry[-1]].text)
     named = entry and entry[-1] + 1 < at and re.search(r"(?:ba)?sh$", words[entry[-1] + 1].text)
     if (shell_entry or named) and at < len(words) and words[at].text in ("-c", "-lc", "-ec"):
-        return Started(at=at + 1, text=True, one_word=True, inherits=False)
-    return Started(at=at, inherits=False)
+        return InnerCommand(at=at + 1, text=True, one_word=True, inherits=False)
+    return InnerCommand(at=at, inherits=False)
 
 
-def _kubectl(words: Sequence[Word]) -> Started | None:
+def _kubectl(words: Sequence[ShellWord]) -> InnerCommand | None:
     texts = [word.text for word in words]
     if "exec" in texts and "--" in texts:
-        return Started(at=texts.index("--") + 1, inherits=False)
+        return InnerCommand(at=texts.index("--") + 1, inherits=False)
     return None
 
 
-def _eval(words: Sequence[Word]) -> Started | None:
-    return Started(at=1, text=True, here=True) if len(words) > 1 else None
+def _eval(words: Sequence[ShellWord]) -> InnerCommand | None:
+    return InnerCommand(at=1, text=True, here=True) if len(words) > 1 else None
 
 
-def _trap(words: Sequence[Word]) -> Started | None:
-    return Started(at=1, text=True, one_word=True) if len(words) > 2 else None
+def _trap(words: Sequence[ShellWord]) -> InnerCommand | None:
+    return InnerCommand(at=1, text=True, one_word=True) if len(words) > 2 else None
 
 
-def _su(words: Sequence[Word]) -> Started | None:
+def _su(words: Sequence[ShellWord]) -> InnerCommand | None:
     for at, word in enumerate(words[1:-1], 1):
         if word.text in ("-c", "--command"):
-            return Started(at=at + 1, text=True, one_word=True)
+            return InnerCommand(at=at + 1, text=True, one_word=True)
     return None
 
 
-def _tmux(words: Sequence[Word]) -> Started | None:
+def _tmux(words: Sequence[ShellWord]) -> InnerCommand | None:
     texts = [word.text for word in words]
     verbs = [i for i, t in enumerate(texts) if t in ("new-session", "new", "new-window", "neww")]
     if not verbs:
         return None
     options = Options(values=frozenset("sncetxyF"), switches=frozenset("dADEPXkS"))
     at = verbs[0] + 1
-    return Started(at=at + split(words[at:], options).rest, text=True)
+    return InnerCommand(at=at + split(words[at:], options).rest, text=True)
 
 
-def _sbatch(words: Sequence[Word]) -> Started | None:
+def _sbatch(words: Sequence[ShellWord]) -> InnerCommand | None:
     for at, word in enumerate(words):
         if word.text == "--wrap":
-            return Started(at=at + 1, text=True, one_word=True)
+            return InnerCommand(at=at + 1, text=True, one_word=True)
         if word.text.startswith("--wrap="):
-            return Started(at=at, text=True, one_word=True, skip=len("--wrap="))
+            return InnerCommand(at=at, text=True, one_word=True, skip=len("--wrap="))
     reads_a_script = split(words[1:], known.SRUN).rest + 1 < len(words)
-    return None if reads_a_script else Started(at=len(words), text=True)
+    return None if reads_a_script else InnerCommand(at=len(words), text=True)
 
 
 SCREEN = Options(values=frozenset("SsthcTp"), switches=frozenset("dmDLRUqv"))
@@ -155,6 +155,6 @@ FINDERS: dict[str, Finder] = {
     "tmux": _tmux,
     "screen": _behind_options(SCREEN),
     "watch": _behind_options(WATCH),
-    "flock": lambda words: Started(at=2 + split(words[1:], FLOCK).rest),
+    "flock": lambda words: InnerCommand(at=2 + split(words[1:], FLOCK).rest),
     "sbatch": _sbatch,
 }

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.lint.readers.shell import arithmetic, grammar
-from holdfast.lint.readers.shell.scope import GIVEN_FROM_OUTSIDE, Atom, Part, Variable
+from holdfast.lint.readers.shell.scope import GIVEN_FROM_OUTSIDE, Part, ShellVariable, WordPiece
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from holdfast.lint.readers.shell.expanding import Expander
+    from holdfast.lint.readers.shell.expanding import WordExpander
 
 LONGEST = 4096
 """characters of a value; longer ones are kept as written"""
@@ -23,14 +23,14 @@ PLAIN = re.compile(r"\$(?:(\w+|[@*#?!$-])|\{(\w+)(?:\[([@*]|\d+)\])?\})")
 """$NAME, ${NAME}, ${NAME[@]}"""
 
 
-class Parameters:
-    def __init__(self, words: Expander) -> None:
+class ParameterExpander:
+    def __init__(self, words: WordExpander) -> None:
         self.words = words
         self.budget = BUDGET
-        self.assign: Callable[[Node, str, tuple[Atom, ...]], None] | None = None
+        self.assign: Callable[[Node, str, tuple[WordPiece, ...]], None] | None = None
         """told of `${NAME:=default}`"""
 
-    def arithmetic(self, node: Node) -> Atom:
+    def arithmetic(self, node: Node) -> WordPiece:
         for found in grammar.substitutions(node):
             self.words.found(found)
         number = arithmetic.result(node, self.words.raw, self._number)
@@ -59,7 +59,7 @@ class Parameters:
         return self._filled(node, held.elements[index], quoted=quoted)
 
     def _filled(
-        self, node: Node, atoms: tuple[Atom, ...], *, quoted: bool, several: bool = False
+        self, node: Node, atoms: tuple[WordPiece, ...], *, quoted: bool, several: bool = False
     ) -> list[Part]:
         size = sum(len(atom.text) for atom in atoms) + len(atoms)
         if size > LONGEST or size > self.budget:
@@ -71,7 +71,9 @@ class Parameters:
         at = self.words.passage.origin(self.words.start(node))
         return [atom._replace(at=at, exact=False, splits=not quoted) for atom in atoms]
 
-    def _elements(self, node: Node, held: Variable, *, quoted: bool, apart: bool) -> list[Part]:
+    def _elements(
+        self, node: Node, held: ShellVariable, *, quoted: bool, apart: bool
+    ) -> list[Part]:
         if sum(map(len, held.elements)) > self.budget:
             return [self.words.unknown(node)]
         parts: list[Part] = []

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from holdfast.findings import Place
 
 
-class Ground:
+class FileText:
     """A whole file, or a fenced block of one: bytes -> line and column."""
 
     def __init__(self, text: str, file: str, *, first_line: int = 1, indent: int = 0) -> None:
@@ -46,15 +46,15 @@ class Ground:
         known = self._columns[row]
         return known[min(offset, len(known) - 1)]
 
-    def whole(self) -> Passage:
-        return Passage(self, self.data)
+    def whole(self) -> NestedText:
+        return NestedText(self, self.data)
 
 
-class Passage:
+class NestedText:
     """A text to parse, each byte of which stands somewhere in the ground."""
 
     def __init__(
-        self, ground: Ground, data: bytes, *, base: int = 0, offsets: Sequence[int] | None = None
+        self, ground: FileText, data: bytes, *, base: int = 0, offsets: Sequence[int] | None = None
     ) -> None:
         self.ground = ground
         self.data = data
@@ -72,11 +72,11 @@ class Passage:
     def place(self, byte: int) -> Place:
         return self.ground.place(self.origin(byte))
 
-    def part(self, start: int, end: int) -> Passage:
+    def part(self, start: int, end: int) -> NestedText:
         if self._offsets is None:
-            return Passage(self.ground, self.data[start:end], base=self._base + start)
+            return NestedText(self.ground, self.data[start:end], base=self._base + start)
         offsets = self._offsets[start:end] or [self.origin(start)]
-        return Passage(self.ground, self.data[start:end], offsets=offsets)
+        return NestedText(self.ground, self.data[start:end], offsets=offsets)
 
     def runs(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """A stretch cut where the file has something in between."""
@@ -90,7 +90,7 @@ class Passage:
                 begin = byte
         yield begin, end
 
-    def without(self, cuts: Sequence[tuple[int, int]]) -> Passage:
+    def without(self, cuts: Sequence[tuple[int, int]]) -> NestedText:
         """Some stretches (in order, not touching each other) taken out."""
         kept: list[int] = []
         pieces: list[bytes] = []
@@ -99,4 +99,4 @@ class Passage:
             kept.extend(self.origin(byte) for byte in range(at, start))
             pieces.append(self.data[at:start])
             at = end
-        return Passage(self.ground, b"".join(pieces), base=self._base, offsets=kept)
+        return NestedText(self.ground, b"".join(pieces), base=self._base, offsets=kept)

@@ -6,8 +6,8 @@ import re
 
 import msgspec
 
-from holdfast.analysis.source.source import Command, Host, Launch, Loop, Setting
-from holdfast.lint.readers.shell.grammar import Patience
+from holdfast.analysis.source.source import Command, HostSlots, Launch, ShellLoop, SourceSetting
+from holdfast.lint.readers.shell.grammar import ParseBudget
 
 EXPANDED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 ASKED = re.compile(r"(?:\b(?P<into>[A-Za-z_]\w*)=\"?)?\$\{?(?P<name>[A-Za-z_]\w*)")
@@ -17,18 +17,18 @@ MOST_TEXTS = 2000
 """texts inside texts of one reading: more than any script has, and a bound on hostile ones"""
 
 
-class Reading:
+class ShellReading:
     def __init__(self) -> None:
-        self.settings: list[Setting] = []
+        self.settings: list[SourceSetting] = []
         self.commands: list[Command] = []
-        self.loops: list[Loop] = []
+        self.loops: list[ShellLoop] = []
         self.jobs: list[Launch] = []
         """#SBATCH lines"""
-        self.hosts: list[Host] = []
+        self.hosts: list[HostSlots] = []
         self.stumbled = False
         """the grammar does not understand all of the text"""
         self.texts = 0
-        self.patience = Patience()
+        self.patience = ParseBudget()
         self.reads: set[str] = set()
         """variables whose value some command or other variable is given"""
         self.arms: Arms = ()
@@ -46,7 +46,7 @@ class Reading:
             if match["into"] != match["name"]:
                 self.reads.add(match["name"])
 
-    def setting(self, setting: Setting) -> int:
+    def setting(self, setting: SourceSetting) -> int:
         self.settings.append(setting)
         return len(self.settings) - 1
 
@@ -72,8 +72,8 @@ class Reading:
             for number, command in enumerate(ordered)
         )
 
-    def settings_in_order(self) -> tuple[Setting, ...]:
-        firsts: dict[tuple[object, ...], Setting] = {}
+    def settings_in_order(self) -> tuple[SourceSetting, ...]:
+        firsts: dict[tuple[object, ...], SourceSetting] = {}
         for setting in self.settings:
             firsts.setdefault((setting.place, setting.name, setting.by), setting)
         return tuple(sorted(firsts.values(), key=lambda setting: setting.place))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.source import Launch, Word
+from holdfast.analysis.source.source import Launch, ShellWord
 from holdfast.lint.readers.arguments import split
 from holdfast.lint.readers.launch_options import SRUN
-from holdfast.lint.readers.shell.passage import Passage
+from holdfast.lint.readers.shell.passage import NestedText
 
 LINE = re.compile(rb"#SBATCH[ \t]+(?P<options>[^\n]*)")
 WORD = re.compile(rb"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"'#]|(?<=\S)\#)+""")
 
 
-def job(passage: Passage) -> Launch | None:
+def job(passage: NestedText) -> Launch | None:
     """Slurm reads them until the first line that is no comment."""
     words = list(_words(passage))
     if not words:
@@ -24,7 +24,7 @@ def job(passage: Passage) -> Launch | None:
     return Launch(kind="sbatch", flags=tuple(flags), place=words[0].place)
 
 
-def _words(passage: Passage) -> Iterator[Word]:
+def _words(passage: NestedText) -> Iterator[ShellWord]:
     at = 0
     for line in passage.data.split(b"\n"):
         bare = line.lstrip()
@@ -37,12 +37,12 @@ def _words(passage: Passage) -> Iterator[Word]:
                 text = found[0].decode("utf-8", "replace").replace('"', "").replace("'", "")
                 place = passage.place(at + found.start())
                 known = not re.search(r"<[\w ]+>|\.\.\.|…|\$", text)
-                yield Word(text=text, place=place, known=known)
+                yield ShellWord(text=text, place=place, known=known)
         at += len(line) + 1
 
 
-def _by_line(words: list[Word]) -> list[list[Word]]:
-    lines: dict[int, list[Word]] = {}
+def _by_line(words: list[ShellWord]) -> list[list[ShellWord]]:
+    lines: dict[int, list[ShellWord]] = {}
     for word in words:
         lines.setdefault(word.place.line, []).append(word)
     return list(lines.values())

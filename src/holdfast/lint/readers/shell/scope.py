@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.analysis.source.source import Setting
+from holdfast.analysis.source.source import SourceSetting
 
 GIVEN_FROM_OUTSIDE = re.compile(
     r"^(?:\d+|[@*#?!$-]|(?:SLURM|PBS|LSB|LSF|SGE|OMPI|PMI|PMIX|MPI|FLUX|KUBERNETES|MLP|ARNOLD|VC|AWS"
@@ -27,7 +27,7 @@ EXPORTS_KEPT = 500
 """of each command; more than any recipe has, and a bound on hostile ones"""
 
 
-class Atom(NamedTuple):
+class WordPiece(NamedTuple):
     """A stretch of a word: literal text, or an expansion."""
 
     text: str
@@ -40,17 +40,17 @@ class Atom(NamedTuple):
     """an expansion outside quotes: its blanks separate words"""
 
 
-Part = Atom | None
+Part = WordPiece | None
 """None: here one word ends and the next begins ("${ARGS[@]}")"""
 
 
-class Variable(msgspec.Struct, frozen=True, kw_only=True):
-    elements: tuple[tuple[Atom, ...], ...]
+class ShellVariable(msgspec.Struct, frozen=True, kw_only=True):
+    elements: tuple[tuple[WordPiece, ...], ...]
     """of an array; one element for a plain variable"""
     array: bool = False
     sure: bool = True
     """False: some branch gave it another value"""
-    setting: Setting
+    setting: SourceSetting
     indexes: tuple[int, ...]
     """in the settings of the reading: all assignments it may have come from"""
     exported: bool = False
@@ -64,16 +64,16 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True):
         return "".join(atom.text for atom in self.elements[0]) if self.elements else ""
 
 
-class Scope:
+class ShellScope:
     """One layer over its parent; None marks what was unset."""
 
     def __init__(
-        self, parent: Scope | None = None, doubting: Collection[str] = frozenset()
+        self, parent: ShellScope | None = None, doubting: Collection[str] = frozenset()
     ) -> None:
         self.parent = parent
         self.doubting = doubting
-        self.own: dict[str, Variable | None] = {}
-        self.passed_on: dict[str, Setting | None] = {}
+        self.own: dict[str, ShellVariable | None] = {}
+        self.passed_on: dict[str, SourceSetting | None] = {}
         self.promised: set[str] = parent.promised if parent else set()
         """`export NAME` before it has a value"""
         self.local: set[str] = set()
@@ -83,18 +83,18 @@ class Scope:
         self.sourced: bool = parent.sourced if parent else False
         """another file was read into this shell: it may have set anything"""
 
-    def layer(self, doubting: Collection[str] = frozenset()) -> Scope:
+    def layer(self, doubting: Collection[str] = frozenset()) -> ShellScope:
         """`doubting`: names assigned out of sight, in a later round of a loop or after a function;
         inside the layer they are sure only once it has set them itself."""
-        return Scope(self, doubting)
+        return ShellScope(self, doubting)
 
-    def _layers(self) -> Iterator[Scope]:
-        scope: Scope | None = self
+    def _layers(self) -> Iterator[ShellScope]:
+        scope: ShellScope | None = self
         while scope is not None:
             yield scope
             scope = scope.parent
 
-    def get(self, name: str) -> Variable | None:
+    def get(self, name: str) -> ShellVariable | None:
         doubtful = False
         for layer in self._layers():
             if name in layer.own:
@@ -106,7 +106,7 @@ class Scope:
     def was_unset(self, name: str) -> bool:
         return any(name in layer.own for layer in self._layers()) and self.get(name) is None
 
-    def set(self, name: str, variable: Variable) -> None:
+    def set(self, name: str, variable: ShellVariable) -> None:
         self.own[name] = variable
         self.passed_on.pop(name, None)  # the last one set stands last
         exported = msgspec.structs.replace(variable.setting, exported=True)
@@ -116,10 +116,10 @@ class Scope:
         self.own[name] = None
         self.passed_on[name] = None
 
-    def exports(self) -> tuple[Setting, ...]:
+    def exports(self) -> tuple[SourceSetting, ...]:
         """What a program started now finds in its environment, the newest last."""
         seen: set[str] = set()
-        found: list[Setting] = []
+        found: list[SourceSetting] = []
         for layer in self._layers():
             for name in reversed(layer.passed_on):
                 setting = layer.passed_on[name]
@@ -132,11 +132,11 @@ class Scope:
 
     # --- folding layers back ------------------------------------------------------------------
 
-    def changes(self) -> dict[str, Variable | None]:
+    def changes(self) -> dict[str, ShellVariable | None]:
         """What a call of this function leaves behind."""
         return {name: held for name, held in self.own.items() if name not in self.local}
 
-    def apply(self, changes: dict[str, Variable | None]) -> None:
+    def apply(self, changes: dict[str, ShellVariable | None]) -> None:
         """This happened for certain."""
         for name, variable in changes.items():
             if variable is None:
@@ -144,7 +144,7 @@ class Scope:
             else:
                 self.set(name, variable)
 
-    def join(self, branches: list[Scope], *, one_is_taken: bool) -> None:
+    def join(self, branches: list[ShellScope], *, one_is_taken: bool) -> None:
         """One of these branches happened, or (unless one is always taken) none of them."""
         self.sourced = self.sourced or any(branch.sourced for branch in branches)
         for name in {name: None for branch in branches for name in branch.own}:
@@ -153,7 +153,7 @@ class Scope:
                 ends.append(self.get(name))
             self._settle(name, ends)
 
-    def _settle(self, name: str, ends: list[Variable | None]) -> None:
+    def _settle(self, name: str, ends: list[ShellVariable | None]) -> None:
         set_ones = [end for end in ends if end is not None]
         if not set_ones:
             self.unset(name)
@@ -166,26 +166,26 @@ class Scope:
         self.set(name, msgspec.structs.replace(settled, indexes=indexes, exported=exported))
 
 
-def _same(one: Variable, other: Variable) -> bool:
-    def texts(variable: Variable) -> list[str]:
+def _same(one: ShellVariable, other: ShellVariable) -> bool:
+    def texts(variable: ShellVariable) -> list[str]:
         return ["".join(atom.text for atom in atoms) for atoms in variable.elements]
 
     return one.known and other.known and texts(one) == texts(other)
 
 
-def unsure(variable: Variable) -> Variable:
+def unsure(variable: ShellVariable) -> ShellVariable:
     setting = msgspec.structs.replace(variable.setting, known=False)
     return msgspec.structs.replace(variable, sure=False, setting=setting)
 
 
-def environment(settings: Iterable[Setting], outer: Scope, at: int) -> Scope:
+def environment(settings: Iterable[SourceSetting], outer: ShellScope, at: int) -> ShellScope:
     """What another shell finds when it is started with these: them, and no other variable."""
-    scope = Scope()
+    scope = ShellScope()
     for setting in settings:
         held = outer.get(setting.name)
-        atom = Atom(setting.value, known=setting.known, at=at, exact=False)
+        atom = WordPiece(setting.value, known=setting.known, at=at, exact=False)
         elements = held.elements if held and held.text == setting.value else ((atom,),)
-        variable = Variable(
+        variable = ShellVariable(
             elements=elements, sure=setting.known, setting=setting, indexes=(), exported=True
         )
         scope.set(setting.name, variable)

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.analysis.source.source import Command, Setting, Word
+from holdfast.analysis.source.source import Command, ShellWord, SourceSetting
 from holdfast.lint.readers import passed_settings
 from holdfast.lint.readers.arguments import program
 from holdfast.lint.readers.shell import grammar, inner
-from holdfast.lint.readers.shell.expanding import Expander
-from holdfast.lint.readers.shell.passage import Passage
-from holdfast.lint.readers.shell.reading import EXPANDED, Reading
-from holdfast.lint.readers.shell.scope import Atom, Scope, environment
+from holdfast.lint.readers.shell.expanding import WordExpander
+from holdfast.lint.readers.shell.passage import NestedText
+from holdfast.lint.readers.shell.reading import EXPANDED, ShellReading
+from holdfast.lint.readers.shell.scope import ShellScope, WordPiece, environment
 from holdfast.lint.readers.shell.wrappers import unwrap
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-Nested = Callable[[Passage, Scope, tuple[str, ...]], None]
+Nested = Callable[[NestedText, ShellScope, tuple[str, ...]], None]
 
 SCRIPT = re.compile(r"\.(?:sh|bash|sbatch|slurm|job)$|rc$|profile$|/profile\.d/")
 NCCL_CONF = re.compile(r"(?:^|/)\.?nccl\.conf$")
@@ -30,20 +30,20 @@ SYSCTL_CONF = re.compile(r"(?:^|/)sysctl\.conf$|/sysctl\.d/")
 HOSTFILE = re.compile(r"(?:^|/)(?:my)?(?:host|machine)_?files?\b[^/]*$")
 
 
-class Starter:
-    def __init__(self, expander: Expander, reading: Reading, nested: Nested) -> None:
+class ChildReader:
+    def __init__(self, expander: WordExpander, reading: ShellReading, nested: Nested) -> None:
         self.expander = expander
         self.reading = reading
         self.nested = nested
 
     # --- commands and shells --------------------------------------------------------------------
 
-    def within(self, command: Command, atoms: list[list[Atom]], fed: Sequence[Node]) -> None:
+    def within(self, command: Command, atoms: list[list[WordPiece]], fed: Sequence[Node]) -> None:
         """`srun torchrun …` starts torchrun; `ssh host '…'` a shell; `docker run` a container."""
         for _ in range(inner.DEEPEST):
             for setting in passed_settings.environment(command):
                 self.reading.setting(setting)
-            started = inner.started(command)
+            started = inner.inner_command(command)
             if started is None:
                 return
             around = (*command.wrappers, command.name)
@@ -69,9 +69,9 @@ class Starter:
     def _text(
         self,
         command: Command,
-        started: inner.Started,
+        started: inner.InnerCommand,
         around: tuple[str, ...],
-        atoms: list[list[Atom]],
+        atoms: list[list[WordPiece]],
         fed: Sequence[Node],
     ) -> None:
         if started.here:
@@ -88,7 +88,7 @@ class Starter:
             if (document := self._document(heredoc)) is not None:
                 self.nested(document, self._filled_in(heredoc, document, scope), around)
 
-    def _filled_in(self, heredoc: Node, passage: Passage, scope: Scope) -> Scope:
+    def _filled_in(self, heredoc: Node, passage: NestedText, scope: ShellScope) -> ShellScope:
         """Without quotes around its mark, this shell fills the variables of a document in."""
         filled = scope.layer()
         for name in set(EXPANDED.findall(passage.data.decode("utf-8", "replace"))):
@@ -101,7 +101,7 @@ class Starter:
         start = next((c for c in heredoc.children if c.type == "heredoc_start"), None)
         return start is not None and self.expander.raw(start)[:1] in ("'", '"', "\\")
 
-    def _joined(self, words: list[list[Atom]]) -> Passage:
+    def _joined(self, words: list[list[WordPiece]]) -> NestedText:
         """Words as the text another shell reads, with a blank between them."""
         data = bytearray()
         offsets: list[int] = []
@@ -113,9 +113,9 @@ class Starter:
                 piece = grammar.unmasked(atom.text).encode("utf-8", "replace")
                 data += piece
                 offsets.extend(atom.at + (i if atom.exact else 0) for i in range(len(piece)))
-        return Passage(self.expander.passage.ground, bytes(data), offsets=offsets)
+        return NestedText(self.expander.passage.ground, bytes(data), offsets=offsets)
 
-    def _document(self, heredoc: Node) -> Passage | None:
+    def _document(self, heredoc: Node) -> NestedText | None:
         body = next((c for c in heredoc.children if c.type == "heredoc_body"), None)
         if body is None:
             return None
@@ -130,9 +130,9 @@ class Starter:
     def writes(
         self,
         command: Command,
-        atoms: list[list[Atom]],
+        atoms: list[list[WordPiece]],
         fed: Sequence[Node],
-        targets: Sequence[Word],
+        targets: Sequence[ShellWord],
     ) -> None:
         """`cat > nccl.conf <<EOF`, `echo … >> ~/.bashrc`, `tee hostfile <<EOF`"""
         if command.name == "tee":
@@ -143,13 +143,13 @@ class Starter:
         if command.name in ("cat", "tee"):
             for heredoc in fed:
                 if (passage := self._document(heredoc)) is not None:
-                    self._file(paths[-1], passage, self._filled_in(heredoc, passage, Scope()))
+                    self._file(paths[-1], passage, self._filled_in(heredoc, passage, ShellScope()))
         elif command.name in ("echo", "printf"):
             spoken = zip(atoms[1:], command.words[1:], strict=True)
             said = [parts for parts, word in spoken if not word.text.startswith("-")]
-            self._file(paths[-1], self._joined(said), Scope())
+            self._file(paths[-1], self._joined(said), ShellScope())
 
-    def _file(self, path: str, passage: Passage, scope: Scope) -> None:
+    def _file(self, path: str, passage: NestedText, scope: ShellScope) -> None:
         from holdfast.lint.readers import env_file, hostfile  # noqa: PLC0415 - they stand on passages too
 
         if NCCL_CONF.search(path):
@@ -164,9 +164,9 @@ class Starter:
             self.nested(passage, scope, ())
 
 
-def prefix(word: Word) -> Setting:
+def prefix(word: ShellWord) -> SourceSetting:
     """`env A=1 command`"""
     name, _, value = word.text.partition("=")
-    return Setting(
+    return SourceSetting(
         name=name, value=value, place=word.place, known=word.known, written=value, by="prefix"
     )

@@ -8,31 +8,31 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.lint.readers.shell import grammar, sbatch
-from holdfast.lint.readers.shell.branching import DEEPEST, Branches
-from holdfast.lint.readers.shell.commanding import Commander
-from holdfast.lint.readers.shell.passage import Passage
-from holdfast.lint.readers.shell.reading import MOST_TEXTS, Reading
-from holdfast.lint.readers.shell.scope import Scope
+from holdfast.lint.readers.shell.branching import DEEPEST, BranchWalker
+from holdfast.lint.readers.shell.commanding import CommandReader
+from holdfast.lint.readers.shell.passage import NestedText
+from holdfast.lint.readers.shell.reading import MOST_TEXTS, ShellReading
+from holdfast.lint.readers.shell.scope import ShellScope
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-class Walker(Branches):
+class ShellWalker(BranchWalker):
     """One text: everything but its simple commands, which are for commanding.py."""
 
     def __init__(
         self,
-        passage: Passage,
-        reading: Reading,
-        scope: Scope,
+        passage: NestedText,
+        reading: ShellReading,
+        scope: ShellScope,
         *,
         around: tuple[str, ...] = (),
         loops: tuple[int, ...] = (),
         depth: int = 0,
     ) -> None:
         super().__init__(passage, reading, scope, loops=loops, depth=depth)
-        self.commander = Commander(self.expander, self.assigner, reading, around, self._nested)
+        self.commander = CommandReader(self.expander, self.assigner, reading, around, self._nested)
 
     # --- dispatch -----------------------------------------------------------------------------
 
@@ -44,12 +44,14 @@ class Walker(Branches):
         self.reading.stumbled = self.reading.stumbled or root.has_error
         self.statement(root)
 
-    def _nested(self, passage: Passage, scope: Scope, around: tuple[str, ...]) -> None:
+    def _nested(self, passage: NestedText, scope: ShellScope, around: tuple[str, ...]) -> None:
         """A text inside this one: of `bash -c`, of a here-document."""
         self.reading.texts += 1
         if self.depth < DEEPEST and self.reading.texts < MOST_TEXTS:
             loops, depth = self.loops, self.depth + DEEPEST // 4
-            Walker(passage, self.reading, scope, around=around, loops=loops, depth=depth).walk()
+            ShellWalker(
+                passage, self.reading, scope, around=around, loops=loops, depth=depth
+            ).walk()
 
     def statement(self, node: Node) -> int | None:
         if self.depth > DEEPEST:
@@ -161,25 +163,25 @@ class Walker(Branches):
         return index
 
 
-STATEMENTS: dict[str, Callable[[Walker, Node], int | None]] = {
-    "command": Walker.simple,
-    "redirected_statement": Walker.redirected,
-    "negated_command": Walker.negated,
-    "pipeline": Walker.pipeline,
-    "list": Walker.listed,
-    "subshell": Walker.subshell,
-    "if_statement": Walker.fork,
-    "case_statement": Walker.cases,
-    "while_statement": Walker.loop,
-    "for_statement": Walker.loop,
-    "c_style_for_statement": Walker.loop,
-    "function_definition": Walker.function,
-    "variable_assignment": Walker.assignment,
-    "declaration_command": Walker.declaration,
-    "unset_command": Walker.unset,
-    "test_command": Walker.substitutions_only,
-    "command_substitution": Walker.subshell,
-    "process_substitution": Walker.subshell,
-    "file_redirect": Walker.substitutions_only,
+STATEMENTS: dict[str, Callable[[ShellWalker, Node], int | None]] = {
+    "command": ShellWalker.simple,
+    "redirected_statement": ShellWalker.redirected,
+    "negated_command": ShellWalker.negated,
+    "pipeline": ShellWalker.pipeline,
+    "list": ShellWalker.listed,
+    "subshell": ShellWalker.subshell,
+    "if_statement": ShellWalker.fork,
+    "case_statement": ShellWalker.cases,
+    "while_statement": ShellWalker.loop,
+    "for_statement": ShellWalker.loop,
+    "c_style_for_statement": ShellWalker.loop,
+    "function_definition": ShellWalker.function,
+    "variable_assignment": ShellWalker.assignment,
+    "declaration_command": ShellWalker.declaration,
+    "unset_command": ShellWalker.unset,
+    "test_command": ShellWalker.substitutions_only,
+    "command_substitution": ShellWalker.subshell,
+    "process_substitution": ShellWalker.subshell,
+    "file_redirect": ShellWalker.substitutions_only,
     "comment": lambda _walker, _node: None,
 }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.analysis.source.source import Word
+from holdfast.analysis.source.source import ShellWord
 from holdfast.lint.readers.arguments import names, program
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -70,17 +70,17 @@ WRAPPERS = {
 
 
 class Unwrapped(msgspec.Struct, frozen=True, kw_only=True):
-    words: tuple[Word, ...]
+    words: tuple[ShellWord, ...]
     wrappers: tuple[str, ...] = ()
-    assigned: tuple[Word, ...] = ()
+    assigned: tuple[ShellWord, ...] = ()
     """NAME=value words of env and sudo"""
 
 
-def unwrap(words: Sequence[Word]) -> Unwrapped:
+def unwrap(words: Sequence[ShellWord]) -> Unwrapped:
     """A wrapper with nothing behind it is the command itself (`env`, `exec 3>file`)."""
     at = 0
     names: list[str] = []
-    assigned: list[Word] = []
+    assigned: list[ShellWord] = []
     while at < len(words) and (wrapper := WRAPPERS.get(program(words[at]))) is not None:
         name = program(words[at])
         then, given = _behind(words, at + 1, wrapper)
@@ -92,15 +92,17 @@ def unwrap(words: Sequence[Word]) -> Unwrapped:
     return Unwrapped(words=tuple(words[at:]), wrappers=tuple(names), assigned=tuple(assigned))
 
 
-def _asks(name: str, own: Sequence[Word]) -> bool:
+def _asks(name: str, own: Sequence[ShellWord]) -> bool:
     """`command -v torchrun`, `sudo -l`: a question, nothing is started."""
     options = {word.text for word in own}
     return name == "command" and bool(options & {"-v", "-V"})
 
 
-def _behind(words: Sequence[Word], at: int, wrapper: Wrapper) -> tuple[int | None, list[Word]]:
+def _behind(
+    words: Sequence[ShellWord], at: int, wrapper: Wrapper
+) -> tuple[int | None, list[ShellWord]]:
     """Where the program behind a wrapper begins, and what is assigned on the way."""
-    assigned: list[Word] = []
+    assigned: list[ShellWord] = []
     positional = wrapper.positional
     if wrapper.verb:
         if at >= len(words) or words[at].text != wrapper.verb:
