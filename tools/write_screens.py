@@ -23,9 +23,7 @@ from pathlib import Path
 from holdfast.cli import main as holdfast
 
 ROOT = Path(__file__).parent.parent
-PAGES = tuple(
-    ROOT / name for name in ("README.md", "docs/lint.md", "docs/settings.md", "docs/explain.md")
-)
+PAGES = tuple(ROOT / name for name in ("docs/lint.md", "docs/settings.md", "docs/explain.md"))
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 STEP = re.compile(r"^\$ (?P<typed>.*)\n(?P<shown>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 LEFT_OUT = re.compile(r"^…$", re.MULTILINE)
