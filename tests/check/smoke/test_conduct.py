@@ -242,7 +242,7 @@ def test_loopback_dropped_by_a_firewall() -> None:
     need_a_packet_filter()
     failed = failure(smoke_behind("iif lo drop", job(port=29500)))
     assert (failed.name, failed.cause) == ("loopback", "loopback-blocked")
-    assert "127.0.0.1: nothing came back: packets are dropped" in failed.reason
+    assert "127.0.0.1: no reply: packets are dropped" in failed.reason
 
 
 @pytest.mark.lab

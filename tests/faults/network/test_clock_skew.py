@@ -22,7 +22,7 @@ test_check = check_table(
     speaks(
         "warning",
         a_machine(TWO_NODES, clock=ADRIFT),
-        saying=["nothing keeps the clock", "cannot be put in order", "error up to 16 s", "chronyd"],
+        saying=["is not synchronised", "cannot be put in order", "error up to 16 s", "chronyd"],
     ),
     speaks("warning", a_machine(a_plan(max_nodes=4), clock=ADRIFT), saying=["STA_UNSYNC"]),
     silent(a_machine(TWO_NODES)),
@@ -42,7 +42,16 @@ test_explain = explain_table(
         ),
         sure=0.9,
         what="the clock",
-        saying=["a service refused its requests"],
+        saying=["a service rejected its requests"],
+    ),
+    recognises(  # AWS signs requests with a time
+        wreckage(
+            "botocore.exceptions.ClientError: An error occurred (InvalidSignatureException): "
+            "Signature expired: 20240101T000000Z is now earlier than 20240101T001500Z"
+        ),
+        sure=0.9,
+        what="the clock",
+        saying=["a service rejected its requests"],
     ),
     recognises(
         wreckage("chronyd[812]: System clock wrong by 84.213811 seconds"),

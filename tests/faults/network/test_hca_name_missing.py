@@ -13,7 +13,7 @@ test_explain = explain_table(
         wreckage(NO_DEVICE, settings={"NCCL_IB_HCA": "ib0"}),
         sure=0.7,
         what="NCCL_IB_HCA=ib0",
-        saying=["the name of a network interface", "ls /sys/class/infiniband"],
+        saying=["it names a network interface, not a card", "ls /sys/class/infiniband"],
     ),
     recognises(
         wreckage(
@@ -21,13 +21,13 @@ test_explain = explain_table(
         ),
         sure=0.85,
         what="NCCL_IB_HCA=eth0",
-        saying=["leaves NCCL no RDMA card"],
+        saying=["matched no RDMA card"],
     ),
     recognises(
         wreckage(NO_DEVICE, settings={"NCCL_IB_HCA": "mlx5_9"}),
         sure=0.45,
         what="NCCL_IB_HCA=mlx5_9",
-        saying=["went on over TCP"],
+        saying=["used TCP instead"],
     ),
     passes_over(wreckage(NO_DEVICE)),
     passes_over(wreckage("NCCL INFO Using network IB", settings={"NCCL_IB_HCA": "mlx5_0"})),
@@ -41,17 +41,20 @@ test_lint = lint_table(
         "note",
         shell("export NCCL_IB_HCA=mlx5"),
         lines=[1],
-        saying=["pins nothing", "every mlx5 card", "`NCCL_IB_HCA==mlx5_0:1,mlx5_1:1`"],
+        saying=["selects nothing", "every mlx5 card", "`NCCL_IB_HCA==mlx5_0:1,mlx5_1:1`"],
     ),
     flags(
-        "note", python('import os\nos.environ["NCCL_IB_HCA"] = "mlx5_"'), lines=[2], saying=["pins"]
+        "note",
+        python('import os\nos.environ["NCCL_IB_HCA"] = "mlx5_"'),
+        lines=[2],
+        saying=["selects"],
     ),
     flags("warning", shell("export NCCL_IB_HCA==mlx5"), lines=[1], saying=["exactly mlx5"]),
     flags(
         "warning",
         shell("export NCCL_IB_HCA==mlx5_0:1,=mlx5_1:1"),
         lines=[1],
-        saying=["'=mlx5_1' can match no card", "'=mlx5_0:1,mlx5_1:1'"],
+        saying=["'=mlx5_1' cannot match any card", "'=mlx5_0:1,mlx5_1:1'"],
     ),
     flags(
         "warning",

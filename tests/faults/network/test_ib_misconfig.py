@@ -24,7 +24,7 @@ test_explain = explain_table(
     recognises(
         wreckage("Failed to modify QP to RTR: Connection timed out"),
         sure=0.9,
-        saying=["(Connection timed out): the two cards cannot see each other"],
+        saying=["(Connection timed out): the two cards cannot reach each other"],
     ),
     recognises(
         wreckage(
@@ -37,7 +37,7 @@ test_explain = explain_table(
     recognises(
         wreckage("UCX  ERROR error modifying QP to RTR: Invalid argument"),
         sure=0.9,
-        saying=["GIDs of different kinds"],
+        saying=["GIDs of different types"],
     ),
     recognises(
         wreckage("UCX  WARN  IB Async event on mlx5_0: GID table change on port 1"),
@@ -132,7 +132,7 @@ test_explain = explain_table(
         ),
         sure=0.9,
         what="the RDMA card",
-        saying=["different kinds"],
+        saying=["different types"],
     ),
     recognises(
         wreckage("NCCL WARN Call to ibv_reg_mr failed with error Bad address"),

@@ -37,10 +37,18 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(loopback=tried("ECONNREFUSED", "ECONNREFUSED")),
-        saying=["cannot connect to 127.0.0.1: ECONNREFUSED", "we listen there", "iif lo accept"],
+        saying=[
+            "cannot connect to 127.0.0.1: ECONNREFUSED",
+            "holdfast listened there itself",
+            "iif lo accept",
+        ],
         not_saying=["Software caused"],
     ),
-    speaks("error", a_machine(loopback=tried("EHOSTUNREACH")), saying=["rejects it as prohibited"]),
+    speaks(
+        "error",
+        a_machine(loopback=tried("EHOSTUNREACH")),
+        saying=["rejects it (administratively prohibited)"],
+    ),
     speaks(
         "error",
         a_machine(loopback=tried("ETIMEDOUT", "ETIMEDOUT", 0.3)),
@@ -57,14 +65,14 @@ test_check = check_table(
         a_machine(
             loopback=tried("EADDRNOTAVAIL", "EADDRNOTAVAIL"), interfaces=(LO_DOWN, an_interface())
         ),
-        saying=["the interface lo is down", "`ip link set lo up`", "lo is down"],
+        saying=["the interface lo is down", "`sudo ip link set lo up`", "lo is down"],
         not_saying=["nft"],
     ),
-    speaks("error", a_machine(loopback=tried("ENOBUFS")), saying=["ENOBUFS", "do not know"]),
+    speaks("error", a_machine(loopback=tried("ENOBUFS")), saying=["ENOBUFS", "has no explanation"]),
     speaks(
         "error",
         a_machine(loopback=tried("ECONNREFUSED"), software=with_nccl("2.21.5")),
-        saying=["NCCL 2.21.5 would call it 'Software caused connection abort'"],
+        saying=["NCCL 2.21.5 reports it as 'Software caused connection abort'"],
     ),
     speaks(
         "error",
@@ -80,7 +88,7 @@ test_check = check_table(
     speaks(
         "note",
         a_machine(loopback=tried("", "EADDRNOTAVAIL")),
-        saying=["::1) is not there; 127.0.0.1 works"],
+        saying=["::1) is missing; 127.0.0.1 works"],
     ),
     speaks("warning", a_machine(loopback=tried("", "ETIMEDOUT")), saying=["::1 are blocked"]),
     silent(a_machine()),

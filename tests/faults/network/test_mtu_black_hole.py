@@ -54,7 +54,7 @@ test_explain = explain_table(
         wreckage("From 192.0.2.1 icmp_seq=1 Frag needed and DF set (mtu = 1500)"),
         sure=0.45,
         what="path between the hosts",
-        saying=["larger than a hop"],
+        saying=["larger than the MTU of a hop"],
     ),
     passes_over(wreckage(DIED.format(1, "Connection reset by peer"))),
     passes_over(

@@ -34,20 +34,20 @@ test_check = check_table(
     speaks(
         "warning",
         nccl("=eth0,=eth1"),
-        saying=["'=eth1' can match no interface", "`export NCCL_SOCKET_IFNAME='=eth0,eth1'`"],
+        saying=["'=eth1' cannot match any interface", "`export NCCL_SOCKET_IFNAME='=eth0,eth1'`"],
     ),
-    speaks("warning", nccl("eth0, eth1"), saying=["' eth1' can match", "=eth0,eth1`"]),
-    speaks("error", nccl("=^eth0"), saying=["'^eth0' can match", "NCCL finds no interface"]),
+    speaks("warning", nccl("eth0, eth1"), saying=["' eth1' cannot match", "=eth0,eth1`"]),
+    speaks("error", nccl("=^eth0"), saying=["'^eth0' cannot match", "NCCL finds no interface"]),
     speaks(
         "warning",
         nccl("^docker0"),
-        saying=["lets the loopback interface in", "hangs", "`^docker0,lo`"],
+        saying=["admits the loopback interface", "hangs", "`^docker0,lo`"],
     ),
-    speaks("warning", nccl("^=docker0"), saying=["lets the loopback", "`^=docker0,lo`"]),
+    speaks("warning", nccl("^=docker0"), saying=["admits the loopback", "`^=docker0,lo`"]),
     speaks(
         "warning",  # the second `^` makes a name of it, so lo is not excluded
         nccl("^docker0,^lo"),
-        saying=["'^lo' can match no", "'^docker0,lo'", "lets the loopback interface in"],
+        saying=["'^lo' cannot match any", "'^docker0,lo'", "admits the loopback interface"],
     ),
     speaks("warning", nccl("e"), saying=["NCCL_SOCKET_IFNAME=e is ignored"]),
     speaks("warning", gloo("e"), saying=["GLOO_SOCKET_IFNAME=e is ignored"]),
@@ -58,16 +58,23 @@ test_check = check_table(
                 Setting(name="NCCL_SOCKET_IFNAME ", value=" eth0", origin="/etc/nccl.conf:3"),
             )
         ),
-        saying=["nobody reads it", "`NCCL_SOCKET_IFNAME=eth0` without blanks at /etc/nccl.conf:3"],
+        saying=[
+            "no program reads it",
+            "`NCCL_SOCKET_IFNAME=eth0` without blanks at /etc/nccl.conf:3",
+        ],
     ),
     speaks(
         "error",
         gloo("^docker0"),
-        saying=["Gloo takes '^docker0' for the name", "`^` and `=` are NCCL's", "will raise"],
+        saying=[
+            "Gloo reads '^docker0' as the name",
+            "`^` and `=` work for NCCL only",
+            "will raise",
+        ],
     ),
     speaks("error", gloo("=eth0"), saying=["'=eth0'"]),
-    speaks("error", gloo("eth0, eth1"), saying=["' eth1'"], not_saying=["are NCCL's"]),
-    speaks("error", gloo(",eth0"), saying=["''"], not_saying=["are NCCL's"]),
+    speaks("error", gloo("eth0, eth1"), saying=["' eth1'"], not_saying=["work for NCCL only"]),
+    speaks("error", gloo(",eth0"), saying=["''"], not_saying=["work for NCCL only"]),
     silent(nccl("eth0")),
     silent(nccl("=eth0,eth1")),
     silent(nccl("^docker,lo")),
@@ -75,7 +82,7 @@ test_check = check_table(
     silent(a_machine(settings=settings(NCCL_SOCKET_IFNAME="^docker0"))),  # one machine: lo is fine
     silent(gloo("eth0,eth1,")),
     silent(gloo("")),
-    not_applicable(a_machine(), saying=["no interface is named"]),
+    not_applicable(a_machine(), saying=["are not set"]),
     skips(a_machine(settings=Unread(why="no answer")), saying=["no answer"]),
 )
 
@@ -90,13 +97,13 @@ test_explain = explain_table(
         wreckage(NONE, settings={"NCCL_SOCKET_IFNAME": "eth0, eth1"}),
         sure=0.85,
         what="NCCL_SOCKET_IFNAME=eth0, eth1",
-        saying=["blanks and quotes are kept"],
+        saying=["blanks and quotes are part of a name"],
     ),
     recognises(
         wreckage("RuntimeError: ifa != nullptr. Unable to find address for: ^docker0"),
         sure=0.8,
         what="GLOO_SOCKET_IFNAME=^docker0",
-        saying=["Gloo knows only exact names"],
+        saying=["Gloo accepts only exact names"],
     ),
     passes_over(wreckage(NONE, settings={"NCCL_SOCKET_IFNAME": "nope0"})),
     passes_over(wreckage(NONE)),
@@ -109,7 +116,7 @@ test_lint = lint_table(
         "warning",
         shell("export NCCL_SOCKET_IFNAME==eth0,=eth1"),
         lines=[1],
-        saying=["'=eth1' can match no interface", "`NCCL_SOCKET_IFNAME='=eth0,eth1'`"],
+        saying=["'=eth1' cannot match any interface", "`NCCL_SOCKET_IFNAME='=eth0,eth1'`"],
     ),
     flags(
         "warning",
@@ -135,7 +142,7 @@ test_lint = lint_table(
         "error",
         shell("export GLOO_SOCKET_IFNAME==eth0"),
         lines=[1],
-        saying=["Gloo takes '=eth0' for the name", "will raise"],
+        saying=["Gloo reads '=eth0' as the name", "will raise"],
     ),
     leaves(shell("export NCCL_SOCKET_IFNAME==eth0,eth1 GLOO_SOCKET_IFNAME=eth0,eth1")),
     leaves(shell("export NCCL_SOCKET_IFNAME=^docker0,lo")),

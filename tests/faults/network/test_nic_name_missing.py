@@ -46,7 +46,7 @@ test_check = check_table(
     speaks(
         "warning",  # no GPU, so perhaps no NCCL
         a_machine(settings=nccl("ib0"), accelerators=()),
-        saying=["if it uses NCCL (no GPU was seen here)"],
+        saying=["if it uses NCCL (no GPU was found here)"],
     ),
     speaks("error", a_machine(settings=nccl("=eth")), saying=["matches no interface"]),
     speaks("error", a_machine(settings=nccl("=eth1,=eth0")), saying=["=eth1,=eth0 matches no"]),
@@ -60,12 +60,12 @@ test_check = check_table(
     speaks(
         "warning",
         a_machine(settings=nccl("ens5"), interfaces=HERE),
-        saying=["names ens5, which cannot carry traffic now", "ens5 (down, 10.1.0.5)"],
+        saying=["selects ens5, which cannot carry traffic now", "ens5 (down, 10.1.0.5)"],
     ),
     speaks(
         "warning",
         a_machine(settings=nccl("=ens6"), interfaces=HERE),
-        saying=["names ens6", "ens6 (running, no address)"],
+        saying=["selects ens6", "ens6 (running, no address)"],
     ),
     speaks(
         "warning",
@@ -75,18 +75,18 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(settings=settings(GLOO_SOCKET_IFNAME="eth0,ens9")),
-        saying=["no interface is called ens9", "Unable to find address for: ens9"],
+        saying=["no interface is named ens9", "Unable to find address for: ens9"],
         not_saying=["GLOO_SOCKET_IFNAME==eth0"],
     ),
     speaks(
         "error",  # a prefix is enough for NCCL, not for Gloo
         a_machine(settings=settings(GLOO_SOCKET_IFNAME="eth")),
-        saying=["no interface is called eth"],
+        saying=["no interface is named eth"],
     ),
     speaks(
         "warning",
         a_machine(settings=settings(GLOO_SOCKET_IFNAME="eth0,ens5"), interfaces=HERE),
-        saying=["names ens5"],
+        saying=["selects ens5"],
     ),
     silent(a_machine(settings=settings(NCCL_SOCKET_IFNAME="eth", GLOO_SOCKET_IFNAME="eth0,"))),
     silent(  # one that works is enough
@@ -97,8 +97,12 @@ test_check = check_table(
     silent(  # malformed: nic-filter-syntax has the words
         a_machine(settings=settings(NCCL_SOCKET_IFNAME="eth0", GLOO_SOCKET_IFNAME="^docker0"))
     ),
-    not_applicable(a_machine(), saying=["NCCL_SOCKET_IFNAME names no", "GLOO_SOCKET_IFNAME names"]),
-    not_applicable(a_machine(settings=nccl("x")), saying=["NCCL_SOCKET_IFNAME names no interface"]),
+    not_applicable(
+        a_machine(), saying=["NCCL_SOCKET_IFNAME selects no", "GLOO_SOCKET_IFNAME selects"]
+    ),
+    not_applicable(
+        a_machine(settings=nccl("x")), saying=["NCCL_SOCKET_IFNAME selects no interface"]
+    ),
     skips(
         a_machine(settings=nccl("eth0"), interfaces=Unread(why="no netlink")), saying=["no netl"]
     ),
@@ -117,7 +121,7 @@ test_explain = explain_table(
         sure=0.95,
         what="NCCL_SOCKET_IFNAME=nope0",
         victims=[1],
-        saying=["NCCL_SOCKET_IFNAME=nope0 matches no interface", "ip -br address"],
+        saying=["NCCL_SOCKET_IFNAME=nope0 matched no interface", "ip -br address"],
     ),
     recognises(
         wreckage(NONE),
@@ -129,7 +133,7 @@ test_explain = explain_table(
         wreckage(NONE, settings={"NCCL_SOCKET_IFNAME": "=eth0,=eth1"}),
         sure=0.6,
         what="=eth0,=eth1",
-        saying=["matches no interface"],
+        saying=["matched no interface"],
     ),
     recognises(
         wreckage("NCCL WARN Socket creation failed : Address family not supported by protocol"),
@@ -154,7 +158,7 @@ test_explain = explain_table(
         ),
         sure=0.95,
         what="GLOO_SOCKET_IFNAME=eth7",
-        saying=["eth7 matches no interface"],
+        saying=["eth7 matched no interface"],
     ),
     recognises(
         wreckage("NCCL WARN no device found matching exactly eth7, verify NCCL_OOB_NET_IFNAME"),
@@ -193,13 +197,13 @@ test_lint = lint_table(
         "note",
         shell("export NCCL_SOCKET_IFNAME=ens5", here=KNOWN_HERE),
         lines=[1],
-        saying=["ens5 is no interface of this machine", "where the job runs it may be"],
+        saying=["this machine has no interface ens5", "the machine that runs the job may have it"],
     ),
     flags(
         "note",
         shell("GLOO_SOCKET_IFNAME=eth0,eth1 torchrun train.py", here=KNOWN_HERE),
         lines=[1],
-        saying=["eth1 is no interface", "every name"],
+        saying=["this machine has no interface eth1", "every name"],
     ),
     flags(
         "error",
@@ -211,14 +215,14 @@ test_lint = lint_table(
         "error",
         nccl_conf("NCCL_SOCKET_IFNAME=ens5", file="/etc/nccl.conf", here=KNOWN_HERE),
         lines=[1],
-        saying=["ens5 is no interface of this machine"],
-        not_saying=["where the job runs"],
+        saying=["this machine has no interface ens5"],
+        not_saying=["the machine that runs the job"],
     ),
     flags(  # a file in somebody's repository
         "note",
         nccl_conf("NCCL_SOCKET_IFNAME=ens5", file="conf/nccl.conf", here=KNOWN_HERE),
         lines=[1],
-        saying=["where the job runs it may be"],
+        saying=["the machine that runs the job may have it"],
     ),
     leaves(dockerfile("FROM x\nENV NCCL_SOCKET_IFNAME=ens5", here=KNOWN_HERE)),
     leaves(  # jobs of other machines

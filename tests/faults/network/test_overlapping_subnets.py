@@ -57,7 +57,7 @@ test_check = check_table(
     speaks(
         "note",
         a_machine(interfaces=(ETH0, at("eth1", "10.0.0.6", 24))),
-        saying=["a job on one machine does not notice"],
+        saying=["a job on one machine is not affected"],
     ),
     silent(having(ETH0, at("eth1", "10.0.1.6", 24))),
     silent(having(ETH0, at("eth1", "10.0.0.6", 32))),  # a single address brings no subnet
@@ -85,9 +85,9 @@ TWO_DOORS = "NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0> [1]eth1:192.0.2.3
 test_explain = explain_table(
     "overlapping-subnets",
     recognises(
-        wreckage(STRAY, FAILED), sure=0.6, what="eth1", saying=["came in by eth1", "ip route get"]
+        wreckage(STRAY, FAILED), sure=0.6, what="eth1", saying=["arrived on eth1", "ip route get"]
     ),
-    recognises(wreckage(STRAY), sure=0.4, what="eth1", saying=["dropped packets of 192.0.2.7"]),
+    recognises(wreckage(STRAY), sure=0.4, what="eth1", saying=["dropped packets from 192.0.2.7"]),
     recognises(
         wreckage(TWO_DOORS, FAILED),
         sure=0.3,

@@ -39,7 +39,7 @@ test_explain = explain_table(
         ),
         sure=0.5,
         what="node-a",
-        saying=["nobody listens there"],
+        saying=["nothing listens there"],
     ),
     recognises(
         wreckage(
@@ -47,7 +47,7 @@ test_explain = explain_table(
             "after sleep for 3400 msec"
         ),
         sure=0.85,
-        saying=["there is no way to it"],
+        saying=["it cannot be reached"],
     ),
     recognises(
         wreckage(
@@ -56,7 +56,7 @@ test_explain = explain_table(
         ),
         sure=0.55,
         what="node-a",
-        saying=["nothing came back"],
+        saying=["no reply"],
     ),
     passes_over(wreckage("psycopg2: connect() to the database failed")),
     recognises(
@@ -79,7 +79,7 @@ test_explain = explain_table(
         ),
         sure=0.6,
         what="192.0.2.7",
-        saying=["nothing came back"],
+        saying=["no reply"],
     ),
     recognises(
         wreckage(
@@ -111,7 +111,7 @@ test_explain = explain_table(
         ),
         sure=0.5,
         what="192.0.2.7",
-        saying=["nobody listens there"],
+        saying=["nothing listens there"],
     ),
     recognises(
         wreckage(

@@ -26,7 +26,7 @@ test_explain = explain_table(
         ),
         sure=0.75,
         what="1",
-        saying=["went by TCP while 0 used IB"],
+        saying=["used TCP while 0 used IB"],
     ),
     recognises(
         wreckage(
@@ -53,7 +53,7 @@ test_lint = lint_table(
         "warning",
         shell("export FI_PROVIDER=efa NCCL_NET=Socket\ntorchrun --nnodes=8 train.py"),
         lines=[1],
-        saying=["NCCL_NET=Socket makes NCCL go by TCP"],
+        saying=["NCCL_NET=Socket makes NCCL use TCP"],
     ),
     flags(
         "note",
@@ -65,13 +65,13 @@ test_lint = lint_table(
         "warning",
         shell("export NCCL_IB_DISABLE=1\ntorchrun --nnodes=8 train.py"),
         lines=[1],
-        saying=["makes NCCL go by TCP", "takes sockets by itself"],
+        saying=["makes NCCL use TCP", "uses sockets by itself"],
     ),
     flags(
         "warning",
         shell("export NCCL_NET=Socket", here=LintingMachine(rdma_devices=("mlx5_0",))),
         lines=[1],
-        saying=["off the RDMA cards of this machine (mlx5_0)"],
+        saying=["prevents NCCL from using the RDMA cards of this machine (mlx5_0)"],
     ),
     flags(
         "note",

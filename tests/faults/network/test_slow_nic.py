@@ -13,7 +13,7 @@ test_explain = explain_table(
         wreckage(USED, UP.format("100 Mbps")),
         sure=0.5,
         what="eno1",
-        saying=["NCCL uses eno1, which runs at 100 Mb/s"],
+        saying=["NCCL used eno1, which runs at 100 Mb/s"],
     ),
     recognises(
         wreckage("NCCL INFO NET/IB : mlx5_0:1 speed change detected: 400000 -> 100000 Mbps"),
@@ -30,6 +30,6 @@ test_explain = explain_table(
         saying=["0.0913 GB/s"],
     ),
     passes_over(wreckage(USED, UP.format("25 Gbps"))),
-    passes_over(wreckage(UP.format("100 Mbps"))),  # nobody says that NCCL uses it
+    passes_over(wreckage(UP.format("100 Mbps"))),  # nothing shows that NCCL uses it
     passes_over(wreckage("# Avg bus bandwidth    : 0.0913")),
 )

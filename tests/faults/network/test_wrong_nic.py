@@ -24,7 +24,7 @@ test_explain = explain_table(
         ),
         sure=0.6,
         what="docker0",
-        saying=["Open MPI called 172.17.0.1", "btl_tcp_if_include"],
+        saying=["Open MPI connected to 172.17.0.1", "btl_tcp_if_include"],
     ),
     recognises(
         wreckage(
@@ -39,13 +39,13 @@ test_explain = explain_table(
         wreckage(LO, REFUSED, settings={"NCCL_SOCKET_IFNAME": "^docker0"}),
         sure=0.75,
         what="lo, re-admitted by ^docker0",
-        saying=["lo (127.0.0.1)", "replaces NCCL's own rules and lets lo in"],
+        saying=["lo (127.0.0.1)", "replaces NCCL's own rules and admits lo"],
     ),
     recognises(
         wreckage(LO, REFUSED, ranks=TWO_HOSTS),
         sure=0.9,
         what="lo",
-        saying=["leads nowhere from another machine"],
+        saying=["that other machines cannot reach"],
     ),
     recognises(wreckage(REFUSED), sure=0.6, what="lo", saying=["announced lo"]),
     recognises(
@@ -102,13 +102,13 @@ test_lint = lint_table(
         "error",
         shell("export NCCL_SOCKET_IFNAME=^docker0\ntorchrun --nnodes=2 train.py"),
         lines=[1],
-        saying=["lets the loopback interface in", "'^docker0,lo'"],
+        saying=["admits the loopback interface", "'^docker0,lo'"],
     ),
     flags(
         "warning",
         shell("export NCCL_SOCKET_IFNAME=^docker,br-"),
         lines=[1],
-        saying=["On one machine that works"],
+        saying=["That works on one machine"],
     ),
     flags(
         "warning",
@@ -120,7 +120,7 @@ test_lint = lint_table(
         "warning",
         shell("export NCCL_SOCKET_IFNAME=eth0,br-1a2b3c\nexport GLOO_SOCKET_IFNAME=docker0"),
         lines=[1, 2],
-        saying=["names br-1a2b3c", "names docker0", "`ip route get`"],
+        saying=["selects br-1a2b3c", "selects docker0", "`ip route get`"],
     ),
     leaves(shell("export NCCL_SOCKET_IFNAME=^docker0,lo\ntorchrun --nnodes=2 train.py")),
     leaves(shell("export NCCL_SOCKET_IFNAME=^lo,docker\ntorchrun --nnodes=2 train.py")),

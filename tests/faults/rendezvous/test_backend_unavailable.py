@@ -46,7 +46,7 @@ test_check = check_table(
     speaks(
         "note",
         software(a_plan(environment={"CUDA_VISIBLE_DEVICES": ""}), **CPU_BUILD),
-        saying=["hidden", "meant for the CPU"],
+        saying=["hidden", "runs on the CPU"],
     ),
     speaks("note", software(accelerators=()), saying=["no GPU is visible here", "'gloo' works"]),
     speaks("warning", software(gloo=""), saying=["built without Gloo"]),

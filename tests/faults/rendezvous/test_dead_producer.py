@@ -15,7 +15,7 @@ test_explain = explain_table(
         wreckage(FETCH, "socket.error: [Errno 111] Connection refused"),
         sure=0.93,
         what="the process that sent the tensor",
-        saying=["no longer exists"],
+        saying=["had exited"],
     ),
     passes_over(wreckage("socket.error: [Errno 111] Connection refused")),
     recognises(
@@ -36,7 +36,7 @@ test_explain = explain_table(
         ),
         sure=0.93,
         what="the process that sent the tensor",
-        saying=["no longer exists"],
+        saying=["had exited"],
     ),
     recognises(
         wreckage(FETCH, "EOFError"),
@@ -50,7 +50,7 @@ test_explain = explain_table(
             "tensors released."
         ),
         sure=0.6,
-        saying=["end the sender last"],
+        saying=["make the sender exit last"],
     ),
     passes_over(wreckage(FETCH, "RuntimeError: received 0 items of ancdata")),
     passes_over(wreckage(REFUSED)),
@@ -95,7 +95,7 @@ test_lint = lint_table(
         "warning",
         queue(first="print(q.get())", second="p.join()"),
         lines=[6],
-        saying=["may be over by the time"],
+        saying=["may have exited by the time"],
     ),
     leaves(queue(then="done.wait()")),
     leaves(queue(sent="t.numpy()")),

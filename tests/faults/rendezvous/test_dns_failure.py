@@ -31,7 +31,7 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(PLAN, master_name=no_answer("node-x")),
-        saying=["node-x does not resolve", UNKNOWN, "in vain", "getent ahosts node-x"],
+        saying=["node-x does not resolve", UNKNOWN, "and then fail", "getent ahosts node-x"],
     ),
     speaks(
         "warning",
@@ -74,7 +74,7 @@ test_explain = explain_table(
         wreckage("nslookup: can't resolve 'job-master-0'"),
         sure=0.6,
         what="job-master-0",
-        saying=["when the job's script asked for it", "headless service"],
+        saying=["when the job's script looked it up", "headless service"],
     ),
     recognises(
         wreckage("** server can't find node-a.cluster: NXDOMAIN"),

@@ -53,7 +53,7 @@ test_check = check_table(
     speaks(
         "note",  # asked from inside a rank: most likely its own store
         a_machine(a_plan(environment={"TORCHELASTIC_RUN_ID": "r1"}), port=a_store()),
-        saying=["inside a job"],
+        saying=["inside a torchrun job"],
     ),
     silent(a_machine()),
     silent(a_machine(NAMED, port=a_store(store=StoreAnswer(is_store=False, keys=None)))),
@@ -79,7 +79,7 @@ test_explain = explain_table(
         ),
         sure=0.4,
         what="192.0.2.9",
-        saying=["did not speak as a rank of this job", "NCCL_SOCKET_IFNAME"],
+        saying=["is not a rank of this job", "NCCL_SOCKET_IFNAME"],
     ),
     recognises(
         wreckage(
@@ -87,7 +87,7 @@ test_explain = explain_table(
             "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
         ),
         sure=0.2,
-        what="whoever called",
+        what="the process that connected",
         saying=["port scanner"],
     ),
     recognises(
@@ -106,7 +106,7 @@ test_explain = explain_table(
         ),
         sure=0.25,
         what="port 29500",
-        saying=["by default"],
+        saying=["the default of every launcher"],
     ),
     passes_over(wreckage("RuntimeError: Address already in use")),
 )

@@ -34,7 +34,7 @@ test_check = check_table(
         "error",
         a_machine(smoke=TAKEN),
         saying=[
-            "4 ranks on this machine fail at stage 'store'",
+            "4 ranks on this machine failed at stage 'store'",
             "another program holds the port (EADDRINUSE)",
             "holdfast explain port-in-use",
             "stage 'start': ok",
@@ -72,7 +72,7 @@ test_explain = explain_table(
         wreckage("[rank1]: RuntimeError: Interrupted system call"),
         sure=0.3,
         rank=1,
-        saying=["a signal reached the process"],
+        saying=["a signal interrupted the process"],
     ),
     passes_over(
         wreckage(SYSTEM_ERROR, "[rank1]: NCCL WARN Bootstrap : no socket interface found"),

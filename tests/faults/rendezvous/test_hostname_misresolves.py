@@ -53,26 +53,32 @@ test_check = check_table(
         "error",
         named("127.0.1.1"),
         saying=[
-            "own name node-a is the loopback address 127.0.1.1",
-            "`10.0.0.5 node-a` into /etc/hosts",
+            "own name node-a resolves to the loopback address 127.0.1.1",
+            "in /etc/hosts with `10.0.0.5 node-a`",
             "export GLOO_SOCKET_IFNAME=eth0",
             "--local-addr 10.0.0.5",
         ],
     ),
     speaks("error", named("::1", "10.0.0.5"), saying=["::1"]),
     speaks("note", named("127.0.1.1", plan=a_plan()), saying=["harmless on one node"]),
-    speaks("note", named("127.0.1.1", plan=with_gloo("")), saying=["keeps Gloo off it"]),
-    speaks("warning", named("127.0.1.1", plan=with_gloo("c10d")), saying=["who hosts the store"]),
+    speaks(
+        "note", named("127.0.1.1", plan=with_gloo("")), saying=["makes Gloo use another address"]
+    ),
+    speaks(
+        "warning",
+        named("127.0.1.1", plan=with_gloo("c10d")),
+        saying=["which node serves the store"],
+    ),
     speaks(
         "warning",
         named("192.168.9.9"),
-        saying=["no interface here has the address of node-a", "192.168.9.9"],
+        saying=["node-a resolves to an address that no interface here has", "192.168.9.9"],
     ),
     speaks("note", named("192.168.9.9", plan=a_plan()), saying=["no interface here"]),
     speaks(
         "warning",
         named("2001:db8::5", "10.0.0.5", interfaces=DUAL, routes=LINK_ONLY),
-        saying=["IPv6 address first", "leads nowhere"],
+        saying=["IPv6 address first", "has no route here"],
     ),
     speaks(
         "warning",
@@ -156,7 +162,7 @@ test_explain = explain_table(
         ),
         sure=0.9,
         what="1234",
-        saying=["a name made of digits"],
+        saying=["a host name made of digits"],
     ),
     recognises(
         wreckage("NCCL WARN Net : Connect to 0.0.4.210<43210> failed : Connection refused"),
@@ -171,7 +177,7 @@ test_explain = explain_table(
         ),
         sure=0.9,
         what="ip6.arpa",
-        saying=["a reverse entry"],
+        saying=["a reverse DNS entry"],
     ),
     recognises(
         wreckage(

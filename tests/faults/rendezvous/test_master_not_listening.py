@@ -35,24 +35,26 @@ test_check = check_table(
     speaks(
         "note",
         a_machine(PLAN, master_reach=reach("ECONNREFUSED")),
-        saying=["nobody listens on 10.0.0.9 port 29500 yet", "start node rank 0"],
+        saying=["nothing listens on 10.0.0.9 port 29500 yet", "start node rank 0"],
     ),
     speaks(
         "warning",
         a_machine(PLAN, master_reach=reach("ETIMEDOUT")),
-        saying=["stays silent", "0.5 s", "ping -c 3 10.0.0.9"],
+        saying=["does not answer", "0.5 s", "ping -c 3 10.0.0.9"],
     ),
     speaks(
         "warning",
         a_machine(PLAN, master_reach=reach("EHOSTUNREACH")),
-        saying=["EHOSTUNREACH", "in vain", "ip route get 10.0.0.9"],
+        saying=["EHOSTUNREACH", "and then fails", "ip route get 10.0.0.9"],
     ),
     speaks("warning", a_machine(PLAN, master_reach=reach("ENETUNREACH")), saying=["no route"]),
-    speaks("warning", a_machine(PLAN, master_reach=reach("EPERM")), saying=["itself forbids"]),
+    speaks(
+        "warning", a_machine(PLAN, master_reach=reach("EPERM")), saying=["on this machine forbids"]
+    ),
     speaks("warning", a_machine(PLAN, master_reach=reach("EINVAL")), saying=["EINVAL"]),
     silent(a_machine(PLAN, master_reach=reach(""))),
     skips(a_machine(PLAN, master_reach=Unread(why="name unknown")), saying=["name unknown"]),
-    not_applicable(a_machine(), saying=["this machine, or none was named"]),
+    not_applicable(a_machine(), saying=["this machine, or no master is set"]),
 )
 
 
@@ -78,16 +80,16 @@ test_run = run_table(
         victims=[],
         certain=False,
         saying=[
-            "ranks 0-1 have tried for 20.0 s to reach a store at 127.0.0.1:29500",
+            "ranks 0-1 have tried for 20.0 s to connect to a store at 127.0.0.1:29500",
             "no rank will ever serve one there: the launcher's store is at 127.0.0.1:29400",
-            "no MASTER_ADDR, MASTER_PORT or init_method in the script",
+            "remove MASTER_ADDR, MASTER_PORT and init_method from the script",
         ],
     ),
     notices(
         starting(joiner(0), caller(1, "10.0.0.9:29500")),
         ranks=[1],
         certain=False,
-        saying=["rank 1 (pid 4001) has tried", "another host than the one given"],
+        saying=["rank 1 (pid 4001) has tried", "not the host that the launcher gave"],
     ),
     # the script serves its own store, and the rank that will is not there yet
     notices(
@@ -95,7 +97,10 @@ test_run = run_table(
         ranks=[0],
         victims=[1],
         certain=False,
-        saying=["not up yet: rank 0, which will serve it, has not come", "py-spy dump --pid 4000"],
+        saying=[
+            "not up yet: rank 0, which serves it, has not reached init_process_group",
+            "py-spy dump --pid 4000",
+        ],
     ),
     notices(
         starting(joiner(0, agent_store=False), caller(1, agent_store=False)),
@@ -111,7 +116,11 @@ test_run = run_table(
         ranks=[0, 1],
         victims=[],
         certain=True,
-        saying=["ranks 0-1 found no store", "no rank will ever serve", "(127.0.0.1, 29500)"],
+        saying=[
+            "ranks 0-1 could not reach the store",
+            "no rank will ever serve",
+            "(127.0.0.1, 29500)",
+        ],
     ),
     # the other one has not given up yet, but calls there as well
     notices(
@@ -119,7 +128,7 @@ test_run = run_table(
         ranks=[0, 1],
         victims=[],
         certain=True,
-        saying=["rank 1 found no store"],
+        saying=["rank 1 could not reach the store"],
     ),
     # these words are no echo to `consequences`
     notices(
@@ -127,20 +136,20 @@ test_run = run_table(
         ranks=[1],
         victims=[0],
         certain=True,
-        saying=["another host", "Connection refused"],
+        saying=["not the host that the launcher gave", "Connection refused"],
     ),
     notices(
         starting(late(0), gave_up(1, "DistNetworkError", TIMED_OUT, agent_store=False)),
         ranks=[0],
         victims=[1],
         certain=True,
-        saying=["rank 0, which will serve it, has not come"],
+        saying=["rank 0, which serves it, has not reached init_process_group"],
     ),
     notices(
         starting(joiner(0), gave_up(1, "DistNetworkError", TIMED_OUT)),
         ranks=[],
         certain=True,
-        saying=["nobody answers at the address that the launcher gave"],
+        saying=["no answer at the address that the launcher gave"],
     ),
     overlooks(a_scene()),
     overlooks(starting(joiner(0), joiner(1))),
@@ -186,13 +195,13 @@ test_explain = explain_table(
         sure=0.6,
         what="192.0.2.7 port 29500",
         victims=[1],
-        saying=["nobody served the store at 192.0.2.7 port 29500", "start rank 0's node first"],
+        saying=["no process served the store at 192.0.2.7 port 29500", "start rank 0's node first"],
     ),
     recognises(
         wreckage(f"[rank1]: {TIMED_OUT}"),
         sure=0.5,
         what="192.0.2.7",
-        saying=["nobody served the store"],
+        saying=["no process served the store"],
     ),
     recognises(
         wreckage("RuntimeError: Connection refused"),  # torch 1.x
@@ -204,7 +213,7 @@ test_explain = explain_table(
         wreckage("[rank0]: RuntimeError: Address already in use", f"[rank1]: {TIMED_OUT}"),
         sure=0.3,  # rank 0 tells why it did not serve
         what="192.0.2.7",
-        saying=["trouble of their own"],
+        saying=["errors of other processes"],
     ),
     recognises(
         wreckage(

@@ -46,7 +46,7 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(port=a_port(binds=REFUSED), security=selinux("enforcing")),
-        saying=["though the audit log shows none"],
+        saying=["yet the audit log shows no denial"],
     ),
     speaks(
         "error",
@@ -59,7 +59,7 @@ test_check = check_table(
         a_machine(port=a_port(binds=REFUSED), port_ranges=Unread(why="no /proc")),
         saying=["may not bind port 29500"],
     ),
-    speaks("note", a_machine(security=selinux("enforcing", (AVC,))), saying=["lately", "comm="]),
+    speaks("note", a_machine(security=selinux("enforcing", (AVC,))), saying=["recently", "comm="]),
     silent(a_machine()),
     silent(a_machine(security=selinux("enforcing"))),
     silent(a_machine(security=selinux("permissive", (AVC,)))),
@@ -123,7 +123,7 @@ test_explain = explain_table(
         ),
         sure=0.95,
         what="port 80",
-        saying=["may not listen on port 80", "below 1024", "--master-port 29600"],
+        saying=["not allowed to listen on port 80", "below 1024", "--master-port 29600"],
     ),
     recognises(
         wreckage(
@@ -138,7 +138,7 @@ test_explain = explain_table(
         wreckage("NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Operation not permitted"),
         sure=0.85,
         what="a security rule",
-        saying=["may not connect"],
+        saying=["not allowed to connect"],
     ),
     recognises(
         wreckage(

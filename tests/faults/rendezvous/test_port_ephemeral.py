@@ -105,7 +105,7 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(NAMED, port=a_port(binds=TAKEN)),
-        saying=["no socket on it is listed", "without listening", "IPv6: EADDRINUSE"],
+        saying=["no socket is listed on it", "without listening", "IPv6: EADDRINUSE"],
     ),
     speaks(
         "note",
@@ -268,8 +268,13 @@ test_lint = lint_table(
         lines=[1],
         saying=["up to 72767"],
     ),
-    flags("error", shell("export MASTER_PORT=70000\n"), lines=[1], saying=["no port 70000"]),
-    flags("warning", shell("export MASTER_PORT=443\n"), lines=[1], saying=["root only"]),
+    flags(
+        "error",
+        shell("export MASTER_PORT=70000\n"),
+        lines=[1],
+        saying=["port 70000 does not exist"],
+    ),
+    flags("warning", shell("export MASTER_PORT=443\n"), lines=[1], saying=["only root may bind"]),
     leaves(shell("export MASTER_PORT=29500\ntorchrun --master-port 29600 x.py\n")),
     leaves(shell("export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))\n")),
     leaves(shell("torchrun --rdzv-endpoint=localhost:0 x.py\n")),

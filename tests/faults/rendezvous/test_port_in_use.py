@@ -70,7 +70,7 @@ test_explain = explain_table(
     recognises(
         wreckage("zmq.error.ZMQError: Address already in use (addr='tcp://0.0.0.0:5555')"),
         sure=0.93,
-        saying=["somebody listens there already"],
+        saying=["another process already did"],
     ),
     recognises(  # the reason is cut off
         wreckage(
@@ -78,7 +78,7 @@ test_explain = explain_table(
             "network address."
         ),
         sure=0.5,
-        saying=["somebody listens there already"],
+        saying=["another process already did"],
     ),
     recognises(
         wreckage(
@@ -105,7 +105,7 @@ test_explain = explain_table(
         wreckage("RuntimeError: Address already in use"),  # torch before 1.11 names no port
         sure=0.93,
         what="the master port",
-        saying=["the port it was to listen on"],
+        saying=["could not listen on its port"],
     ),
     recognises(
         wreckage("OSError: [Errno 98] Address already in use"),

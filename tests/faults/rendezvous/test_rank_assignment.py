@@ -63,7 +63,7 @@ test_check = check_table(
     speaks(
         "note",
         env(RANK="0", WORLD_SIZE="4"),
-        saying=["RANK=0 of 4", "torchrun overrules it", "leftover"],
+        saying=["RANK=0 and WORLD_SIZE=4 set", "torchrun overrides it", "left over"],
     ),
     speaks(
         "error",
@@ -120,9 +120,9 @@ test_run = run_table(
         saying=[
             "rank 1 (pid 4001) says it is 0 of 2 and was given 1 of 2",
             "number 0 is claimed more than once, nobody is 1",
-            "rank 0 can not join without it",
+            "rank 0 cannot join without it",
             "without rank= and world_size=",
-            "rank 0 says rank 0 of 2 at 127.0.0.1:29400",
+            "rank 0 claims rank 0 of 2 at 127.0.0.1:29400",
         ],
     ),
     # unequal world sizes: the one that says what it was given is not to blame
@@ -213,8 +213,8 @@ test_explain = explain_table(
             "rank: 2, for key: store_based_barrier_key:1 (world_size=2, worker_count=4)"
         ),
         sure=0.7,
-        what="4 processes for a world of 2",
-        saying=["one as rank 2"],
+        what="4 processes for world size 2",
+        saying=["one of them as rank 2"],
     ),
     passes_over(
         wreckage(
@@ -228,8 +228,8 @@ test_explain = explain_table(
             "checked in"
         ),
         sure=0.9,
-        what="rank 1 came twice",  # rank 0 is only the one who noticed
-        saying=["two processes say that they are rank 1 of 4"],
+        what="rank 1 joined twice",  # rank 0 is only the one who noticed
+        saying=["two processes joined as rank 1 of 4"],
     ),
     recognises(
         wreckage(
@@ -238,13 +238,13 @@ test_explain = explain_table(
         ),
         sure=0.9,
         what="world sizes 4 and 8",
-        saying=["do not agree on their number: 4 and 8"],
+        saying=["do not agree on the world size: 4 and 8"],
     ),
     recognises(
         wreckage("[rank0]: ValueError: Invalid rank 4, rank should be in the interval [0, 3]"),
         sure=0.75,
         what="rank 4",
-        saying=["a rank that does not exist"],
+        saying=["a rank that is out of range"],
     ),
     passes_over(wreckage("[rank0]: RuntimeError: Connection refused")),
 )

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from holdfast.analysis.machine import MachineFacts, Plan, Resolution, Unread
-from holdfast.faults.rendezvous.rendezvous_config import _believes_to_host
+from holdfast.faults.rendezvous.rendezvous_config import _will_host_store
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.rendezvous.launch_scripts_rendezvous_config import CASES
@@ -49,28 +49,28 @@ test_check = check_table(
     speaks(
         "warning",  # the command line, which we do not see, may name another backend
         a_machine(a_plan(min_nodes=1, max_nodes=4)),
-        saying=["torchrun's default, unless your command names another"],
+        saying=["torchrun's default, unless your command sets another"],
     ),
     speaks(
         "error",
         a_machine(a_plan(max_nodes=2, min_nodes=2, rdzv_endpoint="node-b")),
-        saying=["names no port", "--rdzv-endpoint node-b:29500"],
+        saying=["has no port", "--rdzv-endpoint node-b:29500"],
     ),
     speaks(
         "warning",
         a_machine(c10d("10.0.0.5:29400"), own_name=own("127.0.1.1")),
-        saying=["will not host the store", "--rdzv-conf is_host=1 --local-addr 10.0.0.5"],
+        saying=["will not serve the store", "--rdzv-conf is_host=1 --local-addr 10.0.0.5"],
     ),
     speaks(
         "warning",  # an address of a second card: the own name knows the first one only
         a_machine(c10d("10.0.0.5:29400"), own_name=own("192.168.0.9")),
         saying=["node-a: 192.168.0.9"],
     ),
-    speaks("warning", a_machine(c10d("")), saying=["no endpoint", "every node takes localhost"]),
+    speaks("warning", a_machine(c10d("")), saying=["no endpoint", "every node uses localhost"]),
     speaks(
         "note",
         a_machine(c10d("node-a")),
-        saying=["takes 29400", "--rdzv-endpoint node-a:29400"],
+        saying=["then uses 29400", "--rdzv-endpoint node-a:29400"],
     ),
     silent(a_machine(c10d("10.0.0.5:29400"))),
     silent(a_machine(c10d("node-a:29400"), own_name=own("127.0.1.1"))),
@@ -157,7 +157,7 @@ def test_our_rule_of_who_hosts_is_torchs_own(tmp_path: Path) -> None:
     machine = a_machine(own_name=own(*torch_says["own"]), own_fqdn=torch_says["fqdn"])
     verdicts = {name: answer for name, (answer, _) in torch_says["names"].items()}
     ours = {
-        name: _believes_to_host(_calling(machine, name, found), name)
+        name: _will_host_store(_calling(machine, name, found), name)
         for name, (_, found) in torch_says["names"].items()
     }
     assert ours == verdicts
@@ -194,7 +194,7 @@ test_explain = explain_table(
         ),
         sure=0.93,
         what="The hostname of the rendezvous endpoint",
-        saying=["how the nodes are to meet"],
+        saying=["rejected the rendezvous settings"],
     ),
     recognises(
         wreckage(
@@ -217,14 +217,14 @@ test_explain = explain_table(
         wreckage(NOBODY, LOST),
         sure=0.5,
         what="node-a port 29400",
-        saying=["nobody served it", "nor does any node say that it hosts", "is_host=1"],
+        saying=["no node served it", "no log says that it hosts", "is_host=1"],
     ),
     recognises(
         wreckage("Process 4711 hosts the TCP store for the C10d rendezvous backend.", NOBODY, LOST),
         sure=0.25,
         what="node-a",
-        saying=["nobody served it"],
-        not_saying=["nor does any node say"],
+        saying=["no node served it"],
+        not_saying=["no log says"],
     ),
     passes_over(wreckage(NOBODY)),
     passes_over(wreckage(LOST)),

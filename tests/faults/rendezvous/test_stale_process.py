@@ -43,7 +43,13 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(NAMED, port=HELD, leftovers=left(orphans=(ORPHAN,))),
-        saying=["survivor", "holds port 29500", "pid 4711", "`kill 4711`", "parent is pid 1"],
+        saying=[
+            "a process of an earlier run",
+            "holds port 29500",
+            "pid 4711",
+            "`kill 4711`",
+            "parent is pid 1",
+        ],
     ),
     speaks(
         "warning",
@@ -54,7 +60,7 @@ test_check = check_table(
         "note",
         a_machine(leftovers=left(segment())),
         saying=[
-            "32 MiB of 64 GiB in /dev/shm is taken by dead segments (1)",
+            "32 MiB of 64 GiB in /dev/shm is used by 1 unused segment",
             "`rm /dev/shm/nccl-AbC`",
             "1 day old",
         ],
@@ -62,16 +68,16 @@ test_check = check_table(
     speaks(
         "warning",
         a_machine(leftovers=left(segment(size=7 * GIB))),
-        saying=["7 GiB of 64 GiB", "too little room"],
+        saying=["7 GiB of 64 GiB", "not have enough shared memory"],
     ),
     speaks(
         "note",
         a_machine(leftovers=left(*MANY)),
-        saying=["segments (10)", "55 MiB", "`rm /dev/shm/torch_10 ", "and 2 smaller ones"],
+        saying=["10 unused segments", "55 MiB", "`rm /dev/shm/torch_10 ", "and 2 smaller ones"],
         not_saying=["torch_1 ", "torch_2`"],
     ),
     speaks(
-        "note",  # without the size of /dev/shm nobody can say how much it is
+        "note",  # without the size of /dev/shm its share is unknown
         a_machine(leftovers=left(segment(size=7 * GIB)), shm=Unread(why="no /dev/shm")),
         saying=["7 GiB in /dev/shm"],
     ),
@@ -107,7 +113,7 @@ test_explain = explain_table(
         wreckage("RuntimeError: Address already in use"),
         sure=0.3,
         what="holder of the port",
-        saying=["outlived its launcher"],
+        saying=["may still be listening"],
     ),
     passes_over(wreckage("RuntimeError: Connection refused")),
 )

@@ -39,7 +39,7 @@ test_check = check_table(
     speaks(
         "warning",  # may be in use this moment: torch keeps no descriptor open
         a_machine(rendezvous_files=file(age=20.0)),
-        saying=["moments ago", "if no job uses it"],
+        saying=["less than a minute ago", "if no job uses it"],
     ),
     speaks(
         "note",
@@ -65,7 +65,10 @@ test_explain = explain_table(
         wreckage(METHOD, f"[rank1]: {REFUSED}"),
         sure=0.75,
         what="/shared/rendezvous",
-        saying=["called 192.0.2.7 port 43210, where nobody lives", "ls -l /shared/rendezvous"],
+        saying=[
+            "connected to 192.0.2.7 port 43210, where no rank listens",
+            "ls -l /shared/rendezvous",
+        ],
     ),
     recognises(
         wreckage(
@@ -73,7 +76,7 @@ test_explain = explain_table(
         ),
         sure=0.4,
         what="the rendezvous file",
-        saying=["waited in vain"],
+        saying=["timed out"],
     ),
     recognises(
         wreckage(METHOD, f"[rank1]: {REFUSED}", "[rank0]: RuntimeError: Address already in use"),

@@ -44,7 +44,10 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(plan("127.0.0.1", node_rank=0)),
-        saying=["own loopback", "`export MASTER_ADDR=10.0.0.5` (eth0 of this machine)"],
+        saying=[
+            "own loopback",
+            "`export MASTER_ADDR=10.0.0.5` on every node (eth0 of this machine)",
+        ],
     ),
     speaks(
         "error",
@@ -86,7 +89,7 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(plan("172.17.0.1", node_rank=0), interfaces=WITH_DOCKER),
-        saying=["lies on the bridge docker0", "cannot reach it"],
+        saying=["is on the bridge docker0", "cannot reach it"],
     ),
     speaks(
         "error",  # a container's address: behind this machine's own bridge
@@ -126,7 +129,7 @@ test_check = check_table(
         saying=["node-x was not resolved"],
     ),
     skips(a_machine(plan("10.0.0.9"), interfaces=Unread(why="no /sys")), saying=["no /sys"]),
-    not_applicable(a_machine(), saying=["no master address was named"]),
+    not_applicable(a_machine(), saying=["no master address is set"]),
 )
 
 
@@ -140,7 +143,7 @@ test_explain = explain_table(
         wreckage(f"[rank1]: {AT_HOME}", ranks=TWO_HOSTS),
         sure=0.85,
         what="MASTER_ADDR=127.0.0.1",
-        saying=["the machine itself"],
+        saying=["the node itself"],
     ),
     recognises(
         wreckage(
@@ -149,7 +152,7 @@ test_explain = explain_table(
         ),
         sure=0.5,
         what="172.17.0.2",
-        saying=["Docker's own bridge"],
+        saying=["Docker's default bridge"],
     ),
     recognises(
         wreckage(
@@ -186,7 +189,7 @@ test_lint = lint_table(
         "error",
         shell("torchrun --nnodes=2 --node-rank=$1 --master_addr=127.0.0.1 x.py\n"),
         lines=[1],
-        saying=["each machine's own loopback", "2 machines", "hostname -I"],
+        saying=["each machine's own loopback", "2 nodes", "hostname -I"],
     ),
     flags(
         "error",
@@ -210,7 +213,7 @@ test_lint = lint_table(
         "error",
         shell(BATCH + "export MASTER_ADDR=localhost\nsrun python x.py\n"),
         lines=[3],
-        saying=["4 machines", "scontrol show hostnames"],
+        saying=["4 nodes", "scontrol show hostnames"],
     ),
     flags(
         "error",
@@ -228,7 +231,7 @@ test_lint = lint_table(
         "warning",
         shell("torchrun --nnodes=2 --node-rank=$1 --master-addr=172.17.0.2 x.py\n"),
         lines=[1],
-        saying=["Docker's own bridge"],
+        saying=["Docker's default bridge"],
     ),
     flags(
         "warning",
@@ -239,13 +242,13 @@ test_lint = lint_table(
             """
         ),
         lines=[1],
-        saying=["each node names itself", "scontrol"],
+        saying=["each node sets itself", "scontrol"],
     ),
     flags(
         "error",
         shell(BATCH + "srun torchrun --nnodes=$SLURM_NNODES --rdzv-endpoint=localhost:29400 x\n"),
         lines=[3],
-        saying=["4 machines"],
+        saying=["4 nodes"],
     ),
     leaves(shell("torchrun --nnodes=1 --master-addr=127.0.0.1 x.py\n")),
     leaves(shell("torchrun --nnodes=2 --node-rank=$1 --master-addr=$MASTER x.py\n")),
@@ -273,7 +276,7 @@ test_lint = lint_table(
             """
         ),
         lines=[3],
-        saying=["each node names itself", "srun runs this on every node", "scontrol"],
+        saying=["each node sets itself", "srun runs this on every node", "scontrol"],
     ),
     flags(
         "error",
@@ -281,13 +284,13 @@ test_lint = lint_table(
             BATCH + 'srun sh -c "torchrun --nnodes=4 --rdzv-endpoint=\\$(uname -n):29400 x.py"\n'
         ),
         lines=[3],
-        saying=["each node names itself"],
+        saying=["each node sets itself"],
     ),
     flags(
         "warning",
         shell(BATCH + "srun bash -c 'MASTER_ADDR=`hostname` RANK=$SLURM_PROCID python x.py'\n"),
         lines=[3],
-        saying=["answers differently on each"],
+        saying=["differs on each"],
     ),
     flags(
         "error",

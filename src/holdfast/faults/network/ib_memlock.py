@@ -1,18 +1,21 @@
-"""RDMA needs locked memory, and the limit forbids it.
+"""RDMA needs more locked memory than the limit allows.
 
 What you see   `Call to ibv_reg_mr failed with error Cannot allocate memory` or
                `ibv_create_qp failed` from NCCL at the first collective between machines, then
                ncclSystemError.
-Why            An RDMA card reads and writes memory by itself, so every buffer must be locked in
-               RAM. The kernel counts it against RLIMIT_MEMLOCK, by default 8 MiB or less; NCCL
-               needs far more. Root and CAP_IPC_LOCK are exempt. The limit is inherited: the one of
-               sshd, slurmd or the container counts, which need not be that of your own shell.
-How to be sure `ulimit -l` inside the job (not in your login shell), or
-               `grep locked /proc/PID/limits` for the launcher; `holdfast check` takes its pid.
+Why            An RDMA card reads and writes memory directly, so every buffer must be locked in RAM.
+               The kernel counts it against RLIMIT_MEMLOCK, by default 8 MiB or less; NCCL needs far
+               more. Root and CAP_IPC_LOCK are exempt. The limit is inherited from sshd, slurmd or
+               the container, so it may differ from that of your own shell.
+How to be sure Run `ulimit -l` inside the job (not in your login shell), or `grep locked
+               /proc/PID/limits` for the launcher; give `holdfast check` its pid.
 Fix            docker and podman: `--ulimit memlock=-1`. Slurm: `LimitMEMLOCK=infinity` in slurmd's
                unit and PropagateResourceLimitsExcept=MEMLOCK. Others: `* - memlock unlimited` in
-               /etc/security/limits.d/, then log in again. An ordinary user cannot go above the
-               hard limit, nor can a rootless container.
+               /etc/security/limits.d/, then log in again. An ordinary user cannot exceed the hard
+               limit, nor can a rootless container.
+Known limits   The check reads the limit of its own shell, or of the launcher whose pid it is given;
+               a scheduler may start the ranks with another one. Whether the launcher raises the
+               limit is not seen.
 Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/networking_troubleshooting.rst
                https://github.com/NVIDIA/nccl-tests/issues/206
                https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_MEMLOCK)
@@ -27,7 +30,9 @@ from holdfast.analysis.machine import Container, Limits, MachineFacts, known
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD211", slug="ib-memlock")
+FAULT = Fault(
+    code="HOLD211", slug="ib-memlock", related=("memlock-low", "ib-misconfig", "container-flags")
+)
 
 NO_MEMORY = FAULT.log_pattern(
     "no-memory",
@@ -66,8 +71,8 @@ LIMITED = FAULT.log_pattern(
     role=Role.CONTEXT,
 )
 
-AMPLE = 1 << 30
-"""A finite limit of this size is somebody's considered choice, and NCCL's buffers fit."""
+LARGE_LIMIT = 1 << 30
+"""bytes; a finite limit of this size was set on purpose, and NCCL's buffers fit"""
 
 
 @FAULT.check(needs=("container", "limits", "rdma_devices", "settings"))
@@ -84,7 +89,7 @@ def launcher_limit_is_too_low(facts: MachineFacts) -> Finding | list[Finding]:
         return []
     limits = known(facts.launcher_limits)
     if _why_rdma_is_not_used(facts):
-        return []  # said once is enough
+        return []  # own_limit_is_too_low says so
     return _judge(facts, limits, f"in the launcher (pid {limits.pid})")
 
 
@@ -94,14 +99,14 @@ def _why_rdma_is_not_used(facts: MachineFacts) -> str:
     for name, off in (("NCCL_IB_DISABLE", "1"), ("NCCL_NET", "Socket")):
         setting = facts.setting(name)
         if setting is not None and setting.value == off:
-            return f"{name}={off} keeps NCCL away from RDMA"
+            return f"{name}={off} makes NCCL use no RDMA"
     return ""
 
 
 def _judge(facts: MachineFacts, limits: Limits, where: str) -> Finding:
     soft, hard = limits.memlock.soft, limits.memlock.hard
     if soft is None or limits.ipc_lock:
-        return FAULT.ok(f"memory can be locked without limit {where}")
+        return FAULT.ok(f"locked memory is unlimited {where}")
     devices = ", ".join(known(facts.rdma_devices))
     evidence = [
         Evidence(
@@ -111,13 +116,13 @@ def _judge(facts: MachineFacts, limits: Limits, where: str) -> Finding:
         ),
         Evidence(quote=f"RDMA: {devices}", source="/sys/class/infiniband"),
     ]
-    summary = f"only {text.size(soft)} of memory may be locked {where}, and RDMA needs it"
-    if soft >= AMPLE or not facts.plan.multi_node:
+    summary = f"only {text.size(soft)} of memory may be locked {where}, and RDMA needs more"
+    if soft >= LARGE_LIMIT or not facts.plan.multi_node:
         return FAULT.note(
             summary,
-            reason="that should do for NCCL's own buffers; registered user buffers can need more"
-            if soft >= AMPLE
-            else "on one machine NCCL does not use RDMA; a job over several would fail",
+            reason="that is enough for NCCL's own buffers; registered user buffers can need more"
+            if soft >= LARGE_LIMIT
+            else "on one machine NCCL does not use RDMA; a job on several would fail",
             evidence=evidence,
             fix=_advice(facts, hard),
         )
@@ -132,13 +137,13 @@ def _judge(facts: MachineFacts, limits: Limits, where: str) -> Finding:
 
 def _advice(facts: MachineFacts, hard: int | None) -> str:
     if hard is None:
-        return "`ulimit -l unlimited` in the shell that starts the ranks, on every machine"
+        return "run `ulimit -l unlimited` in the shell that starts the ranks, on every machine"
     container = facts.container
     if isinstance(container, Container) and container.kind in ("docker", "podman"):
         return f"start the container with `{container.kind} run --ulimit memlock=-1`"
     return (
-        "only an administrator can raise it: `* - memlock unlimited` in /etc/security/limits.d/, "
-        "or LimitMEMLOCK=infinity in the unit of sshd, slurmd or kubelet's runtime"
+        "ask an administrator to raise it: `* - memlock unlimited` in /etc/security/limits.d/, or "
+        "LimitMEMLOCK=infinity in the unit of sshd, slurmd or kubelet's runtime"
     )
 
 
@@ -150,16 +155,16 @@ def memory_could_not_be_locked(wreckage: Wreckage) -> Diagnosis | None:
         return None
     limit = wreckage.seen(LIMITED)
     call = next((f" (ibv_{one.fields['call']})" for one in seen if "call" in one.fields), "")
-    shown = f"; the limit is {_limit(limit[0].fields)}" if limit else ""
+    shown = f"; the limit was {_limit(limit[0].fields)}" if limit else ""
     return FAULT.diagnosis(
-        f"the RDMA card could not lock the memory it needs{call}"
-        f"{shown}: RLIMIT_MEMLOCK of the job is too low",
+        f"the RDMA card could not lock the memory it needs{call}{shown}: RLIMIT_MEMLOCK of the job "
+        "was too low",
         confidence=0.93 if refused or limit else 0.6,
         seen=[*seen, *limit],
         culprit=Culprit(what="RLIMIT_MEMLOCK", host=seen[0].line.host),
         victims=[one.rank for one in seen if one.rank is not None],
-        fix="`--ulimit memlock=-1` for a container, LimitMEMLOCK=infinity for slurmd, `* - memlock "
-        "unlimited` in /etc/security/limits.d/ elsewhere",
+        fix="raise the limit: `--ulimit memlock=-1` for a container, LimitMEMLOCK=infinity for "
+        "slurmd, `* - memlock unlimited` in /etc/security/limits.d/ elsewhere",
         next="ulimit -l",
     )
 

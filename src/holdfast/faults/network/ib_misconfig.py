@@ -1,23 +1,25 @@
-"""InfiniBand or RoCE is there, and not fit for use.
+"""InfiniBand or RoCE is present but does not work.
 
 What you see   NCCL: `Call to ibv_modify_qp failed`, `Got completion from peer … status=12` (older:
                `with error 12`, newer: `IBV_WC_RETRY_EXC_ERR(12)`), `async fatal event`,
                `GID table changed`, `Unable to open device`; then ncclSystemError or ncclRemoteError
                on every rank of the group.
-Why            modify_qp is the moment when two cards agree on a path: 'Invalid argument' is a GID
-               index that does not exist or another kind of address on the other side; 'timed out'
-               and 'unreachable' are rails that are not connected with each other, or no route for
-               RoCE. Status 12 means that the other card never acknowledged: unreachable from the
-               start, a link that flapped, a lossy RoCE network, or simply a peer that died.
-               Statuses 1, 2 and 8 at the first transfer are often two different MTUs. Status 5 is
-               only the echo of an earlier one.
-How to be sure `ibstat` or `rdma link` (state ACTIVE, same rate everywhere), `show_gids`, then
-               `ib_write_bw` between the two machines with the very devices of NCCL's line. In a
+Why            In modify_qp two cards agree on a path: 'Invalid argument' is a GID index that does
+               not exist or another type of address on the other side; 'timed out' and 'unreachable'
+               are rails that are not connected to each other, or no route for RoCE. Status 12 means
+               that the other card never acknowledged: unreachable from the start, a link that
+               flapped, a lossy RoCE network, or a peer that died. Statuses 1, 2 and 8 at the first
+               transfer are often two different MTUs. Status 5 only follows from an earlier error.
+How to be sure Run `ibstat` or `rdma link` (state ACTIVE, same rate everywhere), `show_gids`, then
+               `ib_write_bw` between the two machines with the same devices as in NCCL's line. In a
                container: `ls -l /dev/infiniband`.
 Fix            Unset NCCL_IB_GID_INDEX (NCCL from 2.21 on finds it), give RoCE ports addresses that
-               reach each other, one MTU on all. Rails that are not connected: NCCL_CROSS_NIC=0.
-               NCCL_IB_TIMEOUT last: it waits longer for the same answer. To prove that it is
-               RDMA: NCCL_IB_DISABLE=1 for one run.
+               reach each other, and use one MTU on all. Rails that are not connected:
+               NCCL_CROSS_NIC=0. Try NCCL_IB_TIMEOUT last: it only waits longer. To confirm that
+               RDMA is the cause: one run with NCCL_IB_DISABLE=1.
+Known limits   It is recognised in logs only; `holdfast check` does not query the cards. Status 12
+               of a broken path and of a peer that died are the same line; only the log of the peer
+               tells them apart.
 Sources        NVIDIA/nccl src/misc/ibvwrap.cc: ibvModifyQpLog, printIbModifyQpHint
                NVIDIA/nccl src/transport/net_ib/p2p.cc and common.cc: completions, async events
                https://github.com/NVIDIA/nccl/issues/2013
@@ -35,7 +37,11 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
-FAULT = Fault(code="HOLD210", slug="ib-misconfig")
+FAULT = Fault(
+    code="HOLD210",
+    slug="ib-misconfig",
+    related=("ib-memlock", "rdma-unused", "packet-loss", "peer-unreachable"),
+)
 
 MODIFY_QP = FAULT.log_pattern(
     "modify-qp",
@@ -58,7 +64,7 @@ COMPLETION = FAULT.log_pattern(
     anchors=("Got completion from peer", "Got completion with "),
     example="node-a:411:498 [0] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from "
     "peer 192.0.2.7<43210> with error 12, opcode 0, len 0, vendor err 129",
-    # Most statuses tell of the other side; which of them is a cause, the face decides.
+    # Most statuses are about the other side; rdma_transfer_failed decides which are a cause.
     role=Role.CASCADE,
 )
 BAD_EVENT = FAULT.log_pattern(
@@ -124,36 +130,38 @@ OFI_ABSENT = FAULT.log_pattern(
     ),
     example="libfabric:85:1747438790::core:core:fi_getinfo_():1392<warn> fi_getinfo: provider efa "
     "output empty list",
-    # An image may bring the plugin to machines without EFA, where NCCL goes on by TCP.
+    # An image may contain the plugin on machines without EFA, where NCCL uses TCP.
     role=Role.CONTEXT,
 )
 
 WHY_MODIFY = {
-    "Invalid argument": "the two ends do not fit: usually a forced NCCL_IB_GID_INDEX, or GIDs of "
-    "different kinds",
-    "Connection timed out": "the two cards cannot see each other: rails that are not connected, or "
-    "no route between their addresses",
+    "Invalid argument": "the two ends do not match: usually a forced NCCL_IB_GID_INDEX, or GIDs of "
+    "different types",
+    "Connection timed out": "the two cards cannot reach each other: rails that are not connected, "
+    "or no route between their addresses",
     "Network is unreachable": "there is no route from this card's address to the other's",
-    "No such device": "the card went away",
+    "No such device": "the card disappeared",
 }
 MTU_STATUSES = {"1", "2", "8"}
-ECHO, GPU_DIRECT, RETRIES = "5", "4", "12"
+FLUSHED, ACCESS_ERROR, RETRIES_EXCEEDED = "5", "4", "12"
 FOREIGN_GID = "the card lists GIDs of other network namespaces, as with macvlan in containers"
 SKIP_GID = (
-    "NCCL 2.26.2 and later pass over such a GID; before, set NCCL_IB_GID_INDEX to one that "
-    "show_gids lists inside this container"
+    "upgrade to NCCL 2.26.2, which skips such a GID, or set NCCL_IB_GID_INDEX to one that "
+    "`show_gids` lists inside this container"
 )
-PROVE_IT = "prove it with one run under NCCL_IB_DISABLE=1, then mend the path between the two cards"
+CONFIRM_RDMA = (
+    "confirm it with one run with NCCL_IB_DISABLE=1, then fix the path between the two cards"
+)
 
 
 @FAULT.explain
-def cards_cannot_agree(wreckage: Wreckage) -> Diagnosis | None:
+def cards_could_not_connect(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(MODIFY_QP)
     if not seen:
         return None
     first = seen[0].fields
     said = (first.get("why") or first.get("said", "")).strip()
-    why = WHY_MODIFY.get(said, "they could not agree on a path")
+    why = WHY_MODIFY.get(said, "they found no common path")
     forced = wreckage.settings.get("NCCL_IB_GID_INDEX", "")
     return FAULT.diagnosis(
         f"two RDMA cards could not set up a connection ({said or 'no error given'}): "
@@ -162,49 +170,51 @@ def cards_cannot_agree(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=_card(seen[0], f"NCCL_IB_GID_INDEX={forced}" if forced else ""),
         fix="unset NCCL_IB_GID_INDEX and let NCCL (from 2.21) find it; check that the addresses of "
-        "both cards reach each other; for rails that are not connected NCCL_CROSS_NIC=0",
+        "both cards reach each other; set NCCL_CROSS_NIC=0 for rails that are not connected",
         next="show_gids; rdma link",
     )
 
 
 @FAULT.explain
-def transfers_failed(wreckage: Wreckage) -> Diagnosis | None:
+def rdma_transfer_failed(wreckage: Wreckage) -> Diagnosis | None:
     if wreckage.seen(MODIFY_QP):
         return None
-    seen = [s for s in wreckage.seen(COMPLETION) if s.fields["status"] not in (ECHO, GPU_DIRECT)]
+    seen = [
+        s for s in wreckage.seen(COMPLETION) if s.fields["status"] not in (FLUSHED, ACCESS_ERROR)
+    ]
     if not seen:
         return None
     first = seen[0].fields
     status, peer = first["status"], first.get("peer", "the other side")
-    if status == RETRIES:
+    if status == RETRIES_EXCEEDED:
         meaning = (
-            "the other card never acknowledged: unreachable, a flapping or lossy link, or a peer "
-            "that died"
+            "the other card never acknowledged: it is unreachable, the link flaps or loses "
+            "packets, or the peer died"
         )
     elif status in MTU_STATUSES:
-        meaning = "what arrived did not fit the buffer, as with different MTUs on the two machines"
+        meaning = "the data did not fit the buffer, as with different MTUs on the two machines"
     else:
-        meaning = "the transfer failed in the cards, before any program saw it"
+        meaning = "the transfer failed in the cards"
     return FAULT.diagnosis(
         f"an RDMA transfer with {peer} ended with status {status}: {meaning}",
         confidence=_transfer_confidence(wreckage, status),
         seen=seen,
-        culprit=_card(seen[0], f"the way to {peer}" if "peer" in first else ""),
+        culprit=_card(seen[0], f"the path to {peer}" if "peer" in first else ""),
         victims=[s.rank for s in seen if s.rank is not None],
-        fix=f"see whether the process at {peer} was alive; if so, {PROVE_IT}",
+        fix=f"check whether the process at {peer} was alive; if so, {CONFIRM_RDMA}",
         next=sightings.command("ibstat; ping -c 3 {}", first.get("peer", "")) or "ibstat",
-        unknown=[f"whether {peer} had died before: its own log would tell"],
+        unknown=[f"whether {peer} had died before: see its own log"],
     )
 
 
 @FAULT.explain
-def the_card_is_unfit(wreckage: Wreckage) -> Diagnosis | None:
+def card_was_unusable(wreckage: Wreckage) -> Diagnosis | None:
     if wreckage.seen(MODIFY_QP, COMPLETION):
         return None
     seen = wreckage.seen(BAD_EVENT, NOT_OPENED, NO_GID, MIXED, REG_MR)
     if not seen:
         return None
-    reason, confidence, fix = _unfit(seen[0])
+    reason, confidence, fix = _unusable(seen[0])
     return FAULT.diagnosis(
         reason,
         confidence=confidence,
@@ -221,36 +231,36 @@ def efa_failed(wreckage: Wreckage) -> Diagnosis | None:
     if not seen or wreckage.roots(but=[FAULT.slug]):
         return None
     return FAULT.diagnosis(
-        "a transfer through libfabric (EFA) failed: its network card or security group does not "
-        "carry it, or the peer died",
+        "a transfer through libfabric (EFA) failed: the network card or security group blocks it, "
+        "or the peer died",
         confidence=0.4,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what="libfabric"),
-        fix="let the security group admit itself for all traffic, both ways; then look at the log "
-        "of the peer",
+        fix="allow all traffic within the security group, in both directions; then read the log of "
+        "the peer",
         next="fi_info -p efa",
     )
 
 
 @FAULT.explain
-def efa_is_not_usable(wreckage: Wreckage) -> Diagnosis | None:
+def efa_could_not_be_opened(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(OFI_ABSENT)
     if not seen or wreckage.seen(OFI_ERROR) or wreckage.roots():
         return None
     return FAULT.diagnosis(
-        "libfabric is there but could open no EFA card: the container was not given the devices, "
-        "the limit of locked memory is too low, or its version does not fit the plugin's",
+        "libfabric is installed but could open no EFA card: the container has no access to the "
+        "devices, the locked-memory limit is too low, or its version does not match the plugin's",
         confidence=0.55,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what="libfabric"),
-        fix="give the container the cards (`--device /dev/infiniband/uverbs0`, for each of them) "
-        "and `--ulimit memlock=-1`; use the libfabric and plugin of one EFA installer",
+        fix="start the container with the cards (`--device /dev/infiniband/uverbs0`, one for each) "
+        "and `--ulimit memlock=-1`; use libfabric and plugin from the same EFA installer",
         next="fi_info -p efa; ls /dev/infiniband",
-        unknown=["whether this machine has EFA at all: without it NCCL goes by TCP"],
+        unknown=["whether this machine has EFA: without it NCCL uses TCP"],
     )
 
 
-def _unfit(seen: Sighting) -> tuple[str, float, str]:
+def _unusable(seen: Sighting) -> tuple[str, float, str]:
     device = seen.fields.get("device") or seen.fields.get("card", "the RDMA card")
     if seen.signature == BAD_EVENT.name:
         event = next(
@@ -258,40 +268,43 @@ def _unfit(seen: Sighting) -> tuple[str, float, str]:
         )
         sure = 0.6 if re.search("GID|active|change", event) else 0.85
         return (
-            f"{device} reported '{event}': its port or its addresses changed under the job",
+            f"{device} reported '{event}': its port or its addresses changed while the job ran",
             sure,
-            "look at cable and switch port; keep address changes (DHCP, bonding) off RDMA ports",
+            "check cable and switch port; avoid address changes (DHCP, bonding) on RDMA ports",
         )
     if seen.signature == NO_GID.name:
         return (
-            f"NCCL could not read the kind of a GID ({seen.fields['why']}): {FOREIGN_GID}",
+            f"NCCL could not read the type of a GID ({seen.fields['why']}): {FOREIGN_GID}",
             0.8,
             SKIP_GID,
         )
     if seen.signature == MIXED.name:
         return (
-            "NCCL was given cards of different kinds (InfiniBand beside Ethernet) to connect",
+            "NCCL was given cards of different types (InfiniBand and Ethernet) to connect",
             0.9,
-            "select cards of one kind: `export NCCL_IB_HCA==mlx5_0,mlx5_1`",
+            "select cards of one type: `export NCCL_IB_HCA==mlx5_0,mlx5_1`",
         )
     if seen.signature == REG_MR.name:
         return (
-            f"the card refused the GPU's memory ({seen.fields['why']}): no GPUDirect RDMA here",
+            (
+                f"the card rejected the GPU's memory ({seen.fields['why']}): GPUDirect RDMA is not "
+                "available"
+            ),
             0.5,
-            "`modprobe nvidia_peermem`, or NCCL_NET_GDR_LEVEL=0 (LOC) to go without",
+            "run `sudo modprobe nvidia_peermem`, or set NCCL_NET_GDR_LEVEL=0 (LOC) to do without",
         )
     return (
-        f"{device} is listed but cannot be used: no access to /dev/infiniband, or a dead driver",
+        f"{device} is listed but cannot be used: no access to /dev/infiniband, or a broken driver",
         0.75,
-        "give the container its devices (`--device /dev/infiniband`), and check the driver",
+        "start the container with `--device /dev/infiniband`, and check the driver",
     )
 
 
 def _transfer_confidence(wreckage: Wreckage, status: str) -> float:
     if wreckage.roots(but=[FAULT.slug]):
         return 0.35
-    return 0.6 if status == RETRIES else 0.65
+    return 0.6 if status == RETRIES_EXCEEDED else 0.65
 
 
-def _card(seen: Sighting, otherwise: str) -> Culprit:
-    return Culprit(host=seen.line.host, what=seen.fields.get("device") or otherwise)
+def _card(seen: Sighting, fallback: str) -> Culprit:
+    return Culprit(host=seen.line.host, what=seen.fields.get("device") or fallback)

@@ -1,22 +1,25 @@
 """Processes on this machine cannot reach each other over loopback.
 
-What you see   The first rank starts, the others wait for the store and time out, on a single
-               machine. NCCL up to 2.23 says `Software caused connection abort` where the kernel
-               said refused or timed out: it retried on a used socket. From 2.24 it prints the true
+What you see   On a single machine the first rank starts, the others wait for the store and time
+               out. NCCL up to 2.23 prints `Software caused connection abort` where the kernel said
+               refused or timed out: it retried on a used socket. From 2.24 it prints the true
                error.
-Why            Store, Gloo and NCCL's bootstrap talk TCP even on one machine, and all traffic to an
-               own address passes the interface lo. A packet filter that rejects there gives
+Why            The store, Gloo and NCCL's bootstrap use TCP even on one machine, and all traffic to
+               a local address passes the interface lo. A packet filter that rejects there gives
                ECONNREFUSED or EHOSTUNREACH, one that drops gives a timeout, SELinux gives EACCES
-               and an AVC record. lo may also simply be down (a fresh network namespace) or lack
-               ::1. firewalld and ufw accept everything on lo unless somebody changed that, so
-               switching them off is not the cure.
-How to be sure `ip addr show lo`, then `nft list ruleset` (as root) for a rule that concerns lo.
-               holdfast listens on 127.0.0.1 and ::1 and connects to itself; with a listener there,
-               a refusal can only come from a filter.
+               and an AVC record. lo may also be down (a fresh network namespace) or lack ::1.
+               firewalld and ufw accept everything on lo by default, so switching them off does not
+               help.
+How to be sure Run `ip addr show lo`, then `sudo nft list ruleset` and look for a rule about lo.
+               `holdfast check` listens on 127.0.0.1 and ::1 and connects to itself; with a listener
+               there, a refusal can only come from a filter.
 Fix            lo down: `ip link set lo up`. Filter: allow the interface in the chain that rejects,
-               for nftables `nft insert rule inet TABLE CHAIN iif lo accept`. SELinux:
-               `ausearch -m AVC -ts recent` shows the denial to write a policy for. Without IPv6
-               use 127.0.0.1 instead of `localhost`.
+               for nftables `nft insert rule inet TABLE CHAIN iif lo accept`. SELinux: `ausearch -m
+               AVC -ts recent` shows the denial to write a policy for. Without IPv6 use 127.0.0.1
+               instead of `localhost`.
+Known limits   The check tests one connection in the network namespace it runs in; a container or a
+               unit with its own rules must be tested from inside. Filter rules are not read, only
+               their effect.
 Sources        torvalds/linux net/ipv4/icmp.c: which rejection becomes which errno
                NVIDIA/nccl src/misc/socket.cc at v2.23.4-1 and v2.24.3-1
                https://github.com/NVIDIA/nccl/issues/1515
@@ -38,27 +41,34 @@ from holdfast.analysis.machine.smoke_failures import SmokeFailure
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding
 
-FAULT = Fault(code="HOLD216", slug="loopback-blocked")
+FAULT = Fault(
+    code="HOLD216",
+    slug="loopback-blocked",
+    related=("peer-unreachable", "permission-denied", "group-does-not-form"),
+)
 FAULT.smoke_failures.add(SmokeFailure.LOOPBACK)
 
-LO_DOWN = "`ip link set lo up` (as root, in this network namespace)"
+LO_DOWN = "`sudo ip link set lo up` (in this network namespace)"
 ALLOW_LO = (
-    "find the rule with `nft list ruleset` (as root) and allow lo before it: "
-    "`nft insert rule inet TABLE CHAIN iif lo accept`"
+    "find the rule with `sudo nft list ruleset` and allow lo before it: `sudo nft insert rule inet "
+    "TABLE CHAIN iif lo accept`"
 )
 MEANING = {
-    "ECONNREFUSED": ("we listen there, so a packet filter rejects it", ALLOW_LO),
-    "EHOSTUNREACH": ("a packet filter rejects it as prohibited", ALLOW_LO),
-    "ETIMEDOUT": ("nothing came back: a packet filter drops it", ALLOW_LO),
+    "ECONNREFUSED": ("holdfast listened there itself, so a packet filter rejects it", ALLOW_LO),
+    "EHOSTUNREACH": ("a packet filter rejects it (administratively prohibited)", ALLOW_LO),
+    "ETIMEDOUT": ("no reply: a packet filter drops it", ALLOW_LO),
     "EACCES": (
         "a security module (SELinux) forbids it",
-        "`ausearch -m AVC -ts recent` shows the denial; allow exactly that in a policy",
+        (
+            "find the denial with `sudo ausearch -m AVC -ts recent`, and allow exactly that in a "
+            "policy"
+        ),
     ),
     "EPERM": (
         "a rule on this process forbids it (BPF, seccomp, systemd's IPAddressDeny)",
-        "look at the unit or container that this shell runs in",
+        "check the settings of the unit or container that this shell runs in",
     ),
-    "EADDRNOTAVAIL": ("the address is not there: lo is down or was stripped", LO_DOWN),
+    "EADDRNOTAVAIL": ("the address does not exist: lo is down or lost its address", LO_DOWN),
     "ENETUNREACH": ("there is no route to it: lo is down", LO_DOWN),
 }
 NO_IPV6 = {"EADDRNOTAVAIL", "EAFNOSUPPORT", "ENETUNREACH"}
@@ -74,14 +84,15 @@ def loopback_does_not_connect(facts: MachineFacts) -> Finding:
         return _blocked(facts, failed)
     if all(t.error in NO_IPV6 for t in failed):
         return FAULT.note(
-            "IPv6 loopback (::1) is not there; 127.0.0.1 works",
-            reason="harmless, unless something is told to use ::1; torch tries IPv4 as well",
+            "IPv6 loopback (::1) is missing; 127.0.0.1 works",
+            reason="harmless unless a setting uses ::1; torch tries IPv4 as well",
             evidence=_evidence(facts, failed),
         )
     meaning, fix = _explain(facts, failed[0])
     return FAULT.warning(
         "connections to ::1 are blocked; 127.0.0.1 works",
-        reason=f"{meaning}; torch tries IPv6 first where `localhost` means both, and may wait long",
+        reason=f"{meaning}; torch tries IPv6 first if `localhost` resolves to both, and may wait "
+        "long",
         evidence=_evidence(facts, failed),
         fix=f"{fix}; or use 127.0.0.1 instead of `localhost`",
     )
@@ -92,7 +103,8 @@ def _blocked(facts: MachineFacts, failed: list[Reach]) -> Finding:
     meaning, fix = _explain(facts, first)
     return FAULT.error(
         f"cannot connect to 127.0.0.1: {first.error}",
-        reason=f"{meaning}; store, Gloo and NCCL all need it, also on one machine{_mask(facts)}",
+        reason=f"{meaning}; the store, Gloo and NCCL need it even on one "
+        f"machine{_nccl_masks_it(facts)}",
         evidence=_evidence(facts, failed),
         fix=fix,
     )
@@ -101,7 +113,7 @@ def _blocked(facts: MachineFacts, failed: list[Reach]) -> Finding:
 def _explain(facts: MachineFacts, failure: Reach) -> tuple[str, str]:
     if _stopped_loopbacks(facts):
         return "the interface lo is down", LO_DOWN
-    unknown = ("the kernel refused for a reason we do not know", "`ip addr show lo` for a start")
+    unknown = ("holdfast has no explanation for this error", "start with `ip addr show lo`")
     return MEANING.get(failure.error, unknown)
 
 
@@ -110,17 +122,17 @@ def _stopped_loopbacks(facts: MachineFacts) -> list[Interface]:
     return [i for i in interfaces if i.kind == "loopback" and not i.running]
 
 
-def _mask(facts: MachineFacts) -> str:
-    """NCCL before 2.24 shows another error than the one that happened."""
+def _nccl_masks_it(facts: MachineFacts) -> str:
+    """NCCL before 2.24 prints another error than the one that happened."""
     software = facts.software
     first = next(iter(software.nccl), None) if isinstance(software, Software) else None
     if isinstance(first, NcclLibrary) and _version(first.version) < (2, 24):
-        return f" (NCCL {first.version} would call it 'Software caused connection abort')"
+        return f" (NCCL {first.version} reports it as 'Software caused connection abort')"
     return ""
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """An unknown version counts as new: then we promise nothing about its words."""
+    """An unknown version counts as new: then nothing is said about its wording."""
     numbers = [int(part) for part in text.split(".") if part.isdigit()]
     return tuple(numbers) or (999,)
 
@@ -128,7 +140,7 @@ def _version(text: str) -> tuple[int, ...]:
 def _evidence(facts: MachineFacts, failed: list[Reach]) -> list[Evidence]:
     seen = [
         Evidence(
-            quote=f"connect to a listener of our own on {t.address} port {t.port}: {t.error} "
+            quote=f"connect to holdfast's own listener on {t.address} port {t.port}: {t.error} "
             f"after {t.seconds:.1g} s",
             source="listen and connect",
         )

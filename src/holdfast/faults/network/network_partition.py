@@ -1,15 +1,19 @@
-"""The machines of the job have fallen into islands.
+"""The network between the machines of the job is split.
 
 What you see   Ranks on some machines lose those on others, all at the same time and in both
-               directions, while ranks within each island go on talking; `NIC Link is Down` in a
-               kernel log; RAS reports that peers do not respond. Nobody crashed.
-Why            A link, a switch or a rule between the islands stopped carrying packets. Established
+               directions, while ranks within each part keep talking; `NIC Link is Down` in a kernel
+               log; RAS reports that peers do not respond. No process crashed.
+Why            A link, a switch or a rule between the parts stopped carrying packets. Established
                connections notice only when their retransmissions give up, a quarter of an hour by
-               default (net.ipv4.tcp_retries2), so torch's own timeout is often the first to speak.
-How to be sure `ping` between one machine of each island, and between two of the same island. The
-               kernel logs of both sides around the minute when it began: `journalctl -k`.
-Fix            Mend the link; then start again, since a group cannot be healed. A job that should
-               survive it needs a launcher that restarts and a checkpoint.
+               default (net.ipv4.tcp_retries2), so torch's own timeout is often the first to report
+               it.
+How to be sure Run `ping` between one machine of each part, and between two of the same part.
+               Compare the kernel logs of both sides around the minute when it began: `journalctl
+               -k`.
+Fix            Repair the link; then start the job again, since a group cannot be repaired. A job
+               that should survive it needs a launcher that restarts and a checkpoint.
+Known limits   A log of one side alone looks like packet loss, an MTU problem or a lost node. The
+               state of switches is not visible from a job.
 Sources        torvalds/linux net/ipv4/tcp_timer.c: tcp_write_timeout
                https://docs.kernel.org/networking/ip-sysctl.html (tcp_retries2)
                NVIDIA/nccl docs/userguide/source/troubleshooting/ras.rst
@@ -25,7 +29,11 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
-FAULT = Fault(code="HOLD206", slug="network-partition")
+FAULT = Fault(
+    code="HOLD206",
+    slug="network-partition",
+    related=("peer-unreachable", "node-lost", "mtu-black-hole", "packet-loss"),
+)
 
 LINK_DOWN = FAULT.log_pattern(
     "link-down",
@@ -41,7 +49,7 @@ LINK_DOWN = FAULT.log_pattern(
 
 
 @FAULT.explain
-def a_link_went_down(wreckage: Wreckage) -> Diagnosis | None:
+def link_went_down(wreckage: Wreckage) -> Diagnosis | None:
     down = wreckage.seen(LINK_DOWN)
     if not down:
         return None
@@ -49,38 +57,40 @@ def a_link_went_down(wreckage: Wreckage) -> Diagnosis | None:
     interface = next((v for k, v in down[0].fields.items() if v), "")
     host = down[0].line.host
     return FAULT.diagnosis(
-        f"the kernel{f' of {host}' if host else ''} reports that the link of "
-        f"{interface or 'an interface'} went down, which cuts its machine off from the others",
+        f"the kernel{f' of {host}' if host else ''} reported that the link of "
+        f"{interface or 'an interface'} went down, which disconnected this machine from the others",
         confidence=0.7 if cut_off else 0.4,
         seen=down,
         culprit=Culprit(host=host, what=interface),
-        fix="look at cable, transceiver and switch port, then start the job again",
+        fix="check cable, transceiver and switch port, then start the job again",
         next=sightings.command("ethtool {}; journalctl -k | grep -i link", interface),
     )
 
 
 @FAULT.explain
-def islands_lost_each_other(wreckage: Wreckage) -> Diagnosis | None:
-    """Both sides complain of each other, and nobody of their own machine."""
+def hosts_lost_each_other(wreckage: Wreckage) -> Diagnosis | None:
+    """Both sides report each other as lost, and no machine reports an error of its own."""
     if wreckage.seen(LINK_DOWN):
         return None
-    told = wreckage.seen(DIED_IN_USE)
-    sides = {one.line.host for one in told if one.line.host}
-    lost = {_peer(one) for one in told} - {""}
+    died = wreckage.seen(DIED_IN_USE)
+    sides = {one.line.host for one in died if one.line.host}
+    lost = {_peer(one) for one in died} - {""}
     if len(sides) < 2 or len(lost) < 2 or wreckage.roots(but=[FAULT.slug]):
         return None
     return FAULT.diagnosis(
-        f"{' and '.join(sorted(sides))} lost each other at once, and nobody crashed: the network "
-        "between them stopped carrying packets",
+        f"{' and '.join(sorted(sides))} lost each other at the same time, and no process crashed: "
+        "the network between them stopped carrying packets",
         confidence=0.45,
-        seen=told,
+        seen=died,
         culprit=Culprit(what="path between the hosts"),
-        fix="mend the path, then start the job again; a restart policy and checkpoints let it "
-        "survive the next time",
+        fix="repair the path, then start the job again; with a restart policy and checkpoints it "
+        "survives the next time",
         next=sightings.command("ping -c 3 {}", min(lost)),
-        unknown=["whether small packets still passed: then it is the MTU (`ping -M do -s 8972`)"],
+        unknown=[
+            "whether small packets still passed: then it is the MTU (`ping -M do -s 8972 PEER`)"
+        ],
     )
 
 
-def _peer(told: Sighting) -> str:
-    return told.fields.get("address") or told.fields.get("peer", "")
+def _peer(seen: Sighting) -> str:
+    return seen.fields.get("address") or seen.fields.get("peer", "")

@@ -1,18 +1,20 @@
-"""The interface filter does not mean what it seems to say.
+"""The interface filter is not read as it was meant.
 
-What you see   NCCL: `no socket interface found` although the interface is there, or a job on
-               several machines that hangs at its first collective because NCCL chose lo. Gloo:
-               `Unable to find address for: ^docker0`. Or nothing at all: the value is ignored.
+What you see   NCCL: `no socket interface found` although the interface exists, or a job on several
+               machines that hangs at its first collective because NCCL chose lo. Gloo: `Unable to
+               find address for: ^docker0`. Or nothing at all: the value is ignored.
 Why            NCCL_SOCKET_IFNAME takes `^` (not) and `=` (exact) once, in front of the whole list:
-               in `=eth0,=eth1` the second name is literally `=eth1`. Blanks are part of the name.
-               A value of one character is ignored by NCCL and by torch's Gloo alike. `^docker0`
-               excludes nothing else, so lo is in, usually first. GLOO_SOCKET_IFNAME knows neither
-               `^` nor `=`: only exact names with commas between. In an nccl.conf nothing is
+               in `=eth0,=eth1` the second name is literally `=eth1`. Blanks are part of the name. A
+               value of one character is ignored by both NCCL and torch's Gloo. `^docker0` excludes
+               nothing else, so lo is admitted, usually first. GLOO_SOCKET_IFNAME supports neither
+               `^` nor `=`: only exact names separated by commas. In an nccl.conf nothing is
                trimmed: `NCCL_SOCKET_IFNAME = eth0` sets a variable whose name ends in a blank.
 How to be sure NCCL_DEBUG=INFO prints `NCCL_SOCKET_IFNAME set to …` and `NET/Socket : Using …`, the
-               interface it took. holdfast reads the value by NCCL's and Gloo's own rules.
+               interface it uses. `holdfast check` reads the value by NCCL's and Gloo's own rules.
 Fix            Name the interface: `NCCL_SOCKET_IFNAME==eth0` or `=eth0,eth1`, and the same names
                without any sign for Gloo. If you must exclude, exclude lo as well: `^docker,lo`.
+Known limits   Whether the names exist is the question of nic-name-missing. In a log the value is
+               known only if the job printed its environment or NCCL ran with NCCL_DEBUG=INFO.
 Sources        NVIDIA/nccl src/os/linux.cc, src/misc/utils.cc (parseStringList), src/misc/param.cc
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
                https://github.com/horovod/horovod/issues/700
@@ -32,16 +34,20 @@ from holdfast.analysis.variables.in_source import as_fact, at, judged, put, with
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD203", slug="nic-filter-syntax")
+FAULT = Fault(
+    code="HOLD203",
+    slug="nic-filter-syntax",
+    related=("nic-name-missing", "wrong-nic", "loopback-multi-node"),
+)
 
 
 @FAULT.check(needs=("settings",))
-def filter_is_misread(facts: MachineFacts) -> Finding | list[Finding]:
+def interface_filter_is_misread(facts: MachineFacts) -> Finding | list[Finding]:
     settings = [
         s for s in known(facts.settings) if s.name.strip() in (nic_filter.NCCL, nic_filter.GLOO)
     ]
     if not settings:
-        return FAULT.does_not_apply("no interface is named by NCCL_SOCKET_IFNAME or GLOO_…")
+        return FAULT.does_not_apply("NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME are not set")
     problems = [problem for setting in settings for problem in _problems(setting)]
     if facts.plan.multi_node:
         problems += [problem for setting in settings for problem in _loopback(setting)]
@@ -55,17 +61,18 @@ def _evidence(setting: Setting) -> list[Evidence]:
 def _problems(setting: Setting) -> Iterator[Finding]:
     if setting.name != setting.name.strip():
         yield FAULT.warning(
-            f"a blank belongs to the name of {setting.name.strip()!r}, so nobody reads it",
+            f"the name of {setting.name.strip()!r} contains a blank, so no program reads it",
             reason=f"nccl.conf is not trimmed: the variable set there is {setting.name!r}",
             evidence=_evidence(setting),
-            fix=f"write `{setting.name.strip()}={setting.value.strip()}` without blanks "
-            f"at {setting.origin}",
+            fix=f"write `{setting.name.strip()}={setting.value.strip()}` without blanks at "
+            f"{setting.origin}",
         )
     elif nic_filter.is_ignored(setting.value):
         if setting.value:
             yield FAULT.warning(
-                f"{setting.name}={setting.value} is ignored: one character is no name to it",
-                reason="the interface is then chosen as if the variable were not set",
+                f"{setting.name}={setting.value} is ignored: a value of one character is not read "
+                "as a name",
+                reason="the interface is chosen as if the variable were not set",
                 evidence=_evidence(setting),
                 fix=f"write the whole name, or {without(setting)}",
             )
@@ -82,11 +89,12 @@ def _gloo_problems(setting: Setting) -> Iterator[Finding]:
         return
     signs = any(name[:1] in ("^", "=") for name in wrong)
     yield FAULT.error(
-        f"{setting.name}={setting.value}: Gloo takes {wrong[0]!r} for the name of an interface",
-        reason=("`^` and `=` are NCCL's; Gloo knows " if signs else "Gloo knows ")
-        + "only exact names with commas between, no blanks; init_process_group will raise",
+        f"{setting.name}={setting.value}: Gloo reads {wrong[0]!r} as the name of an interface",
+        reason=("`^` and `=` work for NCCL only; " if signs else "")
+        + "Gloo accepts exact names separated by commas, without blanks; init_process_group will "
+        "raise",
         evidence=_evidence(setting),
-        fix=f"{put(setting, setting.name, 'NAME[,NAME]')} with names that `ip -br addr` shows",
+        fix=f"{put(setting, setting.name, 'NAME[,NAME]')} with names from `ip -br addr`",
     )
 
 
@@ -101,12 +109,13 @@ def _nccl_problems(setting: Setting) -> Iterator[Finding]:
     none_left = not understood.exclude and len(wrong) == len(understood.names)
     speak = FAULT.error if none_left else FAULT.warning
     yield speak(
-        f"{setting.name}={setting.value}: {wrong[0]!r} can match no interface",
+        f"{setting.name}={setting.value}: {wrong[0]!r} cannot match any interface",
         reason=f"{nic_filter.strange(wrong[0])}; "
         + (
-            "no name is left, so NCCL finds no interface and fails"
+            "no valid name is left, so NCCL finds no interface and fails"
             if none_left
-            else "`^` and `=` hold for all names, blanks are kept; the other names still work"
+            else "`^` and `=` apply to all names, and blanks are part of a name; the other names "
+            "still work"
         ),
         evidence=_evidence(setting),
         fix=put(setting, setting.name, sign + ",".join(repaired or ["NAME"])),
@@ -114,17 +123,17 @@ def _nccl_problems(setting: Setting) -> Iterator[Finding]:
 
 
 def _loopback(setting: Setting) -> Iterator[Finding]:
-    """Among several machines only: on one, lo serves as well as any."""
+    """Matters with several machines only: on one, lo works as well as any."""
     if setting.name != nic_filter.NCCL or nic_filter.is_ignored(setting.value):
         return
     understood = nic_filter.read_nccl(setting.value)
     if understood.exclude and understood.admits("lo"):
         yield FAULT.warning(
-            f"{setting.name}={setting.value} lets the loopback interface in",
-            reason="a filter of your own switches NCCL's ranking off; lo usually comes first, and "
-            "the other machines cannot reach it: the job then hangs at its first collective",
+            f"{setting.name}={setting.value} admits the loopback interface",
+            reason="the filter replaces NCCL's own ranking; lo usually comes first, and the other "
+            "machines cannot reach it: the job then hangs at its first collective",
             evidence=_evidence(setting),
-            fix=f"name the interface (`{setting.name}==eth0`), or exclude lo too: "
+            fix=f"set the interface (`{setting.name}==eth0`), or exclude lo too: "
             f"`{nic_filter.excluding_loopback(understood)}`",
         )
 
@@ -133,7 +142,7 @@ def _loopback(setting: Setting) -> Iterator[Finding]:
 
 
 @FAULT.lint
-def filter_is_miswritten(source: Source) -> Iterator[Finding]:
+def interface_filter_is_miswritten(source: Source) -> Iterator[Finding]:
     for setting in judged(source):
         blanks = setting.name != setting.name.strip()
         if setting.name.strip() not in (nic_filter.NCCL, nic_filter.GLOO) or not setting.known:
@@ -146,8 +155,8 @@ def filter_is_miswritten(source: Source) -> Iterator[Finding]:
 
 
 @FAULT.explain
-def a_sign_was_taken_for_a_name(wreckage: Wreckage) -> Diagnosis | None:
-    """Only where nothing was found: a filter that works in spite of its form is no cause."""
+def sign_was_read_as_part_of_a_name(wreckage: Wreckage) -> Diagnosis | None:
+    """Only if no interface was found: a filter that works despite its form is not the cause."""
     none = wreckage.seen(*missing_interfaces.ALL)
     for seen in none:
         gloo = seen.signature == missing_interfaces.GLOO_NONE.name
@@ -158,15 +167,16 @@ def a_sign_was_taken_for_a_name(wreckage: Wreckage) -> Diagnosis | None:
     else:
         return None
     rule = (
-        "Gloo knows only exact names with commas between"
+        "Gloo accepts only exact names separated by commas"
         if gloo
-        else "`^` and `=` count once, in front of the whole list, and blanks and quotes are kept"
+        else "`^` and `=` are allowed once, in front of the whole list, and blanks and quotes are "
+        "part of a name"
     )
     return FAULT.diagnosis(
-        f"{name}={value} does not mean what it seems to say: {rule}; so no interface matched",
+        f"{name}={value} is not read as it was meant: {rule}. No interface matched",
         confidence=0.8 if gloo else 0.85,
         seen=none,
         culprit=Culprit(what=f"{name}={value}", host=none[0].line.host),
-        fix=f"`export {name}={'eth0' if gloo else '=eth0'}` with a name that `ip -br addr` shows",
+        fix=f"`export {name}={'eth0' if gloo else '=eth0'}` with a name from `ip -br addr`",
         next="ip -br address",
     )

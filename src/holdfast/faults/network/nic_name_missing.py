@@ -1,20 +1,21 @@
-"""The named network interface is not on this machine.
+"""The network interface that a setting selects does not exist on this machine.
 
 What you see   NCCL: `Bootstrap : no socket interface found`, then `ncclInternalError`, from 2.28 on
-               `ncclInvalidUsage`, on every rank; 2.27 may only complain of an address with a
-               strange family. Gloo: `Unable to find address for: eth0` from init_process_group.
-               Often on one machine of several only, while the others wait for it until their
-               timeout.
-Why            NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name interfaces. NCCL takes each name as a
-               prefix (`=eth0` is exact, `^eth0` excludes) and gives up when nothing is left: there
-               is no fallback. Gloo wants exact names, and every one of them must have an address.
-               Names differ between machines (eth0, ens5, enp1s0f0), so a value that worked on one
-               fails on the next. NCCL from 2.28 also passes over interfaces that are not running.
-How to be sure `ip -br addr` shows what this machine has. holdfast reads the value as NCCL and Gloo
-               do and compares it with that list.
-Fix            Name the interface that carries the job here, or unset the variable and let NCCL
-               choose. Where names differ, put each machine's own value into its /etc/nccl.conf;
-               for Gloo set the variable per machine.
+               `ncclInvalidUsage`, on every rank; 2.27 may only report an address with an unknown
+               family. Gloo: `Unable to find address for: eth0` from init_process_group. Often on
+               one machine of several only, while the others wait for it until their timeout.
+Why            NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME select interfaces. NCCL takes each name as
+               a prefix (`=eth0` is exact, `^eth0` excludes) and gives up when nothing matches:
+               there is no fallback. Gloo wants exact names, and every one of them must have an
+               address. Names differ between machines (eth0, ens5, enp1s0f0), so a value that worked
+               on one fails on the next. NCCL from 2.28 also skips interfaces that are not running.
+How to be sure `ip -br addr` lists the interfaces of this machine. `holdfast check` reads the value
+               as NCCL and Gloo do and compares it with that list.
+Fix            Set the interface that carries the job on this machine, or unset the variable and let
+               NCCL choose. Where names differ, put each machine's own value into its
+               /etc/nccl.conf; for Gloo set the variable per machine.
+Known limits   The check covers this machine only. `lint` compares with the machine it runs on,
+               which need not be the one that runs the job.
 Sources        NVIDIA/nccl src/misc/socket.cc and src/os/linux.cc: find or fail
                https://github.com/NVIDIA/nccl/issues/1837
                pytorch/gloo gloo/transport/tcp/device.cc: lookupAddrForIface
@@ -43,7 +44,11 @@ from holdfast.analysis.variables.in_source import (
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD202", slug="nic-name-missing")
+FAULT = Fault(
+    code="HOLD202",
+    slug="nic-name-missing",
+    related=("nic-filter-syntax", "wrong-nic", "hca-name-missing", "env-mismatch-nodes"),
+)
 FAULT.error_text(
     r"Unable to find address for|no socket interface found",
     "the interface filter (…_SOCKET_IFNAME) matches no interface",
@@ -55,23 +60,23 @@ FAULT.log_patterns.extend(missing_interfaces.ALL)
 def nccl_finds_no_interface(facts: MachineFacts) -> Finding:
     setting = facts.setting(nic_filter.NCCL)
     if setting is None or nic_filter.is_ignored(setting.value):
-        return FAULT.does_not_apply(f"{nic_filter.NCCL} names no interface")
+        return FAULT.does_not_apply(f"{nic_filter.NCCL} selects no interface")
     interfaces = known(facts.interfaces)
     wanted = nic_filter.read_nccl(setting.value)
     admitted = [i for i in interfaces if wanted.admits(i.name)]
     if not admitted:
-        # Without a GPU there is no NCCL, and the job may well not care.
+        # Without a GPU there is no NCCL, and the job may not be affected.
         no_gpu = facts.accelerators == ()
         speak = FAULT.warning if no_gpu else FAULT.error
         return speak(
             f"{nic_filter.NCCL}={setting.value} matches no interface of this machine",
-            reason="NCCL does not fall back to another interface: every rank here fails at its "
-            "first collective" + (", if it uses NCCL (no GPU was seen here)" if no_gpu else ""),
+            reason="NCCL does not fall back to another interface: every rank here will fail at its "
+            "first collective" + (", if it uses NCCL (no GPU was found here)" if no_gpu else ""),
             evidence=_evidence(setting, interfaces),
             fix=_advice(setting, interfaces),
         )
     if not any(_is_usable(i) for i in admitted):
-        return _only_dead(setting, admitted, interfaces)
+        return _only_unusable(setting, admitted, interfaces)
     return FAULT.ok(f"{setting.name}={setting.value} matches {_names(admitted)}")
 
 
@@ -79,9 +84,9 @@ def nccl_finds_no_interface(facts: MachineFacts) -> Finding:
 def gloo_finds_no_interface(facts: MachineFacts) -> Finding:
     setting = facts.setting(nic_filter.GLOO)
     if setting is None or nic_filter.is_ignored(setting.value):
-        return FAULT.does_not_apply(f"{nic_filter.GLOO} names no interface")
+        return FAULT.does_not_apply(f"{nic_filter.GLOO} selects no interface")
     interfaces = known(facts.interfaces)
-    # What no interface can be called is the business of nic-filter-syntax.
+    # Names that no interface can have are reported by nic-filter-syntax.
     wanted = [
         name
         for name in nic_filter.read_gloo(setting.value)
@@ -90,25 +95,25 @@ def gloo_finds_no_interface(facts: MachineFacts) -> Finding:
     missing = [name for name in wanted if name not in {i.name for i in interfaces}]
     if missing:
         return FAULT.error(
-            f"{setting.name}={setting.value}: no interface is called {', '.join(missing)}",
-            reason="Gloo needs every name in the list, exactly; init_process_group raises "
+            f"{setting.name}={setting.value}: no interface is named {', '.join(missing)}",
+            reason="Gloo needs every name in the list, exactly; init_process_group will raise "
             f"'Unable to find address for: {missing[0]}'",
             evidence=_evidence(setting, interfaces),
             fix=_advice(setting, interfaces),
         )
     dead = [i for i in interfaces if i.name in wanted and not _is_usable(i)]
     if dead:
-        return _only_dead(setting, dead, interfaces)
-    return FAULT.ok(f"{setting.name}: this machine has {', '.join(wanted) or 'nothing to find'}")
+        return _only_unusable(setting, dead, interfaces)
+    return FAULT.ok(f"{setting.name}: this machine has {', '.join(wanted) or 'all of them'}")
 
 
-def _only_dead(
+def _only_unusable(
     setting: Setting, dead: Iterable[Interface], interfaces: tuple[Interface, ...]
 ) -> Finding:
     return FAULT.warning(
-        f"{setting.name}={setting.value} names {_names(dead)}, which cannot carry traffic now",
-        reason="an interface without an address is as good as none; one that is not running is "
-        "skipped by NCCL from 2.28 on, and taken in vain by older ones and by Gloo",
+        f"{setting.name}={setting.value} selects {_names(dead)}, which cannot carry traffic now",
+        reason="an interface without an address is unusable; one that is not running is skipped by "
+        "NCCL from 2.28 on, and used without success by older versions and by Gloo",
         evidence=_evidence(setting, interfaces),
         fix=_advice(setting, interfaces),
     )
@@ -151,24 +156,24 @@ def _advice(setting: Setting, interfaces: Iterable[Interface]) -> str:
 
 @FAULT.lint
 def named_interface_is_not_here(source: Source) -> Iterator[Finding]:
-    """A script may be meant for other machines: of those it is only worth knowing."""
+    """A script may be meant for other machines: then it is only a note."""
     here = source.here.interfaces
     for setting in readable(source, nic_filter.NCCL, nic_filter.GLOO):
         if here is None or nic_filter.is_ignored(setting.value):
             continue
         missing = _missing_here(setting, here)
-        if missing and may_be_of_here(setting, source) and not _of_others(setting, source):
+        if missing and may_be_of_here(setting, source) and not _for_other_machines(setting, source):
             yield at(_not_here(as_fact(setting), missing, here, source), setting)
 
 
-def _of_others(setting: Written, source: Source) -> bool:
-    """A batch job, or one of several machines: what this machine has tells nothing of theirs."""
+def _for_other_machines(setting: Written, source: Source) -> bool:
+    """A batch job, or one on several machines: their interfaces may differ from those here."""
     batch = any(launch.kind == "sbatch" for launch in source.launches)
     return not is_of_here(source) and (batch or (machines(source, setting) or 1) > 1)
 
 
 def _missing_here(setting: Written, here: tuple[str, ...]) -> list[str]:
-    """The names that find nothing; what no interface can be called is nic-filter-syntax's."""
+    """The names that match nothing, except those that nic-filter-syntax reports."""
     if setting.name == nic_filter.GLOO:
         names = nic_filter.read_gloo(setting.value)
         strange = any(map(nic_filter.strange, names))
@@ -186,13 +191,13 @@ def _not_here(
     speak = FAULT.error if is_of_here(source) else FAULT.note
     choice = [name for name in here if name.startswith(("en", "eth", "ib", "bond"))]
     example = put(setting, setting.name, ("" if gloo else "=") + choice[0]) if choice else ""
-    elsewhere = "" if is_of_here(source) else "; where the job runs it may be"
+    elsewhere = "" if is_of_here(source) else "; the machine that runs the job may have it"
     return speak(
-        f"{setting.name}={setting.value}: {', '.join(missing)} is no interface of this machine"
+        f"{setting.name}={setting.value}: this machine has no interface {', '.join(missing)}"
         f"{elsewhere}",
-        reason="Gloo needs every name in the list, exactly; init_process_group raises"
+        reason="Gloo needs every name in the list, exactly; init_process_group will raise"
         if gloo
-        else "NCCL does not fall back to another interface: every rank fails at its first "
+        else "NCCL does not fall back to another interface: every rank will fail at its first "
         "collective",
         fix=(f"{example} (choose from {', '.join(choice)}), or " if example else "")
         + without(setting),
@@ -203,7 +208,7 @@ def _not_here(
 
 
 @FAULT.explain
-def the_filter_left_nothing(wreckage: Wreckage) -> Diagnosis | None:
+def no_interface_matched(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(
         missing_interfaces.NCCL_NONE,
         missing_interfaces.NCCL_OOB,
@@ -214,24 +219,24 @@ def the_filter_left_nothing(wreckage: Wreckage) -> Diagnosis | None:
         return None
     name, value = _setting(wreckage, seen[0])
     host = seen[0].line.host
-    reason = f"{name}={value} matches no interface" if value else "NCCL found no interface to use"
+    reason = f"{name}={value} matched no interface" if value else "NCCL found no interface to use"
     if seen[0].signature == missing_interfaces.NCCL_SUBNET.name:
-        reason = f"no interface is in the network of {seen[0].fields['address']} (NCCL_COMM_ID)"
+        reason = f"no interface was in the network of {seen[0].fields['address']} (NCCL_COMM_ID)"
     return FAULT.diagnosis(
         f"{reason}{f' of {host}' if host else ''}, and there is no fallback: every rank there "
-        "fails before its first collective",
+        "failed before its first collective",
         confidence=_confidence(seen[0], name, value),
         seen=seen,
         culprit=Culprit(what=f"{name}={value}" if value else name, host=host),
         victims=[one.rank for one in seen if one.rank is not None],
-        fix=f"name an interface that the machine has, or `unset {name}`; where names differ, set "
-        "it per machine",
+        fix=f"set {name} to an interface that the machine has, or `unset {name}`; where names "
+        "differ, set it per machine",
         next="ip -br address",
     )
 
 
 def _gloo(wreckage: Wreckage) -> tuple[Sighting, ...]:
-    """The same words serve for a host's own name, in another check of Gloo's."""
+    """Gloo prints the same text about a host's own name, in another check."""
     return tuple(
         s for s in wreckage.seen(missing_interfaces.GLOO_NONE) if "rp != nullptr" not in s.line.text
     )
@@ -248,7 +253,7 @@ def _setting(wreckage: Wreckage, seen: Sighting) -> tuple[str, str]:
 
 def _confidence(seen: Sighting, name: str, value: str) -> float:
     if value and nic_filter.has_misread_sign(name, value):
-        # nic-filter-syntax says it better; of Gloo, who reads no signs at all, both are true
+        # nic-filter-syntax explains it better; for Gloo, which knows no signs, both are true
         return 0.8 if name == nic_filter.GLOO else 0.6
     if seen.signature == missing_interfaces.NCCL_SUBNET.name:
         return 0.6

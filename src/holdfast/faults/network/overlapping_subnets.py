@@ -1,20 +1,21 @@
-"""Two interfaces of this machine are in one subnet.
+"""Two interfaces of this machine are in the same subnet.
 
-What you see   NCCL names the right interface in its log and yet hangs or crawls; one direction
-               works, the other does not; traffic appears on an interface nobody chose.
+What you see   NCCL logs the right interface and yet hangs or is slow; one direction works, the
+               other does not; traffic appears on an interface that no setting selected.
 Why            A subnet has one best route. With two interfaces in it the kernel sends everything
                for that subnet through one of them, whatever address the socket was bound to, and
-               Linux answers ARP for either address on both (ARP flux), so replies come back by the
+               Linux answers ARP for either address on both (ARP flux), so replies come back on the
                other. Switch filters, rp_filter or the slower of the two links then break or slow
                the connection. NCCL binds only its listening side.
 How to be sure `ip route get PEER` must leave through the interface that NCCL uses, and `ip rule`
-               shows whether policy routing keeps them apart: holdfast sees addresses, not
-               intentions.
-Fix            Give every interface a subnet of its own, or set up source-based rules
-               (`ip rule add from ADDRESS table N`) with net.ipv4.conf.all.arp_ignore=1 and
-               arp_announce=2. A smaller metric on the wanted route helps one direction only.
-               Several InfiniBand rails in one subnet are common and work over RDMA, which does not
-               ask the IP routes.
+               shows whether policy routing separates them.
+Fix            Give every interface its own subnet, or set up source-based rules (`ip rule add from
+               ADDRESS table N`) with net.ipv4.conf.all.arp_ignore=1 and arp_announce=2. A smaller
+               metric on the preferred route helps one direction only. Several InfiniBand rails in
+               one subnet are common and work over RDMA, which does not use the IP routes.
+Known limits   holdfast reads addresses, not policy routing: two interfaces that rules separate
+               correctly are reported too. In a log, one subnet is guessed from the addresses,
+               because NCCL prints no netmask.
 Sources        https://github.com/NVIDIA/nccl/issues/1580
                https://github.com/NVIDIA/nccl/issues/1269
                https://github.com/NVIDIA/nccl/pull/1782 (only the listening side is bound)
@@ -35,7 +36,11 @@ from holdfast.analysis.machine import Interface, MachineFacts, known
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD208", slug="overlapping-subnets")
+FAULT = Fault(
+    code="HOLD208",
+    slug="overlapping-subnets",
+    related=("wrong-nic", "slow-nic", "peer-unreachable"),
+)
 
 MARTIAN = FAULT.log_pattern(
     "martian",
@@ -49,7 +54,9 @@ MARTIAN = FAULT.log_pattern(
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-class Member(NamedTuple):
+class SubnetMember(NamedTuple):
+    """An address of an interface, and the subnet it is in."""
+
     interface: Interface
     address: str
     network: Network
@@ -70,49 +77,49 @@ def two_interfaces_share_a_subnet(facts: MachineFacts) -> Finding | list[Finding
         speak(
             f"{', '.join(sorted({m.interface.name for m in group}))} share the subnet {subnet}",
             reason="the kernel sends everything for this subnet through one of them, whichever "
-            "NCCL chose; harmless if rules keep them apart, or if only RDMA uses them"
-            + ("" if facts.plan.multi_node else "; a job on one machine does not notice"),
+            "NCCL chose; harmless if routing rules separate them, or if only RDMA uses them"
+            + ("" if facts.plan.multi_node else "; a job on one machine is not affected"),
             evidence=[
                 Evidence(quote=f"{m.interface.name} has {m.address}", source="ip -br addr")
                 for m in group
             ],
-            fix="see which one is used with `ip route get PEER`; give each a subnet of its own, or "
-            "separate them with `ip rule add from ADDRESS table N`",
+            fix="see which one is used with `ip route get PEER`; give each its own subnet, or "
+            "separate them with `sudo ip rule add from ADDRESS table N`",
         )
         for subnet, group in shared.items()
     ]
 
 
-def _members(interface: Interface) -> list[Member]:
-    """Addresses that bring a route to a subnet: no loopback, link-local or single address."""
+def _members(interface: Interface) -> list[SubnetMember]:
+    """Addresses that add a route to a subnet: not loopback, link-local or a single address."""
     if interface.kind == "loopback" or not interface.running:
         return []
     members = []
     for address in interface.addresses:
         own = ipaddress.ip_interface(f"{address.ip.partition('%')[0]}/{address.prefix}")
         if not own.is_link_local and address.prefix < own.max_prefixlen:
-            members.append(Member(interface, f"{address.ip}/{address.prefix}", own.network))
+            members.append(SubnetMember(interface, f"{address.ip}/{address.prefix}", own.network))
     return members
 
 
-def _by_widest_subnet(members: list[Member]) -> dict[Network, list[Member]]:
+def _by_widest_subnet(members: list[SubnetMember]) -> dict[Network, list[SubnetMember]]:
     """Two CIDR blocks either nest or are disjoint, so the widest one can stand for all in it."""
-    groups: dict[Network, list[Member]] = {}
+    groups: dict[Network, list[SubnetMember]] = {}
     for member in sorted(members, key=lambda m: m.network.prefixlen):
         widest = next((n for n in groups if n.overlaps(member.network)), member.network)
         groups.setdefault(widest, []).append(member)
     return {subnet: _without_bridge_ports(group) for subnet, group in groups.items()}
 
 
-def _without_bridge_ports(group: list[Member]) -> list[Member]:
-    """The veth ends of containers may share the subnet of the bridge they hang on."""
+def _without_bridge_ports(group: list[SubnetMember]) -> list[SubnetMember]:
+    """The veth ends of containers may share the subnet of the bridge they are attached to."""
     if any(m.interface.kind == "bridge" for m in group):
         return [m for m in group if m.interface.kind != "veth"]
     return group
 
 
 @FAULT.explain
-def packets_came_by_another_door(wreckage: Wreckage) -> Diagnosis | None:
+def packets_arrived_on_another_interface(wreckage: Wreckage) -> Diagnosis | None:
     strays = wreckage.seen(MARTIAN)
     failed = connections.attempts(wreckage, connections.NCCL, connections.GLOO)
     pair = _two_in_one_subnet(wreckage)
@@ -121,25 +128,25 @@ def packets_came_by_another_door(wreckage: Wreckage) -> Diagnosis | None:
     what = strays[0].fields["interface"] if strays else " and ".join(pair)
     peer = strays[0].fields["peer"] if strays else failed[0].address
     reason = (
-        f"the kernel dropped packets of {peer} because they came in by {what}, "
-        "where it does not expect them"
+        f"the kernel dropped packets from {peer} because they arrived on {what}, where it does not "
+        "expect them"
         if strays
-        else f"NCCL uses {what}, whose addresses look like one subnet, and connections fail: the "
-        "kernel sends all of a subnet through one interface, whichever NCCL chose"
+        else f"NCCL uses {what}, whose addresses look like one subnet, and connections failed: the "
+        "kernel sends all traffic for a subnet through one interface, whichever NCCL chose"
     )
     return FAULT.diagnosis(
         reason,
         confidence=0.6 if strays and failed else 0.4 if strays else 0.3,
         seen=[*strays, *(one.seen for one in failed)],
         culprit=Culprit(what=what),
-        fix="give every interface a subnet of its own, or rules by source address (`ip rule add "
-        "from ADDRESS table N`)",
+        fix="give every interface its own subnet, or add rules by source address (`sudo ip rule "
+        "add from ADDRESS table N`)",
         next=sightings.command("ip route get {}; ip rule", peer) or "ip rule",
     )
 
 
 def _two_in_one_subnet(wreckage: Wreckage) -> list[str]:
-    """Two interfaces in one line of NCCL's whose addresses differ in the last number only."""
+    """Two interfaces in one NCCL line whose addresses differ in the last number only."""
     for seen in wreckage.seen(nccl.NET_USING):
         if seen.fields.get("transport") != "Socket":
             continue

@@ -1,4 +1,4 @@
-"""Packets are lost on the way, and everything waits for their repetition.
+"""Packets are lost on the path, and connections wait for retransmissions.
 
 What you see   Collectives between machines are many times slower than within one, in bursts;
                retransmissions climb (`ss -ti`), and now and then a connection dies with
@@ -7,11 +7,13 @@ What you see   Collectives between machines are many times slower than within on
 Why            A bad cable or transceiver, a congested or misconfigured switch port, a duplex
                mismatch, a full receive ring, or RoCE without a lossless class. TCP halves its
                speed at each loss, and a lost last packet costs a timeout of 200 ms or more.
-How to be sure `ip -s link show eth0` and `ethtool -S eth0 | grep -iE 'err|drop|crc|discard'` twice,
-               a minute apart: what counts is the difference. `ss -ti dst PEER` shows retrans of
-               each connection. `ping -f -c 10000 PEER` (root) counts the loss.
-Fix            Replace what the counters point to; raise rings with `ethtool -G`; for RoCE check
+How to be sure Run `ip -s link show eth0` and `ethtool -S eth0 | grep -iE 'err|drop|crc|discard'`
+               twice, a minute apart: the difference counts. `ss -ti dst PEER` shows the
+               retransmissions of each connection. `ping -f -c 10000 PEER` (root) measures the loss.
+Fix            Replace what the counters point to; enlarge rings with `ethtool -G`; for RoCE check
                PFC/ECN on NICs and switches. Longer timeouts only hide it.
+Known limits   holdfast reads no interface counters. Without a kernel line or a ping in the log this
+               is a weak guess beside mtu-black-hole.
 Sources        torvalds/linux net/sched/sch_generic.c: dev_watchdog
                https://man7.org/linux/man-pages/man8/ss.8.html
                https://man7.org/linux/man-pages/man8/ethtool.8.html
@@ -26,7 +28,11 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
-FAULT = Fault(code="HOLD207", slug="packet-loss")
+FAULT = Fault(
+    code="HOLD207",
+    slug="packet-loss",
+    related=("mtu-black-hole", "slow-nic", "network-partition", "ib-misconfig"),
+)
 
 NIC_STALLED = FAULT.log_pattern(
     "nic-stalled",
@@ -47,7 +53,7 @@ LOST = FAULT.log_pattern(
 
 
 @FAULT.explain
-def the_card_says_so(wreckage: Wreckage) -> Diagnosis | None:
+def interface_lost_packets(wreckage: Wreckage) -> Diagnosis | None:
     seen = [
         *wreckage.seen(NIC_STALLED),
         *(s for s in wreckage.seen(LOST) if 0 < float(s.fields["percent"]) < 100),
@@ -57,35 +63,37 @@ def the_card_says_so(wreckage: Wreckage) -> Diagnosis | None:
     first = seen[0]
     what = first.fields.get("interface") or first.fields.get("flapping", "")
     reason = (
-        f"the kernel reports that {what} does not get its packets out"
+        f"the kernel reported that {what} could not send its packets"
         if what
         else f"{first.fields['percent']}% of the packets of a ping were lost"
     )
     return FAULT.diagnosis(
-        f"{reason}: connections over it crawl, and die when their repetitions run out",
+        f"{reason}: connections over it become very slow, and fail when their retransmissions run "
+        "out",
         confidence=0.6,
         seen=seen,
         culprit=Culprit(host=first.line.host, what=what or "path between the hosts"),
-        fix="look at cable, transceiver, switch port and ring sizes of this interface",
+        fix="check cable, transceiver, switch port and ring sizes of this interface",
         next=sightings.command("ethtool -S {} | grep -iE 'err|drop|crc|discard'", what)
         or "ip -s link",
     )
 
 
 @FAULT.explain
-def repetitions_ran_out(wreckage: Wreckage) -> Diagnosis | None:
-    """The same words as a black hole leaves, which is the likelier where all had worked before."""
+def retransmissions_ran_out(wreckage: Wreckage) -> Diagnosis | None:
+    """The same log line as for an MTU black hole, which is more likely if all worked before."""
     if wreckage.seen(NIC_STALLED, LOST):
         return None
     died = [one for one in wreckage.seen(DIED_IN_USE) if "No route" not in str(one.fields)]
     if not died or wreckage.roots(but=[FAULT.slug]):
         return None
     return FAULT.diagnosis(
-        "a connection in use was given up after all its repetitions: packets were lost for long",
+        "an established connection timed out after all its retransmissions: packets were lost for "
+        "a long time",
         confidence=0.3,
         seen=died,
         culprit=Culprit(what="path between the hosts"),
-        fix="compare the error counters of the interfaces on both sides, a minute apart",
+        fix="compare the error counters of the interfaces on both sides, one minute apart",
         next="ethtool -S eth0 | grep -iE 'err|drop|crc|discard'",
-        unknown=["the counters of the cards and switches: no log of a job shows them"],
+        unknown=["the error counters of cards and switches: the log of a job does not show them"],
     )

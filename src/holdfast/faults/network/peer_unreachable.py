@@ -1,22 +1,24 @@
-"""A machine of the job cannot be reached from another one.
+"""One machine of the job cannot be reached from another.
 
 What you see   `No route to host`, `Connection timed out` or `Connection refused` for one address,
-               from the store (`client socket has failed to connect`), from Gloo
-               (`connectFullMesh failed`) or from NCCL (`socketPollConnect: connect to … returned …,
-               retrying (12/34)`). NCCL before 2.24 says `Software caused connection abort` for all
-               of them. A firewall that drops looks like a hang: NCCL alone tries for a minute.
+               from the store (`client socket has failed to connect`), from Gloo (`connectFullMesh
+               failed`) or from NCCL (`socketPollConnect: connect to … returned …, retrying
+               (12/34)`). NCCL before 2.24 prints `Software caused connection abort` for all of
+               them. A firewall that drops looks like a hang: NCCL alone tries for a minute.
 Why            Besides MASTER_PORT, NCCL and Gloo listen on ports that the kernel picks, so every
-               pair of machines needs all TCP ports open between them, both ways. Silence means
-               dropped packets, a machine that is off, or an address of another network. `No route`
-               is a missing route, no answer to ARP, or a firewall that rejects. Refused means that
-               a machine answered and nobody listens: the process is gone, or a firewall resets.
-How to be sure From the one that called: `ip route get ADDRESS`, then `nc -vz ADDRESS PORT` while
-               something listens there (`nc -l PORT` on the other). `holdfast check` does it for
-               the master's port. In both directions: a rule may stop one only.
-Fix            Open all TCP ports between the machines of the job (a rule for the subnet, a security
-               group that admits itself), or choose the network they share with
-               NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME. If the peer was dead before: its own log
-               tells why.
+               pair of nodes needs all TCP ports open between them, in both directions. No reply
+               means dropped packets, a machine that is off, or an address of another network. `No
+               route` is a missing route, no answer to ARP, or a firewall that rejects. Refused
+               means that a machine answered and nothing listens there: the process has exited, or a
+               firewall resets.
+How to be sure On the node that connected: `ip route get ADDRESS`, then `nc -vz ADDRESS PORT` while
+               something listens there (`nc -l PORT` on the other). `holdfast check` does it for the
+               master's port. Test both directions: a rule may block one only.
+Fix            Open all TCP ports between the nodes of the job (a rule for the subnet, a security
+               group that allows itself), or choose the network they share with NCCL_SOCKET_IFNAME
+               and GLOO_SOCKET_IFNAME. If the peer died before, its own log says why.
+Known limits   `holdfast check` tests the path to the master's port only; it is recognised in logs
+               otherwise. The log of the connecting side does not show whether the peer was alive.
 Sources        NVIDIA/nccl src/os/linux.cc: socketConnectCheck, what is retried
                NVIDIA/nccl src/misc/socket.cc at v2.22.3-1: exceeded retries, exceeded timeouts
                torch/csrc/distributed/c10d/socket.cpp: SocketConnectOp
@@ -40,62 +42,69 @@ from holdfast.findings import Culprit, Diagnosis
 FAULT = Fault(
     code="HOLD205",
     slug="peer-unreachable",
-    smoke_fix="look for the rule that stops it: `nft list ruleset` or `iptables -S` (as root)",
+    related=("master-not-listening", "wrong-nic", "container-network", "network-partition"),
+    smoke_fix="find the firewall rule that blocks it: `sudo nft list ruleset` or `sudo iptables "
+    "-S`",
 )
 # In the smoke test a rank always listens there, so it is not 'no rank is up yet'.
 FAULT.errno(
     errno.ECONNREFUSED,
-    "refused: a firewall rule rejects it, or the address leads to where nothing listens",
+    "refused: a firewall rule rejects it, or nothing listens at that address",
 )
 FAULT.errno(
-    errno.ETIMEDOUT, "nothing came back: packets are dropped (a firewall rule) or lead nowhere"
+    errno.ETIMEDOUT,
+    "no reply: packets are dropped (a firewall rule) or the address belongs to another network",
 )
 FAULT.errno(
-    errno.EHOSTUNREACH, "no way to that host: no neighbour answers, or a firewall rule rejects it"
+    errno.EHOSTUNREACH,
+    "host unreachable: no neighbour answers for it, or a firewall rule rejects it",
 )
-FAULT.errno(errno.ENETUNREACH, "no route leads to that network")
-FAULT.errno(errno.ECONNABORTED, "the connection was given up before it was established")
+FAULT.errno(errno.ENETUNREACH, "no route to that network")
+FAULT.errno(errno.ECONNABORTED, "the connection was aborted before it was established")
 FAULT.errno(
     errno.ECONNABORTED,
-    "NCCL before 2.24 says so in place of the true error, which was 'refused' (nothing listens at "
-    "the address the peer gave) or 'timed out' (packets are dropped)",
+    "NCCL before 2.24 prints this instead of the true error, which was 'refused' (nothing listens "
+    "at the address the peer gave) or 'timed out' (packets are dropped)",
     nccl_before="2.24",
 )
 FAULT.log_patterns.extend(connections.OWN)
 
 MEANING = {
-    connections.NO_WAY: "there is no way to it: no route, no answer on the last hop, or a firewall "
+    connections.NO_WAY: "it cannot be reached: no route, no answer on the last hop, or a firewall "
     "that rejects",
-    connections.SILENT: "nothing came back: packets are dropped on the way, the machine is off, or "
-    "it is an address of another network",
-    connections.REFUSED: "a machine answered and nobody listens there: its process is gone, or a "
-    "firewall resets",
-    connections.MASKED: "NCCL before 2.24 says this for a refused call as for a silent one",
-    "": "the log does not say how the calls ended",
+    connections.SILENT: "no reply: packets are dropped on the path, the machine is off, or the "
+    "address belongs to another network",
+    connections.REFUSED: "a machine answered and nothing listens there: its process has exited, or "
+    "a firewall resets",
+    connections.MASKED: "NCCL before 2.24 prints this for a refused connection and for one without "
+    "a reply",
+    "": "the log does not say how the connections failed",
 }
-SURE = {
+CONFIDENCE = {
     connections.NO_WAY: 0.85,
     connections.SILENT: 0.6,
     connections.REFUSED: 0.5,
     connections.MASKED: 0.55,
     "": 0.3,
 }
-STORE_SURE = {
+STORE_CONFIDENCE = {
     connections.NO_WAY: 0.75,
     connections.SILENT: 0.55,
     connections.REFUSED: 0.25,
     "": 0.3,
 }
-"""of a store that cannot be reached 'nobody listens there' is the likelier reading"""
-CLUTTERED = 0.35
-"""somebody else tells of trouble of their own: a refusal may be no more than its echo"""
+"""lower: for a store it is more likely that no process listens there (master-not-listening)"""
+WITH_OTHER_ERRORS = 0.35
+"""at most; when another process reports an error of its own, a refusal may only follow from it"""
 
 
 @FAULT.explain
-def one_address_is_out_of_reach(wreckage: Wreckage) -> Diagnosis | None:
-    failed = [one for one in connections.attempts(wreckage) if _leads_away(one)]
+def address_could_not_be_reached(wreckage: Wreckage) -> Diagnosis | None:
+    failed = [one for one in connections.attempts(wreckage) if _is_another_host(one)]
     if name_resolution.unresolved(wreckage):
-        failed = [one for one in failed if one.kind]  # its name was not found: nobody was called
+        failed = [
+            one for one in failed if one.kind
+        ]  # its name did not resolve: there was no connection
     if not failed:
         return None
     address = Counter(one.address for one in failed).most_common(1)[0][0]
@@ -105,38 +114,38 @@ def one_address_is_out_of_reach(wreckage: Wreckage) -> Diagnosis | None:
         f"{_callers(chosen)} could not connect to {chosen[0].where}: {MEANING[kind]}",
         confidence=_confidence(wreckage, chosen, kind),
         seen=[one.seen for one in chosen],
-        culprit=Culprit(what=f"the way to {address}" if address else ""),
+        culprit=Culprit(what=f"the path to {address}" if address else ""),
         victims=[one.seen.rank for one in chosen if one.seen.rank is not None],
-        fix="open all TCP ports between the machines of the job, both ways, or choose a network "
-        "they share (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
+        fix="open all TCP ports between the nodes of the job, in both directions, or choose a "
+        "network they share (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
         next=sightings.command("ip route get {}", address) or "ip route",
         unknown=_unknown(kind, address),
     )
 
 
 @FAULT.explain
-def gloo_did_not_come_together(wreckage: Wreckage) -> Diagnosis | None:
-    """The line is cut, or is of a torch whose Gloo does not say whom it called."""
+def gloo_could_not_connect_all_ranks(wreckage: Wreckage) -> Diagnosis | None:
+    """The line is cut, or is from a torch whose Gloo does not print the peer's address."""
     seen = wreckage.seen(watchdog.GLOO_MESH)
     told = connections.attempts(wreckage) or wreckage.seen(name_resolution.GLOO_NAME)
     if not seen or told or wreckage.roots():
         return None
     return FAULT.diagnosis(
-        "Gloo could not connect every rank with every other, and does not say which pair failed: "
-        "a firewall between ephemeral ports, an interface that does not lead to the others, or a "
-        "rank that died meanwhile",
+        "Gloo could not connect all ranks with each other, and does not say which pair failed: a "
+        "firewall blocks ephemeral ports, an interface does not reach the others, or a rank died "
+        "meanwhile",
         confidence=0.35,
         seen=seen,
         culprit=Culprit(),
-        fix="name the interface that the machines share (GLOO_SOCKET_IFNAME), and open all TCP "
-        "ports between them, both ways",
+        fix="set GLOO_SOCKET_IFNAME to the interface that the nodes share, and open all TCP ports "
+        "between them, in both directions",
         next="getent ahosts $(hostname)",
-        unknown=["whom it called, and whether that rank was alive"],
+        unknown=["which peer it tried to reach, and whether that rank was alive"],
     )
 
 
-def _leads_away(attempt: Attempt) -> bool:
-    """Loopback is another matter: a wrong interface, or a name that resolves wrongly."""
+def _is_another_host(attempt: Attempt) -> bool:
+    """Not loopback: that is a wrong interface, or a name that resolves wrongly."""
     told = bool(attempt.kind or attempt.address)
     return told and not (addresses.is_loopback(attempt.address) or attempt.address == "localhost")
 
@@ -155,15 +164,15 @@ def _confidence(wreckage: Wreckage, chosen: list[Attempt], kind: str) -> float:
     layers = {one.layer for one in chosen}
     if layers == {connections.SSH}:
         return 0.85
-    sure = STORE_SURE if layers == {connections.STORE} else SURE
+    sure = STORE_CONFIDENCE if layers == {connections.STORE} else CONFIDENCE
     confidence = sure.get(kind, 0.3)
     if wreckage.roots(but=[FAULT.slug]):
-        return min(confidence, CLUTTERED)
+        return min(confidence, WITH_OTHER_ERRORS)
     return confidence
 
 
 def _unknown(kind: str, address: str) -> list[str]:
     if kind == connections.NO_WAY:
         return []
-    whose = f"the log of the process at {address}" if address else "the other side's log"
-    return [f"whether it was still alive then: {whose} would tell"]
+    where = f"the log of the process at {address}" if address else "the log of the peer"
+    return [f"whether the peer was still alive: see {where}"]

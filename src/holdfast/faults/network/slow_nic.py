@@ -1,18 +1,21 @@
-"""Traffic between machines goes over a link that is too slow for it.
+"""Traffic between machines uses a link that is too slow.
 
 What you see   The job runs, and scaling collapses as soon as a second machine joins: steps are
                several times longer, nccl-tests shows an `Avg bus bandwidth` of a tenth of a GB/s,
                `NET/Socket : Using` names a management interface. Collectives may hit torch's
-               timeout although everybody works.
-Why            NCCL and Gloo take the first interface that their rules admit, not the fastest: often
-               a 1 Gb/s card for management. Or the card negotiated less than it can (a bad cable:
-               10000 became 1000). NCCL takes an unreadable speed, usual on virtual machines, for
-               10 Gb/s.
+               timeout although all ranks make progress.
+Why            NCCL and Gloo use the first interface that their rules admit, not the fastest: often
+               a 1 Gb/s management card. Or the card negotiated less than it can (a bad cable: 10000
+               became 1000). NCCL assumes 10 Gb/s when the speed cannot be read, as is usual on
+               virtual machines.
 How to be sure `cat /sys/class/net/eth0/speed` (Mb/s; -1 is unknown, not slow) for the interface in
-               NCCL's log, on every machine: the slowest sets the pace of all. `iperf3` between two
-               machines measures it.
-Fix            Name the fast interface (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME) or use RDMA where
-               there is any; replace the cable of a card that fell back.
+               NCCL's log, on every machine: the slowest limits all. `iperf3` between two machines
+               measures it.
+Fix            Set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to the fast interface, or use RDMA
+               where available; replace the cable of a card whose speed fell.
+Known limits   It is recognised in logs only: a kernel line about the link, NCCL's report of a
+               changed speed, or the result of nccl-tests. Without one of these a slow link is not
+               seen.
 Sources        NVIDIA/nccl src/transport/net_socket.cc: ncclNetSocketGetSpeed
                https://github.com/NVIDIA/nccl-tests (Avg bus bandwidth)
                https://docs.kernel.org/networking/ethtool-netlink.html
@@ -26,7 +29,7 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
-FAULT = Fault(code="HOLD209", slug="slow-nic")
+FAULT = Fault(code="HOLD209", slug="slow-nic", related=("wrong-nic", "rdma-unused", "packet-loss"))
 
 LINK_UP = FAULT.log_pattern(
     "link-up",
@@ -37,7 +40,7 @@ LINK_UP = FAULT.log_pattern(
     "Mbps Full Duplex, Flow Control: None",
     role=Role.CONTEXT,
 )
-SPEED_FELL = FAULT.log_pattern(
+SPEED_CHANGED = FAULT.log_pattern(
     "speed-fell",
     r"NET/IB : (?P<device>\S+) speed change detected: (?P<before>\d+) -> (?P<after>\d+) Mbps",
     anchors=("speed change detected",),
@@ -52,53 +55,53 @@ BUS_BANDWIDTH = FAULT.log_pattern(
     example="# Avg bus bandwidth    : 0.0913",
     role=Role.CONTEXT,
 )
-SLOW = 10_000
-"""Mb/s; below this a link between machines that train together is the bottleneck"""
-CRAWL = 1.25
+SLOW_LINK = 10_000
+"""Mb/s; below this a link between machines of one job is the bottleneck"""
+SLOW_BUS = 1.25
 """GB/s, the most that 10 Gb/s can carry"""
 
 
 @FAULT.explain
-def the_link_fell_back(wreckage: Wreckage) -> Diagnosis | None:
+def link_speed_fell(wreckage: Wreckage) -> Diagnosis | None:
     fell = [
-        s for s in wreckage.seen(SPEED_FELL) if int(s.fields["after"]) < int(s.fields["before"])
+        s for s in wreckage.seen(SPEED_CHANGED) if int(s.fields["after"]) < int(s.fields["before"])
     ]
     if not fell:
         return None
     first = fell[0].fields
     return FAULT.diagnosis(
         f"{first['device']} fell from {first['before']} to {first['after']} Mb/s while the job "
-        "ran: the slowest link sets the pace of all ranks",
+        "ran: the slowest link limits all ranks",
         confidence=0.6,
         seen=fell,
         culprit=Culprit(host=fell[0].line.host, what=first["device"]),
-        fix="look at its cable, transceiver and switch port",
+        fix="check its cable, transceiver and switch port",
         next="ibstat; ethtool eth0",
     )
 
 
 @FAULT.explain
-def the_link_is_slow(wreckage: Wreckage) -> Diagnosis | None:
-    if wreckage.seen(SPEED_FELL):
+def link_was_slow(wreckage: Wreckage) -> Diagnosis | None:
+    if wreckage.seen(SPEED_CHANGED):
         return None
-    slow = [s for s in wreckage.seen(LINK_UP) if _mbps(s) < SLOW]
+    slow = [s for s in wreckage.seen(LINK_UP) if _mbps(s) < SLOW_LINK]
     used = {s.fields["interface"] for s in wreckage.seen(nccl.BOOTSTRAP_USING)}
     slow = [s for s in slow if s.fields["interface"].rstrip(":") in used]
-    crawls = [s for s in wreckage.seen(BUS_BANDWIDTH) if 0 < float(s.fields["rate"]) < CRAWL]
-    if not slow and not (crawls and _by_socket(wreckage) and len(wreckage.hosts) > 1):
+    measured = [s for s in wreckage.seen(BUS_BANDWIDTH) if 0 < float(s.fields["rate"]) < SLOW_BUS]
+    if not slow and not (measured and _by_socket(wreckage) and len(wreckage.hosts) > 1):
         return None
     name = slow[0].fields["interface"] if slow else ""
     reason = (
-        f"NCCL uses {name}, which runs at {_mbps(slow[0])} Mb/s"
+        f"NCCL used {name}, which runs at {_mbps(slow[0])} Mb/s"
         if slow
-        else f"nccl-tests measured {crawls[0].fields['rate']} GB/s over sockets between machines"
+        else f"nccl-tests measured {measured[0].fields['rate']} GB/s over sockets between machines"
     )
     return FAULT.diagnosis(
-        f"{reason}: gradients of any size take longer than the steps themselves",
+        f"{reason}: exchanging gradients takes longer than the steps themselves",
         confidence=0.5 if slow else 0.4,
-        seen=slow or crawls,
-        culprit=Culprit(host=(slow or crawls)[0].line.host, what=name or "NCCL over sockets"),
-        fix="name the fast interface with NCCL_SOCKET_IFNAME, or use RDMA where there is any",
+        seen=slow or measured,
+        culprit=Culprit(host=(slow or measured)[0].line.host, what=name or "NCCL over sockets"),
+        fix="set NCCL_SOCKET_IFNAME to the fast interface, or use RDMA where available",
         next="ip -br address; cat /sys/class/net/*/speed",
     )
 

@@ -1,21 +1,23 @@
-"""NCCL chose an interface that does not lead to the other machines.
+"""NCCL chose an interface that does not reach the other machines.
 
 What you see   `Bootstrap: Using lo:127.0.0.1<0>` (or docker0, virbr0, a VPN) with NCCL_DEBUG=INFO,
-               then connections that are refused or time out, or a hang in the first collective.
-               The store works, since it follows MASTER_ADDR and not this choice. NCCL before 2.24:
+               then connections that are refused or time out, or a hang in the first collective. The
+               store works, because it uses MASTER_ADDR and not this choice. NCCL before 2.24:
                `Software caused connection abort`.
-Why            Each rank tells the others one address: that of the first interface that NCCL
-               admits. Without NCCL_SOCKET_IFNAME it takes `ib*` first, then anything that is not
-               called docker*, lo or virbr*: a bridge br-*, a veth or a tunnel passes. A filter
-               that only excludes, such as `^docker0`, replaces these rules, so lo is admitted,
-               and it comes first. On one machine all of that works, which hides it.
-How to be sure NCCL_DEBUG=INFO prints the choice of every rank; each address must be one that the
-               other machines can reach. `ip route get ADDRESS_OF_A_PEER` names the interface to
-               use.
-Fix            Name the interface: `export NCCL_SOCKET_IFNAME==eth0` (exact), and
+Why            Each rank announces one address to the others: that of the first interface that NCCL
+               admits. Without NCCL_SOCKET_IFNAME it prefers `ib*`, then anything that is not called
+               docker*, lo or virbr*: a bridge br-*, a veth or a tunnel is admitted. A filter that
+               only excludes, such as `^docker0`, replaces these rules, so lo is admitted, and it
+               comes first. On one machine all of that works, which hides it.
+How to be sure NCCL_DEBUG=INFO prints the choice of every rank; other machines must be able to reach
+               each of these addresses. `ip route get ADDRESS_OF_A_PEER` names the interface to use.
+Fix            Set the interface: `export NCCL_SOCKET_IFNAME==eth0` (exact), and
                GLOO_SOCKET_IFNAME=eth0 for Gloo. If you must exclude, exclude lo as well:
                `^docker,lo`. Where names differ between machines, set it per machine
                (/etc/nccl.conf).
+Known limits   Without NCCL_DEBUG=INFO in the log the chosen interface is not known. A private
+               address is recognised by the interface's name, by loopback and by Docker's default
+               network 172.17.0.0/16, not by routing.
 Sources        NVIDIA/nccl src/misc/socket.cc: ncclFindInterfaces
                NVIDIA/nccl src/bootstrap.cc: only the first match counts
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
@@ -37,7 +39,11 @@ from holdfast.analysis.variables.in_source import at, machines, readable
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
-FAULT = Fault(code="HOLD201", slug="wrong-nic")
+FAULT = Fault(
+    code="HOLD201",
+    slug="wrong-nic",
+    related=("loopback-multi-node", "nic-filter-syntax", "nic-name-missing", "peer-unreachable"),
+)
 
 CHOSE = FAULT.log_pattern(
     "chose",
@@ -54,15 +60,15 @@ NO_COMMON = FAULT.log_pattern(
     "[(0, {'eth0': [('192.0.2.2', 40001)]})]",
 )
 
-PRIVATE = ("docker", "virbr", "br-", "veth", "cni", "flannel", "lxcbr", "lxdbr", "podman")
-"""interfaces that software makes for itself: their addresses mean nothing on another machine"""
-BRIDGES = ("docker", "virbr", "br-", "veth")
-"""of those, the ones that never lead to another machine: overlays (flannel) do"""
-TROUBLE = (watchdog.WATCHDOG, watchdog.STORE_GET, peers.NCCL_REMOTE, nccl.ERROR_CODE)
+PRIVATE_PREFIXES = ("docker", "virbr", "br-", "veth", "cni", "flannel", "lxcbr", "lxdbr", "podman")
+"""interfaces that software creates on one machine: their addresses mean nothing on another"""
+LOCAL_PREFIXES = ("docker", "virbr", "br-", "veth")
+"""of those, the ones that never reach another machine: overlays (flannel) do"""
+STUCK_SIGNS = (watchdog.WATCHDOG, watchdog.STORE_GET, peers.NCCL_REMOTE, nccl.ERROR_CODE)
 
 
 @FAULT.explain
-def ranks_announce_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
+def nccl_announced_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
     chosen = [s for s in wreckage.seen(nccl.BOOTSTRAP_USING, CHOSE) if _is_private(s)]
     failed = [
         one
@@ -78,19 +84,19 @@ def ranks_announce_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
     setting = wreckage.settings.get(nic_filter.NCCL, "")
     where = f"{chosen[0].fields['interface']} ({chosen[0].fields['address']})" if chosen else named
     return FAULT.diagnosis(
-        f"NCCL announced {where} to the other ranks, an address that leads nowhere from another "
-        f"machine{_by_filter(setting, named)}",
+        f"NCCL announced {where} to the other ranks, an address that other machines cannot "
+        f"reach{_filter_effect(setting, named)}",
         confidence=confidence,
         seen=[*chosen, *(one.seen for one in failed)],
-        culprit=Culprit(what=f"{named}{_admitted(setting, named)}"),
-        fix="name the interface that reaches the other machines: `export "
-        "NCCL_SOCKET_IFNAME==eth0` (exact name), GLOO_SOCKET_IFNAME the same without the sign",
+        culprit=Culprit(what=f"{named}{_filter_origin(setting, named)}"),
+        fix="set the interface that reaches the other machines: `export NCCL_SOCKET_IFNAME==eth0` "
+        "(exact name) and `export GLOO_SOCKET_IFNAME=eth0`",
         next="ip -br address",
     )
 
 
 @FAULT.explain
-def mpi_called_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
+def mpi_used_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
     """Open MPI tries every interface that both machines have, Docker's bridge among them."""
     failed = [
         one
@@ -101,21 +107,21 @@ def mpi_called_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
     if not failed and not missed:
         return None
     return FAULT.diagnosis(
-        f"Open MPI called {failed[0].address}, an address that every machine has for itself"
+        f"Open MPI connected to {failed[0].address}, an address that every machine has for itself"
         if failed
-        else "Horovod found no interface of one name by which all hosts reach each other",
+        else "Horovod found no interface name that all hosts can use to reach each other",
         confidence=0.6,
         seen=[*(one.seen for one in failed), *missed],
         culprit=Culprit(what=_interface([], failed) if failed else "network interfaces"),
-        fix="name the interface that reaches the other machines: `mpirun --mca btl_tcp_if_include "
-        "eth0 --mca oob_tcp_if_include eth0`, `horovodrun --network-interfaces eth0`",
+        fix="set the interface that reaches the other machines: `mpirun --mca btl_tcp_if_include "
+        "eth0 --mca oob_tcp_if_include eth0`, or `horovodrun --network-interfaces eth0`",
         next="ip -br address",
     )
 
 
 @FAULT.explain
-def machines_chose_different_networks(wreckage: Wreckage) -> Diagnosis | None:
-    """Each address may be fine on its own; together they are not one network."""
+def hosts_announced_different_networks(wreckage: Wreckage) -> Diagnosis | None:
+    """Each address may be correct by itself, but they are not on one network."""
     chosen = [s for s in wreckage.seen(nccl.BOOTSTRAP_USING) if not _is_private(s)]
     if any(_is_private(s) for s in wreckage.seen(nccl.BOOTSTRAP_USING)):
         return None
@@ -124,20 +130,20 @@ def machines_chose_different_networks(wreckage: Wreckage) -> Diagnosis | None:
     failed = connections.attempts(wreckage, connections.NCCL)
     if len(networks) < 2 or len(wreckage.hosts) < 2 or not failed:
         return None
-    told = ", ".join(f"{s.line.host or 'one'}: {name}" for name, s in by_name.items())
+    announced = ", ".join(f"{s.line.host or 'one'}: {name}" for name, s in by_name.items())
     return FAULT.diagnosis(
-        f"the machines announced addresses of different networks ({told}) and could not connect",
+        f"the hosts announced addresses of different networks ({announced}) and could not connect",
         confidence=0.5,
         seen=[*by_name.values(), *(one.seen for one in failed)],
         culprit=Culprit(what=", ".join(by_name)),
-        fix="choose the network that all machines share: NCCL_SOCKET_IFNAME on each of them",
+        fix="choose the network that all hosts share: set NCCL_SOCKET_IFNAME on each of them",
         next="ip -br address",
     )
 
 
 def _is_private(seen: Sighting) -> bool:
     name, address = seen.fields.get("interface", ""), seen.fields.get("address", "")
-    return addresses.is_loopback(address) or name == "lo" or name.startswith(PRIVATE)
+    return addresses.is_loopback(address) or name == "lo" or name.startswith(PRIVATE_PREFIXES)
 
 
 def _is_private_address(address: str) -> bool:
@@ -152,7 +158,7 @@ def _interface(chosen: list[Sighting], failed: list[Attempt]) -> str:
 
 
 def _confidence(wreckage: Wreckage, chosen: list[Sighting], failed: list[Attempt]) -> float:
-    """On one machine loopback serves well, so something must show that there are more."""
+    """On one machine loopback works, so something must show that there are several."""
     several = len(wreckage.hosts) > 1
     if _named_loopback(wreckage):
         return 0.5 if failed or several else 0.0  # loopback-multi-node says it better
@@ -160,7 +166,7 @@ def _confidence(wreckage: Wreckage, chosen: list[Sighting], failed: list[Attempt
         return 0.9 if several else 0.75
     if failed:
         return 0.6
-    stuck = bool(wreckage.seen(*TROUBLE)) or any(connections.attempts(wreckage))
+    stuck = bool(wreckage.seen(*STUCK_SIGNS)) or any(connections.attempts(wreckage))
     return 0.7 if several and stuck and not wreckage.roots() else 0.0
 
 
@@ -172,23 +178,23 @@ def _excludes_but_admits(setting: str, name: str) -> bool:
     return setting.startswith("^") and nic_filter.read_nccl(setting).admits(name)
 
 
-def _by_filter(setting: str, name: str) -> str:
+def _filter_effect(setting: str, name: str) -> str:
     if _excludes_but_admits(setting, name):
         return (
-            f"; NCCL_SOCKET_IFNAME={setting} replaces NCCL's own rules and lets {name} in, which "
+            f"; NCCL_SOCKET_IFNAME={setting} replaces NCCL's own rules and admits {name}, which "
             "comes first"
         )
     return f" (NCCL_SOCKET_IFNAME={setting})" if setting else ""
 
 
-def _admitted(setting: str, name: str) -> str:
+def _filter_origin(setting: str, name: str) -> str:
     if _excludes_but_admits(setting, name):
         return f", re-admitted by {setting}"
     return f", chosen by NCCL_SOCKET_IFNAME={setting}" if setting else ""
 
 
 def _network(address: str) -> str:
-    """The widest part that subnets of one job commonly share; the mask is in no log."""
+    """The widest part that subnets of one job usually share; logs do not show the netmask."""
     ip = addresses.parse(address)
     if ip is None:
         return ""
@@ -199,45 +205,45 @@ def _network(address: str) -> str:
 
 
 @FAULT.lint
-def the_filter_leads_nowhere(source: Source) -> Iterator[Finding]:
+def filter_selects_an_unreachable_interface(source: Source) -> Iterator[Finding]:
     for setting in readable(source, nic_filter.NCCL, nic_filter.GLOO):
         if nic_filter.is_ignored(setting.value):
             continue
         count = machines(source, setting)
-        finding = _lets_loopback_in(setting, count) or _names_a_bridge(setting, count)
+        finding = _admits_loopback(setting, count) or _selects_a_bridge(setting, count)
         if finding:
             yield at(finding, setting)
 
 
-def _lets_loopback_in(setting: SourceSetting, count: int | None) -> Finding | None:
+def _admits_loopback(setting: SourceSetting, count: int | None) -> Finding | None:
     chosen = nic_filter.read_nccl(setting.value)
     if setting.name != nic_filter.NCCL or not chosen.exclude or not chosen.admits("lo"):
         return None
     speak = FAULT.error if (count or 1) > 1 else FAULT.warning
     return speak(
-        f"{setting.name}={setting.value} lets the loopback interface in",
-        reason="a filter of your own replaces NCCL's rules, by which lo comes last; now it comes "
-        "first. On one machine that works, another machine cannot be reached over it: the job "
-        "hangs or fails at its first collective",
-        fix=f"`{setting.name}='{nic_filter.excluding_loopback(chosen)}'`, or better name the "
-        f"interface to use: `{setting.name}==eth0`",
+        f"{setting.name}={setting.value} admits the loopback interface",
+        reason="the filter replaces NCCL's rules, which put lo last; now it comes first. That "
+        "works on one machine, but other machines cannot be reached over it: the job hangs or "
+        "fails at its first collective",
+        fix=f"use `{setting.name}='{nic_filter.excluding_loopback(chosen)}'`, or better, name the "
+        f"interface: `{setting.name}==eth0`",
     )
 
 
-def _names_a_bridge(setting: SourceSetting, count: int | None) -> Finding | None:
+def _selects_a_bridge(setting: SourceSetting, count: int | None) -> Finding | None:
     if setting.name == nic_filter.NCCL:
         chosen = nic_filter.read_nccl(setting.value)
         names = () if chosen.exclude else chosen.names
     else:
         names = nic_filter.read_gloo(setting.value)
         if any(map(nic_filter.strange, names)):
-            return None  # what `^docker0` means to Gloo is nic-filter-syntax's
-    bridges = [name for name in names if name.startswith(BRIDGES)]
+            return None  # nic-filter-syntax says what `^docker0` means to Gloo
+    bridges = [name for name in names if name.startswith(LOCAL_PREFIXES)]
     if not bridges or count == 1:
         return None
     return FAULT.warning(
-        f"{setting.name}={setting.value} names {bridges[0]}, which leads to no other machine",
-        reason="software on this machine makes that interface for its own containers or guests; "
-        "its address means nothing elsewhere. Ranks on one machine can use it",
-        fix=f"name the interface that `ip route get` shows for a peer, or remove {setting.name}",
+        f"{setting.name}={setting.value} selects {bridges[0]}, which reaches no other machine",
+        reason="that interface is created for containers or virtual machines on one host; its "
+        "address means nothing elsewhere. Ranks on one machine can use it",
+        fix=f"use the interface that `ip route get` shows for a peer, or remove {setting.name}",
     )

@@ -1,16 +1,19 @@
-"""The backend the job will ask for is not there.
+"""The backend that the job asks for is not available.
 
 What you see   `RuntimeError: Distributed package doesn't have NCCL built in`, `ProcessGroupNCCL is
                only supported with GPUs, no GPUs found!`, or `No backend type associated with
                device type cpu` at the first collective on a CPU tensor.
-Why            NCCL is in CUDA builds of torch only and works on GPU tensors only; Gloo works on
-               CPU tensors. A CPU wheel on a GPU machine (an index URL ending in /cpu, or a lock
-               file made on a laptop) leaves the GPUs idle. A machine without GPUs cannot run
-               NCCL, whatever is installed.
+Why            NCCL is part of CUDA builds of torch only and works on GPU tensors only; Gloo works
+               on CPU tensors. A CPU wheel on a GPU machine (an index URL ending in /cpu, or a lock
+               file made on a laptop) leaves the GPUs idle. A machine without GPUs cannot run NCCL,
+               whatever is installed.
 How to be sure `python -c "import torch, torch.distributed as d; print(torch.__version__,
                torch.version.cuda, d.is_nccl_available(), d.is_gloo_available())"`
 Fix            Install the wheel that fits the driver (the selector on pytorch.org), or leave
-               `backend` out of init_process_group: torch 2.6 and later choose by the device.
+               `backend` out of init_process_group: torch 2.6 and later choose it by the device.
+Known limits   The check sees the Python that runs holdfast; a job in another environment or
+               container may have another torch. It reads metadata and device files and does not
+               import torch.
 Sources        torch/distributed/distributed_c10d.py: init_process_group
                https://pytorch.org/get-started/locally/
                torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp: no GPUs found
@@ -29,7 +32,9 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD114", slug="backend-unavailable")
+FAULT = Fault(
+    code="HOLD114", slug="backend-unavailable", related=("device-ordinal", "driver-mismatch")
+)
 
 NOT_BUILT = FAULT.log_pattern(
     "not-built",
@@ -101,28 +106,30 @@ GLOO_TYPE = FAULT.log_pattern(
 
 
 @FAULT.check(needs=("software",))
-def gloo_is_there(facts: MachineFacts) -> Finding:
+def torch_has_gloo(facts: MachineFacts) -> Finding:
     software = known(facts.software)
     if not software.torch:
         return FAULT.note(
             "torch is not installed for this interpreter",
-            reason=f"looked beside {software.executable}; the job may well use another Python",
+            reason=f"holdfast looked in the environment of {software.executable}; the job may use "
+            "another Python",
             evidence=[Evidence(quote=f"Python {software.python}", source=software.executable)],
-            fix="run `python -m holdfast check` with the Python that will train",
+            fix="run `python -m holdfast check` with the Python that will run the job",
         )
     gloo = known(software.gloo)
     if not gloo:
         return FAULT.warning(
             f"torch {software.torch} was built without Gloo",
-            reason="collectives on CPU tensors, and the smoke test's second stage, cannot work",
+            reason="collectives on CPU tensors fail, and so does the second stage of the smoke "
+            "test",
             evidence=[_build(software)],
             fix="install a stock wheel: https://pytorch.org/get-started/locally/",
         )
-    return FAULT.ok(f"Gloo is there: {gloo}")
+    return FAULT.ok(f"Gloo is available: {gloo}")
 
 
 @FAULT.check(needs=("accelerators", "software"))
-def nccl_fits_the_machine(facts: MachineFacts) -> Finding | Sequence[Finding]:
+def torch_build_fits_the_gpus(facts: MachineFacts) -> Finding | Sequence[Finding]:
     software = known(facts.software)
     if not software.torch or "rocm" in software.torch:
         return ()  # said above; a ROCm build brings RCCL under NCCL's name
@@ -137,12 +144,12 @@ def nccl_fits_the_machine(facts: MachineFacts) -> Finding | Sequence[Finding]:
             evidence=[_build(software)],
         )
     if not gpus:
-        return FAULT.ok(f"torch {software.torch} is a CPU build, and no GPU is here to be missed")
+        return FAULT.ok(f"torch {software.torch} is a CPU build, and this machine has no GPU")
     hidden = facts.plan.environment.get("CUDA_VISIBLE_DEVICES")
     if hidden in ("", "-1"):
         return FAULT.note(
             f"{count} here, but hidden, and torch {software.torch} is a CPU build",
-            reason=f"CUDA_VISIBLE_DEVICES={hidden!r} says that this job is meant for the CPU",
+            reason=f"CUDA_VISIBLE_DEVICES={hidden!r} means that this job runs on the CPU",
             evidence=[_build(software)],
         )
     return FAULT.warning(
@@ -154,87 +161,87 @@ def nccl_fits_the_machine(facts: MachineFacts) -> Finding | Sequence[Finding]:
     )
 
 
-class Story(NamedTuple):
-    """What a wording means; {name} is what it names."""
+class LineMeaning(NamedTuple):
+    """What a log line means; {name} is what it names."""
 
     reason: str
-    sure: float
+    confidence: float
     what: str
     fix: str
     unnamed: str = ""
 
 
-STORIES = {
-    NOT_BUILT.name: Story(
+MEANINGS = {
+    NOT_BUILT.name: LineMeaning(
         "this build of torch has no {name}",
         0.95,
         "torch without {name}",
-        "install the wheel that fits the machine, or ask for a backend that it has ('gloo')",
+        "install the wheel that fits the machine, or use a backend that this one has ('gloo')",
     ),
-    NO_HOROVOD.name: Story(
-        "this build of Horovod lacks what was asked of it ({name})",
+    NO_HOROVOD.name: LineMeaning(
+        "this build of Horovod has no {name}",
         0.95,
         "Horovod without {name}",
         "install what it needs (CMake, MPI, the framework itself), then reinstall Horovod with "
-        "HOROVOD_WITH_GLOO=1 or HOROVOD_WITH_MPI=1, so that a failing build says why; "
-        "`horovodrun --check-build` lists what is there",
+        "HOROVOD_WITH_GLOO=1 or HOROVOD_WITH_MPI=1, so that a failing build says why; `horovodrun "
+        "--check-build` lists what was built",
     ),
-    NO_CUDA.name: Story(
-        "this build of torch has no {name}, so no tensor can be put there",
+    NO_CUDA.name: LineMeaning(
+        "this build of torch has no {name}, so no tensor can be moved there",
         0.75,
         "torch without {name}",
         "install the wheel that fits the driver (the selector on pytorch.org)",
     ),
-    NO_GPU.name: Story(
-        "the job asked for NCCL where no GPU is visible",
+    NO_GPU.name: LineMeaning(
+        "the job asked for NCCL, but no GPU was visible",
         0.95,
         "no visible GPU",
         "make the GPUs visible (CUDA_VISIBLE_DEVICES, `--gpus all`, --gres), or use 'gloo'",
     ),
-    WRONG_DEVICE.name: Story(
-        "a collective was called on a tensor of device type {name}, and the group has no backend "
-        "for that",
+    WRONG_DEVICE.name: LineMeaning(
+        "a collective was called on a tensor of device type {name}, but the group has no backend "
+        "for that device",
         0.93,
         "tensor on {name}",
-        "move the tensor to the group's device first, or make a group for both kinds: "
-        "init_process_group('cpu:gloo,cuda:nccl')",
+        "move the tensor to the group's device first, or create the group for both: "
+        "`init_process_group('cpu:gloo,cuda:nccl')`",
         "cpu",
     ),
-    NO_LIBUV.name: Story(
-        "the store was to use libuv, which this build of torch lacks (usual on Windows)",
+    NO_LIBUV.name: LineMeaning(
+        "the store asked for libuv, which this build of torch does not have (usual on Windows)",
         0.95,
         "torch without libuv",
-        "`USE_LIBUV=0` in the environment of the launcher and the ranks",
+        "set `USE_LIBUV=0` in the environment of the launcher and the ranks",
     ),
-    UNKNOWN.name: Story(
-        "the backend {name} is not one that this torch can use so",
+    UNKNOWN.name: LineMeaning(
+        "this torch cannot use the backend {name} in this way",
         0.8,
         "backend {name}",
         "choose 'nccl' for GPUs, 'gloo' for CPUs, or leave `backend` out",
     ),
-    GLOO_TYPE.name: Story(
-        "Gloo was given a type of tensor that it does not know",
+    GLOO_TYPE.name: LineMeaning(
+        "Gloo was given a tensor type that it does not support",
         0.5,
         "tensor type",
-        "convert it (float32), or use NCCL for it; newer versions of torch know more types",
+        "convert the tensor (float32), or use NCCL; newer versions of torch support more types",
     ),
 }
 
 
 @FAULT.explain
-def it_is_not_there(wreckage: Wreckage) -> Diagnosis | None:
+def backend_was_missing(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(*FAULT.log_patterns)
     if not seen:
         return None
     first = seen[0]
-    story = STORIES[first.signature]
-    name = next(iter(first.fields.values()), story.unnamed)
+    meaning = MEANINGS[first.signature]
+    name = next(iter(first.fields.values()), meaning.unnamed)
     return FAULT.diagnosis(
-        story.reason.format(name=name),
-        confidence=story.sure,
+        meaning.reason.format(name=name),
+        confidence=meaning.confidence,
         seen=seen,
-        culprit=Culprit(what=story.what.format(name=name), host=first.line.host),
-        fix=story.fix,
+        culprit=Culprit(what=meaning.what.format(name=name), host=first.line.host),
+        fix=meaning.fix,
         next='python -c "import torch, torch.distributed as d; print(torch.__version__, '
         'torch.version.cuda, torch.cuda.device_count(), d.is_nccl_available())"',
     )
@@ -249,7 +256,7 @@ def _build(software: Software) -> Evidence:
 
 
 @FAULT.lint_python
-def it_asks_for_what_cannot_be(program: Program, source: Source) -> Iterator[Finding]:
+def script_asks_for_a_missing_backend(program: Program, source: Source) -> Iterator[Finding]:
     for doubt in backends.problems(program, complete=source.complete):
         tell = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
         yield tell(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)

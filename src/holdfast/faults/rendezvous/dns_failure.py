@@ -1,15 +1,17 @@
 """A host name does not resolve.
 
 What you see   torch repeats `gai error: -2 - Name or service not known` and ends with `The client
-               socket has timed out`; torchrun with c10d may stop with `socket.gaierror`. Gloo
-               warns that it is `Unable to resolve hostname to a (local) address` and takes
-               loopback.
-Why            The name is misspelt, known on other machines only, or not there yet: on
-               Kubernetes a pod's name appears with the pod. torch retries resolver errors until
-               the store's timeout, so a late name is no fault and a wrong one costs minutes.
-How to be sure `getent ahosts NAME` on this machine, inside the same container as the job.
+               socket has timed out`; torchrun with c10d may stop with `socket.gaierror`. Gloo warns
+               `Unable to resolve hostname to a (local) address` and uses loopback.
+Why            The name is misspelt, known on other machines only, or does not exist yet: on
+               Kubernetes a pod's name appears with the pod. torch retries resolver errors until the
+               store's timeout, so a late name does no harm and a wrong one costs minutes.
+How to be sure Run `getent ahosts NAME` on this machine, inside the same container as the job.
 Fix            Correct the name, use the address itself, or add a line to /etc/hosts. For a
                container: `--add-host NAME:ADDRESS`, or host networking.
+Known limits   The check resolves names on this machine only; each node and container has its own
+               resolver. A name that appears late leaves the same log lines as one that never does,
+               unless a timeout follows.
 Sources        torch/csrc/distributed/c10d/socket.cpp: resolver errors are retried
                torch/distributed/elastic/rendezvous/utils.py: own name is looked up unguarded
                pytorch/gloo gloo/transport/tcp/device.cc
@@ -26,7 +28,11 @@ from holdfast.analysis.machine import Container, MachineFacts, Resolution, addre
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD107", slug="dns-failure")
+FAULT = Fault(
+    code="HOLD107",
+    slug="dns-failure",
+    related=("hostname-misresolves", "wrong-master-address", "master-not-listening"),
+)
 FAULT.error_text(
     r"gai error|Name or service not known|name resolution|No address associated",
     "the name of the master does not resolve",
@@ -34,13 +40,13 @@ FAULT.error_text(
 FAULT.log_patterns.extend(name_resolution.ALL)
 
 
-SLOW = 0.5
-"""seconds; a healthy resolver answers in milliseconds, and one that never answers ran into
-our own deadline and is 'not looked at'"""
+SLOW_LOOKUP = 0.5
+"""seconds; a healthy resolver answers in milliseconds. One that never answers exceeds the reader's
+deadline, and the finding is 'not looked at'"""
 
 
 @FAULT.check(needs=("interfaces", "own_name", "routes"))
-def own_name_resolves(facts: MachineFacts) -> Finding:
+def own_name_does_not_resolve(facts: MachineFacts) -> Finding:
     own = known(facts.own_name)
     if own.addresses:
         return _resolved(own)
@@ -50,20 +56,20 @@ def own_name_resolves(facts: MachineFacts) -> Finding:
         return FAULT.note(
             f"this machine's own name {own.name} does not resolve",
             reason="Gloo falls back to 127.0.0.1, which is right for one node",
-            evidence=[_quote(own)],
+            evidence=[_resolver_answer(own)],
             fix=fix,
         )
     return FAULT.error(
         f"this machine's own name {own.name} does not resolve",
-        reason="Gloo falls back to 127.0.0.1, where other nodes cannot come, and torchrun's c10d "
+        reason="Gloo falls back to 127.0.0.1, which other nodes cannot reach, and torchrun's c10d "
         "stops with socket.gaierror",
-        evidence=[_quote(own)],
+        evidence=[_resolver_answer(own)],
         fix=fix,
     )
 
 
 @FAULT.check(needs=("container", "master_name"))
-def master_name_resolves(facts: MachineFacts) -> Finding | Sequence[Finding]:
+def master_name_does_not_resolve(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if facts.master_name is None:
         return ()
     master = known(facts.master_name)
@@ -73,29 +79,30 @@ def master_name_resolves(facts: MachineFacts) -> Finding | Sequence[Finding]:
     speak = FAULT.warning if passing else FAULT.error
     return speak(
         f"master address {master.name} does not resolve",
-        reason="it may still appear (torch retries until the store's timeout)"
+        reason="the name may still appear: torch retries until the store's timeout"
         if passing
-        else "the resolver says there is no such name: ranks here would retry until the store's "
-        "timeout, in vain",
-        evidence=[_quote(master)],
-        fix=f"`getent ahosts {master.name}` must answer here; else give the master's address "
-        f"itself: `--master-addr ADDRESS` ({facts.plan.master_origin} says {master.name})",
+        else "the resolver says that there is no such name: ranks here would retry until the "
+        "store's timeout and then fail",
+        evidence=[_resolver_answer(master)],
+        fix=f"make `getent ahosts {master.name}` answer here, or use the master's address itself: "
+        f"`--master-addr ADDRESS` ({facts.plan.master_origin} is {master.name} now)",
     )
 
 
 def _resolved(answer: Resolution) -> Finding:
-    if answer.seconds > SLOW:
+    if answer.seconds > SLOW_LOOKUP:
         return FAULT.note(
             f"{answer.name} takes {answer.seconds:.1f} s to resolve",
-            reason="a name server in the list probably does not answer; every rank pays this, "
-            "several times",
-            evidence=[_quote(answer)],
-            fix="see `resolvectl status` or /etc/resolv.conf for the silent name server",
+            reason="a name server in the list probably does not answer; every rank waits that "
+            "long, several times",
+            evidence=[_resolver_answer(answer)],
+            fix="find the name server that does not answer: `resolvectl status`, or see "
+            "/etc/resolv.conf",
         )
     return FAULT.ok(f"{answer.name} resolves to {answer.addresses[0]}")
 
 
-def _quote(answer: Resolution) -> Evidence:
+def _resolver_answer(answer: Resolution) -> Evidence:
     said = answer.error or ", ".join(answer.addresses)
     return Evidence(quote=f"{answer.name}: {said}", source="getaddrinfo")
 
@@ -105,13 +112,13 @@ def _in_kubernetes(facts: MachineFacts) -> bool:
 
 
 @FAULT.explain
-def a_name_was_not_found(wreckage: Wreckage) -> Diagnosis | None:
+def name_did_not_resolve(wreckage: Wreckage) -> Diagnosis | None:
     downloads = wreckage.seen(name_resolution.DOWNLOAD)
     seen = name_resolution.unresolved(wreckage)
     if downloads:
         seen = tuple(s for s in seen if s.signature == name_resolution.STORE_NAME.name)
     if not seen and not downloads:
-        return _it_was_asked_for(wreckage)
+        return _script_looked_it_up(wreckage)
     first = (*seen, *downloads)[0]
     name = next(
         (
@@ -121,23 +128,23 @@ def a_name_was_not_found(wreckage: Wreckage) -> Diagnosis | None:
         ),
         "",
     )
+    where = f" on {first.line.host}" if first.line.host else ""
+    purpose = "" if seen else ", which the job needs for a download"
     return FAULT.diagnosis(
-        f"the name {name or 'of a machine of the job'} did not resolve"
-        + (f" on {first.line.host}" if first.line.host else "")
-        + ("" if seen else ", which the job needs for a download"),
+        f"the name {name or 'of a node of the job'} did not resolve{where}{purpose}",
         confidence=_confidence(wreckage, seen),
         seen=seen or downloads,
         culprit=Culprit(what=name or "a host name", host=first.line.host),
         fix="correct the name, use the address itself, or add it to /etc/hosts or DNS; for a "
         "container `--add-host NAME:ADDRESS`"
         if seen
-        else "fetch it beforehand, or give the job a resolver and a way out",
+        else "download it before the job, or give the job a working resolver and a route out",
         next=sightings.command("getent ahosts {}", name),
     )
 
 
-def _it_was_asked_for(wreckage: Wreckage) -> Diagnosis | None:
-    """By hand, or by a script before the ranks: the name may have come later."""
+def _script_looked_it_up(wreckage: Wreckage) -> Diagnosis | None:
+    """Looked up by hand, or by a script before the ranks: the name may have appeared later."""
     seen = wreckage.seen(name_resolution.LOOKUP)
     if not seen:
         return None
@@ -146,19 +153,19 @@ def _it_was_asked_for(wreckage: Wreckage) -> Diagnosis | None:
         "",
     )
     return FAULT.diagnosis(
-        f"{name or 'a machine of the job'} did not resolve when the job's script asked for it",
+        f"{name or 'a machine of the job'} did not resolve when the job's script looked it up",
         confidence=0.3 if wreckage.roots() else 0.6,
         seen=seen,
-        culprit=Culprit(what=name or "a machine of the job", host=seen[0].line.host),
-        fix="see that the master's pod or machine exists and has that name (in Kubernetes a "
+        culprit=Culprit(what=name or "a node of the job", host=seen[0].line.host),
+        fix="check that the master's pod or machine exists and has that name (on Kubernetes: a "
         "headless service), or use its address",
         next=sightings.command("getent ahosts {}", name),
-        unknown=["whether the name came later"],
+        unknown=["whether the name resolved later"],
     )
 
 
 def _confidence(wreckage: Wreckage, seen: Sequence[Sighting]) -> float:
-    """torch retries, so a name that came late leaves the same line; its timeout decides."""
+    """torch retries, so a late name leaves the same line; a timeout after it decides."""
     if not seen:
         return 0.6
     names = {name_resolution.looked_up_name(s) for s in seen} - {""}

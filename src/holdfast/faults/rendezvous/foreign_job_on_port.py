@@ -2,16 +2,18 @@
 
 What you see   The job starts and hangs, or fails with keys, ranks or tensor sizes that make no
                sense; a second job on the same machine breaks at the same moment. Or plain
-               `EADDRINUSE` on the node that should host the store.
-Why            torch's store asks nobody who they are: any rank that reaches the port may join.
-               Ranks of the new job (and torchrun's c10d agent, which falls back to being a
-               client when it cannot listen) then talk to the old job's store, and two jobs merge
-               into one.
+               `EADDRINUSE` on the node that should serve the store.
+Why            torch's TCPStore has no authentication: any rank that reaches the port may join.
+               Ranks of the new job (and torchrun's c10d agent, which becomes a client when it
+               cannot listen) then use the old job's store, and the two jobs mix.
 How to be sure The listener answered holdfast in the protocol of torch's TCPStore (validate, then
                ping); only a store does that. `ss -ltnp 'sport = :29500'` names its process.
-Fix            Give each job its own port and, for c10d, its own `--rdzv-id`. Jobs on one machine:
-               `torchrun --standalone` picks a free port for each. If the other job is dead to
-               you, end its launcher; holdfast ends nothing.
+Fix            Give each job its own port and, with c10d, its own `--rdzv-id`. For several jobs on
+               one machine, `torchrun --standalone` picks a free port for each. If the other job is
+               no longer needed, stop its launcher; holdfast stops no process that it did not start.
+Known limits   The check runs before the job and sees only the master port of this machine. In a
+               log, a store of another job is told apart only when it speaks another protocol; two
+               jobs of one torch version look like any other hang.
 Sources        https://docs.pytorch.org/docs/stable/elastic/run.html: stacked single-node jobs
                torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py: _create_tcp_store
                torch/csrc/distributed/c10d/TCPStoreBackend.hpp: query types
@@ -35,10 +37,14 @@ from holdfast.analysis.machine.smoke_failures import FOREIGN_STORE
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD103", slug="foreign-job-on-port")
+FAULT = Fault(
+    code="HOLD103",
+    slug="foreign-job-on-port",
+    related=("port-in-use", "stale-process", "rank-assignment"),
+)
 FAULT.error_text(FOREIGN_STORE, "another job's store answers at that address and port")
 
-NO_STORE = FAULT.log_pattern(
+NOT_A_STORE = FAULT.log_pattern(
     "no-store",
     r"Ping failed, invalid value returned from server",
     anchors=("Ping failed, invalid value",),
@@ -46,13 +52,13 @@ NO_STORE = FAULT.log_pattern(
     "Expected: 4711, Got: 1347703880",
 )
 
-STRANGER = FAULT.log_pattern(
+NOT_A_RANK = FAULT.log_pattern(
     "stranger",
     r"socketFinalizeAccept(?: from (?P<address>[^\s<]{1,80})<\d{1,5}>)?: wrong (?:magic|type)\b",
     anchors=("socketFinalizeAccept",),
     example="node-a:411:498 [0] misc/socket.cc:433 NCCL WARN socketFinalizeAccept: wrong magic "
     "1a2b != 3c4d",
-    # NCCL lets it go and waits for the next one: somebody knocked, not more.
+    # NCCL drops the connection and keeps waiting, so it need not have done any harm.
     role=Role.CASCADE,
 )
 
@@ -67,7 +73,7 @@ def another_store_answers(facts: MachineFacts) -> Finding:
         return FAULT.ok(f"no store answers on port {port.port}")
     store = known(port.store)
     if not store.is_store:
-        return FAULT.ok(f"what listens on port {port.port} is no torch store")
+        return FAULT.ok(f"the listener on port {port.port} is not a torch store")
     if any(_is_ours(plan, listener) for listener in port.listeners):
         return FAULT.ok(f"the store on port {port.port} belongs to the launcher you named")
     evidence = [port_evidence.listener(listener) for listener in port.listeners]
@@ -76,15 +82,15 @@ def another_store_answers(facts: MachineFacts) -> Finding:
     if "TORCHELASTIC_RUN_ID" in plan.environment:
         return FAULT.note(
             f"a torch store answers on port {port.port}",
-            reason="this shell is inside a job of torchrun, so it is probably that job's own",
+            reason="this shell runs inside a torchrun job, so it is probably that job's own store",
             evidence=evidence,
         )
     speak = FAULT.error if plan.port_named else FAULT.warning
     alone = "" if plan.multi_node else ", or let torchrun pick one: `torchrun --standalone …`"
     return speak(
         f"another job's store answers on port {port.port}",
-        reason="it spoke torch's store protocol, which checks no identity: ranks that reach it "
-        "join that job",
+        reason="the listener spoke torch's store protocol, which has no authentication: ranks that "
+        "reach it join that job",
         evidence=evidence,
         fix=rendezvous.choose_another_port(plan, facts.port_ranges) + alone,
     )
@@ -97,48 +103,48 @@ def _is_ours(plan: Plan, listener: Connection) -> bool:
 
 
 @FAULT.explain
-def a_stranger_answered(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(NO_STORE)
+def store_of_another_job_answered(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(NOT_A_STORE)
     if not seen:
-        return _somebody_knocked(wreckage) or _maybe_another_job(wreckage)
+        return _nccl_port_called_from_outside(wreckage) or _default_port_taken(wreckage)
     return FAULT.diagnosis(
-        "what answered on the master port does not belong to this job: it spoke another protocol "
-        "or another version of the store's",
+        "the listener on the master port does not belong to this job: it answered in another "
+        "protocol or another version of torch's store protocol",
         confidence=0.7,
         seen=seen,
         culprit=Culprit(what="the master port"),
-        fix="find out on the master machine who listens there; give this job its own port, and use "
-        "the same version of torch on every node",
+        fix="find the listener on the master node with the command below; give this job its own "
+        "port, and use the same version of torch on every node",
         next="ss -ltnp 'sport = :29500'",
     )
 
 
-def _somebody_knocked(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(STRANGER)
+def _nccl_port_called_from_outside(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(NOT_A_RANK)
     if not seen:
         return None
-    who = seen[0].fields.get("address", "")
+    caller = seen[0].fields.get("address", "")
     return FAULT.diagnosis(
-        f"{who or 'somebody'} called a port of NCCL and did not speak as a rank of this job does: "
+        f"{caller or 'another process'} connected to a port of NCCL and is not a rank of this job: "
         "another job with the same addresses, a second service on the interface, or a port scanner",
         confidence=0.2 if wreckage.roots() else 0.4,
         seen=seen,
-        culprit=Culprit(what=who or "whoever called NCCL's port"),
-        fix="keep scanners off the job's network, and give each job and service its own machines "
-        "or interface (NCCL_SOCKET_IFNAME)",
+        culprit=Culprit(what=caller or "the process that connected to NCCL's port"),
+        fix="keep port scanners off the job's network, and give each job its own nodes or "
+        "interface (NCCL_SOCKET_IFNAME)",
         next="ss -tnp state established",
-        unknown=["whether it did any harm: NCCL goes on waiting for the right caller"],
+        unknown=["whether it did any harm: NCCL keeps waiting for the right peer"],
     )
 
 
-def _maybe_another_job(wreckage: Wreckage) -> Diagnosis | None:
-    """A taken port is most likely just taken; two jobs with the default port are one way to it."""
+def _default_port_taken(wreckage: Wreckage) -> Diagnosis | None:
+    """A port in use is most likely just that; two jobs on the default port are one way to it."""
     port = port_taken.taken_port(wreckage)
     if port not in (rendezvous.C10D_PORT, 29500):
         return None
     return FAULT.diagnosis(
-        f"port {port} is the one that every launcher takes by default: another job on this machine "
-        "may have it, and ranks that reach it would join that job",
+        f"port {port} is the default of every launcher: another job on this machine may use it, "
+        "and ranks that reach its store join that job",
         confidence=0.25,
         seen=wreckage.seen(*port_taken.ALL),
         culprit=Culprit(what=f"port {port}"),

@@ -1,19 +1,22 @@
-"""A small group of ranks does not form, or does not add up, on this machine.
+"""A small group of ranks on this machine does not form, or computes wrong sums.
 
 What you see   The job hangs or dies in init_process_group or in its first collective, and the
-               message names a layer far from the cause: `client socket has timed out` for a
-               refused connection or an unknown name, `Software caused connection abort` from
-               NCCL before 2.24 for a refused or silent peer.
-Why            A group stands on layers: loopback, processes that start, the store on MASTER_PORT,
-               Gloo's connections between all ranks, NCCL's. Whatever is wrong below shows above,
-               in other words.
-How to be sure `holdfast check --smoke` builds the layers one after the other, in separate
-               processes with the job's own environment, and stops at the first that fails. The
-               sums are compared exactly, so 'it ran' also means 'it was right'. NCCL alone:
+               message names a layer far from the cause: `client socket has timed out` for a refused
+               connection or an unknown name, `Software caused connection abort` from NCCL before
+               2.24 for a refused or silent peer.
+Why            A group is built in layers: loopback, processes that start, the store on MASTER_PORT,
+               Gloo's connections between all ranks, NCCL's. A failure in a lower layer is reported
+               by a higher one, in other words.
+How to be sure `holdfast check --smoke` builds the layers one after the other, in separate processes
+               with the job's own environment, and stops at the first that fails. The sums are
+               compared exactly, so a pass also means that they were correct. For NCCL alone,
                nccl-tests is a second opinion, but it may load another libnccl than torch does.
-Fix            Mend the layer that the finding names; what stands above it needs nothing. Wrong
-               sums with everything connected: do not train on this machine; run it again with
-               Gloo and NCCL apart, then look at memory (ECC) and at the network card.
+Fix            Fix the layer that the finding names; the layers above it need nothing. If the sums
+               are wrong although everything connects, do not train on this machine; run Gloo and
+               NCCL separately, then check memory (ECC) and the network card.
+Known limits   The smoke test runs on one machine; the network between machines is not tested. It
+               uses a few ranks and small tensors, so a fault that needs many ranks or long runs
+               stays unseen.
 Sources        pytorch/pytorch torch/csrc/distributed/c10d/socket.cpp: what a client retries
                NVIDIA/nccl src/misc/socket.cc at v2.23.4-1 and v2.24.3-1
                https://github.com/NVIDIA/nccl-tests
@@ -30,9 +33,13 @@ from holdfast.analysis.machine import MachineFacts, Smoke, SmokeRank, SmokeStage
 from holdfast.fault import Fault
 from holdfast.findings import Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD116", slug="group-does-not-form")
+FAULT = Fault(
+    code="HOLD116",
+    slug="group-does-not-form",
+    related=("ranks-missing", "peer-unreachable", "loopback-blocked"),
+)
 
-BARE = FAULT.log_pattern(
+NCCL_ERROR = FAULT.log_pattern(
     "bare",
     r"(?P<kind>ncclSystemError|ncclInternalError|ncclUnhandledCudaError|unhandled (?:system|cuda) "
     r"error|internal error)(?=[,:]).*",
@@ -55,7 +62,7 @@ INTERRUPTED = FAULT.log_pattern(
 
 
 @FAULT.check(needs=("smoke",))
-def the_smoke_test_failed(facts: MachineFacts) -> Finding:
+def smoke_test_failed(facts: MachineFacts) -> Finding:
     if facts.smoke is None:
         return FAULT.does_not_apply("not asked for: add --smoke")
     smoke = known(facts.smoke)
@@ -65,7 +72,7 @@ def the_smoke_test_failed(facts: MachineFacts) -> Finding:
     if failed.cause_speaks:
         return FAULT.skipped(f"the smoke test failed at '{failed.name}': see {failed.cause}")
     return FAULT.error(
-        f"{smoke.world} ranks on this machine fail at stage '{failed.name}'",
+        f"{smoke.world} ranks on this machine failed at stage '{failed.name}'",
         reason=failed.reason,
         evidence=[_stage(stage) for stage in smoke.stages] + _complaints(smoke),
         fix=_fix(smoke, failed),
@@ -78,8 +85,8 @@ def _success(smoke: Smoke) -> str:
     speed = ""
     if top:
         speed = (
-            f"; all_reduce of {text.size(top.size)} over {top.stage}: right, "
-            f"{top.bandwidth / 1e9:.2f} GB/s on the bus"
+            f"; all_reduce of {text.size(top.size)} over {top.stage}: correct, "
+            f"{top.bandwidth / 1e9:.2f} GB/s bus bandwidth"
         )
     return f"{smoke.world} ranks passed {', '.join(passed)}{speed}"
 
@@ -88,10 +95,10 @@ def _fix(smoke: Smoke, failed: SmokeStage) -> str:
     if failed.fix:
         return failed.fix
     if failed.cause:
-        return f"`holdfast explain {failed.cause}` says what to do"
+        return f"see `holdfast explain {failed.cause}`"
     if any(rung.stage == failed.name and not rung.correct for rung in smoke.ladder):
-        return "do not train on this machine; `holdfast explain group-does-not-form` says more"
-    return "run it again with TORCH_CPP_LOG_LEVEL=INFO NCCL_DEBUG=INFO for more words"
+        return "do not train on this machine; see `holdfast explain group-does-not-form`"
+    return "for more detail: `TORCH_CPP_LOG_LEVEL=INFO NCCL_DEBUG=INFO holdfast check --smoke`"
 
 
 def _stage(stage: SmokeStage) -> Evidence:
@@ -109,35 +116,35 @@ def _complaint(rank: SmokeRank) -> Evidence:
 
 
 @FAULT.explain
-def nccl_failed_without_a_word(wreckage: Wreckage) -> Diagnosis | None:
-    """The last resort: NCCL's own warning, which would tell, is not in the log."""
-    seen = wreckage.seen(BARE)
+def nccl_failed_without_its_warning(wreckage: Wreckage) -> Diagnosis | None:
+    """The last resort: NCCL's own warning, which would say why, is not in the log."""
+    seen = wreckage.seen(NCCL_ERROR)
     explained = wreckage.roots() or connections.attempts(wreckage)
     if not seen or explained:
         return None
     kind = seen[0].fields["kind"]
     return FAULT.diagnosis(
-        f"NCCL gave up with '{kind}' and its own warning, which says why, is not in this log",
+        f"NCCL gave up with '{kind}', and its own warning, which says why, is not in this log",
         confidence=0.25,
         seen=seen,
-        fix="run it once more with NCCL_DEBUG=INFO and explain that log: the first line with "
-        "'NCCL WARN' names the layer that failed",
+        fix="run the job again with NCCL_DEBUG=INFO and explain that log: its first 'NCCL WARN' "
+        "line names the layer that failed",
         next="export NCCL_DEBUG=INFO",
-        unknown=["the cause: system calls, CUDA and the network all end in these words"],
+        unknown=["the cause: failures of system calls, CUDA and the network all end in this error"],
     )
 
 
 @FAULT.explain
-def a_signal_broke_the_wait(wreckage: Wreckage) -> Diagnosis | None:
+def signal_interrupted_the_wait(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(INTERRUPTED)
-    if not seen or wreckage.roots() or wreckage.seen(BARE):
+    if not seen or wreckage.roots() or wreckage.seen(NCCL_ERROR):
         return None
     return FAULT.diagnosis(
-        "a signal reached the process while it waited for the store, and the wait was given up: a "
-        "launcher or a user who ended the job, a profiler, or a debugger",
+        "a signal interrupted the process while it waited for the store: a launcher or a user "
+        "stopped the job, or a profiler or debugger sent it",
         confidence=0.3,
         seen=seen,
-        fix="see who ended first; the others were only told to stop. A profiler that sends "
-        "signals: start it after init_process_group",
+        fix="find the process that ended first; the others were only told to stop. Start a "
+        "profiler that sends signals after init_process_group",
         next="grep -nE 'signal|SIGTERM|Traceback' *.log",
     )

@@ -1,18 +1,20 @@
-"""This machine's own name leads to the wrong address.
+"""This machine's own name resolves to the wrong address.
 
 What you see   Gloo: `timed out connecting: … Connection refused, remote=[127.0.1.1]:…` on some
                nodes, or `Connect timeout`, while every machine answers pings. torchrun with c10d:
-               all nodes wait for a store that none of them hosts.
-Why            Gloo listens on the first usable address of the machine's own name. Debian and
-               Ubuntu write `127.0.1.1 name` into /etc/hosts; that address is usable, so Gloo
-               tells the other nodes to come to a loopback, without a warning. torchrun's c10d
-               compares the endpoint with the same addresses to decide who hosts the store, and
-               publishes the machine's full name as MASTER_ADDR.
-How to be sure `getent ahosts $(hostname)`: the first line is what Gloo will take.
-               `python3 -c 'import socket; print(socket.getfqdn())'` is what torchrun publishes.
+               all nodes wait for a store that none of them serves.
+Why            Gloo listens on the first usable address of the machine's own name. Debian and Ubuntu
+               write `127.0.1.1 name` into /etc/hosts; that address is usable, so Gloo gives the
+               other nodes a loopback address, without a warning. torchrun's c10d compares the
+               endpoint with the same addresses to decide which node serves the store, and publishes
+               the machine's full name as MASTER_ADDR.
+How to be sure `getent ahosts $(hostname)`: Gloo uses the first line. `python3 -c 'import socket;
+               print(socket.getfqdn())'` prints the name that torchrun publishes.
 Fix            Give the name its real address in /etc/hosts or DNS, for example
                `10.0.0.5 node-a`. Without touching the machine: GLOO_SOCKET_IFNAME=eth0 for Gloo
                and `torchrun --local-addr 10.0.0.5` for torchrun.
+Known limits   Only this machine's view of its own name is checked; what other nodes resolve it to
+               may differ. On one machine the log line is the same as for a rank that died.
 Sources        pytorch/gloo gloo/transport/tcp/device.cc
                torch/distributed/elastic/rendezvous/utils.py: _matches_machine_hostname
                https://github.com/pytorch/pytorch/issues/150532
@@ -31,7 +33,11 @@ from holdfast.analysis.machine import MachineFacts, Resolution, Unread, addresse
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD106", slug="hostname-misresolves")
+FAULT = Fault(
+    code="HOLD106",
+    slug="hostname-misresolves",
+    related=("dns-failure", "rendezvous-config", "wrong-nic"),
+)
 
 NOT_BINDABLE = FAULT.log_pattern(
     "not-bindable",
@@ -50,19 +56,19 @@ NOT_BINDABLE = FAULT.log_pattern(
 
 
 @FAULT.check(needs=("interfaces", "own_name", "routes"))
-def own_name_is_reachable(facts: MachineFacts) -> Finding:
+def own_name_resolves_to_loopback_or_elsewhere(facts: MachineFacts) -> Finding:
     own = known(facts.own_name)
     if not own.addresses:
-        return FAULT.skipped(f"{own.name} does not resolve at all: see dns-failure")
+        return FAULT.skipped(f"{own.name} does not resolve: see dns-failure")
     interfaces = known(facts.interfaces)
     evidence = [Evidence(quote=f"{own.name} is {', '.join(own.addresses)}", source="getaddrinfo")]
     taken = next((ip for ip in own.addresses if addresses.carrier(interfaces, ip)), None)
     if taken is None:
         speak = FAULT.warning if facts.plan.multi_node else FAULT.note
         return speak(
-            f"no interface here has the address of {own.name}",
-            reason="an old entry in /etc/hosts or DNS, or an address translated on the way: Gloo "
-            "then falls back to 127.0.0.1, which only serves ranks on this machine",
+            f"{own.name} resolves to an address that no interface here has",
+            reason="the entry in /etc/hosts or DNS is outdated, or the address is translated "
+            "(NAT): Gloo then falls back to 127.0.0.1, which only ranks on this machine can reach",
             evidence=evidence,
             fix=_advice(facts),
         )
@@ -70,8 +76,8 @@ def own_name_is_reachable(facts: MachineFacts) -> Finding:
         return _loopback(facts, own, taken, evidence)
     if facts.plan.multi_node and addresses.is_ipv6(taken) and not _ipv6_leads_out(facts, taken):
         return FAULT.warning(
-            f"{own.name} is an IPv6 address first, and IPv6 leads nowhere here",
-            reason="there is no IPv6 route beyond this link, and Gloo takes the first address",
+            f"{own.name} resolves to an IPv6 address first, and IPv6 has no route here",
+            reason="there is no IPv6 route beyond this link, and Gloo uses the first address",
             evidence=evidence,
             fix=_advice(facts),
         )
@@ -79,7 +85,7 @@ def own_name_is_reachable(facts: MachineFacts) -> Finding:
 
 
 @FAULT.check(needs=("interfaces", "own_fqdn", "routes"))
-def published_name_is_no_localhost(facts: MachineFacts) -> Finding | Sequence[Finding]:
+def published_name_is_localhost(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if not facts.plan.multi_node or facts.plan.rdzv_backend != "c10d":
         return ()  # only c10d publishes this name, and one node may call itself localhost
     name = known(facts.own_fqdn)
@@ -87,40 +93,41 @@ def published_name_is_no_localhost(facts: MachineFacts) -> Finding | Sequence[Fi
         return FAULT.ok(f"torchrun publishes this machine as {name}")
     return FAULT.error(
         f"this machine's full name is {name}",
-        reason="if it becomes rank 0, torchrun tells all other nodes to call this name, and each "
-        "would call itself",
+        reason="if this node becomes rank 0, torchrun tells all other nodes to connect to this "
+        "name, and each would connect to itself",
         evidence=[Evidence(quote=name, source="socket.getfqdn()")],
         fix=_advice(facts),
     )
 
 
 def _loopback(facts: MachineFacts, own: Resolution, taken: str, seen: list[Evidence]) -> Finding:
-    summary = f"own name {own.name} is the loopback address {taken}"
+    summary = f"own name {own.name} resolves to the loopback address {taken}"
     interface = facts.plan.environment.get("GLOO_SOCKET_IFNAME", "")
     if not facts.plan.multi_node:
         return FAULT.note(
             summary,
-            reason="harmless on one node; with several, Gloo would bind loopback without a word",
+            reason="harmless on one node; with several, Gloo would listen on loopback without a "
+            "warning",
             evidence=seen,
         )
     if interface and facts.plan.rdzv_backend != "c10d":
         return FAULT.note(
             summary,
-            reason=f"GLOO_SOCKET_IFNAME={interface} keeps Gloo off it",
+            reason=f"GLOO_SOCKET_IFNAME={interface} makes Gloo use another address",
             evidence=seen,
         )
     if interface:
         return FAULT.warning(
             summary,
-            reason=f"GLOO_SOCKET_IFNAME={interface} keeps Gloo off it, but torchrun's c10d still "
-            "decides by it who hosts the store",
+            reason=f"GLOO_SOCKET_IFNAME={interface} makes Gloo use another address, but torchrun's "
+            "c10d still decides by the name which node serves the store",
             evidence=seen,
             fix=_advice(facts),
         )
     return FAULT.error(
         summary,
-        reason="Gloo listens there without a warning, and other nodes cannot come to a loopback; "
-        "torchrun's c10d decides by it who hosts the store",
+        reason="Gloo listens there without a warning, and other nodes cannot reach a loopback "
+        "address; torchrun's c10d decides by the name which node serves the store",
         evidence=seen,
         fix=_advice(facts),
     )
@@ -136,14 +143,14 @@ def _ipv6_leads_out(facts: MachineFacts, ip: str) -> bool:
 def _advice(facts: MachineFacts) -> str:
     interface, ip = addresses.outward(facts) or ("INTERFACE", "ADDRESS")
     return (
-        f"put `{ip} {facts.host}` into /etc/hosts in place of the wrong line, or "
-        f"`export GLOO_SOCKET_IFNAME={interface}` and `torchrun --local-addr {ip} …`"
+        f"replace the line in /etc/hosts with `{ip} {facts.host}`, or `export "
+        f"GLOO_SOCKET_IFNAME={interface}` and `torchrun --local-addr {ip} …`"
     )
 
 
-EVERYWHERE = (
-    "give the name its real address in /etc/hosts or DNS, or go without it: "
-    "`export GLOO_SOCKET_IFNAME=eth0` and `torchrun --local-addr ADDRESS …`"
+FIX_NAME_OR_BYPASS = (
+    "give the name its real address in /etc/hosts or DNS, or bypass it: `export "
+    "GLOO_SOCKET_IFNAME=eth0` and `torchrun --local-addr ADDRESS …`"
 )
 
 
@@ -159,21 +166,21 @@ def gloo_published_loopback(wreckage: Wreckage) -> Diagnosis | None:
         return None
     where = calls[0].address if calls else "127.0.0.1"
     return FAULT.diagnosis(
-        f"Gloo told its peers to come to {where}, which on each machine is the machine itself: "
+        f"Gloo told its peers to connect to {where}, which on each machine is the machine itself: "
         "the host's own name resolves to loopback",
         confidence=_loopback_confidence(wreckage, calls, warned=bool(alone)),
         seen=[*alone, *(c.seen for c in calls)],
         culprit=Culprit(what=f"{where} for the host's own name"),
         victims=[c.seen.rank for c in calls if c.seen.rank is not None],
-        fix=EVERYWHERE,
+        fix=FIX_NAME_OR_BYPASS,
         next="getent ahosts $(hostname)",
     )
 
 
 @FAULT.explain
-def a_name_became_a_number(wreckage: Wreckage) -> Diagnosis | None:
+def name_resolved_to_no_address_of_this_host(wreckage: Wreckage) -> Diagnosis | None:
     """Resolvers take '1234' for the address 0.0.4.210; getfqdn may answer a reverse name."""
-    calls = [c for c in connections.attempts(wreckage) if _is_number(c.address)]
+    calls = [c for c in connections.attempts(wreckage) if _is_numeric_name(c.address)]
     reverse = [
         s
         for s in wreckage.seen(name_resolution.STORE_NAME)
@@ -183,12 +190,14 @@ def a_name_became_a_number(wreckage: Wreckage) -> Diagnosis | None:
     if calls:
         what = calls[0].address
         reason = (
-            f"the ranks called {what}: a name made of digits is taken for a number, and the number "
-            "for an address in 0.0.0.0/8, where nobody lives"
+            f"the ranks connected to {what}: a host name made of digits was read as a number, and "
+            "the number as an address in 0.0.0.0/8, which no host has"
         )
     elif reverse:
         what = reverse[0].fields["name"]
-        reason = f"the machine's own name was looked up and came back as {what}, a reverse entry"
+        reason = (
+            f"the machine's own name was looked up and came back as {what}, a reverse DNS entry"
+        )
     elif unbound:
         named = unbound[0].fields
         names = (v for k, v in named.items() if v and k != "address")
@@ -201,15 +210,15 @@ def a_name_became_a_number(wreckage: Wreckage) -> Diagnosis | None:
         confidence=0.9 if reverse or calls else 0.85,
         seen=[*(c.seen for c in calls), *reverse, *unbound],
         culprit=Culprit(what=what),
-        fix=EVERYWHERE
+        fix=FIX_NAME_OR_BYPASS
         if not calls
-        else "use the address itself, or a name that begins with a letter",
+        else "use the address itself, or a host name that begins with a letter",
         next="getent ahosts $(hostname); python3 -c 'import socket; print(socket.getfqdn())'",
     )
 
 
 def _loopback_confidence(wreckage: Wreckage, calls: list[Attempt], *, warned: bool) -> float:
-    """On one machine a refused loopback is only a rank that died."""
+    """On one machine a refused loopback connection only means that a rank died."""
     several = len(wreckage.hosts) > 1
     debian = any(c.address.startswith("127.0.1.") for c in calls)
     if several or debian:
@@ -219,7 +228,7 @@ def _loopback_confidence(wreckage: Wreckage, calls: list[Attempt], *, warned: bo
     return 0.75 if warned else 0.6
 
 
-def _is_number(address: str) -> bool:
+def _is_numeric_name(address: str) -> bool:
     """'1234', or what a resolver makes of it."""
     zero_net = address.startswith("0.0.") and not addresses.is_loopback(address)
     return address.isdigit() or (zero_net and addresses.parse(address) is not None)

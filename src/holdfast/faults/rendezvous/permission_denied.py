@@ -1,16 +1,21 @@
-"""This user may not listen on the master port.
+"""This user is not allowed to listen on the master port.
 
 What you see   `DistNetworkError: The server socket has failed to bind. port: 80, … name: EACCES,
                message: permission denied`, at once and every time.
 Why            Ports below net.ipv4.ip_unprivileged_port_start (1024 by default) need
-               CAP_NET_BIND_SERVICE. Above it, a security module says no: SELinux keeps confined
-               services and containers to ports their policy names, and leaves an AVC line in the
-               audit log for each denial. Jobs started from a login shell are seldom confined.
+               CAP_NET_BIND_SERVICE. Above it, a security module denies the bind: SELinux restricts
+               confined services and containers to the ports in their policy, and writes an AVC line
+               to the audit log for each denial. Jobs started from a login shell are rarely
+               confined.
 How to be sure `cat /proc/sys/net/ipv4/ip_unprivileged_port_start`; `getenforce`; and, as root,
                `ausearch -m AVC -ts recent`. No AVC line, no SELinux denial.
-Fix            A port from 1024 up. For SELinux a rule: `ausearch -m AVC -ts recent | audit2why`
-               says which one is missing, `semanage port -a -t TYPE -p tcp PORT` adds a port to a
-               type. Switching SELinux off is no fix: it opens the machine to hide one line.
+Fix            Use a port from 1024 up. For SELinux, add a rule: `ausearch -m AVC -ts recent |
+               audit2why` says which one is missing, `semanage port -a -t TYPE -p tcp PORT` adds a
+               port to a type. Do not switch SELinux off: that removes its protection from the whole
+               machine.
+Known limits   Denials by seccomp, a sandbox or BPF leave no trace that holdfast can read; they are
+               inferred when neither the port number nor SELinux explains the refusal. The audit log
+               is usually readable by root only.
 Sources        https://docs.kernel.org/networking/ip-sysctl.html: ip_unprivileged_port_start
                https://man7.org/linux/man-pages/man8/semanage-port.8.html
                https://man7.org/linux/man-pages/man8/ausearch.8.html
@@ -34,9 +39,13 @@ from holdfast.analysis.machine import (
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD110", slug="permission-denied")
+FAULT = Fault(
+    code="HOLD110",
+    slug="permission-denied",
+    related=("port-in-use", "loopback-blocked", "peer-unreachable"),
+)
 FAULT.errno(
-    errno.EACCES, "not permitted: a port below 1024 without privilege, or SELinux denies it"
+    errno.EACCES, "not permitted: a port below 1024 without the privilege, or SELinux denies it"
 )
 
 _DENIED = (
@@ -95,14 +104,14 @@ REFUSALS = ("EACCES", "EPERM")
 
 
 @FAULT.check(needs=("port", "port_ranges", "security"))
-def port_is_permitted(facts: MachineFacts) -> Finding:
+def port_may_not_be_bound(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if plan.port == 0:
         return FAULT.does_not_apply("the launcher picks the port itself")
     port = known(facts.port)
     refused = [bind for bind in port.binds if bind.error in REFUSALS]
     if not refused or any(not bind.error for bind in port.binds):
-        return FAULT.ok(f"nothing forbids this user to bind port {port.port}")
+        return FAULT.ok(f"this user may bind port {port.port}")
     ranges = facts.port_ranges
     if not isinstance(ranges, Unread) and port.port < ranges.first_unprivileged:
         return FAULT.error(
@@ -115,19 +124,19 @@ def port_is_permitted(facts: MachineFacts) -> Finding:
 
 
 @FAULT.check(needs=("security",))
-def selinux_denied_nothing(facts: MachineFacts) -> Finding:
+def selinux_denied_something(facts: MachineFacts) -> Finding:
     security = known(facts.security)
     if security.selinux != "enforcing":
-        return FAULT.ok(f"SELinux is {security.selinux}: it denies nothing")
+        return FAULT.ok(f"SELinux is {security.selinux}, so it denies nothing")
     denials = known(security.denials)
     if not denials:
-        return FAULT.ok("SELinux is enforcing, and has denied nothing to Python or a container")
+        return FAULT.ok("SELinux is enforcing and has denied nothing to Python or a container")
     return FAULT.note(
-        "SELinux denied something to Python or a container lately",
-        reason="it may have been another program's attempt; if this job stops with 'Permission "
-        "denied', this is why",
+        "SELinux recently denied something to Python or a container",
+        reason="it may have been another program; if this job stops with 'Permission denied', this "
+        "is why",
         evidence=_avc(denials),
-        fix="see which rule is missing: `sudo ausearch -m AVC -ts recent | audit2why`",
+        fix="find the missing rule: `sudo ausearch -m AVC -ts recent | audit2why`",
     )
 
 
@@ -137,22 +146,22 @@ def _denied_above(facts: MachineFacts, port: PortFacts) -> Finding:
         return FAULT.error(
             f"this user may not bind port {port.port}",
             reason="the port is not privileged and no enforcing SELinux was seen: most likely a "
-            "sandbox, seccomp or BPF rule of the container or service it runs in",
+            "sandbox, seccomp or BPF rule of the container or service forbids it",
             evidence=[port_evidence.binds(port)],
-            fix=f"{rendezvous.choose_another_port(facts.plan, facts.port_ranges)}, or ask for it "
-            "where the sandbox is configured",
+            fix=f"{rendezvous.choose_another_port(facts.plan, facts.port_ranges)}, or allow the "
+            "port where the sandbox is configured",
         )
     denials = security.denials
     if isinstance(denials, Unread):
         proof = f"the audit log, which would prove it, could not be read ({denials.why})"
     else:
-        proof = "the audit log shows denials" if denials else "though the audit log shows none"
+        proof = "the audit log shows denials" if denials else "yet the audit log shows no denial"
     return FAULT.error(
         f"this user may not bind port {port.port}: probably SELinux",
         reason=f"the port is not privileged and SELinux is enforcing; {proof}",
         evidence=[port_evidence.binds(port), *_avc(() if isinstance(denials, Unread) else denials)],
-        fix="see which rule is missing: `sudo ausearch -m AVC -ts recent | audit2why`, and have it "
-        "added; keep SELinux on",
+        fix="find the missing rule with `sudo ausearch -m AVC -ts recent | audit2why` and add it; "
+        "keep SELinux on",
     )
 
 
@@ -164,7 +173,7 @@ NETWORK = ("name_bind", "name_connect", "connect", "bind", "listen", "accept", "
 
 
 @FAULT.explain
-def it_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
+def bind_or_connect_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
     plain = wreckage.seen(BIND, CONNECT)
     seen = plain or wreckage.seen(PRIVILEGED)
     if not seen:
@@ -174,15 +183,19 @@ def it_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
     privileged = 0 < port < 1024
     action = "connect from" if first.signature == CONNECT.name else "listen on"
     return FAULT.diagnosis(
-        f"this process may not {action} {f'port {port}' if port else 'its port'}"
-        + (": ports below 1024 are privileged" if privileged else ": a rule of the system forbids"),
+        f"the process was not allowed to {action} {f'port {port}' if port else 'its port'}"
+        + (
+            ": ports below 1024 are privileged"
+            if privileged
+            else ": a rule of the system forbids it"
+        ),
         confidence=_sure_of(first) if plain else 0.7,
         seen=[*seen, *wreckage.seen(AVC)],
         culprit=Culprit(host=first.line.host, what=f"port {port}" if port else "a security rule"),
-        fix="take a port from 1024 up: `--master-port 29600`"
+        fix="choose a port from 1024 up: `--master-port 29600`"
         if privileged
-        else "find the rule (SELinux, seccomp, a local firewall) and have this job allowed; keep "
-        "it on",
+        else "find the rule (SELinux, seccomp, a local firewall) and add an exception for this "
+        "job; keep it on",
         next="cat /proc/sys/net/ipv4/ip_unprivileged_port_start"
         if privileged
         else "sudo ausearch -m AVC -ts recent | audit2why",
@@ -191,7 +204,7 @@ def it_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
 
 def _sure_of(seen: Sighting) -> float:
     if "10013" in seen.line.text:
-        return 0.75  # Windows says so as well of a port that another program has for itself
+        return 0.75  # Windows also reports this for a port that another program uses exclusively
     return 0.95 if seen.signature == BIND.name else 0.85
 
 
@@ -203,19 +216,19 @@ def shared_memory_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
     file = next((one.fields["file"] for one in seen if "file" in one.fields), "")
     what = f"shared memory segment {file}".strip()
     return FAULT.diagnosis(
-        f"this process may not open its {what}: one of the same name belongs to another user, "
-        "left by a job that was killed, or /dev/shm itself is not open to everybody",
+        f"the process was not allowed to open its {what}: one of the same name belongs to another "
+        "user, left by a killed job, or /dev/shm itself is not writable for all users",
         confidence=0.75,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what=what),
-        fix="have the leftovers removed by their owner once no job uses them; /dev/shm itself "
-        "should show drwxrwxrwt",
+        fix="have the owner remove the leftovers once no job uses them; /dev/shm itself must be "
+        "drwxrwxrwt",
         next="ls -la /dev/shm",
     )
 
 
 @FAULT.explain
-def selinux_said_no(wreckage: Wreckage) -> Diagnosis | None:
+def selinux_denied_it(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(AVC)
     if not seen or wreckage.seen(BIND, CONNECT):
         return None
@@ -227,13 +240,14 @@ def selinux_said_no(wreckage: Wreckage) -> Diagnosis | None:
         confidence=0.8 if network and python else 0.4,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what=f"SELinux: {first['what']}"),
-        fix="see which rule is missing (audit2why) and have it added; keep SELinux on",
+        fix="find the missing rule with `sudo ausearch -m AVC -ts recent | audit2why` and add it; "
+        "keep SELinux on",
         next="sudo ausearch -m AVC -ts recent | audit2why",
     )
 
 
 @FAULT.explain
-def ssh_said_no(wreckage: Wreckage) -> Diagnosis | None:
+def ssh_login_failed(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(SSH)
     if not seen:
         return None
@@ -244,7 +258,7 @@ def ssh_said_no(wreckage: Wreckage) -> Diagnosis | None:
         confidence=0.75,
         seen=seen,
         culprit=Culprit(what=where or "a node"),
-        fix="let the launching user in without a password: `ssh-copy-id NODE`, and accept its host "
-        "key once",
+        fix="set up ssh without a password for the launching user: `ssh-copy-id NODE`, and accept "
+        "its host key once",
         next=sightings.command("ssh -o BatchMode=yes {} true", where),
     )

@@ -3,18 +3,21 @@
 What you see   `ValueError: … environment variable RANK expected, but not set`, a store that waits
                for ranks that do not exist (`1/2 clients joined`), two ranks with one number, or
                NCCL's `Duplicate GPU detected` (from 2.30 on `Multiple ranks … using the same GPU`).
-Why            Every process needs its own RANK in 0..WORLD_SIZE-1, one WORLD_SIZE for all, one
-               master, and a device of its own. torchrun sets all of that for its ranks, whatever
-               the shell says; `python train.py` takes what the shell says. Values exported by
-               hand, or left by an earlier try, therefore work in one way of starting only.
-How to be sure `env | grep -E 'RANK|WORLD_SIZE|MASTER'` in the very shell or job step that starts
-               the job; `holdfast check --smoke` shows rank, device and master of each process.
-               `holdfast run` compares what each rank says at the entry of init_process_group
-               with what it was given. A script that numbers its ranks anew is fine as long as
-               every number below its world size is taken once.
+Why            Every process needs its own RANK in 0..WORLD_SIZE-1, the same WORLD_SIZE and master
+               as all others, and its own device. torchrun sets all of that for its ranks, whatever
+               the shell has set; `python train.py` uses what the shell has set. Values exported by
+               hand, or left from an earlier attempt, therefore work with one way of starting only.
+How to be sure Run `env | grep -E 'RANK|WORLD_SIZE|MASTER'` in the same shell or job step that
+               starts the job; `holdfast check --smoke` shows rank, device and master of each
+               process. `holdfast run` compares what each rank claims at the entry of
+               init_process_group with what it was given. A script that renumbers its ranks is fine
+               as long as every number below its world size is used once.
 Fix            Leave the numbering to the launcher: `unset RANK WORLD_SIZE LOCAL_RANK
                LOCAL_WORLD_SIZE`, then torchrun. In the script bind the device by LOCAL_RANK:
                `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`.
+Known limits   In a log, the rank that reports a duplicate is a witness; which of the two processes
+               has the wrong number is not known. The check sees one shell, not the environments
+               that a scheduler will set.
 Sources        https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
                torch/distributed/rendezvous.py: env:// and its variables
                NVIDIA/nccl src/init.cc at v2.29.7-1 and v2.30.7-1: two ranks on one GPU
@@ -36,18 +39,21 @@ from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
-    code="HOLD113", slug="rank-assignment", traits=RunTraits(priority=225, needs_stall=True)
+    code="HOLD113",
+    slug="rank-assignment",
+    related=("duplicate-gpu", "ranks-missing", "launcher-config", "foreign-job-on-port"),
+    traits=RunTraits(priority=225, needs_stall=True),
 )
 FAULT.smoke_failures.add(SmokeFailure.NUMBERING)
 
-TWICE = FAULT.log_pattern(
+CHECKED_IN_TWICE = FAULT.log_pattern(
     "twice",
     r"Bootstrap Root ?: rank (?P<rank>\d+) of (?P<world>\d+) ranks has already checked in",
     anchors=("ranks has already checked in",),
     example="node-a:411:498 [0] bootstrap.cc:348 NCCL WARN Bootstrap Root : rank 1 of 4 ranks has "
     "already checked in",
 )
-UNEQUAL = FAULT.log_pattern(
+SIZE_MISMATCH = FAULT.log_pattern(
     "unequal",
     r"Bootstrap Root ?: mismatch in (?:rank count from procs (?P<one>\d+) : (?P<other>\d+)"
     r"|info from procs, nranks (?P<a>\d+) vs (?P<b>\d+))",
@@ -55,7 +61,7 @@ UNEQUAL = FAULT.log_pattern(
     example="node-a:411:498 [0] bootstrap.cc:190 NCCL WARN Bootstrap Root : mismatch in rank count "
     "from procs 4 : 8",
 )
-BEYOND = FAULT.log_pattern(
+RANK_OUT_OF_RANGE = FAULT.log_pattern(
     "beyond",
     r"Invalid rank (?P<rank>-?\d+), rank should be in the interval|rank < size\. (?P<a>\d+) vs "
     r"(?P<b>\d+)|Invalid rank requested ?: (?P<c>\d+)/(?P<d>\d+)|rank (?P<e>\d+) (?:must be|should"
@@ -70,23 +76,25 @@ BEYOND = FAULT.log_pattern(
     example="ValueError: Invalid rank 4, rank should be in the interval [0, 3]",
 )
 
-NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
-PAIRS = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
+RANK_AND_SIZE = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
 UNSET = "let the launcher number the ranks: `unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE`"
 
 
 @FAULT.check(needs=())
-def environment_numbers_ranks_well(facts: MachineFacts) -> Finding:
-    texts = {n: facts.plan.environment[n] for n in NAMES if n in facts.plan.environment}
+def environment_numbers_ranks_wrongly(facts: MachineFacts) -> Finding:
+    texts = {n: facts.plan.environment[n] for n in RANK_VARIABLES if n in facts.plan.environment}
     if not texts:
-        return FAULT.does_not_apply("no rank is set in the environment: the launcher numbers them")
+        return FAULT.does_not_apply(
+            "no rank is set in the environment: the launcher numbers the ranks"
+        )
     evidence = [Evidence(quote=f"{n}={value}", source="environment") for n, value in texts.items()]
     impossible = _impossible(texts)
     if impossible:
         return FAULT.error(
             impossible,
-            reason="init_process_group by env:// cannot start with this; torchrun would overrule "
-            "it for its ranks",
+            reason="init_process_group with env:// cannot start with this; torchrun overrides it "
+            "for its ranks",
             evidence=evidence,
             fix=UNSET,
         )
@@ -94,7 +102,8 @@ def environment_numbers_ranks_well(facts: MachineFacts) -> Finding:
     if doubtful:
         return FAULT.warning(
             doubtful,
-            reason="ranks that are not started will be waited for, and those too many are refused",
+            reason="the job would wait for ranks that are not started, or reject ranks beyond the "
+            "world size",
             evidence=evidence,
             fix=UNSET,
         )
@@ -102,16 +111,16 @@ def environment_numbers_ranks_well(facts: MachineFacts) -> Finding:
 
 
 @FAULT.check(needs=("smoke",))
-def smoke_ranks_are_distinct(facts: MachineFacts) -> Finding | Sequence[Finding]:
+def smoke_ranks_are_mixed_up(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if facts.smoke is None:
         return ()  # not asked for
     smoke = known(facts.smoke)
-    muddled = next((stage for stage in smoke.stages if stage.cause == FAULT.slug), None)
-    if muddled is None:
-        return FAULT.ok(f"{smoke.world} ranks, each in its own place, one master")
+    failed = next((stage for stage in smoke.stages if stage.cause == FAULT.slug), None)
+    if failed is None:
+        return FAULT.ok(f"{smoke.world} ranks, each with its own number and device, one master")
     return FAULT.error(
-        muddled.reason,
-        reason="seen in the smoke test, whose ranks ran with this job's own settings",
+        failed.reason,
+        reason="seen in the smoke test, which ran with this job's settings",
         evidence=[_describe(smoke, rank) for rank in smoke.ranks],
         fix="bind the device by LOCAL_RANK and leave RANK, WORLD_SIZE and MASTER_ADDR to the "
         "launcher",
@@ -119,18 +128,18 @@ def smoke_ranks_are_distinct(facts: MachineFacts) -> Finding | Sequence[Finding]
 
 
 def _impossible(texts: Mapping[str, str]) -> str:
-    """What no job can start with, in words; '' when there is nothing of the kind."""
+    """Why no job can start with these values; '' when one can."""
     for name, value in texts.items():
         if not (value.isascii() and value.isdigit()):
             return f"{name}={value!r} is not a whole number"
-    for rank, size in PAIRS:
+    for rank, size in RANK_AND_SIZE:
         if rank in texts and size in texts and int(texts[rank]) >= int(texts[size]):
             return f"{rank}={texts[rank]} is not below {size}={texts[size]}"
     return ""
 
 
 def _doubtful(plan: Plan, values: Mapping[str, int]) -> str:
-    """What fits no job of the size we were told; '' when nothing does so.
+    """What does not fit the size of the planned job; '' when all does.
 
     Kubeflow sets WORLD_SIZE to the number of nodes for torchrun's sake, so WORLD_SIZE is judged
     only beside LOCAL_WORLD_SIZE, which only a launcher of ranks sets.
@@ -138,7 +147,7 @@ def _doubtful(plan: Plan, values: Mapping[str, int]) -> str:
     if "RANK" in values and "WORLD_SIZE" not in values:
         return "RANK is set, but WORLD_SIZE is not"
     if plan.multi_node and values.get("NODE_RANK", 0) >= plan.max_nodes:
-        return f"NODE_RANK={values['NODE_RANK']} does not exist among {plan.max_nodes} nodes"
+        return f"NODE_RANK={values['NODE_RANK']} is out of range for {plan.max_nodes} nodes"
     world, local = values.get("WORLD_SIZE"), values.get("LOCAL_WORLD_SIZE")
     fixed = plan.multi_node and plan.min_nodes == plan.max_nodes
     if world and local and fixed and world != local * plan.max_nodes:
@@ -156,13 +165,13 @@ def _consistent(plan: Plan, texts: Mapping[str, str], evidence: list[Evidence]) 
     ]
     said = ", ".join(f"{n}={value}" for n, value in texts.items())
     if started_by or "RANK" not in texts:
-        return FAULT.ok(f"{said} fit together")
+        return FAULT.ok(f"{said}: consistent")
     return FAULT.note(
-        f"this shell says RANK={texts['RANK']} of {texts['WORLD_SIZE']}",
+        f"this shell has RANK={texts['RANK']} and WORLD_SIZE={texts['WORLD_SIZE']} set",
         reason="`python train.py` started here would be this one rank and wait for the others; "
-        "torchrun overrules it for its ranks",
+        "torchrun overrides it for its ranks",
         evidence=evidence,
-        fix=f"if it is a leftover, {UNSET}",
+        fix=f"if they are left over, {UNSET}",
     )
 
 
@@ -176,72 +185,72 @@ def _describe(smoke: Smoke, rank: SmokeRank) -> Evidence:
 
 
 @FAULT.run
-def what_ranks_say_they_are_does_not_fit(scene: Scene) -> Verdict | None:
-    muddle = rank_numbers.find(scene)
-    if muddle is None or stopped.any_stopped(scene) or not _explains_the_ends(scene):
+def ranks_claim_conflicting_numbers(scene: Scene) -> Verdict | None:
+    conflict = rank_numbers.find(scene)
+    if conflict is None or stopped.any_stopped(scene) or not _explains_the_exits(scene):
         return None
-    ranks = [view.rank for view in muddle.strayed]
+    ranks = [view.rank for view in conflict.strayed]
     victims = exits.fallen(scene, ranks)
     ended = exits.endings(scene)
-    seen = all(join.shown_joining(view) for view in muddle.strayed)
+    seen = all(join.shown_joining(view) for view in conflict.strayed)
     others = (
-        f"; {text.ranks(victims)} can not join without {text.plural(ranks, 'it', 'them')}"
+        f"; {text.ranks(victims)} cannot join without {text.plural(ranks, 'it', 'them')}"
         if victims
         else ""
     )
     return FAULT.verdict(
-        f"{rank_numbers.sayings(muddle.strayed)}: {muddle.trouble}{others}",
+        f"{rank_numbers.sayings(conflict.strayed)}: {conflict.trouble}{others}",
         ranks=ranks,
         victims=victims,
-        certain=muddle.sure and (seen or bool(ended)),
-        fix="leave the numbers to the launcher: `init_process_group()` without rank= and "
-        "world_size=, and no RANK or WORLD_SIZE set in the script",
+        certain=conflict.sure and (seen or bool(ended)),
+        fix="leave the numbers to the launcher: call `init_process_group()` without rank= and "
+        "world_size=, and do not set RANK or WORLD_SIZE in the script",
         evidence=[
-            *(_stated(view) for view in muddle.members),
+            *(_claim_evidence(view) for view in conflict.members),
             *(phrases.how_it_ended(ending) for ending in ended),
         ],
     )
 
 
-def _explains_the_ends(scene: Scene) -> bool:
-    """Whoever ended did so on the way into the group, and by no signal."""
+def _explains_the_exits(scene: Scene) -> bool:
+    """Every rank that exited did so while joining the group, and not by a signal."""
     return all(
         not e.signal and join.claim_of(e.view) is not None and not join.joined(e.view)
         for e in exits.endings(scene)
     )
 
 
-def _stated(view: RankView) -> Evidence:
+def _claim_evidence(view: RankView) -> Evidence:
     claim = join.claim_of(view)
-    said = f"says rank {claim.rank} of {claim.world_size} at {claim.store}" if claim else ""
+    said = f"claims rank {claim.rank} of {claim.world_size} at {claim.store}" if claim else ""
     given = f"was given {claim.given_rank} of {claim.given_world_size}" if claim else ""
     return Evidence(quote=f"rank {view.rank} {said}, {given}", source="its page", rank=view.rank)
 
 
 @FAULT.explain
-def numbers_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
-    twice, unequal = wreckage.seen(TWICE), wreckage.seen(UNEQUAL)
-    beyond = wreckage.seen(BEYOND)
+def ranks_were_numbered_wrongly(wreckage: Wreckage) -> Diagnosis | None:
+    twice, unequal = wreckage.seen(CHECKED_IN_TWICE), wreckage.seen(SIZE_MISMATCH)
+    beyond = wreckage.seen(RANK_OUT_OF_RANGE)
     seen = twice or unequal or beyond
     if not seen:
         return None
     fields = seen[0].fields
     rank = int(fields["rank"]) if "rank" in fields else None
     if twice:
-        what = f"rank {rank} came twice"
-        reason = f"two processes say that they are rank {rank} of {fields['world']}"
+        what = f"rank {rank} joined twice"
+        reason = f"two processes joined as rank {rank} of {fields['world']}"
     elif unequal:
         sizes = [v for v in fields.values() if v]
         what = f"world sizes {' and '.join(sizes)}"
-        reason = f"the ranks do not agree on their number: {' and '.join(sizes)}"
+        reason = f"the ranks do not agree on the world size: {' and '.join(sizes)}"
     else:
-        what = f"rank {rank}" if rank is not None else "a rank beyond the world size"
-        reason = "a process was given a rank that does not exist in a world of this size"
+        what = f"rank {rank}" if rank is not None else "a rank outside the world size"
+        reason = "a process was given a rank that is out of range for its world size"
     return FAULT.diagnosis(
         reason,
         confidence=0.9 if not beyond else 0.75,
         seen=seen,
-        # The one who found out is a witness; which of two is the impostor, nothing tells.
+        # The rank that reported it is a witness; which of the two is wrong is not known.
         culprit=Culprit(what=what),
         fix=f"{UNSET}, and start each node once, with its own --node-rank",
         next="env | grep -E 'RANK|WORLD_SIZE|MASTER'",
@@ -249,8 +258,8 @@ def numbers_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
 
 
 @FAULT.explain
-def more_came_than_belong(wreckage: Wreckage) -> Diagnosis | None:
-    """Every process adds one to a counter in the store, and waits until it is the world's size."""
+def more_processes_joined_than_world_size(wreckage: Wreckage) -> Diagnosis | None:
+    """Every process adds one to a counter in the store and waits until it equals the world size."""
     counted = [
         s
         for s in wreckage.seen(watchdog.STORE_BARRIER)
@@ -261,16 +270,16 @@ def more_came_than_belong(wreckage: Wreckage) -> Diagnosis | None:
     fields = counted[-1].fields
     joined, expected = int(fields["joined"]), int(fields["expected"])
     beyond = int(fields["rank"]) >= expected
+    as_rank = f", one of them as rank {fields['rank']}" if beyond else ""
     return FAULT.diagnosis(
-        f"{joined} processes joined a group of {expected}"
-        + (f", one as rank {fields['rank']}" if beyond else "")
-        + ": the processes were started more often than WORLD_SIZE says, a file or store still "
-        "counts those of an earlier run, or two jobs share one",
+        f"{joined} processes joined a group of {expected}{as_rank}: more processes were started "
+        "than WORLD_SIZE says, a file or store still counts those of an earlier run, or two jobs "
+        "share one store",
         confidence=0.7 if beyond else 0.55,
         seen=counted,
-        culprit=Culprit(what=f"{joined} processes for a world of {expected}"),
-        fix=f"{UNSET}; start each node once (not `srun -n` and spawn together); a new name for "
-        "a file:// rendezvous, a port of its own for each job",
+        culprit=Culprit(what=f"{joined} processes for world size {expected}"),
+        fix=f"{UNSET}; start each node once (not `srun -n` and spawn together); use a new file "
+        "name for a file:// rendezvous and a separate port for each job",
         next="env | grep -E 'RANK|WORLD_SIZE|MASTER'",
-        unknown=["who the others are: the store counts, it knows no names"],
+        unknown=["which processes are too many: the store counts them, but does not identify them"],
     )

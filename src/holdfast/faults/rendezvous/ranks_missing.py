@@ -1,18 +1,21 @@
-"""Some ranks never join.
+"""Some ranks never join the group.
 
-What you see   Nothing, for minutes: the ranks that came wait in silence. Then `DistStoreError:
+What you see   Nothing, for minutes: the ranks that joined wait silently. Then `DistStoreError:
                Timed out … 3/4 clients joined`, `wait timeout after …ms`, or torchrun's
-               `RendezvousTimeoutError`, always on the ranks that did come.
-Why            init_process_group returns when WORLD_SIZE ranks have joined, and not before. A rank
-               that died while importing, was killed, was stopped, or was never started keeps all
-               others waiting until their clock runs out, and it is their message you read.
+               `RendezvousTimeoutError`, always on the ranks that did join.
+Why            init_process_group returns only when WORLD_SIZE ranks have joined. A rank that died
+               while importing, was killed, was stopped, or was never started makes all others wait
+               until their timeout, and the message you read is theirs.
 How to be sure Count the processes, and look at the first one that is gone, not at the one that
-               complains: its own log, its exit code, `dmesg` for a kill by the kernel. On one
+               reports the error: its own log, its exit code, `dmesg` for an OOM kill. On one
                machine `holdfast check --smoke` starts the ranks itself and names the one that did
-               not come.
-Fix            Repair that rank. Exit code 0 or 1: read its first lines (an import, a
-               sitecustomize, an argument). SIGKILL: look for memory. State T: `kill -CONT PID`.
-               Never started: does the launcher's count agree with WORLD_SIZE?
+               not start.
+Fix            Fix that rank. Exit code 0 or 1: read its first lines (an import, a sitecustomize, an
+               argument). SIGKILL: check memory. State T: `kill -CONT PID`. Never started: check
+               that the launcher's count agrees with WORLD_SIZE.
+Known limits   The store counts ranks and does not identify them: without the logs of all ranks,
+               `explain` knows how many are missing, not which. During a run this is a notice,
+               because a slow import looks the same as a missing rank.
 Sources        pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp: waitForWorkers
                https://docs.pytorch.org/docs/stable/distributed.html#initialization
                https://docs.pytorch.org/docs/stable/elastic/rendezvous.html
@@ -21,7 +24,7 @@ Sources        pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp: waitFor
 from __future__ import annotations
 
 from holdfast import text
-from holdfast.analysis.job import phrases, stall
+from holdfast.analysis.job import join, phrases, stall
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.patterns import nccl, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -32,56 +35,58 @@ from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
-    code="HOLD109", slug="ranks-missing", traits=RunTraits(priority=450, needs_stall=True)
+    code="HOLD109",
+    slug="ranks-missing",
+    related=("join-timeout", "master-not-listening", "rank-assignment", "rank-killed"),
+    traits=RunTraits(priority=450, needs_stall=True),
 )
 FAULT.smoke_failures.add(SmokeFailure.MISSING)
 
-START = 10.0
+STARTUP_TIME = 10.0
 """seconds: four ranks on two cores take that long to import torch"""
-JOINING = ("init_process_group", "_new_process_group_helper", "rendezvous", "_store_based_barrier")
-"""functions of torch.distributed in which a rank waits for the others to come"""
 
 
 @FAULT.check(needs=("smoke",))
-def a_rank_of_the_smoke_test_did_not_come(facts: MachineFacts) -> Finding:
+def smoke_rank_did_not_start(facts: MachineFacts) -> Finding:
     if facts.smoke is None:
         return FAULT.does_not_apply("not asked for: add --smoke")
     smoke = known(facts.smoke)
     failed = next((stage for stage in smoke.stages if stage.status == "failed"), None)
     if failed and failed.cause == FAULT.slug:
         return FAULT.error(
-            f"the smoke test missed a rank in stage '{failed.name}'",
+            f"a rank of the smoke test was missing in stage '{failed.name}'",
             reason=f"{failed.reason}; the job's ranks would wait for it until their timeout",
-            evidence=[_standing(smoke, rank) for rank in smoke.ranks],
-            fix="see what ends or holds that rank: the same environment starts the job's ranks",
+            evidence=[_progress_of(smoke, rank) for rank in smoke.ranks],
+            fix="find out why that rank ended or hung; the job's ranks start in the same "
+            "environment",
         )
     if not all(rank.reached for rank in smoke.ranks):
         stage = failed.name if failed else "start"
         return FAULT.skipped(f"the smoke test ended at stage '{stage}', before all ranks were up")
-    return FAULT.ok(f"all {smoke.world} ranks of the smoke test came")
+    return FAULT.ok(f"all {smoke.world} ranks of the smoke test started")
 
 
-def _standing(smoke: Smoke, rank: SmokeRank) -> Evidence:
+def _progress_of(smoke: Smoke, rank: SmokeRank) -> Evidence:
     if rank.exit_code is None:
         how = "was still running"
     elif rank.exit_code < 0:
-        how = f"was ended by signal {-rank.exit_code}"
+        how = f"was killed by signal {-rank.exit_code}"
     else:
-        how = f"ended with exit code {rank.exit_code}"
-    came = f"finished '{rank.reached}'" if rank.reached else "finished no stage"
+        how = f"exited with code {rank.exit_code}"
+    reached = f"finished '{rank.reached}'" if rank.reached else "finished no stage"
     pid = f" pid {rank.pid}" if rank.pid else ""
     return Evidence(
-        quote=f"[rank {rank.rank}/{smoke.world}]{pid} {came} and {how}",
+        quote=f"[rank {rank.rank}/{smoke.world}]{pid} {reached} and {how}",
         source="smoke test",
         rank=rank.rank,
     )
 
 
 @FAULT.run
-def some_have_not_come_yet(scene: Scene) -> Verdict | None:
-    """While the group forms: who is there, who is not. Nobody is to blame for being slow."""
+def ranks_have_not_joined_yet(scene: Scene) -> Verdict | None:
+    """While the group forms: which ranks have joined and which have not. Being slow is no error."""
     living = [v for v in scene.ranks if v.death is None]
-    if scene.now - scene.started_at < START or any(_joined(v) for v in scene.ranks):
+    if scene.now - scene.started_at < STARTUP_TIME or any(join.joined(v) for v in scene.ranks):
         return None
     waiting = [v for v in living if _waits_to_join(v)]
     missing = [v for v in living if not _waits_to_join(v)]
@@ -94,45 +99,41 @@ def some_have_not_come_yet(scene: Scene) -> Verdict | None:
     ranks = [v.rank for v in missing]
     places = "; ".join(f"rank {v.rank} is {stall.place(v)}" for v in missing[:4])
     return FAULT.verdict(
-        f"{len(scene.ranks) - len(missing)} of {len(scene.ranks)} ranks have come after "
+        f"{len(scene.ranks) - len(missing)} of {len(scene.ranks)} ranks have joined after "
         f"{text.elapsed(scene.now - scene.started_at)}; {phrases.who(scene, ranks)} "
         f"{text.plural(ranks, 'has', 'have')} not: {places}",
         ranks=ranks,
         victims=[v.rank for v in waiting],
         certain=False,
-        fix=f"look what keeps it: `py-spy dump --pid {missing[0].pid}`",
+        fix=f"see where it is: `py-spy dump --pid {missing[0].pid}`",
         evidence=[
             Evidence(
-                quote=f"{len(announced)} of {len(scene.ranks)} ranks announced themselves",
+                quote=f"{len(announced)} of {len(scene.ranks)} ranks started their heartbeat",
                 source="pages",
             )
         ],
     )
 
 
-def _joined(view: RankView) -> bool:
-    return view.beat is not None and view.beat.group_ready
-
-
 def _waits_to_join(view: RankView) -> bool:
     return isinstance(view.stack, Stack) and any(
-        "/torch/distributed/" in frame.file and frame.function.rpartition(".")[2] in JOINING
+        "/torch/distributed/" in frame.file and frame.function.rpartition(".")[2] in join.WAITS
         for frame in view.stack.frames
     )
 
 
 # --- explain -------------------------------------------------------------------------------------
 
-COUNT = "pgrep -af python"
+COUNT_PROCESSES = "pgrep -af python"
 FIX = (
-    "start the missing ranks, or make the count right: nodes × processes per node must be "
-    "WORLD_SIZE on every node; then look why they did not come (their own first lines)"
+    "start the missing ranks, or correct the count: nodes × processes per node must equal "
+    "WORLD_SIZE on every node; then read the first lines of the ranks that did not join"
 )
 
 
 @FAULT.explain
-def the_store_counted_them(wreckage: Wreckage) -> Diagnosis | None:
-    """The one who waited tells how many came; who did not it cannot know."""
+def store_counted_too_few_ranks(wreckage: Wreckage) -> Diagnosis | None:
+    """The rank that waited says how many joined; it cannot know which did not."""
     seen = wreckage.seen(watchdog.CLIENTS_JOINED, watchdog.STORE_BARRIER)
     counted = [s for s in seen if _came(s) < _expected(s)]
     if not counted:
@@ -142,18 +143,18 @@ def the_store_counted_them(wreckage: Wreckage) -> Diagnosis | None:
     heard_not = absentees(wreckage, expected)
     absent = heard_not if len(heard_not) == expected - came else ()
     return FAULT.diagnosis(
-        f"{came} of {expected} ranks joined before the clock ran out; "
-        + (f"{blame.plain(absent)} left no trace" if absent else "the others never came"),
+        f"{came} of {expected} ranks joined before the timeout; "
+        + (f"{blame.plain(absent)} left no trace" if absent else "the others never joined"),
         confidence=0.55 if blame.of(wreckage).explained else 0.85,
         seen=counted,
         culprit=_absent(absent, expected - came),
         victims={s.rank for s in counted if s.rank is not None},
         fix=FIX,
-        next=COUNT,
+        next=COUNT_PROCESSES,
         ruled_out=blame.ruled_out(wreckage),
         unknown=()
         if absent
-        else ("which ranks did not come: the store counts, it knows no names",),
+        else ("which ranks did not join: the store counts them, but does not identify them",),
     )
 
 
@@ -166,7 +167,7 @@ def _expected(seen: Sighting) -> int:
 
 
 def absentees(wreckage: Wreckage, expected: int) -> tuple[int, ...]:
-    """Ranks of whom nothing at all is here, where most of the others left something."""
+    """Ranks that left no trace at all, where most of the others left one."""
     heard = {r.rank for r in wreckage.ranks}
     missing = [rank for rank in range(expected) if rank not in heard] if expected <= 4096 else []
     return tuple(missing) if heard and len(missing) < len(heard) else ()
@@ -179,27 +180,27 @@ def _absent(ranks: tuple[int, ...], count: int) -> Culprit:
 
 
 @FAULT.explain
-def nccl_never_formed(wreckage: Wreckage) -> Diagnosis | None:
-    """Some began NCCL's start and none finished it, while others did not even begin."""
+def nccl_group_never_formed(wreckage: Wreckage) -> Diagnosis | None:
+    """Some ranks began to initialise NCCL and none finished, while others did not begin."""
     began = {s.rank: s for s in wreckage.seen(nccl.INIT_START) if s.rank is not None}
     if not began or wreckage.seen(nccl.INIT_COMPLETE) or blame.of(wreckage).explained:
         return None
     size = max(int(s.fields.get("nranks", "0")) for s in began.values())
     behind = [r.rank for r in wreckage.ranks if r.rank not in began and r.nccl_stage >= 0]
-    # A rank whose own file was simply not given did not fail to come.
+    # A rank whose own log was not given may have joined.
     apart = any(r.logs for r in wreckage.ranks)
     absent = tuple(behind) or (() if apart else absentees(wreckage, size))
     if not size or len(began) >= size or not absent:
         return None
     return FAULT.diagnosis(
-        f"{blame.plain(began)} began to form NCCL's group of {size} and never finished; "
-        f"{blame.plain(absent)} did not come that far",
+        f"{blame.plain(began)} began to initialise an NCCL group of {size} and never finished; "
+        f"{blame.plain(absent)} did not get that far",
         confidence=0.6,
         seen=tuple(began.values())[:3],
         culprit=_absent(absent, size - len(began)),
         victims=began,
         fix=FIX,
-        next=COUNT,
+        next=COUNT_PROCESSES,
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, *absent[:2]),
     )

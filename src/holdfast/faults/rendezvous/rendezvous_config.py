@@ -1,20 +1,24 @@
-"""The rendezvous as configured cannot come together.
+"""The rendezvous as configured cannot form.
 
 What you see   Every node waits; after minutes `RendezvousConnectionError: The connection to the
                C10d store has failed` or `Timed out after 601 seconds waiting for clients. 1/2
                clients joined.`
-Why            torchrun's default backend is `static`: it knows no range, and `--nnodes 1:4` waits
-               for four. With `c10d` each node decides by itself whether it hosts the store: the
-               endpoint must be its host name, its canonical name, or among the addresses its own
-               name resolves to. An address of a second network card is not, nor is any address
-               when the name resolves to 127.0.1.1: then nobody hosts. Without an endpoint every
-               node takes localhost. Without a port c10d takes 29400; static refuses. With static
-               every node needs a --node-rank of its own, and all of them one --master-port.
-How to be sure On the node that should host: `getent ahosts $(hostname)` must list the endpoint's
-               address. torchrun says `hosts the TCP store` at log level INFO where it does.
+Why            torchrun's default backend is `static`: it supports no range, and with `--nnodes 1:4`
+               it waits for four. With `c10d` each node decides by itself whether it serves the
+               store: the endpoint must be its host name, its canonical name, or among the addresses
+               its own name resolves to. An address of a second network card is not, nor is any
+               address when the name resolves to 127.0.1.1: then no node serves it. Without an
+               endpoint every node uses localhost. Without a port c10d uses 29400; static rejects
+               it. With static every node needs its own --node-rank, and all need the same
+               --master-port.
+How to be sure On the node that should serve the store, `getent ahosts $(hostname)` must list the
+               endpoint's address. torchrun logs `hosts the TCP store` at level INFO on the node
+               that does.
 Fix            For a range: `--rdzv-backend c10d --rdzv-endpoint HOST:29400 --rdzv-id NAME`. For a
-               host that does not know itself: `--rdzv-conf is_host=1` on the first node only
+               node that does not recognise itself: `--rdzv-conf is_host=1` on the first node only
                (`is_host=0` on the others), and `--local-addr` with each node's own address.
+Known limits   The check knows the environment and the options given to it, not the command line of
+               a later launch. The etcd backends are recognised in logs only.
 Sources        torch/distributed/run.py: default static, ports
                torch/distributed/elastic/rendezvous/utils.py: _matches_machine_hostname
                torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py: world is max_nodes
@@ -35,7 +39,16 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD108", slug="rendezvous-config")
+FAULT = Fault(
+    code="HOLD108",
+    slug="rendezvous-config",
+    related=(
+        "hostname-misresolves",
+        "master-not-listening",
+        "wrong-master-address",
+        "launcher-config",
+    ),
+)
 
 REJECTED = FAULT.log_pattern(
     "rejected",
@@ -63,7 +76,7 @@ NO_ETCD = FAULT.log_pattern(
     ),
     example="etcd.EtcdConnectionFailed: No more machines in the cluster",
 )
-HOSTS_IT = FAULT.log_pattern(
+HOSTS_STORE = FAULT.log_pattern(
     "hosts-it",
     r"hosts the TCP store for the C10d rendezvous backend",
     anchors=("hosts the TCP store",),
@@ -73,30 +86,32 @@ HOSTS_IT = FAULT.log_pattern(
 
 
 @FAULT.check(needs=("interfaces", "master_name", "own_fqdn", "own_name", "routes"))
-def nodes_can_meet(facts: MachineFacts) -> Finding:
+def rendezvous_cannot_form(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if plan.rdzv_backend == "c10d":
         return _c10d(facts) if plan.rdzv_endpoint else _c10d_without_endpoint(plan)
     if plan.rdzv_backend not in ("", "static"):
-        return FAULT.does_not_apply(f"rendezvous backend {plan.rdzv_backend} has rules of its own")
+        return FAULT.does_not_apply(
+            f"holdfast does not check the rendezvous backend {plan.rdzv_backend}"
+        )
     if plan.min_nodes != plan.max_nodes:
         return _range_with_static(plan)
     if plan.rdzv_endpoint and rendezvous.split_endpoint(plan.rdzv_endpoint)[1] is None:
         return _static_endpoint_without_port(plan)
     if not plan.multi_node and not plan.rdzv_endpoint:
-        return FAULT.does_not_apply("one node, and no rendezvous endpoint named")
-    return FAULT.does_not_apply("a fixed number of nodes and the static rendezvous: all is said")
+        return FAULT.does_not_apply("one node, and no rendezvous endpoint is set")
+    return FAULT.does_not_apply("static rendezvous with a fixed number of nodes: nothing to check")
 
 
 def _range_with_static(plan: Plan) -> Finding:
-    """Only a backend named as static is certain; torchrun's command line may name another."""
+    """Certain only if the backend is set to static; torchrun's command line may set another."""
     named = plan.rdzv_backend == "static"
     speak = FAULT.error if named else FAULT.warning
-    backend = "named" if named else "torchrun's default, unless your command names another"
+    backend = "as set" if named else "torchrun's default, unless your command sets another"
     return speak(
         f"{plan.min_nodes} to {plan.max_nodes} nodes with the static rendezvous",
-        reason=f"static ({backend}) knows no range: it waits for all {plan.max_nodes} nodes, "
-        "600 s by default, and none may come later",
+        reason=f"static ({backend}) supports no range: it waits for all {plan.max_nodes} nodes, "
+        "600 s by default, and no node may join later",
         evidence=[Evidence(quote=f"--nnodes {plan.min_nodes}:{plan.max_nodes}", source="plan")],
         fix=f"`torchrun --nnodes {plan.min_nodes}:{plan.max_nodes} --rdzv-backend c10d "
         f"--rdzv-endpoint HOST:{rendezvous.C10D_PORT} --rdzv-id NAME …`",
@@ -105,8 +120,8 @@ def _range_with_static(plan: Plan) -> Finding:
 
 def _static_endpoint_without_port(plan: Plan) -> Finding:
     return FAULT.error(
-        f"endpoint {plan.rdzv_endpoint} names no port",
-        reason="the static rendezvous refuses it: 'Port is absent in endpoint'",
+        f"endpoint {plan.rdzv_endpoint} has no port",
+        reason="the static rendezvous rejects it: 'Port is absent in endpoint'",
         evidence=[Evidence(quote=plan.rdzv_endpoint, source="rendezvous endpoint")],
         fix=f"`--rdzv-endpoint {plan.rdzv_endpoint}:29500`",
     )
@@ -117,10 +132,11 @@ def _c10d_without_endpoint(plan: Plan) -> Finding:
         return FAULT.ok("c10d on one node: localhost is the endpoint")
     return FAULT.warning(
         "c10d with several nodes and no endpoint",
-        reason="unless your command line names one, every node takes localhost and waits for "
-        "the others there",
+        reason="unless your command line sets one, every node uses localhost and waits for the "
+        "others there",
         evidence=[Evidence(quote="no --rdzv-endpoint, no PET_RDZV_ENDPOINT", source="plan")],
-        fix=f"on every node: `--rdzv-endpoint HOST:{rendezvous.C10D_PORT}`, HOST being one of them",
+        fix=f"set `--rdzv-endpoint HOST:{rendezvous.C10D_PORT}` on every node, with the same HOST, "
+        "one of the nodes",
     )
 
 
@@ -128,41 +144,41 @@ def _c10d(facts: MachineFacts) -> Finding:
     plan = facts.plan
     host, port = rendezvous.split_endpoint(plan.rdzv_endpoint)
     if "is_host" in plan.environment.get("PET_RDZV_CONF", ""):
-        return FAULT.ok("PET_RDZV_CONF says by is_host who hosts the store")
-    if not _believes_to_host(facts, host):
+        return FAULT.ok("PET_RDZV_CONF sets is_host, which decides which node serves the store")
+    if not _will_host_store(facts, host):
         meant = rendezvous.addresses_of(facts, host)
         if any(addresses.carrier(known(facts.interfaces), ip) for ip in meant):
-            return _host_does_not_know_itself(facts, host)
+            return _host_does_not_recognise_itself(facts, host)
     if port is None:
         return FAULT.note(
-            f"endpoint {plan.rdzv_endpoint} names no port",
-            reason=f"c10d takes {rendezvous.C10D_PORT} then; other launchers mean 29500",
+            f"endpoint {plan.rdzv_endpoint} has no port",
+            reason=f"c10d then uses {rendezvous.C10D_PORT}; other launchers use 29500",
             evidence=[Evidence(quote=plan.rdzv_endpoint, source="rendezvous endpoint")],
-            fix=f"say it: `--rdzv-endpoint {plan.rdzv_endpoint}:{rendezvous.C10D_PORT}`",
+            fix=f"set it: `--rdzv-endpoint {plan.rdzv_endpoint}:{rendezvous.C10D_PORT}`",
         )
-    return FAULT.ok(f"c10d endpoint {host} is clear about who hosts the store")
+    return FAULT.ok(f"c10d endpoint {host} determines which node serves the store")
 
 
-def _host_does_not_know_itself(facts: MachineFacts, host: str) -> Finding:
+def _host_does_not_recognise_itself(facts: MachineFacts, host: str) -> Finding:
     own = known(facts.own_name)
     means = ", ".join(own.addresses) or own.error
     way_out = addresses.outward(facts)
     mine = host if addresses.parse(host) else way_out[1] if way_out else "ADDRESS"
     return FAULT.warning(
-        f"this machine has the endpoint's address {host} but will not host the store",
-        reason=f"torchrun looks for it among the addresses of {own.name} "
-        f"({means}) and does not find it: no node hosts, all fail after minutes",
+        f"this machine has the endpoint's address {host} but will not serve the store",
+        reason=f"torchrun looks for it among the addresses of {own.name} ({means}) and does not "
+        "find it: no node serves the store, and all fail after minutes",
         evidence=[
             Evidence(quote=f"{own.name}: {means}", source="getaddrinfo"),
             Evidence(quote=facts.plan.rdzv_endpoint, source="rendezvous endpoint"),
         ],
-        fix=f"here: `torchrun --rdzv-conf is_host=1 --local-addr {mine} …`; on the other nodes "
-        "`--local-addr` with their own address",
+        fix=f"run `torchrun --rdzv-conf is_host=1 --local-addr {mine} …` here, and set "
+        "`--local-addr` to their own address on the other nodes",
     )
 
 
-def _believes_to_host(facts: MachineFacts, host: str) -> bool:
-    """torch's own rule, from what we read: name, canonical name, or a shared resolved address."""
+def _will_host_store(facts: MachineFacts, host: str) -> bool:
+    """torch's own rule: its name, its canonical name, or an address that both resolve to."""
     ip = addresses.parse(host)
     if host in ("localhost", facts.host) or (ip and ip.is_loopback):
         return True
@@ -174,62 +190,67 @@ def _believes_to_host(facts: MachineFacts, host: str) -> bool:
 
 
 @FAULT.explain
-def the_launcher_refused_it(wreckage: Wreckage) -> Diagnosis | None:
+def launcher_rejected_the_rendezvous(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(REJECTED)
     if not seen:
         return None
     what = seen[0].fields["what"]
     return FAULT.diagnosis(
-        f"the launcher could not understand how the nodes are to meet: {what}",
+        f"the launcher rejected the rendezvous settings: {what}",
         confidence=0.93,
         seen=seen,
         culprit=Culprit(what=what, host=seen[0].line.host),
-        fix="static: `--master-addr HOST --master-port 29500 --node-rank N`; elastic: "
+        fix="for static, set `--master-addr HOST --master-port 29500 --node-rank N`; for elastic, "
         "`--rdzv-backend c10d --rdzv-endpoint HOST:29400 --rdzv-id NAME`",
         next="torchrun --help | grep -A2 rdzv",
     )
 
 
 @FAULT.explain
-def no_etcd_answered(wreckage: Wreckage) -> Diagnosis | None:
+def etcd_did_not_answer(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(NO_ETCD)
     if not seen or wreckage.seen(REJECTED):
         return None
     return FAULT.diagnosis(
-        "torchrun was to meet through etcd, and no etcd server answered at the endpoint: none runs "
-        "there, it speaks only the v3 interface, or the address is wrong",
+        "torchrun's rendezvous was set to etcd, and no etcd server answered at the endpoint: none "
+        "runs there, it offers only the v3 API, or the address is wrong",
         confidence=0.7,
         seen=seen,
         culprit=Culprit(what="etcd endpoint"),
-        fix="start etcd with `--enable-v2` and name it by --rdzv-endpoint, or do without: "
-        "`--rdzv-backend c10d --rdzv-endpoint HOST:29400`. `curl http://ENDPOINT/version` "
-        "asks whether one runs",
+        fix="start etcd with `--enable-v2` and set --rdzv-endpoint to it, or use c10d: "
+        "`--rdzv-backend c10d --rdzv-endpoint HOST:29400`. `curl http://ENDPOINT/version` asks "
+        "whether one runs",
     )
 
 
 @FAULT.explain
-def nobody_hosts_the_rendezvous(wreckage: Wreckage) -> Diagnosis | None:
+def no_node_serves_the_rendezvous(wreckage: Wreckage) -> Diagnosis | None:
     lost = wreckage.seen(peers.RENDEZVOUS_LOST)
     calls = connections.attempts(wreckage, connections.STORE)
     if not lost or not calls or wreckage.seen(REJECTED) or name_resolution.unresolved(wreckage):
         return None
     if connections.commonest(c.kind for c in calls) == connections.NO_WAY or wreckage.roots():
-        return None  # that explains it without any wrong setting
-    hosted = bool(wreckage.seen(HOSTS_IT))
+        return None  # that explains it without a wrong setting
+    hosted = bool(wreckage.seen(HOSTS_STORE))
     everywhere = len(wreckage.hosts) > 1 and {s.line.host for s in lost} >= set(wreckage.hosts)
     where = next((c.where for c in calls if c.address), "the endpoint")
+    unserved = "" if hosted else " (no log says that it hosts the store)"
     return FAULT.diagnosis(
-        f"torchrun called {where} for its rendezvous and nobody served it"
-        + ("" if hosted else ", nor does any node say that it hosts the store")
-        + ": each node decides by itself whether the endpoint is its own, and may be wrong",
+        f"torchrun connected to {where} for its rendezvous and no node served it{unserved}: each "
+        "node decides by itself whether the endpoint is its own, and may be wrong",
         confidence=0.25 if hosted else 0.65 if everywhere else 0.5,
         seen=[*lost, *(c.seen for c in calls)],
         culprit=Culprit(what=f"rendezvous endpoint {where}"),
-        fix="make the endpoint a name or address that its node's own name resolves to, or say who "
-        "hosts: `--rdzv-conf is_host=1` there, `is_host=0` on the others; the same port and "
+        fix="set the endpoint to a name or address that its node's own name resolves to, or set "
+        "the host: `--rdzv-conf is_host=1` there, `is_host=0` on the others; use the same port and "
         "`--rdzv-id` everywhere",
         next="getent ahosts $(hostname)",
-        unknown=["whether that node was started at all, and whether a firewall stands between"],
+        unknown=[
+            (
+                "whether that node was started, and whether a firewall blocks the path (run the "
+                "command above there)"
+            )
+        ],
     )
 
 
@@ -237,7 +258,7 @@ def nobody_hosts_the_rendezvous(wreckage: Wreckage) -> Diagnosis | None:
 
 
 @FAULT.lint
-def the_nodes_cannot_meet(source: Source) -> Iterator[Finding]:
+def launch_cannot_form_a_rendezvous(source: Source) -> Iterator[Finding]:
     alone = (
         doubt for launch in source.launches for doubt in launch_rendezvous.problems(source, launch)
     )

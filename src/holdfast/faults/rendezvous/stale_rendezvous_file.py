@@ -1,15 +1,17 @@
 """The file of a file:// rendezvous is left over from an earlier run.
 
 What you see   `Gloo connectFullMesh failed with … timed out connecting: SO_ERROR: Connection
-               refused`, a hang in init_process_group, or ranks that 'join' and talk to addresses
-               where nobody lives any more.
+               refused`, a hang in init_process_group, or ranks that join and connect to addresses
+               where no rank listens any more.
 Why            `init_method='file://…'` keeps the store's keys in a plain file. A run that ends
-               well removes it; one that was killed leaves it, and the next run reads the dead
-               ranks' addresses out of it.
-How to be sure `ls -l FILE`: it exists and is not empty before the job starts. `fuser FILE` is no
-               proof that nobody uses it: torch opens it for moments only.
-Fix            Remove the file before each launch, or give each run a new name
+               normally removes it; one that was killed leaves it, and the next run reads the
+               addresses of the dead ranks from it.
+How to be sure `ls -l FILE`: it exists and is not empty before the job starts. `fuser FILE` does not
+               prove that it is unused: torch keeps it open only briefly.
+Fix            Remove the file before each launch, or use a new name for each run
                (`file:///shared/rdzv-$SLURM_JOB_ID`). Better: env:// under torchrun.
+Known limits   The check sees file:// rendezvous set in the environment, not in the script. A log
+               does not show whether the file existed before the start.
 Sources        https://docs.pytorch.org/docs/stable/distributed.html#shared-file-system-initialization
                torch/csrc/distributed/c10d/FileStore.cpp
 """
@@ -28,7 +30,11 @@ from holdfast.analysis.machine import MachineFacts, RendezvousFile, known
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD111", slug="stale-rendezvous-file")
+FAULT = Fault(
+    code="HOLD111",
+    slug="stale-rendezvous-file",
+    related=("stale-process", "peer-unreachable", "rank-assignment"),
+)
 
 FILE_METHOD = FAULT.log_pattern(
     "file-method",
@@ -46,15 +52,15 @@ FILE_STORE = FAULT.log_pattern(
     role=Role.CASCADE,
 )
 
-FRESH = 60
-"""seconds; a file written to so lately may belong to a job that is just starting"""
+RECENT = 60
+"""seconds; a file written this recently may belong to a job that is just starting"""
 
 
 @FAULT.check(needs=("rendezvous_files",))
-def rendezvous_file_is_new(facts: MachineFacts) -> Sequence[Finding]:
+def rendezvous_file_is_left_over(facts: MachineFacts) -> Sequence[Finding]:
     files = known(facts.rendezvous_files)
     if not files:
-        return [FAULT.does_not_apply("no file:// rendezvous is named in the environment")]
+        return [FAULT.does_not_apply("no file:// rendezvous is set in the environment")]
     return [_judge(file) for file in files]
 
 
@@ -70,31 +76,31 @@ def _judge(file: RendezvousFile) -> Finding:
     if file.held_by:
         return FAULT.note(
             f"rendezvous file {file.path} is in use",
-            reason=f"pid {text.numbers(file.held_by)} has it open: a job is meeting there, and "
-            "another must not",
+            reason=f"pid {text.numbers(file.held_by)} has it open: another job is using it, and "
+            "two jobs must not share one",
             evidence=[seen],
-            fix=f"give this run a file of its own: `export {file.variable}=file://…`",
+            fix=f"use another file for this run: `export {file.variable}=file://…`",
         )
     remove = f"`rm {shlex.quote(file.path)}` before the launch"
-    if file.age < FRESH:
+    if file.age < RECENT:
         return FAULT.warning(
             f"rendezvous file {file.path} is not empty",
-            reason="it was written moments ago: either a job is using it (torch opens it for "
-            "moments only), or one has just died",
+            reason="it was written less than a minute ago: either a job is using it (torch keeps "
+            "it open only briefly), or one has just died",
             evidence=[seen],
-            fix=f"if no job uses it: {remove}",
+            fix=f"{remove}, if no job uses it",
         )
     return FAULT.error(
         f"rendezvous file {file.path} is left over from an earlier run",
-        reason="the next run would read the old ranks' addresses out of it; nobody has it open, "
-        "though a running job would show so for moments only",
+        reason="the next run would read the old ranks' addresses from it. No process has it open, "
+        "but a running job opens it only briefly",
         evidence=[seen],
-        fix=f"make sure that no job of yours uses it, then {remove}",
+        fix=f"make sure that no job uses it, then {remove}",
     )
 
 
 @FAULT.explain
-def they_met_the_dead(wreckage: Wreckage) -> Diagnosis | None:
+def ranks_read_a_stale_rendezvous_file(wreckage: Wreckage) -> Diagnosis | None:
     files = wreckage.seen(FILE_METHOD)
     store = wreckage.seen(FILE_STORE)
     calls = connections.attempts(wreckage, connections.GLOO, connections.NCCL)
@@ -104,19 +110,19 @@ def they_met_the_dead(wreckage: Wreckage) -> Diagnosis | None:
     url = files[0].fields["url"] if files else ""
     file = url.removeprefix("file://")
     path = file or "the rendezvous file"
-    called = f"called {calls[0].where}, where nobody lives" if calls else "waited in vain"
+    outcome = f"connected to {calls[0].where}, where no rank listens" if calls else "timed out"
     refused = any(c.kind == connections.REFUSED for c in calls)
     return FAULT.diagnosis(
-        f"the ranks met through a file ({path}) and {called}: a file that an earlier run left "
-        "holds the addresses of its dead ranks",
+        f"the ranks used a file:// rendezvous ({path}) and {outcome}: a file left by an earlier "
+        "run contains the addresses of ranks that have exited",
         confidence=_confidence(wreckage, named=bool(files), refused=refused, called=bool(calls)),
         seen=[*files, *(c.seen for c in calls), *waited, *store],
         culprit=Culprit(what=path),
         fix="make sure that no job uses it, then "
-        f"`{sightings.command('rm {}', file) or 'rm FILE'}`, or give each run a name "
-        "of its own; better: env:// under torchrun",
+        f"`{sightings.command('rm {}', file) or 'rm FILE'}`, or use a new file name for each run; "
+        "better, use env:// under torchrun",
         next=sightings.command("ls -l {}", file),
-        unknown=["whether the file was there before the start: its age would tell"],
+        unknown=["whether the file existed before the start: compare its age with the job's"],
     )
 
 

@@ -1,16 +1,19 @@
-"""The master address leads to the wrong place.
+"""The master address points to the wrong machine.
 
-What you see   Ranks wait for the store until it times out, each node alone (`1/2 clients
-               joined`), or every node forms a small job of its own.
-Why            All ranks call MASTER_ADDR, also from other machines. 127.0.0.1 is a different
-               machine on each of them. An address on Docker's or libvirt's bridge (172.17.x.x by
-               default) exists on its own host only. An address that belongs to no interface of
-               rank 0's machine leads its ranks away from their own store. A link-local IPv6
-               address means nothing without the name of the interface.
-How to be sure `getent ahosts $MASTER_ADDR` on every node must give one and the same address, and
-               `ip -br address` on node rank 0 must list it.
+What you see   Ranks wait for the store until it times out, each node alone (`1/2 clients joined`),
+               or every node forms a small separate job.
+Why            All ranks connect to MASTER_ADDR, including those on other machines. 127.0.0.1 is a
+               different machine on each of them. An address on Docker's or libvirt's bridge
+               (172.17.x.x by default) exists on its own host only. If the address belongs to no
+               interface of rank 0's machine, its ranks look for their own store elsewhere. A
+               link-local IPv6 address is incomplete without the name of the interface.
+How to be sure `getent ahosts $MASTER_ADDR` must give the same address on every node, and `ip -br
+               address` on node rank 0 must list it.
 Fix            Use the address of node rank 0 on the network that all nodes share:
                `hostname -I` there lists the candidates.
+Known limits   The check runs on one machine: whether other nodes resolve the name to the same
+               address is not seen. NAT and service addresses can make an unknown address correct,
+               so inside a container it is a warning.
 Sources        https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
                https://docs.docker.com/engine/network/drivers/bridge/
                torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py
@@ -37,7 +40,11 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place
 
-FAULT = Fault(code="HOLD105", slug="wrong-master-address")
+FAULT = Fault(
+    code="HOLD105",
+    slug="wrong-master-address",
+    related=("master-not-listening", "loopback-multi-node", "hostname-misresolves", "dns-failure"),
+)
 
 NOT_OURS = FAULT.log_pattern(
     "not-ours",
@@ -51,27 +58,28 @@ NOT_OURS = FAULT.log_pattern(
 
 
 @FAULT.check(needs=("container", "interfaces", "master_name", "own_name", "routes"))
-def address_leads_to_the_master(facts: MachineFacts) -> Finding:
+def master_address_is_wrong(facts: MachineFacts) -> Finding:
     plan = facts.plan
     host, origin = rendezvous.master_host(plan)
     if not host:
-        return FAULT.does_not_apply("no master address was named")
+        return FAULT.does_not_apply("no master address is set")
     meant = rendezvous.addresses_of(facts, host)
     evidence = [Evidence(quote=f"{host} is {', '.join(meant)}", source=origin)]
     if plan.multi_node and addresses.is_loopback(meant[0]):
         return FAULT.error(
             f"master address {host} is each machine's own loopback",
-            reason=f"{meant[0]} never leaves a machine, and the job has up to "
-            f"{plan.max_nodes}: every node would wait for itself",
+            reason=f"{meant[0]} is a different machine on each node, and the job has up to "
+            f"{plan.max_nodes} nodes: every node would wait for itself",
             evidence=evidence,
             fix=_use_instead(facts),
         )
     if addresses.is_link_local(meant[0]) and "%" not in meant[0]:
         return FAULT.warning(
-            f"master address {host} is link-local and names no interface",
-            reason="the kernel cannot know by which interface to send; connects fail with EINVAL",
+            f"master address {host} is link-local and has no interface",
+            reason="the kernel does not know which interface to use, so connections fail with "
+            "EINVAL",
             evidence=evidence,
-            fix=f"append the interface (`{meant[0]}%eth0`), or better: {_use_instead(facts)}",
+            fix=f"append the interface (`{meant[0]}%eth0`), or better {_use_instead(facts)}",
         )
     return _on_this_machine(facts, host, meant, evidence)
 
@@ -83,7 +91,7 @@ def _on_this_machine(
     bridge = _private_bridge(interfaces, meant[0])
     if facts.plan.multi_node and bridge:
         return FAULT.error(
-            f"master address {host} lies on the bridge {bridge.name}",
+            f"master address {host} is on the bridge {bridge.name}",
             reason=f"{bridge.name} is private to this machine (containers or virtual machines): "
             "other nodes cannot reach it",
             evidence=evidence,
@@ -100,16 +108,16 @@ def _on_this_machine(
 
 
 def _not_ours(facts: MachineFacts, host: str, evidence: list[Evidence]) -> Finding:
-    """A service address or a published port may lead back to us: then it is only a suspicion."""
+    """A service address or published port may be forwarded here: in a container a warning."""
     container = facts.container
     relayed = not isinstance(container, Container) or container.network != "host"
     who = "node rank 0" if facts.plan.multi_node else "the only node"
     speak = FAULT.warning if relayed else FAULT.error
-    doubt = " (unless a service address or published port leads back here)" if relayed else ""
+    doubt = " (unless a service address or published port is forwarded here)" if relayed else ""
     return speak(
         f"no interface here has the master address {host}",
-        reason=f"this is {who}, where the store will listen; ranks would look for it "
-        f"elsewhere{doubt}",
+        reason=f"this is {who}, which will serve the store; its ranks would connect to another "
+        f"machine{doubt}",
         evidence=evidence,
         fix=_use_instead(facts),
     )
@@ -123,16 +131,19 @@ def _private_bridge(interfaces: tuple[Interface, ...], ip: str) -> Interface | N
 def _use_instead(facts: MachineFacts) -> str:
     plan = facts.plan
     if not plan.multi_node:
-        return "on one node use `torchrun --standalone …`, or `export MASTER_ADDR=127.0.0.1`"
+        return "use `torchrun --standalone …` on one node, or `export MASTER_ADDR=127.0.0.1`"
     way_out = addresses.outward(facts)
     if plan.node_rank != 0 or way_out is None:
         mine = f" (this machine's is {way_out[1]})" if way_out else ""
-        return f"on every node: {_say(plan, 'ADDRESS')}, node rank 0's on the shared network{mine}"
-    return f"on every node: {_say(plan, way_out[1])} ({way_out[0]} of this machine)"
+        return (
+            f"use {_setting(plan, 'ADDRESS')} on every node, with node rank 0's address on the "
+            f"shared network{mine}"
+        )
+    return f"use {_setting(plan, way_out[1])} on every node ({way_out[0]} of this machine)"
 
 
-def _say(plan: Plan, ip: str) -> str:
-    """The setting in the words of whoever made the present one."""
+def _setting(plan: Plan, ip: str) -> str:
+    """The setting, in the same form as the present one."""
     if plan.rdzv_endpoint:
         port = rendezvous.split_endpoint(plan.rdzv_endpoint)[1] or rendezvous.C10D_PORT
         return f"`--rdzv-endpoint {ip}:{port}`"
@@ -142,18 +153,18 @@ def _say(plan: Plan, ip: str) -> str:
 
 
 @FAULT.explain
-def the_store_was_sought_in_the_wrong_place(wreckage: Wreckage) -> Diagnosis | None:
+def ranks_used_a_wrong_store_address(wreckage: Wreckage) -> Diagnosis | None:
     calls = [c for c in connections.attempts(wreckage, connections.STORE) if c.address]
     several = len(wreckage.hosts) > 1
     for call in calls:
         why, confidence = _doubt(call.address, several=several)
         if why:
             return FAULT.diagnosis(
-                f"the ranks looked for the store at {call.where}: {why}",
+                f"the ranks connected to the store at {call.where}: {why}",
                 confidence=confidence,
                 seen=[c.seen for c in calls if c.address == call.address],
                 culprit=Culprit(what=f"MASTER_ADDR={call.address}"),
-                fix="set the master address to one of rank 0's machine on the network that all "
+                fix="set the master address to an address of rank 0's node on the network that all "
                 "nodes share",
                 next="hostname -I",
             )
@@ -161,38 +172,40 @@ def the_store_was_sought_in_the_wrong_place(wreckage: Wreckage) -> Diagnosis | N
 
 
 @FAULT.explain
-def the_address_is_no_address_of_this_machine(wreckage: Wreckage) -> Diagnosis | None:
+def store_address_is_not_on_this_machine(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(NOT_OURS)
     if not seen:
         return None
     return FAULT.diagnosis(
-        "the store was to listen on an address that this machine does not have",
+        "the store was told to listen on an address that this machine does not have",
         confidence=0.75,
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what="the master address"),
-        fix="start rank 0 on the machine that has the address, or name an address of this one",
+        fix="start rank 0 on the machine that has the address, or set an address of this machine",
         next="ip -br address",
     )
 
 
 def _doubt(address: str, *, several: bool) -> tuple[str, float]:
     if "/" in address:
-        return "that is a URL, and MASTER_ADDR is a bare name or address", 0.9
+        return "that is a URL, and MASTER_ADDR must be a plain name or address", 0.9
     if several and (address == "localhost" or addresses.is_loopback(address)):
-        return "on each machine that is the machine itself, and the job has several", 0.85
+        return "on each node that is the node itself, and the job has several nodes", 0.85
     if address.startswith("172.17."):
-        return "Docker's own bridge has such addresses, and they exist on one machine only", 0.5
+        return "that is Docker's default bridge, which exists on one machine only", 0.5
     return "", 0.0
 
 
 # --- in what a user wrote ------------------------------------------------------------------------
 
-SHARED = "node rank 0's address on the network that all nodes share: `hostname -I` there lists them"
+USE_SHARED_ADDRESS = (
+    "use node rank 0's address on the network that all nodes share; `hostname -I` there lists them"
+)
 
 
 @FAULT.lint
-def every_node_would_call_itself(source: Source) -> Iterator[Finding]:
-    """Options of a launcher that is to span machines."""
+def launch_sets_loopback_as_master(source: Source) -> Iterator[Finding]:
+    """Options of a launcher that spans several nodes."""
     if master.rehearsed(source):
         return
     for launch in source.launches:
@@ -200,77 +213,77 @@ def every_node_would_call_itself(source: Source) -> Iterator[Finding]:
         fewest = count[0] if count else None
         most = launch.machines or (source.machines if "srun" in launch.around else 1) or 1
         for said in master.addresses(launch):
-            yield from _judged(said.what, said.value, said.place, most=most)
-            if most > 1 and _own_everywhere(said.value) and launch.flag("standalone") is None:
+            yield from _malformed(said.what, said.value, said.place, most=most)
+            if most > 1 and _means_this_machine(said.value) and launch.flag("standalone") is None:
                 speak = FAULT.warning if fewest == 1 else FAULT.error
                 yield speak(
                     f"{said.what} {said.value} is each machine's own loopback",
-                    reason=f"the job has {'up to ' if fewest == 1 else ''}{most} machines, and "
-                    "every one of them would wait for itself",
-                    fix=f"{SHARED}",
+                    reason=f"the job has {'up to ' if fewest == 1 else ''}{most} nodes, and every "
+                    "one of them would wait for itself",
+                    fix=USE_SHARED_ADDRESS,
                     at=said.place,
                 )
 
 
 @FAULT.lint
-def the_variable_leads_nowhere(source: Source) -> Iterator[Finding]:
+def variable_sets_a_wrong_master(source: Source) -> Iterator[Finding]:
     started = (*source.launches, *source.started_by)
     most = max((launch.machines or 1 for launch in started), default=1)
     for setting in master.variables(source):
         if not setting.known:
             continue
-        yield from _judged("MASTER_ADDR", setting.value, setting.place, most=most)
-        if most > 1 and _own_everywhere(setting.value) and _is_read(source):
+        yield from _malformed("MASTER_ADDR", setting.value, setting.place, most=most)
+        if most > 1 and _means_this_machine(setting.value) and _is_read(source):
             yield FAULT.error(
                 f"MASTER_ADDR={setting.value} is each machine's own loopback",
-                reason=f"the job has {most} machines, and every one of them would wait for itself",
+                reason=f"the job has {most} nodes, and every one of them would wait for itself",
                 fix="in a batch script: `export MASTER_ADDR=$(scontrol show hostnames "
                 '"$SLURM_JOB_NODELIST" | head -n 1)`; elsewhere '
-                f"{SHARED}",
+                f"{USE_SHARED_ADDRESS}",
                 at=setting.place,
             )
 
 
 def _is_read(source: Source) -> bool:
-    """torchrun and its like overwrite the variable: then another fault speaks of it."""
+    """torchrun and similar launchers overwrite the variable; another fault covers that."""
     kinds = {launch.kind for launch in (*source.launches, *source.started_by)}
     overwrites = kinds & {"torchrun", "torch.distributed.launch", "deepspeed", "accelerate"}
     return not overwrites and not master.rehearsed(source)
 
 
-def _own_everywhere(value: str) -> bool:
+def _means_this_machine(value: str) -> bool:
     return questions.is_loopback(value) or value in ("0.0.0.0", "::", "[::]")
 
 
-def _judged(what: str, value: str, at: Place, *, most: int) -> Iterator[Finding]:
-    """Wrong however many machines there are."""
+def _malformed(what: str, value: str, at: Place, *, most: int) -> Iterator[Finding]:
+    """Wrong for any number of nodes, and Docker's bridge for several."""
     if re.match(r"[a-z]+://", value):
         yield FAULT.error(
-            f"{what} {value} is a URL, and a bare name or address is expected",
-            reason="it is looked up as a host name, and no host has it",
+            f"{what} {value} is a URL, but must be a plain name or address",
+            reason="it is looked up as a host name, which does not exist",
             fix=f"`{re.sub(r'^[a-z]+://', '', value).partition('/')[0].partition(':')[0]}`",
             at=at,
         )
     elif re.fullmatch(r"[\w.\-]+:\d{2,5}", value):
         host, _, port = value.partition(":")
         yield FAULT.error(
-            f"{what} {value} has a port in it",
-            reason="it is looked up as a host name, colon and all, and no host has it",
-            fix=f"`MASTER_ADDR={host}` and `MASTER_PORT={port}`, each by itself",
+            f"{what} {value} contains a port",
+            reason="it is looked up as a host name, including the colon, which does not exist",
+            fix=f"set `MASTER_ADDR={host}` and `MASTER_PORT={port}` separately",
             at=at,
         )
     elif value.startswith("172.17.") and most > 1:
         yield FAULT.warning(
-            f"{what} {value} lies on Docker's own bridge",
-            reason="172.17.0.0/16 is what every Docker gives its containers, and exists on one "
-            f"machine only; this job has {most}",
-            fix=SHARED,
+            f"{what} {value} is on Docker's default bridge",
+            reason=f"172.17.0.0/16 is Docker's default network for containers and exists on one "
+            f"machine only; this job has {most} nodes",
+            fix=USE_SHARED_ADDRESS,
             at=at,
         )
 
 
 @FAULT.lint
-def every_node_names_itself(source: Source) -> Iterator[Finding]:
+def each_node_sets_itself_as_master(source: Source) -> Iterator[Finding]:
     for own in self_named_master.found(source):
         speak = FAULT.error if own.sure else FAULT.warning
         runs = (
@@ -279,9 +292,9 @@ def every_node_names_itself(source: Source) -> Iterator[Finding]:
             else f"{own.by} runs this on every node"
         )
         yield speak(
-            "each node names itself as the master",
-            reason=f"{runs}, and `hostname` answers differently on each",
-            fix="ask once, before the ranks are started: `export MASTER_ADDR=$(scontrol show "
+            "each node sets itself as the master",
+            reason=f"{runs}, and `hostname` differs on each",
+            fix="set it once, before the ranks are started: `export MASTER_ADDR=$(scontrol show "
             'hostnames "$SLURM_JOB_NODELIST" | head -n 1)` in a Slurm job, else the first '
             "node's name",
             at=own.place,
