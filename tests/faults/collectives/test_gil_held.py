@@ -60,7 +60,7 @@ GIL = "[rank0]: Could not acquire GIL within 300 ms on exit, possible GIL induce
 test_explain = explain_table(
     "gil-held",
     recognises(a_job(HEARTBEAT, GIL), sure=0.9, rank=0, saying=["native code held it"]),
-    recognises(a_job(HEARTBEAT), sure=0.35, rank=0, saying=["or a call into CUDA"]),
+    recognises(a_job(HEARTBEAT), sure=0.35, rank=0, saying=["or a CUDA call"]),
     recognises(
         a_job(
             *map(timed_out, (0, 1, 3)),
@@ -69,7 +69,7 @@ test_explain = explain_table(
         ),
         sure=0.6,
         rank=2,
-        saying=["held Python's lock", "data.py:30"],
+        saying=["held the GIL", "data.py:30"],
     ),
     passes_over(HEALTHY),
     passes_over(STUCK),

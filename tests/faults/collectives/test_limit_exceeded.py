@@ -48,8 +48,8 @@ test_run = run_table(
         victims=[0, 1, 3],
         certain=True,
         saying=[
-            'rank 2 (pid 4002) exceeded its limit "forward" by 0.3 s, in load() at data.py:88',
-            "needs a larger limit",
+            'rank 2 (pid 4002) exceeded the deadline of "forward" by 0.3 s, in load() at data.py:88',
+            "a longer deadline",
         ],
     ),
     # the job goes on meanwhile: the others have not come to the collective yet
@@ -67,7 +67,7 @@ test_run = run_table(
         victims=[0, 1, 3],
         certain=True,
         saying=[
-            'rank 0 (pid 4000) exceeded its limit "forward" by 0.3 s, waiting in all_reduce #101',
+            'rank 0 (pid 4000) exceeded the deadline of "forward" by 0.3 s, waiting in all_reduce #101',
             "for rank 2 (pid 4002), which is in load() at data.py:88",
         ],
     ),
@@ -78,7 +78,7 @@ test_run = run_table(
         saying=["rank 2 (pid 4002) exceeded", "(ranks 0-1,3 too), in load() at data.py:88"],
     ),
     # all wait in the same collective, or two may be the one
-    notices(limited(held_up({}), 0), ranks=[], certain=True, saying=["so nobody is blamed"]),
+    notices(limited(held_up({}), 0), ranks=[], certain=True, saying=["so no rank is blamed"]),
     overlooks(a_scene()),
     overlooks(limited(STUCK, 2, over=-5.0)),
     overlooks(limited(STUCK, 2, over=0.05)),  # it may be saying so at this moment
@@ -91,7 +91,7 @@ RAN_OUT = "holdfast: the limit on 'forward' has run out and rank 2 (pid 4711) is
 
 test_explain = explain_table(
     "limit-exceeded",
-    recognises(wreckage(RAN_OUT), sure=0.7, rank=2, saying=["'forward'", "larger limit"]),
+    recognises(wreckage(RAN_OUT), sure=0.7, rank=2, saying=["'forward'", "longer deadline"]),
     recognises(
         wreckage("[rank1]: " + RAN_OUT.replace("rank 2", "this process")),
         sure=0.7,

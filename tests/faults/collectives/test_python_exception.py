@@ -54,7 +54,7 @@ test_run = run_table(
         a_scene([a_rank(0), ended(1, 3)]),
         ranks=[1],
         certain=True,
-        saying=["ended with exit code 3 and left no last words"],
+        saying=["exited with code 3 and recorded no exception"],
     ),
     # a user's own lost connection is a cause
     notices(
@@ -118,7 +118,11 @@ test_explain = explain_table(
         sure=0.85,
         rank=2,
         victims=[0, 1, 3],
-        saying=["rank 2 raised ValueError: bad batch", "train.py:88", "only lost it"],
+        saying=[
+            "rank 2 raised ValueError: bad batch",
+            "train.py:88",
+            "ranks 0-1,3 failed as a result",
+        ],
     ),
     recognises(
         a_job(raised=[a_raise(r, "KeyError", "'lr'", order=r + 1) for r in range(4)]),
@@ -142,7 +146,7 @@ test_explain = explain_table(
         a_job(exits=[an_exit(0, 1), an_exit(2, 1, first=True)]),
         sure=0.4,
         rank=2,
-        saying=["exit code 1"],
+        saying=["exited with code 1"],
     ),
     # After its own complaint of a lost peer, what a rank raises is fallout.
     passes_over(a_job(lost(1), raised=[a_raise(1, "ValueError", "cannot reduce", order=9)])),

@@ -42,7 +42,7 @@ test_run = run_table(
         victims=[0, 1, 3],
         certain=True,
         saying=[
-            "rank 2 (pid 4002) ended with exit code 0 after step 100",
+            "rank 2 (pid 4002) exited with code 0 after step 100",
             "then ranks 0-1 lost the connection to it",
         ],
     ),
@@ -111,7 +111,7 @@ test_explain = explain_table(
         sure=0.75,
         rank=1,
         victims=[0, 2],
-        saying=["torchrun lists everybody else"],
+        saying=["torchrun lists all other ranks"],
     ),
     passes_over(  # it was ended, too: who is not listed cannot be told from who left
         wreckage(
@@ -135,7 +135,7 @@ test_explain = explain_table(
         sure=0.8,
         rank=2,
         victims=[0, 1, 3],
-        saying=["ended as if all were done"],
+        saying=["exited normally"],
     ),
     recognises(
         a_job(

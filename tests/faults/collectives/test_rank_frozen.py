@@ -24,7 +24,7 @@ test_run = run_table(
         ranks=[1],
         victims=[0, 2],
         certain=True,
-        saying=["rank 1 (pid 4001) is stopped (state T) for 3.4 s", "kill -CONT 4001"],
+        saying=["rank 1 (pid 4001) has been stopped (state T) for 3.4 s", "kill -CONT 4001"],
     ),
     # somebody suspended the whole job
     notices(
@@ -32,7 +32,7 @@ test_run = run_table(
         ranks=[0, 1],
         victims=[],
         certain=False,
-        saying=["all ranks are, so somebody suspended the whole job"],
+        saying=["all ranks are, so the job was suspended"],
     ),
     notices(
         a_scene([a_rank(0), stopped(1, state="t")]),

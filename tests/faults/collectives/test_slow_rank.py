@@ -84,7 +84,7 @@ test_explain = explain_table(
         sure=0.7,
         rank=2,
         victims=[0, 1],
-        saying=["rank 2 came last in 16 of the last 16"],
+        saying=["rank 2 was last in 16 of the last 16"],
     ),
     recognises(a_job(timed_out(0), recorders=LATE, world=3), sure=0.25, rank=2, saying=["rank 2"]),
     passes_over(HEALTHY),

@@ -42,7 +42,7 @@ def test_the_launcher_keeps_a_limit(tmp_path: Path) -> None:
         ("notice", "limit-exceeded", [1]),
         ("verdict", "limit-exceeded", [1]),
     ]
-    assert 'exceeded its limit "forward" by' in told[0]["reason"]
+    assert 'exceeded the deadline of "forward" by' in told[0]["reason"]
     assert "in forward() at train.py:4" in told[0]["reason"]
     assert "SIGABRT to rank 1" in err
 

@@ -1,16 +1,20 @@
-"""Native code holds Python's lock.
+"""Native code holds Python's global interpreter lock (GIL).
 
-What you see   The job stands still; one rank runs at 100 % or sleeps inside a C call, and none of
-               its Python threads does anything: no log line, no timer, no signal handler, Ctrl-C
-               without effect.
-Why            CPython runs Python code only under its global lock (GIL). An extension that computes
-               or blocks without releasing it stops every thread of the process, data threads and
-               watchdogs too. NCCL's heartbeat monitor kills such a process after minutes.
-How to be sure holdfast's beat thread in that rank, which needs the lock ten times a second, went
-               silent while those of the others go on and the process is not stopped. `py-spy dump
-               --pid PID` shows the Python line that called into C.
-Fix            Release the lock in that call (Py_BEGIN_ALLOW_THREADS, `gil_scoped_release`,
+What you see   The job makes no progress; one rank runs at 100 % CPU or sleeps inside a C call, and
+               none of its Python threads does anything: no log line, no timer, no signal handler,
+               Ctrl-C has no effect.
+Why            CPython runs Python code only while holding its global lock (GIL). An extension that
+               computes or blocks without releasing it stops every thread of the process, data
+               threads and watchdogs too. NCCL's heartbeat monitor kills such a process after
+               minutes.
+How to be sure holdfast's heartbeat thread in that rank, which needs the GIL ten times a second,
+               went silent while those of the other ranks continue and the process is not stopped.
+               `py-spy dump --pid PID` shows the Python line that called into C.
+Fix            Release the GIL in that call (Py_BEGIN_ALLOW_THREADS, `gil_scoped_release`,
                ctypes.CDLL instead of PyDLL), or do the work in another process.
+Known limits   On an overloaded machine all heartbeats are late, and holdfast stays silent. In a
+               log, only torch's own check at exit names the GIL; a stuck watchdog thread may also
+               wait for CUDA (see driver-hang).
 Sources        https://docs.python.org/3/c-api/init.html#releasing-the-gil-from-extension-code
                pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp: GIL check on exit
                https://github.com/hiyouga/LlamaFactory/issues/6964
@@ -28,7 +32,12 @@ from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Diagnosis, Verdict
 
-FAULT = Fault(code="HOLD608", slug="gil-held", traits=RunTraits(priority=420, needs_stall=True))
+FAULT = Fault(
+    code="HOLD608",
+    slug="gil-held",
+    traits=RunTraits(priority=420, needs_stall=True),
+    related=("rank-stuck", "rank-frozen", "driver-hang", "timer-as-timeout"),
+)
 
 SILENT = 2.0
 """seconds; the thread beats every 0.1 s"""
@@ -38,33 +47,33 @@ LEAVING = "exit"
 
 
 @FAULT.run
-def its_beat_stopped_but_not_its_process(scene: Scene) -> Verdict | None:
+def heartbeat_stopped_in_a_live_process(scene: Scene) -> Verdict | None:
     held = stall.find(scene)
     if held is None:
         return None
-    mute = [rank for rank in held.roots if _mute(scene, scene.rank(rank))]
-    # A starved machine silences all beats: then it says nothing about this rank.
-    if not mute or not all(_beats(scene, scene.rank(rank)) for rank in held.victims):
+    silent_ranks = [rank for rank in held.roots if _is_silent(scene, scene.rank(rank))]
+    # An overloaded machine delays all heartbeats: then it says nothing about this rank.
+    if not silent_ranks or not all(_beats(scene, scene.rank(rank)) for rank in held.victims):
         return None
-    view = scene.rank(mute[0])
+    view = scene.rank(silent_ranks[0])
     silent = scene.now - (view.beat.beat_at if view.beat else scene.now)
     return FAULT.verdict(
-        f"{phrases.who(scene, mute)} has run no Python for {text.elapsed(silent)}: "
+        f"{phrases.who(scene, silent_ranks)} has run no Python for {text.elapsed(silent)}: "
         f"native code holds the GIL, called {stall.place(view)}{_life(scene, view)}; "
         f"{held.waiting()}",
-        ranks=mute,
+        ranks=silent_ranks,
         victims=held.victims,
         certain=False,
-        fix=f"`py-spy dump --pid {view.pid}` shows the call; it must release the GIL",
+        fix=f"find the call with `py-spy dump --pid {view.pid}` and make it release the GIL",
         evidence=held.evidence(),
     )
 
 
-def _mute(scene: Scene, view: RankView) -> bool:
+def _is_silent(scene: Scene, view: RankView) -> bool:
     if view.beat is None or view.activity is None or view.activity.state in "TtD":
         return False
-    # The beat begins with the import of torch and ends with the script: before and after,
-    # silence means nothing.
+    # The heartbeat starts with the import of torch and ends with the script: before and after
+    # that, silence means nothing.
     if not view.beat.beat_at or view.beat.phase == LEAVING:
         return False
     return scene.now - view.beat.beat_at >= SILENT
@@ -88,36 +97,36 @@ GIL = FAULT.log_pattern(
     "acquire GIL within 300 ms on exit, possible GIL induced hang",
 )
 FIX = (
-    "find the call into C that keeps the lock (`py-spy dump --native --pid PID` of that rank shows "
-    "it), and let it release the GIL or run elsewhere"
+    "find the call into C that holds the GIL (`py-spy dump --native --pid PID` of that rank shows "
+    "it), and make it release the GIL or run it in another process"
 )
 
 
 @FAULT.explain
-def torch_could_not_get_the_lock(wreckage: Wreckage) -> Diagnosis | None:
+def torch_could_not_acquire_the_gil(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(GIL)
     if not seen:
         return None
     return FAULT.diagnosis(
-        f"{_who(seen[0].rank)} could not get Python's lock (GIL) when torch wanted to end it: "
-        "native code held it, so no Python ran in that process",
+        f"torch could not acquire the GIL when it shut down {_who(seen[0].rank)}: native code held "
+        "it, so no Python ran in that process",
         confidence=0.9,
         seen=seen,
         victims=blame.of(wreckage).others(seen[0].rank),
         fix=FIX,
-        unknown=("which call held it: a native stack of that process would show it",),
+        unknown=("which call held the GIL: a native stack of that process would show it",),
     )
 
 
 @FAULT.explain
-def its_watchdog_stood_still(wreckage: Wreckage) -> Diagnosis | None:
-    """The heartbeat monitor tells that a thread hangs, not why: a CUDA call, a driver, or this."""
+def watchdog_thread_hung(wreckage: Wreckage) -> Diagnosis | None:
+    """The heartbeat monitor says that a thread hangs, not why: a CUDA call, a driver, or this."""
     seen = wreckage.seen(watchdog.HEARTBEAT_STUCK)
     if not seen or wreckage.seen(GIL) or blame.of(wreckage).explained:
         return None
     return FAULT.diagnosis(
-        f"the watchdog thread of {_who(seen[0].rank)} made no step for minutes: it waits for "
-        "Python's lock, or a call into CUDA does not return",
+        f"the watchdog thread of {_who(seen[0].rank)} made no progress for minutes: it waited for "
+        "the GIL, or a CUDA call did not return",
         confidence=0.35,
         seen=seen,
         victims=blame.of(wreckage).others(seen[0].rank),
@@ -128,20 +137,20 @@ def its_watchdog_stood_still(wreckage: Wreckage) -> Diagnosis | None:
 
 
 @FAULT.explain
-def its_stack_holds_the_lock(wreckage: Wreckage) -> Diagnosis | None:
+def stack_shows_the_gil_holder(wreckage: Wreckage) -> Diagnosis | None:
     suspect = suspects.find(wreckage)
     remains = wreckage.rank(suspect.ranks[0]) if suspect else None
     if suspect is None or remains is None or remains.stack is None or not remains.stack.holds_gil:
         return None
     return FAULT.diagnosis(
-        f"rank {remains.rank} held Python's lock, {stacks.where(remains.stack)}, while "
+        f"rank {remains.rank} held the GIL, {stacks.where(remains.stack)}, while "
         f"{blame.plain(suspect.victims)} waited for it",
         confidence=0.6,
         seen=suspect.seen,
         culprit=suspects.culprit_on(wreckage, suspect),
         victims=suspect.victims,
         fix=FIX,
-        unknown=("whether it held the lock all the time: one stack is one moment",),
+        unknown=("whether it held the GIL all the time: a stack is one moment",),
     )
 
 

@@ -1,18 +1,20 @@
 """A rank raised an exception.
 
 What you see   A traceback on one rank, and a moment later tracebacks on all the others:
-               `Connection closed by peer`, `Connection reset by peer`, timeouts. With several
+               `Connection closed by peer`, `Connection reset by peer`, timeouts. In several
                thousand lines of log the first one is hard to find, and most launchers show
                another.
-Why            The ranks of a group live and die together: when one raises, the others lose their
-               connections to it within milliseconds. Only the first exception tells anything.
+Why            The ranks of a group depend on each other: when one raises, the others lose their
+               connections to it within milliseconds. Only the first exception shows the cause.
                torchrun orders by whole seconds and by what its poll saw first, so it may show a
                neighbour's.
-How to be sure The rank holdfast names wrote its exception before anybody lost a connection; its
-               whole traceback is in its own log, under attempt-N/rank-R in the run folder.
-               Wordings of lost peers and of timeouts are never taken for a cause.
-Fix            Repair that line. Raised on one rank only: look at that rank's data and at code
-               under `if rank == …`. Raised on all ranks alike: run the script alone first.
+How to be sure The rank holdfast names wrote its exception before any other rank lost a connection;
+               its whole traceback is in its own log, under attempt-N/rank-R in the run folder.
+               Messages about lost peers and timeouts are never taken for a cause.
+Fix            Fix that line. If only one rank raised it, look at that rank's data and at code under
+               `if rank == …`. If all ranks raised it, run the script with one rank first.
+Known limits   Logs without timestamps of several nodes do not show which exception came first;
+               then the order of the files decides.
 Sources        torch/distributed/elastic/multiprocessing/errors/__init__.py: get_first_failure
                https://docs.pytorch.org/docs/stable/elastic/errors.html
                https://github.com/huggingface/accelerate/issues/4139
@@ -32,11 +34,16 @@ from holdfast.analysis.scene.scene import Scene, Stack
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD611", slug="python-exception", traits=RunTraits(priority=265, general=True))
+FAULT = Fault(
+    code="HOLD611",
+    slug="python-exception",
+    traits=RunTraits(priority=265, general=True),
+    related=("rank-killed", "native-crash", "rank-exits-early", "framework-bug"),
+)
 
 
 @FAULT.run
-def it_raised_first(scene: Scene) -> Verdict | None:
+def rank_raised_first(scene: Scene) -> Verdict | None:
     raised = [e for e in exits.cause(scene) if not e.signal]
     if not raised or (all(e.mute for e in raised) and waits.analyse(scene).mismatch):
         return None
@@ -56,19 +63,19 @@ def it_raised_first(scene: Scene) -> Verdict | None:
 
 
 @FAULT.run
-def only_echoes_are_left(scene: Scene) -> Verdict | None:
-    """Ranks lost a peer, and nobody shows why: said so, and nobody is blamed."""
+def ranks_failed_without_a_cause(scene: Scene) -> Verdict | None:
+    """Ranks lost a peer, and none shows why: reported as such, without a culprit."""
     ended = exits.endings(scene)
     if not ended or exits.cause(scene):
         return None
     ranks = [e.rank for e in ended]
     return FAULT.verdict(
-        f"{text.ranks(ranks)} lost a peer or waited in vain, and no rank shows the cause: "
+        f"{text.ranks(ranks)} lost a peer or timed out, and no rank shows the cause: "
         f"{phrases.how_it_ended(ended[0]).quote}",
         ranks=(),
         victims=exits.fallen(scene, ()),
         certain=False,
-        fix="look for the first sign of trouble in the ranks' logs, before these lines",
+        fix="look for the first error in the ranks' logs, before these lines",
         evidence=[phrases.how_it_ended(e) for e in ended],
     )
 
@@ -85,15 +92,15 @@ def _did(ending: Ending) -> str:
     words, death = ending.view.words, ending.view.death
     if words:
         return f"raised {phrases.quoted(words)}"
-    return f"ended with exit code {death.code if death else '?'} and left no last words"
+    return f"exited with code {death.code if death else '?'} and recorded no exception"
 
 
 # --- explain -------------------------------------------------------------------------------------
 
 
 @FAULT.explain
-def its_own_words_tell(wreckage: Wreckage) -> Diagnosis | None:
-    """The first exception that speaks of no other rank."""
+def first_exception_in_the_logs(wreckage: Wreckage) -> Diagnosis | None:
+    """The first exception that is not about another rank."""
     causes = [r for r in wreckage.raised if own_errors.tells_a_cause(r) and _is_own(wreckage, r)]
     if not causes:
         return None
@@ -103,20 +110,20 @@ def its_own_words_tell(wreckage: Wreckage) -> Diagnosis | None:
     named = [r for r in same if r.root_slugs]
     others = blame.of(wreckage).others(*ranks)
     return FAULT.diagnosis(
-        f"{_who(ranks)} raised {_quoted(first)}{_fell_with(others)}",
+        f"{_who(ranks)} raised {_quoted(first)}{_consequence(others)}",
         confidence=_sure(first, ranks, others, known=bool(named)),
         culprit=_culprit(wreckage, first, ranks),
         victims=others,
         evidence=[*map(_evidence, same[:3]), *blame.complaints(wreckage)[:2]],
-        fix="repair that line; raised on one rank only: look at that rank's data and at code under "
+        fix="fix that line; if only one rank raised it, look at that rank's data and at code under "
         "`if rank == …`",
         next=_look(first),
-        unknown=() if ranks else ("which rank it was: the lines carry no rank",),
+        unknown=() if ranks else ("which rank it was: the lines have no rank",),
     )
 
 
 def _is_own(wreckage: Wreckage, raised: Raised) -> bool:
-    """Not fallout: the same rank had not told before that it lost or missed another one."""
+    """Not a consequence: the same rank had not reported before that it lost or missed another."""
     troubles = {(t.line.source, t.line.number) for t in blame.of(wreckage).own}
     return bool(raised.root_slugs) or (raised.line.source, raised.line.number) in troubles
 
@@ -128,7 +135,7 @@ def _earliest(causes: list[Raised]) -> Raised:
 
 
 def _sure(first: Raised, ranks: list[int], others: tuple[int, ...], *, known: bool) -> float:
-    """A fault whose own words stand in it is the better name; then this one steps back."""
+    """A fault whose own log line it contains is the better name; then this one yields."""
     if known:
         return 0.35
     if not first.frames:
@@ -145,18 +152,17 @@ def _place(raised: Raised) -> str:
 
 
 def _quoted(raised: Raised) -> str:
-    text = " ".join(raised.text.split())
-    short = text if len(text) <= phrases.LONGEST else text[: phrases.LONGEST - 1] + "…"
+    short = text.shorten(" ".join(raised.text.split()), phrases.LONGEST)
     place = _place(raised)
     return (f"{raised.kind}: {short}" if short else raised.kind) + (f" {place}" if place else "")
 
 
-def _fell_with(others: tuple[int, ...]) -> str:
-    return f"; {blame.plain(others)} only lost it or waited for it" if others else ""
+def _consequence(others: tuple[int, ...]) -> str:
+    return f"; {blame.plain(others)} failed as a result" if others else ""
 
 
 def _culprit(wreckage: Wreckage, first: Raised, ranks: list[int]) -> Culprit | None:
-    """Raised alike on several ranks it is the line, not one of them."""
+    """If several ranks raised the same, the culprit is the line, not one of them."""
     if len(ranks) > 1:
         return Culprit(what=_place(first) or first.kind)
     if ranks:
@@ -186,23 +192,23 @@ def _look(raised: Raised) -> str:
 
 
 @FAULT.explain
-def it_left_with_a_code(wreckage: Wreckage) -> Diagnosis | None:
-    """No exception is shown, only that a rank ended with an error: then its log has it."""
+def rank_exited_with_an_error_code(wreckage: Wreckage) -> Diagnosis | None:
+    """No exception is shown, only that a rank exited with an error: then its log has it."""
     known = blame.of(wreckage)
     failed = [e for e in wreckage.exits if e.code > 0 and not e.teardown]
     if not failed or known.explained or wreckage.raised or known.disagreement:
         return None
     first = next((e for e in failed if e.first), failed[0])
     return FAULT.diagnosis(
-        f"{blame.named(first)} ended with exit code {first.code}, and these lines do not show why: "
-        "its own log has the exception",
+        f"{blame.named(first)} exited with code {first.code}, and these lines do not show why: its "
+        "own log has the exception",
         confidence=0.4,
         culprit=_ended(first),
         victims=known.others(first.rank),
         evidence=[blame.of_exit(e) for e in failed[:3]],
         fix="read the log of that rank, from its first error on; `holdfast run`, or `torchrun "
         "--log-dir logs --tee 3`, keeps one for each rank",
-        unknown=("what it raised: its log is not here, or nothing in it is known to us",),
+        unknown=("what it raised: its log was not given, or holdfast knows no line in it",),
     )
 
 

@@ -1,15 +1,18 @@
-"""A rank ended normally while the others still need it.
+"""A rank exited normally while the others still needed it.
 
 What you see   `Connection closed by peer` or `Connection reset by peer` on the other ranks, or a
-               hang. The rank that left shows exit code 0 and no error, so every launcher blames a
+               hang. The rank that left has exit code 0 and no error, so every launcher blames a
                neighbour.
 Why            It reached the end of the script, called sys.exit() or returned early: fewer batches
                than the others, an early `return` under a condition, `if rank != 0: exit()`. The
                others' next collective includes it.
-How to be sure Exit code 0, before anybody complained. holdfast speaks only when another rank waits
-               for it or lost its connection to it: ranks that may end earlier do so in peace.
-Fix            Let all ranks run the same number of steps (see uneven-inputs), and end with
+How to be sure Exit code 0, before any other rank reported an error. holdfast reports it only when
+               another rank waits for it or lost its connection to it: a rank that may exit earlier
+               is not reported.
+Fix            Make all ranks run the same number of steps (see uneven-inputs), and end with
                `dist.barrier()` and `dist.destroy_process_group()` on all of them.
+Known limits   From logs alone a normal exit is known only if NCCL, torchrun or DeepSpeed recorded
+               it; a rank that just stops logging looks like rank-stuck.
 Sources        torch/distributed/elastic/agent/server/api.py: exit code 0 is healthy
                https://docs.pytorch.org/docs/stable/distributed.html#shutdown
                https://github.com/pytorch/pytorch/issues/78531
@@ -30,12 +33,15 @@ from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
 FAULT = Fault(
-    code="HOLD605", slug="rank-exits-early", traits=RunTraits(priority=320, needs_stall=True)
+    code="HOLD605",
+    slug="rank-exits-early",
+    traits=RunTraits(priority=320, needs_stall=True),
+    related=("uneven-inputs", "rank-killed", "group-not-destroyed", "rank-conditional-code"),
 )
 
 
 @FAULT.run
-def it_left_while_others_needed_it(scene: Scene) -> Verdict | None:
+def rank_exited_before_the_others(scene: Scene) -> Verdict | None:
     left = exits.left_well(scene)
     if not left or exits.cause(scene):
         return None
@@ -51,11 +57,11 @@ def it_left_while_others_needed_it(scene: Scene) -> Verdict | None:
         else f"and {text.ranks(waiters)} still {_verb(waiters)} for it"
     )
     return FAULT.verdict(
-        f"{phrases.who(scene, ranks)} ended with exit code 0{phrases.at_step(left[0])}, {how}",
+        f"{phrases.who(scene, ranks)} exited with code 0{phrases.at_step(left[0])}, {how}",
         ranks=ranks,
         victims=victims,
         certain=bool(losers) or all(w.sure for w in waits.analyse(scene).waits),
-        fix="let all ranks run the same number of steps and end together",
+        fix="make all ranks run the same number of steps and exit together",
         evidence=[
             *(
                 Evidence(quote=f"rank {v.rank} (pid {v.pid}): exit code 0", rank=v.rank)
@@ -67,19 +73,19 @@ def it_left_while_others_needed_it(scene: Scene) -> Verdict | None:
 
 
 def _lost_a_peer(scene: Scene, left: tuple[RankView, ...]) -> tuple[int, ...]:
-    """Whose connection broke, or who ended without a word, after the first of them had gone."""
+    """Ranks whose connection broke, or that exited silently, after the first of them had left."""
     first = min(view.death.at for view in left if view.death)
     return tuple(
         e.rank
         for e in exits.endings(scene)
-        # the sockets close a moment before the kernel tells of the death
+        # the sockets close a moment before the kernel reports the exit
         if e.at >= first - 0.5
         and (e.consequence == secondary_errors.LOST_PEER or (e.mute and exits.had_peers(e.view)))
     )
 
 
 def _wait_for_the_gone(scene: Scene) -> tuple[int, ...]:
-    """Every rank that is left waits in a collective of the whole job, and none of them is late."""
+    """Every remaining rank waits in a collective of the whole job, and none of them is late."""
     living = [v for v in scene.ranks if v.death is None]
     if not living or not all(isinstance(v.recorder, Recorder) for v in living):
         return ()
@@ -121,17 +127,17 @@ LEFT = FAULT.log_pattern(
     role=Role.CONTEXT,
 )
 FIX = (
-    "let all ranks run the same number of steps, and end together: `dist.barrier()` and "
+    "make all ranks run the same number of steps and end together: `dist.barrier()` and "
     "`dist.destroy_process_group()` on all of them; `holdfast run` shows after which step each "
     "rank left"
 )
 
 
 @FAULT.explain
-def it_left_and_they_missed_it(wreckage: Wreckage) -> Diagnosis | None:
+def finished_rank_was_still_needed(wreckage: Wreckage) -> Diagnosis | None:
     known = blame.of(wreckage)
     left = [r.rank for r in wreckage.ranks if r.finished]
-    # By NCCL's word, unless all did: that is how every job ends.
+    # As NCCL logged it, unless all ranks did: that is how every job ends.
     put_away = [s for s in wreckage.seen(DESTROYED) if s.rank not in known.victims]
     left += [s.rank for s in put_away if s.rank is not None and s.rank not in left]
     missed = [rank for rank in known.victims if rank not in left]
@@ -139,8 +145,8 @@ def it_left_and_they_missed_it(wreckage: Wreckage) -> Diagnosis | None:
         return None
     certain = [r.rank for r in wreckage.ranks if r.finished]
     return FAULT.diagnosis(
-        f"{blame.plain(left)} ended as if all were done, while {blame.plain(missed)} still needed "
-        "it: they lost the connection or waited in vain",
+        f"{blame.plain(left)} exited normally while {blame.plain(missed)} still needed it: they "
+        "lost the connection to it or timed out waiting for it",
         confidence=0.8 if certain else 0.6,
         seen=(*put_away[:2], *blame.first_complaint(wreckage)),
         culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=blame.plain(left)),
@@ -152,8 +158,8 @@ def it_left_and_they_missed_it(wreckage: Wreckage) -> Diagnosis | None:
 
 
 @FAULT.explain
-def torchrun_had_no_need_to_end_it(wreckage: Wreckage) -> Diagnosis | None:
-    """Its summary lists all that failed, those it ended itself too: who is missing ended well."""
+def torchrun_does_not_list_it_as_failed(wreckage: Wreckage) -> Diagnosis | None:
+    """Its summary lists all ranks that failed or that it ended: a missing one exited normally."""
     listed = [e for e in wreckage.exits if e.teller == "torchrun" and e.rank is not None]
     closed = {s.fields.get("pid") for s in wreckage.seen(launchers.CLOSING)}
     failed = {e.rank for e in listed if e.rank is not None}
@@ -164,17 +170,17 @@ def torchrun_had_no_need_to_end_it(wreckage: Wreckage) -> Diagnosis | None:
     told = bool(wreckage.seen(launchers.ROOT_CAUSE)) and one_node
     if not left or not told or len(members) - ended != len(left):
         return None
-    how = "torchrun lists everybody else as failed or ended by itself"
+    how = "torchrun lists all other ranks as failed or terminated by it"
     return _by_launcher(wreckage, left, how, confidence=0.75)
 
 
 @FAULT.explain
-def deepspeed_saw_it_leave(wreckage: Wreckage) -> Diagnosis | None:
+def deepspeed_saw_it_exit(wreckage: Wreckage) -> Diagnosis | None:
     numbers = {s.fields["pid"]: int(s.fields["local"]) for s in wreckage.seen(SPAWNED)}
     left = [numbers[s.fields["pid"]] for s in wreckage.seen(LEFT) if s.fields["pid"] in numbers]
     if not left or max(wreckage.members, default=0) >= len(numbers):
-        return None  # of several nodes: a local rank is no rank
-    how = "DeepSpeed says that it 'exits successfully'"
+        return None  # several nodes: a local rank is not a rank
+    how = "DeepSpeed logged that it 'exits successfully'"
     return _by_launcher(wreckage, sorted(left), how, confidence=0.8)
 
 
@@ -185,8 +191,8 @@ def _by_launcher(
     if set(left) & set(known.victims) or not known.victims or known.explained:
         return None
     return FAULT.diagnosis(
-        f"{blame.plain(left)} ended as if all were done: {how}, while "
-        f"{blame.plain(known.victims)} still needed it",
+        f"{blame.plain(left)} exited normally ({how}) while {blame.plain(known.victims)} still "
+        "needed it",
         confidence=confidence,
         seen=(*wreckage.seen(LEFT)[:1], *blame.first_complaint(wreckage)),
         culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=blame.plain(left)),

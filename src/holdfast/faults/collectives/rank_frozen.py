@@ -1,15 +1,19 @@
 """A rank's process is stopped.
 
-What you see   Nothing: the job stands still. `ps` shows state T for one rank. After the timeout the
-               others abort. SIGTERM does not reach it, so the end takes 30 s longer than usual.
+What you see   Nothing: the job makes no progress. `ps` shows state T for one rank. After the
+               timeout the others abort. SIGTERM does not reach it, so shutting down takes 30 s
+               longer than usual.
 Why            SIGSTOP or SIGTSTP was sent: by a person, a job-control shell, a batch system that
-               suspends jobs, a freezer or a debugger. A stopped process runs no instruction; its
-               sockets stay open, so nobody notices.
-How to be sure `ps -o pid,stat,cmd -p PID`: T. holdfast calls it frozen after 3 s in which it ran on
-               time itself: when the whole machine was suspended, all clocks start again. When all
-               ranks are stopped at once, somebody suspended the job on purpose: that is only said.
-Fix            `kill -CONT PID` if you know who stopped it and why; else holdfast kills it and
-               starts the group again.
+               suspends jobs, a freezer or a debugger. A stopped process executes nothing; its
+               sockets stay open, so the other ranks do not notice.
+How to be sure `ps -o pid,stat,cmd -p PID`: T. holdfast calls a rank frozen after 3 s during which
+               holdfast itself ran on time: when the whole machine was suspended, all timers start
+               again. When all ranks are stopped at once, the job was suspended on purpose; that is
+               reported and no action is taken.
+Fix            `kill -CONT PID` if you know who stopped it and why; otherwise holdfast kills it and
+               restarts the group.
+Known limits   Who sent the signal is not recorded by the kernel. In a log, a stopped rank looks
+               like one that hangs: the confidence is low then.
 Sources        https://man7.org/linux/man-pages/man7/signal.7.html (SIGSTOP, SIGCONT)
                https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html (state)
 """
@@ -25,34 +29,43 @@ from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD607", slug="rank-frozen", traits=RunTraits(priority=330))
+FAULT = Fault(
+    code="HOLD607",
+    slug="rank-frozen",
+    traits=RunTraits(priority=330),
+    related=("rank-stuck", "gil-held", "driver-hang", "preempted"),
+)
 
 
 @FAULT.run
-def it_does_not_run_at_all(scene: Scene) -> Verdict | None:
-    still = stopped.stopped_ranks(scene)
-    if not still:
+def rank_is_stopped(scene: Scene) -> Verdict | None:
+    frozen = stopped.stopped_ranks(scene)
+    if not frozen:
         return None
-    ranks = [v.rank for v in still]
+    ranks = [v.rank for v in frozen]
     victims = exits.fallen(scene, ranks)
-    since = min(v.state_since for v in still)
-    if still[0].activity and still[0].activity.state == "T":
-        living = [v for v in scene.ranks if v.activity is not None and v.death is None]
-        what = f"stopped (state T) for {text.elapsed(scene.now - since)}"
-        wholly = len(still) == len(living) and len(living) > 1
-        what += ": all ranks are, so somebody suspended the whole job" if wholly else ""
+    for_so_long = text.elapsed(scene.now - min(v.state_since for v in frozen))
+    if frozen[0].activity and frozen[0].activity.state == "t":
+        on_purpose = True  # a rank that a person debugs is never killed
+        state = f"held by a debugger (state t) for {for_so_long}"
+    elif on_purpose := _all_are_stopped(scene, frozen):
+        state = f"stopped (state T) for {for_so_long}: all ranks are, so the job was suspended"
     else:
-        what = f"held by a debugger (state t) for {text.elapsed(scene.now - since)}"
-        wholly = True  # nobody kills what a person is looking at
-    waiting = f"; {text.ranks(victims)} can not go on without it" if victims else ""
+        state = f"stopped (state T) for {for_so_long}"
+    waiting = f"; {text.ranks(victims)} cannot continue without it" if victims else ""
     return FAULT.verdict(
-        f"{phrases.who(scene, ranks)} {text.plural(ranks, 'is', 'are')} {what}{waiting}",
+        f"{phrases.who(scene, ranks)} {text.plural(ranks, 'has', 'have')} been {state}{waiting}",
         ranks=ranks,
         victims=victims,
-        certain=not wholly,
-        fix=f"`kill -CONT {' '.join(str(v.pid) for v in still)}` lets it run on",
-        evidence=[_evidence(v) for v in still],
+        certain=not on_purpose,
+        fix=f"let it continue: `kill -CONT {' '.join(str(v.pid) for v in frozen)}`",
+        evidence=[_evidence(v) for v in frozen],
     )
+
+
+def _all_are_stopped(scene: Scene, frozen: list[RankView]) -> bool:
+    living = [v for v in scene.ranks if v.activity is not None and v.death is None]
+    return len(frozen) == len(living) and len(living) > 1
 
 
 def _evidence(view: RankView) -> Evidence:
@@ -69,41 +82,42 @@ STOPPED = FAULT.log_pattern(
     anchors=("  Stopped", "  suspended", "T (stopped)", "t (tracing stop)", "Signals.SIGSTOP"),
     example="[1]+  Stopped                 torchrun --nproc-per-node 4 train.py",
 )
-CONT = "ps -eo pid,stat,cmd | awk '$2 ~ /^[Tt]/'"
+FIND_STOPPED = "ps -eo pid,stat,cmd | awk '$2 ~ /^[Tt]/'"
 
 
 @FAULT.explain
-def it_was_stopped(wreckage: Wreckage) -> Diagnosis | None:
+def log_shows_a_stopped_process(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(STOPPED)
     if not seen:
         return None
     return FAULT.diagnosis(
-        "a process of the job was stopped (SIGSTOP, Ctrl-Z or a debugger): it runs nothing and "
-        "keeps its connections, so the others wait for it without a word",
+        "a process of the job was stopped (SIGSTOP, Ctrl-Z or a debugger): it executes nothing and "
+        "keeps its connections, so the others wait for it silently",
         confidence=0.75,
         seen=seen,
         victims=blame.of(wreckage).victims,
-        fix="`kill -CONT PID` lets it run on; start long jobs where no key press reaches them",
-        next=CONT,
-        unknown=("who stopped it",),
+        fix="let it continue with `kill -CONT PID`; start long jobs detached from a terminal",
+        next=FIND_STOPPED,
+        unknown=("who or what stopped it",),
     )
 
 
 @FAULT.explain
-def it_answered_nobody(wreckage: Wreckage) -> Diagnosis | None:
-    """Silent like a killed one, but nobody lost a connection: a stopped process keeps them."""
+def silent_rank_kept_its_connections(wreckage: Wreckage) -> Diagnosis | None:
+    """Silent like a killed one, but no rank lost a connection: a stopped process keeps them."""
     suspect = suspects.find(wreckage)
     if suspect is None or suspect.ended or suspect.how not in ("mute", "unheard"):
         return None
     who = blame.plain(suspect.ranks)
     return FAULT.diagnosis(
-        f"{who} answered nobody, and no connection to it closed: a stopped process looks like this",
+        f"{who} answered no other rank, and no connection to it closed: this is what a stopped "
+        "process looks like",
         confidence=0.45 if suspect.how == "mute" else 0.25,
         seen=suspect.seen,
         culprit=suspects.culprit_on(wreckage, suspect),
         victims=suspect.victims,
-        fix="look whether it is still there, in state T: then `kill -CONT PID`",
-        next=CONT,
+        fix="check whether the process still exists in state T; if so, `kill -CONT PID`",
+        next=FIND_STOPPED,
         ruled_out=blame.ruled_out(wreckage),
         unknown=(
             f"whether the process of {who} still exists",

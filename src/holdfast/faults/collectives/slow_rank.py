@@ -1,16 +1,17 @@
-"""One rank is slower than the others.
+"""One rank is a straggler: slower than all others.
 
 What you see   Every rank shows the same long step: all wait for the slowest in every collective,
-               so the step times look alike and the job is merely slow.
-Why            A rank that always arrives last: a throttled GPU or CPU, a neighbour on its cores, a
+               so the step times look alike and the job is just slow.
+Why            One rank always arrives last: a throttled GPU or CPU, another process on its cores, a
                slower disk under its data, more work than its share, logging on rank 0. With four
                ranks and one five times slower, all run at its pace.
-How to be sure The times at which the ranks entered the same collective, from their flight
-               recorders: holdfast names the rank that came last again and again and how much of
-               the time the others spent waiting for it. With NCCL these times show when the host
-               asked, not when the GPU was ready.
+How to be sure The flight recorders show when each rank entered the same collective: holdfast names
+               the rank that came last again and again, and how much of the time the others spent
+               waiting for it.
 Fix            Look at that rank's machine and data: `nvidia-smi -q -d PERFORMANCE`, `top`, the
                loader's time per batch. It is never a reason to kill a job.
+Known limits   With NCCL these times show when the host issued the collective, not when the GPU was
+               ready. Two ranks that take turns being slow are not seen.
 Sources        https://github.com/pytorch/pytorch/issues/71303
                nvidia-resiliency-ext docs/source/straggler_det/usage_guide.rst
                torch/csrc/distributed/c10d/FlightRecorder.hpp: time_created
@@ -31,6 +32,7 @@ FAULT = Fault(
     code="HOLD609",
     slug="slow-rank",
     traits=RunTraits(priority=470, needs_steps=True, never_acts=True, survives_steps=True),
+    related=("slow-rank-timeout", "cpu-contention", "slow-nic", "rank-stuck"),
 )
 
 SHARE = 0.25
@@ -38,7 +40,7 @@ SHARE = 0.25
 
 
 @FAULT.run
-def it_comes_last_again_and_again(scene: Scene) -> Verdict | None:
+def rank_keeps_arriving_last(scene: Scene) -> Verdict | None:
     late = arrivals.latecomer(scene)
     if late is None or late.share < SHARE:
         return None
@@ -50,10 +52,11 @@ def it_comes_last_again_and_again(scene: Scene) -> Verdict | None:
         ranks=[late.rank],
         victims=others,
         certain=False,
-        fix="see what slows it: `top`, `nvidia-smi -q -d PERFORMANCE`, its loader's time per batch",
+        fix="find what slows it down: `top`, `nvidia-smi -q -d PERFORMANCE`, its loader's time per "
+        "batch",
         evidence=[
             Evidence(
-                quote=f"arrived last {late.last} times of {late.seen} in group {late.group}",
+                quote=f"arrived last {late.last} of {late.seen} times in group {late.group}",
                 source="flight recorders",
                 rank=late.rank,
             )
@@ -65,7 +68,7 @@ def it_comes_last_again_and_again(scene: Scene) -> Verdict | None:
 
 
 @FAULT.explain
-def it_came_last_again_and_again(wreckage: Wreckage) -> Diagnosis | None:
+def rank_kept_arriving_last(wreckage: Wreckage) -> Diagnosis | None:
     """By the times in the dumps. It breaks no job by itself, so it never leads where one broke."""
     late = arrivals.among(groups.named(wreckage.recorders))
     if late is None or late.share < SHARE or set(wreckage.recorders) != wreckage.members:
@@ -73,7 +76,7 @@ def it_came_last_again_and_again(wreckage: Wreckage) -> Diagnosis | None:
     others = [rank for rank in wreckage.recorders if rank != late.rank]
     broke = blame.of(wreckage).explained or blame.of(wreckage).victims
     return FAULT.diagnosis(
-        f"rank {late.rank} came last in {late.last} of the last {late.seen} collectives, by "
+        f"rank {late.rank} was last in {late.last} of the last {late.seen} collectives, by "
         f"{late.lag * 1000:.0f} ms each: {blame.plain(others)} spent {late.share:.0%} of the time "
         "waiting for it",
         confidence=0.25 if broke else 0.7,
@@ -81,12 +84,12 @@ def it_came_last_again_and_again(wreckage: Wreckage) -> Diagnosis | None:
         victims=others,
         evidence=[
             Evidence(
-                quote=f"arrived last {late.last} times of {late.seen} in group {late.group}",
+                quote=f"arrived last {late.last} of {late.seen} times in group {late.group}",
                 source="flight recorders",
                 rank=late.rank,
             )
         ],
-        fix="see what slows it: its processor, its GPU's clocks, its loader's time per batch",
+        fix="find what slows it down: its CPU, its GPU's clock rates, its loader's time per batch",
         next="nvidia-smi -q -d PERFORMANCE",
-        unknown=("when the GPU was ready: with NCCL these times show when the host asked",),
+        unknown=("when the GPU was ready: with NCCL these times show when the host issued it",),
     )
