@@ -48,7 +48,10 @@ test_run = run_table(
         victims=[0, 1, 3],
         certain=True,
         saying=[
-            'rank 2 (pid 4002) exceeded the deadline of "forward" by 0.3 s, in load() at data.py:88',
+            (
+                'rank 2 (pid 4002) exceeded the deadline of "forward" by 0.3 s, '
+                "in load() at data.py:88"
+            ),
             "a longer deadline",
         ],
     ),
@@ -67,7 +70,10 @@ test_run = run_table(
         victims=[0, 1, 3],
         certain=True,
         saying=[
-            'rank 0 (pid 4000) exceeded the deadline of "forward" by 0.3 s, waiting in all_reduce #101',
+            (
+                'rank 0 (pid 4000) exceeded the deadline of "forward" by 0.3 s, '
+                "waiting in all_reduce #101"
+            ),
             "for rank 2 (pid 4002), which is in load() at data.py:88",
         ],
     ),
