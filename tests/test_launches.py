@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.run.launch.orphans import Family
+from holdfast.run.launch.orphans import Descendants
 from holdfast.run.runs import leftovers
 from tests.cli.holdfast_command import free_port, listener, wait_until
 from tools import launches
@@ -46,7 +46,7 @@ def test_what_is_left_is_seen(tmp_path: Path) -> None:
     program = "import os, sys; os.fork() and os._exit(0); os.setsid(); print(os.getpid()); "
     program += "sys.stdout.flush(); os.close(1); os.read(0, 1)"
     port = free_port()
-    with Family(""):
+    with Descendants(""):
         look = Look(runs, temporary)
         marked = {**os.environ, leftovers.RUN: f"{runs}/one"}
         children = [

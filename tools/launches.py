@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from holdfast.run.launch.orphans import Family
+from holdfast.run.launch.orphans import Descendants
 from holdfast.run.runs import folder, registry
 from tools.leaks import Look, is_rank, wait_until
 
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", metavar="FOLDER", help="write the table there")
     asked = parser.parse_args(argv)
     rows = []
-    with tempfile.TemporaryDirectory(prefix="launches-") as work, Family(""):
+    with tempfile.TemporaryDirectory(prefix="launches-") as work, Descendants(""):
         place = Place(Path(work))
         for number in range(1, asked.count + 1):
             rows.append(one(place, number, ending_of(number, asked.kill_every)))

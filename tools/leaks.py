@@ -34,7 +34,7 @@ class Leaks:
 
 class Look:
     """Made before a launch, asked after it. Our own process must adopt orphans meanwhile
-    (orphans.Family), so that nobody gets away by leaving his parent."""
+    (orphans.Descendants), so that nobody gets away by leaving his parent."""
 
     def __init__(self, runs: Path, temporary: Path) -> None:
         self._runs, self._temporary = runs, temporary
@@ -60,7 +60,7 @@ class Look:
 
     def processes(self) -> list[ProcessRow]:
         """By descent, and by the mark in their environment where that was broken."""
-        orphans.Family("").reap(())
+        orphans.Descendants("").reap(())
         table = process_table()
         marked = [row for row in table.values() if self._is_marked(row)]
         descended = [r for r in below_us() if (r.pid, r.started) not in self._processes]

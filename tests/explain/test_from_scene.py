@@ -32,8 +32,8 @@ def under_torchrun(*stacks: Stack, **changes: object) -> Scene:
 
 
 def explained(scene: Scene, *, still: bool = True, world: int = 4) -> Report:
-    said = verdict.judge(scene, stands_still=still)
-    wreckage = from_scene.wreckage(scene, said, stands_still=still, world=world)
+    said = verdict.judge(scene, standstill=still)
+    wreckage = from_scene.wreckage(scene, said, standstill=still, world=world)
     return diagnose(wreckage, [entry.fault for entry in catalogue.entries()])
 
 

@@ -6,11 +6,11 @@ import io
 from pathlib import Path
 
 from holdfast.analysis.job.journal_records import FirstStepRecord, kind_of
-from holdfast.analysis.scene.checkpoints import Account
+from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.analysis.scene.scene import Scene
 from holdfast.run.runs import journal
 from holdfast.run.watch import decide, resume_tracker, verdict
-from holdfast.run.watch.reporter import Teller
+from holdfast.run.watch.reporter import Reporter
 from holdfast.view import run_screen
 from tests.faults.checkpoints.test_config_changed import CHANGED
 from tests.faults.checkpoints.test_restart_from_zero import first, restarted
@@ -27,7 +27,7 @@ NEWS = [
 def told(scene: Scene, times: int, folder: Path) -> tuple[list[str], str]:
     screen = io.StringIO()
     kept = journal.Journal(str(folder / "journal.jsonl"))
-    teller = Teller(kept, run_screen.Screen(screen), "node-a", None)
+    teller = Reporter(kept, run_screen.Screen(screen), "node-a", None)
     for _ in range(times):
         teller.kept(NEWS, scene)
     kept.close()
@@ -56,7 +56,7 @@ def test_it_never_explains_a_stall_nor_an_end() -> None:
     assert killed is not None
     assert killed.slug == "rank-killed"
     assert verdict.judge(BEGAN_AGAIN) is None
-    assert [found.slug for found in verdict.hearsay(BEGAN_AGAIN)] == ["restart-from-zero"]
+    assert [found.slug for found in verdict.checkpoint_news(BEGAN_AGAIN)] == ["restart-from-zero"]
 
 
 def test_a_refusal_ends_the_job_and_no_restart_is_tried() -> None:
@@ -65,16 +65,16 @@ def test_a_refusal_ends_the_job_and_no_restart_is_tried() -> None:
     assert found is not None
     assert (found.fatal, found.ranks) == (True, (0, 1))
     assert found.slug in ("config-changed", "world-size-mismatch")
-    assert verdict.hearsay(refused) == []
+    assert verdict.checkpoint_news(refused) == []
 
 
 def test_the_same_bug_after_a_resume_is_met_at_the_same_step_of_the_job() -> None:
     bug = [ended(0, 1, said=words("ValueError", "bad batch"))]  # after step 100 of the attempt
     first_time = decide.failure_of(a_scene(bug), None)
-    again = decide.failure_of(a_scene(bug, attempt=1, kept=Account(base=1200)), None)
+    again = decide.failure_of(a_scene(bug, attempt=1, kept=CheckpointAccount(base=1200)), None)
     assert (first_time.step, again.step) == (100, 1300)
 
 
 def test_the_status_shows_the_step_of_the_job() -> None:
-    line = run_screen.status(a_scene(attempt=1, kept=Account(base=1200)), restarts=1)
+    line = run_screen.status(a_scene(attempt=1, kept=CheckpointAccount(base=1200)), restarts=1)
     assert "step 1300" in line

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.rank import heartbeat_page
-from holdfast.run.watch.rank_state import Watched
+from holdfast.run.watch.rank_state import ObservedRank
 
 SLEEP = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
 
@@ -36,10 +36,10 @@ def process(text: str, *, stderr: int | None = None) -> Iterator[subprocess.Pope
 
 
 @contextlib.contextmanager
-def watched(folder: Path, pid: int, rank: int = 0) -> Iterator[Watched]:
+def watched(folder: Path, pid: int, rank: int = 0) -> Iterator[ObservedRank]:
     descriptor, page = heartbeat_page.create()
     try:
-        yield Watched(
+        yield ObservedRank(
             rank=rank, local_rank=rank, pid=pid, host="here", page=page,
             words_file=str(folder / f"{rank}.words"), stderr_file=str(folder / f"{rank}.err"),
             socket=str(folder / f"{rank}.sock"), started_at=time.monotonic(),

@@ -13,12 +13,12 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from holdfast.analysis.job.run_paths import RunPaths
-from holdfast.analysis.scene.scene import Outlived
+from holdfast.analysis.scene.scene import SurvivingProcess
 from holdfast.errors import Error
 from holdfast.run.launch.flags import parse
 from holdfast.run.launch.launch import describe, start
 from holdfast.run.launch.terminate import exit_code
-from holdfast.run.watch.interface import Step
+from holdfast.run.watch.interface import JobAction
 
 
 class Obedient:
@@ -38,20 +38,20 @@ class Obedient:
         self.pids, self.failed = dict(pids), {}
         self.note("started", attempt=attempt, pids=list(pids.values()))
 
-    def look(self) -> Step:
+    def look(self) -> JobAction:
         codes = {rank: exit_code(pid) for rank, pid in self.pids.items()}
         failed = {rank: code for rank, code in codes.items() if code}
         if not failed:
-            return Step.GO_ON
+            return JobAction.KEEP_RUNNING
         if not self.failed:  # 'taking evidence': the living must still live at the next look
             self.failed = failed
-            return Step.HOLD
+            return JobAction.HOLD
         living = [rank for rank, code in codes.items() if code is None]
         step = self.plan.pop(0) if self.plan else "stop"
         self.note(step, failed=self.failed, living=living)
         if step == "break":
             raise ValueError("no plan for this")
-        return Step(step)
+        return JobAction(step)
 
     def culprits(self) -> frozenset[int]:
         return frozenset(self.failed)
@@ -59,7 +59,7 @@ class Obedient:
     def told_to_stop(self, sign: signal.Signals) -> None:
         self.note("told", signal=sign.name)
 
-    def outlived(self, processes: Sequence[Outlived], *, ended: bool) -> None:
+    def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
         self.note("outlived", names=[(p.rank, p.name) for p in processes], ended=ended)
 
     def ranks_stopped(self) -> None:

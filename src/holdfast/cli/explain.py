@@ -134,7 +134,7 @@ def _explain_run(arguments: argparse.Namespace) -> int:
     from holdfast.run.runs import registry
 
     chosen = registry.find(arguments.runs, arguments.run)
-    if chosen.state is not registry.State.RUNNING:
+    if chosen.state is not registry.RunState.RUNNING:
         return _explain([chosen.folder], arguments)
     pids = run_folder.read(chosen.folder).story.newest
     if not pids:
@@ -151,8 +151,8 @@ def _explain_running(pids: list[int], arguments: argparse.Namespace) -> int:
     streams.remark(f"watching for {attach.WATCHED:g} s, without touching the processes")
     scene, still, world = attach.look(pids)
     stands = all(view.rank in still for view in scene.ranks)
-    said = verdict.judge(scene, stands_still=stands)
-    wreckage = from_scene.wreckage(scene, said, stands_still=stands, world=world)
+    said = verdict.judge(scene, standstill=stands)
+    wreckage = from_scene.wreckage(scene, said, standstill=stands, world=world)
     return _answer(wreckage, arguments, places=from_scene.places(scene))
 
 

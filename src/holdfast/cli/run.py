@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from holdfast.analysis.job.run_paths import RunPaths
     from holdfast.analysis.machine import MachineFacts
     from holdfast.run.launch.flags import RunFlags
-    from holdfast.run.runs.folder import Made
+    from holdfast.run.runs.folder import CreatedRun
     from holdfast.run.runs.journal import Journal
-    from holdfast.run.runs.leftovers import Ended
+    from holdfast.run.runs.leftovers import EndedLeftovers
     from holdfast.run.runs.report import RunReport
     from holdfast.run.watch.watch import Watch
     from holdfast.view.run_screen import Screen
@@ -172,7 +172,7 @@ def _raise_open_files(journal: Journal) -> None:
         journal.write(LimitRecord(name="nofile", soft=soft, raised_to=hard))
 
 
-def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: Made, world: int) -> None:
+def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: CreatedRun, world: int) -> None:
     from holdfast.analysis.job.journal_records import LaunchRecord
 
     journal.write(LaunchRecord(world=world, max_restarts=flags.max_restarts))
@@ -183,7 +183,7 @@ def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: Made, world:
             screen.say(remark)
 
 
-def _tell_of_leftovers(left: Ended, journal: Journal, screen: Screen) -> None:
+def _tell_of_leftovers(left: EndedLeftovers, journal: Journal, screen: Screen) -> None:
     from holdfast.analysis.job.journal_records import LeftoversRecord
     from holdfast.analysis.job.phrases import children
 

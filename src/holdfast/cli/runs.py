@@ -10,7 +10,7 @@ from holdfast.cli import streams
 from holdfast.text import duration
 
 if TYPE_CHECKING:
-    from holdfast.run.runs.registry import Run
+    from holdfast.run.runs.registry import RunSummary
 
 SUMMARY = "list the runs of this folder: running, ended, lost"
 FOLDER = "runs"
@@ -48,13 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
 HEAD = f"{'RUN':<36}  {'STATE':<9}  {'STARTED':<14}  {'RANKS':>5}  {'STEPS':>8}  {'RESTARTS':>8}"
 
 
-def line(item: Run, *, now: float) -> str:
+def line(item: RunSummary, *, now: float) -> str:
     """One run; its last sentence under it, where it has one."""
-    from holdfast.run.runs.registry import State
+    from holdfast.run.runs.registry import RunState
     from holdfast.view.text import harmless
 
     state = item.state.value
-    if item.state is State.ENDED and item.exit_code:
+    if item.state is RunState.ENDED and item.exit_code:
         state = f"exit {item.exit_code}"
     began = f"{duration(max(0.0, now - item.started))} ago"
     figures = f"{item.world or '-':>5}  {item.steps or '-':>8}  {item.restarts:>8}"

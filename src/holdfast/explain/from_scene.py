@@ -9,15 +9,15 @@ from holdfast.findings import Evidence, Verdict
 
 
 def wreckage(
-    scene: Scene, verdict: Verdict | None, *, stands_still: bool, world: int | None = None
+    scene: Scene, verdict: Verdict | None, *, standstill: bool, world: int | None = None
 ) -> Wreckage:
-    """`stands_still`: the stack of every rank was the same at both looks.
+    """`standstill`: the stack of every rank was the same at both looks.
 
     In a job that gets on, one rank is elsewhere at any moment: stacks speak only where all of them
     stood still. Recorders have spoken in the verdict, which knows how old their entries are.
     """
     return Wreckage(
-        ranks=tuple(_remains(view, stands=stands_still) for view in scene.ranks),
+        ranks=tuple(_remains(view, stands=standstill) for view in scene.ranks),
         told=(_told(verdict),) if verdict else (),
         world_size=world,
     )

@@ -62,10 +62,10 @@ def test_clocks_that_were_started_again() -> None:
     """The machine slept for 20 s: nobody stepped, and it is nobody's fault."""
     slept = quiet(20.0, alive=20.0)
     assert stalled(slept)
-    assert not stalled(slept, clocks_since=NOW - 0.2)
-    assert stalled(slept, clocks_since=NOW - 3.0)
-    assert last_progress(slept, clocks_since=NOW - 3.0) == NOW - 3.0
-    assert not stalled(starting(20.0, 20.0), clocks_since=NOW - 0.2)
+    assert not stalled(slept, timers_since=NOW - 0.2)
+    assert stalled(slept, timers_since=NOW - 3.0)
+    assert last_progress(slept, timers_since=NOW - 3.0) == NOW - 3.0
+    assert not stalled(starting(20.0, 20.0), timers_since=NOW - 0.2)
 
 
 def test_slower_than_it_was() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from holdfast.analysis.machine import CheckpointItem, Unread
-from holdfast.analysis.scene.checkpoints import Account, Saved
+from holdfast.analysis.scene.checkpoints import CheckpointAccount, Saved
 from holdfast.analysis.scene.scene import Failure, Scene
 from tests.faults.checkpoints.test_checkpoint_corrupt import NAMED, item
 from tests.faults.machines import a_machine, a_plan
@@ -85,7 +85,7 @@ def job(interval: float, *, stall: float = 0.5, count: int = 4, **changes: Any) 
         )
         for n in range(count)
     )  # fmt: skip
-    scene = a_scene(started_at=NOW - 24 * HOUR, kept=Account(saves=saves))
+    scene = a_scene(started_at=NOW - 24 * HOUR, kept=CheckpointAccount(saves=saves))
     return msgspec.structs.replace(scene, **changes)
 
 

@@ -1,7 +1,7 @@
 import msgspec
 
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.scene.checkpoints import Account
+from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.checkpoints.test_checkpoint_corrupt import ASIDE, NAMED, OLDER, item
 from tests.faults.machines import a_machine
@@ -73,13 +73,13 @@ TORN = msgspec.structs.replace(ASIDE, why="rank-1.safetensors is missing", probl
 test_run = run_table(
     "checkpoint-incomplete",
     notices(
-        a_scene(attempt=1, kept=Account(set_aside=(TORN,))),
+        a_scene(attempt=1, kept=CheckpointAccount(set_aside=(TORN,))),
         ranks=[],
         certain=False,
         saying=["skipped incomplete checkpoint", "rank-1.safetensors is missing"],
     ),
     overlooks(a_scene()),
-    overlooks(a_scene(attempt=1, kept=Account(set_aside=(ASIDE,)))),
+    overlooks(a_scene(attempt=1, kept=CheckpointAccount(set_aside=(ASIDE,)))),
 )
 
 test_explain = explain_table(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.analysis.scene.checkpoints import Account
+from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.checkpoints.test_restart_from_zero import resumed
 from tests.faults.checkpoints.test_world_size_mismatch import REFUSED
@@ -48,14 +48,14 @@ test_run = run_table(
         not_saying=["HOLDFAST_ACCEPT"],
     ),
     notices(
-        a_scene(attempt=1, kept=Account(resumed=(resumed(40, accepted=("config",)),))),
+        a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(40, accepted=("config",)),))),
         ranks=[],
         certain=False,
         saying=["resumed at step 40 with a different configuration", "it is a different run"],
     ),
     overlooks(a_scene()),
     overlooks(a_scene([ended(0, 1, said=REFUSED)])),  # world-size-mismatch's alone
-    overlooks(a_scene(attempt=1, kept=Account(resumed=(resumed(40),)))),
+    overlooks(a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(40),)))),
 )
 
 SHAPE = (

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.analysis.scene.checkpoints import Account
+from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from tests.analysis.source.made_sources import python
 from tests.faults.checkpoints.test_restart_from_zero import resumed
 from tests.faults.table import flags, leaves, lint_table, notices, overlooks, run_table
@@ -23,15 +23,17 @@ test_run = run_table(
         saying=["1000 samples then, 900 now", "start with the same data"],
     ),
     notices(
-        a_scene(attempt=1, kept=Account(resumed=(resumed(40, data="unknown"),))),
+        a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(40, data="unknown"),))),
         ranks=[],
         certain=False,
         saying=["resumed at step 40 without a saved data position", "holdfast.Sampler"],
     ),
     overlooks(a_scene()),
-    overlooks(a_scene(attempt=1, kept=Account(resumed=(resumed(40, data="global"),)))),
-    overlooks(a_scene(attempt=1, kept=Account(resumed=(resumed(40),)))),  # it did not tell
-    overlooks(a_scene(attempt=1, kept=Account(resumed=(resumed(0, data="unknown"),)))),
+    overlooks(a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(40, data="global"),)))),
+    overlooks(
+        a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(40),)))
+    ),  # it did not tell
+    overlooks(a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(0, data="unknown"),)))),
 )
 
 EPOCHS = """

@@ -6,7 +6,13 @@ import msgspec
 import pytest
 
 from holdfast.analysis.scene.attempt_start import infer
-from holdfast.analysis.scene.checkpoints import Account, FirstStep, Resumed, Saved, SetAside
+from holdfast.analysis.scene.checkpoints import (
+    CheckpointAccount,
+    FirstStep,
+    Resumed,
+    Saved,
+    SetAside,
+)
 from holdfast.analysis.scene.scene import Scene
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.launches import launched
@@ -72,7 +78,7 @@ def test_how_an_attempt_began(
 
 def restarted(**account: Any) -> Scene:
     """A second attempt, after one that had come to step 57."""
-    return a_scene(attempt=1, kept=Account(**{"reached": 57, **account}))
+    return a_scene(attempt=1, kept=CheckpointAccount(**{"reached": 57, **account}))
 
 
 test_run = run_table(
@@ -128,7 +134,7 @@ test_run = run_table(
     overlooks(restarted(first_steps=(first(), first(1, optimizer_step=40)), base=40)),
     overlooks(restarted(first_steps=(first(), first(1, digest="bbbb", other_ways=True)))),
     overlooks(restarted(first_steps=(first(), first(1)), reached=0)),  # nothing was lost
-    overlooks(a_scene(attempt=0, kept=Account(first_steps=(first(),), reached=9))),
+    overlooks(a_scene(attempt=0, kept=CheckpointAccount(first_steps=(first(),), reached=9))),
 )
 
 SAVED_LINE = "  successfully saved checkpoint from iteration    1200 to /ckpts"

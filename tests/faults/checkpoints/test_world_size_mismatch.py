@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, Unread
-from holdfast.analysis.scene.checkpoints import Account
+from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.checkpoints.test_checkpoint_corrupt import item
 from tests.faults.checkpoints.test_restart_from_zero import resumed
@@ -78,16 +78,16 @@ test_run = run_table(
     notices(
         a_scene(
             attempt=1,
-            kept=Account(resumed=(resumed(40, saved_world=8, accepted=("world-size",)),)),
+            kept=CheckpointAccount(resumed=(resumed(40, saved_world=8, accepted=("world-size",)),)),
         ),
         ranks=[],
         certain=False,
         saying=["resumed with 4 ranks from a checkpoint of 8", "learning rate"],
     ),
     overlooks(a_scene()),
-    overlooks(a_scene(attempt=1, kept=Account(resumed=(resumed(40, saved_world=8),)))),
+    overlooks(a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(40, saved_world=8),)))),
     overlooks(  # told of an earlier attempt
-        a_scene(attempt=2, kept=Account(resumed=(resumed(40, accepted=("world-size",)),)))
+        a_scene(attempt=2, kept=CheckpointAccount(resumed=(resumed(40, accepted=("world-size",)),)))
     ),
     overlooks(  # somebody else's words
         a_scene([ended(0, 1, said=words("ValueError", "oh [world-size-mismatch]"))])

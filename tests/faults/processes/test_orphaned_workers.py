@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.analysis.machine import Bind, Leftovers, Orphan, Unread
-from holdfast.analysis.scene.scene import Outlived
+from holdfast.analysis.scene.scene import SurvivingProcess
 from tests.faults.machines import a_connection, a_machine, a_plan, a_port, a_process
 from tests.faults.table import (
     check_table,
@@ -80,8 +80,8 @@ test_check = check_table(
     skips(a_machine(leftovers=Unread(why="no /proc")), saying=["no /proc"]),
 )
 
-HELPER = Outlived(rank=2, pid=4711, name="python")
-NAMELESS = Outlived(rank=None, pid=4712, name="sh")
+HELPER = SurvivingProcess(rank=2, pid=4711, name="python")
+NAMELESS = SurvivingProcess(rank=None, pid=4712, name="sh")
 
 test_run = run_table(
     "orphaned-workers",
@@ -99,7 +99,7 @@ test_run = run_table(
         saying=["rank 2's child python (pid 4711), a rank's child sh (pid 4712) outlived their"],
     ),
     notices(
-        a_scene(outlived=tuple(Outlived(rank=0, pid=n, name="sh") for n in range(9))),
+        a_scene(outlived=tuple(SurvivingProcess(rank=0, pid=n, name="sh") for n in range(9))),
         ranks=[],
         certain=False,
         saying=["and 5 more outlived their ranks"],

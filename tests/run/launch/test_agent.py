@@ -129,7 +129,7 @@ def test_signals_are_noted_and_given_back() -> None:
     heard: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
     try:
-        with terminate.Orders([signal.SIGUSR1]) as orders:
+        with terminate.StopSignals([signal.SIGUSR1]) as orders:
             os.kill(os.getpid(), signal.SIGUSR1)
             assert (orders.told, orders.hurry) == (signal.SIGUSR1, False)
             os.kill(os.getpid(), signal.SIGUSR1)
@@ -144,7 +144,7 @@ def test_signals_are_noted_and_given_back() -> None:
 def test_what_nohup_ignores_stays_ignored() -> None:
     before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
-        with terminate.Orders([signal.SIGUSR1]) as orders:
+        with terminate.StopSignals([signal.SIGUSR1]) as orders:
             orders.listen()
             os.kill(os.getpid(), signal.SIGUSR1)
             assert orders.told is None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.run.launch.log_file import LogFile
-from holdfast.run.launch.pump import Pump, Stream, write_all
+from holdfast.run.launch.pump import OutputPump, RankStream, write_all
 from tests.cli.holdfast_command import wait_until
 from tests.places import TARGETS
 from tests.run.launching import launch, log
@@ -32,8 +32,8 @@ class Screen:
 
 
 @contextlib.contextmanager
-def pump(screen: Screen) -> Iterator[Pump]:
-    made = Pump(write=screen.write)
+def pump(screen: Screen) -> Iterator[OutputPump]:
+    made = OutputPump(write=screen.write)
     try:
         yield made
     finally:
@@ -41,7 +41,7 @@ def pump(screen: Screen) -> Iterator[Pump]:
     assert not made._thread.is_alive()
 
 
-def print_into(pump: Pump, stream: Stream, *texts: bytes) -> None:
+def print_into(pump: OutputPump, stream: RankStream, *texts: bytes) -> None:
     """What a rank does: opens the path, writes, and ends."""
     with open(pump.open(stream), "wb", buffering=0) as file:
         pump.started()
@@ -52,7 +52,7 @@ def print_into(pump: Pump, stream: Stream, *texts: bytes) -> None:
 def test_bytes_pass_unchanged_to_screen_and_file(tmp_path: Path) -> None:
     screen, path = Screen(), tmp_path / "stdout.log"
     with pump(screen) as made:
-        stream = Stream("rank 0", screen=1, log=LogFile(str(path)))
+        stream = RankStream("rank 0", screen=1, log=LogFile(str(path)))
         print_into(made, stream, TEXT, b"no end")
         wait_until(lambda: screen.written[1] == TEXT + b"no end")
     assert path.read_bytes() == TEXT + b"no end"
@@ -61,7 +61,10 @@ def test_bytes_pass_unchanged_to_screen_and_file(tmp_path: Path) -> None:
 def test_a_line_in_pieces_is_shown_before_it_ends() -> None:
     """A prompt or a progress bar: shown soon, though no newline comes."""
     screen = Screen()
-    with pump(screen) as made, open(made.open(Stream("rank 0", screen=2)), "wb", buffering=0) as f:
+    with (
+        pump(screen) as made,
+        open(made.open(RankStream("rank 0", screen=2)), "wb", buffering=0) as f,
+    ):
         f.write(b"loading 7%\rloading 8%")
         wait_until(lambda: screen.written[2] == b"loading 7%\rloading 8%")
 
@@ -69,7 +72,7 @@ def test_a_line_in_pieces_is_shown_before_it_ends() -> None:
 def test_lines_of_several_ranks_do_not_mix() -> None:
     screen = Screen()
     with pump(screen) as made:
-        paths = [made.open(Stream(f"rank {rank}", screen=1)) for rank in range(4)]
+        paths = [made.open(RankStream(f"rank {rank}", screen=1)) for rank in range(4)]
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(open(path, "wb", buffering=0)) for path in paths]
             for piece in (b"first half,", b" second half", b"\n"):
@@ -82,7 +85,7 @@ def test_lines_of_several_ranks_do_not_mix() -> None:
 def test_settle_waits_for_all_that_was_printed(tmp_path: Path) -> None:
     screen = Screen()
     with pump(screen) as made:
-        print_into(made, Stream("rank 0", screen=1), *[b"x" * 1000 + b"\n"] * 500, b"end")
+        print_into(made, RankStream("rank 0", screen=1), *[b"x" * 1000 + b"\n"] * 500, b"end")
         made.settle(seconds=30)
         assert len(screen.written[1]) == 500 * 1001 + 3
 
@@ -91,7 +94,7 @@ def test_a_full_disk_ends_the_log_and_not_the_rank(capsys: pytest.CaptureFixture
     """Even a stream that was to stay off the screen appears there then: nothing is lost."""
     screen = Screen()
     with pump(screen) as made:
-        stream = Stream("rank 3 (stdout)", screen=1, shown=False, log=LogFile("/dev/full"))
+        stream = RankStream("rank 3 (stdout)", screen=1, shown=False, log=LogFile("/dev/full"))
         print_into(made, stream, b"one\n", b"two\n")
         made.settle(seconds=30)
     assert screen.written[1] == b"one\ntwo\n"
@@ -104,9 +107,9 @@ def test_a_screen_that_is_gone_does_not_end_the_log(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     path = tmp_path / "stdout.log"
-    made = Pump(write=lambda _, text: write_all(writing, text))
+    made = OutputPump(write=lambda _, text: write_all(writing, text))
     try:
-        print_into(made, Stream("rank 0", screen=1, log=LogFile(str(path))), b"one\n", b"two\n")
+        print_into(made, RankStream("rank 0", screen=1, log=LogFile(str(path))), b"one\n", b"two\n")
     finally:
         made.close()
         os.close(writing)
@@ -116,7 +119,7 @@ def test_a_screen_that_is_gone_does_not_end_the_log(tmp_path: Path) -> None:
 def test_the_prefix_stands_before_each_line_once(tmp_path: Path) -> None:
     screen = Screen()
     copy = LogFile(str(tmp_path / "filtered.log"))
-    stream = Stream("r", screen=1, prefix=b"[t0]:", copies=(copy, (b"loss",)))
+    stream = RankStream("r", screen=1, prefix=b"[t0]:", copies=(copy, (b"loss",)))
     stream.take(b"one\nloss 1\npar", screen.write)
     stream.let_go(screen.write)
     stream.take(b"tial\nlast\n", screen.write)

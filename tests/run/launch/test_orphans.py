@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.run.launch import orphans, terminate
-from holdfast.run.launch.orphans import Family
+from holdfast.run.launch.orphans import Descendants
 from holdfast.system.proc import row_of
 from tests.cli.holdfast_command import wait_until
 from tests.places import TARGETS
@@ -39,11 +39,11 @@ def helpers_end(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def rank(folder: Path) -> Iterator[tuple[Family, int]]:
+def rank(folder: Path) -> Iterator[tuple[Descendants, int]]:
     """A rank of this process, with its helpers up, and its family."""
     settings = {"RANK": "5", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "this"}
     command = [sys.executable, DETACH, str(folder), "wait"]
-    with helpers_end(folder), Family("this") as family:
+    with helpers_end(folder), Descendants("this") as family:
         process = subprocess.Popen(command, env={**os.environ, **settings}, start_new_session=True)
         try:
             wait_until(lambda: len(noted(folder)) == 2)
@@ -55,7 +55,7 @@ def rank(folder: Path) -> Iterator[tuple[Family, int]]:
             process.wait()
 
 
-def _names(family: Family, leader: int) -> set[str]:
+def _names(family: Descendants, leader: int) -> set[str]:
     rows = (row_of(member.row.pid) for member in family.members({leader: 5}))
     return {row.name for row in rows if row is not None}
 
@@ -104,7 +104,7 @@ def test_only_the_very_process_that_was_seen_is_ended() -> None:
         try:
             row = row_of(stranger.pid)
             assert row
-            former = orphans.Member(row._replace(started=row.started - 1), 0)
+            former = orphans.Descendant(row._replace(started=row.started - 1), 0)
             assert orphans.end_all([former]) == ([], [])
             orphans._send(former.row, signal.SIGKILL)
             assert stranger.poll() is None
@@ -122,7 +122,7 @@ def test_adopted_zombies_are_reaped_and_nobody_elses(tmp_path: Path) -> None:
     )
     os.mkfifo(tmp_path / "go")
     own = subprocess.Popen(["true"])
-    with Family("this") as family:
+    with Descendants("this") as family:
         leader = subprocess.Popen(
             [sys.executable, "-c", program], cwd=tmp_path, start_new_session=True
         )

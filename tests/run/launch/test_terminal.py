@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.run.launch.log_file import LogFile
-from holdfast.run.launch.pump import Pump, Stream
+from holdfast.run.launch.pump import OutputPump, RankStream
 from tests.cli.holdfast_command import in_a_namespace, wait_until
 from tests.run.launch.test_logs import TEXT, Screen, pump
 from tests.run.launching import lives
@@ -27,10 +27,10 @@ print(size, controlling("self"), controlling(os.getppid()))
 """
 LAUNCHER = """
 import subprocess, sys
-from holdfast.run.launch.pump import Pump, Stream
+from holdfast.run.launch.pump import OutputPump, RankStream
 from holdfast.rank import delivery
-pump = Pump()
-with open(pump.open(Stream("rank 0", screen=1), like=1), "w") as end:
+pump = OutputPump()
+with open(pump.open(RankStream("rank 0", screen=1), like=1), "w") as end:
     pump.started()
     rank = delivery.command([sys.executable, "-I", "-S", "-c", sys.argv[1]])
     subprocess.run(rank, stdout=end, start_new_session=True, check=True)
@@ -75,7 +75,7 @@ def test_bytes_pass_unchanged_to_screen_and_file(at: Window, tmp_path: Path) -> 
     screen, path = Screen(), tmp_path / "stdout.log"
     every = bytes(range(256)) + TEXT + b"no end"
     with pump(screen) as made:
-        stream = Stream("rank 0", screen=1, log=LogFile(str(path)))
+        stream = RankStream("rank 0", screen=1, log=LogFile(str(path)))
         with open(made.open(stream, like=at.far), "wb", buffering=0) as rank:
             made.started()
             rank.write(every)
@@ -87,7 +87,7 @@ def test_settle_waits_for_what_the_kernel_still_carries(at: Window) -> None:
     """A worker of the kernel brings it from one end to the other, some time after write()."""
     screen, expected = Screen(), b""
     with pump(screen) as made:
-        stream = Stream("rank 0", screen=1)
+        stream = RankStream("rank 0", screen=1)
         with open(made.open(stream, like=at.far), "wb", buffering=0) as rank:
             for number in range(300):
                 rank.write(b"line %d" % number)
@@ -100,7 +100,7 @@ def test_much_output_comes_through_whole(at: Window) -> None:
     """More than the kernel keeps for a terminal, so that the writer has to wait for us."""
     screen, much = Screen(), b"x" * 99 + b"\n"
     with pump(screen) as made:
-        with open(made.open(Stream("r", screen=1), like=at.far), "wb", buffering=0) as rank:
+        with open(made.open(RankStream("r", screen=1), like=at.far), "wb", buffering=0) as rank:
             for _ in range(3000):
                 rank.write(much)
         made.settle(seconds=30)
@@ -110,7 +110,7 @@ def test_much_output_comes_through_whole(at: Window) -> None:
 def test_the_size_follows_our_window(at: Window) -> None:
     before = signal.getsignal(signal.SIGWINCH)
     with pump(Screen()) as made:
-        paths = [made.open(Stream("r", screen=1), like=at.far) for _ in range(2)]
+        paths = [made.open(RankStream("r", screen=1), like=at.far) for _ in range(2)]
         with open(paths[0], "wb") as one, open(paths[1], "wb") as other:
             ends = [one.fileno(), other.fileno()]
             assert [os.get_terminal_size(end) for end in ends] == [(100, 30)] * 2
@@ -127,7 +127,7 @@ def test_ranks_that_die_leave_no_open_file(at: Window) -> None:
     with pump(screen) as made:
         idle = open_files()
         for attempt in range(3):
-            ends = [made.open(Stream("rank", screen=n), like=at.far) for n in (1, 2)]
+            ends = [made.open(RankStream("rank", screen=n), like=at.far) for n in (1, 2)]
             with open(ends[0], "wb") as out, open(ends[1], "wb") as err:
                 rank = subprocess.Popen(["sh", "-c", "printf part; kill -9 $$"], stdout=out,
                                         stderr=err, start_new_session=True)  # fmt: skip
@@ -157,9 +157,9 @@ def test_a_launcher_killed_takes_its_ranks_along(at: Window) -> None:
 
 def test_a_launcher_that_is_gone_hangs_nobody_up(at: Window) -> None:
     """What a rank left running gets an error when it writes, and no SIGHUP, nor blocks."""
-    made = Pump(write=Screen().write)
+    made = OutputPump(write=Screen().write)
     script = "trap 'exit 99' HUP; read go; echo late || exit 7"
-    with open(made.open(Stream("r", screen=1), like=at.far), "wb") as end:
+    with open(made.open(RankStream("r", screen=1), like=at.far), "wb") as end:
         left = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=end,
                                 stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
     made.close()

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.run.runs import folder, redact
-from holdfast.run.runs.folder import KEEP_DAYS, KEEP_RUNS, Made, make, prune, save
+from holdfast.run.runs.folder import KEEP_DAYS, KEEP_RUNS, CreatedRun, make, prune, save
 from tests.cli.holdfast_command import in_a_namespace
 from tests.run.runs_on_disk import a_run, living_run, make_older
 
@@ -123,7 +123,7 @@ def test_where_nothing_can_be_written_the_screen_remains(
     (tmp_path / "runs").write_text("a file")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     answer = make(str(tmp_path / "runs"), "train.py", COMMAND, {})
-    assert answer == Made(None, answer.remark)
+    assert answer == CreatedRun(None, answer.remark)
     assert "nothing of this run is kept but what you see here" in answer.remark
 
 

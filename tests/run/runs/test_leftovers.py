@@ -49,7 +49,7 @@ def test_leftovers_of_a_run_without_launcher_are_ended(
         assert [(p.rank, p.pid, p.name) for p in ended.processes] == [(3, left.pid, "sleep")]
         assert (ended.runs, ended.stuck) == ((paths.run_id,), ())
         assert left.wait(10) == -signal.SIGTERM
-    assert leftovers.end(str(tmp_path)) == leftovers.Ended((), (), ())
+    assert leftovers.end(str(tmp_path)) == leftovers.EndedLeftovers((), (), ())
 
 
 def test_others_are_left_alone(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_who_works_in_a_shell_that_a_rank_started_is_spared(tmp_path: Path) -> N
         shell, env={**os.environ, leftovers.RUN: paths.folder}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    nothing = "Ended(processes=(), runs=(), stuck=(), gap='')"
+    nothing = "EndedLeftovers(processes=(), runs=(), stuck=(), gap='')"
     assert done.stdout.splitlines() == [nothing, "alive"]
 
 
@@ -98,7 +98,9 @@ def test_a_look_that_hangs_does_not_hang_the_start(
 
     monkeypatch.setattr(leftovers, "find", hang)
     monkeypatch.setattr(leftovers, "SECONDS", 0.1)
-    assert leftovers.end(str(tmp_path)) == leftovers.Ended((), (), (), gap="no answer within 0.1 s")
+    assert leftovers.end(str(tmp_path)) == leftovers.EndedLeftovers(
+        (), (), (), gap="no answer within 0.1 s"
+    )
 
 
 def test_the_next_launch_ends_what_a_killed_launcher_left(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from holdfast.analysis.job.journal_records import LaunchRecord
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import journal, owner
-from holdfast.run.runs.registry import State, find, list_runs, read_run, stop
+from holdfast.run.runs.registry import RunState, find, list_runs, read_run, stop
 from holdfast.system.proc import row_of
 from tests.run.runs_on_disk import a_run, living_run
 from tests.system.sockets import needs, needs_root, run_python, wait_for
@@ -38,7 +38,7 @@ def test_a_run_is_told_by_its_journal(tmp_path: Path) -> None:
     paths = a_run(tmp_path, *RECORDS, {"kind": "end", "attempt": 1, "steps": 40, "exit_code": 0})
     (run,) = list_runs(str(tmp_path))
     assert (run.id, run.folder) == (paths.run_id, paths.folder)
-    assert (run.state, run.exit_code, run.world) == (State.ENDED, 0, 4)
+    assert (run.state, run.exit_code, run.world) == (RunState.ENDED, 0, 4)
     assert (run.steps, run.restarts) == (160, 1)
     assert run.said == "rank 2 was killed by SIGKILL"
     assert run.ended
@@ -56,25 +56,25 @@ def test_a_launcher_that_lives_is_running_until_it_is_gone(tmp_path: Path) -> No
     with living_run(tmp_path) as (run_id, process):
         paths = RunPaths(str(tmp_path), run_id)
         run = read_run(paths)
-        assert (run.state, run.pid, run.world) == (State.RUNNING, process.pid, 4)
+        assert (run.state, run.pid, run.world) == (RunState.RUNNING, process.pid, 4)
         process.kill()
         # Nobody has waited for it yet: a zombie still has its pid and start time.
         wait_for(lambda: (row := row_of(process.pid)) and row.state == "Z")
-        assert read_run(paths).state is State.LOST
+        assert read_run(paths).state is RunState.LOST
 
 
 @pytest.mark.parametrize(
     ("of_launcher", "state"),
     [
-        ({}, State.LOST),  # this very process, but another start time: a recycled pid
-        ({"started_ticks": 0, "pid": 1}, State.LOST),
-        ({"boot_id": "before-the-reboot"}, State.LOST),
-        ({"boot_id": "other", "host": "other-machine"}, State.UNKNOWN),
-        ({"pid_namespace": 1}, State.UNKNOWN),  # another container of this machine
+        ({}, RunState.LOST),  # this very process, but another start time: a recycled pid
+        ({"started_ticks": 0, "pid": 1}, RunState.LOST),
+        ({"boot_id": "before-the-reboot"}, RunState.LOST),
+        ({"boot_id": "other", "host": "other-machine"}, RunState.UNKNOWN),
+        ({"pid_namespace": 1}, RunState.UNKNOWN),  # another container of this machine
     ],
 )
 def test_a_bare_pid_proves_nothing(
-    tmp_path: Path, of_launcher: dict[str, object], state: State
+    tmp_path: Path, of_launcher: dict[str, object], state: RunState
 ) -> None:
     assert read_run(a_run(tmp_path, **of_launcher)).state is state
 
@@ -84,13 +84,13 @@ def test_damaged_files_leave_a_run_that_can_be_listed(tmp_path: Path) -> None:
     Path(paths.launcher).write_bytes(b'{"pid": "x"}')
     Path(paths.journal).write_bytes(b'{"t": 1, "kind": "end", "exit_code": 3, "new": []}\n\xff\n{')
     (run,) = list_runs(str(tmp_path))
-    assert (run.state, run.exit_code, run.steps) == (State.ENDED, 3, 0)
+    assert (run.state, run.exit_code, run.steps) == (RunState.ENDED, 3, 0)
     Path(paths.journal).write_bytes(b'{"t": 1, "kind": "end", "exit_code": "?", "steps": []}\n')
     (run,) = list_runs(str(tmp_path))
-    assert (run.state, run.exit_code, run.steps) == (State.UNKNOWN, None, 0)
+    assert (run.state, run.exit_code, run.steps) == (RunState.UNKNOWN, None, 0)
     Path(paths.journal).unlink()
     (run,) = list_runs(str(tmp_path))
-    assert run.state is State.UNKNOWN
+    assert run.state is RunState.UNKNOWN
 
 
 def test_a_run_is_found_by_id_beginning_or_latest(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_stop_kills_what_does_not_answer_and_writes_the_end(tmp_path: Path, stat
         assert "ended by SIGKILL after 0.2 s without an answer to SIGTERM" in said
         assert process.wait(10) == -signal.SIGKILL
     run = find(str(tmp_path), run_id)
-    assert (run.state, run.exit_code) == (State.ENDED, 137)
+    assert (run.state, run.exit_code) == (RunState.ENDED, 137)
     assert run.said.startswith("holdfast stop: ended by SIGKILL")
 
 
@@ -139,7 +139,7 @@ def test_stop_never_touches_the_next_process_of_that_number(tmp_path: Path) -> N
         assert who
         other = msgspec.structs.replace(who, started_ticks=who.started_ticks - 100)
         Path(paths.launcher).write_bytes(msgspec.json.encode(other))
-        assert run.state is State.RUNNING
+        assert run.state is RunState.RUNNING
         assert stop(run) == f"{run_id} has just ended by itself"
         assert process.poll() is None
         # A signal sent to it would have ended it before it could answer this one.

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from holdfast.rank import heartbeat_page
-from holdfast.run.watch.rank_state import Watched
+from holdfast.run.watch.rank_state import ObservedRank
 
 SCRIPT = """
 import os, time, holdfast
@@ -51,7 +51,7 @@ def test_a_machine_that_slept_gives_a_limit_its_time_back() -> None:
     _, buffer = heartbeat_page.create()
     page = heartbeat_page.Page(buffer)
     page.announce(1)
-    rank = Watched(
+    rank = ObservedRank(
         rank=0, local_rank=0, pid=1, host="a", page=buffer, words_file="", stderr_file="",
         socket="", started_at=0.0,
     )  # fmt: skip

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.analysis.scene.scene import Failure, Policy, Scene
-from holdfast.run.watch.decide import Decision, History, decide, failure_of, remember
+from holdfast.run.watch.decide import Decision, StallHistory, decide, failure_of, remember
 from holdfast.run.watch.verdict import judge
 from tests.run.scenes import (
     IN_SAVE,
@@ -31,9 +31,11 @@ DEFAULT = Policy(patience=None, max_restarts=3)
 LONG_RUN = NOW - 90_000.0
 
 
-def decided(scene: Scene, *, policy: Policy = DEFAULT, history: History | None = None) -> Decision:
-    history = history or History()
-    verdict = judge(scene, clocks_since=history.clocks_since)
+def decided(
+    scene: Scene, *, policy: Policy = DEFAULT, history: StallHistory | None = None
+) -> Decision:
+    history = history or StallHistory()
+    verdict = judge(scene, timers_since=history.timers_since)
     return decide(scene.now, scene, verdict, policy, history)
 
 
@@ -86,8 +88,8 @@ def test_a_stopped_process_is_acted_on_at_once() -> None:
 
 def test_a_process_that_was_stopped_together_with_us_is_not() -> None:
     scene = changed(held_up({2: {}}), 2, **STOPPED)
-    assert decided(scene, history=History(clocks_since=NOW - 1)).action == "go-on"
-    assert decided(scene, history=History(clocks_since=NOW - 3)).action == "restart"
+    assert decided(scene, history=StallHistory(timers_since=NOW - 1)).action == "go-on"
+    assert decided(scene, history=StallHistory(timers_since=NOW - 3)).action == "restart"
 
 
 # --- patience ----------------------------------------------------------------------------------
@@ -170,7 +172,7 @@ def test_a_slow_rank_is_never_ended() -> None:
     assert verdict is not None
     slow = msgspec.structs.replace(verdict, slug="slow-rank")
     policy = Policy(patience=1.0, max_restarts=3)
-    assert decide(NOW, at_work_for(1700), slow, policy, History()).action == "go-on"
+    assert decide(NOW, at_work_for(1700), slow, policy, StallHistory()).action == "go-on"
 
 
 # --- what is remembered ------------------------------------------------------------------------
@@ -181,31 +183,31 @@ def test_a_wait_is_counted_from_when_it_was_first_seen() -> None:
     just_entered = WALL + (STEPS + 1) * 0.05 + 5.0
     scene = at_work_for(20, victim={"alive_at": NOW}, evidence_wall=just_entered)
     verdict = judge(scene)
-    first = remember(NOW - 9, scene, verdict, History())
+    first = remember(NOW - 9, scene, verdict, StallHistory())
     again = remember(NOW, scene, verdict, first)
     assert first == again
-    assert again.held_since == NOW - 9
+    assert again.stalled_since == NOW - 9
     policy = Policy(patience=8.0, max_restarts=3)
     assert decide(NOW, scene, verdict, policy, again).action == "restart"
-    assert decide(NOW, scene, verdict, policy, History()).action == "go-on"
+    assert decide(NOW, scene, verdict, policy, StallHistory()).action == "go-on"
 
 
 def test_another_wait_begins_anew() -> None:
     scene = at_work_for(20)
-    before = remember(NOW - 9, scene, judge(scene), History())
+    before = remember(NOW - 9, scene, judge(scene), StallHistory())
     other = at_work_for(20, ranks=3)
-    assert remember(NOW, other, judge(other), before).held_since == NOW
-    assert remember(NOW, scene, None, before).held_since == 0.0
+    assert remember(NOW, other, judge(other), before).stalled_since == NOW
+    assert remember(NOW, scene, None, before).stalled_since == 0.0
 
 
 def test_when_we_were_late_ourselves_all_clocks_start_again() -> None:
     scene = silent_for(70)
     verdict = judge(scene)
-    history = remember(NOW, scene, verdict, History(held_since=NOW - 70), late=20.0)
-    assert history == History(clocks_since=NOW)
+    history = remember(NOW, scene, verdict, StallHistory(stalled_since=NOW - 70), late=20.0)
+    assert history == StallHistory(timers_since=NOW)
     assert decide(NOW, scene, verdict, DEFAULT, history).action == "go-on"
-    on_time = remember(NOW, scene, verdict, History(), late=0.4)
-    assert on_time.clocks_since == 0.0
+    on_time = remember(NOW, scene, verdict, StallHistory(), late=0.4)
+    assert on_time.timers_since == 0.0
 
 
 # --- restarts ----------------------------------------------------------------------------------

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from holdfast.analysis.job.journal_records import SavedRecord
 from holdfast.run.watch import rank_events
-from holdfast.run.watch.rank_events import Listener, Tail
+from holdfast.run.watch.rank_events import EventListener, GrowingFile
 
 SAVED = {"kind": "saved", "t": 1.0, "step": 40, "path": "/c", "bytes": 1, "stall": 0, "seconds": 1}
 
 
 def test_only_what_is_new_and_whole_is_read(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
-    tail = Tail(str(file))
+    tail = GrowingFile(str(file))
     assert tail.new() == [], "not there yet"
     file.write_bytes(b'{"kind": "a"}\n{"kind": "b"}\n{"ki')
     assert [event["kind"] for event in tail.new()] == ["a", "b"]
@@ -31,7 +31,7 @@ def test_only_what_is_new_and_whole_is_read(tmp_path: Path) -> None:
 def test_a_line_without_end_does_not_hold_up_those_after_it(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
     file.write_bytes(b"x" * (2 * rank_events.AT_ONCE) + b'\n{"kind": "a"}\n')
-    tail = Tail(str(file))
+    tail = GrowingFile(str(file))
     heard = [event["kind"] for _ in range(4) for event in tail.new()]
     assert heard == ["a"]
 
@@ -45,7 +45,7 @@ def test_no_bytes_break_the_listener(content: bytes) -> None:
 
 def test_attempts_are_told_apart_and_the_last_words_of_one_are_heard(tmp_path: Path) -> None:
     first, second = tmp_path / "0", tmp_path / "1"
-    listener = Listener()
+    listener = EventListener()
     listener.begin(0, {0: str(first)}, steps=0)
     listener.hear(100.0)
     first.write_text(json.dumps(SAVED) + "\n")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.job.journal_records import RankEventRecord, kind_of
-from holdfast.analysis.scene.checkpoints import Account
+from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.run.runs import report_saves
 from holdfast.run.watch import resume_tracker
 from holdfast.run.watch.resume_tracker import TrackedEvent
@@ -22,7 +22,7 @@ FIRST: dict[str, Any] = {"digest": "aa", "optimizer_step": 0, "loaded": False}
 
 
 def tell(
-    account: Account, kind: str, *, attempt: int = 0, rank: int = 0, **fields: Any
+    account: CheckpointAccount, kind: str, *, attempt: int = 0, rank: int = 0, **fields: Any
 ) -> TrackedEvent:
     return resume_tracker.track(account, rank, attempt, {"kind": kind, "t": 1.7e9, **fields})
 
@@ -33,7 +33,7 @@ def journalled(event: TrackedEvent) -> dict[str, Any]:
 
 
 def test_a_resume_says_how_many_steps_are_repeated() -> None:
-    account = tell(Account(), "saved", step=1200, **COST).account
+    account = tell(CheckpointAccount(), "saved", step=1200, **COST).account
     account = resume_tracker.next_attempt(account, 1237)
     told = tell(account, "resume", attempt=1, step=1200, **RESUME)
     assert told.sentence == (
@@ -50,18 +50,18 @@ def test_a_resume_says_how_many_steps_are_repeated() -> None:
 
 
 def test_the_first_start_is_calm() -> None:
-    fresh = tell(Account(), "resume", step=0, **{**RESUME, "path": "", "saved_world": 0})
+    fresh = tell(CheckpointAccount(), "resume", step=0, **{**RESUME, "path": "", "saved_world": 0})
     assert fresh.sentence == ""
-    earlier = tell(Account(), "resume", step=1200, **RESUME)
+    earlier = tell(CheckpointAccount(), "resume", step=1200, **RESUME)
     assert earlier.sentence == f"rank 0 resumed at step 1200 from {PATH}"
     assert "repeated" not in journalled(earlier)
-    accepted = tell(Account(), "resume", step=9, **{**RESUME, "accepted": ["config"]})
+    accepted = tell(CheckpointAccount(), "resume", step=9, **{**RESUME, "accepted": ["config"]})
     assert "(accepted: config)" in accepted.sentence
 
 
 def test_a_failed_save_is_said_once_until_one_succeeds() -> None:
     failed: dict[str, Any] = {"why": "disk full", "errno": 28}
-    first = tell(Account(), "save-failed", step=100, **failed)
+    first = tell(CheckpointAccount(), "save-failed", step=100, **failed)
     assert first.sentence == (
         "save of step 100 failed: disk full (ENOSPC); nothing is saved yet, training goes on and "
         "the next save is tried as planned"
@@ -75,7 +75,9 @@ def test_a_failed_save_is_said_once_until_one_succeeds() -> None:
 
 
 def second_attempt(now: dict[str, Any]) -> TrackedEvent:
-    account = resume_tracker.next_attempt(tell(Account(), "first-step", **FIRST).account, 57)
+    account = resume_tracker.next_attempt(
+        tell(CheckpointAccount(), "first-step", **FIRST).account, 57
+    )
     return tell(account, "first-step", attempt=1, **now)
 
 
@@ -101,7 +103,7 @@ def test_scripts_without_our_library() -> None:
 
 
 def test_what_our_library_told_is_not_guessed_at() -> None:
-    account = resume_tracker.next_attempt(Account(), 57)
+    account = resume_tracker.next_attempt(CheckpointAccount(), 57)
     account = tell(account, "resume", attempt=1, step=40, **RESUME).account
     told = tell(account, "first-step", attempt=1, **FIRST)
     assert (told.sentence, told.account.base) == ("", 40)
@@ -109,7 +111,7 @@ def test_what_our_library_told_is_not_guessed_at() -> None:
 
 
 def test_memory_does_not_grow_with_the_run() -> None:
-    account = Account()
+    account = CheckpointAccount()
     for step in range(500):
         account = tell(account, "saved", step=step, **COST).account
         account = tell(account, "set-aside", path="/x", why="y").account
@@ -125,7 +127,7 @@ NAMES = st.sampled_from([*RESUME, *COST, *FIRST, "step", "why", "errno", "t", "i
 
 @given(KINDS | st.text(), st.dictionaries(NAMES, VALUES), st.integers(0, 3))
 def test_whatever_a_rank_tells_is_taken(kind: str, fields: dict[str, Any], attempt: int) -> None:
-    account = Account(reached=7)
+    account = CheckpointAccount(reached=7)
     told = resume_tracker.track(account, 0, attempt, {**fields, "kind": kind})
     assert isinstance(told.sentence, str)
     if isinstance(told.record, RankEventRecord):

@@ -79,7 +79,7 @@ def test_nothing_is_done_about_it(patience: float | None) -> None:
     scene = starved(STUCK, {2: 0.05})
     found = judge(scene)
     policy = Policy(patience=patience, max_restarts=3)
-    history = decide.remember(NOW, scene, found, decide.History())
+    history = decide.remember(NOW, scene, found, decide.StallHistory())
     assert decide.decide(NOW, scene, found, policy, history).action == "go-on"
 
 
@@ -110,7 +110,7 @@ def test_three_ranks_on_one_core_are_seen_to_wait_for_it(tmp_path: Path) -> None
                 page._words.release()
     assert (notice["kind"], notice["slug"], notice["ranks"]) == ("notice", "cpu-contention", [])
     assert "the ranks got" in str(notice["reason"])
-    assert "1 core, 3 ranks that ask for" in str(notice["reason"])
+    assert "1 core, 3 ranks that need" in str(notice["reason"])
 
 
 def test_a_loader_that_ends_gives_no_time_back() -> None:

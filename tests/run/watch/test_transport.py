@@ -14,7 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.run.watch import transport
-from holdfast.run.watch.transport import Seen, contradiction, from_nccl_log, links, sentence
+from holdfast.run.watch.transport import (
+    SeenTransport,
+    contradiction,
+    from_nccl_log,
+    links,
+    sentence,
+)
 from holdfast.system.inet_diag import Connection
 
 INTERFACES = {"127.0.0.1": "lo", "10.0.0.5": "eth0", "fd00::5": "eth0"}
@@ -85,44 +91,51 @@ LO = (("lo", "127.0.0.1"),)
 @pytest.mark.parametrize(
     ("seen", "told"),
     [
-        (Seen(), ""),
-        (Seen(links=LO, gloo=True), "ranks talk over lo (127.0.0.1), Gloo"),
-        (Seen(gloo=True), ""),
-        (Seen(nccl=("NET/Socket",), nccl_interfaces=("eth0",)), "NCCL by NET/Socket on eth0"),
+        (SeenTransport(), ""),
+        (SeenTransport(links=LO, gloo=True), "ranks talk over lo (127.0.0.1), Gloo"),
+        (SeenTransport(gloo=True), ""),
         (
-            Seen(links=(("eth0", "10.0.0.5"), *LO), nccl=("P2P",)),
+            SeenTransport(nccl=("NET/Socket",), nccl_interfaces=("eth0",)),
+            "NCCL by NET/Socket on eth0",
+        ),
+        (
+            SeenTransport(links=(("eth0", "10.0.0.5"), *LO), nccl=("P2P",)),
             "ranks talk over eth0 (10.0.0.5) and lo (127.0.0.1); NCCL by P2P",
         ),
     ],
 )
-def test_the_sentence(seen: Seen, told: str) -> None:
+def test_the_sentence(seen: SeenTransport, told: str) -> None:
     assert sentence(seen) == told
 
 
 @pytest.mark.parametrize(
     ("seen", "environment", "warning"),
     [
-        (Seen(links=LO, gloo=True), {}, ""),
-        (Seen(links=LO, gloo=True), {"GLOO_SOCKET_IFNAME": "lo"}, ""),
+        (SeenTransport(links=LO, gloo=True), {}, ""),
+        (SeenTransport(links=LO, gloo=True), {"GLOO_SOCKET_IFNAME": "lo"}, ""),
         (
-            Seen(links=LO, gloo=True),
+            SeenTransport(links=LO, gloo=True),
             {"GLOO_SOCKET_IFNAME": "eth1"},
             "GLOO_SOCKET_IFNAME=eth1 is set, yet the ranks talk over lo",
         ),
         # other links than Gloo's may be anything's
-        (Seen(links=LO), {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1"}, ""),
-        (Seen(links=(*LO, ("eth1", "10.0.0.5")), gloo=True), {"GLOO_SOCKET_IFNAME": "eth1"}, ""),
-        (Seen(gloo=True), {"GLOO_SOCKET_IFNAME": "eth1"}, ""),
-        (Seen(nccl_interfaces=("eth0",)), {"NCCL_SOCKET_IFNAME": "eth"}, ""),
+        (SeenTransport(links=LO), {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1"}, ""),
         (
-            Seen(nccl_interfaces=("lo",)),
+            SeenTransport(links=(*LO, ("eth1", "10.0.0.5")), gloo=True),
+            {"GLOO_SOCKET_IFNAME": "eth1"},
+            "",
+        ),
+        (SeenTransport(gloo=True), {"GLOO_SOCKET_IFNAME": "eth1"}, ""),
+        (SeenTransport(nccl_interfaces=("eth0",)), {"NCCL_SOCKET_IFNAME": "eth"}, ""),
+        (
+            SeenTransport(nccl_interfaces=("lo",)),
             {"NCCL_SOCKET_IFNAME": "^lo,docker"},
             "NCCL_SOCKET_IFNAME=^lo,docker is set, yet NCCL uses lo",
         ),
     ],
 )
 def test_a_warning_when_another_interface_was_asked_for(
-    seen: Seen, environment: dict[str, str], warning: str
+    seen: SeenTransport, environment: dict[str, str], warning: str
 ) -> None:
     assert contradiction(seen, environment) == warning
 
@@ -176,4 +189,4 @@ def test_two_processes_over_loopback(tmp_path: Any) -> None:
 def test_processes_and_files_that_are_gone(tmp_path: Any) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    assert transport.look([gone.pid], [str(tmp_path / "none")], {}) == Seen()
+    assert transport.look([gone.pid], [str(tmp_path / "none")], {}) == SeenTransport()

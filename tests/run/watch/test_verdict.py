@@ -152,7 +152,7 @@ def test_a_job_that_steps_is_not_held_up() -> None:
 
 def test_the_clocks_were_started_again() -> None:
     assert judge(STUCK) is not None
-    assert judge(STUCK, clocks_since=NOW - 1.0) is None
+    assert judge(STUCK, timers_since=NOW - 1.0) is None
 
 
 def test_a_face_that_breaks_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

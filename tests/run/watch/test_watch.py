@@ -18,13 +18,13 @@ import pytest
 from holdfast import catalogue
 from holdfast.analysis.job import pace
 from holdfast.analysis.job.run_paths import RunPaths
-from holdfast.analysis.scene.scene import Outlived, Policy, Scene
+from holdfast.analysis.scene.scene import Policy, Scene, SurvivingProcess
 from holdfast.findings import Verdict
 from holdfast.rank import heartbeat_page
 from holdfast.run.launch.exit_codes import STOPPED_BY_VERDICT
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import watch as job_watch
-from holdfast.run.watch.interface import Step
+from holdfast.run.watch.interface import JobAction
 from holdfast.run.watch.watch import Watch
 from holdfast.system import activity
 from holdfast.view.run_screen import Screen
@@ -59,9 +59,9 @@ class Watching:
             self.watch.dress(rank, {"TORCHELASTIC_RESTART_COUNT": str(attempt)})
         self.watch.ranks_started(attempt, dict(enumerate(pids)))
 
-    def look_until(self, *wanted: Step) -> Step:
+    def look_until(self, *wanted: JobAction) -> JobAction:
         """As the agent does: the first of these that it answers."""
-        seen = [Step.GO_ON]
+        seen = [JobAction.KEEP_RUNNING]
 
         def looked() -> bool:
             seen.append(self.watch.look())
@@ -97,7 +97,7 @@ def test_a_rank_that_ends_badly_is_named_and_the_group_restarted(
 ) -> None:
     with watching(tmp_path) as made, process(SLEEP) as well, process(text) as ill:
         made.start(well.pid, ill.pid)
-        assert made.look_until(Step.RESTART, Step.STOP) is Step.RESTART
+        assert made.look_until(JobAction.RESTART, JobAction.STOP) is JobAction.RESTART
         records = made.records()
         assert [r["kind"] for r in records] == [
             "rank", "rank", "rank", "evidence", "verdict", "action",
@@ -113,7 +113,7 @@ def test_a_rank_that_ends_badly_is_named_and_the_group_restarted(
 def test_without_restarts_left_it_stops(tmp_path: Path) -> None:
     with watching(tmp_path, max_restarts=0) as made, process("import sys; sys.exit(3)") as ill:
         made.start(ill.pid)
-        assert made.look_until(Step.RESTART, Step.STOP) is Step.STOP
+        assert made.look_until(JobAction.RESTART, JobAction.STOP) is JobAction.STOP
         assert made.watch.exit_code() == 3
         assert made.records()[-1]["action"] == "stop"
 
@@ -122,7 +122,11 @@ def test_ranks_that_end_well_are_nobodys_business(tmp_path: Path) -> None:
     with watching(tmp_path) as made, process("pass") as one, process("pass") as other:
         made.start(one.pid, other.pid)
         for _ in range(2):
-            wait_until(lambda: made.watch.look() is Step.GO_ON and made.kinds().count("rank") == 4)
+            wait_until(
+                lambda: (
+                    made.watch.look() is JobAction.KEEP_RUNNING and made.kinds().count("rank") == 4
+                )
+            )
         assert made.kinds() == ["rank"] * 4
 
 
@@ -131,17 +135,17 @@ def test_a_rank_that_raised_is_heard_before_its_process_is_gone(tmp_path: Path) 
     its atexit handlers get their time."""
     with watching(tmp_path) as made, process(SLEEP) as raised, process(SLEEP) as waiting:
         made.start(raised.pid, waiting.pid)
-        assert made.watch.look() is Step.GO_ON
+        assert made.watch.look() is JobAction.KEEP_RUNNING
         words = {"kind": "ValueError", "text": "no data", "where": "a.py:1", "at": time.monotonic()}
         path = Path(made.paths.last_words(0, 0))
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(words))
         began = time.monotonic()
-        assert made.look_until(Step.HOLD) is Step.HOLD
+        assert made.look_until(JobAction.HOLD) is JobAction.HOLD
         assert made.kinds("rank") == ["evidence"]
         heard = [r for r in made.records() if r.get("what") == "raised"]
         assert [r["rank"] for r in heard] == [0]
-        assert made.look_until(Step.RESTART) is Step.RESTART
+        assert made.look_until(JobAction.RESTART) is JobAction.RESTART
         assert time.monotonic() - began >= job_watch.UNWIND
         verdict = next(r for r in made.records() if r["kind"] == "verdict")
         assert (verdict["slug"], verdict["ranks"]) == ("python-exception", [0])
@@ -155,9 +159,9 @@ def test_after_a_late_look_all_clocks_start_again(tmp_path: Path) -> None:
         rank = made.watch.lookout.ranks[0]
         rank.alive_at = rank.state_since = made.watch.lookout.progress_at = 0.0
         made.watch.last_look -= 20
-        assert made.watch.look() is Step.GO_ON
+        assert made.watch.look() is JobAction.KEEP_RUNNING
         now = time.monotonic()
-        for clock in (rank.alive_at, rank.state_since, made.watch.history.clocks_since):
+        for clock in (rank.alive_at, rank.state_since, made.watch.history.timers_since):
             assert now - clock < 10
 
 
@@ -176,7 +180,7 @@ def test_a_frozen_rank_is_named_whether_or_not_the_others_still_step(
         os.kill(frozen.pid, signal.SIGSTOP)
         wait_until(lambda: (now := activity.read(frozen.pid)) is not None and now.state == "T")
         began = time.monotonic()
-        assert made.look_until(Step.RESTART) is Step.RESTART
+        assert made.look_until(JobAction.RESTART) is JobAction.RESTART
         assert time.monotonic() - began >= 3
         verdicts = [r for r in made.records() if r["kind"] == "verdict"]
         assert [(v["slug"], v["ranks"]) for v in verdicts] == [("rank-frozen", [0])]
@@ -214,7 +218,7 @@ def test_a_bug_of_our_own_is_said_once_and_the_job_is_watched_on(
         made.start(well.pid, ill.pid)
         for _ in range(3):
             made.watch._decide(made.watch._scene(time.monotonic()))
-        assert made.look_until(Step.RESTART) is Step.RESTART
+        assert made.look_until(JobAction.RESTART) is JobAction.RESTART
         (own,) = (r for r in made.records() if r["kind"] == "own-fault")
         assert (own["slug"], own["exception"]) == ("slow-rank", "KeyError: 'nobody'")
         assert made.screen.getvalue().count("a bug of its own") == 1
@@ -222,7 +226,7 @@ def test_a_bug_of_our_own_is_said_once_and_the_job_is_watched_on(
 
 
 def test_what_outlived_its_rank_is_a_line_and_a_notice_that_blames_nobody(tmp_path: Path) -> None:
-    helper = Outlived(rank=1, pid=4711, name="sh")
+    helper = SurvivingProcess(rank=1, pid=4711, name="sh")
     with watching(tmp_path) as made, process(SLEEP) as rank:
         made.start(rank.pid)
         made.watch.outlived([helper], ended=True)
@@ -250,10 +254,10 @@ def test_a_crash_is_told_with_the_kernels_words_or_with_the_gap(tmp_path: Path) 
     )
     with watching(tmp_path) as made, process(SLEEP) as well, process(crash) as ill:
         made.start(well.pid, ill.pid)
-        assert made.watch.look() is Step.GO_ON
+        assert made.watch.look() is JobAction.KEEP_RUNNING
         assert made.watch.lookout.kernel_events == ()
         ill.send_signal(signal.SIGUSR1)
-        made.look_until(Step.RESTART)
+        made.look_until(JobAction.RESTART)
         screen = made.screen.getvalue()
         assert f"[{ill.pid}]: segfault" in screen or "kernel log not readable" in screen
 

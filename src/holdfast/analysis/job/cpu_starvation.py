@@ -29,7 +29,7 @@ HALF = 0.5
 """of a wait's timeout: then that is the news, whatever the reason"""
 
 
-class Share(msgspec.Struct, frozen=True, kw_only=True):
+class CpuShare(msgspec.Struct, frozen=True, kw_only=True):
     """What some ranks got of the processors, added up."""
 
     ranks: tuple[int, ...]
@@ -54,7 +54,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
         return self.seconds >= SHORTEST and self.got <= GOT_LITTLE and long
 
 
-def find(scene: Scene) -> Share | None:
+def find(scene: Scene) -> CpuShare | None:
     """The ranks whose want of processor time explains that the job is held up or slow."""
     living = [view for view in scene.ranks if view.death is None]
     if not living or exits.endings(scene):
@@ -79,7 +79,7 @@ def suspected(scene: Scene) -> bool:
     return any(share([view], since=since).starved for view in scene.ranks)
 
 
-def _behind_the_pace(scene: Scene, living: list[RankView]) -> Share | None:
+def _behind_the_pace(scene: Scene, living: list[RankView]) -> CpuShare | None:
     """Steps go on, but at less than half the pace this job has had."""
     usual, best = pace.usual_step(scene), scene.best_step
     goes_on = scene.now - pace.last_progress(scene) <= max(pace.SHORTEST, pace.TIMES_USUAL * usual)
@@ -93,17 +93,17 @@ def _behind_the_pace(scene: Scene, living: list[RankView]) -> Share | None:
     return everybody if everybody.starved else seen
 
 
-def share(views: Iterable[RankView], *, since: float) -> Share:
+def share(views: Iterable[RankView], *, since: float) -> CpuShare:
     """From the last look before that moment on, so that all of the time since is covered."""
     return _add([_of(view, since) for view in views])
 
 
-def _of(view: RankView, since: float) -> Share:
+def _of(view: RankView, since: float) -> CpuShare:
     earlier = [look for look in view.looks if look.at <= since]
     looks = [*earlier[-1:], *(look for look in view.looks if look.at > since)]
     steps = list(itertools.pairwise(looks))
     # A loader that ends takes its share of the sums with it: that is no time given back.
-    return Share(
+    return CpuShare(
         ranks=(view.rank,),
         seconds=looks[-1].at - looks[0].at if looks else 0.0,
         ran=sum(max(0.0, b.ran - a.ran) for a, b in steps),
@@ -111,8 +111,8 @@ def _of(view: RankView, since: float) -> Share:
     )
 
 
-def _add(shares: list[Share]) -> Share:
-    return Share(
+def _add(shares: list[CpuShare]) -> CpuShare:
+    return CpuShare(
         ranks=tuple(rank for one in shares for rank in one.ranks),
         seconds=min((one.seconds for one in shares), default=0.0),
         ran=sum(one.ran for one in shares),

@@ -33,10 +33,10 @@ def pause_between_looks(held_up: float) -> float:
     return min(max(LOOK_AGAIN, held_up / 10), LOOK_AT_LEAST)
 
 
-def last_progress(scene: Scene, *, clocks_since: float = 0.0) -> float:
+def last_progress(scene: Scene, *, timers_since: float = 0.0) -> float:
     """When any rank last took a step; the start before the first one."""
     steps = [view.beat.step_at for view in scene.ranks if view.beat is not None]
-    return max([scene.started_at, clocks_since, *steps])
+    return max([scene.started_at, timers_since, *steps])
 
 
 def steps(scene: Scene) -> int:
@@ -55,19 +55,19 @@ def normal_pause(scene: Scene, step: float) -> float:
     return max(shortest, TIMES_USUAL * step)
 
 
-def stalled(scene: Scene, *, clocks_since: float = 0.0) -> bool:
+def stalled(scene: Scene, *, timers_since: float = 0.0) -> bool:
     """Whether the job has been without progress for longer than is its habit.
 
-    `clocks_since`: when all clocks were started again, because the machine slept or starved.
+    `timers_since`: when all clocks were started again, because the machine slept or starved.
     """
     if all(view.death is not None for view in scene.ranks):
         return False
-    quiet = scene.now - last_progress(scene, clocks_since=clocks_since)
+    quiet = scene.now - last_progress(scene, timers_since=timers_since)
     if quiet <= normal_pause(scene, usual_step(scene)):
         return False
     if steps(scene) >= STEPS_TO_KNOW:
         return True
-    return quiet > LONG or any(_silent(scene, view, clocks_since) for view in scene.ranks)
+    return quiet > LONG or any(_silent(scene, view, timers_since) for view in scene.ranks)
 
 
 def slowed(scene: Scene, best: float) -> bool:
@@ -76,5 +76,5 @@ def slowed(scene: Scene, best: float) -> bool:
     return best > 0 and now >= SLOWER * best and now - best >= 0.02
 
 
-def _silent(scene: Scene, view: RankView, clocks_since: float) -> bool:
-    return view.death is None and scene.now - max(view.alive_at, clocks_since) > SILENCE
+def _silent(scene: Scene, view: RankView, timers_since: float) -> bool:
+    return view.death is None and scene.now - max(view.alive_at, timers_since) > SILENCE

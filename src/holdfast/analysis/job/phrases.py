@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from holdfast import text
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.exits import Ending
-from holdfast.analysis.scene.scene import LastWords, Outlived, RankView, Scene
+from holdfast.analysis.scene.scene import LastWords, RankView, Scene, SurvivingProcess
 from holdfast.findings import Evidence
 
 LONGEST = 200
@@ -57,7 +57,7 @@ def how_it_ended(ending: Ending) -> Evidence:
     return Evidence(quote=f"rank {view.rank} (pid {view.pid}): {quote}", rank=view.rank)
 
 
-def fell_with(ranks: Iterable[int]) -> str:
+def exited_as_a_result(ranks: Iterable[int]) -> str:
     listed = tuple(ranks)
     return f"; {text.ranks(listed)} fell with it" if listed else ""
 
@@ -74,7 +74,7 @@ def unread_kernel_log(scene: Scene) -> list[Evidence]:
     return [Evidence(quote=gap.why)] if isinstance(gap, Unread) else []
 
 
-def children(processes: Sequence[Outlived]) -> str:
+def children(processes: Sequence[SurvivingProcess]) -> str:
     """'rank 2's child python (pid 4711)'; many are counted."""
     told = [
         f"{'a rank' if p.rank is None else f'rank {p.rank}'}'s child {p.name} (pid {p.pid})"

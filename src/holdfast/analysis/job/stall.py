@@ -25,7 +25,7 @@ COARSE = 1.3
 """seconds by which a sign of life may seem younger than it is: counters are read once a second"""
 
 
-class HoldUp(msgspec.Struct, frozen=True, kw_only=True):
+class Stall(msgspec.Struct, frozen=True, kw_only=True):
     scene: Scene
     roots: tuple[int, ...]
     victims: tuple[int, ...]
@@ -94,7 +94,7 @@ class HoldUp(msgspec.Struct, frozen=True, kw_only=True):
         return f"waits in {wait.title}" if wait else "waits"
 
 
-def find(scene: Scene) -> HoldUp | None:
+def find(scene: Scene) -> Stall | None:
     seen = waits.analyse(scene)
     if not seen.roots or seen.mismatch:
         return None
@@ -103,7 +103,7 @@ def find(scene: Scene) -> HoldUp | None:
     if lasted < LONG_ENOUGH or waited < WAITS:
         return None
     wait = seen.of(seen.victims[0]) if seen.victims else None
-    return HoldUp(
+    return Stall(
         scene=scene,
         roots=seen.roots,
         victims=seen.victims,

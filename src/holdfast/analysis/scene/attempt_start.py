@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.analysis.scene.checkpoints import Account, FirstStep
+from holdfast.analysis.scene.checkpoints import CheckpointAccount, FirstStep
 
 
 class AttemptStart(NamedTuple):
@@ -45,7 +45,7 @@ def _unlike(first: FirstStep, now: FirstStep) -> AttemptStart:
     )
 
 
-def of_attempt(kept: Account, attempt: int) -> AttemptStart | None:
+def of_attempt(kept: CheckpointAccount, attempt: int) -> AttemptStart | None:
     """How that attempt of a run started; None when nothing was seen of it."""
     now = [record for record in kept.first_steps if record.attempt == attempt]
     before = [record for record in kept.first_steps if record.attempt < attempt]

@@ -9,13 +9,13 @@ from __future__ import annotations
 import msgspec
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The base; each belongs to one attempt of the run."""
 
     attempt: int
 
 
-class Resumed(Kept, frozen=True):
+class Resumed(CheckpointEvent, frozen=True):
     """`resume()` returned: the script goes on from here."""
 
     step: int
@@ -30,7 +30,7 @@ class Resumed(Kept, frozen=True):
     """as the manifest says: 'global', 'per-rank', 'unknown'; '' when it was not told"""
 
 
-class SetAside(Kept, frozen=True):
+class SetAside(CheckpointEvent, frozen=True):
     """A checkpoint that did not verify, and was moved out of the way."""
 
     path: str
@@ -44,7 +44,7 @@ class SetAside(Kept, frozen=True):
         return self.problem == "missing"
 
 
-class Saved(Kept, frozen=True):
+class Saved(CheckpointEvent, frozen=True):
     """A checkpoint that is safe on the disk."""
 
     step: int
@@ -58,7 +58,7 @@ class Saved(Kept, frozen=True):
     """wall seconds"""
 
 
-class FirstStep(Kept, frozen=True):
+class FirstStep(CheckpointEvent, frozen=True):
     """Rank 0 as it was just before the first step of an attempt, seen without our library."""
 
     digest: str
@@ -72,7 +72,7 @@ class FirstStep(Kept, frozen=True):
     """a library is there that can load without them"""
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointAccount(msgspec.Struct, frozen=True, kw_only=True):
     """All of it, over all attempts of a run, oldest first."""
 
     resumed: tuple[Resumed, ...] = ()

@@ -18,7 +18,7 @@ CRASHES = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS}
 )
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
-A_MOMENT = 0.1
+ALMOST_AT_ONCE = 0.1
 RIGHT_AFTER = 5.0
 """seconds: a rank without last words that ends so soon after another one went, went with it"""
 
@@ -86,7 +86,7 @@ def cause(scene: Scene) -> tuple[Ending, ...]:
         return ()
     # Whoever left without a word after others had complained, or right after somebody had gone,
     # went with them. Sockets close a moment before the kernel tells of the death.
-    too_late = any(at < mute[0].at - A_MOMENT for at in echoes)
+    too_late = any(at < mute[0].at - ALMOST_AT_ONCE for at in echoes)
     in_a_group = any(had_peers(e.view) for e in mute)
     followed = in_a_group and any(0 <= mute[0].at - at < RIGHT_AFTER for at in gone)
     return () if too_late or followed else mute

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.scene.checkpoints import Account
+from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.analysis.scene.cpu import CpuLook, Processor, Scheduler
 
 T = TypeVar("T")
@@ -209,7 +209,7 @@ class Failure(Signal, frozen=True):
     """seconds it got on: from its start to its last step, or to its end where steps are unknown"""
 
 
-class Outlived(Signal, frozen=True):
+class SurvivingProcess(Signal, frozen=True):
     """A process that a rank started and that lived on without it."""
 
     rank: int | None
@@ -244,7 +244,7 @@ class Scene(Signal, frozen=True, dict=True):
     """the same moment by the clock of the recorders: wall seconds; 0 when unknown"""
     failures: tuple[Failure, ...] = ()
     """how the earlier attempts of this run ended, oldest first"""
-    outlived: tuple[Outlived, ...] = ()
+    outlived: tuple[SurvivingProcess, ...] = ()
     """what had to be ended after its rank; known only once all ranks of an attempt are gone"""
     best_step: float = 0.0
     """the shortest that `usual_step` of the slowest rank has been in this attempt; 0 unknown"""
@@ -252,7 +252,7 @@ class Scene(Signal, frozen=True, dict=True):
     """None while no rank has been short of processor time"""
     scheduler: Scheduler | None = None
     """None when nothing in the environment tells of one"""
-    kept: Account = Account()
+    kept: CheckpointAccount = CheckpointAccount()
     """what the ranks told of checkpoints and resumes, in all attempts"""
 
     def rank(self, number: int) -> RankView:

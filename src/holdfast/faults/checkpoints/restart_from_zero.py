@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from holdfast.analysis.logs.patterns import resume
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene import attempt_start
-from holdfast.analysis.scene.checkpoints import Account, Resumed
+from holdfast.analysis.scene.checkpoints import CheckpointAccount, Resumed
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.checkpoints import resuming
 from holdfast.analysis.source.checkpoints.restarts import RestartSign, aware_of_restarts, restarted
@@ -72,7 +72,7 @@ def attempt_started_from_scratch(scene: Scene) -> Verdict | None:
     return _say(kept, began.why + sure, Evidence(quote=began.why, rank=0))
 
 
-def _exactly(resumed: Resumed, kept: Account) -> Verdict:
+def _exactly(resumed: Resumed, kept: CheckpointAccount) -> Verdict:
     if kept.saves:
         saved = kept.saves[-1]
         why = f"`resume()` found no usable checkpoint, although step {saved.step} had been saved"
@@ -86,7 +86,7 @@ def _exactly(resumed: Resumed, kept: Account) -> Verdict:
     return _say(kept, why, Evidence(quote="resume() returned 0", rank=0), fix=fix)
 
 
-def _say(kept: Account, why: str, *seen: Evidence, fix: str = FIX) -> Verdict:
+def _say(kept: CheckpointAccount, why: str, *seen: Evidence, fix: str = FIX) -> Verdict:
     steps = kept.reached - kept.base
     return FAULT.verdict(
         # Not 0 when the first attempt itself resumed an earlier run.

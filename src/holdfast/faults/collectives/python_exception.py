@@ -53,7 +53,7 @@ def rank_raised_first(scene: Scene) -> Verdict | None:
     victims = exits.fallen(scene, ranks)
     return FAULT.verdict(
         f"{phrases.who(scene, ranks)} {_did(first)}{phrases.at_step(first.view)}"
-        f"{phrases.fell_with(victims)}",
+        f"{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,

@@ -71,7 +71,7 @@ def nccl_refused_shared_gpu(scene: Scene) -> Verdict | None:
     victims = exits.fallen(scene, ranks)
     return FAULT.verdict(
         f"{phrases.who(scene, sorted(ranks))} {_shared_device(told, ranks)}, which NCCL refuses"
-        f"{phrases.fell_with(victims)}",
+        f"{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,

@@ -61,7 +61,7 @@ def gpu_out_of_memory_first(scene: Scene) -> Verdict | None:
     return FAULT.verdict(
         f"{phrases.who(scene, ranks)} ran out of GPU memory"
         f"{phrases.at_step(short[0].view)}: {phrases.quoted(words) if words else ''}"
-        f"{phrases.fell_with(victims)}",
+        f"{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,

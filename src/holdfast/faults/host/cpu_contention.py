@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from holdfast import text
 from holdfast.analysis.job import cpu_starvation
-from holdfast.analysis.job.cpu_starvation import Share
+from holdfast.analysis.job.cpu_starvation import CpuShare
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import watchdog
@@ -185,7 +185,7 @@ def ranks_starved_of_cpu(scene: Scene) -> Verdict | None:
     )
 
 
-def _cores_and_load(scene: Scene, short: Share, machine: Processor) -> str:
+def _cores_and_load(scene: Scene, short: CpuShare, machine: Processor) -> str:
     """'2 cores, 4 ranks, and pid 812 (ffmpeg) uses 1.8 cores'"""
     ranks = sum(view.death is None for view in scene.ranks)
     wanted = f" that need {short.asked:.1f}" if short.asked > machine.cores else ""
@@ -219,7 +219,7 @@ def _fix(machine: Processor) -> str:
     return "start fewer ranks or threads (OMP_NUM_THREADS) here, or request more cores"
 
 
-def _schedstat_evidence(short: Share) -> Evidence:
+def _schedstat_evidence(short: CpuShare) -> Evidence:
     return Evidence(
         quote=f"{text.ranks(short.ranks)}: {short.ran:.1f} s on a core, {short.queued:.1f} "
         f"s ready without one, in {short.seconds:.1f} s",

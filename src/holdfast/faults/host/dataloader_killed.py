@@ -69,7 +69,7 @@ def loader_worker_died_first(scene: Scene) -> Verdict | None:
     how = f"was killed ({name}: {MEANING.get(name, 'see its signal')})" if name else "exited"
     return FAULT.verdict(
         f"a DataLoader worker of {phrases.who(scene, ranks)} {how}"
-        f"{phrases.at_step(reports[0][0].view)}{phrases.fell_with(victims)}",
+        f"{phrases.at_step(reports[0][0].view)}{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,

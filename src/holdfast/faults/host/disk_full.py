@@ -202,7 +202,7 @@ def disk_full_first(scene: Scene) -> Verdict | None:
     )
     return FAULT.verdict(
         f"{phrases.who(scene, ranks)} {what}{phrases.at_step(told[0].view)}: "
-        f"{phrases.quoted(words)}{phrases.fell_with(victims)}",
+        f"{phrases.quoted(words)}{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,

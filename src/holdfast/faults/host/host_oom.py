@@ -190,7 +190,7 @@ def oom_killer_ended_rank(scene: Scene) -> Verdict | None:
     victims = exits.fallen(scene, ranks)
     return FAULT.verdict(
         f"{phrases.who(scene, ranks)} was killed by the kernel's OOM killer"
-        f"{phrases.at_step(killed[0].view)}{phrases.fell_with(victims)}",
+        f"{phrases.at_step(killed[0].view)}{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,

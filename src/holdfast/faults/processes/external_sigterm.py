@@ -61,7 +61,7 @@ def told_to_stop(scene: Scene) -> Verdict | None:
     return FAULT.verdict(
         f"{phrases.who(scene, ranks)} was terminated by {phrases.signal_name(received[0].signal)} "
         f"from outside{phrases.at_step(received[0].view)}; holdfast did not send it"
-        f"{phrases.fell_with(victims)}",
+        f"{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,

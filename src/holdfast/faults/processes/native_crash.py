@@ -73,7 +73,8 @@ def native_crash_first(scene: Scene) -> Verdict | None:
     first = crashed[0]
     return FAULT.verdict(
         f"{phrases.who(scene, ranks)} crashed with {phrases.signal_name(first.signal)}"
-        f"{phrases.at_step(first.view)}: {_signal_meaning(first)}{phrases.fell_with(victims)}",
+        f"{phrases.at_step(first.view)}: {_signal_meaning(first)}"
+        f"{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,

@@ -57,7 +57,7 @@ def killed_by_signal_first(scene: Scene) -> Verdict | None:
     return FAULT.verdict(
         f"{phrases.who(scene, ranks)} was killed by {name} from outside"
         f"{phrases.at_step(killed[0].view)}{_oom_kill_in_words(scene, killed[0])}"
-        f"{phrases.fell_with(victims)}",
+        f"{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,

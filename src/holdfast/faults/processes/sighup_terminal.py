@@ -54,7 +54,7 @@ def terminal_closed(scene: Scene) -> Verdict | None:
     victims = exits.fallen(scene, ranks)
     return FAULT.verdict(
         f"{phrases.who(scene, ranks)} was ended by SIGHUP{phrases.at_step(received[0].view)}: "
-        f"its terminal was closed, or another process sent it{phrases.fell_with(victims)}",
+        f"its terminal was closed, or another process sent it{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,

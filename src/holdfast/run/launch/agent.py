@@ -26,9 +26,9 @@ from holdfast import text
 from holdfast.errors import EnvironmentFailure
 from holdfast.run.launch import terminate
 from holdfast.run.launch.logs import Logs
-from holdfast.run.launch.orphans import Family, Member
+from holdfast.run.launch.orphans import Descendant, Descendants
 from holdfast.run.launch.pump import complain
-from holdfast.run.watch.interface import Step, Watcher
+from holdfast.run.watch.interface import JobAction, Watcher
 
 T = TypeVar("T")
 GRACE = 5.0
@@ -52,8 +52,8 @@ class Agent(LocalElasticAgent):
         spec: WorkerSpec,
         logs: Logs,
         watcher: Watcher,
-        orders: terminate.Orders,
-        family: Family,
+        orders: terminate.StopSignals,
+        family: Descendants,
         grace: float = GRACE,
         **torchs_own: Any,
     ) -> None:
@@ -130,14 +130,14 @@ class Agent(LocalElasticAgent):
         codes = {rank: self._exit_code(rank, pid) for rank, pid in self._pids.items()}
         if step is None:
             step = self._step_of_a_stock_agent(codes)
-        if step is Step.RESTART:
+        if step is JobAction.RESTART:
             # torch restarts while its own count is above 0; the budget is the watcher's.
             self._remaining_restarts = 1
             return RunResult(state=WorkerState.UNHEALTHY)
-        if step is Step.STOP or self._waited_too_long(codes):
+        if step is JobAction.STOP or self._waited_too_long(codes):
             self._remaining_restarts = 0
             return RunResult(state=WorkerState.FAILED)
-        if step is Step.GO_ON and all(code == 0 for code in codes.values()):
+        if step is JobAction.KEEP_RUNNING and all(code == 0 for code in codes.values()):
             self._leave_alone()
             result: RunResult = super()._monitor_workers(worker_group)
             return result
@@ -170,11 +170,11 @@ class Agent(LocalElasticAgent):
         """torch's holders of the ranks' processes."""
         return getattr(self._pcontext, "subprocess_handlers", {})
 
-    def _step_of_a_stock_agent(self, codes: Mapping[int, int | None]) -> Step:
+    def _step_of_a_stock_agent(self, codes: Mapping[int, int | None]) -> JobAction:
         if any(code not in (None, 0) for code in codes.values()):
             spent = self._logs.attempt >= self._worker_group.spec.max_restarts
-            return Step.STOP if spent else Step.RESTART
-        return Step.GO_ON
+            return JobAction.STOP if spent else JobAction.RESTART
+        return JobAction.KEEP_RUNNING
 
     def _waited_too_long(self, codes: Mapping[int, int | None]) -> bool:
         """Nobody is left, somebody failed, and the watcher still says nothing."""
@@ -208,7 +208,7 @@ class Agent(LocalElasticAgent):
         # torch reaps them and stops its own helpers; nobody is left to be signalled.
         super()._shutdown(**accepted(super()._shutdown, death_sig=death_sig, timeout=1))
 
-    def _end_what_is_left(self, ranks: Mapping[int, int], seen: Sequence[Member]) -> None:
+    def _end_what_is_left(self, ranks: Mapping[int, int], seen: Sequence[Descendant]) -> None:
         """Before the logs settle: an orphan holds the rank's output open."""
         ended, left = self._family.end(ranks, seen, hurry=lambda: self._orders.hurry)
         self._unkillable += left

@@ -23,10 +23,10 @@ from holdfast.rank import delivery
 from holdfast.run.launch.agent import GRACE, Agent, accepted
 from holdfast.run.launch.flags import RunFlags
 from holdfast.run.launch.logs import Dress, Logs
-from holdfast.run.launch.orphans import Family
+from holdfast.run.launch.orphans import Descendants
 from holdfast.run.launch.pump import Writer, write_all
 from holdfast.run.launch.rendezvous import BACKEND, OneMachine
-from holdfast.run.launch.terminate import Orders
+from holdfast.run.launch.terminate import StopSignals
 from holdfast.run.watch.interface import Watcher
 from holdfast.system.process import redact
 
@@ -61,7 +61,7 @@ def start(
     asked = getattr(flags.torchrun, "shutdown_timeout", None)  # not before torch 2.12
     grace = GRACE if asked is None else asked
     os.environ[delivery.GRACE] = f"{grace:g}"
-    with Orders(_signals(flags.torchrun)) as orders, Family(config.run_id) as family:
+    with StopSignals(_signals(flags.torchrun)) as orders, Descendants(config.run_id) as family:
         agent = Agent(
             spec=spec,
             logs=logs,

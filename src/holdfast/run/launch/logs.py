@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std, 
 
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.run.launch.log_file import LogFile
-from holdfast.run.launch.pump import Pump, Stream, Writer, complain, write_all
+from holdfast.run.launch.pump import OutputPump, RankStream, Writer, complain, write_all
 
 Environment = dict[str, str]
 Dress = Callable[[int, Environment], Environment]
@@ -57,7 +57,7 @@ class Logs(LogsSpecs):
         self._copies = copies
         self._instead = instead
         self._write = write
-        self._pump: Pump | None = None
+        self._pump: OutputPump | None = None
         self._copied: list[LogFile] = []
         self._said: set[str] = set()
 
@@ -90,7 +90,7 @@ class Logs(LogsSpecs):
 
     def _destination(self, envs: dict[int, Environment]) -> LogsDest:
         if self._pump is None:
-            self._pump = Pump(write=self._write)
+            self._pump = OutputPump(write=self._write)
             atexit.register(self.close)  # stock torchrun does not know that it should
         files: tuple[dict[int, str], dict[int, str]] = ({}, {})
         errors: dict[int, str] = {}
@@ -106,7 +106,7 @@ class Logs(LogsSpecs):
                 filtered = self._local_ranks_filter
                 hidden = bool(redirects[local_rank] & std and not tees[local_rank] & std)
                 shown = not (hidden and log) and (not filtered or local_rank in filtered)
-                stream = Stream(
+                stream = RankStream(
                     f"rank {rank} ({name})",
                     screen=kind + 1,
                     shown=shown,
@@ -119,7 +119,7 @@ class Logs(LogsSpecs):
                 files[kind][local_rank] = self._connect(stream, kind + 1 if as_is else None)
         return LogsDest(stdouts=files[0], stderrs=files[1], error_files=errors)
 
-    def _connect(self, stream: Stream, like: int | None) -> str:
+    def _connect(self, stream: RankStream, like: int | None) -> str:
         assert self._pump
         try:
             return self._pump.open(stream, like=like)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from holdfast.analysis.scene.scene import Outlived
+from holdfast.analysis.scene.scene import SurvivingProcess
 from holdfast.run.launch.terminate import is_gone
 from holdfast.system.proc import ProcessRow, process_table, row_of
 
@@ -32,13 +32,13 @@ EVIDENCE_TAKERS = frozenset({"py-spy"})
 """the only children of ours, beside the ranks, that have sessions of their own"""
 
 
-class Member(NamedTuple):
+class Descendant(NamedTuple):
     row: ProcessRow
     rank: int | None
     """whose child it is; None when its parent had gone and its environment does not tell"""
 
 
-class Family:
+class Descendants:
     """All that descends from the ranks of one job. While it is entered, orphans come to us; where
     the kernel refuses that, only those seen before their rank ended are found."""
 
@@ -46,7 +46,7 @@ class Family:
         self._mark = f"TORCHELASTIC_RUN_ID={run_id}".encode()
         self._before = ctypes.c_int(0)
 
-    def __enter__(self) -> Family:
+    def __enter__(self) -> Descendants:
         prctl = ctypes.CDLL(None).prctl
         prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(self._before), 0, 0, 0)
         prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -55,34 +55,36 @@ class Family:
     def __exit__(self, *_: object) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, self._before.value, 0, 0, 0)
 
-    def members(self, ranks: Mapping[int, int]) -> list[Member]:
+    def members(self, ranks: Mapping[int, int]) -> list[Descendant]:
         """All living descendants of these ranks (pid -> rank), and of ranks that have ended."""
         table = process_table()
         children: dict[int, list[ProcessRow]] = {}
         for row in table.values():
             children.setdefault(row.parent, []).append(row)
-        found = [Member(row, rank) for pid, rank in ranks.items() for row in _below(pid, children)]
+        found = [
+            Descendant(row, rank) for pid, rank in ranks.items() for row in _below(pid, children)
+        ]
         for orphan in _adopted(table, ranks):
             # A shell that became us by exec may have had children, which are none of a rank's.
             if self._mark in environment(orphan.pid):
                 family = [orphan, *_below(orphan.pid, children)]
-                found += [Member(row, rank_of(row.pid)) for row in family]
+                found += [Descendant(row, rank_of(row.pid)) for row in family]
         return [member for member in found if not is_gone(member.row)]
 
     def end(
         self,
         ranks: Mapping[int, int],
-        seen: Iterable[Member],
+        seen: Iterable[Descendant],
         *,
         hurry: Callable[[], bool] = lambda: False,
-    ) -> tuple[list[Outlived], list[int]]:
+    ) -> tuple[list[SurvivingProcess], list[int]]:
         """End what outlived these ranks, which have ended, `seen` before or not; answers whom it
         was, and the pids that even SIGKILL left."""
         ended, left = end_all(seen, others=lambda: self.members(ranks), hurry=hurry)
         self.reap(ranks)
         return ended, left
 
-    def after_a_good_end(self, ranks: Mapping[int, int]) -> list[Outlived]:
+    def after_a_good_end(self, ranks: Mapping[int, int]) -> list[SurvivingProcess]:
         """Who lives on; helpers that end by themselves get a moment to do so."""
         deadline = time.monotonic() + SETTLE
         while (left := self.members(ranks)) and time.monotonic() < deadline:
@@ -106,14 +108,14 @@ class Family:
 
 
 def end_all(
-    seen: Iterable[Member],
+    seen: Iterable[Descendant],
     *,
-    others: Callable[[], list[Member]] = list,
+    others: Callable[[], list[Descendant]] = list,
     hurry: Callable[[], bool] = lambda: False,
-) -> tuple[list[Outlived], list[int]]:
+) -> tuple[list[SurvivingProcess], list[int]]:
     """SIGTERM, a moment, SIGKILL, to those seen and to those that `others` finds meanwhile."""
 
-    def living() -> list[Member]:
+    def living() -> list[Descendant]:
         return [m for m in {**_found(others()), **everybody}.values() if lives(m.row)]
 
     everybody = _found(seen)
@@ -133,12 +135,12 @@ def end_all(
     return [outlived(member) for member in everybody.values()], [m.row.pid for m in left]
 
 
-def _found(members: Iterable[Member]) -> dict[int, Member]:
+def _found(members: Iterable[Descendant]) -> dict[int, Descendant]:
     return {member.row.pid: member for member in members}
 
 
-def outlived(member: Member) -> Outlived:
-    return Outlived(rank=member.rank, pid=member.row.pid, name=member.row.name)
+def outlived(member: Descendant) -> SurvivingProcess:
+    return SurvivingProcess(rank=member.rank, pid=member.row.pid, name=member.row.name)
 
 
 def _adopted(table: Mapping[int, ProcessRow], ranks: Iterable[int]) -> list[ProcessRow]:
@@ -200,7 +202,7 @@ def _send(row: ProcessRow, sign: signal.Signals) -> None:
             os.close(handle)
 
 
-def _wait(everybody: Mapping[int, Member], seconds: float, hurry: Callable[[], bool]) -> None:
+def _wait(everybody: Mapping[int, Descendant], seconds: float, hurry: Callable[[], bool]) -> None:
     deadline = time.monotonic() + seconds
     while any(lives(member.row) for member in everybody.values()):
         if time.monotonic() >= deadline or hurry():

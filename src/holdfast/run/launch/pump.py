@@ -38,7 +38,7 @@ def write_all(screen: int, text: bytes) -> None:
             select.select([], [screen], [], 1.0)
 
 
-class Stream:
+class RankStream:
     """One output of one rank, and where it goes."""
 
     def __init__(
@@ -113,14 +113,14 @@ class Stream:
             self._log.close()
 
 
-class Pump:
+class OutputPump:
     """A thread that reads every rank's output until nobody can write to it any more."""
 
     def __init__(self, *, write: Writer = write_all) -> None:
         self._write = write
         self._waiting = selectors.DefaultSelector()
         self._our_ends: list[int] = []
-        self._sizes = terminal.Sizes()
+        self._sizes = terminal.TerminalSizes()
         self._bell, self._rope = os.pipe()
         os.set_blocking(self._bell, False)
         self._waiting.register(self._bell, selectors.EVENT_READ)
@@ -129,7 +129,7 @@ class Pump:
         self._thread = threading.Thread(target=self._run, name="holdfast-output", daemon=True)
         self._thread.start()
 
-    def open(self, stream: Stream, *, like: int | None = None) -> str:
+    def open(self, stream: RankStream, *, like: int | None = None) -> str:
         """The path by which this process opens the rank's end; call `started` when it has.
 
         `like`: the terminal that the rank is to believe it writes to.
@@ -206,11 +206,11 @@ class Pump:
             self._guarded(stream, lambda stream: stream.let_go(self._write))
         self._quiet.set()
 
-    def _streams(self) -> list[Stream]:
+    def _streams(self) -> list[RankStream]:
         keys = list(self._waiting.get_map().values())
         return [key.data for key in keys if key.data is not None]
 
-    def _guarded(self, stream: Stream, act: Callable[[Stream], bool | None]) -> bool:
+    def _guarded(self, stream: RankStream, act: Callable[[RankStream], bool | None]) -> bool:
         """Nobody else empties these pipes: whatever happens, the reading goes on."""
         try:
             return bool(act(stream))
@@ -218,7 +218,7 @@ class Pump:
             complain(f"the output of {stream.name} is incomplete: {type(bug).__name__}: {bug}")
             return False
 
-    def _read(self, stream: Stream) -> bool:
+    def _read(self, stream: RankStream) -> bool:
         """Whether there was something to read."""
         try:
             text = os.read(stream.source, 1 << 16)
@@ -234,7 +234,7 @@ class Pump:
             self._end(stream)
         return bool(text)
 
-    def _end(self, stream: Stream) -> None:
+    def _end(self, stream: RankStream) -> None:
         self._waiting.unregister(stream.source)
         self._sizes.forget(stream.source)
         self._guarded(stream, lambda stream: stream.let_go(self._write))

@@ -46,7 +46,7 @@ def copy_size(source: int, target: int) -> None:
         )
 
 
-class Sizes:
+class TerminalSizes:
     """The ranks' terminals grow and shrink with ours.
 
     The kernel tells only us (SIGWINCH goes to whom the terminal controls); a rank that asks for

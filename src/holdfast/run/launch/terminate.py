@@ -103,7 +103,7 @@ def strays(known: Collection[int]) -> list[int]:
     ]
 
 
-class Orders:
+class StopSignals:
     """The signals that tell us to end the job; noted, and obeyed at the next tick.
 
     torch's own handler raises wherever the program happens to be, in the middle of a journal
@@ -116,7 +116,7 @@ class Orders:
         self.told: signal.Signals | None = None
         self.hurry = False
 
-    def __enter__(self) -> Orders:
+    def __enter__(self) -> StopSignals:
         self._before = {number: signal.getsignal(number) for number in self._signals}
         self.listen()
         return self

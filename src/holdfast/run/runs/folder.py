@@ -26,7 +26,7 @@ import msgspec
 from holdfast import __version__
 from holdfast.analysis.job.run_paths import RunPaths, is_ours
 from holdfast.run.runs import owner, redact
-from holdfast.run.runs.registry import State, is_run, read_run, run_ids
+from holdfast.run.runs.registry import RunState, is_run, read_run, run_ids
 from holdfast.text import printable
 
 KEEP_RUNS = 20
@@ -34,21 +34,23 @@ KEEP_DAYS = 7
 PACKAGES = ("torch", "accelerate", "deepspeed", "lightning", "transformers", "py-spy", "numpy")
 
 
-class Made(NamedTuple):
+class CreatedRun(NamedTuple):
     paths: RunPaths | None
     """None when nothing can be kept: only the screen remains"""
     remark: str
     """'' or one sentence for the user"""
 
 
-def make(root: str, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Made:
+def make(
+    root: str, name: str, command: Sequence[str], environment: Mapping[str, str]
+) -> CreatedRun:
     """A new run's folder in `root`, or in a temporary place, or none. Never raises.
 
     `name` is the script's, for the run's id; `command` is what the user typed.
     """
     problem = _try_make(root, name, command, environment)
     if isinstance(problem, RunPaths):
-        return Made(problem, "")
+        return CreatedRun(problem, "")
     try:
         elsewhere = tempfile.mkdtemp(prefix="holdfast-runs-")
     except OSError:
@@ -56,10 +58,10 @@ def make(root: str, name: str, command: Sequence[str], environment: Mapping[str,
     else:
         second = _try_make(elsewhere, name, command, environment)
         if isinstance(second, RunPaths):
-            return Made(second, f"{root} cannot be written ({problem}); this run is kept in "
+            return CreatedRun(second, f"{root} cannot be written ({problem}); this run is kept in "
                                 f"{second.folder}")  # fmt: skip
         shutil.rmtree(elsewhere, ignore_errors=True)
-    return Made(None, f"neither {root} ({problem}) nor a temporary folder ({second}) can be "
+    return CreatedRun(None, f"neither {root} ({problem}) nor a temporary folder ({second}) can be "
                       "written; nothing of this run is kept but what you see here")  # fmt: skip
 
 
@@ -91,7 +93,7 @@ def may_go(paths: RunPaths, *, now: float) -> bool:
             return False
         if now - _last_written(paths.folder) < KEEP_DAYS * 86400:
             return False
-        return read_run(paths).state in (State.ENDED, State.LOST)
+        return read_run(paths).state in (RunState.ENDED, RunState.LOST)
     except OSError:
         return False
 

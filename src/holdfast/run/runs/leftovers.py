@@ -16,10 +16,10 @@ import msgspec
 
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.scene.scene import Outlived
+from holdfast.analysis.scene.scene import SurvivingProcess
 from holdfast.run.launch import orphans
 from holdfast.run.runs import owner
-from holdfast.run.runs.registry import State, is_run, read_run
+from holdfast.run.runs.registry import RunState, is_run, read_run
 from holdfast.system import deadline
 from holdfast.system.proc import ProcessRow, process_table, row_of
 
@@ -28,8 +28,8 @@ RUN = "HOLDFAST_RUN"
 """set for every rank, and inherited by all that it starts"""
 
 
-class Ended(NamedTuple):
-    processes: tuple[Outlived, ...]
+class EndedLeftovers(NamedTuple):
+    processes: tuple[SurvivingProcess, ...]
     runs: tuple[str, ...]
     stuck: tuple[int, ...]
     """pids that even SIGKILL did not end"""
@@ -37,23 +37,23 @@ class Ended(NamedTuple):
     """why nobody could look; ''"""
 
 
-def end(root: str) -> Ended:
+def end(root: str) -> EndedLeftovers:
     """End the leftovers of runs of this folder, and wait until they are gone."""
     # Reading the environment of a process that hangs in the kernel may hang as well.
     asked = {"leftovers": lambda: msgspec.msgpack.encode(list(find(root)))}
     answer = deadline.ask(asked, seconds=SECONDS)["leftovers"]
     if isinstance(answer, Unread):
-        return Ended((), (), (), gap=answer.why)
+        return EndedLeftovers((), (), (), gap=answer.why)
     found = msgspec.msgpack.decode(answer, type=list[tuple[ProcessRow, str]])
-    members = [orphans.Member(row, orphans.rank_of(row.pid)) for row, _ in found]
+    members = [orphans.Descendant(row, orphans.rank_of(row.pid)) for row, _ in found]
     processes, stuck = orphans.end_all(members)
-    return Ended(tuple(processes), tuple(sorted({run for _, run in found})), tuple(stuck))
+    return EndedLeftovers(tuple(processes), tuple(sorted({run for _, run in found})), tuple(stuck))
 
 
 def find(root: str) -> Iterator[tuple[ProcessRow, str]]:
     """Processes of ours, with their run's id, that no launcher cares for any more."""
     root = os.path.abspath(root)
-    abandoned: dict[str, owner.Launcher | None] = {}
+    abandoned: dict[str, owner.LauncherIdentity | None] = {}
     spared = set(_ancestors())
     for row in process_table().values():
         folder = "" if row.is_kernel or row.pid in spared else _folder_of(row.pid)
@@ -68,15 +68,15 @@ def find(root: str) -> Iterator[tuple[ProcessRow, str]]:
             yield row, run_id
 
 
-def _launcher_that_is_gone(paths: RunPaths) -> owner.Launcher | None:
+def _launcher_that_is_gone(paths: RunPaths) -> owner.LauncherIdentity | None:
     """None while it lives or may live, and when the run ended well: what it left running then was
     left on purpose."""
     who = owner.read(paths.launcher)
     if who is None or is_run(paths) is None or who.boot_id != owner.boot_id():
         return None
     run = read_run(paths)
-    ended_badly = run.state is State.ENDED and run.exit_code != 0
-    return who if run.state is State.LOST or ended_badly else None
+    ended_badly = run.state is RunState.ENDED and run.exit_code != 0
+    return who if run.state is RunState.LOST or ended_badly else None
 
 
 def _folder_of(pid: int) -> str:

@@ -16,10 +16,10 @@ import msgspec
 from holdfast.run.runs import redact
 from holdfast.system.proc import row_of
 
-Whereabouts = Literal["alive", "gone", "unknown"]
+Liveness = Literal["alive", "gone", "unknown"]
 
 
-class Launcher(msgspec.Struct, frozen=True, kw_only=True):
+class LauncherIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """The content of launcher.json."""
 
     pid: int
@@ -34,9 +34,9 @@ class Launcher(msgspec.Struct, frozen=True, kw_only=True):
     """secrets redacted"""
 
 
-def this_process(command: Sequence[str]) -> Launcher:
+def this_process(command: Sequence[str]) -> LauncherIdentity:
     row = row_of(os.getpid())
-    return Launcher(
+    return LauncherIdentity(
         pid=os.getpid(),
         started_ticks=row.started if row else 0,
         boot_id=boot_id(),
@@ -47,16 +47,16 @@ def this_process(command: Sequence[str]) -> Launcher:
     )
 
 
-def read(path: str) -> Launcher | None:
+def read(path: str) -> LauncherIdentity | None:
     """None when there is no such file, or it is not ours."""
     try:
         with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=Launcher)
+            return msgspec.json.decode(file.read(), type=LauncherIdentity)
     except (OSError, ValueError):
         return None
 
 
-def whereabouts(launcher: Launcher) -> Whereabouts:
+def liveness(launcher: LauncherIdentity) -> Liveness:
     """'unknown' when it cannot be told from here: another machine, or another container."""
     if launcher.boot_id != boot_id():
         return "gone" if launcher.host == socket.gethostname() else "unknown"
@@ -65,7 +65,7 @@ def whereabouts(launcher: Launcher) -> Whereabouts:
     return "alive" if is_process(launcher) else "gone"
 
 
-def is_process(launcher: Launcher) -> bool:
+def is_process(launcher: LauncherIdentity) -> bool:
     """Whether that pid is that very process, and not a zombie or the next one of that number."""
     row = row_of(launcher.pid)
     return row is not None and row.started == launcher.started_ticks and row.state not in "ZX"

@@ -41,7 +41,7 @@ SENTENCES = (
 """records with a `reason` that was shown to the user"""
 
 
-class State(enum.Enum):
+class RunState(enum.Enum):
     RUNNING = "running"
     ENDED = "ended"
     LOST = "lost"
@@ -50,10 +50,10 @@ class State(enum.Enum):
     """it runs, or ran, where we cannot look: on another machine or in another container"""
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     folder: str
-    state: State
+    state: RunState
     started: float
     ended: float | None
     world: int
@@ -68,7 +68,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """the last sentence of its journal"""
 
 
-def list_runs(root: str) -> list[Run]:
+def list_runs(root: str) -> list[RunSummary]:
     """The newest first."""
     runs = [read_run(RunPaths(root, run_id)) for run_id in run_ids(root)]
     return sorted(runs, key=lambda run: (run.started, run.id), reverse=True)
@@ -97,13 +97,13 @@ def is_run(paths: RunPaths) -> float | None:
     return float(started) if named and isinstance(started, (int, float)) else None
 
 
-def read_run(paths: RunPaths) -> Run:
+def read_run(paths: RunPaths) -> RunSummary:
     """What its files say, and whether its launcher lives."""
     who = owner.read(paths.launcher)
     records = journal.read(paths.journal)
     end = next((record for record in reversed(records) if isinstance(record, EndRecord)), None)
     launch = next((record for record in records if isinstance(record, LaunchRecord)), None)
-    return Run(
+    return RunSummary(
         id=paths.run_id,
         folder=paths.folder,
         state=_state(who, end),
@@ -120,7 +120,7 @@ def read_run(paths: RunPaths) -> Run:
     )
 
 
-def find(root: str, wanted: str) -> Run:
+def find(root: str, wanted: str) -> RunSummary:
     """The run of this id, of this beginning, or the `latest`."""
     runs = list_runs(root)
     if not runs:
@@ -140,16 +140,16 @@ def find(root: str, wanted: str) -> Run:
     raise ConfigError(f"no run in {root} is called {wanted!r}", hint="see `holdfast runs`")
 
 
-def stop(run: Run, *, grace: float = GRACE) -> str:
+def stop(run: RunSummary, *, grace: float = GRACE) -> str:
     """End a run: what was done, as one sentence. Only its own launcher is ever signalled."""
-    if run.state is State.UNKNOWN:
+    if run.state is RunState.UNKNOWN:
         raise EnvironmentFailure(
             f"{run.id} belongs to {run.host or 'another machine'} and cannot be ended from here",
             hint=f"run `holdfast stop {run.id}` there",
         )
     paths = RunPaths(os.path.dirname(run.folder), run.id)
     who = owner.read(paths.launcher)
-    if run.state is not State.RUNNING or who is None:
+    if run.state is not RunState.RUNNING or who is None:
         return f"{run.id} does not run any more ({run.state.value})"
     try:
         handle = os.pidfd_open(who.pid)
@@ -170,7 +170,7 @@ def stop(run: Run, *, grace: float = GRACE) -> str:
         os.close(handle)
 
 
-def _end(handle: int, who: owner.Launcher, paths: RunPaths, grace: float) -> str:
+def _end(handle: int, who: owner.LauncherIdentity, paths: RunPaths, grace: float) -> str:
     for order, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, LAST_GRACE)):
         try:
             signal.pidfd_send_signal(handle, order)
@@ -211,13 +211,13 @@ def _is_over(handle: int, seconds: float) -> bool:
     return bool(waiting.poll(seconds * 1000))
 
 
-def _state(who: owner.Launcher | None, end: EndRecord | None) -> State:
-    where = owner.whereabouts(who) if who else "unknown"
+def _state(who: owner.LauncherIdentity | None, end: EndRecord | None) -> RunState:
+    where = owner.liveness(who) if who else "unknown"
     if where == "alive":
-        return State.RUNNING  # also while it still cleans up after its last line
+        return RunState.RUNNING  # also while it still cleans up after its last line
     if end:
-        return State.ENDED
-    return State.LOST if where == "gone" else State.UNKNOWN
+        return RunState.ENDED
+    return RunState.LOST if where == "gone" else RunState.UNKNOWN
 
 
 def _last_sentence(records: Sequence[JournalRecord]) -> str:

@@ -26,13 +26,13 @@ SERVERS = ("HOLDFAST_SOCKET", "TORCH_WORKER_SERVER_SOCKET")
 """variables that tell a rank where to serve its recorder: ours, and torchrun's"""
 
 
-class Look(NamedTuple):
+class Sample(NamedTuple):
     at: float
     seen: dict[int, Activity | None]
     stacks: Mapping[int, Stack | Unread]
 
 
-class Seen(NamedTuple):
+class AttachedJob(NamedTuple):
     scene: Scene
     still: frozenset[int]
     """ranks whose stack was the same at the first and the last look"""
@@ -41,17 +41,17 @@ class Seen(NamedTuple):
     have some"""
 
 
-def look(pids: Sequence[int], *, seconds: float = WATCHED) -> Seen:
+def look(pids: Sequence[int], *, seconds: float = WATCHED) -> AttachedJob:
     """A launcher's pid stands for its ranks: its descendants that were given a RANK."""
     environments = {pid: _environment(pid) for pid in _ranks_of(pids)}
     numbered = _numbered(environments)
     # Whoever is asked for its stack or recorder moves: all questions lie outside the two readings
     # of the counters.
     stacks = pyspy.dump_many(numbered)
-    first = Look(time.monotonic(), activity.read_many(numbered), stacks)
+    first = Sample(time.monotonic(), activity.read_many(numbered), stacks)
     time.sleep(seconds)
     counters, at = activity.read_many(numbered), time.monotonic()
-    last = Look(at, counters, pyspy.dump_many(numbered))
+    last = Sample(at, counters, pyspy.dump_many(numbered))
     recorders = {pid: _recorder(environments[pid]) for pid in numbered}
     views = [
         _view(pid, rank, environments[pid], recorders[pid], (first, last))
@@ -60,10 +60,10 @@ def look(pids: Sequence[int], *, seconds: float = WATCHED) -> Seen:
     ]
     still = frozenset(rank for pid, rank in numbered.items() if _stood_still(pid, first, last))
     started = min(_started(pid, last.at) for pid in numbered)
-    return Seen(_scene(views, started, last.at), still, _world(environments.values()))
+    return AttachedJob(_scene(views, started, last.at), still, _world(environments.values()))
 
 
-def _stood_still(pid: int, first: Look, last: Look) -> bool:
+def _stood_still(pid: int, first: Sample, last: Sample) -> bool:
     before, after = first.stacks.get(pid), last.stacks.get(pid)
     return isinstance(before, Stack) and isinstance(after, Stack) and before.frames == after.frames
 
@@ -143,7 +143,7 @@ def _view(
     rank: int,
     environment: Mapping[str, str],
     found: Recorder | Unread,
-    looks: tuple[Look, Look],
+    looks: tuple[Sample, Sample],
 ) -> RankView:
     local = environment.get("LOCAL_RANK", "")
     first, last = looks

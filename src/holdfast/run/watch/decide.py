@@ -48,34 +48,34 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """the one acted on; `restart-loop` when that is why the job stops"""
 
 
-class History(msgspec.Struct, frozen=True, kw_only=True):
+class StallHistory(msgspec.Struct, frozen=True, kw_only=True):
     """What must be remembered from one look to the next, within an attempt."""
 
-    clocks_since: float = 0.0
+    timers_since: float = 0.0
     """when all clocks were started again"""
-    held_since: float = 0.0
+    stalled_since: float = 0.0
     """since when the same ranks are waited for at the same positions; 0 when none are"""
-    held: tuple[object, ...] = ()
+    stalled_at: tuple[object, ...] = ()
 
 
 def remember(
-    now: float, scene: Scene, verdict: Verdict | None, history: History, *, late: float = 0.0
-) -> History:
+    now: float, scene: Scene, verdict: Verdict | None, history: StallHistory, *, late: float = 0.0
+) -> StallHistory:
     """The history after this look; `late`: by how much our own loop came too late."""
     if late > LATE:
-        return History(clocks_since=now)
+        return StallHistory(timers_since=now)
     if verdict is None or verdict.certain or not verdict.victims:
-        return msgspec.structs.replace(history, held_since=0.0, held=())
+        return msgspec.structs.replace(history, stalled_since=0.0, stalled_at=())
     seen = waits.analyse(scene)
     places = tuple((w.rank, w.group, w.sequence) for w in seen.waits if w.rank in verdict.victims)
     held = (verdict.ranks, places, pace.steps(scene))
-    if held == history.held:
+    if held == history.stalled_at:
         return history
-    return msgspec.structs.replace(history, held_since=now, held=held)
+    return msgspec.structs.replace(history, stalled_since=now, stalled_at=held)
 
 
 def decide(
-    now: float, scene: Scene, verdict: Verdict | None, policy: Policy, history: History
+    now: float, scene: Scene, verdict: Verdict | None, policy: Policy, history: StallHistory
 ) -> Decision:
     ended = exits.endings(scene)
     if verdict is not None and verdict.fatal:
@@ -93,17 +93,17 @@ def decide(
 
 
 def _act_if_still_so(
-    now: float, scene: Scene, verdict: Verdict, policy: Policy, history: History
+    now: float, scene: Scene, verdict: Verdict, policy: Policy, history: StallHistory
 ) -> Decision:
     """A process that was stopped together with us is not frozen."""
     since = stopped.stopped_since(scene, verdict.ranks)
-    if since is not None and now - max(since, history.clocks_since) < stopped.LONG_ENOUGH:
+    if since is not None and now - max(since, history.timers_since) < stopped.LONG_ENOUGH:
         return Decision(action="go-on", reason="the machine slept: all timers have been reset")
     return _act(scene, verdict, policy, why="")
 
 
 def _be_patient(
-    now: float, scene: Scene, verdict: Verdict, policy: Policy, history: History
+    now: float, scene: Scene, verdict: Verdict, policy: Policy, history: StallHistory
 ) -> Decision:
     go_on = Decision(action="go-on", reason=verdict.reason, verdict=verdict)
     if traits(verdict.slug).never_acts or not verdict.ranks:
@@ -114,7 +114,7 @@ def _be_patient(
         why = f"the wait has lasted {text.elapsed(waited)}, 80 % of the group's timeout"
         return _act(scene, verdict, policy, why=why)
     culprits = [scene.rank(rank) for rank in verdict.ranks]
-    silent = min(now - max(v.alive_at, history.clocks_since) for v in culprits)
+    silent = min(now - max(v.alive_at, history.timers_since) for v in culprits)
     started = pace.steps(scene) > 0
     if policy.patience is not None:
         if (waited if started else min(waited, silent)) >= policy.patience:
@@ -132,13 +132,13 @@ def _in_kernel(view: RankView) -> bool:
     return view.activity is not None and view.activity.state in "DTt"
 
 
-def _waited(now: float, scene: Scene, verdict: Verdict, history: History) -> float:
+def _waited(now: float, scene: Scene, verdict: Verdict, history: StallHistory) -> float:
     """For how long its victims have surely waited: since we saw them do so, or since they entered
     that collective, whichever is longer."""
     seen = waits.analyse(scene)
     entered = [scene.evidence_at - w.seconds for w in seen.waits if w.rank in verdict.victims]
-    since = min([history.held_since or now, *entered])
-    return now - max(since, history.clocks_since)
+    since = min([history.stalled_since or now, *entered])
+    return now - max(since, history.timers_since)
 
 
 def _timeout(scene: Scene, verdict: Verdict) -> float:

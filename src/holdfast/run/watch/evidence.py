@@ -17,7 +17,7 @@ from holdfast.analysis.collectives import recorder
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Recorder
-from holdfast.run.watch.rank_state import Watched
+from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.system import pyspy, recorder_query
 
 SECONDS = 2.0
@@ -29,7 +29,7 @@ KEEP_NEWEST = 16
 
 
 def take(
-    ranks: Sequence[Watched],
+    ranks: Sequence[ObservedRank],
     paths: RunPaths | None,
     *,
     attempt: int,
@@ -51,7 +51,7 @@ def take(
     return _keep(living, raw, kernel, paths, attempt=attempt, number=number) if paths else ""
 
 
-def _ask(rank: Watched) -> bytes | Unread:
+def _ask(rank: ObservedRank) -> bytes | Unread:
     if rank.activity is not None and rank.activity.state in ("T", "t"):
         return Unread(why="the process is stopped, and with it the thread that would answer")
     return recorder_query.ask(rank.socket, seconds=SECONDS)
@@ -67,7 +67,7 @@ def _parsed(answer: bytes | Unread) -> Recorder | Unread:
 
 
 def _keep(
-    living: Sequence[Watched],
+    living: Sequence[ObservedRank],
     raw: dict[int, bytes | Unread],
     kernel: tuple[str, ...] | Unread,
     paths: RunPaths,

@@ -7,13 +7,13 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from holdfast.analysis.scene.scene import Outlived
+from holdfast.analysis.scene.scene import SurvivingProcess
 
 
-class Step(enum.Enum):
+class JobAction(enum.Enum):
     """What a watcher wants done."""
 
-    GO_ON = "go on"
+    KEEP_RUNNING = "keep running"
     HOLD = "hold"
     """something was seen, evidence is being taken: change nothing"""
     RESTART = "restart"
@@ -26,7 +26,7 @@ class Watcher(Protocol):
     def ranks_started(self, attempt: int, pids: Mapping[int, int]) -> None:
         """A new attempt runs, counted from 0: local rank -> pid."""
 
-    def look(self) -> Step:
+    def look(self) -> JobAction:
         """Called every tick, 0.1 s; a job whose ranks all exited 0 is over at GO_ON."""
 
     def culprits(self) -> frozenset[int]:
@@ -35,7 +35,7 @@ class Watcher(Protocol):
     def told_to_stop(self, sign: signal.Signals) -> None:
         """The launcher was told to end the job; the ranks are ended next."""
 
-    def outlived(self, processes: Sequence[Outlived], *, ended: bool) -> None:
+    def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
         """What ranks had started lives on without them: it was ended, or left alone."""
 
     def ranks_stopped(self) -> None:

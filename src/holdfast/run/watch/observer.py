@@ -22,8 +22,8 @@ from holdfast.rank import delivery, heartbeat_page
 from holdfast.run.launch import scheduler, socket_folder
 from holdfast.run.runs import leftovers
 from holdfast.run.watch import evidence
-from holdfast.run.watch.rank_events import Listener
-from holdfast.run.watch.rank_state import Watched
+from holdfast.run.watch.rank_events import EventListener
+from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.system import activity
 from holdfast.system.cpu import Looker
 from holdfast.system.deaths import DeathWatch
@@ -36,7 +36,7 @@ MemoryKills = Callable[[], "int | None"]
 """how many processes of our cgroup the kernel has killed for memory so far; None when unknown"""
 
 
-class Lookout:
+class Observer:
     """One job, all its attempts. Only the launcher's one thread touches it."""
 
     def __init__(self, *, paths: RunPaths | None, memory_kills: MemoryKills) -> None:
@@ -46,9 +46,9 @@ class Lookout:
         self.deaths = DeathWatch()
         self.kernel_log = KernelLog()
         self.looker = Looker()
-        self.events = Listener()
+        self.events = EventListener()
         self.attempt = 0
-        self.ranks: list[Watched] = []
+        self.ranks: list[ObservedRank] = []
         self.pages: dict[int, tuple[int, mmap]] = {}
         self.longest_pause = 0.0
         self._begin(0.0)
@@ -87,7 +87,7 @@ class Lookout:
         self.events.begin(attempt, files, steps=self.most_steps)
         self._begin(now)
         self.ranks = [
-            Watched(
+            ObservedRank(
                 rank=local_rank,  # one machine: the local rank is the rank
                 local_rank=local_rank,
                 pid=pid,
@@ -132,7 +132,7 @@ class Lookout:
 
     # --- looking -------------------------------------------------------------------------------
 
-    def hear(self, now: float) -> list[Watched]:
+    def hear(self, now: float) -> list[ObservedRank]:
         """What the ranks and the kernel say by themselves; answers those newly dead."""
         by_pid = {rank.pid: rank for rank in self.ranks}
         died = []

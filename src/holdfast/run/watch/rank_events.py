@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.analysis.scene.checkpoints import Account
+from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.run.watch import resume_tracker
 
 HEAR_EVERY = 1.0
@@ -15,7 +15,7 @@ AT_ONCE = 64 * 1024
 """bytes taken of one file in one look; the rest waits for the next"""
 
 
-class Tail:
+class GrowingFile:
     """A file that grows, read only where it is new."""
 
     def __init__(self, path: str) -> None:
@@ -48,13 +48,13 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return event if is_event else None
 
 
-class Listener:
+class EventListener:
     """One job, all its attempts. Only the launcher's one thread touches it."""
 
     def __init__(self) -> None:
-        self.account = Account()
+        self.account = CheckpointAccount()
         self._attempt = 0
-        self._tails: dict[int, Tail] = {}
+        self._tails: dict[int, GrowingFile] = {}
         self._heard_at = 0.0
         self._news: list[resume_tracker.TrackedEvent] = []
 
@@ -64,7 +64,7 @@ class Listener:
             self.listen()
             self.account = resume_tracker.next_attempt(self.account, steps)
         self._attempt = attempt
-        self._tails = {rank: Tail(path) for rank, path in files.items()}
+        self._tails = {rank: GrowingFile(path) for rank, path in files.items()}
 
     def hear(self, now: float, *, at_once: bool = False) -> None:
         """Now and then, or at once when somebody died: his last save counts."""

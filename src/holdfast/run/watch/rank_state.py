@@ -36,7 +36,7 @@ LOOKS = 60
 
 
 @dataclass
-class Watched:
+class ObservedRank:
     """One rank of one attempt. Only the launcher's one thread touches it."""
 
     rank: int

@@ -23,14 +23,14 @@ from holdfast.analysis.job.journal_records import (
     VerdictRecord,
 )
 from holdfast.analysis.job.run_paths import RunPaths
-from holdfast.analysis.scene.scene import Outlived, RankView, Scene
+from holdfast.analysis.scene.scene import RankView, Scene, SurvivingProcess
 from holdfast.catalogue import traits
 from holdfast.fault import Broken
 from holdfast.faults.processes import orphaned_workers
 from holdfast.findings import Verdict
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import transport, verdict
-from holdfast.run.watch.rank_state import Watched
+from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.run.watch.resume_tracker import TrackedEvent
 from holdfast.view import run_screen
 
@@ -38,7 +38,7 @@ NOTE_EVERY = 60.0
 """seconds between two notes of progress in the journal"""
 
 
-class Teller:
+class Reporter:
     """Also remembers what was told, so that nothing is told twice."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Teller:
         self._owned_up: set[tuple[str, str]] = set()
         self._heard: set[tuple[int, str]] = set()
 
-    def attempt(self, attempt: int, ranks: Sequence[Watched]) -> None:
+    def attempt(self, attempt: int, ranks: Sequence[ObservedRank]) -> None:
         """A new one has begun: what was said of the one before is no longer news told."""
         self._said = None
         self.noted_at = 0.0
@@ -60,17 +60,17 @@ class Teller:
             self.rank(attempt, rank, "started")
 
     def rank(
-        self, attempt: int, rank: Watched | RankView, what: Literal["started", "raised"]
+        self, attempt: int, rank: ObservedRank | RankView, what: Literal["started", "raised"]
     ) -> None:
         record = RankRecord(attempt=attempt, rank=rank.rank, pid=rank.pid, what=what)
         self.journal.write(record)
 
-    def exited(self, attempt: int, rank: Watched, code: int) -> None:
+    def exited(self, attempt: int, rank: ObservedRank, code: int) -> None:
         self.journal.write(
             RankRecord(attempt=attempt, rank=rank.rank, pid=rank.pid, what="exited", code=code)
         )
 
-    def progress(self, attempt: int, steps: int, now: float, ranks: Sequence[Watched]) -> None:
+    def progress(self, attempt: int, steps: int, now: float, ranks: Sequence[ObservedRank]) -> None:
         """Steps go on: said after a hold-up, else only noted now and then."""
         held_up = self._said is not None and not traits(self._said[0]).survives_steps
         if held_up:
@@ -89,7 +89,7 @@ class Teller:
             self.journal.write(event.record)
             if event.sentence:
                 self.screen.say(event.sentence)
-        for found in verdict.hearsay(scene) if news else ():
+        for found in verdict.checkpoint_news(scene) if news else ():
             if (scene.attempt, found.slug) not in self._heard:
                 self._heard.add((scene.attempt, found.slug))
                 self.judgement(found, scene, action="", steps=pace.steps(scene), evidence="")
@@ -107,14 +107,14 @@ class Teller:
         self._journal(kind, found, scene, steps=steps, evidence=evidence)
         self.screen.say(run_screen.judgement(found, scene, action=action, evidence=evidence))
 
-    def outlived(self, processes: Sequence[Outlived], scene: Scene, *, steps: int) -> None:
+    def outlived(self, processes: Sequence[SurvivingProcess], scene: Scene, *, steps: int) -> None:
         """A notice of one line: the paragraph about the root cause stays the one to read."""
         scene = msgspec.structs.replace(scene, outlived=tuple(processes))
         if found := orphaned_workers.child_outlived_rank(scene):
             self._journal(NoticeRecord, found, scene, steps=steps, evidence="")
             self.screen.say(found.reason)
 
-    def left_alone(self, processes: Sequence[Outlived], *, attempt: int) -> None:
+    def left_alone(self, processes: Sequence[SurvivingProcess], *, attempt: int) -> None:
         told = phrases.children(processes)
         pids = tuple(p.pid for p in processes)
         verb = text.plural(pids, "runs", "run")
@@ -187,7 +187,7 @@ class Teller:
                 f"({bug.problem}); training goes on, all else is watched"
             )
 
-    def _transport(self, attempt: int, ranks: Sequence[Watched]) -> None:
+    def _transport(self, attempt: int, ranks: Sequence[ObservedRank]) -> None:
         """Over what the ranks talk, now that they do."""
         files = (self.paths.stdout, self.paths.stderr) if self.paths else ()
         logs = [path(attempt, rank.local_rank) for rank in ranks for path in files]

@@ -24,20 +24,27 @@ from holdfast.analysis.job.journal_records import (
 )
 from holdfast.analysis.scene import attempt_start
 from holdfast.analysis.scene.attempt_start import AttemptStart
-from holdfast.analysis.scene.checkpoints import Account, FirstStep, Kept, Resumed, Saved, SetAside
+from holdfast.analysis.scene.checkpoints import (
+    CheckpointAccount,
+    CheckpointEvent,
+    FirstStep,
+    Resumed,
+    Saved,
+    SetAside,
+)
 
 MOST_SAVES = 100
 """kept of a long run: enough to know how often it saves"""
 MOST_SET_ASIDE = 20
 """checkpoints set aside that are remembered"""
 
-K = TypeVar("K", bound=Kept)
+K = TypeVar("K", bound=CheckpointEvent)
 
 
 class TrackedEvent(NamedTuple):
     """One event of a rank, and what came of it."""
 
-    account: Account
+    account: CheckpointAccount
     record: EventRecord
     """for the journal: as the rank told it, and what follows from it"""
     sentence: str = ""
@@ -49,7 +56,9 @@ class Repeated(TypedDict, total=False):
     repeated: int
 
 
-def track(account: Account, rank: int, attempt: int, told: Mapping[str, Any]) -> TrackedEvent:
+def track(
+    account: CheckpointAccount, rank: int, attempt: int, told: Mapping[str, Any]
+) -> TrackedEvent:
     """Add one event to the account. One that is not understood is journalled, and no more."""
     fields = {name: value for name, value in told.items() if name != "kind"}
     record = journal_records.event(str(told["kind"]), fields, rank=rank, attempt=attempt)
@@ -66,7 +75,7 @@ def track(account: Account, rank: int, attempt: int, told: Mapping[str, Any]) ->
     return TrackedEvent(account, record)
 
 
-def next_attempt(account: Account, steps: int) -> Account:
+def next_attempt(account: CheckpointAccount, steps: int) -> CheckpointAccount:
     """The attempt that had taken so many steps is over."""
     reached = max(account.reached, account.base + steps, *(s.step for s in account.saves[-1:]), 0)
     return msgspec.structs.replace(account, reached=reached, base=0)
@@ -76,7 +85,7 @@ def _noun(kind: type[K], record: EventRecord) -> K:
     return msgspec.convert(record, type=kind, from_attributes=True)
 
 
-def _resume(account: Account, record: ResumeRecord) -> TrackedEvent:
+def _resume(account: CheckpointAccount, record: ResumeRecord) -> TrackedEvent:
     resumed = _noun(Resumed, record)
     account = msgspec.structs.replace(
         account, resumed=(*account.resumed, resumed), base=resumed.step
@@ -90,7 +99,7 @@ def _resume(account: Account, record: ResumeRecord) -> TrackedEvent:
     return TrackedEvent(account, record, f"{where}{also}{again}")
 
 
-def _saved(account: Account, record: SavedRecord) -> TrackedEvent:
+def _saved(account: CheckpointAccount, record: SavedRecord) -> TrackedEvent:
     saved = Saved(
         attempt=record.attempt,
         step=record.step,
@@ -107,7 +116,7 @@ def _saved(account: Account, record: SavedRecord) -> TrackedEvent:
     return TrackedEvent(account, record, sentence)
 
 
-def _save_failed(account: Account, record: SaveFailedRecord) -> TrackedEvent:
+def _save_failed(account: CheckpointAccount, record: SaveFailedRecord) -> TrackedEvent:
     failed = account.saves_failed + 1
     account = msgspec.structs.replace(account, saves_failed=failed)
     if failed > 1:  # said once, until one succeeds: the journal has them all
@@ -125,13 +134,13 @@ def _save_failed(account: Account, record: SaveFailedRecord) -> TrackedEvent:
     )
 
 
-def _set_aside(account: Account, record: SetAsideRecord) -> TrackedEvent:
+def _set_aside(account: CheckpointAccount, record: SetAsideRecord) -> TrackedEvent:
     kept = (*account.set_aside, _noun(SetAside, record))[-MOST_SET_ASIDE:]
     # The notice of checkpoint-corrupt or -incomplete says it.
     return TrackedEvent(msgspec.structs.replace(account, set_aside=kept), record)
 
 
-def _first_step(account: Account, record: FirstStepRecord) -> TrackedEvent:
+def _first_step(account: CheckpointAccount, record: FirstStepRecord) -> TrackedEvent:
     seen = _noun(FirstStep, record)
     account = msgspec.structs.replace(account, first_steps=(*account.first_steps, seen))
     if any(resumed.attempt == seen.attempt for resumed in account.resumed):
@@ -152,7 +161,7 @@ def _first_step(account: Account, record: FirstStepRecord) -> TrackedEvent:
     return TrackedEvent(account, record, _began(account, seen, guess))
 
 
-def _began(account: Account, seen: FirstStep, guess: AttemptStart) -> str:
+def _began(account: CheckpointAccount, seen: FirstStep, guess: AttemptStart) -> str:
     if guess.what == "zero":
         return ""  # the notice of restart-from-zero says it
     if guess.what == "unknown":
@@ -162,14 +171,14 @@ def _began(account: Account, seen: FirstStep, guess: AttemptStart) -> str:
     return f"the job seems to have resumed: {guess.why}"
 
 
-def repeated(account: Account, attempt: int) -> Repeated:
+def repeated(account: CheckpointAccount, attempt: int) -> Repeated:
     """What a restart costs in steps; nothing where there was none."""
     if not attempt or not account.reached:
         return {}
     return {"reached": account.reached, "repeated": max(0, account.reached - account.base)}
 
 
-def _again(account: Account, attempt: int) -> str:
+def _again(account: CheckpointAccount, attempt: int) -> str:
     found = repeated(account, attempt)
     if not found:
         return ""

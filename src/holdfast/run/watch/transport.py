@@ -29,7 +29,7 @@ _INTERFACE = re.compile(r"(?:^|[\s\]])([^\s:\[\]]+):\S+<\d+>")
 _VIA = re.compile(r"NCCL INFO Channel .* via ((?:NET/\w+|P2P|SHM|CollNet|NVLS)[^\s/]*)")
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class SeenTransport(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[tuple[str, str], ...] = ()
     """interface and address of every TCP connection from one rank to another"""
     gloo: bool = False
@@ -79,7 +79,7 @@ def from_nccl_log(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(means)), tuple(sorted(chosen))
 
 
-def sentence(seen: Seen) -> str:
+def sentence(seen: SeenTransport) -> str:
     """'ranks talk over lo (127.0.0.1), Gloo; NCCL by NET/Socket on eth0'; '' when unknown."""
     parts = []
     if seen.links:
@@ -92,7 +92,7 @@ def sentence(seen: Seen) -> str:
     return "; ".join(parts)
 
 
-def contradiction(seen: Seen, environment: Mapping[str, str]) -> str:
+def contradiction(seen: SeenTransport, environment: Mapping[str, str]) -> str:
     """A warning when an interface was asked for and another one is used; '' when all is well."""
     asked = environment.get(nic_filter.NCCL, "")
     if not nic_filter.is_ignored(asked):
@@ -118,19 +118,19 @@ def describe(pids: Sequence[int], logs: Sequence[str]) -> str:
     return sentence(look(pids, logs, os.environ))
 
 
-def look(pids: Sequence[int], logs: Sequence[str], environment: Mapping[str, str]) -> Seen:
+def look(pids: Sequence[int], logs: Sequence[str], environment: Mapping[str, str]) -> SeenTransport:
     """`logs`: the files that hold what the ranks print. Never raises."""
     try:
         text = "\n".join(map(_head, [*logs, *_nccl_files(pids, environment)]))
         means, chosen = from_nccl_log(text)
-        return Seen(
+        return SeenTransport(
             links=links(inet_diag.connections(), _owners(pids), _interfaces()),
             gloo=any(_has_thread(pid, GLOO_THREAD) for pid in pids),
             nccl=means,
             nccl_interfaces=chosen,
         )
     except (OSError, ValueError):  # no INET_DIAG in this sandbox, a file that went away
-        return Seen()
+        return SeenTransport()
 
 
 def _nccl_files(pids: Sequence[int], environment: Mapping[str, str]) -> list[str]:

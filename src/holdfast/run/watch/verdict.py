@@ -25,18 +25,18 @@ class Opinion(NamedTuple):
     broken: tuple[Broken, ...]
 
 
-def judge(scene: Scene, *, clocks_since: float = 0.0, stands_still: bool = False) -> Verdict | None:
+def judge(scene: Scene, *, timers_since: float = 0.0, standstill: bool = False) -> Verdict | None:
     """What holds the job up, if anything does. Never raises.
 
-    `stands_still`: nothing moves, as is known from elsewhere; else the job's own habit tells.
+    `standstill`: nothing moves, as is known from elsewhere; else the job's own habit tells.
     """
-    return consider(scene, clocks_since=clocks_since, stands_still=stands_still).verdict
+    return consider(scene, timers_since=timers_since, standstill=standstill).verdict
 
 
-def consider(scene: Scene, *, clocks_since: float = 0.0, stands_still: bool = False) -> Opinion:
+def consider(scene: Scene, *, timers_since: float = 0.0, standstill: bool = False) -> Opinion:
     """The same, and which faces could not answer."""
     ended = bool(exits.endings(scene))
-    still = stands_still or ended or pace.stalled(scene, clocks_since=clocks_since)
+    still = standstill or ended or pace.stalled(scene, timers_since=timers_since)
     answers = list(_ask(scene))
     heard = [
         verdict
@@ -55,20 +55,20 @@ def _ask(scene: Scene) -> Iterator[Verdict | Broken]:
             continue
         for answer in entry.fault.ask_run(scene):
             # What was heard of saves and resumes holds nobody up: it is told once, as news.
-            if isinstance(answer, Broken) or not is_hearsay(answer):
+            if isinstance(answer, Broken) or not is_checkpoint_news(answer):
                 yield answer
 
 
-def is_hearsay(verdict: Verdict) -> bool:
+def is_checkpoint_news(verdict: Verdict) -> bool:
     return verdict.code.startswith(CHECKPOINTS) and not verdict.certain
 
 
-def hearsay(scene: Scene) -> list[Verdict]:
+def checkpoint_news(scene: Scene) -> list[Verdict]:
     """What the catalogue makes of what the ranks told of their checkpoints. Never raises."""
     family = (e.fault for e in catalogue.entries() if e.fault.code.startswith(CHECKPOINTS))
     answers = [answer for fault in family for answer in fault.ask_run(scene)]
     # `consider` owns up to a face that raised
-    return [one for one in answers if isinstance(one, Verdict) and is_hearsay(one)]
+    return [one for one in answers if isinstance(one, Verdict) and is_checkpoint_news(one)]
 
 
 def _weight(verdict: Verdict) -> tuple[bool, bool, bool, int]:

@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from holdfast.analysis.job import pace
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.scene import exits, overruns, stopped
-from holdfast.analysis.scene.scene import Failure, Outlived, Policy, Scene
+from holdfast.analysis.scene.scene import Failure, Policy, Scene, SurvivingProcess
 from holdfast.findings import Verdict
 from holdfast.run.launch import exit_codes, terminate
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import deadlines, decide, verdict
-from holdfast.run.watch.interface import Step
-from holdfast.run.watch.observer import Lookout, MemoryKills
-from holdfast.run.watch.reporter import Teller
+from holdfast.run.watch.interface import JobAction
+from holdfast.run.watch.observer import MemoryKills, Observer
+from holdfast.run.watch.reporter import Reporter
 from holdfast.view import run_screen
 
 SETTLE = 0.25
@@ -48,9 +48,9 @@ class Watch:
         memory_kills: MemoryKills,
     ) -> None:
         self.policy, self.journal, self.screen = policy, journal, screen
-        self.lookout = Lookout(paths=paths, memory_kills=memory_kills)
+        self.lookout = Observer(paths=paths, memory_kills=memory_kills)
         self.dress, self.ranks_stopped = self.lookout.dress, self.lookout.ranks_stopped
-        self.teller = Teller(journal, screen, self.lookout.host, paths)
+        self.teller = Reporter(journal, screen, self.lookout.host, paths)
         self.restarts = 0
         self.failures: tuple[Failure, ...] = ()
         self._code, self._told = 0, ""
@@ -62,7 +62,7 @@ class Watch:
         self.look_whole_at = 0.0
         self.calm = False
         self.best_step = 0.0
-        self.history = decide.History()
+        self.history = decide.StallHistory()
         self.held_up_since = 0.0
         self.settle_until = 0.0
         self.overrun: Verdict | None = None
@@ -75,18 +75,18 @@ class Watch:
         self.lookout.ranks_started(attempt, pids, now)
         self.teller.attempt(attempt, self.lookout.ranks)
 
-    def look(self) -> Step:
+    def look(self) -> JobAction:
         now = time.monotonic()
         if now - self.last_look > LATE:
             self._rest(now, late=now - self.last_look)
         self.last_look = now
         if self.calm and now < self.look_whole_at and not self.lookout.somebody_died():
-            return Step.GO_ON
+            return JobAction.KEEP_RUNNING
         self.look_whole_at = now + WHOLE_LOOK
         self._hear(now)
         scene = self._scene(now)
         step = self._judge(scene)
-        self.calm = step is Step.GO_ON
+        self.calm = step is JobAction.KEEP_RUNNING
         self.screen.status(run_screen.status(scene, restarts=self.restarts))
         self.last_look = time.monotonic()  # evidence takes its time, and is not lateness
         return step
@@ -101,7 +101,7 @@ class Watch:
             self._announce(found, scene, action="end the job, as told")
         self.teller.action("stop", scene, reason=sign.name, steps=self.lookout.most_steps)
 
-    def outlived(self, processes: Sequence[Outlived], *, ended: bool) -> None:
+    def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
         scene = self._scene(time.monotonic())
         if ended:
             self.teller.outlived(processes, scene, steps=self.lookout.most_steps)
@@ -149,7 +149,7 @@ class Watch:
 
     # --- judging -------------------------------------------------------------------------------
 
-    def _judge(self, scene: Scene) -> Step:
+    def _judge(self, scene: Scene) -> JobAction:
         if any(exit_codes.failed(view) or exit_codes.raised(view) for view in scene.ranks):
             return self._after_an_end(scene)
         self.settle_until = 0.0
@@ -158,12 +158,12 @@ class Watch:
         if self._is_worth_a_look(scene):
             return self._with_evidence(scene)
         self.held_up_since = 0.0
-        return Step.GO_ON
+        return JobAction.KEEP_RUNNING
 
     def _is_worth_a_look(self, scene: Scene) -> bool:
         # The others' processors run seconds ahead of their GPUs: a stop is seen before a stall.
         return (
-            pace.stalled(scene, clocks_since=self.history.clocks_since)
+            pace.stalled(scene, timers_since=self.history.timers_since)
             or bool(stopped.stopped_ranks(scene))
             or self._is_slow(scene)
         )
@@ -174,7 +174,7 @@ class Watch:
             self.best_step = min(self.best_step or usual, usual)
         return pace.slowed(scene, self.best_step)
 
-    def _after_an_end(self, scene: Scene) -> Step:
+    def _after_an_end(self, scene: Scene) -> JobAction:
         """Evidence first, then a moment for the others' last words, then the verdict."""
         if not self.settle_until:
             for view in filter(exit_codes.raised, scene.ranks):
@@ -185,14 +185,14 @@ class Watch:
             self.settle_until = min(self.settle_until, scene.now + SETTLE)
         everybody_gone = all(view.death for view in scene.ranks)
         if time.monotonic() < self.settle_until and not everybody_gone:
-            return Step.HOLD
+            return JobAction.HOLD
         leaving = any(terminate.is_leaving(view.pid) for view in scene.ranks if not view.death)
         if leaving and time.monotonic() < self.settle_until + LEAVING:
-            return Step.HOLD
+            return JobAction.HOLD
         self.lookout.ask_kernel()
         return self._decide(self._scene(time.monotonic()))
 
-    def _keep_limits(self, scene: Scene) -> Step:
+    def _keep_limits(self, scene: Scene) -> JobAction:
         """A section's time is over: evidence, the sentence, then the signal its author asked for.
 
         What we say of it is settled here: once the rank is gone, its victims' last words and
@@ -200,45 +200,45 @@ class Watch:
         """
         if self.overrun:
             waited = scene.now - self.aborted_at
-            return Step.HOLD if waited < deadlines.PATIENCE else self._decide(scene)
+            return JobAction.HOLD if waited < deadlines.PATIENCE else self._decide(scene)
         self._take_evidence()
         self.lookout.hear_pages(time.monotonic())
         scene = self._scene(time.monotonic())
         over = overruns.overrun_ranks(scene)
         found = self._verdict(scene)
         if not over or not found:  # it ended while we looked
-            return Step.GO_ON
+            return JobAction.KEEP_RUNNING
         self._announce(found, scene, action="")
         ranks = [view.rank for view in over]
         self.teller.aborts(scene.attempt, ranks)
         deadlines.abort(view.pid for view in over)
         self.overrun, self.aborted_at = found, time.monotonic()
-        return Step.HOLD
+        return JobAction.HOLD
 
-    def _with_evidence(self, scene: Scene) -> Step:
+    def _with_evidence(self, scene: Scene) -> JobAction:
         self.held_up_since = self.held_up_since or scene.now
         pause = pace.pause_between_looks(scene.now - self.held_up_since)
         if scene.now - self.lookout.evidence_at >= pause:
             scene = self._take_evidence()
         return self._decide(scene)
 
-    def _decide(self, scene: Scene) -> Step:
+    def _decide(self, scene: Scene) -> JobAction:
         found = self.overrun or self._verdict(scene)
         self.history = decide.remember(scene.now, scene, found, self.history)
         decision = decide.decide(scene.now, scene, found, self.policy, self.history)
         if decision.action == "hold":
-            return Step.HOLD
+            return JobAction.HOLD
         if decision.action != "go-on" and self._is_out_of_date(found, scene):
             # Positions seen a while ago: a job that takes no steps may have moved on since.
             return self._decide(self._take_evidence())
         if decision.action == "go-on":
             if found and self.teller.is_news(found):
                 self._announce(found, scene, action="")
-            return Step.GO_ON
+            return JobAction.KEEP_RUNNING
         return self._act(decision, found, scene)
 
     def _verdict(self, scene: Scene) -> Verdict | None:
-        opinion = verdict.consider(scene, clocks_since=self.history.clocks_since)
+        opinion = verdict.consider(scene, timers_since=self.history.timers_since)
         self.teller.own_faults(opinion.broken, attempt=scene.attempt)
         return opinion.verdict
 
@@ -247,7 +247,7 @@ class Watch:
             return False
         return time.monotonic() - self.lookout.evidence_at >= pace.LOOK_AGAIN
 
-    def _act(self, decision: decide.Decision, found: Verdict | None, scene: Scene) -> Step:
+    def _act(self, decision: decide.Decision, found: Verdict | None, scene: Scene) -> JobAction:
         restart = decision.action == "restart"
         # The root cause comes last: it is what remains on the terminal.
         if decision.verdict and decision.verdict != found:
@@ -266,7 +266,7 @@ class Watch:
             idle=idle,
         )
         self.restarts += restart
-        return Step.RESTART if restart else Step.STOP
+        return JobAction.RESTART if restart else JobAction.STOP
 
     def _announce(self, found: Verdict, scene: Scene, *, action: str) -> None:
         self.teller.judgement(
