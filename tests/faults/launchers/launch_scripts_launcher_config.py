@@ -128,7 +128,7 @@ CASES = (
         "warning",
         hostfile("gpu-a slots=4\ngpu-b slots=4\ngpu-a slots=2\n"),
         lines=[3],
-        saying=["gpu-a stands here twice", "multiple entries", "6 in all"],
+        saying=["gpu-a is listed twice", "multiple entries", "6 in total"],
     ),
     leaves(hostfile("gpu-a slots=4\ngpu-b slots=4\n")),
     leaves(hostfile("gpu-a\ngpu-a\ngpu-b\n")),  # a slot each

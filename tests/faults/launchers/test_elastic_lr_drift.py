@@ -53,7 +53,7 @@ test_lint = lint_table(
             "@timed.run\ndef train(state):\n    step(state, lr)"
         ),
         lines=[2],
-        saying=["nothing here says that their number may change"],
+        saying=["nothing here says that the number may change"],
     ),
     flags(
         "warning",
@@ -76,7 +76,7 @@ test_lint = lint_table(
         "warning",
         python(scaled("int(os.environ['WORLD_SIZE']) / 8"), started_by=ELASTIC),
         lines=[7],
-        saying=["ranks of this start"],
+        saying=["number of ranks at start, which may change"],
     ),
     flags(
         "warning",

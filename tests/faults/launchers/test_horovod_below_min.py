@@ -47,7 +47,7 @@ test_lint = lint_table(
         "error",
         python('import os\nos.environ["HOROVOD_ELASTIC_TIMEOUT"] = "10m"\n'),
         lines=[2],
-        saying=["no number of seconds", "ValueError"],
+        saying=["not a number of seconds", "ValueError"],
     ),
     flags(
         "warning",
@@ -65,7 +65,7 @@ test_lint = lint_table(
         "note",
         shell("HOROVOD_ELASTIC_TIMEOUT=1200 horovodrun -np 8 --elastic-timeout 900 python x.py\n"),
         lines=[1],
-        saying=["900 goes before"],
+        saying=["900 overrides"],
     ),
     leaves(shell("export HOROVOD_ELASTIC_TIMEOUT=1800\nhorovodrun -np 8 python x.py\n")),
     leaves(shell("export HOROVOD_ELASTIC_TIMEOUT=$T\nunset HOROVOD_ELASTIC_TIMEOUT\n")),

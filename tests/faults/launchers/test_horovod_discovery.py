@@ -16,7 +16,7 @@ test_lint = lint_table(
         "warning",
         shell("horovodrun -np 8 --min-np 4 python train.py\n", complete=False),
         lines=[1],
-        saying=["nothing says on which hosts"],
+        saying=["no hosts are given"],
     ),
     flags(
         "error",

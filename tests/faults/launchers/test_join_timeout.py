@@ -31,9 +31,9 @@ test_run = run_table(
         certain=False,
         saying=[
             "ranks 0-1 have waited in init_process_group for 6 minutes",
-            "rank 2 (pid 4002) has not come: rank 2 is",
+            "rank 2 (pid 4002) has not joined: rank 2 is",
             "at data.py:88",
-            "the timeout of 10 minutes strikes in about 3 minutes",
+            "the timeout of 10 minutes expires in about 3 minutes",
             "timedelta(hours=1)",
         ],
     ),
@@ -49,7 +49,7 @@ test_run = run_table(
         ranks=[],
         victims=[0, 1],
         certain=False,
-        saying=["no rank of this machine is missing there"],
+        saying=["no rank of this machine is missing"],
     ),
     notices(
         starting(
@@ -61,14 +61,14 @@ test_run = run_table(
         ranks=[2],
         victims=[0, 1, 3],
         certain=True,
-        saying=["ranks 0-1 gave up waiting for the others to join", "3/4 clients", "data.py:88"],
+        saying=["ranks 0-1 timed out waiting for the others to join", "3/4 clients", "data.py:88"],
     ),
     notices(
         starting(gave_up(0, "DistStoreError", KEYS), joiner(1)),
         ranks=[],
         victims=[0, 1],
         certain=True,
-        saying=["no rank of this machine is missing there", "keys: /default_pg"],
+        saying=["no rank of this machine is missing", "keys: /default_pg"],
     ),
     overlooks(a_scene()),
     overlooks(starting(joiner(0, at=NOW - 200, timeout=600.0), late(1))),  # ranks-missing says it
@@ -97,12 +97,12 @@ test_explain = explain_table(
             "29500) timed out after 900000ms"
         ),
         sure=0.35,
-        saying=["time to join"],
+        saying=["the join timed out"],
     ),
     recognises(
         wreckage("Exception: Timed out waiting for tasks to start. Please check connectivity"),
         sure=0.75,
-        saying=["time to join"],
+        saying=["the join timed out"],
     ),
     passes_over(  # more than belong: nobody is missing
         wreckage(
@@ -110,25 +110,27 @@ test_explain = explain_table(
             "rank: 0, for key: store_based_barrier_key:1 (world_size=2, worker_count=3)"
         )
     ),
-    recognises(a_job(RENDEZVOUS), sure=0.75, rank=None, saying=["time to join", "join_timeout"]),
+    recognises(
+        a_job(RENDEZVOUS), sure=0.75, rank=None, saying=["the join timed out", "join_timeout"]
+    ),
     recognises(
         a_job("Timed out after 601 seconds waiting for clients. 3/4 clients joined."),
         sure=0.5,
         rank=None,
-        saying=["somebody else"],
+        saying=["another rank was late or never started"],
     ),
     recognises(
         a_job("[rank1]: DistStoreError: wait timeout after 300000ms, keys: /default_pg/0//cpu//0"),
         sure=0.45,
         rank=None,
         victims=[1],
-        saying=["time to join"],
+        saying=["the join timed out"],
     ),
     recognises(
         a_job(RENDEZVOUS, raised=[a_raise(1, "ImportError", "no module named x")]),
         sure=0.3,
         rank=None,
-        saying=["time to join"],
+        saying=["the join timed out"],
     ),
     passes_over(HEALTHY),
     passes_over(a_job(timed_out(1))),

@@ -28,7 +28,7 @@ test_run = run_table(
         saying=[
             "Slurm took the machine from job 123 before its time limit (3 hours left): preempted",
             "or cancelled",
-            "no fault of the job",
+            "not a failure of the job",
             "sacct -j 123",
         ],
     ),
@@ -45,7 +45,10 @@ test_run = run_table(
         ranks=[],
         certain=True,
         fatal=True,
-        saying=["the time limit of Slurm job 123 is reached (12.0 s past it)", "no fault"],
+        saying=[
+            "the time limit of Slurm job 123 was reached (12.0 s past the limit)",
+            "not a failure",
+        ],
         not_saying=["preempted,"],
     ),
     notices(
@@ -53,14 +56,14 @@ test_run = run_table(
         ranks=[],
         certain=True,
         fatal=True,
-        saying=["the time limit of Slurm job 123 is reached (40.0 s left)"],
+        saying=["the time limit of Slurm job 123 was reached (40.0 s left)"],
     ),
     notices(
         a_scene(told_to_stop="SIGUSR1", scheduler=slurm(300.0)),
         ranks=[],
         certain=True,
         fatal=True,
-        saying=["the warning it asked for, SIGUSR1, with 5 minutes left"],
+        saying=["the warning it requested, SIGUSR1, with 5 minutes left"],
         not_saying=["preempted,"],
     ),
     overlooks(a_scene(scheduler=slurm(3600.0))),
@@ -93,7 +96,7 @@ test_explain = explain_table(
         a_job("submitit WARNING - Caught signal SIGUSR2 on node7: this job is timed-out."),
         sure=0.75,
         what="the scheduler",
-        saying=["its time was over"],
+        saying=["its time limit was reached"],
     ),
     recognises(
         a_job("Message:  Pod was terminated in response to imminent node shutdown."),
@@ -104,13 +107,13 @@ test_explain = explain_table(
     recognises(
         a_job(CANCELLED + " DUE TO JOB REQUEUE ***"),
         sure=0.92,
-        saying=["sent back to the queue"],
+        saying=["it was requeued"],
     ),
     recognises(
         a_job(CANCELLED + " DUE TO TIME LIMIT ***"),
         sure=0.92,
         what="job 123.0",
-        saying=["its time was over", "sacct -j 123 "],
+        saying=["its time limit was reached", "sacct -j 123 "],
     ),
     recognises(
         a_job(CANCELLED + " DUE TO PREEMPTION ***"), sure=0.92, what="job", saying=["was preempted"]
@@ -119,13 +122,13 @@ test_explain = explain_table(
         a_job("=>> PBS: job killed: walltime 3630 exceeded limit 3600"),
         sure=0.75,
         what="scheduler",
-        saying=["its time was over"],
+        saying=["its time limit was reached"],
     ),
     recognises(
         a_job(CANCELLED + " DUE TO TIME LIMIT ***", raised=[a_raise(1, "ValueError", "bad")]),
         sure=0.5,
         what="scheduler",
-        saying=["worth a look first"],
+        saying=["check the errors before that first"],
     ),
     passes_over(a_job(CANCELLED + " ***")),
     passes_over(a_job(CANCELLED + " DUE TO NODE FAILURE ***")),

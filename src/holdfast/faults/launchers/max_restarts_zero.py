@@ -1,16 +1,18 @@
-"""The job is to survive failures, and may not restart once.
+"""The job should survive failures, but allows no restart.
 
-What you see   One worker dies, of a preemption or a passing error, and torchrun ends the whole
-               job: `RestartsExhausted`, or simply the ChildFailedError of the first failure.
-Why            torchrun's --max-restarts is 0 unless you say otherwise. It counts failures of
-               workers; a change of membership in an elastic job does not consume it, but the
-               failure that comes with a lost peer does. With a fixed --nnodes a lost machine is
-               not replaced: the others wait for it, 600 s by default, and then give up.
+What you see   One worker fails, through a preemption or a transient error, and torchrun ends the
+               whole job: `RestartsExhausted`, or simply the ChildFailedError of the first failure.
+Why            torchrun's --max-restarts defaults to 0. It counts failures of workers; a membership
+               change in an elastic job does not consume it, but the failure that comes with a lost
+               peer does. With a fixed --nnodes a lost machine is not replaced: the others wait for
+               it, 600 s by default, and then give up.
 How to be sure `torchrun --help`; PET_MAX_RESTARTS in the environment has the same effect.
-Fix            `torchrun --nnodes=MIN:MAX --max-restarts=N`, N the number of failures the job is
-               worth; and load the latest checkpoint at the start, for a restart restores nothing
-               by itself. `holdfast run` restarts from the last checkpoint and stops when the same
-               failure comes back.
+Fix            `torchrun --nnodes=MIN:MAX --max-restarts=N`, where N is the number of failures you
+               accept; and load the latest checkpoint at the start, because a restart restores
+               nothing by itself. `holdfast run` restarts from the last checkpoint and stops when
+               the same failure recurs.
+Known limits   `check` sees only PET_MAX_RESTARTS, not the launcher's command line. Lint judges
+               elastic jobs and preemptible machines only.
 Sources        torch 2.13.0: torch/distributed/run.py (--max-restarts, default 0)
                torch 2.13.0: torch/distributed/elastic/agent/server/api.py (_invoke_run)
                https://docs.pytorch.org/docs/stable/elastic/run.html
@@ -26,24 +28,28 @@ from holdfast.analysis.source.source import Launch, Source
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding
 
-FAULT = Fault(code="HOLD903", slug="max-restarts-zero")
+FAULT = Fault(
+    code="HOLD903",
+    slug="max-restarts-zero",
+    related=("restart-loop", "endpoint-single-point", "restart-from-zero", "preempted"),
+)
 
 VARIABLE = "PET_MAX_RESTARTS"
 
 
 @FAULT.check(needs=())
-def no_restart_is_allowed(facts: MachineFacts) -> Finding:
-    """Only the variable can be seen; a command line goes before it."""
+def restarts_disabled_by_variable(facts: MachineFacts) -> Finding:
+    """Only the variable is visible; the command line overrides it."""
     plan = facts.plan
     if plan.min_nodes == plan.max_nodes:
-        return FAULT.does_not_apply("the number of nodes is fixed: nothing says it is elastic")
+        return FAULT.does_not_apply("the number of nodes is fixed: the job is not elastic")
     value = plan.environment.get(VARIABLE)
     if value is None:
-        return FAULT.does_not_apply("how often it may restart stands on the launcher's command")
+        return FAULT.does_not_apply("the launcher's command line decides how often it may restart")
     if value.strip() != "0":
         return FAULT.ok(f"{VARIABLE}={value} allows restarts")
     return FAULT.note(
-        f"an elastic job of {plan.min_nodes} to {plan.max_nodes} nodes, and {VARIABLE}=0",
+        f"an elastic job of {plan.min_nodes} to {plan.max_nodes} nodes, but {VARIABLE}=0",
         reason="the first worker that fails ends the job, unless the command line says otherwise",
         evidence=[Evidence(quote=f"{VARIABLE}={value}", source="environment")],
         fix=f"`export {VARIABLE}=3`, or `torchrun --max-restarts=3 …`",
@@ -54,7 +60,7 @@ def no_restart_is_allowed(facts: MachineFacts) -> Finding:
 
 
 @FAULT.lint
-def it_may_not_restart_once(source: Source) -> Iterator[Finding]:
+def restarts_disabled(source: Source) -> Iterator[Finding]:
     for launch in source.launches:
         if launch.kind not in questions.TORCHRUN or questions.hides_flags(launch):
             continue
@@ -63,18 +69,18 @@ def it_may_not_restart_once(source: Source) -> Iterator[Finding]:
             continue
         if flag is not None and questions.number(flag) != 0:
             continue
-        if why := _meant_to_survive(source, launch):
+        if why := _should_survive(source, launch):
             said = "--max-restarts=0" if flag else "no --max-restarts, so 0"
             yield FAULT.note(
-                f"{why}, and {said}: the first worker that fails ends the job",
-                reason="the count is of failed workers; machines that join or leave do not use it "
-                f"up{_fixed(launch)}",
+                f"{why}, but {said}: the first worker that fails ends the job",
+                reason="it counts failed workers; machines that join or leave do not consume "
+                f"it{_fixed_nodes_note(launch)}",
                 fix="`torchrun --max-restarts=3 …`, and load the latest checkpoint at the start",
                 at=(flag or launch).place,
             )
 
 
-def _meant_to_survive(source: Source, launch: Launch) -> str:
+def _should_survive(source: Source, launch: Launch) -> str:
     count = questions.nodes(launch)
     if count and count[0] < count[1]:
         return f"an elastic job (--nnodes={count[0]}:{count[1]})"
@@ -83,11 +89,11 @@ def _meant_to_survive(source: Source, launch: Launch) -> str:
     return ""
 
 
-def _fixed(launch: Launch) -> str:
+def _fixed_nodes_note(launch: Launch) -> str:
     count = questions.nodes(launch)
     if count is None or count[0] != count[1] or count[1] < 2:
         return ""
     return (
-        f"; with a fixed --nnodes={count[1]} a lost machine is not replaced, the others wait for "
-        "it up to 600 s and end"
+        f"; with a fixed --nnodes={count[1]} a lost machine is not replaced; the others wait for "
+        "it up to 600 s and exit"
     )

@@ -1,19 +1,21 @@
-"""The scheduler took the machine back.
+"""The scheduler ended the job: preemption or time limit.
 
 What you see   `slurmstepd: error: *** STEP 123.0 ON a CANCELLED AT … DUE TO PREEMPTION ***` or `…
-               DUE TO TIME LIMIT ***`, SIGTERM to everybody, and SIGKILL a little later. Nothing in
-               the job failed.
-Why            A job with more right to the nodes came, or the time asked for is over. Slurm sends
-               SIGCONT and SIGTERM first, and SIGKILL after GraceTime (preemption) or KillWait (time
-               limit, 30 s unless configured).
+               DUE TO TIME LIMIT ***`, SIGTERM to all processes, and SIGKILL a little later. Nothing
+               in the job failed.
+Why            A job with higher priority needed the nodes, or the requested time is over. Slurm
+               sends SIGCONT and SIGTERM first, and SIGKILL after GraceTime (preemption) or KillWait
+               (time limit, 30 s unless configured).
 How to be sure `sacct -j ID --format=State,End,Timelimit` says PREEMPTED, TIMEOUT or CANCELLED. From
-               inside, a SIGTERM alone looks the same for all three; holdfast compares the moment
-               with SLURM_JOB_END_TIME. Long before it: preempted, or cancelled by somebody. Where
-               that is not set, and under Kubernetes, LSF and PBS, which tell no end, holdfast only
-               says that it was told to stop (`external-sigterm`).
+               inside, SIGTERM looks the same for all three; holdfast compares the time with
+               SLURM_JOB_END_TIME. Long before it: preempted, or cancelled by a person. Where that
+               is not set, and under Kubernetes, LSF and PBS, which publish no end time, holdfast
+               only says that the job was told to stop (`external-sigterm`).
 Fix            Save on SIGTERM or often enough, submit with `--requeue`, and start from the newest
-               checkpoint. For the limit: ask for more `--time`, or `--signal=TERM@120` to have more
-               time to save. It is no fault of the job: do not look for a bug.
+               checkpoint. For the limit: request more `--time`, or `--signal=TERM@120` to have more
+               time to save. It is not a failure of the job: do not look for a bug.
+Known limits   Only Slurm publishes the end time of a job; a preemption and a cancellation by a
+               person look the same before it.
 Sources        https://slurm.schedmd.com/preempt.html (signals and GraceTime)
                https://slurm.schedmd.com/sbatch.html (SLURM_JOB_END_TIME, --signal, --requeue)
                https://slurm.schedmd.com/slurm.conf.html (KillWait)
@@ -32,55 +34,60 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
-FAULT = Fault(code="HOLD907", slug="preempted", traits=RunTraits(priority=110, told_to_stop=True))
+FAULT = Fault(
+    code="HOLD907",
+    slug="preempted",
+    related=("external-sigterm", "rank-killed", "node-lost", "endpoint-single-point"),
+    traits=RunTraits(priority=110, told_to_stop=True),
+)
 
-ASKED = ("SIGTERM", "SIGUSR1", "SIGUSR2")
-"""what schedulers send; the last two only when the user asked for a warning (`--signal=USR1@60`)
-and told us to listen (`--signals-to-handle`). Ctrl-C and a closed terminal come from people."""
-AT_THE_LIMIT = 60.0
-"""seconds: Slurm looks at time limits every half minute or so, and warns up to a minute early"""
-OVERRUN = 600.0
-"""seconds past the end we know: then the limit was changed since, and we know nothing"""
+SCHEDULER_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGUSR2")
+"""what schedulers send; the last two only with a requested warning (`--signal=USR1@60`) and
+`--signals-to-handle`. Ctrl-C and a closed terminal come from people."""
+NEAR_LIMIT = 60.0
+"""seconds: Slurm checks time limits about every half minute, and warns up to a minute early"""
+LIMIT_OUTDATED_AFTER = 600.0
+"""seconds past the known end: then the limit was changed since and is not known"""
 
 
 @FAULT.run
-def the_scheduler_wants_it_back(scene: Scene) -> Verdict | None:
+def ended_by_scheduler(scene: Scene) -> Verdict | None:
     scheduler = scene.scheduler
-    if scene.told_to_stop not in ASKED or scheduler is None or scheduler.left is None:
+    if scene.told_to_stop not in SCHEDULER_SIGNALS or scheduler is None or scheduler.left is None:
         return None
-    if scheduler.left < -OVERRUN:
+    if scheduler.left < -LIMIT_OUTDATED_AFTER:
         return None
     return FAULT.verdict(
         f"{_what_happened(scene.told_to_stop, scheduler, scheduler.left)}; "
-        f"it is no fault of the job",
+        "not a failure of the job",
         ranks=(),
         victims=exits.fallen(scene, ()),
         certain=True,
         fatal=True,
-        fix=f"`sacct -j {scheduler.job} --format=State,End,Timelimit` has the scheduler's word; "
-        "submit it again (`--requeue` does so by itself)",
+        fix=f"see the scheduler's record with `sacct -j {scheduler.job} "
+        "--format=State,End,Timelimit`; submit it again (`--requeue` does so automatically)",
         evidence=[
             Evidence(quote=f"{scene.told_to_stop} to the launcher"),
-            Evidence(quote=_left(scheduler.left), source="SLURM_JOB_END_TIME"),
+            Evidence(quote=_time_left(scheduler.left), source="SLURM_JOB_END_TIME"),
         ],
     )
 
 
 def _what_happened(sign: str, scheduler: Scheduler, left: float) -> str:
     job = f"{scheduler.name} job {scheduler.job}"
-    if left <= AT_THE_LIMIT:
-        return f"the time limit of {job} is reached ({_left(left)}): {sign}"
+    if left <= NEAR_LIMIT:
+        return f"the time limit of {job} was reached ({_time_left(left)}): {sign}"
     if sign != "SIGTERM":
-        return f"{job} got the warning it asked for, {sign}, with {_left(left)}"
+        return f"{job} received the warning it requested, {sign}, with {_time_left(left)}"
     return (
         f"{scheduler.name} took the machine from job {scheduler.job} before its time limit "
-        f"({_left(left)}): preempted, or cancelled by somebody"
+        f"({_time_left(left)}): preempted, or cancelled by a person"
     )
 
 
-def _left(seconds: float) -> str:
+def _time_left(seconds: float) -> str:
     if seconds < 0:
-        return f"{text.elapsed(-seconds)} past it"
+        return f"{text.elapsed(-seconds)} past the limit"
     return f"{text.elapsed(seconds)} left"
 
 
@@ -90,7 +97,7 @@ TAKEN = FAULT.log_pattern(
     "taken",
     r"(?P<preempted>[Pp]reempted by (?:a )?pod|node is being preempted|instance .{0,40}preempted"
     r"|[Ss]pot (?:instance )?interruption|Preempting|job (?:was |is |has been )?preempted"
-    # Kubernetes, when the machine is taken from under the pod.
+    # Kubernetes, when the machine is taken away from the pod.
     r"|in response to imminent node shutdown|evicted by a node shutdown)"
     r"|(?P<limit>this job is timed-out|TERM_RUNLIMIT|job killed: walltime \S+ exceeded"
     r"|DeadlineExceeded|TIME_?LIMIT|exceeded (?:its )?(?:wall)?time limit)",
@@ -115,29 +122,29 @@ TAKEN = FAULT.log_pattern(
 
 
 @FAULT.explain
-def the_scheduler_says_so(wreckage: Wreckage) -> Diagnosis | None:
-    told = [
+def scheduler_reported_end(wreckage: Wreckage) -> Diagnosis | None:
+    reported = [
         s
         for s in wreckage.seen(launchers.SLURM_CANCELLED)
         if s.fields.get("why", "").startswith(("TIME", "PREEMPT", "JOB REQUEUE"))
     ]
-    seen = tuple(told) or wreckage.seen(TAKEN)
+    seen = tuple(reported) or wreckage.seen(TAKEN)
     if not seen:
         return None
     why = seen[0].fields.get("why", "")
     limit = "TIME" in why or "limit" in seen[0].fields
-    taken = "it was sent back to the queue" if "REQUEUE" in why else "it was preempted"
+    taken = "it was requeued" if "REQUEUE" in why else "it was preempted"
     host, job = seen[0].fields.get("host", ""), seen[0].fields.get("job", "")
     own = blame.of(wreckage).own
     return FAULT.diagnosis(
-        f"the scheduler ended the job: {'its time was over' if limit else taken}; "
-        + ("errors before that are worth a look first" if own else "nothing in the job failed"),
-        confidence=0.5 if own else 0.92 if told else 0.75,
+        f"the scheduler ended the job: {'its time limit was reached' if limit else taken}; "
+        + ("check the errors before that first" if own else "nothing in the job failed"),
+        confidence=0.5 if own else 0.92 if reported else 0.75,
         seen=seen,
         culprit=Culprit(what="the scheduler" + (f" (job {job})" if job else ""), host=host),
         victims=blame.of(wreckage).members,
-        fix="ask for more `--time`, or save often and on SIGTERM and submit with `--requeue`",
+        fix="request more `--time`, or save often and on SIGTERM and submit with `--requeue`",
         next=sightings.command("sacct -j {} --format=State,End,Timelimit", job.partition(".")[0])
         or "sacct --format=JobID,State,End,Timelimit",
-        ruled_out=() if own else ("a fault in the job: none was reported before",),
+        ruled_out=() if own else ("a failure in the job: none was reported before",),
     )

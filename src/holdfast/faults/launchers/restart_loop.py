@@ -1,15 +1,17 @@
-"""The same failure comes back at the same step.
+"""The same failure recurs at the same step.
 
-What you see   The job restarts, runs to the same step and falls in the same way, until the
-               restarts are used up: hours of machine time for one bug.
-Why            A restart cures what comes from outside: a killed rank, a flaky link. It does not
-               cure a bug, a bad record in the data, or too little memory for a certain batch:
-               these wait at the same place.
+What you see   The job restarts, runs to the same step and fails the same way, until the restarts
+               are used up: hours of machine time for one bug.
+Why            A restart helps against causes from outside: a killed rank, a flaky link. It does not
+               help against a bug, a bad record in the data, or too little memory for a certain
+               batch: these recur at the same place.
 How to be sure holdfast compares how the attempts ended: the same fault on the same ranks after the
-               same number of steps, twice in a row. An attempt that got on for ten minutes counts
-               as progress: then it is chance, and the job goes on.
-Fix            Repair what the verdict of the last attempt names. `holdfast explain` on the run
-               folder shows both attempts.
+               same number of steps, twice in a row. An attempt that progressed for ten minutes
+               counts as progress: then the failure is considered random, and the job continues.
+Fix            Fix what the verdict of the last attempt names. `holdfast explain` on the run folder
+               shows both attempts.
+Known limits   A failure that moves by one step, or to another rank, counts as different. From logs
+               alone the step of each attempt is not known.
 Sources        https://docs.pytorch.org/docs/stable/elastic/run.html (max-restarts counts all alike)
                https://github.com/pytorch/pytorch/issues/60910
                https://github.com/pytorch/pytorch/issues/108158
@@ -27,19 +29,22 @@ from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
 FAULT = Fault(
-    code="HOLD906", slug="restart-loop", traits=RunTraits(priority=640, from_history=True)
+    code="HOLD906",
+    slug="restart-loop",
+    related=("max-restarts-zero", "restart-from-zero", "python-exception"),
+    traits=RunTraits(priority=640, from_history=True),
 )
 
-PROGRESS = 600.0
-"""seconds an attempt must have got on to count as progress"""
+PROGRESS_SECONDS = 600.0
+"""seconds an attempt must have run to count as progress"""
 
 
 @FAULT.run
-def the_last_two_attempts_ended_alike(scene: Scene) -> Verdict | None:
+def same_failure_twice(scene: Scene) -> Verdict | None:
     if len(scene.failures) < 2:
         return None
     before, last = scene.failures[-2:]
-    if not alike(before, last):
+    if not same_failure(before, last):
         return None
     ranks = f" on {text.ranks(last.ranks)}" if last.ranks else ""
     step = f"after step {last.step}" if last.step else "before the first step"
@@ -48,14 +53,14 @@ def the_last_two_attempts_ended_alike(scene: Scene) -> Verdict | None:
         ranks=last.ranks,
         certain=True,
         fatal=True,
-        fix=f"`holdfast explain {last.slug}` tells what it is",
+        fix=f"see what it is and how to fix it: `holdfast explain {last.slug}`",
         evidence=[Evidence(quote=f"{f.slug} {step}") for f in (before, last)],
     )
 
 
-def alike(before: Failure, last: Failure) -> bool:
+def same_failure(before: Failure, last: Failure) -> bool:
     same = (before.slug, before.ranks, before.step) == (last.slug, last.ranks, last.step)
-    return same and last.lasted < PROGRESS
+    return same and last.lasted < PROGRESS_SECONDS
 
 
 # --- explain -------------------------------------------------------------------------------------
@@ -68,27 +73,27 @@ RESTARTING = FAULT.log_pattern(
     example="[default] Worker group FAILED. 2/3 attempts left; will restart worker group",
     role=Role.CONFIRMATION,
 )
-ENOUGH = 2
+MINIMUM_RESTARTS = 2
 
 
 @FAULT.explain
-def it_failed_alike_again_and_again(wreckage: Wreckage) -> Diagnosis | None:
-    """Beneath whatever it is that comes back: restarts do not cure it."""
+def same_failure_in_log(wreckage: Wreckage) -> Diagnosis | None:
+    """Reported with low confidence: the recurring failure itself is the better answer."""
     seen = wreckage.seen(RESTARTING)
     backing_off = [s for s in seen if "again" in s.fields]
-    again = sum(s.count for s in seen)
+    restarts = sum(s.count for s in seen)
     same = [r for r in wreckage.raised if own_errors.tells_a_cause(r)]
     kinds = {(r.kind, r.text[:60]) for r in same}
-    repeated = again >= ENOUGH and len(same) >= ENOUGH and len(kinds) == 1
+    repeated = restarts >= MINIMUM_RESTARTS and len(same) >= MINIMUM_RESTARTS and len(kinds) == 1
     if not repeated and not backing_off:
         return None
     what = f"with {same[0].kind} each time" if same and repeated else "each time"
     return FAULT.diagnosis(
-        f"the job was restarted {again} times and failed {what}: a restart does not cure it",
+        f"the job was restarted {restarts} times and failed {what}: a restart does not help",
         confidence=0.5 if backing_off and not blame.of(wreckage).explained else 0.4,
         seen=seen,
         culprit=Culprit(),
-        fix="repair what the first of these failures shows; the later ones repeat it. Give "
-        "`holdfast explain` the log of the first attempt alone",
-        unknown=("at which step each attempt ended, unless the logs of all are here",),
+        fix="fix the first of these failures; the later ones repeat it. Run `holdfast explain` on "
+        "the log of the first attempt alone",
+        unknown=("at which step each attempt ended",),
     )

@@ -167,12 +167,10 @@ def failure_of(scene: Scene, verdict: Verdict | None) -> Failure:
 def _act(scene: Scene, verdict: Verdict | None, policy: Policy, *, why: str) -> Decision:
     failures = (*scene.failures, failure_of(scene, verdict))
     said = f"{why}: " if why else ""
-    loop = restart_loop.the_last_two_attempts_ended_alike(
-        msgspec.structs.replace(scene, failures=failures)
-    )
+    loop = restart_loop.same_failure_twice(msgspec.structs.replace(scene, failures=failures))
     if loop and policy.max_restarts:
         return Decision(action="stop", reason=f"{said}{loop.reason}", verdict=loop)
-    used = sum(failure.lasted < restart_loop.PROGRESS for failure in failures)
+    used = sum(failure.lasted < restart_loop.PROGRESS_SECONDS for failure in failures)
     if used > policy.max_restarts:
         left = (
             f"no restart is left of {policy.max_restarts}"
@@ -180,7 +178,7 @@ def _act(scene: Scene, verdict: Verdict | None, policy: Policy, *, why: str) -> 
             else ("--max-restarts is 0")
         )
         return Decision(action="stop", reason=f"{said}{left}", verdict=verdict)
-    free = failures[-1].lasted >= restart_loop.PROGRESS
+    free = failures[-1].lasted >= restart_loop.PROGRESS_SECONDS
     count = (
         "restart, free because the job got on"
         if free
