@@ -38,7 +38,7 @@ from bench.checkpoint_ways import (
     copies,
     group_of_one,
 )
-from holdfast.checkpoint.staging import Buffer
+from holdfast.checkpoint.staging import StagingBuffer
 from holdfast.checkpoint.state import State
 
 MIB = 1 << 20
@@ -64,11 +64,13 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def prepared(given: argparse.Namespace) -> Iterator[tuple[State, Buffer, dict[str, Way], str]]:
+def prepared(
+    given: argparse.Namespace,
+) -> Iterator[tuple[State, StagingBuffer, dict[str, Way], str]]:
     with (
         group_of_one(),
         tempfile.TemporaryDirectory(dir=given.folder) as folder,
-        contextlib.closing(Buffer()) as buffer,
+        contextlib.closing(StagingBuffer()) as buffer,
         contextlib.ExitStack() as stack,
     ):
         state = a_state(given.size * MIB)
@@ -106,7 +108,7 @@ def speed(given: argparse.Namespace) -> None:
         print(f"memory for the first save: {taken:.2f} s in the background, before it")
 
 
-def warm(state: State, buffer: Buffer) -> float:
+def warm(state: State, buffer: StagingBuffer) -> float:
     """As Checkpoint does after the second step; here nothing else happens meanwhile."""
     captured = state.capture(0)
     began = time.monotonic()

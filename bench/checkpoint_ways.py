@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType, async_save, save
 
-from holdfast.checkpoint.messages import Save
-from holdfast.checkpoint.staging import Buffer
+from holdfast.checkpoint.messages import SaveOrder
+from holdfast.checkpoint.staging import StagingBuffer
 from holdfast.checkpoint.state import State
 from holdfast.checkpoint.writer_process import WriterProcess
 
@@ -37,7 +37,7 @@ Way = Callable[[str], Took]
 """saves into the new folder of that name"""
 
 
-def all_ways(state: State, buffer: Buffer, stack: contextlib.ExitStack) -> dict[str, Way]:
+def all_ways(state: State, buffer: StagingBuffer, stack: contextlib.ExitStack) -> dict[str, Way]:
     writer = stack.enter_context(contextlib.closing(WriterProcess()))
     stager = stack.enter_context(contextlib.closing(reused_stager()))
     kind = AsyncCheckpointerType.PROCESS
@@ -97,13 +97,13 @@ def timed(copy: Callable[[], None]) -> Way:
     return way
 
 
-def ours(state: State, buffer: Buffer, writer: WriterProcess) -> Way:
+def ours(state: State, buffer: StagingBuffer, writer: WriterProcess) -> Way:
     def way(folder: str) -> Took:
         os.mkdir(folder)
         began = time.monotonic()
         captured = state.capture(0)
         staged = buffer.stage(captured.tensors, captured.text)
-        asked = Save(folder=folder, step=1, token="a0", rank=0, world_size=1,
+        asked = SaveOrder(folder=folder, step=1, token="a0", rank=0, world_size=1,
                      pieces=staged.pieces(0, buffer.fd))  # fmt: skip
         writer.ask(asked, (buffer.fd,))
         stall = time.monotonic() - began
@@ -115,7 +115,7 @@ def ours(state: State, buffer: Buffer, writer: WriterProcess) -> Way:
     return way
 
 
-def dd(buffer: Buffer) -> Way:
+def dd(buffer: StagingBuffer) -> Way:
     """Of the bytes that were staged last, from memory to the disk."""
 
     def way(folder: str) -> Took:

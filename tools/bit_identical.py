@@ -74,7 +74,7 @@ def run(world: int, folder: str, planned: list[str]) -> Ran:
     ran.resumed = [
         int(line.split("resumed at step ")[1].split()[0])
         for line in done.stderr.splitlines()
-        if line.startswith("holdfast: resumed at step ")
+        if line.startswith("holdfast> resumed at step ")
     ]
     return ran
 

@@ -32,7 +32,7 @@ from holdfast.checkpoint.files import DISK, read
 # cannot pass as one.
 RANK = """
 import os, sys
-from holdfast.checkpoint.messages import Piece, Save
+from holdfast.checkpoint.messages import FilePiece, SaveOrder
 from holdfast.checkpoint.writer_process import WriterProcess
 folder, step, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 fd = os.memfd_create("state")
@@ -42,9 +42,9 @@ while True:
     page = step.to_bytes(8, "little") * 512
     for at in range(0, size, 1 << 20):
         os.pwrite(fd, page * 256, at)
-    writer.ask(Save(folder=folder, step=step, token=os.urandom(4).hex(), rank=0, world_size=1,
-                    keep=2, pieces=(Piece(name="rank-0.safetensors", fd=fd, size=size),
-                                    Piece(name="rank-0.json", text=str(step)))), (fd,))
+    writer.ask(SaveOrder(folder=folder, step=step, token=os.urandom(4).hex(), rank=0, world_size=1,
+                    keep=2, pieces=(FilePiece(name="rank-0.safetensors", fd=fd, size=size),
+                                    FilePiece(name="rank-0.json", text=str(step)))), (fd,))
     print("writer", writer.pid, flush=True)
     answer = writer.answer(None)
     if answer.committed:

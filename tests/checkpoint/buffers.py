@@ -8,10 +8,10 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.checkpoint.staging import Buffer, Staged
+from holdfast.checkpoint.staging import StagedState, StagingBuffer
 
 
-def written(buffer: Buffer, staged: Staged, folder: Path) -> Path:
+def written(buffer: StagingBuffer, staged: StagedState, folder: Path) -> Path:
     """As the writer does: each piece is a range of the descriptor."""
     for piece in staged.pieces(0, buffer.fd):
         (folder / piece.name).write_bytes(os.pread(piece.fd, piece.size, piece.offset))

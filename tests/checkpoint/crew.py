@@ -16,13 +16,13 @@ import torch
 
 from holdfast.checkpoint import process_group
 from holdfast.checkpoint.checkpoint import Checkpoint
-from holdfast.checkpoint.message_board import Memory
+from holdfast.checkpoint.message_board import MemoryStore
 from holdfast.checkpoint.state import State
 
 T = TypeVar("T")
 
 
-class SharedMemory(Memory):
+class SharedMemory(MemoryStore):
     """A store for several threads."""
 
     def __init__(self) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from holdfast.checkpoint import choose, commit
-from holdfast.checkpoint.commit import Place, SaveError, Watch
+from holdfast.checkpoint.commit import SaveControl, SaveError, SaveFolder
 from holdfast.checkpoint.files import Files, read
-from holdfast.checkpoint.messages import About, Save
+from holdfast.checkpoint.messages import CheckpointInfo, SaveOrder
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Clock:
     def __init__(self) -> None:
         self.now = 0.0
 
-    def watch(self) -> Watch:
-        return Watch(clock=lambda: self.now, wall=lambda: self.now, sleep=self.sleep)
+    def control(self) -> SaveControl:
+        return SaveControl(clock=lambda: self.now, wall=lambda: self.now, sleep=self.sleep)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -49,30 +49,30 @@ def content(rank: int, step: int) -> list[Bytes]:
     ]
 
 
-def request(root: str, step: int, rank: int = 0, world: int = 2, keep: int = 2) -> Save:
-    return Save(
+def request(root: str, step: int, rank: int = 0, world: int = 2, keep: int = 2) -> SaveOrder:
+    return SaveOrder(
         folder=root,
         step=step,
         token=f"{step:04x}",
         rank=rank,
         world_size=world,
         pieces=(),
-        about=About(epoch=1, structure="abc", config={"lr": "0.1"}),
+        about=CheckpointInfo(epoch=1, structure="abc", config={"lr": "0.1"}),
         keep=keep,
     )
 
 
 def save(files: Files, root: str, step: int, *, world: int = 2, keep: int = 2) -> Iterator[str]:
     """All ranks' work of one save, rank 0 last; yields the path as soon as it is committed."""
-    place, watch = Place(root, step, f"{step:04x}"), Clock().watch()
+    place, control = SaveFolder(root, step, f"{step:04x}"), Clock().control()
     try:
         for rank in range(1, world):
             part = commit.write_part(
-                files, place, rank, content(rank, step), stall=0.1, watch=watch
+                files, place, rank, content(rank, step), stall=0.1, control=control
             )
             commit.hand_over(files, place, part)
-        own = commit.write_part(files, place, 0, content(0, step), stall=0.2, watch=watch)
-        path, _ = commit.commit(files, place, own, request(root, step, world=world), watch)
+        own = commit.write_part(files, place, 0, content(0, step), stall=0.2, control=control)
+        path, _ = commit.commit(files, place, own, request(root, step, world=world), control)
     except (OSError, SaveError):
         commit.abandon(files, place)
         raise

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.analysis.checkpoints.manifest import Part, step_of_temporary
+from holdfast.analysis.checkpoints.manifest import RankPart, step_of_temporary
 from holdfast.checkpoint import choose, commit
-from holdfast.checkpoint.commit import Place, SaveError
+from holdfast.checkpoint.commit import SaveError, SaveFolder
 from holdfast.checkpoint.files import read
-from holdfast.checkpoint.messages import Failed
+from holdfast.checkpoint.messages import SaveFailure
 from tests.checkpoint.crashing_files import Crash, CrashingFiles, Keep
 from tests.checkpoint.saves import Clock, content, newest_whole, request, save, save_all, try_save
 
@@ -127,8 +127,8 @@ def test_an_error_at_any_operation_costs_one_save_at_most(number: int) -> None:
 def test_a_full_disk_is_swept_before_the_save_fails() -> None:
     files = disk()
     save_all(files, ROOT, 10)
-    dead = Place(ROOT, 15, "dead")
-    commit.write_part(files, dead, 0, content(0, 15), stall=0.0, watch=Clock().watch())
+    dead = SaveFolder(ROOT, 15, "dead")
+    commit.write_part(files, dead, 0, content(0, 15), stall=0.0, control=Clock().control())
     files.fail = {files.done + 4: errno.ENOSPC}
     assert save_all(files, ROOT, 20) == f"{ROOT}/step-000000020"
     assert f"remove {dead.temporary}/rank-0.json" in files.log
@@ -154,21 +154,21 @@ def test_the_manifest_tells_all_of_it() -> None:
 
 def test_parts_that_never_come_are_named() -> None:
     files, clock = disk(), Clock()
-    place = Place(ROOT, 10, "a")
-    own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, watch=clock.watch())
+    place = SaveFolder(ROOT, 10, "a")
+    own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, control=clock.control())
     asked = request(ROOT, 10, world=8)
     for rank in (1, 2, 3):
-        commit.hand_over(files, place, Part(rank=rank, files=(), stall=0.0, seconds=0.0))
-    with pytest.raises(SaveError, match=r"ranks 4-7 never came: is /data/ckpts on a disk all"):
-        commit.commit(files, place, own, asked, clock.watch())
+        commit.hand_over(files, place, RankPart(rank=rank, files=(), stall=0.0, seconds=0.0))
+    with pytest.raises(SaveError, match=r"ranks 4-7 did not write their parts.*is /data/ckpts on"):
+        commit.commit(files, place, own, asked, clock.control())
     assert asked.patience <= clock.now < asked.patience + 1
 
 
 def test_patience_starts_again_with_every_byte_that_comes() -> None:
     files, clock = disk(), Clock()
-    place = Place(ROOT, 10, "a")
-    watch = clock.watch()
-    own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, watch=watch)
+    place = SaveFolder(ROOT, 10, "a")
+    control = clock.control()
+    own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, control=control)
     slow = files.create(f"{place.temporary}/rank-1.safetensors")
 
     def sleep(seconds: float) -> None:
@@ -177,45 +177,45 @@ def test_patience_starts_again_with_every_byte_that_comes() -> None:
         if clock.now // 100 > before and clock.now < 900:
             slow.write(memoryview(b"more"))
         elif clock.now >= 900 and not files.exists(f"{place.temporary}/rank-1.part.json"):
-            part = commit.write_part(files, place, 1, content(1, 10), stall=0.0, watch=watch)
+            part = commit.write_part(files, place, 1, content(1, 10), stall=0.0, control=control)
             commit.hand_over(files, place, part)
 
-    watch = commit.Watch(clock=lambda: clock.now, sleep=sleep)
-    commit.commit(files, place, own, request(ROOT, 10), watch)
+    control = commit.SaveControl(clock=lambda: clock.now, sleep=sleep)
+    commit.commit(files, place, own, request(ROOT, 10), control)
     assert newest_whole(files, ROOT) == 10
 
 
 def test_a_rank_that_failed_is_heard_at_once() -> None:
     files, clock = disk(), Clock()
-    place = Place(ROOT, 10, "a")
-    own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, watch=clock.watch())
-    failed = Failed(step=10, errno=errno.ENOSPC, what="No space left on device", where="/x")
+    place = SaveFolder(ROOT, 10, "a")
+    own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, control=clock.control())
+    failed = SaveFailure(step=10, errno=errno.ENOSPC, what="No space left on device", where="/x")
     commit.leave_failure(files, place, 1, ["rank-1.json"], failed)
     with pytest.raises(SaveError, match="rank 1: No space left on device") as caught:
-        commit.commit(files, place, own, request(ROOT, 10), clock.watch())
+        commit.commit(files, place, own, request(ROOT, 10), clock.control())
     assert (caught.value.number, caught.value.where) == (errno.ENOSPC, "/x")
     assert clock.now == 0
 
 
 def test_rank_0_does_not_believe_a_size_it_cannot_see() -> None:
     files, clock = disk(), Clock()
-    place = Place(ROOT, 10, "a")
+    place = SaveFolder(ROOT, 10, "a")
     parts = [
-        commit.write_part(files, place, rank, content(rank, 10), stall=0.0, watch=clock.watch())
+        commit.write_part(files, place, rank, content(rank, 10), stall=0.0, control=clock.control())
         for rank in (0, 1)
     ]
     commit.hand_over(files, place, parts[1])
     files._file(f"{place.temporary}/rank-1.json").data += b"!"
     with pytest.raises(SaveError, match="rank 1 wrote 12 bytes, rank 0 sees 13"):
-        commit.commit(files, place, parts[0], request(ROOT, 10), clock.watch())
+        commit.commit(files, place, parts[0], request(ROOT, 10), clock.control())
 
 
 def test_a_step_reached_again_never_writes_over_the_first() -> None:
     files = disk()
     save_all(files, ROOT, 10)
-    place, watch = Place(ROOT, 10, "b"), Clock().watch()
-    own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, watch=watch)
-    path, _ = commit.commit(files, place, own, request(ROOT, 10, world=1), watch)
+    place, control = SaveFolder(ROOT, 10, "b"), Clock().control()
+    own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, control=control)
+    path, _ = commit.commit(files, place, own, request(ROOT, 10, world=1), control)
     assert path == f"{ROOT}/step-000000010.2"
     assert [found.path for found in choose.candidates(ROOT, files)] == [
         path,

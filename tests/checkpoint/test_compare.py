@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.analysis.checkpoints.manifest import SCHEMA, Manifest
 from holdfast.checkpoint import compare
-from holdfast.checkpoint.compare import Running
+from holdfast.checkpoint.compare import RunningJob
 from holdfast.errors import ConfigError
 
 
@@ -22,11 +22,11 @@ def saved(**changes: object) -> Manifest:
     return Manifest(**(fields | changes))  # type: ignore[arg-type]
 
 
-def running(**changes: object) -> Running:
+def running(**changes: object) -> RunningJob:
     fields: dict[str, object] = {
         "structure": "abc", "config": {"lr": "0.1"}, "world_size": 4, "kind": "plain",
     }  # fmt: skip
-    return Running(**(fields | changes))  # type: ignore[arg-type]
+    return RunningJob(**(fields | changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.checkpoint import copying
-from holdfast.checkpoint.copying import SMALL, Block, pieces
-from holdfast.checkpoint.tensors import Named
+from holdfast.checkpoint.copying import SMALL, CopyBlock, pieces
+from holdfast.checkpoint.tensors import NamedTensor
 
 
 @given(st.lists(st.integers(SMALL, 40 * SMALL), max_size=12), st.integers(1, 9))
 def test_every_byte_is_in_one_piece(sizes: list[int], threads: int) -> None:
     starts = [sum(sizes[:number]) for number in range(len(sizes))]
     blocks = [
-        Block(start, start + (1 << 40), size) for start, size in zip(starts, sizes, strict=True)
+        CopyBlock(start, start + (1 << 40), size) for start, size in zip(starts, sizes, strict=True)
     ]
     found = pieces(blocks, threads)
     assert [piece.size for piece in found] == sorted((p.size for p in found), reverse=True)
@@ -53,7 +53,7 @@ def test_only_large_plain_tensors_are_shared_between_threads(
     begin = threading.Thread.start
     monkeypatch.setattr(threading.Thread, "start", start)
     views = [torch.ones(tensor.shape) for tensor in tensors]
-    copying.copy(views, [Named("t", tensor) for tensor in tensors], threads=3)
+    copying.copy(views, [NamedTensor("t", tensor) for tensor in tensors], threads=3)
     assert 1 + len(started) == expected
     assert not any(thread.is_alive() for thread in started)
     assert all(not view.any() for view in views)

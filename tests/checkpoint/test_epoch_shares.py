@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from holdfast.checkpoint.epoch import Shares, fits, micro_batches
+from holdfast.checkpoint.epoch import BatchShares, fits, micro_batches
 from holdfast.errors import ConfigError
 from tests.checkpoint.samplers import sampler
 
@@ -20,7 +20,9 @@ def test_shares_are_fair(sizes: tuple[int, int, int], batches: int, data: st.Dat
     batch, world_size, micro = sizes
     assume(fits(batch, world_size, micro))
     number = data.draw(st.integers(0, batches - 1))
-    ranks = [Shares(batch * batches, batch, micro, r, world_size, False) for r in range(world_size)]
+    ranks = [
+        BatchShares(batch * batches, batch, micro, r, world_size, False) for r in range(world_size)
+    ]
     cuts = [rank.cut(number) for rank in ranks]
     places = [place for cut in cuts for part in cut for place in part]
     assert places == list(range(number * batch, (number + 1) * batch))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from holdfast.checkpoint import generators, tree
-from holdfast.checkpoint.tensors import Fetch, Gather
+from holdfast.checkpoint.tensors import TensorDecoder, TensorEncoder
 from holdfast.checkpoint.tree import DamagedTreeError
 
 
@@ -23,11 +23,11 @@ def as_before() -> Iterator[None]:
 
 
 def through_the_file(value: Any) -> Any:
-    gather = Gather()
+    gather = TensorEncoder()
     text = tree.to_json(tree.encode(value, gather.encode))
     assert not gather.tensors  # one small file per rank
     none: dict[str, torch.Tensor] = {}
-    return tree.decode(tree.from_json(text), Fetch(none.__getitem__).decode)
+    return tree.decode(tree.from_json(text), TensorDecoder(none.__getitem__).decode)
 
 
 def draw() -> list[float]:

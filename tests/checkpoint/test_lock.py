@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.checkpoint.lock import NAME, Lock
+from holdfast.checkpoint.lock import NAME, FolderLock
 from holdfast.checkpoint.resume import take_folder
 from holdfast.errors import EnvironmentFailure
 
 HOLDER = """
 import sys, time
-from holdfast.checkpoint.lock import Lock
-Lock(sys.argv[1]).take()
+from holdfast.checkpoint.lock import FolderLock
+FolderLock(sys.argv[1]).take()
 print("held", flush=True)
 time.sleep(60)
 """
@@ -30,7 +30,7 @@ def test_the_owner_is_named_and_its_death_frees_the_folder(tmp_path: Path) -> No
         try:
             assert owner.stdout
             assert owner.stdout.readline() == "held\n"
-            lock = Lock(str(tmp_path))
+            lock = FolderLock(str(tmp_path))
             with pytest.raises(EnvironmentFailure, match=f"pid {owner.pid} on"):
                 lock.take(patience=0.0)
             assert not lock.held
@@ -42,7 +42,7 @@ def test_the_owner_is_named_and_its_death_frees_the_folder(tmp_path: Path) -> No
 
 
 def test_a_dying_owner_is_waited_for(tmp_path: Path) -> None:
-    first, second = Lock(str(tmp_path)), Lock(str(tmp_path))
+    first, second = FolderLock(str(tmp_path)), FolderLock(str(tmp_path))
     first.take()
     now = [0.0]
 
@@ -57,7 +57,7 @@ def test_a_dying_owner_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_does_not_keep_it(tmp_path: Path) -> None:
-    lock = Lock(str(tmp_path))
+    lock = FolderLock(str(tmp_path))
     lock.take()
     reading, writing = os.pipe()
     child = os.fork()
@@ -66,7 +66,7 @@ def test_a_forked_child_does_not_keep_it(tmp_path: Path) -> None:
         os.read(reading, 1)
         os._exit(0)
     lock.release()
-    other = Lock(str(tmp_path))
+    other = FolderLock(str(tmp_path))
     try:
         other.take(patience=5.0)
     finally:
@@ -82,7 +82,7 @@ def test_a_lock_without_a_readable_owner_is_held_all_the_same(tmp_path: Path) ->
         os.write(fd, b"\xff{")
         fcntl.flock(fd, fcntl.LOCK_EX)
         with pytest.raises(EnvironmentFailure, match="somebody holds its lock"):
-            Lock(str(tmp_path)).take(patience=0.0)
+            FolderLock(str(tmp_path)).take(patience=0.0)
     finally:
         os.close(fd)
 
@@ -94,7 +94,7 @@ def test_a_file_system_without_locks_is_said(
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    lock = Lock(str(tmp_path))
+    lock = FolderLock(str(tmp_path))
     lock.take()
     assert lock.unsupported
     lock.release()
@@ -104,7 +104,7 @@ def test_whoever_takes_the_folder_clears_what_dead_saves_left(tmp_path: Path) ->
     left = tmp_path / ".tmp-step-000000009-abcd"
     left.mkdir()
     (left / "rank-0.json").write_text("{")
-    lock = Lock(str(tmp_path))
+    lock = FolderLock(str(tmp_path))
     take_folder(str(tmp_path), lock)
     assert lock.held
     assert not left.exists()

@@ -10,25 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.checkpoint import safetensors_layout
-from holdfast.checkpoint.safetensors_layout import Entry, Slice, lay_out
+from holdfast.checkpoint.safetensors_layout import TensorEntry, TensorSlice, lay_out
 from holdfast.checkpoint.tree import DamagedTreeError
 
 SIZES = {"F64": 8, "F32": 4, "BF16": 2, "U8": 1}
 
 
 @st.composite
-def entry_lists(draw: st.DrawFn) -> list[Entry]:
+def entry_lists(draw: st.DrawFn) -> list[TensorEntry]:
     entries = []
     for name in draw(st.lists(st.text(max_size=8), unique=True, max_size=6)):
         code = draw(st.sampled_from(sorted(SIZES)))
         shape = tuple(draw(st.lists(st.integers(0, 5), max_size=3)))
         size = math.prod(shape) * SIZES[code]
-        entries.append(Entry(name, code, shape, size, SIZES[code]))
+        entries.append(TensorEntry(name, code, shape, size, SIZES[code]))
     return [entry for entry in entries if entry.name != "__metadata__"]
 
 
 @given(entry_lists())
-def test_the_rules_of_the_format_hold(entries: list[Entry]) -> None:
+def test_the_rules_of_the_format_hold(entries: list[TensorEntry]) -> None:
     found = lay_out(entries)
     length = int.from_bytes(found.header[:8], "little")
     assert length == len(found.header) - 8
@@ -42,18 +42,20 @@ def test_the_rules_of_the_format_hold(entries: list[Entry]) -> None:
 
 
 @given(entry_lists())
-def test_what_is_laid_out_is_found_again(entries: list[Entry]) -> None:
+def test_what_is_laid_out_is_found_again(entries: list[TensorEntry]) -> None:
     found = lay_out(entries)
     size = safetensors_layout.header_size(found.header[:8], found.size)
     slices = safetensors_layout.parse(found.header[8 : 8 + size], found.size)
     assert slices == {
-        each.name: Slice(each.code, each.shape, found.starts[each.name], each.size)
+        each.name: TensorSlice(each.code, each.shape, found.starts[each.name], each.size)
         for each in entries
     }
 
 
 @given(entry_lists(), st.data())
-def test_damage_never_points_outside_the_file(entries: list[Entry], data: st.DataObject) -> None:
+def test_damage_never_points_outside_the_file(
+    entries: list[TensorEntry], data: st.DataObject
+) -> None:
     found = lay_out(entries)
     raw = bytearray(found.header)
     raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))

@@ -15,10 +15,10 @@ from holdfast.analysis.checkpoints.manifest import MANIFEST, decode
 from holdfast.checkpoint import staging
 from holdfast.checkpoint.checkpoint import Checkpoint
 from holdfast.checkpoint.compare import Accept
-from holdfast.checkpoint.lock import Lock
-from holdfast.checkpoint.messages import Answer, Failed
+from holdfast.checkpoint.lock import FolderLock
+from holdfast.checkpoint.messages import SaveAnswer, SaveFailure
 from holdfast.checkpoint.sampler import Sampler
-from holdfast.checkpoint.saver import Scribe
+from holdfast.checkpoint.saver import Saver
 from holdfast.checkpoint.state import State
 from holdfast.errors import ConfigError, EnvironmentFailure, ResumeRefused
 from tests.checkpoint.crew import Crew, job
@@ -81,7 +81,7 @@ def test_a_damaged_one_is_set_aside_and_the_one_before_is_used(
     assert [r["first"] for r in again] == [2, 2]
     why = (tmp_path / "damaged" / "step-000000004" / "why.txt").read_text()
     assert victim in why
-    assert "does not count" in capfd.readouterr().err
+    assert f"skipped checkpoint {newest.parent}: {why.strip()}; moved to" in capfd.readouterr().err
 
 
 def test_another_number_of_ranks_is_refused_with_the_words_that_accept_it(
@@ -124,7 +124,7 @@ def test_a_second_job_in_the_same_folder_is_refused_on_every_rank(
 ) -> None:
 
     monkeypatch.setattr("holdfast.checkpoint.lock.PATIENCE", 0.0)
-    other = Lock(str(tmp_path))
+    other = FolderLock(str(tmp_path))
     other.take()
     failed: list[str] = []
     work = job(tmp_path, 0)
@@ -147,21 +147,21 @@ def test_a_full_disk_is_said_once_and_training_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A real full disk is in test_writer_disks.py: here is what a job makes of the answer."""
-    real, full = Scribe.outcome, [True]
+    real, full = Saver.outcome, [True]
 
-    def outcome(self: Scribe, timeout: float | None = 0.0) -> Answer | None:
+    def outcome(self: Saver, timeout: float | None = 0.0) -> SaveAnswer | None:
         answer = real(self, timeout)
         if answer is None or answer.committed is None or not full[0]:
             return answer
         what = "No space left on device"
         step = answer.committed.step
-        return Answer(failed=Failed(step=step, errno=28, what=what, where=str(tmp_path)))
+        return SaveAnswer(failed=SaveFailure(step=step, errno=28, what=what, where=str(tmp_path)))
 
-    monkeypatch.setattr(Scribe, "outcome", outcome)
+    monkeypatch.setattr(Saver, "outcome", outcome)
     ends = launch(monkeypatch, 2, tmp_path, 30, every_steps=3)
     assert [(r["safe"], r["last"]) for r in ends] == [(False, None)] * 2
     said = capfd.readouterr().err
-    assert said.count("could not be saved: No space left on device (ENOSPC)") == 1
+    assert said.count("was not saved: No space left on device (ENOSPC)") == 1
     full[0] = False
     assert launch(monkeypatch, 2, tmp_path, 3, every_steps=3)[0]["safe"]
 
@@ -169,14 +169,14 @@ def test_a_full_disk_is_said_once_and_training_goes_on(
 def test_without_memory_for_a_copy_the_rank_writes_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def none(self: staging.Buffer, size: int) -> None:
+    def none(self: staging.StagingBuffer, size: int) -> None:
         raise staging.NoRoomError("a copy of the state takes 9 GiB, 1 GiB are free")
 
     with monkeypatch.context() as patched:
-        patched.setattr(staging.Buffer, "reserve", none)
+        patched.setattr(staging.StagingBuffer, "reserve", none)
         first = launch(monkeypatch, 2, tmp_path, 4)
     assert all(r["safe"] for r in first)
-    assert capfd.readouterr().err.count("training waits while a checkpoint is written") == 2
+    assert capfd.readouterr().err.count("training pauses while a checkpoint is written") == 2
     again = launch(monkeypatch, 2, tmp_path, 0)
     assert [r["first"] for r in again] == [4, 4]
     assert torch.equal(again[1]["weights"], first[0]["weights"])

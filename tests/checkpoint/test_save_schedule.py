@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.checkpoint import save_schedule
-from holdfast.checkpoint.save_schedule import Decider, Every, Word
+from holdfast.checkpoint.save_schedule import Announcement, SaveInterval, SaveSchedule
 from holdfast.errors import ConfigError
 from holdfast.rank.durations import Duration
 
@@ -18,19 +18,19 @@ from holdfast.rank.durations import Duration
 @pytest.mark.parametrize(
     ("every", "meant"),
     [
-        (30, Every(seconds=30)),
-        (2.5, Every(seconds=2.5)),
-        (timedelta(minutes=5), Every(seconds=300)),
-        ("30s", Every(seconds=30)),
-        (" 5m ", Every(seconds=300)),
-        ("2h", Every(seconds=7200)),
-        ("1.5h", Every(seconds=5400)),
-        ("auto", Every(auto=True)),
+        (30, SaveInterval(seconds=30)),
+        (2.5, SaveInterval(seconds=2.5)),
+        (timedelta(minutes=5), SaveInterval(seconds=300)),
+        ("30s", SaveInterval(seconds=30)),
+        (" 5m ", SaveInterval(seconds=300)),
+        ("2h", SaveInterval(seconds=7200)),
+        ("1.5h", SaveInterval(seconds=5400)),
+        ("auto", SaveInterval(auto=True)),
     ],
 )
-def test_every_is_a_duration_or_auto(every: Duration, meant: Every) -> None:
+def test_every_is_a_duration_or_auto(every: Duration, meant: SaveInterval) -> None:
     assert save_schedule.save_interval(every, None) == meant
-    assert save_schedule.save_interval("auto", 100) == Every(steps=100)
+    assert save_schedule.save_interval("auto", 100) == SaveInterval(steps=100)
 
 
 @pytest.mark.parametrize("every", [0, -5, True, "", "5", "5 days", "0s", "-1m", None])
@@ -50,7 +50,7 @@ def test_every_and_every_steps_exclude_each_other() -> None:
         save_schedule.save_interval("5m", 100)
 
 
-def interval(every: str | int) -> Every:
+def interval(every: str | int) -> SaveInterval:
     """A number means steps here."""
     return save_schedule.save_interval(
         *(("auto", every) if isinstance(every, int) else (every, None))
@@ -63,32 +63,34 @@ class Course:
     def __init__(
         self, every: str | int, *, pace: float, write: float = 0.0, start: int = 0
     ) -> None:
-        self.decider = Decider(interval(every), start=start, now=0.0)
-        self.word = save_schedule.first_word(start)
+        self.schedule = SaveSchedule(interval(every), start=start, now=0.0)
+        self.announcement = save_schedule.first_announcement(start)
         self.pace, self.write, self.start = pace, write, start
         self.busy_until = -1.0
         self.saves: list[int] = []
         self.points: list[int] = []
         self.stopped_at = 0
 
-    def run(self, steps: int, wishes: dict[int, save_schedule.Wish] | None = None) -> Course:
-        pending: save_schedule.Wish = ""
+    def run(
+        self, steps: int, requests: dict[int, save_schedule.RequestKind] | None = None
+    ) -> Course:
+        pending: save_schedule.RequestKind = ""
         for step in range(self.start + 1, self.start + steps + 1):
             now = (step - self.start) * self.pace
-            pending = (wishes or {}).get(step, pending)
-            if step != self.word.step:
+            pending = (requests or {}).get(step, pending)
+            if step != self.announcement.step:
                 continue
             self.points.append(step)
-            if self.word.save:
+            if self.announcement.save:
                 self.saves.append(step)
                 self.busy_until = now + self.write
-            if self.word.stop:
+            if self.announcement.stop:
                 self.stopped_at = step
                 break
-            self.word = self.decider.decide(
-                self.word, now=now, busy=now < self.busy_until, wish=pending
+            self.announcement = self.schedule.announce_next(
+                self.announcement, now=now, busy=now < self.busy_until, requested=pending
             )
-            pending = "" if self.word.save else pending
+            pending = "" if self.announcement.save else pending
         return self
 
 
@@ -146,14 +148,14 @@ def test_the_end_does_not_wait_for_the_disk() -> None:
 
 
 def test_after_a_pause_the_points_are_close_again() -> None:
-    decider = Decider(interval("1h"), start=0, now=0.0)
-    word = save_schedule.first_word(0)
+    schedule = SaveSchedule(interval("1h"), start=0, now=0.0)
+    announcement = save_schedule.first_announcement(0)
     now = 0.0
     for _ in range(12):
         now += 0.001 * 64
-        word = decider.decide(word, now=now, busy=False, wish="")
-    word = decider.decide(word, now=now + 3600, busy=False, wish="")
-    assert word.following - word.step == 1
+        announcement = schedule.announce_next(announcement, now=now, busy=False, requested="")
+    announcement = schedule.announce_next(announcement, now=now + 3600, busy=False, requested="")
+    assert announcement.following - announcement.step == 1
 
 
 @given(
@@ -161,7 +163,7 @@ def test_after_a_pause_the_points_are_close_again() -> None:
     start=st.integers(0, 10**6),
     paces=st.lists(st.floats(1e-5, 5.0), min_size=1, max_size=60),
     busy=st.lists(st.booleans(), min_size=1, max_size=60),
-    wishes=st.lists(st.sampled_from(["", "", "", "save"]), min_size=1, max_size=60),
+    requests=st.lists(st.sampled_from(["", "", "", "save"]), min_size=1, max_size=60),
     lags=st.lists(st.integers(0, 5), min_size=2, max_size=4),
 )
 def test_all_ranks_save_at_the_same_steps_whatever_their_speeds(
@@ -169,31 +171,31 @@ def test_all_ranks_save_at_the_same_steps_whatever_their_speeds(
     start: int,
     paces: list[float],
     busy: list[bool],
-    wishes: list[save_schedule.Wish],
+    requests: list[save_schedule.RequestKind],
     lags: list[int],
 ) -> None:
-    words: dict[int, Word] = {1: save_schedule.first_word(start)}
-    decider = Decider(interval(every), start=start, now=0.0)
-    now, word, led = 0.0, words[1], []
+    announcements: dict[int, Announcement] = {1: save_schedule.first_announcement(start)}
+    schedule = SaveSchedule(interval(every), start=start, now=0.0)
+    now, announcement, led = 0.0, announcements[1], []
     steps = range(start + 1, start + 120)
     for index, step in enumerate(steps):
         now += paces[index % len(paces)]
-        if step == word.step:
-            led += [step] if word.save else []
-            word = decider.decide(
-                word,
+        if step == announcement.step:
+            led += [step] if announcement.save else []
+            announcement = schedule.announce_next(
+                announcement,
                 now=now,
                 busy=busy[index % len(busy)],
-                wish=wishes[index % len(wishes)],
+                requested=requests[index % len(requests)],
             )
-            words[word.number] = word
+            announcements[announcement.number] = announcement
             # Published a point ahead: whoever is no further than rank 0 never waits.
-            assert word.step > step
-            assert word.following > word.step
+            assert announcement.step > step
+            assert announcement.following > announcement.step
     for lag in lags:
         followed, number = [], 1
         for step in range(start + 1, start + 120 - lag):
-            if number in words and step == words[number].step:
-                followed += [step] if words[number].save else []
+            if number in announcements and step == announcements[number].step:
+                followed += [step] if announcements[number].save else []
                 number += 1
         assert followed == [step for step in led if step < start + 120 - lag]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.checkpoint.rank_files import RankFiles, Tensors
+from holdfast.checkpoint.rank_files import RankFiles, TensorFile
 from tests.cli.holdfast_command import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -104,7 +104,7 @@ def test_a_checkpoint_of_sharded_state_is_taken_up_again(found: Found, folder: P
 
 def test_tied_weights_are_written_once_and_nothing_is_pickled(found: Found, folder: Path) -> None:
     saved = folder / "checkpoint" / "step-000000006"
-    names = [name for path in saved.glob("*.safetensors") for name in Tensors(str(path)).names]
+    names = [name for path in saved.glob("*.safetensors") for name in TensorFile(str(path)).names]
     assert "model.enter.weight[2,0]" in names
     assert not [name for name in names if name.startswith("model.leave.weight")]
     index = RankFiles(str(saved), 0).part("sharded")["index"]

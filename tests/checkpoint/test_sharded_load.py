@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.checkpoint.sharded import load
-from holdfast.checkpoint.sharded_plan import Index, Part, Saved, piece_name
-from holdfast.checkpoint.sharded_tree import Wanted
+from holdfast.checkpoint.sharded_plan import SavedTensor, ShardIndex, ShardPart, piece_name
+from holdfast.checkpoint.sharded_tree import TensorToFill
 from holdfast.checkpoint.staging import tensor_file, write_directly
-from holdfast.checkpoint.tensors import Named, dtype_name
+from holdfast.checkpoint.tensors import NamedTensor, dtype_name
 from holdfast.checkpoint.tree import DamagedTreeError
 from holdfast.errors import ConfigError
 
 
-def save(folder: Path, whole: torch.Tensor, cuts: list[list[int]]) -> Index:
+def save(folder: Path, whole: torch.Tensor, cuts: list[list[int]]) -> ShardIndex:
     """Cut at these places of each side; one rank for each piece."""
     sides = [
         list(pairwise([0, *sorted(set(cut)), end]))
@@ -33,9 +33,9 @@ def save(folder: Path, whole: torch.Tensor, cuts: list[list[int]]) -> Index:
             piece = piece.narrow(axis, start, end - start)
         offsets, sizes = tuple(start for start, _ in ranges), tuple(piece.shape)
         name = piece_name("w", tuple(whole.shape), offsets, sizes)
-        write_directly(str(folder / tensor_file(rank)), [Named(name, piece.contiguous())])
-        parts.append(Part(rank, offsets, sizes))
-    return {"w": Saved(dtype_name(whole.dtype), tuple(whole.shape), tuple(parts))}
+        write_directly(str(folder / tensor_file(rank)), [NamedTensor(name, piece.contiguous())])
+        parts.append(ShardPart(rank, offsets, sizes))
+    return {"w": SavedTensor(dtype_name(whole.dtype), tuple(whole.shape), tuple(parts))}
 
 
 @st.composite
@@ -53,7 +53,7 @@ def test_however_it_was_cut_the_whole_comes_back(
     folder = tmp_path_factory.mktemp("cut")
     index = save(folder, *cut)
     tied, other = (torch.full_like(cut[0], 99) for _ in range(2))
-    load(str(folder), index, {"one": Wanted("w", tied), "two": Wanted("w", other)})
+    load(str(folder), index, {"one": TensorToFill("w", tied), "two": TensorToFill("w", other)})
     assert torch.equal(tied, cut[0])
     assert torch.equal(other, cut[0])
 
@@ -61,21 +61,21 @@ def test_however_it_was_cut_the_whole_comes_back(
 WHOLE = torch.arange(12.0).reshape(4, 3)
 
 
-def damaged(index: Index, **changes: Any) -> Index:
+def damaged(index: ShardIndex, **changes: Any) -> ShardIndex:
     saved = index["w"]
-    return {"w": Saved(changes.get("dtype", saved.dtype), changes.get("size", saved.size),
+    return {"w": SavedTensor(changes.get("dtype", saved.dtype), changes.get("size", saved.size),
                        changes.get("parts", saved.parts))}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"parts": (Part(0, (0, 0), (2, 3)),)}, DamagedTreeError, "does not hold all of w"),
+        ({"parts": (ShardPart(0, (0, 0), (2, 3)),)}, DamagedTreeError, "does not hold all of w"),
         ({"parts": ()}, DamagedTreeError, "does not hold all of w"),
         ({"size": (5, 3)}, ConfigError, "does not fit this model"),
         ({"dtype": "float128"}, DamagedTreeError, "no dtype"),
         (
-            {"parts": (Part(0, (0, 0), (3, 3)), Part(1, (3, 0), (1, 3)))},
+            {"parts": (ShardPart(0, (0, 0), (3, 3)), ShardPart(1, (3, 0), (1, 3)))},
             DamagedTreeError,
             "is not in its file|is not as large",
         ),
@@ -87,11 +87,13 @@ def test_nothing_is_touched_unless_all_of_it_is_there(
     index = damaged(save(tmp_path, WHOLE, [[2], []]), **changes)
     into = torch.full_like(WHOLE, 99)
     with pytest.raises(error, match=words):
-        load(str(tmp_path), index, {"w": Wanted("w", into)})
+        load(str(tmp_path), index, {"w": TensorToFill("w", into)})
     if "parts" not in changes or len(changes["parts"]) < 2:
         assert bool((into == 99).all())
 
 
 def test_a_name_that_was_never_saved_is_said(tmp_path: Path) -> None:
     with pytest.raises(DamagedTreeError, match="'v' is not in the index"):
-        load(str(tmp_path), save(tmp_path, WHOLE, [[], []]), {"w": Wanted("v", WHOLE.clone())})
+        load(
+            str(tmp_path), save(tmp_path, WHOLE, [[], []]), {"w": TensorToFill("v", WHOLE.clone())}
+        )

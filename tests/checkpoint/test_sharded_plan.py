@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.checkpoint.message_board import Board, Memory
-from holdfast.checkpoint.sharded_plan import Agreement, Item, divide, piece_name
+from holdfast.checkpoint.message_board import MemoryStore, MessageBoard
+from holdfast.checkpoint.sharded_plan import ShardAgreement, ShardPiece, divide, piece_name
 from holdfast.errors import EnvironmentFailure
 
 
-def rows(name: str, first: int, last: int, of: int) -> Item:
-    return Item(name, "float32", (of, 3), (first, 0), (last - first, 3))
+def rows(name: str, first: int, last: int, of: int) -> ShardPiece:
+    return ShardPiece(name, "float32", (of, 3), (first, 0), (last - first, 3))
 
 
 def test_what_all_hold_is_spread_over_them() -> None:
-    held = [tuple(Item(name, "float32", (8,), (0,), (8,)) for name in "abcd")] * 4
+    held = [tuple(ShardPiece(name, "float32", (8,), (0,), (8,)) for name in "abcd")] * 4
     divided = divide(held)
     assert sorted(taken for (taken,) in divided.taken) == [0, 1, 2, 3]
     assert {name: saved.parts[0].rank for name, saved in divided.index.items()} == dict(
@@ -35,7 +35,9 @@ def test_what_all_hold_is_spread_over_them() -> None:
         ([[rows("a", 0, 2, 4)], [rows("a", 2, 5, 5)]], "differs between ranks: float32 [4, 3] and"),
     ],
 )
-def test_shards_that_do_not_fit_together_are_refused(held: list[list[Item]], words: str) -> None:
+def test_shards_that_do_not_fit_together_are_refused(
+    held: list[list[ShardPiece]], words: str
+) -> None:
     with pytest.raises(EnvironmentFailure, match="a") as raised:
         divide(held)
     assert words in str(raised.value)
@@ -46,10 +48,10 @@ def test_every_piece_is_written_exactly_once(heights: list[int], replicas: int, 
     """Rows cut at will, each shard on so many ranks, some ranks with nothing."""
     edges = [sum(heights[:i]) for i in range(len(heights) + 1)]
     shards = [
-        (rows("w", edges[i], edges[i + 1], edges[-1]), Item("step", "float32", (), (), ()))
+        (rows("w", edges[i], edges[i + 1], edges[-1]), ShardPiece("step", "float32", (), (), ()))
         for i in range(len(heights))
     ]
-    held: list[tuple[Item, ...]] = [*shards * replicas, *[()] * empty]
+    held: list[tuple[ShardPiece, ...]] = [*shards * replicas, *[()] * empty]
     divided = divide(held)
     written = [
         (item.name, item.offsets)
@@ -76,17 +78,19 @@ class Job:
     """Ranks in threads, over one store."""
 
     def __init__(self, world_size: int, patience: float) -> None:
-        self.store = Memory()
+        self.store = MemoryStore()
         self.ranks = [
-            Agreement(Board(self.store, rank=rank, world_size=world_size), patience=patience)
+            ShardAgreement(
+                MessageBoard(self.store, rank=rank, world_size=world_size), patience=patience
+            )
             for rank in range(world_size)
         ]
 
-    def agree(self, token: str, held: Sequence[Sequence[Item] | None]) -> list[object]:
+    def agree(self, token: str, held: Sequence[Sequence[ShardPiece] | None]) -> list[object]:
         """What each rank is told to take, or the sentence it gets; None: it does not come."""
         found: list[object] = [None] * len(held)
 
-        def one(rank: int, items: Sequence[Item]) -> None:
+        def one(rank: int, items: Sequence[ShardPiece]) -> None:
             try:
                 found[rank] = self.ranks[rank].taken(token, tuple(items))
             except EnvironmentFailure as problem:

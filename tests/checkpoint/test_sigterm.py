@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from holdfast.checkpoint.sigterm import TORCHRUNS, Grace, grace_time
+from holdfast.checkpoint.sigterm import DEFAULT_GRACE, SigtermGrace, grace_time
 from tests.places import TARGETS
 
 TARGET = TARGETS / "told_to_end.py"
@@ -53,7 +53,7 @@ def test_a_handler_of_the_script_gets_the_signal_after_the_save() -> None:
 
 def test_a_forked_child_hears_the_signal_as_before_and_alone() -> None:
     """Else a launcher that tells the group would end loader workers, and these their rank."""
-    grace = Grace(seconds=5.0, pace=lambda: 0.01)
+    grace = SigtermGrace(seconds=5.0, pace=lambda: 0.01)
     assert grace.open()
     child = os.fork()
     if child == 0:
@@ -72,15 +72,15 @@ def test_a_forked_child_hears_the_signal_as_before_and_alone() -> None:
 
 
 def test_the_time_left_counts_from_the_signal() -> None:
-    grace = Grace(seconds=10.0, pace=lambda: 0.01)
+    grace = SigtermGrace(seconds=10.0, pace=lambda: 0.01)
     assert grace.left() == float("inf")
-    grace.hear()
+    grace.note_stop()
     assert 7.0 < grace.left() <= 8.0
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"), [({}, TORCHRUNS), ({"HOLDFAST_GRACE": "5"}, 5.0),
-                        ({"HOLDFAST_GRACE": "soon"}, TORCHRUNS)],
+    ("said", "meant"), [({}, DEFAULT_GRACE), ({"HOLDFAST_GRACE": "5"}, 5.0),
+                        ({"HOLDFAST_GRACE": "soon"}, DEFAULT_GRACE)],
 )  # fmt: skip
 def test_grace_time(said: dict[str, str], meant: float) -> None:
     assert grace_time(said) == meant

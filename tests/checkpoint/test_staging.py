@@ -13,40 +13,44 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast.checkpoint.rank_files import Tensors
-from holdfast.checkpoint.staging import Buffer, NoRoomError, write_directly
-from holdfast.checkpoint.tensors import Named
+from holdfast.checkpoint.rank_files import TensorFile
+from holdfast.checkpoint.staging import NoRoomError, StagingBuffer, write_directly
+from holdfast.checkpoint.tensors import NamedTensor
 from tests.checkpoint.buffers import file_size_limit, written
 from tests.memory_limit import CannotLimitError, memory_limit
 
 
 @pytest.fixture
-def buffer() -> Iterator[Buffer]:
-    made = Buffer()
+def buffer() -> Iterator[StagingBuffer]:
+    made = StagingBuffer()
     yield made
     made.close()
 
 
-def some_tensors() -> list[Named]:
+def some_tensors() -> list[NamedTensor]:
     base = torch.arange(40, dtype=torch.float32).reshape(5, 8)
     return [
-        Named("small", torch.tensor(7, dtype=torch.int8)),
-        Named("strided", base.t()),
-        Named("empty", torch.empty(0, 3)),
-        Named("half", torch.randn(3).to(torch.bfloat16)),
-        Named("conj", torch.randn(3, dtype=torch.complex64).conj()),
-        Named("double", torch.randn(1000, dtype=torch.float64)),
-        Named("flags", torch.tensor([True, False, True])),
+        NamedTensor("small", torch.tensor(7, dtype=torch.int8)),
+        NamedTensor("strided", base.t()),
+        NamedTensor("empty", torch.empty(0, 3)),
+        NamedTensor("half", torch.randn(3).to(torch.bfloat16)),
+        NamedTensor("conj", torch.randn(3, dtype=torch.complex64).conj()),
+        NamedTensor("double", torch.randn(1000, dtype=torch.float64)),
+        NamedTensor("flags", torch.tensor([True, False, True])),
     ]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
-def test_what_was_staged_is_read_again(buffer: Buffer, tmp_path: Path, threads: int) -> None:
+def test_what_was_staged_is_read_again(buffer: StagingBuffer, tmp_path: Path, threads: int) -> None:
     buffer.threads = threads
     large = torch.arange(1_000_003, dtype=torch.float32)
-    tensors = [*some_tensors(), Named("large", large), Named("backwards", large.flip(0))]
+    tensors = [
+        *some_tensors(),
+        NamedTensor("large", large),
+        NamedTensor("backwards", large.flip(0)),
+    ]
     staged = buffer.stage(tensors, b"the tree")
-    found = Tensors(str(written(buffer, staged, tmp_path)))
+    found = TensorFile(str(written(buffer, staged, tmp_path)))
     assert (tmp_path / "rank-0.json").read_bytes() == b"the tree"
     assert sorted(found.names) == sorted(each.name for each in tensors)
     for name, tensor in tensors:
@@ -57,38 +61,38 @@ def test_what_was_staged_is_read_again(buffer: Buffer, tmp_path: Path, threads: 
 
 
 def test_a_second_save_has_the_new_values_in_the_same_memory(
-    buffer: Buffer, tmp_path: Path
+    buffer: StagingBuffer, tmp_path: Path
 ) -> None:
     weight = torch.zeros(100)
-    buffer.stage([Named("weight", weight)])
+    buffer.stage([NamedTensor("weight", weight)])
     capacity = buffer.capacity
     weight += 1
-    staged = buffer.stage([Named("weight", weight)])
+    staged = buffer.stage([NamedTensor("weight", weight)])
     weight += 1  # after the stall the training may go on
-    assert Tensors(str(written(buffer, staged, tmp_path))).read("weight").tolist() == [1.0] * 100
+    assert TensorFile(str(written(buffer, staged, tmp_path))).read("weight").tolist() == [1.0] * 100
     assert buffer.capacity == capacity
 
 
-def test_the_buffer_grows_and_keeps_its_descriptor(buffer: Buffer, tmp_path: Path) -> None:
+def test_the_buffer_grows_and_keeps_its_descriptor(buffer: StagingBuffer, tmp_path: Path) -> None:
     fd = buffer.fd
     for count in (10, 1_000_000, 10):
         tensor = torch.randn(count)
-        staged = buffer.stage([Named("t", tensor)], b"x")
-        assert torch.equal(Tensors(str(written(buffer, staged, tmp_path))).read("t"), tensor)
+        staged = buffer.stage([NamedTensor("t", tensor)], b"x")
+        assert torch.equal(TensorFile(str(written(buffer, staged, tmp_path))).read("t"), tensor)
     assert buffer.fd == fd
     assert os.fstat(fd).st_size == buffer.capacity > 4_000_000
 
 
-def test_a_rank_without_tensors_has_one_file(buffer: Buffer) -> None:
+def test_a_rank_without_tensors_has_one_file(buffer: StagingBuffer) -> None:
     assert [p.name for p in buffer.stage([], b"{}").pieces(3, buffer.fd)] == ["rank-3.json"]
 
 
-def test_reserving_takes_the_memory_at_once(buffer: Buffer) -> None:
+def test_reserving_takes_the_memory_at_once(buffer: StagingBuffer) -> None:
     buffer.reserve(5 << 20)
     assert os.fstat(buffer.fd).st_blocks * 512 == buffer.capacity == 5 << 20
 
 
-def test_another_process_reads_it_through_the_descriptor(buffer: Buffer) -> None:
+def test_another_process_reads_it_through_the_descriptor(buffer: StagingBuffer) -> None:
     staged = buffer.stage(some_tensors(), b"the tree")
     code = f"import os; print(os.pread({buffer.fd}, {staged.text_size}, {staged.text_at}))"
     said = subprocess.run(
@@ -99,7 +103,10 @@ def test_another_process_reads_it_through_the_descriptor(buffer: Buffer) -> None
 
 @pytest.mark.parametrize(("peers", "room"), [(1, 1 << 20), (8, 20 << 20)])
 def test_too_little_memory_is_said_before_any_is_taken(peers: int, room: int) -> None:
-    buffer, tensors = Buffer(peers=peers, room=lambda: room), [Named("t", torch.zeros(1 << 20))]
+    buffer, tensors = (
+        StagingBuffer(peers=peers, room=lambda: room),
+        [NamedTensor("t", torch.zeros(1 << 20))],
+    )
     with pytest.raises(NoRoomError, match="are free"):
         buffer.stage(tensors)
     with pytest.raises(NoRoomError, match="are free"):
@@ -109,15 +116,15 @@ def test_too_little_memory_is_said_before_any_is_taken(peers: int, room: int) ->
 
 
 def test_a_refusal_of_the_kernel_leaves_the_buffer_as_it_was(
-    buffer: Buffer, tmp_path: Path
+    buffer: StagingBuffer, tmp_path: Path
 ) -> None:
-    small = [Named("t", torch.arange(10))]
+    small = [NamedTensor("t", torch.arange(10))]
     buffer.stage(small)
     with file_size_limit(100 << 20), pytest.raises(NoRoomError, match="File too large"):
         buffer.reserve(200 << 20)
     assert os.fstat(buffer.fd).st_size == buffer.capacity == 1 << 20
     staged = buffer.stage(small)
-    assert Tensors(str(written(buffer, staged, tmp_path))).read("t").tolist() == list(range(10))
+    assert TensorFile(str(written(buffer, staged, tmp_path))).read("t").tolist() == list(range(10))
 
 
 @pytest.mark.lab
@@ -141,7 +148,7 @@ def test_a_cgroup_without_room_refuses_instead_of_being_killed() -> None:
     assert said.stdout.startswith("a copy of the state takes 900 MiB")
 
 
-def test_written_directly_it_is_the_same_file(buffer: Buffer, tmp_path: Path) -> None:
+def test_written_directly_it_is_the_same_file(buffer: StagingBuffer, tmp_path: Path) -> None:
     tensors = some_tensors()
     staged = buffer.stage(tensors)
     through_memory = written(buffer, staged, tmp_path).read_bytes()

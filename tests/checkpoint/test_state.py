@@ -15,14 +15,14 @@ from torch._C._distributed_c10d import HashStore
 from torch.optim import lr_scheduler
 
 from holdfast.checkpoint import object_state
-from holdfast.checkpoint.staging import Buffer
-from holdfast.checkpoint.state import Captured, State, saved_sharded, saved_structure, versions
+from holdfast.checkpoint.staging import StagingBuffer
+from holdfast.checkpoint.state import CapturedState, State, saved_sharded, saved_structure, versions
 from holdfast.checkpoint.tree import DamagedTreeError
 from holdfast.errors import ConfigError
 
 
-def write(captured: Captured, rank: int, folder: Path) -> str:
-    buffer = Buffer()
+def write(captured: CapturedState, rank: int, folder: Path) -> str:
+    buffer = StagingBuffer()
     for piece in buffer.stage(captured.tensors, captured.text).pieces(rank, buffer.fd):
         (folder / piece.name).write_bytes(os.pread(piece.fd, piece.size, piece.offset))
     buffer.close()

@@ -12,7 +12,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[imp
 
 from holdfast.checkpoint import tree
 from holdfast.checkpoint.stateful_loader import StatefulLoader
-from holdfast.checkpoint.tensors import Gather
+from holdfast.checkpoint.tensors import TensorEncoder
 from holdfast.errors import ConfigError
 from tests.checkpoint.samplers import sampler
 
@@ -70,7 +70,7 @@ def taken(loader: StatefulLoader, batches: int) -> tuple[list[list[int]], dict[s
 
 def saved(loader: StatefulLoader) -> dict[str, Any]:
     """As it comes back from a checkpoint's file."""
-    text = tree.to_json(tree.encode(loader.state_dict(), Gather().encode))
+    text = tree.to_json(tree.encode(loader.state_dict(), TensorEncoder().encode))
     found: dict[str, Any] = tree.decode(tree.from_json(text), refuse_kind)
     return found
 

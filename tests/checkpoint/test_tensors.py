@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from holdfast.checkpoint import tree
 from holdfast.checkpoint.safetensors_layout import CODES
-from holdfast.checkpoint.tensors import Fetch, Gather
+from holdfast.checkpoint.tensors import TensorDecoder, TensorEncoder
 from holdfast.checkpoint.tree import DamagedTreeError
 from holdfast.errors import ConfigError
 
 
 def through(value: Any) -> Any:
     """As the disk would: plain bytes in the file, whatever the type."""
-    gather = Gather()
+    gather = TensorEncoder()
     node = tree.from_json(tree.to_json(tree.encode(value, gather.encode)))
     kept = {each.name: as_in_the_file(each.tensor) for each in gather.tensors}
-    return tree.decode(node, Fetch(kept.__getitem__).decode)
+    return tree.decode(node, TensorDecoder(kept.__getitem__).decode)
 
 
 def as_in_the_file(tensor: torch.Tensor) -> torch.Tensor:
@@ -79,7 +79,7 @@ def test_odd_tensors(tensor: torch.Tensor) -> None:
 
 def test_tied_weights_are_written_once_and_come_back_as_one() -> None:
     weight = torch.randn(3, 2)
-    gather = Gather()
+    gather = TensorEncoder()
     tree.encode({"a": weight, "b": weight.detach(), "part": weight[:1]}, gather.encode)
     assert [each.name for each in gather.tensors] == ["a", "part"]
     again = through({"a": weight, "b": weight.detach(), "part": weight[:1]})
@@ -159,7 +159,7 @@ def refused() -> list[tuple[Any, str]]:
 def test_what_cannot_be_written_is_refused_in_words() -> None:
     for value, sentence in refused():
         with pytest.raises(ConfigError, match=sentence) as said:
-            tree.encode({"a": [value]}, Gather().encode)
+            tree.encode({"a": [value]}, TensorEncoder().encode)
         assert said.value.sentence.startswith('state["a"][0] is a')
 
 
@@ -179,4 +179,4 @@ def test_what_cannot_be_written_is_refused_in_words() -> None:
 def test_damaged_leaves_are_one_kind_of_error(node: Any) -> None:
     kept = {"t": torch.zeros(16, dtype=torch.uint8)}
     with pytest.raises(DamagedTreeError):
-        tree.decode(node, Fetch(kept.__getitem__).decode)
+        tree.decode(node, TensorDecoder(kept.__getitem__).decode)

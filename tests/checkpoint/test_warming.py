@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast.checkpoint.rank_files import Tensors
-from holdfast.checkpoint.staging import Buffer, NoRoomError
-from holdfast.checkpoint.tensors import Named
+from holdfast.checkpoint.rank_files import TensorFile
+from holdfast.checkpoint.staging import NoRoomError, StagingBuffer
+from holdfast.checkpoint.tensors import NamedTensor
 from tests.checkpoint.buffers import file_size_limit, written
 
 
 @pytest.fixture
-def buffer() -> Iterator[Buffer]:
-    made = Buffer()
+def buffer() -> Iterator[StagingBuffer]:
+    made = StagingBuffer()
     yield made
     made.close()
 
@@ -39,7 +39,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, str]]:
 
 
 def test_warming_does_not_hold_up_the_training(
-    buffer: Buffer, monkeypatch: pytest.MonkeyPatch
+    buffer: StagingBuffer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here the kernel answers only after warm() has returned, which it must not wait for."""
     fallocate, returned = os.posix_fallocate, threading.Event()
@@ -49,7 +49,7 @@ def test_warming_does_not_hold_up_the_training(
         fallocate(fd, at, size)
 
     monkeypatch.setattr(os, "posix_fallocate", slow)
-    buffer.warm([Named("t", torch.zeros(3 << 20))], 0)
+    buffer.warm([NamedTensor("t", torch.zeros(3 << 20))], 0)
     assert os.fstat(buffer.fd).st_blocks == 0
     returned.set()
     buffer.settle()
@@ -57,31 +57,33 @@ def test_warming_does_not_hold_up_the_training(
 
 
 def test_a_save_waits_for_the_rest_and_takes_nothing_again(
-    buffer: Buffer, tmp_path: Path, taken: list[tuple[int, int, str]]
+    buffer: StagingBuffer, tmp_path: Path, taken: list[tuple[int, int, str]]
 ) -> None:
     tensor = torch.arange(8 << 20)
-    buffer.warm([Named("t", tensor)], 4)
-    staged = buffer.stage([Named("t", tensor)], b"tree and a little more")
-    assert torch.equal(Tensors(str(written(buffer, staged, tmp_path))).read("t"), tensor)
+    buffer.warm([NamedTensor("t", tensor)], 4)
+    staged = buffer.stage([NamedTensor("t", tensor)], b"tree and a little more")
+    assert torch.equal(TensorFile(str(written(buffer, staged, tmp_path))).read("t"), tensor)
     assert {name for _, _, name in taken} == {"holdfast-memory"}
     ends = [at + size for at, size, _ in taken]
     assert [at for at, _, _ in taken] == [0, *ends[:-1]]
     assert ends[-1] == buffer.capacity
-    buffer.warm([Named("t", tensor)], 4)
+    buffer.warm([NamedTensor("t", tensor)], 4)
     assert len(taken) == len(ends), "there is enough already"
 
 
-def test_warming_for_more_leaves_what_is_being_written(buffer: Buffer, tmp_path: Path) -> None:
+def test_warming_for_more_leaves_what_is_being_written(
+    buffer: StagingBuffer, tmp_path: Path
+) -> None:
     tensor = torch.arange(100_000)
-    staged = buffer.stage([Named("t", tensor)], b"x")
-    buffer.warm([Named("t", tensor), Named("more", torch.zeros(1 << 20))], 1)
+    staged = buffer.stage([NamedTensor("t", tensor)], b"x")
+    buffer.warm([NamedTensor("t", tensor), NamedTensor("more", torch.zeros(1 << 20))], 1)
     buffer.settle()
     assert buffer.capacity > 4 << 20
-    assert torch.equal(Tensors(str(written(buffer, staged, tmp_path))).read("t"), tensor)
+    assert torch.equal(TensorFile(str(written(buffer, staged, tmp_path))).read("t"), tensor)
 
 
 def test_closing_ends_the_warming(monkeypatch: pytest.MonkeyPatch) -> None:
-    buffer, asked = Buffer(), []
+    buffer, asked = StagingBuffer(), []
 
     def until_closing(_fd: int, at: int, _size: int) -> None:
         asked.append(at)
@@ -90,14 +92,14 @@ def test_closing_ends_the_warming(monkeypatch: pytest.MonkeyPatch) -> None:
             time.sleep(0.001)
 
     monkeypatch.setattr(os, "posix_fallocate", until_closing)
-    buffer.warm([Named("t", torch.zeros(10 << 20))], 0)
+    buffer.warm([NamedTensor("t", torch.zeros(10 << 20))], 0)
     buffer.close()
     assert not any(each.name == "holdfast-memory" for each in threading.enumerate())
     assert asked in ([], [0]), "the rest was taken all the same"
 
 
-def test_a_refusal_while_warming_is_the_next_save_s(buffer: Buffer) -> None:
-    tensors = [Named("t", torch.zeros(1).expand(50 << 20))]
+def test_a_refusal_while_warming_is_the_next_save_s(buffer: StagingBuffer) -> None:
+    tensors = [NamedTensor("t", torch.zeros(1).expand(50 << 20))]
     with file_size_limit(100 << 20):
         buffer.warm(tensors, 0)
         buffer.settle()

@@ -15,7 +15,13 @@ import pytest
 
 from holdfast.analysis.checkpoints.manifest import step_of_temporary
 from holdfast.checkpoint import choose
-from holdfast.checkpoint.messages import About, Committed, Failed, Piece, Save
+from holdfast.checkpoint.messages import (
+    CheckpointInfo,
+    FilePiece,
+    SaveCommitted,
+    SaveFailure,
+    SaveOrder,
+)
 from holdfast.checkpoint.writer_process import WriterProcess
 
 SIZE = (1 << 20) + 77
@@ -38,12 +44,12 @@ def writer() -> Iterator[WriterProcess]:
 
 def order(
     folder: Path, step: int, fd: int, *, rank: int = 0, world: int = 1, size: int = SIZE
-) -> Save:
+) -> SaveOrder:
     pieces = (
-        Piece(name=f"rank-{rank}.safetensors", fd=fd, offset=0, size=size),
-        Piece(name=f"rank-{rank}.json", text='{"ünit": 1}'),
+        FilePiece(name=f"rank-{rank}.safetensors", fd=fd, offset=0, size=size),
+        FilePiece(name=f"rank-{rank}.json", text='{"ünit": 1}'),
     )
-    return Save(
+    return SaveOrder(
         folder=str(folder),
         step=step,
         token=f"{step:02x}",
@@ -51,11 +57,11 @@ def order(
         world_size=world,
         pieces=pieces,
         stall=0.25,
-        about=About(epoch=2),
+        about=CheckpointInfo(epoch=2),
     )
 
 
-def committed(writer: WriterProcess, save: Save, fd: int) -> Committed:
+def committed(writer: WriterProcess, save: SaveOrder, fd: int) -> SaveCommitted:
     writer.ask(save, (fd,))
     answer = writer.answer(30)
     assert answer
@@ -63,7 +69,7 @@ def committed(writer: WriterProcess, save: Save, fd: int) -> Committed:
     return answer.committed
 
 
-def failed(writer: WriterProcess, save: Save, fd: int) -> Failed:
+def failed(writer: WriterProcess, save: SaveOrder, fd: int) -> SaveFailure:
     writer.ask(save, (fd,))
     answer = writer.answer(30)
     assert answer
@@ -197,11 +203,11 @@ def test_closed_in_the_middle_it_clears_up(tmp_path: Path, buffer: int) -> None:
 
 KILLED_WITH_A_CHILD = """
 import os, sys, time
-from holdfast.checkpoint.messages import Piece, Save
+from holdfast.checkpoint.messages import FilePiece, SaveOrder
 from holdfast.checkpoint.writer_process import WriterProcess
 writer = WriterProcess()
-writer.ask(Save(folder=sys.argv[1], step=1, token="0f", rank=0, world_size=2,
-                pieces=(Piece(name="rank-0.json", text="{}"),)), ())
+writer.ask(SaveOrder(folder=sys.argv[1], step=1, token="0f", rank=0, world_size=2,
+                pieces=(FilePiece(name="rank-0.json", text="{}"),)), ())
 child = os.fork()  # as a loader's worker does: it holds the writer's pipe open
 if child == 0:
     time.sleep(60)

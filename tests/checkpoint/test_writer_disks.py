@@ -15,15 +15,15 @@ from tests.cli.holdfast_command import in_a_namespace
 
 ON_A_DISK = """
 import os, sys
-from holdfast.checkpoint.messages import Piece, Save
+from holdfast.checkpoint.messages import FilePiece, SaveOrder
 from holdfast.checkpoint.writer_process import WriterProcess
 folder, size = sys.argv[1], int(sys.argv[2])
 fd = os.memfd_create("state")
 os.posix_fallocate(fd, 0, size)
 writer = WriterProcess()
 for step in range(1, 4):
-    writer.ask(Save(folder=folder, step=step, token="0f", rank=0, world_size=1, keep=9,
-                    pieces=(Piece(name="rank-0.safetensors", fd=fd, size=size),)), (fd,))
+    writer.ask(SaveOrder(folder=folder, step=step, token="0f", rank=0, world_size=1, keep=9,
+                    pieces=(FilePiece(name="rank-0.safetensors", fd=fd, size=size),)), (fd,))
     answer = writer.answer(30)
     print(answer.failed.errno if answer.failed else "committed", sorted(os.listdir(folder)))
     if step == 2 and sys.argv[3]:

@@ -50,8 +50,8 @@ def test_without_a_launcher_a_limit_is_kept_with_the_gil_held() -> None:
     done = bare(LATE, RANK="3")
     assert done.returncode == -signal.SIGABRT
     assert time.monotonic() - began < 30
-    assert re.search(r"the limit on 'forward' has run out and rank 3 \(pid \d+\)", done.stderr)
-    assert "forward" in done.stderr.partition("still in it")[2]
+    assert re.search(r"holdfast> deadline 'forward' passed and rank 3 \(pid \d+\)", done.stderr)
+    assert "forward" in done.stderr.partition("still in that section")[2]
     assert done.stdout == ""
 
 

@@ -15,7 +15,7 @@ from holdfast.checkpoint.state import State
 Cut = Callable[[nn.Module, DeviceMesh], object]
 
 
-class Block(nn.Module):
+class CopyBlock(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.norm, self.up, self.down = nn.LayerNorm(6), nn.Linear(6, 10), nn.Linear(10, 6)
@@ -30,7 +30,7 @@ class Model(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.blocks = nn.ModuleList(CopyBlock() for _ in range(2))
         self.statistics = nn.BatchNorm1d(6)
         self.enter, self.leave = nn.Linear(6, 6), nn.Linear(6, 6)
         self.leave.weight = self.enter.weight

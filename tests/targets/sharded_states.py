@@ -19,20 +19,20 @@ from torch._C._distributed_c10d import FileStore, PrefixStore
 from torch.distributed.device_mesh import DeviceMesh
 
 import holdfast
-from holdfast.checkpoint.message_board import Board
-from holdfast.checkpoint.sharded import Sharded
-from holdfast.checkpoint.staging import Buffer
+from holdfast.checkpoint.message_board import MessageBoard
+from holdfast.checkpoint.sharded import ShardedState
+from holdfast.checkpoint.staging import StagingBuffer
 from holdfast.errors import Error
 
 FOLDER, STORE, RANK = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 WORLD = 4
 
 
-def write(run: Run, sharded: Sharded, folder: Path, token: str) -> int:
+def write(run: Run, sharded: ShardedState, folder: Path, token: str) -> int:
     """As the writer does; returns how many bytes of tensors this rank has written."""
     share = sharded.collect(token)
     captured = run.state.capture(RANK, sharded=share.node)
-    buffer = Buffer()
+    buffer = StagingBuffer()
     staged = buffer.stage([*captured.tensors, *share.tensors], captured.text)
     folder.mkdir(exist_ok=True)
     for piece in staged.pieces(RANK, buffer.fd):
@@ -51,11 +51,11 @@ class World:
         self.group = dist.new_group(list(range(size)))
         self.cut, self.size, self.inside = cut, size, size > RANK
         store = PrefixStore(name, FileStore(f"{STORE}-{name}", size))
-        self.board = Board(store, rank=RANK, world_size=size)
+        self.board = MessageBoard(store, rank=RANK, world_size=size)
 
-    def run(self, seed: int) -> tuple[Run, Sharded]:
+    def run(self, seed: int) -> tuple[Run, ShardedState]:
         run = Run(self.mesh, self.cut, seed)
-        return run, Sharded(run.model, run.optimizer, self.board)
+        return run, ShardedState(run.model, run.optimizer, self.board)
 
 
 def through(worlds: list[World], folder: Path) -> dict[str, Any]:

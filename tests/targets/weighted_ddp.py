@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-from holdfast.checkpoint.epoch import Order
+from holdfast.checkpoint.epoch import EpochOrder
 from holdfast.checkpoint.sampler import Sampler
 
 WORLD, LENGTH, BATCH, MICRO = 3, 24, 10, 2
@@ -33,7 +33,7 @@ def rank_main(rank: int, file: str) -> None:
     dataset = TensorDataset(inputs, targets)
     sampler = Sampler(dataset, global_batch_size=BATCH, micro_batch_size=MICRO, seed=3)
     loader = DataLoader(dataset, batch_sampler=sampler)
-    order = Order(LENGTH, seed=3, epoch=0, shuffle=True)
+    order = EpochOrder(LENGTH, seed=3, epoch=0, shuffle=True)
     for some_inputs, some_targets in sampler.follow(loader):
         with sampler.sync(model):
             loss = nn.functional.mse_loss(model(some_inputs), some_targets)

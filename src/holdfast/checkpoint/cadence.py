@@ -19,8 +19,8 @@ import msgspec
 
 from holdfast.analysis.checkpoints.save_interval import (
     DAY,
-    Advice,
-    Loss,
+    ExpectedLoss,
+    SaveAdvice,
     about,
     advice,
     auto_interval,
@@ -32,9 +32,9 @@ from holdfast.analysis.checkpoints.save_interval import (
 )
 
 __all__ = [
-    "Advice",
-    "Loss",
-    "Plan",
+    "ExpectedLoss",
+    "PreemptionPlan",
+    "SaveAdvice",
     "advice",
     "auto_interval",
     "best_interval",
@@ -49,7 +49,7 @@ TORCH_JOIN_TIMEOUT = 600.0
 """torch's own default for how long the others wait for all machines to come"""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class PreemptionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What to expect of a long run on machines that go away."""
 
     interval: float
@@ -59,7 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """on average"""
     restarts: int
     """for --max-restarts: enough in 99 of 100 such runs"""
-    loss: Loss
+    loss: ExpectedLoss
     lost_per_day: float
     """seconds of every day in which the training does not get on"""
     join_timeout: float
@@ -74,7 +74,7 @@ def plan(
     interval: float | None = None,
     restart: float = 120.0,
     replacement: float = 0.0,
-) -> Plan:
+) -> PreemptionPlan:
     """`training`: seconds of undisturbed training. `restart`: from the failure to training again,
     on machines that are there; `replacement`: until another machine is there, when one is lost."""
     interval = interval or best_interval(cost, mtbf)
@@ -90,7 +90,7 @@ def plan(
         )
     else:
         sentence = "this never ends: failures come faster than the job gets going again"
-    return Plan(
+    return PreemptionPlan(
         interval=interval,
         wall=wall,
         failures=failures,

@@ -1,6 +1,6 @@
-"""`holdfast.Checkpoint`: when to save, by rank 0's word, and what the script calls.
+"""`holdfast.Checkpoint`: what the script calls, and when to save, by rank 0's announcements.
 
-step() -> a point (save_schedule.py)? -> rank 0's word (message_board.py) -> save (saver.py)
+step() -> a sync point (save_schedule.py)? -> announcement (message_board.py) -> save (saver.py)
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ import sys
 import time
 from collections.abc import Collection
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from holdfast.checkpoint import compare, process_group, resume, save_schedule
 from holdfast.checkpoint.compare import Accept
-from holdfast.checkpoint.lock import Lock
-from holdfast.checkpoint.message_board import Board, Call
+from holdfast.checkpoint.lock import FolderLock
+from holdfast.checkpoint.message_board import MessageBoard, RankRequest
 from holdfast.checkpoint.sampler import inside_global_batch
-from holdfast.checkpoint.saver import Outcomes, Pending, Scribe, sharded_part
-from holdfast.checkpoint.sigterm import Grace, grace_time
+from holdfast.checkpoint.save_schedule import Announcement, RequestKind, SaveSchedule
+from holdfast.checkpoint.saver import SaveInFlight, SaveLog, Saver, sharded_part
+from holdfast.checkpoint.sigterm import SigtermGrace, grace_time
 from holdfast.checkpoint.state import State
 from holdfast.errors import EnvironmentFailure
 from holdfast.rank.durations import Duration
 from holdfast.rank.phase import heartbeat
 from holdfast.rank.print_line import say
 
-AFTER_A_FAULT = 1.5
-"""seconds for a write in flight when the script has failed: peers that are gone will not help"""
-SECOND = 0.5
-"""seconds by which ranks that were not told to end let the one that was go first, to be named"""
+SECONDS_AFTER_FAILURE = 1.5
+"""for a write in flight when the script has failed: peers that are gone will not help"""
+SECONDS_BEHIND = 0.5
+"""by which ranks that received no SIGTERM let the one that did exit first, so that it is named"""
 
 
 class Checkpoint:
@@ -71,14 +72,16 @@ class Checkpoint:
         config: Any = None,
     ) -> None:
         self.folder, self.state = os.path.abspath(os.fspath(folder)), state
-        self._every = save_schedule.save_interval(every, every_steps)
+        self._interval = save_schedule.save_interval(every, every_steps)
         self._config = compare.texts(config)
         self._rank, world_size = process_group.rank_and_world_size()
-        self._board = Board(process_group.job_store(), rank=self._rank, world_size=world_size)
-        self._lock = Lock(self.folder)
+        self._board = MessageBoard(
+            process_group.job_store(), rank=self._rank, world_size=world_size
+        )
+        self._lock = FolderLock(self.folder)
         self._sharded = sharded_part(state, self._board)
-        self._outcomes = Outcomes(self._every)
-        self._scribe = Scribe(
+        self._log = SaveLog(self._interval)
+        self._saver = Saver(
             self.folder,
             state,
             rank=self._rank,
@@ -88,15 +91,15 @@ class Checkpoint:
             keep_every=keep_every_steps,
             sharded=self._sharded,
         )
-        self._pending = Pending(self._scribe, self._board, self._outcomes)
-        self._grace = Grace(seconds=grace_time(os.environ), pace=lambda: self._pace)
+        self._in_flight = SaveInFlight(self._saver, self._board, self._log)
+        self._grace = SigtermGrace(seconds=grace_time(os.environ), pace=lambda: self._pace)
         self._grace.open()
-        self._word: save_schedule.Word | None = None
-        self._decider: save_schedule.Decider | None = None
-        self._next = -1
-        self._last_point, self._pace = (0, 0.0), 0.0
-        self._wish: save_schedule.Wish = ""
-        self._called = self._closed = self._warned = False
+        self._announcement: Announcement | None = None
+        self._schedule: SaveSchedule | None = None
+        self._next_sync = -1
+        self._last_sync, self._pace = (0, 0.0), 0.0
+        self._requested: RequestKind = ""
+        self._stop_requested = self._closed = self._warned = False
         self._pid = os.getpid()
         atexit.register(self._at_exit)
 
@@ -105,7 +108,7 @@ class Checkpoint:
     @property
     def last_committed(self) -> int | None:
         """The newest step that is safe on disk, or None; other ranks learn it after rank 0."""
-        return self._pending.committed
+        return self._in_flight.committed
 
     def resume(self, accept: Collection[Accept] | Accept = ()) -> int:
         """Load the newest checkpoint that verifies. All ranks must call it.
@@ -124,7 +127,7 @@ class Checkpoint:
             ResumeRefused: the checkpoint is not from this run; `slugs` says why.
             EnvironmentFailure: the folder cannot be used, or another job uses it.
         """
-        self._pending.committed = resume.resume(
+        self._in_flight.committed = resume.resume(
             self._board,
             self.folder,
             self.state,
@@ -141,15 +144,15 @@ class Checkpoint:
         heartbeat()
         if not self._warned and inside_global_batch(self.state.data):
             self._warn()
-        if step >= self._next or self._grace.told:
-            self._look(step)
+        if step >= self._next_sync or self._grace.received:
+            self._check(step)
 
     def request_save(self) -> None:
         """Ask for a save at the next point all ranks agree on, within about half a second.
 
         Any rank may call it; it returns at once.
         """
-        self._call("save")
+        self._request("save")
 
     def save(self) -> bool:
         """Save now, and wait until it is on disk. All ranks must call it, at the same step.
@@ -159,7 +162,7 @@ class Checkpoint:
         """
         if self._rank == 0:
             resume.take_folder(self.folder, self._lock)
-        return self._pending.save_now(self.state.step, lock=self._lock.fd)
+        return self._in_flight.save_now(self.state.step, lock=self._lock.fd)
 
     def close(self) -> None:
         """Wait until what was staged is on disk. At the end of the process it happens by itself."""
@@ -171,7 +174,7 @@ class Checkpoint:
     def __exit__(
         self, kind: type[BaseException] | None, _: object, __: TracebackType | None
     ) -> None:
-        self._close(None if kind is None else AFTER_A_FAULT)
+        self._close(None if kind is None else SECONDS_AFTER_FAILURE)
 
     def _warn(self) -> None:
         self._warned = True
@@ -182,98 +185,99 @@ class Checkpoint:
                 "ckpt.step()`, else a resume trains on samples twice"
             )
 
-    # --- points --------------------------------------------------------------------------------
+    # --- sync points ---------------------------------------------------------------------------
 
-    def _look(self, step: int) -> None:
-        if self._word is None:
-            self._begin(step - 1)
-        if self._grace.told and not self._called:
-            self._called = True
+    def _check(self, step: int) -> None:
+        if self._announcement is None:
+            self._start(step - 1)
+        if self._grace.received and not self._stop_requested:
+            self._stop_requested = True
             self._grace.answered()
-            self._call("stop")
-        if step >= self._next:
-            self._point(step)
+            self._request("stop")
+        if step >= self._next_sync:
+            self._sync_point(step)
 
-    def _begin(self, start: int) -> None:
+    def _start(self, start: int) -> None:
         now = time.monotonic()
-        self._word = save_schedule.first_word(start)
-        self._next = start + 1
-        self._last_point = (start, now)
+        self._announcement = save_schedule.first_announcement(start)
+        self._next_sync = start + 1
+        self._last_sync = (start, now)
         if self._rank == 0:
-            self._decider = save_schedule.Decider(self._every, start=start, now=now)
+            self._schedule = SaveSchedule(self._interval, start=start, now=now)
             resume.take_folder(self.folder, self._lock)
 
-    def _point(self, step: int) -> None:
-        word = self._word
-        assert word is not None
-        if self._rank != 0 and word.step != self._next:
-            word = self._word = self._board.read(word.number + 1)
-        if word.number == 2:  # by now the optimizer has made its state
-            self._scribe.prepare()
+    def _sync_point(self, step: int) -> None:
+        current = self._announcement
+        assert current is not None
+        if self._rank != 0 and current.step != self._next_sync:
+            current = self._announcement = self._board.announcement(current.number + 1)
+        if current.number == 2:  # by now the optimizer has made its state
+            self._saver.prepare()
         self._learn_pace(step)
-        if word.save:
-            self._pending.settle(left=self._grace.left)
-            if not self._pending.busy:  # else the time to end is over
-                self._scribe.save(step, word.token, lock=self._lock.fd)
-        self._pending.hear()
-        self._next = word.following
-        if self._decider is not None:
-            self._decide(self._decider, word)
-        elif word.committed >= 0:
-            self._pending.committed = word.committed
-        if word.stop:
+        if current.save:
+            self._in_flight.settle(left=self._grace.left)
+            if not self._in_flight.busy:  # else the grace time is over
+                self._saver.save(step, current.token, lock=self._lock.fd)
+        self._in_flight.poll()
+        self._next_sync = current.following
+        if self._schedule is not None:
+            self._announce_next(self._schedule, current)
+        elif current.committed >= 0:
+            self._in_flight.committed = current.committed
+        if current.stop:
             self._stop(step)
 
-    def _decide(self, decider: save_schedule.Decider, word: save_schedule.Word) -> None:
-        """Rank 0: what happens at the next point."""
-        for call in self._board.calls():
-            self._want(call.kind)
-        decider.interval = self._outcomes.interval or decider.interval
-        busy = self._pending.busy
-        then = decider.decide(word, now=time.monotonic(), busy=busy, wish=self._wish)
-        if then.save:
-            self._wish = ""
-        safe = self._pending.committed
-        self._word = msgspec.structs.replace(
-            then,
-            token=secrets.token_hex(4) if then.save else "",
+    def _announce_next(self, schedule: SaveSchedule, current: Announcement) -> None:
+        """Rank 0: what happens at the next sync point."""
+        for request in self._board.requests():
+            self._note_request(request.kind)
+        schedule.interval = self._log.interval or schedule.interval
+        following = schedule.announce_next(
+            current, now=time.monotonic(), busy=self._in_flight.busy, requested=self._requested
+        )
+        if following.save:
+            self._requested = ""
+        safe = self._in_flight.committed
+        self._announcement = msgspec.structs.replace(
+            following,
+            token=secrets.token_hex(4) if following.save else "",
             committed=-1 if safe is None else safe,
         )
-        self._board.publish(self._word)
+        self._board.announce(self._announcement)
 
-    def _call(self, wish: save_schedule.Wish) -> None:
+    def _request(self, kind: Literal["save", "stop"]) -> None:
         if self._rank == 0:
-            self._want(wish)
-        elif wish:
-            self._board.call(Call(rank=self._rank, kind=wish))
+            self._note_request(kind)
+        else:
+            self._board.request(RankRequest(rank=self._rank, kind=kind))
 
-    def _want(self, wish: save_schedule.Wish) -> None:
-        self._wish = "stop" if "stop" in (wish, self._wish) else wish
+    def _note_request(self, kind: Literal["save", "stop"]) -> None:
+        self._requested = "stop" if "stop" in (kind, self._requested) else kind
 
     def _learn_pace(self, step: int) -> None:
-        before, then = self._last_point
-        self._last_point = (step, time.monotonic())
-        self._pace = (self._last_point[1] - then) / max(step - before, 1)
+        before, then = self._last_sync
+        self._last_sync = (step, time.monotonic())
+        self._pace = (self._last_sync[1] - then) / max(step - before, 1)
 
     # --- the end -------------------------------------------------------------------------------
 
     def _stop(self, step: int) -> None:
-        """Told to end, and staged: when it is safe the signal does what it does without us."""
-        told = self._grace.told
-        self._grace.hear()
+        """SIGTERM, and staged: when it is on disk the signal does what it does without us."""
+        received = self._grace.received
+        self._grace.note_stop()
         with contextlib.suppress(EnvironmentFailure):  # rank 0 is gone already
-            safe = self._pending.agree(step, self._grace.left())
+            safe = self._in_flight.agree(step, self._grace.left())
             if self._rank == 0:
-                say(f"SIGTERM: {'saved' if safe else 'NOT saved'} at step {step}, ending")
-        if not told:
-            time.sleep(SECOND)
+                say(f"SIGTERM: {'saved' if safe else 'NOT saved'} at step {step}, exiting")
+        if not received:
+            time.sleep(SECONDS_BEHIND)
         self._grace.end()
-        # A handler of the script's own may let it go on, and be told again.
-        self._called = not self._grace.open()
+        # The script's own handler may let it continue, and then receive another.
+        self._stop_requested = not self._grace.open()
 
     def _at_exit(self) -> None:
         if os.getpid() == self._pid:
-            self._close(AFTER_A_FAULT if hasattr(sys, "last_value") else None)
+            self._close(SECONDS_AFTER_FAILURE if hasattr(sys, "last_value") else None)
 
     def _close(self, seconds: float | None) -> None:
         if self._closed:
@@ -281,8 +285,8 @@ class Checkpoint:
         self._closed = True
         atexit.unregister(self._at_exit)
         self._grace.answered()
-        self._pending.settle(seconds, left=self._grace.left)
-        self._scribe.close()
+        self._in_flight.settle(seconds, left=self._grace.left)
+        self._saver.close()
         self._lock.release()
         if self._grace.close():
             os.kill(os.getpid(), signal.SIGTERM)

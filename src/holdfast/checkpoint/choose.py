@@ -1,9 +1,9 @@
-"""Which checkpoint counts: the newest that verifies. What does not is set aside, with the reason.
+"""Which checkpoint to resume from: the newest that verifies. Damaged ones are set aside.
 
     for candidate in candidates(folder):              # newest first; cheap, reads manifests
         problem = candidate.problem or verify(candidate.path, candidate.manifest.files)
-        if not problem: break                         # this one
-        aside = set_aside(candidate.path, problem)    # aside.moved, aside.path: to be said
+        if problem is None: break                     # this one
+        aside = set_aside(candidate.path, problem)    # aside.moved, aside.path: to be printed
 
 Nothing here raises for what is on the disk.
 """
@@ -41,7 +41,8 @@ class CheckpointProblem(msgspec.Struct, frozen=True):
     why: str
     kind: Literal["missing", "changed", "unreadable"] = "changed"
     """'missing': a file is not there; 'unreadable' says nothing about the bytes (no permission, too
-    many open files, a server that is away): such a checkpoint is not called damaged, nor moved"""
+    many open files, a server that does not answer): such a checkpoint is neither called damaged
+    nor moved"""
 
     def __str__(self) -> str:
         return self.why
@@ -55,9 +56,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     problem: CheckpointProblem | None = None
 
 
-class Aside(msgspec.Struct, frozen=True):
+class SetAsideResult(msgspec.Struct, frozen=True):
     path: str
-    """where it lies now"""
+    """where it is now"""
     moved: bool
     why_not: str = ""
 
@@ -88,12 +89,12 @@ def inspect(path: str, files: Files = DISK) -> Candidate:
     except OSError as error:
         unread = _unread(MANIFEST, error)
         return Candidate(path=path, step=step, manifest=None, problem=unread)
-    problem = _wrong_in(manifest, step) or _sizes(path, manifest.files, files)
+    problem = _contradiction(manifest, step) or _wrong_size(path, manifest.files, files)
     return Candidate(
         path=path,
         step=step,
         manifest=manifest,
-        problem=problem or _strangers(path, manifest, files),
+        problem=problem or _unlisted_file(path, manifest, files),
     )
 
 
@@ -101,8 +102,8 @@ def verify(
     path: str, entries: Sequence[FileEntry], files: Files = DISK
 ) -> CheckpointProblem | None:
     """These files of a checkpoint, byte for byte; all sizes before any digest."""
-    return _sizes(path, entries, files) or next(
-        (problem for entry in entries if (problem := _digest(path, entry, files))), None
+    return _wrong_size(path, entries, files) or next(
+        (problem for entry in entries if (problem := _wrong_digest(path, entry, files))), None
     )
 
 
@@ -118,10 +119,10 @@ def share(entries: Sequence[FileEntry], rank: int, world_size: int) -> tuple[Fil
     return tuple(mine)
 
 
-def set_aside(path: str, problem: CheckpointProblem, files: Files = DISK) -> Aside:
+def set_aside(path: str, problem: CheckpointProblem, files: Files = DISK) -> SetAsideResult:
     """Into damaged/, under a name that is free; where that cannot be, it stays where it is."""
     if problem.kind == "unreadable":
-        return Aside(path, moved=False, why_not="it may be whole: it only could not be read")
+        return SetAsideResult(path, moved=False, why_not="it could not be read, but may be intact")
     root, name = os.path.split(path)
     aside = os.path.join(root, DAMAGED)
     try:
@@ -129,17 +130,17 @@ def set_aside(path: str, problem: CheckpointProblem, files: Files = DISK) -> Asi
         target = _free(files, os.path.join(aside, name))
         files.rename(path, target)
     except OSError as error:
-        return Aside(path, moved=False, why_not=f"{error.strerror}: {error.filename}")
-    with contextlib.suppress(OSError):  # a full disk: the reason was also said on the screen
+        return SetAsideResult(path, moved=False, why_not=f"{error.strerror}: {error.filename}")
+    with contextlib.suppress(OSError):  # a full disk: the reason was also printed
         note = files.create(os.path.join(target, WHY))
         try:
             note.write(memoryview(f"{problem.why}\n".encode(errors="replace")))
         finally:
             note.close()
-    return Aside(target, moved=True)
+    return SetAsideResult(target, moved=True)
 
 
-def _wrong_in(manifest: Manifest, step: int) -> CheckpointProblem | None:
+def _contradiction(manifest: Manifest, step: int) -> CheckpointProblem | None:
     if manifest.schema != SCHEMA:
         return _unreadable(f"its format is {manifest.schema!r}, this holdfast reads {SCHEMA!r}")
     if manifest.step != step:
@@ -151,7 +152,7 @@ def _wrong_in(manifest: Manifest, step: int) -> CheckpointProblem | None:
     return CheckpointProblem(f"its manifest names a file {odd[0]!r}") if odd else None
 
 
-def _sizes(path: str, entries: Sequence[FileEntry], files: Files) -> CheckpointProblem | None:
+def _wrong_size(path: str, entries: Sequence[FileEntry], files: Files) -> CheckpointProblem | None:
     for entry in entries:
         try:
             size = files.size(os.path.join(path, entry.name))
@@ -164,8 +165,8 @@ def _sizes(path: str, entries: Sequence[FileEntry], files: Files) -> CheckpointP
     return None
 
 
-def _strangers(path: str, manifest: Manifest, files: Files) -> CheckpointProblem | None:
-    """A file of a rank that the manifest does not know; a user's notes in the folder are fine."""
+def _unlisted_file(path: str, manifest: Manifest, files: Files) -> CheckpointProblem | None:
+    """A file of a rank that the manifest does not list; a user's notes in the folder are fine."""
     known = {entry.name for entry in manifest.files}
     try:
         names = files.listdir(path)
@@ -175,7 +176,7 @@ def _strangers(path: str, manifest: Manifest, files: Files) -> CheckpointProblem
     return CheckpointProblem(f"{strange[0]} is not in the manifest") if strange else None
 
 
-def _digest(path: str, entry: FileEntry, files: Files) -> CheckpointProblem | None:
+def _wrong_digest(path: str, entry: FileEntry, files: Files) -> CheckpointProblem | None:
     sha256 = hashlib.sha256()
     try:
         for chunk in files.chunks(os.path.join(path, entry.name)):

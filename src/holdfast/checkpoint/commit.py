@@ -7,10 +7,10 @@ for the Parts, writes the manifest and gives the folder its name by one rename.
 For the writer process, and for a rank that has to write by itself:
 
     make_root(DISK, root)                            # where something is put there before a save
-    part = write_part(DISK, place, rank, sources, stall=…, watch=watch)
+    part = write_part(DISK, place, rank, sources, stall=…, control=control)
     hand_over(DISK, place, part)                     # every rank but 0, or on failure:
     leave_failure(DISK, place, rank, names, failed)
-    path, manifest = commit(DISK, place, part, save, watch)  # rank 0, or on failure: abandon(…)
+    path, manifest = commit(DISK, place, part, save, control)  # rank 0, or on failure: abandon(…)
     problem = retain(DISK, root, keep=3, keep_every=None, newest=path, token=place.token)
 
 `sweep(DISK, root)` removes what earlier saves left behind; only the holder of the lock may.
@@ -31,17 +31,17 @@ from holdfast.analysis.checkpoints.manifest import (
     SCHEMA,
     FileEntry,
     Manifest,
-    Part,
+    RankPart,
     encode,
     folder_name,
     order_of,
 )
-from holdfast.checkpoint.files import Digest, Files
-from holdfast.checkpoint.messages import Save
+from holdfast.checkpoint.files import BackgroundDigest, Files
+from holdfast.checkpoint.messages import SaveOrder
 from holdfast.checkpoint.parts import (
-    Place,
+    SaveControl,
     SaveError,
-    Watch,
+    SaveFolder,
     check_sizes,
     gather,
     hand_over,
@@ -52,10 +52,10 @@ from holdfast.checkpoint.parts import (
 from holdfast.checkpoint.retention import remove_tree, retain, sweep
 
 __all__ = [
-    "Place",
+    "FileSource",
+    "SaveControl",
     "SaveError",
-    "Source",
-    "Watch",
+    "SaveFolder",
     "abandon",
     "commit",
     "hand_over",
@@ -70,7 +70,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _T = TypeVar("_T")
 
 
-class Source(Protocol):
+class FileSource(Protocol):
     """One file to write."""
 
     @property
@@ -96,17 +96,23 @@ def make_root(files: Files, root: str) -> None:
 
 
 def write_part(
-    files: Files, place: Place, rank: int, sources: Iterable[Source], *, stall: float, watch: Watch
-) -> Part:
+    files: Files,
+    place: SaveFolder,
+    rank: int,
+    sources: Iterable[FileSource],
+    *,
+    stall: float,
+    control: SaveControl,
+) -> RankPart:
     """This rank's files, on the disk when it returns."""
-    began = watch.clock()
+    began = control.clock()
 
     def make_place() -> None:
         make_root(files, place.root)
         files.make_folder(place.temporary)
 
     def write_all() -> tuple[FileEntry, ...]:
-        written = tuple(_write_file(files, place, source, watch) for source in ready)
+        written = tuple(_write_file(files, place, source, control) for source in ready)
         files.fsync_folder(place.temporary)
         return written
 
@@ -114,22 +120,24 @@ def write_part(
     # Only now, as this may fail: with the folder there, a failure can be told to rank 0.
     ready = list(sources)
     entries = _with_room(files, place, write_all)
-    return Part(rank=rank, files=entries, stall=stall, seconds=watch.clock() - began)
+    return RankPart(rank=rank, files=entries, stall=stall, seconds=control.clock() - began)
 
 
-def commit(files: Files, place: Place, own: Part, save: Save, watch: Watch) -> tuple[str, Manifest]:
+def commit(
+    files: Files, place: SaveFolder, own: RankPart, save: SaveOrder, control: SaveControl
+) -> tuple[str, Manifest]:
     """Rank 0, after `write_part`: (path, manifest) once nothing can undo it any more."""
-    began = watch.clock() - own.seconds
-    parts = gather(files, place, own, save, watch)
+    began = control.clock() - own.seconds
+    parts = gather(files, place, own, save, control)
     check_sizes(files, place, parts)
     manifest = Manifest(
         schema=SCHEMA,
         step=save.step,
         world_size=save.world_size,
-        saved_at=watch.wall(),
+        saved_at=control.wall(),
         files=tuple(entry for part in parts for entry in part.files),
         stall=max(part.stall for part in parts),
-        seconds=watch.clock() - began,
+        seconds=control.clock() - began,
         **msgspec.structs.asdict(save.about),
     )
     target = os.path.join(place.temporary, MANIFEST)
@@ -138,14 +146,14 @@ def commit(files: Files, place: Place, own: Part, save: Save, watch: Watch) -> t
         files.remove(os.path.join(place.temporary, part_name(part.rank)))
     # The names inside must be safe before the folder's own name says that they are there.
     files.fsync_folder(place.temporary)
-    watch.go_on()  # after this line the save is a fact
+    control.check_wanted()  # after this line the save is a fact
     path = os.path.join(place.root, _free_name(files, place))
     files.rename(place.temporary, path)
     files.fsync_folder(place.root)
     return path, manifest
 
 
-def abandon(files: Files, place: Place) -> None:
+def abandon(files: Files, place: SaveFolder) -> None:
     """Rank 0 gives up: by a rename first, so that the other ranks see it at their next chunk."""
     dead = f"{place.temporary}dead"
     with contextlib.suppress(OSError):
@@ -155,7 +163,7 @@ def abandon(files: Files, place: Place) -> None:
             remove_tree(files, path)
 
 
-def _with_room(files: Files, place: Place, write: Callable[[], _T]) -> _T:
+def _with_room(files: Files, place: SaveFolder, write: Callable[[], _T]) -> _T:
     """On a full disk, what dead saves left behind goes first; then one more try."""
     try:
         return write()
@@ -165,12 +173,14 @@ def _with_room(files: Files, place: Place, write: Callable[[], _T]) -> _T:
     return write()
 
 
-def _write_file(files: Files, place: Place, source: Source, watch: Watch) -> FileEntry:
+def _write_file(
+    files: Files, place: SaveFolder, source: FileSource, control: SaveControl
+) -> FileEntry:
     file = files.create(os.path.join(place.temporary, source.name))
     try:
-        with Digest(beside=source.size > 1 << 20) as digest:
+        with BackgroundDigest(beside=source.size > 1 << 20) as digest:
             for chunk in source.chunks():
-                watch.go_on()
+                control.check_wanted()
                 digest.update(chunk)
                 file.write(chunk)
             file.fsync()
@@ -180,7 +190,7 @@ def _write_file(files: Files, place: Place, source: Source, watch: Watch) -> Fil
     return FileEntry(name=source.name, size=source.size, sha256=sha256)
 
 
-def _free_name(files: Files, place: Place) -> str:
+def _free_name(files: Files, place: SaveFolder) -> str:
     """A committed folder is never replaced: between two renames there would be none."""
     orders = (order_of(name) for name in files.listdir(place.root))
     taken = [order[1] for order in orders if order and order[0] == place.step]

@@ -25,7 +25,7 @@ LONGEST = 6
 """differing keys that a sentence names"""
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
+class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     """What the job is now, in the manifest's terms."""
 
     structure: str
@@ -34,7 +34,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     sentence: str
     accept: Literal["", Accept]
@@ -61,7 +61,7 @@ def _sealed(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:12]}"
 
 
-def differences(saved: Manifest, running: Running) -> list[Difference]:
+def differences(saved: Manifest, running: RunningJob) -> list[RunDifference]:
     """Everything that differs and matters, the worst first."""
     found = []
     if saved.structure != running.structure or saved.kind != running.kind:
@@ -74,12 +74,12 @@ def differences(saved: Manifest, running: Running) -> list[Difference]:
     return found
 
 
-def _structure(saved: Manifest, running: Running) -> Difference:
+def _structure(saved: Manifest, running: RunningJob) -> RunDifference:
     if saved.kind != running.kind:
         what = f"it holds {saved.kind} state, this job has {running.kind} state"
     else:
         what = "names, shapes or types of its tensors differ from this job's model and optimizer"
-    return Difference(slug="config-changed", sentence=what, accept="")
+    return RunDifference(slug="config-changed", sentence=what, accept="")
 
 
 def _differing(saved: Mapping[str, str], running: Mapping[str, str]) -> list[str]:
@@ -88,10 +88,10 @@ def _differing(saved: Mapping[str, str], running: Mapping[str, str]) -> list[str
     )
 
 
-def _config(keys: list[str], saved: Mapping[str, str], running: Mapping[str, str]) -> Difference:
+def _config(keys: list[str], saved: Mapping[str, str], running: Mapping[str, str]) -> RunDifference:
     said = [f"{key}: {_value(saved, key)} then, {_value(running, key)} now" for key in keys]
     more = f", and {len(said) - LONGEST} more" if len(said) > LONGEST else ""
-    return Difference(
+    return RunDifference(
         slug="config-changed",
         sentence=f"the configuration has changed ({'; '.join(said[:LONGEST])}{more})",
         accept="config",
@@ -102,13 +102,13 @@ def _value(config: Mapping[str, str], key: str) -> str:
     return config.get(key, "not set")
 
 
-def _world(saved: Manifest, running: Running) -> Difference:
+def _world(saved: Manifest, running: RunningJob) -> RunDifference:
     lost = (
         "each rank's place in the data was saved for itself"
         if saved.data == "per-rank"
         else "the place in the data is unknown"
     )
-    return Difference(
+    return RunDifference(
         slug="world-size-mismatch",
         sentence=f"it was saved by {saved.world_size} ranks, this job has {running.world_size}, "
         f"and {lost}: samples would be skipped or seen twice",
@@ -129,7 +129,7 @@ def accepted(given: Collection[str], environment: Mapping[str, str]) -> frozense
     return frozenset(words)
 
 
-def refuse(path: str, found: Collection[Difference], accept: Collection[str]) -> None:
+def refuse(path: str, found: Collection[RunDifference], accept: Collection[str]) -> None:
     """Raise unless every difference was accepted."""
     open_ones = [difference for difference in found if difference.accept not in accept]
     if not open_ones:

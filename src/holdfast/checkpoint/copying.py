@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from holdfast.checkpoint.tensors import Named
+from holdfast.checkpoint.tensors import NamedTensor
 from holdfast.system.cgroup_files import quota
 from holdfast.system.cgroup_tree import find
 
@@ -27,7 +27,7 @@ TURNS = 4
 """of each thread, at least; more would cut tensors that are copied faster as a whole"""
 
 
-class Block(NamedTuple):
+class CopyBlock(NamedTuple):
     """Bytes to copy, as ctypes.memmove takes them; it lets other threads run meanwhile."""
 
     target: int
@@ -52,7 +52,7 @@ def _cores() -> int:
 
 
 def copy(
-    views: Sequence[torch.Tensor | None], tensors: Sequence[Named], *, threads: int = 1
+    views: Sequence[torch.Tensor | None], tensors: Sequence[NamedTensor], *, threads: int = 1
 ) -> None:
     """Each tensor into its view, which is None where there is nothing to copy."""
     blocks, devices = [], set()
@@ -61,7 +61,7 @@ def copy(
             continue
         if tensor.is_cpu and tensor.is_contiguous() and not _lazy(tensor):
             size = view.numel() * view.element_size()
-            blocks.append(Block(view.data_ptr(), tensor.data_ptr(), size))
+            blocks.append(CopyBlock(view.data_ptr(), tensor.data_ptr(), size))
         else:
             view.copy_(tensor, non_blocking=True)
             devices.add(tensor.device)
@@ -78,7 +78,7 @@ def _lazy(tensor: torch.Tensor) -> bool:
     return tensor.is_conj() or tensor.is_neg()
 
 
-def _copy_blocks(blocks: Sequence[Block], threads: int) -> None:
+def _copy_blocks(blocks: Sequence[CopyBlock], threads: int) -> None:
     large = pieces([block for block in blocks if block.size >= SMALL], threads)
     queue = iter(large)  # whoever is done takes the next: a core may be slowed down by others
     helpers = [
@@ -94,16 +94,16 @@ def _copy_blocks(blocks: Sequence[Block], threads: int) -> None:
             helper.join()
 
 
-def _move(blocks: Iterable[Block]) -> None:
+def _move(blocks: Iterable[CopyBlock]) -> None:
     for block in blocks:
         ctypes.memmove(*block)
 
 
-def pieces(blocks: Sequence[Block], threads: int) -> list[Block]:
+def pieces(blocks: Sequence[CopyBlock], threads: int) -> list[CopyBlock]:
     """The same bytes, largest first, and none so large that others would wait for it."""
     most = max(SMALL, sum(block.size for block in blocks) // (threads * TURNS))
     found = [
-        Block(block.target + at, block.source + at, min(most, block.size - at))
+        CopyBlock(block.target + at, block.source + at, min(most, block.size - at))
         for block in blocks
         for at in range(0, block.size, most)
     ]

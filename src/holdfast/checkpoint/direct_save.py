@@ -8,17 +8,23 @@ from dataclasses import dataclass
 
 import msgspec
 
-from holdfast.analysis.checkpoints.manifest import Part
+from holdfast.analysis.checkpoints.manifest import RankPart
 from holdfast.checkpoint import commit
-from holdfast.checkpoint.commit import Place, SaveError, Watch
+from holdfast.checkpoint.commit import SaveControl, SaveError, SaveFolder
 from holdfast.checkpoint.files import DISK
-from holdfast.checkpoint.messages import Answer, Committed, Failed, Save, Written
+from holdfast.checkpoint.messages import (
+    PartWritten,
+    SaveAnswer,
+    SaveCommitted,
+    SaveFailure,
+    SaveOrder,
+)
 from holdfast.checkpoint.staging import tensor_file, tree_file, write_directly
-from holdfast.checkpoint.tensors import Named
+from holdfast.checkpoint.tensors import NamedTensor
 
 
 @dataclass(frozen=True)
-class Text:
+class TextFile:
     """A file that is a few bytes in memory, as commit.py wants it."""
 
     name: str
@@ -32,41 +38,45 @@ class Text:
         yield memoryview(self.body)
 
 
-def save(asked: Save, text: bytes, tensors: Sequence[Named]) -> Answer:
+def save(asked: SaveOrder, text: bytes, tensors: Sequence[NamedTensor]) -> SaveAnswer:
     """What the writer would do with `asked`, here and now; its answer."""
-    place = Place(asked.folder, asked.step, asked.token)
+    place = SaveFolder(asked.folder, asked.step, asked.token)
     names = [tree_file(asked.rank), tensor_file(asked.rank)]
     try:
         part = _write(asked, place, text, tensors)
         if asked.rank != 0:
             commit.hand_over(DISK, place, part)
-            return Answer(written=Written(step=asked.step, files=part.files, seconds=part.seconds))
-        return Answer(committed=_commit(asked, place, part))
+            return SaveAnswer(
+                written=PartWritten(step=asked.step, files=part.files, seconds=part.seconds)
+            )
+        return SaveAnswer(committed=_commit(asked, place, part))
     except (OSError, SaveError) as problem:
         failed = _failure(asked, problem)
     if asked.rank == 0:
         commit.abandon(DISK, place)
     else:
         commit.leave_failure(DISK, place, asked.rank, names, failed)
-    return Answer(failed=failed)
+    return SaveAnswer(failed=failed)
 
 
-def _write(asked: Save, place: Place, text: bytes, tensors: Sequence[Named]) -> Part:
-    watch = Watch()
-    began = watch.clock()
-    tree = Text(tree_file(asked.rank), text)
-    part = commit.write_part(DISK, place, asked.rank, [tree], stall=0.0, watch=watch)
+def _write(
+    asked: SaveOrder, place: SaveFolder, text: bytes, tensors: Sequence[NamedTensor]
+) -> RankPart:
+    control = SaveControl()
+    began = control.clock()
+    tree = TextFile(tree_file(asked.rank), text)
+    part = commit.write_part(DISK, place, asked.rank, [tree], stall=0.0, control=control)
     entries = part.files
     if tensors:
         entry = write_directly(os.path.join(place.temporary, tensor_file(asked.rank)), tensors)
         DISK.fsync_folder(place.temporary)
         entries = (entry, *entries)
-    seconds = watch.clock() - began
+    seconds = control.clock() - began
     return msgspec.structs.replace(part, files=entries, stall=seconds, seconds=seconds)
 
 
-def _commit(asked: Save, place: Place, part: Part) -> Committed:
-    path, manifest = commit.commit(DISK, place, part, asked, Watch())
+def _commit(asked: SaveOrder, place: SaveFolder, part: RankPart) -> SaveCommitted:
+    path, manifest = commit.commit(DISK, place, part, asked, SaveControl())
     problem = commit.retain(
         DISK,
         asked.folder,
@@ -75,7 +85,7 @@ def _commit(asked: Save, place: Place, part: Part) -> Committed:
         newest=path,
         token=asked.token,
     )
-    return Committed(
+    return SaveCommitted(
         step=asked.step,
         path=path,
         bytes=sum(entry.size for entry in manifest.files),
@@ -85,10 +95,12 @@ def _commit(asked: Save, place: Place, part: Part) -> Committed:
     )
 
 
-def _failure(asked: Save, problem: OSError | SaveError) -> Failed:
+def _failure(asked: SaveOrder, problem: OSError | SaveError) -> SaveFailure:
     if isinstance(problem, SaveError):
-        return Failed(step=asked.step, errno=problem.number, what=problem.what, where=problem.where)
-    return Failed(
+        return SaveFailure(
+            step=asked.step, errno=problem.number, what=problem.what, where=problem.where
+        )
+    return SaveFailure(
         step=asked.step,
         errno=problem.errno or 0,
         what=problem.strerror or str(problem),

@@ -26,7 +26,7 @@ from holdfast.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Shares:
+class BatchShares:
     """What one rank gets of every global batch of an epoch."""
 
     length: int
@@ -75,7 +75,7 @@ def fits(batch: int, world_size: int, micro: int) -> bool:
     return batch // world_size >= micro_batches(batch, world_size, micro)
 
 
-def refuse_unfit(asked: Shares) -> None:
+def refuse_unfit(asked: BatchShares) -> None:
     """Raise for sizes that cannot be cut, and say which can."""
     size, world_size, micro = asked.global_batch_size, asked.world_size, asked.micro_batch_size
     for name, number in (("global_batch_size", size), ("micro_batch_size", micro)):
@@ -119,7 +119,7 @@ def _possible(batch: int, world_size: int, micro: int) -> str:
     return ", ".join(near + ([f"micro_batch_size={larger}"] if larger else []))
 
 
-def _possible_for_all(asked: Shares) -> str:
+def _possible_for_all(asked: BatchShares) -> str:
     """The nearest planned sizes that also leave a last batch that can be cut."""
     world_size, micro = asked.world_size, asked.micro_batch_size
 
@@ -139,7 +139,7 @@ _ROUNDS = 4
 _MASK = (1 << 64) - 1
 
 
-class Order:
+class EpochOrder:
     """`order[place]` is the sample at that place of the epoch."""
 
     def __init__(self, length: int, *, seed: int, epoch: int, shuffle: bool) -> None:
@@ -176,9 +176,9 @@ def _key(text: bytes, number: int) -> tuple[int, int, int, int]:
     return one, two | 1, three, four | 1
 
 
-class Cursor(Iterator[list[int]]):
+class EpochCursor(Iterator[list[int]]):
     def __init__(
-        self, shares: Shares, order: Callable[[int], Order], *, epoch: int, batch: int
+        self, shares: BatchShares, order: Callable[[int], EpochOrder], *, epoch: int, batch: int
     ) -> None:
         self._shares, self._order_of = shares, order
         self._go(epoch, batch, 0)

@@ -169,7 +169,7 @@ def _naming(path: str) -> Iterator[None]:
         raise
 
 
-class Digest:
+class BackgroundDigest:
     """`update` returns at once; the bytes must stay until the `with` block ends."""
 
     def __init__(self, *, beside: bool) -> None:
@@ -188,7 +188,7 @@ class Digest:
             self._last.result()  # one thread, so the last one done is all of them done
         return self._hash.hexdigest()
 
-    def __enter__(self) -> Digest:
+    def __enter__(self) -> BackgroundDigest:
         return self
 
     def __exit__(

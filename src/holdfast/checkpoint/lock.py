@@ -25,7 +25,7 @@ LOOK_AGAIN = 0.1
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 
 
-class Lock:
+class FolderLock:
     """Held by rank 0 from its first look into the folder to its end."""
 
     def __init__(self, folder: str) -> None:

@@ -1,11 +1,11 @@
-"""The board on which rank 0 announces and the others call: the job's store, or memory of our own.
+"""What ranks tell each other about saves: rank 0 announces, the others request, through the store.
 
-    word/N    rank 0's word about point N (save_schedule.py)
-    calls, call/N    what any rank has to tell rank 0: a wish to save, or a signal
-    read/B    how many ranks have read all words of block B, which then can go
-    NAME      anything else said once, at the start or the end
+    announcement/N        rank 0: what all ranks do at sync point N (save_schedule.py)
+    requests, request/N   any rank to rank 0: a save is wanted, or SIGTERM was received
+    read/B                how many ranks have read all announcements of block B, which can then go
+    NAME                  anything else that is posted once, at the start or the end
 
-Only strings, and only rank 0 decides; a rank that must wait says so on its page.
+Only strings, and only rank 0 decides; a rank that has to wait says so on its heartbeat page.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.checkpoint.save_schedule import Word
+from holdfast.checkpoint.save_schedule import Announcement
 from holdfast.errors import EnvironmentFailure
 from holdfast.rank.phase import waiting_for
 
 BLOCK = 256
-"""words that are cleared away together"""
-LOOK_AGAIN = 0.05
+"""announcements that are removed together"""
+POLL_SECONDS = 0.05
 PATIENCE = 1800.0
 """seconds, as torch's own default for a group: a job whose rank 0 is gone ends before that"""
 
 T = TypeVar("T")
 
 
-class Store(Protocol):
+class KeyValueStore(Protocol):
     """What we use of torch's stores."""
 
     def set(self, key: str, value: str, /) -> None: ...
@@ -38,15 +38,15 @@ class Store(Protocol):
     def delete_key(self, key: str, /) -> bool: ...
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank tells rank 0."""
+class RankRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rank asks of rank 0."""
 
     rank: int
     kind: Literal["save", "stop"]
 
 
-class Memory:
-    """The store of a job of one, where nobody is waited for."""
+class MemoryStore:
+    """The store of a job of one rank, which never waits."""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
@@ -72,88 +72,98 @@ class Memory:
         return len(self._values)
 
 
-class Board:
+class MessageBoard:
     """One per Checkpoint and rank."""
 
-    def __init__(self, store: Store, *, rank: int, world_size: int) -> None:
+    def __init__(self, store: KeyValueStore, *, rank: int, world_size: int) -> None:
         self._store = store
         self.rank, self.world_size = rank, world_size
-        self._heard = 0
+        self._received = 0
         self._cleared = 0
 
-    # --- words ---------------------------------------------------------------------------------
+    # --- announcements -------------------------------------------------------------------------
 
-    def publish(self, word: Word) -> None:
-        self._store.set(f"word/{word.number}", msgspec.json.encode(word).decode())
-        if word.number % BLOCK == 0:
-            self._clear(word.number)
+    def announce(self, announcement: Announcement) -> None:
+        text = msgspec.json.encode(announcement).decode()
+        self._store.set(f"announcement/{announcement.number}", text)
+        if announcement.number % BLOCK == 0:
+            self._clear(announcement.number)
 
-    def read(self, number: int) -> Word:
-        """Rank 0's word about that point; waits for it, which is rare (save_schedule.py)."""
-        word = self.hear(f"word/{number}", Word)
+    def announcement(self, number: int) -> Announcement:
+        """Rank 0's about that sync point; waits for it, which is rare (save_schedule.py)."""
+        found = self.receive(f"announcement/{number}", Announcement)
         if number % BLOCK == BLOCK - 1:
             self._store.add(f"read/{number // BLOCK}", 1)
-        return word
+        return found
 
     def _clear(self, number: int) -> None:
-        """Words that all have read: a job of months says many."""
+        """What all ranks have read: a job of months announces a lot."""
         while (self._cleared + 1) * BLOCK <= number:
             read = f"read/{self._cleared}"
             if self._store.add(read, 0) < self.world_size - 1:
-                return  # somebody is far behind
+                return  # a rank is far behind
             first = self._cleared * BLOCK
             for old in range(first, first + BLOCK):
-                self._store.delete_key(f"word/{old}")
+                self._store.delete_key(f"announcement/{old}")
             self._store.delete_key(read)
             self._cleared += 1
 
-    # --- calls ---------------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------
 
-    def call(self, call: Call) -> None:
-        number = self._store.add("calls", 1)
-        self._store.set(f"call/{number}", msgspec.json.encode(call).decode())
+    def request(self, request: RankRequest) -> None:
+        number = self._store.add("requests", 1)
+        self._store.set(f"request/{number}", msgspec.json.encode(request).decode())
 
-    def calls(self) -> list[Call]:
-        """Rank 0: those it has not heard yet. One question to the store when there are none."""
-        count = self._store.add("calls", 0)
+    def requests(self) -> list[RankRequest]:
+        """Rank 0: the new ones. One question to the store when there are none."""
+        count = self._store.add("requests", 0)
         found = []
-        while self._heard < count:
-            self._heard += 1
-            key = f"call/{self._heard}"
-            found.append(self.hear(key, Call))
+        while self._received < count:
+            self._received += 1
+            key = f"request/{self._received}"
+            found.append(self.receive(key, RankRequest))
             self._store.delete_key(key)
         return found
 
     # --- anything else -------------------------------------------------------------------------
 
     def count(self, name: str, more: int = 1) -> int:
-        """How many have counted here so far."""
+        """How many ranks have counted here so far."""
         return self._store.add(name, more)
 
-    def say(self, name: str, what: msgspec.Struct) -> None:
+    def post(self, name: str, what: msgspec.Struct) -> None:
         self._store.set(name, msgspec.json.encode(what).decode())
 
-    def forget(self, name: str) -> None:
-        """What was said there and heard by all whom it was for."""
+    def remove(self, name: str) -> None:
+        """What was posted there, once all whom it was for have received it."""
         self._store.delete_key(name)
 
-    def hear(self, name: str, kind: type[T], *, of: int = 0, patience: float = PATIENCE) -> T:
-        """What rank `of` says under that name; waits until it has."""
+    def receive(
+        self,
+        name: str,
+        kind: type[T],
+        *,
+        sender: int = 0,
+        patience: float = PATIENCE,
+        purpose: str = "save",
+    ) -> T:
+        """What rank `sender` posts under that name; waits until it has."""
         if not self._store.check([name]):
-            with waiting_for(of):
-                self._wait(name, of, patience)
+            with waiting_for(sender):
+                self._wait(name, sender, patience, purpose)
         return msgspec.json.decode(self._store.get(name), type=kind)
 
-    def _wait(self, name: str, of: int, patience: float) -> None:
-        """By asking again and again: a wait inside the store answers no signal, and prints
-        warnings when its time is over."""
+    def _wait(self, name: str, sender: int, patience: float, purpose: str) -> None:
+        """By polling: a wait inside the store answers no signal, and prints warnings when its time
+        is over."""
         until = time.monotonic() + patience
         pause = 0.001
         while not self._store.check([name]):
             if time.monotonic() > until:
                 raise EnvironmentFailure(
-                    f"rank {self.rank} waited in vain for what rank {of} was to say ({name})",
-                    hint="that rank is gone, or does something else: its own log says what",
+                    f"rank {self.rank} timed out after {patience:g} s waiting for rank {sender} "
+                    f"({purpose})",
+                    hint=f"rank {sender} is gone or busy with something else: see its log",
                 )
             time.sleep(pause)
-            pause = min(2 * pause, LOOK_AGAIN)
+            pause = min(2 * pause, POLL_SECONDS)

@@ -19,7 +19,7 @@ PATIENCE = 120.0
 """NFS may hide a new file from another machine for 60 s (acdirmax): twice that."""
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
+class FilePiece(msgspec.Struct, frozen=True, kw_only=True):
     """One file to write: a range of an inherited descriptor, or a text."""
 
     name: str
@@ -31,7 +31,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """what to write when there is no descriptor (rank-N.json)"""
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What rank 0 knows of the checkpoint as a whole; the fields are those of the manifest."""
 
     epoch: int = 0
@@ -43,7 +43,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     run: str = ""
 
 
-class Save(msgspec.Struct, frozen=True, kw_only=True):
+class SaveOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Write this rank's pieces; as rank 0 also wait for all others and commit."""
 
     folder: str
@@ -53,9 +53,9 @@ class Save(msgspec.Struct, frozen=True, kw_only=True):
     """hex, chosen by rank 0 for this save and told to all: it names the temporary folder"""
     rank: int
     world_size: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
     stall: float = 0.0
-    about: About = About()
+    about: CheckpointInfo = CheckpointInfo()
     """read from rank 0 only, as are the fields below"""
     keep: int = 3
     keep_every: int | None = None
@@ -64,13 +64,13 @@ class Save(msgspec.Struct, frozen=True, kw_only=True):
     """seconds without any sign from a rank whose part is missing"""
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
+class PartWritten(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     files: tuple[FileEntry, ...]
     seconds: float
 
 
-class Committed(msgspec.Struct, frozen=True, kw_only=True):
+class SaveCommitted(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     path: str
     bytes: int
@@ -81,7 +81,7 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     """why an old checkpoint that was to go is still there; '' when all is well"""
 
 
-class Failed(msgspec.Struct, frozen=True, kw_only=True):
+class SaveFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing of the save is left; the one before stands. Also what a rank leaves for rank 0."""
 
     step: int
@@ -91,13 +91,13 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     where: str
 
 
-class Request(msgspec.Struct, frozen=True):
-    save: Save
+class WriterRequest(msgspec.Struct, frozen=True):
+    save: SaveOrder
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class SaveAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """Exactly one of them."""
 
-    committed: Committed | None = None
-    written: Written | None = None
-    failed: Failed | None = None
+    committed: SaveCommitted | None = None
+    written: PartWritten | None = None
+    failed: SaveFailure | None = None

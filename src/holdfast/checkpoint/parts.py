@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from holdfast.analysis.checkpoints.manifest import Part, temporary_name
+from holdfast.analysis.checkpoints.manifest import RankPart, temporary_name
 from holdfast.checkpoint.files import Files, read
-from holdfast.checkpoint.messages import Failed, Save
-from holdfast.text import numbers
+from holdfast.checkpoint.messages import SaveFailure, SaveOrder
+from holdfast.text import plural, ranks
 
 
 class SaveError(Exception):
@@ -29,7 +29,7 @@ class SaveError(Exception):
         self.number = number
 
 
-class Place(msgspec.Struct, frozen=True):
+class SaveFolder(msgspec.Struct, frozen=True):
     """Where one save is written."""
 
     root: str
@@ -41,14 +41,14 @@ class Place(msgspec.Struct, frozen=True):
         return os.path.join(self.root, temporary_name(self.step, self.token))
 
 
-def _nobody_minds() -> None:
+def _always_wanted() -> None:
     pass
 
 
-class Watch(msgspec.Struct, frozen=True):
-    """The world outside: the clock, and whether anybody still wants this save."""
+class SaveControl(msgspec.Struct, frozen=True):
+    """The clock, and whether this save is still wanted."""
 
-    go_on: Callable[[], None] = _nobody_minds
+    check_wanted: Callable[[], None] = _always_wanted
     """called between chunks and while waiting; raises SaveError when it is to be given up"""
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -59,13 +59,13 @@ def part_name(rank: int) -> str:
     return f"rank-{rank}.part.json"
 
 
-def hand_over(files: Files, place: Place, part: Part) -> None:
+def hand_over(files: Files, place: SaveFolder, part: RankPart) -> None:
     """Tell rank 0. Only to be seen whole, not to survive: a crash ends this save anyway."""
     _write_note(files, place, part_name(part.rank), msgspec.json.encode(part))
 
 
 def leave_failure(
-    files: Files, place: Place, rank: int, names: Iterable[str], failed: Failed
+    files: Files, place: SaveFolder, rank: int, names: Iterable[str], failed: SaveFailure
 ) -> None:
     """Make room again, and spare rank 0 the waiting. Best effort: patience would tell it too."""
     for name in (*names, f"{part_name(rank)}.new"):
@@ -75,12 +75,14 @@ def leave_failure(
         _write_note(files, place, _failure_name(rank), msgspec.json.encode(failed))
 
 
-def gather(files: Files, place: Place, own: Part, save: Save, watch: Watch) -> list[Part]:
+def gather(
+    files: Files, place: SaveFolder, own: RankPart, save: SaveOrder, control: SaveControl
+) -> list[RankPart]:
     """The Parts of all ranks, own first; patience counts from the last sign of any of them."""
     parts = {own.rank: own}
     missing = set(range(save.world_size)) - {own.rank}
     signs: dict[str, int] = {}
-    heard = watch.clock()
+    heard = control.clock()
     pause = 0.01
     while True:
         names = set(files.listdir(place.temporary))
@@ -90,16 +92,16 @@ def gather(files: Files, place: Place, own: Part, save: Save, watch: Watch) -> l
         missing -= set(parts)
         if not missing:
             return [own, *(parts[rank] for rank in sorted(parts) if rank != own.rank)]
-        watch.go_on()
+        control.check_wanted()
         if (now := _signs(files, place, names)) != signs:
-            signs, heard = now, watch.clock()
-        elif watch.clock() - heard > save.patience:
-            raise _never_came(place, missing)
-        watch.sleep(pause)
+            signs, heard = now, control.clock()
+        elif control.clock() - heard > save.patience:
+            raise _missing_parts(place, missing)
+        control.sleep(pause)
         pause = min(pause * 1.5, 0.25)
 
 
-def check_sizes(files: Files, place: Place, parts: Iterable[Part]) -> None:
+def check_sizes(files: Files, place: SaveFolder, parts: Iterable[RankPart]) -> None:
     """What rank 0 sees of each file, beside what its rank wrote."""
     for part in parts:
         for entry in part.files:
@@ -123,18 +125,18 @@ def _failure_name(rank: int) -> str:
     return f"rank-{rank}.failed.json"
 
 
-def _part_of(files: Files, place: Place, rank: int, names: set[str]) -> Part | None:
+def _part_of(files: Files, place: SaveFolder, rank: int, names: set[str]) -> RankPart | None:
     if _failure_name(rank) in names:
         text = read(files, os.path.join(place.temporary, _failure_name(rank)))
-        failed = msgspec.json.decode(text, type=Failed)
+        failed = msgspec.json.decode(text, type=SaveFailure)
         raise SaveError(f"rank {rank}: {failed.what}", failed.where, failed.errno)
     if part_name(rank) not in names:
         return None
     text = read(files, os.path.join(place.temporary, part_name(rank)))
-    return msgspec.json.decode(text, type=Part)
+    return msgspec.json.decode(text, type=RankPart)
 
 
-def _signs(files: Files, place: Place, names: Iterable[str]) -> dict[str, int]:
+def _signs(files: Files, place: SaveFolder, names: Iterable[str]) -> dict[str, int]:
     """Changes while anybody still writes."""
     sizes = {}
     for name in names:
@@ -143,14 +145,15 @@ def _signs(files: Files, place: Place, names: Iterable[str]) -> dict[str, int]:
     return sizes
 
 
-def _never_came(place: Place, missing: Iterable[int]) -> SaveError:
-    ranks = sorted(missing)
-    word = "the parts of ranks" if len(ranks) > 1 else "the part of rank"
-    what = f"{word} {numbers(ranks)} never came: is {place.root} on a disk all machines share?"
+def _missing_parts(place: SaveFolder, missing: Iterable[int]) -> SaveError:
+    what = (
+        f"{ranks(missing)} did not write {plural(missing, 'its part', 'their parts')}: does every "
+        f"rank call ckpt.step(), and is {place.root} on a file system that all machines share?"
+    )
     return SaveError(what, place.root)
 
 
-def _write_note(files: Files, place: Place, name: str, text: bytes) -> None:
+def _write_note(files: Files, place: SaveFolder, name: str, text: bytes) -> None:
     path = os.path.join(place.temporary, name)
     write_whole(files, f"{path}.new", text)
     files.rename(f"{path}.new", path)

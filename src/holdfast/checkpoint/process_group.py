@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any, cast
 
-from holdfast.checkpoint.message_board import Memory, Store
+from holdfast.checkpoint.message_board import KeyValueStore, MemoryStore
 from holdfast.errors import ConfigError
 
 _count = itertools.count()
@@ -43,7 +43,7 @@ def data_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return rank, world_size
 
 
-def job_store() -> Store:
+def job_store() -> KeyValueStore:
     """The job's store, under a prefix of this attempt and this Checkpoint.
 
     Checkpoints are made in the same order on all ranks, so their numbers agree. A connection of
@@ -51,13 +51,13 @@ def job_store() -> Store:
     """
     group = _initialized()
     if group is None or group.get_world_size() == 1:
-        return Memory()
+        return MemoryStore()
     c10d = group.distributed_c10d
     default = c10d._get_default_store()  # noqa: SLF001 - no public way to it
     clone = getattr(default, "clone", None)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     prefix = f"holdfast/checkpoint/{attempt}/{next(_count)}"
-    return cast("Store", c10d.PrefixStore(prefix, clone() if clone else default))
+    return cast("KeyValueStore", c10d.PrefixStore(prefix, clone() if clone else default))
 
 
 def _initialized() -> Any:

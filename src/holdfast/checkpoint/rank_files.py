@@ -11,7 +11,7 @@ import torch
 
 from holdfast.checkpoint import safetensors_layout, tree
 from holdfast.checkpoint.staging import tensor_file, tree_file
-from holdfast.checkpoint.tensors import Fetch, named_dtype
+from holdfast.checkpoint.tensors import TensorDecoder, named_dtype
 from holdfast.checkpoint.tree import DamagedTreeError, Node
 
 
@@ -25,7 +25,7 @@ class RankFiles:
             raise DamagedTreeError(f"{tree_file(rank)} is damaged: it holds no tree")
         self._document = document
         self._path = os.path.join(folder, tensor_file(rank))
-        self._tensors: Tensors | None = None
+        self._tensors: TensorFile | None = None
 
     def part(self, name: str, kind: type = dict) -> Node:
         """As it lies in the tree, not decoded."""
@@ -35,15 +35,15 @@ class RankFiles:
         return part
 
     def value(self, node: Node, *, keep_mapped: bool = False) -> Any:
-        return tree.decode(node, Fetch(self.tensor, keep_mapped=keep_mapped).decode)
+        return tree.decode(node, TensorDecoder(self.tensor, keep_mapped=keep_mapped).decode)
 
     def tensor(self, name: str) -> torch.Tensor:
         if self._tensors is None:
-            self._tensors = Tensors(self._path)
+            self._tensors = TensorFile(self._path)
         return self._tensors.read(name)
 
 
-class Tensors:
+class TensorFile:
     """A file of tensors, mapped: bytes are read from the disk when they are used.
 
     The mapping is private, so nothing that happens to a tensor reaches the file. It outlives

@@ -16,9 +16,10 @@ import msgspec
 from holdfast.analysis.checkpoints import manifest as manifests
 from holdfast.analysis.checkpoints.manifest import Manifest
 from holdfast.checkpoint import choose, commit, compare, object_state
+from holdfast.checkpoint.choose import CheckpointProblem
 from holdfast.checkpoint.files import DISK, read
-from holdfast.checkpoint.lock import Lock
-from holdfast.checkpoint.message_board import Board
+from holdfast.checkpoint.lock import FolderLock
+from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.state import State, saved_structure
 from holdfast.errors import EnvironmentFailure, Error
 from holdfast.rank.events import tell
@@ -26,10 +27,10 @@ from holdfast.rank.phase import phase
 from holdfast.rank.print_line import say
 
 if TYPE_CHECKING:
-    from holdfast.checkpoint.sharded import Sharded
+    from holdfast.checkpoint.sharded import ShardedState
 
 
-class _Try(msgspec.Struct, frozen=True, kw_only=True):
+class _Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """What rank 0 wants looked at; with `final`, what it has chosen."""
 
     path: str = ""
@@ -38,23 +39,23 @@ class _Try(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-class _Seen(msgspec.Struct, frozen=True, kw_only=True):
+class _RankFinding(msgspec.Struct, frozen=True, kw_only=True):
     """What one rank found in its share of the files."""
 
-    problem: choose.CheckpointProblem | None = None
+    problem: CheckpointProblem | None = None
     absent: bool = False
     """it does not see the checkpoint at all"""
 
 
 def resume(
-    board: Board,
+    board: MessageBoard,
     folder: str,
     state: State,
     *,
     config: dict[str, str],
     accept: Collection[str],
-    lock: Lock,
-    sharded: Sharded | None = None,
+    lock: FolderLock,
+    sharded: ShardedState | None = None,
 ) -> int | None:
     """Restore `state`; the step that is safe, None when nothing was there."""
     with phase("resume"):
@@ -82,7 +83,7 @@ def resume(
     return saved.step
 
 
-def take_folder(folder: str, lock: Lock) -> None:
+def take_folder(folder: str, lock: FolderLock) -> None:
     """This job's from now on; what saves of ended jobs left behind is removed."""
     if lock.held:
         return
@@ -96,60 +97,61 @@ def take_folder(folder: str, lock: Lock) -> None:
 # --- which one ---------------------------------------------------------------------------------
 
 
-def _lead(board: Board, folder: str, lock: Lock) -> str:
+def _lead(board: MessageBoard, folder: str, lock: FolderLock) -> str:
     number = 0
     try:
         take_folder(folder, lock)
         for candidate in choose.candidates(folder):
             problem = candidate.problem
-            if not problem:
-                board.say(f"try/{number}", _Try(path=candidate.path))
+            if problem is None:
+                board.post(f"try/{number}", _Proposal(path=candidate.path))
                 number += 1
                 problem = _ask_all(board, number - 1, candidate.path)
-            if not problem:
-                board.say(f"try/{number}", _Try(path=candidate.path, final=True))
+            if problem is None:
+                board.post(f"try/{number}", _Proposal(path=candidate.path, final=True))
                 return candidate.path
             _set_aside(candidate.path, problem)
     except (Error, OSError) as problem:
         # The others wait for this word: they are to end with the same sentence.
         if isinstance(problem, Error):
-            refusal = _Try(final=True, refusal=problem.sentence, hint=problem.hint)
-            board.say(f"try/{number}", refusal)
+            refusal = _Proposal(final=True, refusal=problem.sentence, hint=problem.hint)
+            board.post(f"try/{number}", refusal)
             raise
         sentence = f"{folder} cannot be used: {problem}"
-        board.say(f"try/{number}", _Try(final=True, refusal=sentence))
+        board.post(f"try/{number}", _Proposal(final=True, refusal=sentence))
         raise EnvironmentFailure(sentence) from problem
-    board.say(f"try/{number}", _Try(final=True))
+    board.post(f"try/{number}", _Proposal(final=True))
     return ""
 
 
-def _follow(board: Board) -> str:
+def _follow(board: MessageBoard) -> str:
     number = 0
     while True:
-        asked = board.hear(f"try/{number}", _Try)
+        asked = board.receive(f"try/{number}", _Proposal, purpose="resume")
         if asked.refusal:
             raise EnvironmentFailure(asked.refusal, hint=asked.hint)
         if asked.final:
             return asked.path
-        board.say(f"seen/{number}/{board.rank}", _look(board, asked.path))
+        board.post(f"seen/{number}/{board.rank}", _look(board, asked.path))
         number += 1
 
 
-def _look(board: Board, path: str) -> _Seen:
+def _look(board: MessageBoard, path: str) -> _RankFinding:
     candidate = choose.inspect(path)
     if not os.path.isdir(path):
-        return _Seen(absent=True)
+        return _RankFinding(absent=True)
     if candidate.problem or candidate.manifest is None:
-        return _Seen(problem=candidate.problem)
+        return _RankFinding(problem=candidate.problem)
     share = choose.share(candidate.manifest.files, board.rank, board.world_size)
-    return _Seen(problem=choose.verify(path, share))
+    return _RankFinding(problem=choose.verify(path, share))
 
 
-def _ask_all(board: Board, number: int, path: str) -> choose.CheckpointProblem | None:
+def _ask_all(board: MessageBoard, number: int, path: str) -> CheckpointProblem | None:
     """The first problem that any rank has with it."""
     own = _look(board, path)
     others = [
-        board.hear(f"seen/{number}/{rank}", _Seen, of=rank) for rank in range(1, board.world_size)
+        board.receive(f"seen/{number}/{rank}", _RankFinding, sender=rank, purpose="resume")
+        for rank in range(1, board.world_size)
     ]
     absent = [rank for rank, seen in enumerate(others, start=1) if seen.absent]
     if absent:
@@ -160,10 +162,10 @@ def _ask_all(board: Board, number: int, path: str) -> choose.CheckpointProblem |
     return next((seen.problem for seen in [own, *others] if seen.problem), None)
 
 
-def _set_aside(path: str, problem: choose.CheckpointProblem) -> None:
+def _set_aside(path: str, problem: CheckpointProblem) -> None:
     aside = choose.set_aside(path, problem)
-    where = f"set aside in {aside.path}" if aside.moved else f"left alone: {aside.why_not}"
-    say(f"{path} does not count: {problem}; {where}")
+    where = f"moved to {aside.path}" if aside.moved else f"left in place: {aside.why_not}"
+    say(f"skipped checkpoint {path}: {problem.why}; {where}")
     tell("set-aside", path=aside.path, why=problem.why, problem=problem.kind)
 
 
@@ -172,9 +174,9 @@ def _set_aside(path: str, problem: choose.CheckpointProblem) -> None:
 
 def _compare(
     path: str, saved: Manifest, state: State, config: dict[str, str], world_size: int
-) -> list[compare.Difference]:
+) -> list[compare.RunDifference]:
     structure = state.structure()
-    running = compare.Running(
+    running = compare.RunningJob(
         structure=object_state.fingerprint(structure),
         config=config,
         world_size=world_size,

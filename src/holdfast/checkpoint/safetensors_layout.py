@@ -33,7 +33,7 @@ LONGEST_HEADER = 100_000_000
 """the format's own limit"""
 
 
-class Entry(NamedTuple):
+class TensorEntry(NamedTuple):
     """One tensor of a file."""
 
     name: str
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
     """bytes of one element, which the start is aligned to"""
 
 
-class Layout(NamedTuple):
+class FileLayout(NamedTuple):
     """Where everything lies in the file."""
 
     header: bytes
@@ -56,7 +56,7 @@ class Layout(NamedTuple):
     """bytes of the whole file"""
 
 
-class Slice(NamedTuple):
+class TensorSlice(NamedTuple):
     """Where one tensor lies in a file that was read."""
 
     code: str
@@ -65,22 +65,22 @@ class Slice(NamedTuple):
     size: int
 
 
-class _Described(msgspec.Struct):
+class _HeaderEntry(msgspec.Struct):
     dtype: str
     shape: tuple[int, ...]
     data_offsets: tuple[int, int]
 
 
-def lay_out(entries: Sequence[Entry]) -> Layout:
-    table: dict[str, _Described] = {}
+def lay_out(entries: Sequence[TensorEntry]) -> FileLayout:
+    table: dict[str, _HeaderEntry] = {}
     at = 0
     for entry in sorted(entries, key=lambda entry: -entry.element):
-        table[entry.name] = _Described(entry.code, entry.shape, (at, at + entry.size))
+        table[entry.name] = _HeaderEntry(entry.code, entry.shape, (at, at + entry.size))
         at += entry.size
     text = msgspec.json.encode(table)
     text += b" " * (-(_PREFIX + len(text)) % _ALIGNMENT)
     begin = _PREFIX + len(text)
-    return Layout(
+    return FileLayout(
         header=len(text).to_bytes(_PREFIX, "little") + text,
         starts={name: begin + each.data_offsets[0] for name, each in table.items()},
         size=begin + at,
@@ -96,12 +96,12 @@ def header_size(first: bytes, file_size: int) -> int:
     return size
 
 
-def parse(header: bytes, file_size: int) -> dict[str, Slice]:
+def parse(header: bytes, file_size: int) -> dict[str, TensorSlice]:
     """Name -> place. Raises DamagedTreeError if anything points outside the file."""
     try:
         table = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
         table.pop("__metadata__", None)
-        described = {n: msgspec.json.decode(raw, type=_Described) for n, raw in table.items()}
+        described = {n: msgspec.json.decode(raw, type=_HeaderEntry) for n, raw in table.items()}
     except (msgspec.DecodeError, ValueError, RecursionError) as odd:
         raise DamagedTreeError(f"the header of a file of tensors is damaged: {odd}") from odd
     begin = _PREFIX + len(header)
@@ -110,5 +110,5 @@ def parse(header: bytes, file_size: int) -> dict[str, Slice]:
         start, end = each.data_offsets
         if not 0 <= start <= end <= file_size - begin or any(side < 0 for side in each.shape):
             raise DamagedTreeError(f"tensor {name!r} lies outside its file")
-        found[name] = Slice(each.dtype, each.shape, begin + start, end - start)
+        found[name] = TensorSlice(each.dtype, each.shape, begin + start, end - start)
     return found

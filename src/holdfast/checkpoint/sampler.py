@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from holdfast.checkpoint import epoch
-from holdfast.checkpoint.epoch import Cursor, Order, Shares, refuse_unfit
+from holdfast.checkpoint.epoch import BatchShares, EpochCursor, EpochOrder, refuse_unfit
 from holdfast.checkpoint.process_group import data_rank
 from holdfast.errors import ConfigError, ResumeRefused
 
@@ -95,7 +95,7 @@ class Sampler:
     ) -> None:
         self.seed, self.shuffle = seed, shuffle
         rank, world_size = data_rank(rank, world_size)
-        self.shares = Shares(
+        self.shares = BatchShares(
             length=_length(dataset),
             global_batch_size=global_batch_size,
             micro_batch_size=micro_batch_size,
@@ -133,13 +133,13 @@ class Sampler:
         done = self.position * len(self.shares.cut(0))
         return len(self) - done if self.position < self.batches else 0
 
-    def __iter__(self) -> Cursor:
+    def __iter__(self) -> EpochCursor:
         """Samples of one micro-batch after the other, from the place reached so far on."""
         self._lost = not self._asked_by_follow
-        return Cursor(self.shares, self._order, epoch=self.epoch, batch=self.position)
+        return EpochCursor(self.shares, self._order, epoch=self.epoch, batch=self.position)
 
-    def _order(self, epoch: int) -> Order:
-        return Order(self.shares.length, seed=self.seed, epoch=epoch, shuffle=self.shuffle)
+    def _order(self, epoch: int) -> EpochOrder:
+        return EpochOrder(self.shares.length, seed=self.seed, epoch=epoch, shuffle=self.shuffle)
 
     # --- what is trained on --------------------------------------------------------------------
 

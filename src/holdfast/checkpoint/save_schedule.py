@@ -1,13 +1,13 @@
 """When a save is due: decided once, by rank 0, and announced for a later step. Pure.
 
-Ranks reach a step at different moments, and their clocks and signals differ: if each decided for
+Ranks reach a step at different times, and their clocks and signals differ: if each decided for
 itself, some would save at step 100 and some at 101, and a sharded save would never end. So there
-are *points*, steps at which all ranks look for rank 0's word, about half a second apart:
+are *sync points*, steps at which all ranks read rank 0's announcement, about half a second apart:
 
-    at point i      rank 0 publishes word i+1: what happens at point i+1, and where i+2 lies
-    at point i+1    every rank reads word i+1, which has been there since a point ago
+    at sync point i      rank 0 publishes announcement i+1: what to do at i+1, and where i+2 is
+    at sync point i+1    every rank reads announcement i+1, published a sync point ago
 
-so nobody waits for it in practice, and whoever is late obeys the same step all the same.
+so no rank waits for it in practice, and a rank that is late acts at the same step all the same.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import msgspec
 from holdfast.errors import ConfigError
 from holdfast.rank.durations import Duration, in_seconds
 
-Wish = Literal["", "save", "stop"]
+RequestKind = Literal["", "save", "stop"]
 
-APART = 0.5
-"""seconds of training between two points: what a wish to save, or a signal, may have to wait"""
+SYNC_SECONDS = 0.5
+"""of training between two sync points: what a requested save, or a signal, may have to wait"""
 FIRST_AUTO = 60.0
 """seconds to the first save of `every="auto"`, which tells what a save costs here"""
 
 
-class Every(msgspec.Struct, frozen=True, kw_only=True):
+class SaveInterval(msgspec.Struct, frozen=True, kw_only=True):
     """How often to save: one of the three."""
 
     steps: int = 0
@@ -35,24 +35,24 @@ class Every(msgspec.Struct, frozen=True, kw_only=True):
     auto: bool = False
 
 
-class Word(msgspec.Struct, frozen=True, kw_only=True):
-    """What all ranks do at one point."""
+class Announcement(msgspec.Struct, frozen=True, kw_only=True):
+    """What all ranks do at one sync point."""
 
     number: int
     step: int
-    """the point it is about"""
+    """the sync point it is about"""
     save: bool = False
     stop: bool = False
-    """save, wait for it to be safe, and end"""
+    """save, wait until it is on disk, and exit"""
     following: int
-    """where the next point lies"""
+    """the step of the next sync point"""
     token: str = ""
     """names the temporary folder of the save, the same for all"""
     committed: int = -1
-    """the newest step known to be safe when this was said"""
+    """the newest step known to be on disk when this was announced"""
 
 
-def save_interval(every: Duration, every_steps: int | None) -> Every:
+def save_interval(every: Duration, every_steps: int | None) -> SaveInterval:
     """What `Checkpoint(every=…, every_steps=…)` means: a duration, "auto", or a number of steps."""
     is_auto = isinstance(every, str) and every.strip().lower() == "auto"
     if every_steps is not None:
@@ -66,19 +66,19 @@ def save_interval(every: Duration, every_steps: int | None) -> Every:
                 f"every_steps must be a whole number > 0, got {every_steps!r}",
                 hint='for a duration write every="5m"',
             )
-        return Every(steps=every_steps)
-    return Every(auto=True) if is_auto else Every(seconds=in_seconds("every", every))
+        return SaveInterval(steps=every_steps)
+    return SaveInterval(auto=True) if is_auto else SaveInterval(seconds=in_seconds("every", every))
 
 
-def first_word(start: int) -> Word:
-    """Known to all without being said: the first step after the start is a point."""
-    return Word(number=1, step=start + 1, following=start + 2)
+def first_announcement(start: int) -> Announcement:
+    """Known to all without being announced: the first step after the start is a sync point."""
+    return Announcement(number=1, step=start + 1, following=start + 2)
 
 
-class Decider:
-    """Rank 0's side. It is told the time; it asks nobody."""
+class SaveSchedule:
+    """Rank 0's side. It is given the time, and asks for nothing."""
 
-    def __init__(self, every: Every, *, start: int, now: float) -> None:
+    def __init__(self, every: SaveInterval, *, start: int, now: float) -> None:
         self._every = every
         self._last = (start, now)
         self._gap = 1
@@ -87,26 +87,28 @@ class Decider:
         self._saved_at = now
         self._next_step = self._multiple_after(start)
 
-    def decide(self, word: Word, *, now: float, busy: bool, wish: Wish) -> Word:
-        """At the point of `word`: what shall happen at the next one, `word.following`.
+    def announce_next(
+        self, current: Announcement, *, now: float, busy: bool, requested: RequestKind
+    ) -> Announcement:
+        """At the current sync point: what to do at the next one, `current.following`.
 
-        While the last save is being written (`busy`) no other is begun: a slow disk delays the
+        While the last save is being written (`busy`) no other is started: a slow disk delays the
         next save. Only the end of the job does not wait.
         """
-        pace = self._learn(word.step, now)
-        then = word.following
-        arrival = now + pace * (then - word.step)
-        due = wish == "save" or self._is_due(then, arrival)
-        save = wish == "stop" or (due and not busy)
+        pace = self._learn(current.step, now)
+        then = current.following
+        arrival = now + pace * (then - current.step)
+        due = requested == "save" or self._is_due(then, arrival)
+        save = requested == "stop" or (due and not busy)
         if save:
             self._saved_at = arrival
             self._next_step = self._multiple_after(then)
-        return Word(
-            number=word.number + 1,
+        return Announcement(
+            number=current.number + 1,
             step=then,
             save=save,
-            stop=wish == "stop",
-            following=self._point_after(then),
+            stop=requested == "stop",
+            following=self._sync_point_after(then),
         )
 
     def _is_due(self, step: int, arrival: float) -> bool:
@@ -115,7 +117,7 @@ class Decider:
         return arrival >= self._saved_at + self.interval
 
     def _learn(self, step: int, now: float) -> float:
-        """Seconds a step takes; and how many steps lie between two points from now on.
+        """Seconds a step takes; and how many steps are between two sync points from now on.
 
         The gap shrinks at once and grows by doubling: a first step that compiles, or a pause,
         teaches nothing about those that follow.
@@ -123,15 +125,15 @@ class Decider:
         before, then = self._last
         self._last = (step, now)
         pace = max(now - then, 0.0) / max(step - before, 1)
-        apart = min(APART, self.interval / 10) if self.interval else APART
+        apart = min(SYNC_SECONDS, self.interval / 10) if self.interval else SYNC_SECONDS
         fitting = int(apart / pace) if pace > 0 else 2 * self._gap
         self._gap = max(1, min(fitting, 2 * self._gap))
         return pace
 
-    def _point_after(self, step: int) -> int:
+    def _sync_point_after(self, step: int) -> int:
         if not self._every.steps:
             return step + self._gap
-        # Some points between two saves: at the only one the last save would still be written.
+        # Some sync points between two saves: at the only one the last save would still be written.
         gap = max(1, min(self._gap, self._every.steps // 4))
         return min(step + gap, self._multiple_after(step))
 

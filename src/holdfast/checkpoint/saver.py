@@ -19,11 +19,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.checkpoint import cadence, direct_save
-from holdfast.checkpoint.message_board import PATIENCE, Board
-from holdfast.checkpoint.messages import About, Answer, Committed, Failed, Save
-from holdfast.checkpoint.save_schedule import Every
-from holdfast.checkpoint.staging import Buffer, NoRoomError
-from holdfast.checkpoint.state import Captured, State, versions
+from holdfast.checkpoint.message_board import PATIENCE, MessageBoard
+from holdfast.checkpoint.messages import (
+    CheckpointInfo,
+    SaveAnswer,
+    SaveCommitted,
+    SaveFailure,
+    SaveOrder,
+)
+from holdfast.checkpoint.save_schedule import SaveInterval
+from holdfast.checkpoint.staging import NoRoomError, StagingBuffer
+from holdfast.checkpoint.state import CapturedState, State, versions
 from holdfast.checkpoint.writer_process import WriterProcess
 from holdfast.errors import EnvironmentFailure, Error
 from holdfast.rank.events import tell
@@ -31,19 +37,24 @@ from holdfast.rank.phase import phase
 from holdfast.rank.print_line import say
 
 if TYPE_CHECKING:
-    from holdfast.checkpoint.sharded import Sharded
+    from holdfast.checkpoint.sharded import ShardedState
 
 
-def sharded_part(state: State, board: Board) -> Sharded | None:
+POLL_SECONDS = 0.05
+SECONDS_FOR_OTHERS = 0.5
+"""that rank 0 waits for the others to have read its answer: it may host the store they read"""
+
+
+def sharded_part(state: State, board: MessageBoard) -> ShardedState | None:
     """None for a state that every rank holds whole."""
     if state.kind != "sharded":
         return None
-    from holdfast.checkpoint.sharded import Sharded  # noqa: PLC0415 - half a second of imports
+    from holdfast.checkpoint.sharded import ShardedState  # noqa: PLC0415 - half a second of imports
 
-    return Sharded(state.model, state.optimizer, board)
+    return ShardedState(state.model, state.optimizer, board)
 
 
-class Scribe:
+class Saver:
     """Holds the buffer and the writer of this rank."""
 
     def __init__(
@@ -56,16 +67,16 @@ class Scribe:
         config: dict[str, str],
         keep: int,
         keep_every: int | None,
-        sharded: Sharded | None = None,
+        sharded: ShardedState | None = None,
     ) -> None:
         self._folder, self._state, self._sharded = folder, state, sharded
         self._rank, self._world_size = rank, world_size
         self._config, self._keep, self._keep_every = config, keep, keep_every
         local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         # Of a plain state rank 0 alone takes a copy; the others have next to nothing.
-        self._buffer = Buffer(peers=local if state.kind == "sharded" else 1)
+        self._buffer = StagingBuffer(peers=local if state.kind == "sharded" else 1)
         self._writer = WriterProcess()
-        self._written: Answer | None = None
+        self._written: SaveAnswer | None = None
         self._no_room = ""
 
     @property
@@ -82,7 +93,7 @@ class Scribe:
         try:
             self._buffer.warm(captured.tensors, len(captured.text))
         except NoRoomError as problem:
-            self._say_no_room(problem)
+            self._print_no_room(problem)
 
     def save(self, step: int, token: str, *, lock: int) -> None:
         """The stall. Returns when the tensors may change again."""
@@ -91,13 +102,13 @@ class Scribe:
             try:
                 captured = self._capture(token)
             except EnvironmentFailure as problem:  # some rank cannot save, or never came
-                failed = Failed(step=step, errno=0, what=problem.sentence, where=self._folder)
-                self._written = Answer(failed=failed)
+                failed = SaveFailure(step=step, errno=0, what=problem.sentence, where=self._folder)
+                self._written = SaveAnswer(failed=failed)
                 return
             try:
                 staged = self._buffer.stage(captured.tensors, captured.text)
             except NoRoomError as problem:
-                self._say_no_room(problem)
+                self._print_no_room(problem)
                 asked = self._message(captured, step, token)
                 self._written = direct_save.save(asked, captured.text, captured.tensors)
                 return
@@ -109,7 +120,7 @@ class Scribe:
             fds = (self._buffer.fd, lock) if lock >= 0 else (self._buffer.fd,)
             self._writer.ask(asked, fds)
 
-    def outcome(self, timeout: float | None = 0.0) -> Answer | None:
+    def outcome(self, timeout: float | None = 0.0) -> SaveAnswer | None:
         """Of the pending save; None when it is not known yet, or there is none."""
         if self._written is not None:
             written, self._written = self._written, None
@@ -121,22 +132,22 @@ class Scribe:
         self._writer.close(0.0)
         self._buffer.close()
 
-    def _capture(self, token: str) -> Captured:
+    def _capture(self, token: str) -> CapturedState:
         if self._sharded is None:
             return self._state.capture(self._rank)
         share = self._sharded.collect(token)
         captured = self._state.capture(self._rank, sharded=share.node)
         return replace(captured, tensors=[*captured.tensors, *share.tensors])
 
-    def _message(self, captured: Captured, step: int, token: str) -> Save:
-        return Save(
+    def _message(self, captured: CapturedState, step: int, token: str) -> SaveOrder:
+        return SaveOrder(
             folder=self._folder,
             step=step,
             token=token,
             rank=self._rank,
             world_size=self._world_size,
             pieces=(),
-            about=About(
+            about=CheckpointInfo(
                 epoch=self._state.epoch,
                 kind=self._state.kind,
                 structure=captured.structure,
@@ -149,49 +160,46 @@ class Scribe:
             keep_every=self._keep_every,
         )
 
-    def _say_no_room(self, problem: Error) -> None:
+    def _print_no_room(self, problem: Error) -> None:
         if not self._no_room:
             self._no_room = problem.sentence
-            say(f"{problem.sentence}: training waits while a checkpoint is written")
+            say(f"{problem.sentence}: training pauses while a checkpoint is written")
 
 
-LOOK_AGAIN = 0.05
-LAST = 0.5
-"""seconds that rank 0 waits for the others to have heard: it may serve the store they ask"""
-
-
-class _Safe(msgspec.Struct, frozen=True, kw_only=True):
-    """Rank 0's word about a save that all wait for."""
+class _SaveResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Rank 0's answer about a save that all ranks wait for."""
 
     committed: bool
 
 
-class _Now(msgspec.Struct, frozen=True, kw_only=True):
-    """Rank 0's word about a save that all ranks ask for at this step."""
+class _ImmediateSave(msgspec.Struct, frozen=True, kw_only=True):
+    """Rank 0's answer about a save that all ranks ask for at this step."""
 
     token: str
     """'' when this step is safe already"""
 
 
-class Pending:
-    def __init__(self, scribe: Scribe, board: Board, outcomes: Outcomes) -> None:
-        self._scribe, self._board, self._outcomes = scribe, board, outcomes
+class SaveInFlight:
+    """The save under way on this rank, and what all ranks agree became of it."""
+
+    def __init__(self, saver: Saver, board: MessageBoard, log: SaveLog) -> None:
+        self._saver, self._board, self._log = saver, board, log
         self.committed: int | None = None
         """the newest step known to be safe"""
 
     @property
     def busy(self) -> bool:
-        return self._scribe.busy
+        return self._saver.busy
 
-    def hear(self, timeout: float | None = 0.0) -> bool | None:
+    def poll(self, timeout: float | None = 0.0) -> bool | None:
         """Whether it went well; None when that is not known, or nothing is in flight."""
-        answer = self._scribe.outcome(timeout)
+        answer = self._saver.outcome(timeout)
         if answer is None:
             return None
         if answer.committed is not None:
             self.committed = answer.committed.step
         if self._board.rank == 0:
-            self._outcomes.note(answer)
+            self._log.note(answer)
         return answer.failed is None
 
     def settle(
@@ -201,23 +209,23 @@ class Pending:
         until = math.inf if seconds is None else time.monotonic() + seconds
         while self.busy:
             # In pieces: a signal is answered between two of them.
-            if (found := self.hear(LOOK_AGAIN)) is not None:
+            if (found := self.poll(POLL_SECONDS)) is not None:
                 return found
             if time.monotonic() >= until or left() <= 0:
                 break
         return None
 
     def save_now(self, step: int, *, lock: int) -> bool:
-        """All ranks at once, without a word before: true when it is safe."""
+        """All ranks at once, without an announcement: true when it is on disk."""
         self.settle()
         name = f"now/{step}"
         if self._board.rank == 0:
             is_safe = self.committed == step
-            self._board.say(name, _Now(token="" if is_safe else secrets.token_hex(4)))
-        token = self._board.hear(name, _Now).token
+            self._board.post(name, _ImmediateSave(token="" if is_safe else secrets.token_hex(4)))
+        token = self._board.receive(name, _ImmediateSave).token
         if not token:
             return True
-        self._scribe.save(step, token, lock=lock)
+        self._saver.save(step, token, lock=lock)
         return self.agree(step)
 
     def agree(self, step: int, seconds: float | None = None) -> bool:
@@ -225,45 +233,45 @@ class Pending:
         found = bool(self.settle(seconds))
         name = f"safe/{step}"
         if self._board.rank == 0:
-            self._board.say(name, _Safe(committed=found))
-            self._until_all_have_heard(name)
+            self._board.post(name, _SaveResult(committed=found))
+            self._wait_for_readers(name)
             return found
         patience = PATIENCE if seconds is None else seconds
-        found = self._board.hear(name, _Safe, patience=patience).committed
-        self._board.count(f"{name}/heard")
+        found = self._board.receive(name, _SaveResult, patience=patience).committed
+        self._board.count(f"{name}/read")
         if found:
             self.committed = step
         return found
 
-    def _until_all_have_heard(self, name: str) -> None:
-        until = time.monotonic() + LAST
-        while self._board.count(f"{name}/heard", 0) < self._board.world_size - 1:
+    def _wait_for_readers(self, name: str) -> None:
+        until = time.monotonic() + SECONDS_FOR_OTHERS
+        while self._board.count(f"{name}/read", 0) < self._board.world_size - 1:
             if time.monotonic() > until:
                 return
-            time.sleep(LOOK_AGAIN)
+            time.sleep(POLL_SECONDS)
 
 
-class Outcomes:
-    """Rank 0's memory of what its saves cost and how they ended. The others hear only of their
-    own part, and leave the words to rank 0."""
+class SaveLog:
+    """Rank 0's record of what its saves cost and how they ended. The other ranks know only their
+    own part, and leave the reporting to rank 0."""
 
-    def __init__(self, every: Every) -> None:
-        self._every = every
-        self._said: set[tuple[int, str]] = set()
+    def __init__(self, interval: SaveInterval) -> None:
+        self._asked = interval
+        self._printed: set[tuple[int, str]] = set()
         self._began = time.monotonic()
         self.interval = 0.0
         """seconds, for `every="auto"`; 0 before the first save"""
 
-    def note(self, answer: Answer) -> int | None:
-        """The step that is safe now, if one is."""
+    def note(self, answer: SaveAnswer) -> int | None:
+        """The step that is on disk now, if one is."""
         if answer.committed is not None:
             return self._committed(answer.committed)
         if answer.failed is not None:
             self._failed(answer.failed)
         return None
 
-    def _committed(self, done: Committed) -> int:
-        self._said.clear()
+    def _committed(self, done: SaveCommitted) -> int:
+        self._printed.clear()
         tell(
             "saved",
             step=done.step,
@@ -273,15 +281,15 @@ class Outcomes:
             seconds=done.seconds,
         )
         if done.not_removed:
-            self._say_once(
-                (0, "not removed"), f"an old checkpoint is still there: {done.not_removed}"
+            self._print_once(
+                (0, "not removed"), f"an old checkpoint could not be removed: {done.not_removed}"
             )
-        if self._every.auto:
+        if self._asked.auto:
             self._learn(done)
         return done.step
 
-    def _learn(self, done: Committed) -> None:
-        """Restarts so far, by whatever launcher, are the failures seen; the uptime is that of this
+    def _learn(self, done: SaveCommitted) -> None:
+        """Restarts so far, by any launcher, are the failures seen; the uptime is that of this
         attempt, so the rate errs on the cautious side."""
         expected = cadence.mtbf(
             uptime=time.monotonic() - self._began,
@@ -293,7 +301,7 @@ class Outcomes:
         if abs(self.interval - before) > 0.1 * before:
             tell("cadence", interval=self.interval, stall=done.stall, mtbf=expected)
 
-    def _failed(self, failed: Failed) -> None:
+    def _failed(self, failed: SaveFailure) -> None:
         tell(
             "save-failed",
             step=failed.step,
@@ -303,16 +311,16 @@ class Outcomes:
         )
         name = errno.errorcode.get(failed.errno, "")
         what = f"{failed.what} ({name})" if name else failed.what
-        self._say_once(
+        self._print_once(
             (failed.errno, failed.what if not failed.errno else ""),
-            f"step {failed.step} could not be saved: {what}: {failed.where}; "
-            "training goes on, and the next save is tried as planned",
+            f"step {failed.step} was not saved: {what}: {failed.where}; training continues, "
+            "the next save is tried as planned",
         )
 
-    def _say_once(self, kind: tuple[int, str], sentence: str) -> None:
-        """Once a kind, until a save succeeds again."""
-        if kind not in self._said:
-            self._said.add(kind)
+    def _print_once(self, kind: tuple[int, str], sentence: str) -> None:
+        """Once for each kind, until a save succeeds again."""
+        if kind not in self._printed:
+            self._printed.add(kind)
             say(sentence)
 
 

@@ -41,13 +41,25 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from holdfast.checkpoint import object_state, tensors
-from holdfast.checkpoint.message_board import Board
-from holdfast.checkpoint.rank_files import RankFiles, Tensors
+from holdfast.checkpoint.message_board import MessageBoard
+from holdfast.checkpoint.rank_files import RankFiles, TensorFile
 from holdfast.checkpoint.safetensors_layout import CODES
-from holdfast.checkpoint.sharded_plan import Agreement, Index, Item, Saved, piece_name
-from holdfast.checkpoint.sharded_tree import Collect, Named, Restore, Wanted, index_of
+from holdfast.checkpoint.sharded_plan import (
+    SavedTensor,
+    ShardAgreement,
+    ShardIndex,
+    ShardPiece,
+    piece_name,
+)
+from holdfast.checkpoint.sharded_tree import (
+    NamedParameters,
+    ShardCollector,
+    ShardRestorer,
+    TensorToFill,
+    index_of,
+)
 from holdfast.checkpoint.staging import tensor_file
-from holdfast.checkpoint.tensors import Fetch, named_dtype
+from holdfast.checkpoint.tensors import TensorDecoder, named_dtype
 from holdfast.checkpoint.tree import DamagedTreeError, Node
 from holdfast.errors import ConfigError, EnvironmentFailure, Error
 
@@ -56,15 +68,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Share:
+class ShardsToWrite:
     """What this rank writes of the model and the optimizer. The tensors are not copied yet."""
 
     node: Node
-    tensors: list[tensors.Named]
+    tensors: list[tensors.NamedTensor]
 
 
-class Sharded:
-    def __init__(self, model: nn.Module | None, optimizer: object, board: Board) -> None:
+class ShardedState:
+    def __init__(self, model: nn.Module | None, optimizer: object, board: MessageBoard) -> None:
         assert model is not None, "only a model makes a state sharded"
         if optimizer is not None and not isinstance(optimizer, Optimizer):
             raise ConfigError(
@@ -72,18 +84,18 @@ class Sharded:
                 "must be the torch optimizer itself"
             )
         self._model, self._optimizer, self._board = model, optimizer, board
-        self._agreement = Agreement(board)
+        self._agreement = ShardAgreement(board)
         self._seen: list[tuple[object, ...]] = []
-        self._items: tuple[Item, ...] = ()
+        self._items: tuple[ShardPiece, ...] = ()
 
-    def collect(self, token: str) -> Share:
+    def collect(self, token: str) -> ShardsToWrite:
         """All ranks call it, at the same step, with the same token.
 
         What one rank cannot save is raised there, and ends the save of all (EnvironmentFailure).
         """
         try:
             with torch.no_grad():
-                collected = Collect(Named(self._model, self._optimizer))
+                collected = ShardCollector(NamedParameters(self._model, self._optimizer))
                 items = self._held(collected.pieces)
         except Error as problem:
             with contextlib.suppress(EnvironmentFailure):  # the others hear of it
@@ -91,7 +103,7 @@ class Sharded:
             raise
         taken = [items[i] for i in self._agreement.taken(token, items)]
         mine = [
-            tensors.Named(
+            tensors.NamedTensor(
                 piece_name(item.name, item.size, item.offsets, item.sizes),
                 collected.local[item.name],
             )
@@ -102,9 +114,9 @@ class Sharded:
             node["index"] = msgspec.Raw(self._agreement.index_text)
         everything = [*collected.own, *mine]
         _refuse_doubles(everything)
-        return Share(node, everything)
+        return ShardsToWrite(node, everything)
 
-    def _held(self, pieces: dict[str, torch.Tensor]) -> tuple[Item, ...]:
+    def _held(self, pieces: dict[str, torch.Tensor]) -> tuple[ShardPiece, ...]:
         """Where each lies in its whole; DCP is asked again only if something has changed."""
         seen = [(name, piece.dtype, piece.shape, *_layout(piece)) for name, piece in pieces.items()]
         if seen != self._seen:
@@ -118,14 +130,14 @@ class Sharded:
         rank = self._board.rank
         mine = RankFiles(folder, rank) if 0 < rank < saved_world else first
         try:
-            found = Restore(Named(self._model, self._optimizer), mine, index)
+            found = ShardRestorer(NamedParameters(self._model, self._optimizer), mine, index)
         except (LookupError, TypeError, AttributeError, ValueError) as odd:
             raise DamagedTreeError(f"the saved state is damaged: {odd!r}") from odd
         with torch.no_grad():
             load(folder, index, found.wanted)
         self._give(found)
 
-    def _give(self, found: Restore) -> None:
+    def _give(self, found: ShardRestorer) -> None:
         """Not for the shards, which are filled: for all else, and the hooks of FSDP and of the
         user's modules."""
         try:
@@ -138,7 +150,7 @@ class Sharded:
             ) from refused
 
 
-def _refuse_doubles(named: list[tensors.Named]) -> None:
+def _refuse_doubles(named: list[tensors.NamedTensor]) -> None:
     """Of two tensors of one name the file would hold one, and the other's bytes be lost."""
     twice = [name for name, count in Counter(each.name for each in named).items() if count > 1]
     assert not twice, f"two tensors are called {twice[0]}"
@@ -148,7 +160,7 @@ def _layout(piece: torch.Tensor) -> tuple[object, ...]:
     return (piece.device_mesh, piece.placements) if isinstance(piece, DTensor) else ()
 
 
-def _items(pieces: dict[str, torch.Tensor]) -> tuple[Item, ...]:
+def _items(pieces: dict[str, torch.Tensor]) -> tuple[ShardPiece, ...]:
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     planner.set_up_planner(pieces)
     found = []
@@ -159,19 +171,19 @@ def _items(pieces: dict[str, torch.Tensor]) -> tuple[Item, ...]:
         if 0 in sizes and 0 not in size:
             continue  # this rank got nothing of a tensor with fewer rows than ranks
         dtype = tensors.dtype_name(data.properties.dtype)
-        found.append(Item(item.index.fqn, dtype, size, tuple(data.chunk.offsets), sizes))
+        found.append(ShardPiece(item.index.fqn, dtype, size, tuple(data.chunk.offsets), sizes))
     return tuple(found)
 
 
-def read_index(first: RankFiles) -> Index:
+def read_index(first: RankFiles) -> ShardIndex:
     """From what rank 0 wrote."""
     try:
-        return msgspec.convert(index_of(first), Index)
+        return msgspec.convert(index_of(first), ShardIndex)
     except msgspec.ValidationError as odd:
         raise DamagedTreeError(f"the saved state is damaged: {odd}") from odd
 
 
-def load(folder: str, index: Index, wanted: Mapping[str, Wanted]) -> None:
+def load(folder: str, index: ShardIndex, wanted: Mapping[str, TensorToFill]) -> None:
     """Fills all tensors in place. All of it is planned before the first is touched."""
     for each in wanted.values():
         if each.saved not in index:
@@ -184,13 +196,13 @@ def load(folder: str, index: Index, wanted: Mapping[str, Wanted]) -> None:
     except ValueError as differs:  # another size; names and sizes were compared before
         raise ConfigError(f"the checkpoint does not fit this model: {differs}") from differs
     _refuse_gaps(plan, wanted)
-    source = _Source(folder, index)
+    source = _PieceReader(folder, index)
     for item in plan.items:
         into = planner.resolve_tensor(item)
         into.copy_(source.read(wanted[item.dest_index.fqn].saved, item))
 
 
-def _metadata(saved: Saved) -> TensorStorageMetadata:
+def _metadata(saved: SavedTensor) -> TensorStorageMetadata:
     return TensorStorageMetadata(
         properties=TensorProperties(dtype=named_dtype(saved.dtype)),
         size=torch.Size(saved.size),
@@ -201,7 +213,7 @@ def _metadata(saved: Saved) -> TensorStorageMetadata:
     )
 
 
-def _refuse_gaps(plan: LoadPlan, wanted: Mapping[str, Wanted]) -> None:
+def _refuse_gaps(plan: LoadPlan, wanted: Mapping[str, TensorToFill]) -> None:
     """What no piece fills would keep the values of a fresh model, and nobody would see it."""
     filled = dict.fromkeys(wanted, 0)
     for item in plan.items:
@@ -212,12 +224,12 @@ def _refuse_gaps(plan: LoadPlan, wanted: Mapping[str, Wanted]) -> None:
             raise DamagedTreeError(f"the checkpoint does not hold all of {name}")
 
 
-class _Source:
+class _PieceReader:
     """The files of all ranks, each opened when something in it is wanted."""
 
-    def __init__(self, folder: str, index: Index) -> None:
+    def __init__(self, folder: str, index: ShardIndex) -> None:
         self._folder, self._index = folder, index
-        self._files: dict[int, Tensors] = {}
+        self._files: dict[int, TensorFile] = {}
         self._places = {
             (name, part.offsets): part.rank for name, saved in index.items() for part in saved.parts
         }
@@ -235,11 +247,11 @@ class _Source:
     def _piece(self, name: str, offsets: tuple[int, ...]) -> torch.Tensor:
         rank, saved = self._places[name, offsets], self._index[name]
         if rank not in self._files:
-            self._files[rank] = Tensors(os.path.join(self._folder, tensor_file(rank)))
+            self._files[rank] = TensorFile(os.path.join(self._folder, tensor_file(rank)))
         sizes = next(part.sizes for part in saved.parts if part.offsets == offsets)
         body: dict[str, object] = {"name": piece_name(name, saved.size, offsets, sizes)}
         if saved.dtype not in CODES:  # it was written as bytes
             body |= {"dtype": saved.dtype, "shape": sizes}
-        found = Fetch(self._files[rank].read, keep_mapped=True).decode("tensor", body)
+        found = TensorDecoder(self._files[rank].read, keep_mapped=True).decode("tensor", body)
         assert isinstance(found, torch.Tensor)
         return found

@@ -22,7 +22,7 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, WriteItem, WriteItemType
 
-from holdfast.checkpoint.message_board import Board
+from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.messages import PATIENCE
 from holdfast.checkpoint.tensors import named_dtype
 from holdfast.errors import EnvironmentFailure, Error
@@ -30,7 +30,7 @@ from holdfast.errors import EnvironmentFailure, Error
 Shape = tuple[int, ...]
 
 
-class Item(msgspec.Struct, frozen=True, array_like=True):
+class ShardPiece(msgspec.Struct, frozen=True, array_like=True):
     """A piece of a tensor that a rank holds, as JSON carries it."""
 
     name: str
@@ -41,7 +41,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
     sizes: Shape
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True):
+class ShardPart(msgspec.Struct, frozen=True, array_like=True):
     """A piece of a tensor in the file of one rank."""
 
     rank: int
@@ -49,22 +49,22 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
     sizes: Shape
 
 
-class Saved(msgspec.Struct, frozen=True, array_like=True):
+class SavedTensor(msgspec.Struct, frozen=True, array_like=True):
     """One tensor of the index: what it is, and where its pieces lie."""
 
     dtype: str
     size: Shape
-    parts: tuple[Part, ...]
+    parts: tuple[ShardPart, ...]
 
 
-Index = dict[str, Saved]
+ShardIndex = dict[str, SavedTensor]
 
 
 @dataclass(frozen=True)
-class Division:
+class ShardPlan:
     taken: list[tuple[int, ...]]
     """of each rank's items, in their order, those that it writes"""
-    index: Index
+    index: ShardIndex
 
 
 def piece_name(name: str, size: Shape, offsets: Shape, sizes: Shape) -> str:
@@ -72,7 +72,7 @@ def piece_name(name: str, size: Shape, offsets: Shape, sizes: Shape) -> str:
     return name if sizes == size else f"{name}[{','.join(map(str, offsets))}]"
 
 
-def divide(held: Sequence[Sequence[Item]]) -> Division:
+def divide(held: Sequence[Sequence[ShardPiece]]) -> ShardPlan:
     """Every piece once, what several ranks hold spread over them. Pure."""
     for name, found in _descriptions(held).items():
         if len(found) > 1:
@@ -85,19 +85,19 @@ def divide(held: Sequence[Sequence[Item]]) -> Division:
         raise EnvironmentFailure(f"the shards of all ranks do not make whole tensors: {problem}",
                               hint="sharded evenly, they would") from problem  # fmt: skip
     taken: list[tuple[int, ...]] = []
-    index: Index = {}
+    index: ShardIndex = {}
     for rank, (items, plan) in enumerate(zip(held, divided, strict=True)):
         kept = {(one.index.fqn, tuple(one.index.offset or ())) for one in plan.items}
         mine = tuple(i for i, item in enumerate(items) if (item.name, item.offsets) in kept)
         taken.append(mine)
         for item in (items[i] for i in mine):
-            saved = index.get(item.name) or Saved(item.dtype, item.size, ())
-            part = Part(rank, item.offsets, item.sizes)
+            saved = index.get(item.name) or SavedTensor(item.dtype, item.size, ())
+            part = ShardPart(rank, item.offsets, item.sizes)
             index[item.name] = msgspec.structs.replace(saved, parts=(*saved.parts, part))
-    return Division(taken, index)
+    return ShardPlan(taken, index)
 
 
-def _descriptions(held: Sequence[Sequence[Item]]) -> dict[str, set[str]]:
+def _descriptions(held: Sequence[Sequence[ShardPiece]]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for items in held:
         for item in items:
@@ -105,7 +105,7 @@ def _descriptions(held: Sequence[Sequence[Item]]) -> dict[str, set[str]]:
     return found
 
 
-def _write_item(item: Item) -> WriteItem:
+def _write_item(item: ShardPiece) -> WriteItem:
     offsets, sizes = torch.Size(item.offsets), torch.Size(item.sizes)
     return WriteItem(
         index=MetadataIndex(item.name, offsets),
@@ -121,15 +121,15 @@ def _write_item(item: Item) -> WriteItem:
 # --- all ranks agree ---------------------------------------------------------------------------
 
 
-class _Mine(msgspec.Struct, frozen=True, kw_only=True):
-    items: tuple[Item, ...] | None = None
+class _HeldPieces(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[ShardPiece, ...] | None = None
     """None: those it has told before"""
     division: int = 0
     """the one that this rank knows"""
     problem: str = ""
 
 
-class _Yours(msgspec.Struct, frozen=True, kw_only=True):
+class _AssignedPieces(msgspec.Struct, frozen=True, kw_only=True):
     taken: tuple[int, ...] | None = None
     """None: as before"""
     division: int = 0
@@ -137,27 +137,29 @@ class _Yours(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-class Agreement:
+class ShardAgreement:
     """One per Sharded: remembers the division for as long as no rank's items change."""
 
-    def __init__(self, board: Board, *, patience: float = PATIENCE) -> None:
+    def __init__(self, board: MessageBoard, *, patience: float = PATIENCE) -> None:
         self._board, self._patience = board, patience
-        self._told: tuple[Item, ...] | None = None
+        self._told: tuple[ShardPiece, ...] | None = None
         self._taken: tuple[int, ...] = ()
         self._number = 0
         # On rank 0:
-        self._held: list[tuple[Item, ...] | None] = [None] * board.world_size
-        self._division, self._latest = Division([], {}), 0
+        self._held: list[tuple[ShardPiece, ...] | None] = [None] * board.world_size
+        self._division, self._latest = ShardPlan([], {}), 0
         self.index_text = b""
         """the whole index as JSON, on rank 0"""
 
-    def taken(self, token: str, items: tuple[Item, ...], problem: str = "") -> tuple[int, ...]:
+    def taken(
+        self, token: str, items: tuple[ShardPiece, ...], problem: str = ""
+    ) -> tuple[int, ...]:
         """Which of its items this rank writes. All ranks call it, with the save's token.
 
         A `problem` of one rank ends the save on all of them, with the same sentence.
         """
         new = None if items == self._told else items
-        mine = _Mine(items=new, division=self._number, problem=problem)
+        mine = _HeldPieces(items=new, division=self._number, problem=problem)
         yours = self._lead(token, mine) if self._board.rank == 0 else self._follow(token, mine)
         if yours.problem:
             self._told = None
@@ -167,42 +169,44 @@ class Agreement:
         self._told = items
         return self._taken
 
-    def _follow(self, token: str, mine: _Mine) -> _Yours:
+    def _follow(self, token: str, mine: _HeldPieces) -> _AssignedPieces:
         rank = self._board.rank
-        self._board.say(f"sharded/{token}/from/{rank}", mine)
+        self._board.post(f"sharded/{token}/from/{rank}", mine)
         name = f"sharded/{token}/to/{rank}"
         # Twice: whether a rank came too late is for rank 0 to say, and for all the same.
-        yours = self._board.hear(name, _Yours, patience=2 * self._patience)
-        self._board.forget(name)
+        yours = self._board.receive(name, _AssignedPieces, patience=2 * self._patience)
+        self._board.remove(name)
         return yours
 
-    def _lead(self, token: str, mine: _Mine) -> _Yours:
+    def _lead(self, token: str, mine: _HeldPieces) -> _AssignedPieces:
         try:
             told = [mine, *self._hear_all(token)]
             self._learn(told)
             answers = [self._answer(rank, each) for rank, each in enumerate(told)]
         except Error as problem:
-            yours = _Yours(problem=problem.sentence, hint=problem.hint)
+            yours = _AssignedPieces(problem=problem.sentence, hint=problem.hint)
             answers = [yours] * self._board.world_size
         for rank in range(1, self._board.world_size):
-            self._board.say(f"sharded/{token}/to/{rank}", answers[rank])
+            self._board.post(f"sharded/{token}/to/{rank}", answers[rank])
         return answers[0]
 
-    def _hear_all(self, token: str) -> list[_Mine]:
+    def _hear_all(self, token: str) -> list[_HeldPieces]:
         found = []
         for rank in range(1, self._board.world_size):
             name = f"sharded/{token}/from/{rank}"
-            found.append(self._board.hear(name, _Mine, of=rank, patience=self._patience))
-            self._board.forget(name)
+            found.append(
+                self._board.receive(name, _HeldPieces, sender=rank, patience=self._patience)
+            )
+            self._board.remove(name)
         return found
 
-    def _learn(self, told: Sequence[_Mine]) -> None:
+    def _learn(self, told: Sequence[_HeldPieces]) -> None:
         for rank, each in enumerate(told):
             if each.problem:
                 raise EnvironmentFailure(f"rank {rank}: {each.problem}")
             if each.items is not None and each.items != self._held[rank]:
                 self._held[rank] = each.items
-                self._division = Division([], {})
+                self._division = ShardPlan([], {})
         if not self._division.taken:
             held = [items for items in self._held if items is not None]
             assert len(held) == self._board.world_size, "a rank has never told its items"
@@ -210,7 +214,7 @@ class Agreement:
             self._latest += 1
             self.index_text = msgspec.json.encode(self._division.index)
 
-    def _answer(self, rank: int, mine: _Mine) -> _Yours:
+    def _answer(self, rank: int, mine: _HeldPieces) -> _AssignedPieces:
         if mine.division == self._latest:
-            return _Yours()
-        return _Yours(taken=self._division.taken[rank], division=self._latest)
+            return _AssignedPieces()
+        return _AssignedPieces(taken=self._division.taken[rank], division=self._latest)

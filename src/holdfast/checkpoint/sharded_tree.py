@@ -21,8 +21,8 @@ from torch.distributed.tensor import empty as empty_dtensor
 
 from holdfast.checkpoint import object_state, tree
 from holdfast.checkpoint.rank_files import RankFiles
-from holdfast.checkpoint.sharded_plan import Index, Saved
-from holdfast.checkpoint.tensors import Fetch, Gather, cannot_be_written, named_dtype
+from holdfast.checkpoint.sharded_plan import SavedTensor, ShardIndex
+from holdfast.checkpoint.tensors import TensorDecoder, TensorEncoder, cannot_be_written, named_dtype
 from holdfast.checkpoint.tree import DamagedTreeError, Node, Path, place
 from holdfast.errors import ConfigError
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-class Wanted(NamedTuple):
+class TensorToFill(NamedTuple):
     """A tensor to be filled from the pieces of a saved one."""
 
     saved: str
     tensor: torch.Tensor
 
 
-class Named:
+class NamedParameters:
     """A model and an optimizer with the names of their parameters."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer | None) -> None:
@@ -59,11 +59,11 @@ class Named:
 # --- state -> tree -----------------------------------------------------------------------------
 
 
-class Collect:
+class ShardCollector:
     """Encodes everything once; `pieces` and `own` are the tensors that it met."""
 
-    def __init__(self, named: Named) -> None:
-        self._named, self._gather = named, Gather()
+    def __init__(self, named: NamedParameters) -> None:
+        self._named, self._gather = named, TensorEncoder()
         self.pieces: dict[str, torch.Tensor] = {}
         self.local: dict[str, torch.Tensor] = {}
         """this rank's part of each piece"""
@@ -134,15 +134,15 @@ class Collect:
 # --- tree -> state -----------------------------------------------------------------------------
 
 
-class Restore:
+class ShardRestorer:
     """The state as it was saved, with empty tensors for all pieces; `wanted` is to fill them.
 
     The pieces of the model are its own tensors, so nothing is needed twice.
     """
 
-    def __init__(self, named: Named, files: RankFiles, index: Index) -> None:
+    def __init__(self, named: NamedParameters, files: RankFiles, index: ShardIndex) -> None:
         self._named, self._files, self._index = named, files, index
-        self.wanted: dict[str, Wanted] = {}
+        self.wanted: dict[str, TensorToFill] = {}
         part = files.part("sharded")
         self.model = self._model(part.get("model"))
         self.optimizer: dict[str, Any] | None = None
@@ -155,7 +155,7 @@ class Restore:
         for name, key in _pieces(node).items():
             if name in now:
                 _refuse_meta(name, now[name])
-                self.wanted[f"model.{name}"] = Wanted(key, now[name])
+                self.wanted[f"model.{name}"] = TensorToFill(key, now[name])
                 saved[name] = now[name]
         return saved  # type: ignore[no-any-return]
 
@@ -180,7 +180,7 @@ class Restore:
             name, on = body["name"], body.get("on", "cpu")
             device = parameter.device if on != "cpu" else torch.device("cpu")
             found = _empty(self._index[name], parameter, device, whole=body.get("whole", False))
-            self.wanted[name] = Wanted(name, found)
+            self.wanted[name] = TensorToFill(name, found)
             return found
 
         return make
@@ -188,7 +188,7 @@ class Restore:
     def _decode(
         self, node: Node, piece: Callable[[Any], Any] | None = None, *, keep_mapped: bool = False
     ) -> Any:
-        fetch = Fetch(self._files.tensor, keep_mapped=keep_mapped)
+        fetch = TensorDecoder(self._files.tensor, keep_mapped=keep_mapped)
 
         def leaf(kind: str, body: Node) -> object:
             return piece(body) if kind == "piece" and piece else fetch.decode(kind, body)
@@ -204,7 +204,7 @@ def _pieces(node: Node) -> dict[str, str]:
 
 
 def _empty(
-    saved: Saved, parameter: torch.Tensor, device: torch.device, *, whole: bool
+    saved: SavedTensor, parameter: torch.Tensor, device: torch.device, *, whole: bool
 ) -> torch.Tensor:
     """As the optimizer makes it: like its parameter, or one that all ranks hold whole."""
     dtype = named_dtype(saved.dtype)

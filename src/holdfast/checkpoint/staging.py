@@ -28,9 +28,9 @@ import torch
 
 from holdfast.analysis.checkpoints.manifest import FileEntry
 from holdfast.checkpoint import copying
-from holdfast.checkpoint.messages import Piece
-from holdfast.checkpoint.safetensors_layout import Entry, Layout, lay_out
-from holdfast.checkpoint.tensors import Named
+from holdfast.checkpoint.messages import FilePiece
+from holdfast.checkpoint.safetensors_layout import FileLayout, TensorEntry, lay_out
+from holdfast.checkpoint.tensors import NamedTensor
 from holdfast.errors import EnvironmentFailure
 from holdfast.system.cgroup_files import number, read, table
 from holdfast.system.cgroup_tree import find
@@ -102,7 +102,7 @@ def _level(folder: str, limit_file: str, used_file: str, prefix: str) -> int | N
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedState:
     """What lies in the buffer: the file of tensors, then the text."""
 
     size: int
@@ -111,9 +111,9 @@ class Staged:
     text_size: int
     seconds: float
 
-    def pieces(self, rank: int, fd: int) -> tuple[Piece, ...]:
-        text = Piece(name=tree_file(rank), fd=fd, offset=self.text_at, size=self.text_size)
-        tensors = Piece(name=tensor_file(rank), fd=fd, offset=0, size=self.size)
+    def pieces(self, rank: int, fd: int) -> tuple[FilePiece, ...]:
+        text = FilePiece(name=tree_file(rank), fd=fd, offset=self.text_at, size=self.text_size)
+        tensors = FilePiece(name=tensor_file(rank), fd=fd, offset=0, size=self.size)
         return (tensors, text) if self.size else (text,)
 
 
@@ -125,7 +125,7 @@ def tree_file(rank: int) -> str:
     return f"rank-{rank}.json"
 
 
-class Buffer:
+class StagingBuffer:
     """Memory shared with the writer. `peers`: ranks on this machine that take as much."""
 
     def __init__(self, *, peers: int = 1, room: Callable[[], int | None] = memory_room) -> None:
@@ -137,11 +137,11 @@ class Buffer:
         self._warming: threading.Thread | None = None
         self._closing = False
         self._pinned = 0
-        self._entries: list[Entry] = []
+        self._entries: list[TensorEntry] = []
         self._layout = lay_out([])
         self._views: list[torch.Tensor | None] = []
 
-    def stage(self, tensors: Sequence[Named], text: bytes = b"") -> Staged:
+    def stage(self, tensors: Sequence[NamedTensor], text: bytes = b"") -> StagedState:
         """Copies everything; returns when the tensors may change again."""
         began = time.monotonic()
         layout = self._lay_out(tensors, len(text))
@@ -152,9 +152,9 @@ class Buffer:
         self._map[: len(layout.header)] = layout.header
         at = _text_at(layout)
         self._map[at : at + len(text)] = text
-        return Staged(size, at, len(text), time.monotonic() - began)
+        return StagedState(size, at, len(text), time.monotonic() - began)
 
-    def warm(self, tensors: Sequence[Named], text: int) -> None:
+    def warm(self, tensors: Sequence[NamedTensor], text: int) -> None:
         """Takes what a save of these will need, in the background: cold memory costs a stall
         of many copies. A save that comes earlier waits for the rest."""
         size = _text_at(lay_out([named.entry() for named in tensors])) + text + _SPARE
@@ -219,7 +219,7 @@ class Buffer:
             whole[at : at + _STEP : mmap.PAGESIZE].add_(0)
         self._map, self.capacity = memory, wanted
 
-    def _lay_out(self, tensors: Sequence[Named], text: int) -> Layout:
+    def _lay_out(self, tensors: Sequence[NamedTensor], text: int) -> FileLayout:
         """Names and shapes rarely change: then the views of last time are right."""
         entries = [named.entry() for named in tensors]
         layout = self._layout if entries == self._entries else lay_out(entries)
@@ -254,7 +254,7 @@ class Buffer:
         self._pinned, self._map, self._views = 0, None, []
 
 
-def _text_at(layout: Layout) -> int:
+def _text_at(layout: FileLayout) -> int:
     """At a whole page: the writer then goes past the page cache (messages.py)."""
     return -(-layout.size // mmap.PAGESIZE) * mmap.PAGESIZE
 
@@ -263,11 +263,11 @@ def _cuda() -> Any:
     return torch.cuda.cudart()  # type: ignore[no-untyped-call]
 
 
-def _gpu(tensors: Sequence[Named]) -> torch.device | None:
+def _gpu(tensors: Sequence[NamedTensor]) -> torch.device | None:
     return next((each.tensor.device for each in tensors if each.tensor.is_cuda), None)
 
 
-def _view(memory: mmap.mmap, named: Named, start: int) -> torch.Tensor | None:
+def _view(memory: mmap.mmap, named: NamedTensor, start: int) -> torch.Tensor | None:
     tensor = named.tensor
     if not tensor.numel():
         return None
@@ -275,7 +275,7 @@ def _view(memory: mmap.mmap, named: Named, start: int) -> torch.Tensor | None:
     return flat.reshape(tensor.shape)
 
 
-def write_directly(path: str, tensors: Sequence[Named]) -> FileEntry:
+def write_directly(path: str, tensors: Sequence[NamedTensor]) -> FileEntry:
     """The file of tensors, written and synced by this process while the training waits."""
     layout = lay_out([named.entry() for named in tensors])
     digest = hashlib.sha256()
@@ -290,7 +290,7 @@ def write_directly(path: str, tensors: Sequence[Named]) -> FileEntry:
     return FileEntry(name=name, size=layout.size, sha256=digest.hexdigest())
 
 
-def _chunks(layout: Layout, tensors: Sequence[Named]) -> Iterator[memoryview]:
+def _chunks(layout: FileLayout, tensors: Sequence[NamedTensor]) -> Iterator[memoryview]:
     """The bytes of the file in order; a strided or GPU tensor is copied, one at a time."""
     yield memoryview(layout.header)
     for _, tensor in sorted(tensors, key=lambda each: layout.starts[each.name]):

@@ -33,7 +33,7 @@ from holdfast.checkpoint import ddp_buckets, generators, object_state, tree
 from holdfast.checkpoint.rank_files import RankFiles
 from holdfast.checkpoint.sampler import Sampler
 from holdfast.checkpoint.stateful_loader import StatefulLoader
-from holdfast.checkpoint.tensors import Gather, Named
+from holdfast.checkpoint.tensors import NamedTensor, TensorEncoder
 from holdfast.checkpoint.tree import Node, Path
 from holdfast.errors import ConfigError, Error
 
@@ -47,11 +47,11 @@ BUCKETS = "ddp_buckets"
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedState:
     """One rank's state: values that will change are in `tensors` only, and not copied yet."""
 
     text: bytes
-    tensors: list[Named]
+    tensors: list[NamedTensor]
     structure: str
     """fingerprint; '' on ranks that do not write the shared part"""
 
@@ -107,7 +107,7 @@ class State:
             object_state.refuse_stateless(name, thing)
             object_state.refuse_unknown(name, thing)
         # Now rather than at the first save, in an hour.
-        tree.encode(self.extras, Gather().encode, ("extras",))
+        tree.encode(self.extras, TensorEncoder().encode, ("extras",))
         self.kind = "sharded" if object_state.is_sharded(model) else "plain"
         self._buckets: ddp_buckets.Buckets = ()
         self._per_rank = self._which_per_rank(per_rank)
@@ -139,9 +139,9 @@ class State:
 
     # --- saving --------------------------------------------------------------------------------
 
-    def capture(self, rank: int, *, sharded: Node = None) -> Captured:
+    def capture(self, rank: int, *, sharded: Node = None) -> CapturedState:
         """Of this moment; the tensors must be copied before the next step changes them."""
-        gather, structure = Gather(), ""
+        gather, structure = TensorEncoder(), ""
         document: dict[str, Node] = {"schema": SCHEMA, "step": self.step, "epoch": self.epoch}
         if sharded is not None:
             document["sharded"] = sharded
@@ -155,14 +155,14 @@ class State:
         own = self._encode(self._per_rank, gather, ("own",))
         own[GENERATORS] = tree.encode(generators.capture(), gather.encode, ("own", GENERATORS))
         document["own"] = own
-        return Captured(tree.to_json(document), gather.tensors, structure)
+        return CapturedState(tree.to_json(document), gather.tensors, structure)
 
     def _names(self) -> frozenset[str]:
         """Of all that is saved here; sharded.py has the model and optimizer if they are."""
         elsewhere = {"model", "optimizer"} if self.kind == "sharded" else set()
         return frozenset((self._things.keys() | self.extras.keys()) - elsewhere)
 
-    def _encode(self, names: frozenset[str], gather: Gather, path: Path) -> dict[str, Node]:
+    def _encode(self, names: frozenset[str], gather: TensorEncoder, path: Path) -> dict[str, Node]:
         nodes = {}
         for name in sorted(names):
             is_thing = name in self._things

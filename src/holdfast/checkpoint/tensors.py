@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from holdfast.checkpoint.safetensors_layout import CODES, Entry
+from holdfast.checkpoint.safetensors_layout import CODES, TensorEntry
 from holdfast.checkpoint.tree import DamagedTreeError, Node, Path, place
 from holdfast.errors import ConfigError
 from holdfast.text import printable
@@ -28,7 +28,7 @@ _INLINE = 64 * 1024
 """bytes: smaller arrays lie in the tree, so that a rank with generators only needs one file"""
 
 
-class Named(NamedTuple):
+class NamedTensor(NamedTuple):
     """One tensor, to be written."""
 
     name: str
@@ -38,12 +38,12 @@ class Named(NamedTuple):
     def size(self) -> int:
         return self.tensor.numel() * self.tensor.element_size()
 
-    def entry(self) -> Entry:
+    def entry(self) -> TensorEntry:
         tensor, name = self.tensor, dtype_name(self.tensor.dtype)
         code, shape = CODES.get(name), tuple(tensor.shape)
         if code is None:
             code, shape = CODES["uint8"], (self.size,)
-        return Entry(self.name, code, shape, self.size, tensor.element_size())
+        return TensorEntry(self.name, code, shape, self.size, tensor.element_size())
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -57,11 +57,11 @@ def named_dtype(name: str) -> torch.dtype:
     return dtype
 
 
-class Gather:
+class TensorEncoder:
     """For `tree.encode`: collects the tensors it meets."""
 
     def __init__(self) -> None:
-        self.tensors: list[Named] = []
+        self.tensors: list[NamedTensor] = []
         self._names = {"__metadata__"}  # the format's own
         self._seen: dict[tuple[object, ...], str] = {}
 
@@ -102,7 +102,7 @@ class Gather:
         self._names.add(name)
         if tensor.numel():
             self._seen[memory] = name
-        self.tensors.append(Named(name, tensor))
+        self.tensors.append(NamedTensor(name, tensor))
         return str(name)
 
     def _array(self, numpy: Any, value: Any, path: Path) -> Node:
@@ -141,7 +141,7 @@ def _memory(tensor: torch.Tensor) -> tuple[object, ...]:
             tensor.is_conj(), tensor.is_neg())  # fmt: skip
 
 
-class Fetch:
+class TensorDecoder:
     """For `tree.decode`: asks `read` once for each tensor.
 
     `keep_mapped`: the tensors may go on lying in the file, because whoever gets them copies the

@@ -21,9 +21,17 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.checkpoint import commit
-from holdfast.checkpoint.commit import Place, SaveError, Watch
+from holdfast.checkpoint.commit import SaveControl, SaveError, SaveFolder
 from holdfast.checkpoint.files import CHUNK, DISK
-from holdfast.checkpoint.messages import Answer, Committed, Failed, Piece, Request, Save, Written
+from holdfast.checkpoint.messages import (
+    FilePiece,
+    PartWritten,
+    SaveAnswer,
+    SaveCommitted,
+    SaveFailure,
+    SaveOrder,
+    WriterRequest,
+)
 
 _POLL = 1.0
 _NICE = 5
@@ -41,12 +49,12 @@ class Parent:
     def gone(self) -> bool:
         return os.getppid() != self._pid or bool(self._poll.poll(0))
 
-    def requests(self) -> Iterator[Request]:
+    def requests(self) -> Iterator[WriterRequest]:
         while True:
             line, newline, rest = self._text.partition(b"\n")
             if newline:
                 self._text = rest
-                yield msgspec.json.decode(line, type=Request)
+                yield msgspec.json.decode(line, type=WriterRequest)
             elif select.select([0], [], [], _POLL)[0]:
                 if not (more := os.read(0, 1 << 20)):
                     return
@@ -54,13 +62,13 @@ class Parent:
             elif os.getppid() != self._pid:
                 return
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: SaveAnswer) -> None:
         text = memoryview(msgspec.json.encode(answer) + b"\n")
         while text:
             text = text[os.write(1, text) :]
 
 
-class Mapping:
+class SharedBuffers:
     """Views of the inherited buffers. Mapped once and kept: page tables of GBs take a while."""
 
     def __init__(self) -> None:
@@ -79,7 +87,7 @@ class Mapping:
 class PieceSource:
     """A Piece as commit.py wants it."""
 
-    def __init__(self, piece: Piece, mapping: Mapping) -> None:
+    def __init__(self, piece: FilePiece, mapping: SharedBuffers) -> None:
         self.name = piece.name
         self._view = (
             memoryview(piece.text.encode())
@@ -93,28 +101,32 @@ class PieceSource:
             yield self._view[start : start + CHUNK]
 
 
-def carry_out(save: Save, mapping: Mapping, parent: Parent) -> Answer:
+def carry_out(save: SaveOrder, mapping: SharedBuffers, parent: Parent) -> SaveAnswer:
     """One save of one rank; whatever goes wrong becomes the answer."""
-    place = Place(save.folder, save.step, save.token)
+    place = SaveFolder(save.folder, save.step, save.token)
     names = [piece.name for piece in save.pieces]
     try:
-        return _save(save, place, mapping, _watch(save, place, parent))
+        return _save(save, place, mapping, _control(save, place, parent))
     except Exception as error:  # noqa: BLE001 - training goes on, whatever happened here
         failed = _failure(save, error)
     if save.rank == 0 or parent.gone():  # without any one rank there is no checkpoint
         commit.abandon(DISK, place)
     else:
         commit.leave_failure(DISK, place, save.rank, names, failed)
-    return Answer(failed=failed)
+    return SaveAnswer(failed=failed)
 
 
-def _save(save: Save, place: Place, mapping: Mapping, watch: Watch) -> Answer:
+def _save(
+    save: SaveOrder, place: SaveFolder, mapping: SharedBuffers, control: SaveControl
+) -> SaveAnswer:
     sources = (PieceSource(piece, mapping) for piece in save.pieces)
-    part = commit.write_part(DISK, place, save.rank, sources, stall=save.stall, watch=watch)
+    part = commit.write_part(DISK, place, save.rank, sources, stall=save.stall, control=control)
     if save.rank != 0:
         commit.hand_over(DISK, place, part)
-        return Answer(written=Written(step=save.step, files=part.files, seconds=part.seconds))
-    path, manifest = commit.commit(DISK, place, part, save, watch)
+        return SaveAnswer(
+            written=PartWritten(step=save.step, files=part.files, seconds=part.seconds)
+        )
+    path, manifest = commit.commit(DISK, place, part, save, control)
     problem = commit.retain(
         DISK,
         save.folder,
@@ -123,7 +135,7 @@ def _save(save: Save, place: Place, mapping: Mapping, watch: Watch) -> Answer:
         newest=path,
         token=save.token,
     )
-    committed = Committed(
+    committed = SaveCommitted(
         step=save.step,
         path=path,
         bytes=sum(entry.size for entry in manifest.files),
@@ -131,34 +143,34 @@ def _save(save: Save, place: Place, mapping: Mapping, watch: Watch) -> Answer:
         seconds=manifest.seconds,
         not_removed=problem,
     )
-    return Answer(committed=committed)
+    return SaveAnswer(committed=committed)
 
 
-def _watch(save: Save, place: Place, parent: Parent) -> Watch:
-    def go_on() -> None:
+def _control(save: SaveOrder, place: SaveFolder, parent: Parent) -> SaveControl:
+    def check_wanted() -> None:
         if parent.gone():
             raise SaveError(f"rank {save.rank} is gone", place.temporary)
         if save.rank != 0 and not DISK.exists(place.temporary):
             raise SaveError("rank 0 has given this save up", place.temporary)
 
-    return Watch(go_on=go_on)
+    return SaveControl(check_wanted=check_wanted)
 
 
-def _failure(save: Save, error: Exception) -> Failed:
+def _failure(save: SaveOrder, error: Exception) -> SaveFailure:
     if isinstance(error, SaveError):
-        return Failed(step=save.step, errno=error.number, what=error.what, where=error.where)
+        return SaveFailure(step=save.step, errno=error.number, what=error.what, where=error.where)
     if isinstance(error, OSError):
         what, where = error.strerror or str(error), str(error.filename or save.folder)
-        return Failed(step=save.step, errno=error.errno or 0, what=what, where=where)
+        return SaveFailure(step=save.step, errno=error.errno or 0, what=what, where=where)
     what = f"{type(error).__name__}: {error}"
-    return Failed(step=save.step, errno=0, what=what, where=save.folder)
+    return SaveFailure(step=save.step, errno=0, what=what, where=save.folder)
 
 
 def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE)  # training comes first where cores are short
-    parent, mapping = Parent(), Mapping()
+    parent, mapping = Parent(), SharedBuffers()
     try:
         for request in parent.requests():
             parent.answer(carry_out(request.save, mapping, parent))

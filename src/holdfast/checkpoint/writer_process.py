@@ -26,8 +26,8 @@ import msgspec
 
 import holdfast
 from holdfast.checkpoint.files import DISK
-from holdfast.checkpoint.messages import Answer, Failed, Request, Save
-from holdfast.checkpoint.parts import Place, leave_failure
+from holdfast.checkpoint.messages import SaveAnswer, SaveFailure, SaveOrder, WriterRequest
+from holdfast.checkpoint.parts import SaveFolder, leave_failure
 
 # Isolated and without site: neither the user's folder, PYTHONPATH nor a .pth file is looked at, so
 # nothing of theirs is imported, and it starts in half the time. Our two packages come last.
@@ -46,7 +46,7 @@ class WriterProcess:
         self._owner = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self._fds: tuple[int, ...] = ()
-        self._pending: Save | None = None
+        self._pending: SaveOrder | None = None
         self._text = b""
 
     @property
@@ -58,16 +58,16 @@ class WriterProcess:
         """A save was asked for and its answer was not taken yet."""
         return self._pending is not None
 
-    def ask(self, save: Save, fds: Sequence[int]) -> None:
+    def ask(self, save: SaveOrder, fds: Sequence[int]) -> None:
         """Returns at once; one save at a time."""
         assert not self.busy, "the answer to the save before has not been taken"
         stdin, _ = self._running(tuple(fds))
         self._pending = save
         with contextlib.suppress(BrokenPipeError):  # it died: `answer` says so
-            stdin.write(msgspec.json.encode(Request(save)) + b"\n")
+            stdin.write(msgspec.json.encode(WriterRequest(save)) + b"\n")
             stdin.flush()
 
-    def answer(self, timeout: float | None = 0.0) -> Answer | None:
+    def answer(self, timeout: float | None = 0.0) -> SaveAnswer | None:
         """The outcome of the pending save; None when it is not known yet, or nothing is pending.
 
         `timeout` None waits as long as it takes. A writer that died is an answer as well: the next
@@ -87,9 +87,9 @@ class WriterProcess:
             self._text += more
         line, _, self._text = self._text.partition(b"\n")
         self._pending = None
-        return msgspec.json.decode(line, type=Answer)
+        return msgspec.json.decode(line, type=SaveAnswer)
 
-    def close(self, timeout: float | None = None) -> Answer | None:
+    def close(self, timeout: float | None = None) -> SaveAnswer | None:
         """Wait for the pending answer, then end the writer; in a forked child it does nothing.
 
         When the time is over the save is given up: the writer removes its files, and ends.
@@ -121,15 +121,15 @@ class WriterProcess:
         assert self._process.stdout
         return self._process.stdin, self._process.stdout
 
-    def _died(self, save: Save) -> Answer:
+    def _died(self, save: SaveOrder) -> SaveAnswer:
         code = self._end()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         what = f"the process that writes {how}"
-        failed = Failed(step=save.step, errno=0, what=what, where=save.folder)
+        failed = SaveFailure(step=save.step, errno=0, what=what, where=save.folder)
         if save.rank != 0:  # rank 0 clears its own away at the next save
-            place = Place(save.folder, save.step, save.token)
+            place = SaveFolder(save.folder, save.step, save.token)
             leave_failure(DISK, place, save.rank, (), failed)
-        return Answer(failed=failed)
+        return SaveAnswer(failed=failed)
 
     def _end(self) -> int:
         assert self._process

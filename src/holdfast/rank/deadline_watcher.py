@@ -1,7 +1,7 @@
-"""Keeps the limits of one process that has no launcher: `deadline_watcher.py PID FD NAME`.
+"""Enforces the deadlines of one process that has no launcher: `deadline_watcher.py PID FD NAME`.
 
-Reads the page; when a limit has passed it shows the stacks, then ends the process: SIGABRT,
-which leaves a core and makes faulthandler speak, and SIGKILL if that did not do it.
+Reads the page; when a deadline has passed it prints the stacks, then kills the process: SIGABRT,
+which leaves a core and makes faulthandler print, and SIGKILL if that was not enough.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from holdfast.rank import heartbeat_page
+from holdfast.rank.print_line import say
 
-LOOK_EVERY = 0.1
+POLL_SECONDS = 0.1
 STACKS_SECONDS = 10
 GRACE = 30.0
 """for the core of a large process to be written"""
@@ -32,14 +33,14 @@ def main() -> int:
         passed = heartbeat_page.read_limit(page)
         left = passed[1] - time.monotonic()
         if not passed[1] or left > 0:
-            time.sleep(min(LOOK_EVERY, left) if passed[1] else LOOK_EVERY)
+            time.sleep(min(POLL_SECONDS, left) if passed[1] else POLL_SECONDS)
             continue
-        say(f"the limit on {passed[0]!r} has run out and {name} (pid {pid}) is still in it")
+        say(f"deadline {passed[0]!r} passed and {name} (pid {pid}) is still in that section")
         show_stacks(pid)
         if heartbeat_page.read_limit(page) != passed:
-            say(f"{passed[0]!r} has ended while we looked, so nothing is done")
+            say(f"section {passed[0]!r} ended meanwhile, so the process is not killed")
             continue
-        say(f"pid {pid} is ended by SIGABRT")
+        say(f"killing pid {pid} by SIGABRT")
         end(pid)
     return 0
 
@@ -49,7 +50,7 @@ def end(pid: int) -> None:
     os.kill(pid, signal.SIGCONT)  # a stopped process takes no signal before it goes on
     deadline = time.monotonic() + GRACE
     while os.getppid() == pid and time.monotonic() < deadline:
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_SECONDS)
     if os.getppid() == pid:
         os.kill(pid, signal.SIGKILL)
 
@@ -70,10 +71,6 @@ def show_stacks(pid: int) -> None:
         sys.stderr.write(done.stdout.decode("utf-8", "replace"))
     except (OSError, subprocess.TimeoutExpired) as problem:
         say(f"py-spy could not show the stacks: {problem}")
-
-
-def say(line: str) -> None:
-    print(f"holdfast: {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

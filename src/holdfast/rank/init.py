@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.rank.durations import Duration, in_seconds
+from holdfast.rank.print_line import say
 
 if TYPE_CHECKING:
     import torch
@@ -98,7 +99,7 @@ def init(
     run = _run(torch, device)
     if not quiet:
         where = f"{socket.gethostname()}, pid {os.getpid()}, {device}, {chosen}"
-        _say(run.rank, f"of {run.world_size} on {where}")
+        say(f"rank {run.rank} of {run.world_size} on {where}")
     return run
 
 
@@ -159,7 +160,7 @@ def _store(dist: Any, patience: float) -> Any:
             if _serves_the_store() or left <= 0:
                 raise
             why = str(problem).splitlines()[0]
-            _say(os.environ["RANK"], f"retrying: the store did not answer: {why}")
+            say(f"rank {os.environ['RANK']} retries: the store did not answer: {why}")
             time.sleep(min(1.0, left))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return dist.PrefixStore(f"holdfast/attempt-{attempt}", store)
@@ -187,12 +188,13 @@ def _wait_for_listener(deadline: float) -> None:
             raise EnvironmentFailure(
                 f"rank {os.environ['RANK']}: no store at {address[0]}:{address[1]} "
                 f"after {now - began:.0f} s: {why}",
-                hint="rank 0 must run, and listen there: `holdfast check` on both machines",
+                hint="see that rank 0 runs and listens there: `holdfast check` on both machines",
             )
         if now > say_at:
             say_at = now + SAY_EVERY
             waited = f"{now - began:.0f} s: {why}"
-            _say(os.environ["RANK"], f"waits for the store at {address[0]}:{address[1]}, {waited}")
+            store = f"{address[0]}:{address[1]}"
+            say(f"rank {os.environ['RANK']} waits for the store at {store}, {waited}")
         time.sleep(0.2)
 
 
@@ -205,10 +207,6 @@ def _run(torch: Any, device: torch.device) -> Run:
         device=device,
         backend=dist.get_backend_config(),
     )
-
-
-def _say(rank: object, words: str) -> None:
-    print(f"holdfast> rank {rank} {words}", file=sys.stderr, flush=True)
 
 
 def _leave(dist: Any, pid: int) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from holdfast.rank.heartbeat_page import Page
+from holdfast.rank.print_line import say
 from holdfast.rank.steps import Steps
 
 page: Page | None = None
@@ -36,9 +36,4 @@ def complain(problem: BaseException) -> None:
     if _complained:
         return
     _complained = True
-    line = (
-        f"holdfast: part of the watch inside this rank failed, training goes on without it: "
-        f"{type(problem).__name__}: {problem}\n"
-    )
-    with contextlib.suppress(OSError):
-        os.write(2, line.encode("utf-8", "replace"))
+    say(f"monitoring is disabled in this rank: {type(problem).__name__}: {problem}")

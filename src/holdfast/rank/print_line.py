@@ -1,4 +1,4 @@
-"""One line of ours among the script's own output, and it never breaks the script."""
+"""One line of ours among a script's own output, and it never breaks the script."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ from holdfast.text import printable
 def say(sentence: str) -> None:
     """To stderr, in one piece: the lines of several ranks do not mix."""
     with contextlib.suppress(OSError):
-        os.write(2, f"holdfast: {printable(sentence)}\n".encode())
+        os.write(2, f"holdfast> {printable(sentence)}\n".encode("utf-8", "replace"))

@@ -31,7 +31,7 @@ def main() -> int:
     try:
         os.execvp(argv[0], argv)  # noqa: S606 - becoming the rank is its purpose
     except OSError as problem:
-        print(f"holdfast: cannot start {argv[0]}: {problem.strerror}", file=sys.stderr)
+        print(f"holdfast> cannot start {argv[0]}: {problem.strerror}", file=sys.stderr)
         return 127 if isinstance(problem, FileNotFoundError) else 126
 
 

@@ -93,7 +93,9 @@ test_run = run_table(
     overlooks(limited(held_up({2: {"activity": an_activity(state="t")}}), 2)),
 )
 
-RAN_OUT = "holdfast: the limit on 'forward' has run out and rank 2 (pid 4711) is still in it"
+RAN_OUT = "holdfast> deadline 'forward' passed and rank 2 (pid 4711) is still in that section"
+
+SPARED = "holdfast> section 'forward' ended meanwhile, so the process is not killed"
 
 test_explain = explain_table(
     "limit-exceeded",
@@ -105,7 +107,9 @@ test_explain = explain_table(
         saying=["this process"],
     ),
     passes_over(
-        wreckage(RAN_OUT, "holdfast: 'forward' has ended while we looked, so nothing is done")
+        wreckage(
+            RAN_OUT, "holdfast> section 'forward' ended meanwhile, so the process is not killed"
+        )
     ),
     passes_over(wreckage("TimeoutError: the time limit has run out")),
 )

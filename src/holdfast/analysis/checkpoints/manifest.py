@@ -43,7 +43,7 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class RankPart(msgspec.Struct, frozen=True, kw_only=True):
     """What one rank has written, told to the one that commits; a file in the temporary folder."""
 
     rank: int

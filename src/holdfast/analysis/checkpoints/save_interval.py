@@ -44,7 +44,7 @@ FAR_OFF = 0.02
 """share of all time lost for nothing, from which on an interval is worth a warning"""
 
 
-class Loss(msgspec.Struct, frozen=True, kw_only=True):
+class ExpectedLoss(msgspec.Struct, frozen=True, kw_only=True):
     """Shares of all time (0 … 1) in which the training does not get on."""
 
     saving: float
@@ -57,12 +57,12 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
         return self.saving + self.repeating + self.restarting
 
 
-class Advice(msgspec.Struct, frozen=True, kw_only=True):
+class SaveAdvice(msgspec.Struct, frozen=True, kw_only=True):
     interval: float
     best: float
     """within the bounds of `auto_interval`"""
-    loss: Loss
-    best_loss: Loss
+    loss: ExpectedLoss
+    best_loss: ExpectedLoss
     far_off: bool
     sentence: str
 
@@ -98,23 +98,23 @@ def best_interval(cost: float, mtbf: float) -> float:
     return high * mtbf
 
 
-def expected_loss(interval: float, cost: float, mtbf: float, restart: float = 0.0) -> Loss:
+def expected_loss(interval: float, cost: float, mtbf: float, restart: float = 0.0) -> ExpectedLoss:
     _refuse_nothing(interval=interval, mtbf=mtbf)
     # Beyond e^700 no float goes; nothing gets done long before.
     exponent = (interval + cost + restart) / mtbf
     if exponent > 700:
-        return Loss(saving=0.0, repeating=1.0, restarting=0.0)
+        return ExpectedLoss(saving=0.0, repeating=1.0, restarting=0.0)
     taken = mtbf * math.exp(restart / mtbf) * math.expm1((interval + cost) / mtbf)
     total = max(0.0, 1 - interval / taken)
     saving = min(cost / taken, total)
     # Of each of the taken/mtbf failures; failures while restarting count as repeated work.
     restarting = min(restart / mtbf, total - saving)
-    return Loss(saving=saving, repeating=total - saving - restarting, restarting=restarting)
+    return ExpectedLoss(saving=saving, repeating=total - saving - restarting, restarting=restarting)
 
 
 def advice(
     interval: float, cost: float, mtbf: float, restart: float = 0.0, writing: float = 0.0
-) -> Advice:
+) -> SaveAdvice:
     """Is that interval a good one, and which would be? `writing`: seconds until a save is safe."""
     best = auto_interval(stall=cost, writing=writing, mtbf=mtbf)
     loss, least = (expected_loss(each, cost, mtbf, restart + writing) for each in (interval, best))
@@ -123,7 +123,7 @@ def advice(
     if far_off:
         sentence += f", every {about(best)} about {_percent(least)}"
     why = f"a save holds the training up for {about(cost)}, a failure is expected every "
-    return Advice(
+    return SaveAdvice(
         interval=interval,
         best=best,
         loss=loss,
@@ -147,7 +147,7 @@ def about(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
 
 
-def _percent(loss: Loss) -> str:
+def _percent(loss: ExpectedLoss) -> str:
     share = 100 * loss.total
     return f"{share:.0f} %" if share >= 10 else f"{share:.2g} %"
 

@@ -98,16 +98,16 @@ def _awaited(scene: Scene, over: Sequence[RankView], ranks: Sequence[int]) -> st
 
 RAN_OUT = FAULT.log_pattern(
     "ran-out",
-    r"the limit on '(?P<section>[^']+)' has run out and (?P<who>.+?) \(pid (?P<pid>\d+)\)",
-    anchors="has run out and ",
-    example="holdfast: the limit on 'forward' has run out and rank 2 (pid 4711) is still in it",
+    r"deadline '(?P<section>[^']+)' passed and (?P<who>.+?) \(pid (?P<pid>\d+)\)",
+    anchors="' passed and ",
+    example="holdfast> deadline 'forward' passed and rank 2 (pid 4711) is still in that section",
     role=Role.CONFIRMATION,
 )
 ENDED_ITSELF = FAULT.log_pattern(
     "ended-itself",
-    r"'(?P<section>[^']+)' has ended while we looked, so nothing is done",
-    anchors="has ended while we looked",
-    example="holdfast: 'forward' has ended while we looked, so nothing is done",
+    r"section '(?P<section>[^']+)' ended meanwhile, so the process is not killed",
+    anchors="ended meanwhile, so the process",
+    example="holdfast> section 'forward' ended meanwhile, so the process is not killed",
     role=Role.CONTEXT,
 )
 
