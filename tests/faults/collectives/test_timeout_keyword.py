@@ -60,7 +60,7 @@ test_lint = lint_table(
         "error",
         python("import torch.distributed as dist\ndist.barrier(timeout=limit)", torch="2.11.0"),
         lines=[2],
-        saying=["in torch 2.11.0", "came with torch 2.12", "monitored_barrier"],
+        saying=["in torch 2.11.0", "was added in torch 2.12", "monitored_barrier"],
     ),
     leaves(python("import torch.distributed as dist\ndist.barrier(timeout=limit)", torch="2.12.1")),
     leaves(python("import torch.distributed as dist\ndist.barrier(timeout=limit)", torch="")),
@@ -95,7 +95,7 @@ test_lint = lint_table(
             dist.init_process_group("nccl", timeout=os.environ["LIMIT"])
         """),
         lines=[6, 7, 8],
-        saying=["options.group_timeout", "a timedelta is needed"],
+        saying=["options.group_timeout", "it must be a timedelta"],
     ),
     flags(
         "error",
@@ -107,7 +107,7 @@ test_lint = lint_table(
                 return dist.new_group(ranks, timeout=seconds)
         """),
         lines=[3, 5],
-        saying=["is timeout: a timedelta is needed"],
+        saying=["is timeout: it must be a timedelta"],
     ),
     flags(
         "error",
@@ -229,7 +229,7 @@ test_lint = lint_table(
             dist.init_process_group("nccl", timeout=timedelta(minutes=5))
         """),
         lines=[2],
-        saying=["timedelta is used for this timeout and never imported", "from datetime import"],
+        saying=["timedelta is used for this timeout but never imported", "from datetime import"],
     ),
     flags(
         "error",

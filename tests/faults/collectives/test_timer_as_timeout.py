@@ -18,7 +18,7 @@ test_lint = lint_table(
             guard.cancel()
         """),
         lines=[5],
-        saying=["only says that time is up", "holdfast.deadline", "interrupts nothing"],
+        saying=["only prints that time is up", "holdfast.deadline", "interrupts nothing"],
     ),
     flags(
         "warning",
@@ -34,7 +34,7 @@ test_lint = lint_table(
                     self.timer.start()
         """),
         lines=[8],
-        saying=["what it watches goes on"],
+        saying=["what it guards continues"],
     ),
     flags(
         "warning",
@@ -61,7 +61,7 @@ test_lint = lint_table(
             threading.Timer(30, lambda: sys.exit(1)).start()
         """),
         lines=[6, 7, 8],
-        saying=["ends the Timer's own thread"],
+        saying=["ends only the Timer's own thread"],
     ),
     flags(
         "note",

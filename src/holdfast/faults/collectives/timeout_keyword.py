@@ -1,18 +1,19 @@
-"""A timeout is given where none is taken, or not as a timedelta.
+"""A timeout is passed where none is accepted, or not as a timedelta.
 
 What you see   `TypeError: all_reduce() got an unexpected keyword argument 'timeout'`, or `Expected
                timeout argument to be of type datetime.timedelta, got 1800`, or `NameError: name
-               'timedelta' is not defined`: at the first call, on every rank. Or nothing at all,
-               and a limit that was meant to hold never does.
-Why            Collectives have no time limit of their own: the group has one. `timeout=` is taken
+               'timedelta' is not defined`: at the first call, on every rank. Or no error, and a
+               timeout that never takes effect.
+Why            Collectives have no timeout of their own: the group has one. `timeout=` is accepted
                by init_process_group, new_group, new_subgroups, split_group and monitored_barrier,
                and by barrier since torch 2.12. It must be a datetime.timedelta. The first
                argument of timedelta counts days.
 How to be sure `python -c "import inspect, torch.distributed as d; print(inspect.signature(
-               d.all_reduce))"`, with the torch that the job runs.
+               d.all_reduce))"`, with the torch that the job uses.
 Fix            For one call: `work = dist.all_reduce(x, async_op=True)`, then
                `work.wait(timedelta(seconds=60))`. For all calls of a group:
                `dist.init_process_group(…, timeout=timedelta(minutes=10))`.
+Known limits   Values that are computed at run time or come from another file are not judged.
 Sources        torch 2.9.0 to 2.13.0: torch/distributed/distributed_c10d.py (the signatures, and
                _check_valid_timeout)
                https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group
@@ -46,7 +47,11 @@ from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
-FAULT = Fault(code="HOLD613", slug="timeout-keyword")
+FAULT = Fault(
+    code="HOLD613",
+    slug="timeout-keyword",
+    related=("timeout-text", "timer-as-timeout", "clocks-inconsistent"),
+)
 
 OBJECTS = re.compile(r"object|monitored|barrier")
 """they have no async_op, or nothing to wait for"""
@@ -55,7 +60,7 @@ LIMITED = re.compile(r"(timeout|time_limit)(_s|_sec|_secs|_seconds|_ms|_minutes)
 
 
 @FAULT.lint_python
-def it_takes_no_timeout(program: Program, source: Source) -> Iterator[Finding]:
+def call_accepts_no_timeout(program: Program, source: Source) -> Iterator[Finding]:
     for written in program.calls:
         keyword = next((k for k in written.node.keywords if k.arg == "timeout"), None)
         if keyword is None:
@@ -64,8 +69,8 @@ def it_takes_no_timeout(program: Program, source: Source) -> Iterator[Finding]:
         if takes_none(program, call):
             yield FAULT.error(
                 f"{call.written} has no timeout=: this raises TypeError",
-                reason="the time limit belongs to the group, not to the call; every rank fails "
-                "here at once",
+                reason="the timeout belongs to the group, not to the call; every rank fails here "
+                "at once",
                 fix=_instead(program, call),
                 at=program.place(keyword),
             )
@@ -73,9 +78,9 @@ def it_takes_no_timeout(program: Program, source: Source) -> Iterator[Finding]:
             yield FAULT.error(
                 f"{call.written} has no timeout= in torch {source.here.torch}: this raises "
                 "TypeError",
-                reason="barrier(timeout=…) came with torch 2.12",
-                fix="`dist.monitored_barrier(timeout=timedelta(…))` on a Gloo group, which also "
-                "names the missing ranks; or torch 2.12",
+                reason="barrier(timeout=…) was added in torch 2.12",
+                fix="use `dist.monitored_barrier(timeout=timedelta(…))` on a Gloo group, which "
+                "also names the missing ranks; or torch 2.12",
                 at=program.place(keyword),
             )
 
@@ -99,7 +104,7 @@ def _instead(program: Program, call: Call) -> str:
     if op in ("send", "recv"):
         return f"`{prefix}i{op}(…).wait(timedelta(seconds=60))`"
     if op in ("isend", "irecv", "batch_isend_irecv"):
-        return f"wait with it: `work = {call.written}(…)`, then `work.wait(timedelta(seconds=60))`"
+        return f"`work = {call.written}(…)`, then `work.wait(timedelta(seconds=60))`"
     if op not in COLLECTIVES or OBJECTS.search(op):
         return (
             "give the group a timeout: `dist.init_process_group(…, timeout=timedelta(minutes=10))`"
@@ -111,7 +116,7 @@ def _instead(program: Program, call: Call) -> str:
 
 
 @FAULT.lint_python
-def it_is_no_timedelta(program: Program, source: Source) -> Iterator[Finding]:
+def timeout_is_not_a_timedelta(program: Program, source: Source) -> Iterator[Finding]:
     for one in timeout_arguments(program):
         if one.function == "barrier" and _too_old(source):
             continue
@@ -128,7 +133,7 @@ def _number(program: Program, one: TimeoutArgument, kind: str) -> Finding:
     plain = many is None or isinstance(one.value, ast.Constant)
     shown = text if plain else f"{text}, which is {many:g}"
     return FAULT.error(
-        f"the timeout of {one.call.written or one.function} is {shown}: a timedelta is needed",
+        f"the timeout of {one.call.written or one.function} is {shown}: it must be a timedelta",
         reason=f"{'a number' if kind != 'str' else 'text'} raises TypeError"
         + (", before any rank has joined" if one.function == "init_process_group" else ""),
         fix=f"`timeout=timedelta(seconds={text})` after `from datetime import timedelta`"
@@ -153,15 +158,15 @@ def _timedelta(program: Program, value: ast.Call) -> Iterator[Finding]:
     if days is not None and days > 1 and not value.keywords:
         yield FAULT.warning(
             f"{ast.unparse(value)} is {days:g} days",
-            reason="the first argument of timedelta counts days, so this limit never ends a hang; "
-            "very likely seconds were meant",
-            fix=f"`timedelta(seconds={ast.unparse(value.args[0])})`, or say `days=`",
+            reason="the first argument of timedelta counts days, so this timeout never ends a "
+            "hang; seconds were probably meant",
+            fix=f"`timedelta(seconds={ast.unparse(value.args[0])})`, or write `days=`",
             at=program.place(value),
         )
 
 
 @FAULT.lint_python
-def a_timedelta_where_seconds_are_due(program: Program, _: Source) -> Iterator[Finding]:
+def ddp_timeout_is_a_timedelta(program: Program, _: Source) -> Iterator[Finding]:
     """The Trainer's ddp_timeout goes into `timedelta(seconds=…)` itself."""
     for call in program.calls:
         value = call.keyword("ddp_timeout") if call.name.startswith(TRAINERS) else None
@@ -198,9 +203,9 @@ def _has_imports(program: Program) -> bool:
 def _unknown_name(source: Source, program: Program, value: ast.Call) -> Iterator[Finding]:
     written = dotted(value.func)
     root = written.partition(".")[0]
-    say = FAULT.error if source.complete else FAULT.warning
+    report = FAULT.error if source.complete else FAULT.warning
     if program.name_of(value.func) == "datetime.datetime.timedelta":
-        yield say(
+        yield report(
             f"{written}: the class datetime has no timedelta, this raises AttributeError",
             reason="`from datetime import datetime` names the class, not the module",
             fix="`from datetime import timedelta`, then `timedelta(…)`",
@@ -209,8 +214,8 @@ def _unknown_name(source: Source, program: Program, value: ast.Call) -> Iterator
     elif written in ("timedelta", "datetime.timedelta") and not (
         root in program.imports or root in program.bound
     ):
-        yield say(
-            f"{root} is used for this timeout and never imported",
+        yield report(
+            f"{root} is used for this timeout but never imported",
             reason="this raises NameError when the line is reached"
             if source.complete
             else "as it stands this raises NameError; the block has its own imports, without it",
@@ -219,29 +224,29 @@ def _unknown_name(source: Source, program: Program, value: ast.Call) -> Iterator
         )
 
 
-# --- a limit that limits nothing ------------------------------------------------------------------
+# --- a timeout parameter without effect -----------------------------------------------------------
 
 
 @FAULT.lint_python
-def the_parameter_is_never_used(program: Program, _: Source) -> Iterator[Finding]:
+def timeout_parameter_is_never_used(program: Program, _: Source) -> Iterator[Finding]:
     talking = {program.function_of(one.call.node) for one in exchanges(program)}
     for function in program.functions:
-        if function not in talking or _follows_a_pattern(program, function):
+        if function not in talking or _signature_is_given(program, function):
             continue
         for name, (parameter, _default) in durations.parameters(function).items():
             if LIMITED.fullmatch(name) and not _is_read(function, name):
                 yield FAULT.warning(
-                    f"the parameter {name} of {function.name} is never used: it limits nothing",
-                    reason="the calls in here wait as long as their group's timeout allows (10 "
-                    "minutes for NCCL, 30 for others, unless init_process_group was told)",
-                    fix=f"wait with it, `work.wait(timedelta(seconds={name}))` after "
-                    "`async_op=True` or isend and irecv; or take it out",
+                    f"the parameter {name} of {function.name} is never used: it has no effect",
+                    reason="the calls in this function wait as long as their group's timeout "
+                    "allows (10 minutes for NCCL, 30 for others, unless set in init_process_group)",
+                    fix=f"use it, `work.wait(timedelta(seconds={name}))` after `async_op=True` or "
+                    "isend and irecv; or remove it",
                     at=program.place(parameter),
                 )
 
 
-def _follows_a_pattern(program: Program, function: Function) -> bool:
-    """A method of a derived class, or a decorated function, may have to take what others take."""
+def _signature_is_given(program: Program, function: Function) -> bool:
+    """A method of a derived class, or a decorated function, may need this parameter."""
     owner = program.parents.get(function)
     derived = isinstance(owner, ast.ClassDef) and bool(owner.bases)
     return derived or bool(function.decorator_list)

@@ -1,18 +1,19 @@
-"""A failed collective is tried again on the same group.
+"""A failed collective is retried on the same group.
 
-What you see   The second attempt fails at once (`Connection closed by peer`, `Socket closed`), or
-               hangs, or meets another rank's first attempt, and then the ranks work with different
-               data.
-Why            A collective that has failed leaves its group broken. Gloo has closed the connection
-               that timed out; NCCL has aborted its communicator, and what was in flight may be
-               half written. The other ranks know nothing of the second attempt: they are in the
-               first one, or already in the next.
+What you see   The retry fails at once (`Connection closed by peer`, `Socket closed`), hangs, or
+               meets another rank's first attempt, and then the ranks work with different data.
+Why            A failed collective leaves its group broken. Gloo has closed the connection that
+               timed out; NCCL has aborted its communicator, and what was in flight may be half
+               written. The other ranks do not know about the retry: they are in the first attempt,
+               or already in the next collective.
 How to be sure Let one rank sleep longer than a short timeout under Gloo and catch the error: the
                next collective fails within milliseconds.
-Fix            Let the error end the process, and start all ranks again from a checkpoint: `holdfast
+Fix            Let the error end the process and restart all ranks from a checkpoint: `holdfast
                run`, or torchrun with `--max-restarts`. Or, on every rank: destroy_process_group(),
-               init_process_group() with a fresh store, then go on. Trying again is right for what
+               init_process_group() with a fresh store, then continue. Retrying is right for what
                comes before the group: connecting, the store, init_process_group itself.
+Known limits   Only retries in the script itself are seen: loops, handlers, and decorators of known
+               libraries or with a name such as `retry`.
 Sources        torch 2.13.0: torch/distributed/distributed_c10d.py (init_process_group, on timeout:
                'it is not safe to continue executing user code')
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html
@@ -42,7 +43,11 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
-FAULT = Fault(code="HOLD615", slug="timeout-retry")
+FAULT = Fault(
+    code="HOLD615",
+    slug="timeout-retry",
+    related=("except-nccl", "timeout-text", "max-restarts-zero"),
+)
 
 LIBRARIES = ("tenacity.", "backoff.", "retrying.", "retry.", "stamina.")
 RETRY = re.compile(r"(^|_)(retry|retries|retrying|retryable|backoff|attempts?|tries)(_|$)", re.I)
@@ -52,12 +57,12 @@ FORMS = re.compile(
     re.I,
 )
 """in the name of a function that may form a new group"""
-MENDS = re.compile(
+RECOVERS = re.compile(
     r"abort|shut_?down|clean|destroy|exit|quit|fail|kill|terminat|stop|raise|save|reset|close",
     re.I,
 )
-"""in the name of what a handler calls: it does more than go on"""
-ONLY_SAYS = frozenset(
+"""in the name of what a handler calls: it does more than continue"""
+ONLY_LOGS = frozenset(
     [
         *("print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log"),
         *("print_exc", "write", "sleep", "format_exc", "rank_zero_warn", "rank_zero_info"),
@@ -65,15 +70,13 @@ ONLY_SAYS = frozenset(
 )
 FIX = (
     "let it end the process and restart all ranks from a checkpoint (`holdfast run`, torchrun "
-    "--max-restarts), or on every rank destroy the group and form a new one first"
+    "--max-restarts), or destroy the group and form a new one on every rank first"
 )
-BROKEN = (
-    "a collective that failed leaves its group broken, and the other ranks may be elsewhere by then"
-)
+BROKEN = "a failed collective leaves its group broken, and the other ranks may have moved on"
 
 
 @FAULT.lint_python
-def it_is_tried_again(program: Program, _: Source) -> Iterator[Finding]:
+def failed_collective_is_retried(program: Program, _: Source) -> Iterator[Finding]:
     for one in reached(program) if program.tries else ():
         guard = next(around(program, one.call.node), None)
         if guard is None:
@@ -91,7 +94,7 @@ def it_is_tried_again(program: Program, _: Source) -> Iterator[Finding]:
             )
         elif again := _again(program, guard, one):
             yield FAULT.error(
-                f"after {one.said} failed, {dotted(again.func)} is called once more",
+                f"after {one.said} failed, {dotted(again.func)} is called again",
                 reason=BROKEN,
                 fix=FIX,
                 at=program.place(again),
@@ -108,7 +111,7 @@ def _loop(program: Program, guard: ast.AST) -> ast.For | ast.While | None:
 
 
 def _retries(program: Program, guard: ast.Try, loop: ast.For | ast.While) -> bool:
-    """The loop is there for this: success leaves it, and a failure goes round."""
+    """The loop exists for this: success leaves it, and a failure starts another iteration."""
     rest = _rest(program, guard)
     success = endings(program, [*guard.body, *guard.orelse, *rest])
     if FALLS in success and not _ends_by_condition(guard, loop) and not _counts_attempts(loop):
@@ -116,7 +119,7 @@ def _retries(program: Program, guard: ast.Try, loop: ast.For | ast.While) -> boo
     if _makes_groups(program, loop):
         return False
     return any(
-        _goes_round(program, handler, rest) and not _mends(program, handler)
+        _loops_again(program, handler, rest) and not _recovers(program, handler)
         for handler in _handlers(guard)
     )
 
@@ -131,7 +134,7 @@ def _rest(program: Program, guard: ast.AST) -> list[ast.stmt]:
 
 
 def _handlers(guard: ast.Try) -> list[ast.ExceptHandler]:
-    """Those that a failed collective comes to; a batch that did not fit may be tried smaller."""
+    """Those that catch a failed collective; a batch that did not fit may be retried smaller."""
     return [
         one
         for one in guard.handlers
@@ -139,7 +142,7 @@ def _handlers(guard: ast.Try) -> list[ast.ExceptHandler]:
     ]
 
 
-def _goes_round(program: Program, handler: ast.ExceptHandler, rest: list[ast.stmt]) -> bool:
+def _loops_again(program: Program, handler: ast.ExceptHandler, rest: list[ast.stmt]) -> bool:
     ends = endings(program, handler.body)
     if "continue" in ends:
         return True
@@ -184,8 +187,8 @@ def _makes_groups(program: Program, *bodies: ast.AST) -> bool:
     )
 
 
-def _mends(program: Program, handler: ast.ExceptHandler) -> bool:
-    return _makes_groups(program, handler) or any(map(MENDS.search, _calls(handler)))
+def _recovers(program: Program, handler: ast.ExceptHandler) -> bool:
+    return _makes_groups(program, handler) or any(map(RECOVERS.search, _calls(handler)))
 
 
 def _again(program: Program, guard: ast.Try, one: Exchange) -> ast.Call | None:
@@ -196,7 +199,7 @@ def _again(program: Program, guard: ast.Try, one: Exchange) -> ast.Call | None:
         inside = (n for line in handler.body for n in ast.walk(line))
         for node in (n for n in inside if isinstance(n, ast.Call)):
             if dotted(node.func) in itself or ast.dump(node) == same:
-                return None if _mends(program, handler) else node
+                return None if _recovers(program, handler) else node
     return None
 
 
@@ -204,7 +207,7 @@ def _again(program: Program, guard: ast.Try, one: Exchange) -> ast.Call | None:
 
 
 @FAULT.lint_python
-def something_else_tries_again(program: Program, _: Source) -> Iterator[Finding]:
+def helper_retries_a_collective(program: Program, _: Source) -> Iterator[Finding]:
     seen: set[ast.AST] = set()
     for one in exchanges(program):
         function = program.function_of(one.call.node)
@@ -242,11 +245,11 @@ def _helpers(program: Program, one: Exchange) -> Iterator[ast.expr]:
         below = above
 
 
-# --- gone on as if nothing had happened -----------------------------------------------------------
+# --- the failure is ignored -----------------------------------------------------------------------
 
 
 @FAULT.lint_python
-def the_failure_is_swallowed(program: Program, source: Source) -> Iterator[Finding]:
+def failure_is_swallowed(program: Program, source: Source) -> Iterator[Finding]:
     seen: set[ast.AST] = set()
     for one in exchanges(program) if program.tries else ():
         guard = next(around(program, one.call.node), None)
@@ -259,35 +262,35 @@ def the_failure_is_swallowed(program: Program, source: Source) -> Iterator[Findi
         if loop is not None and _retries(program, guard, loop):
             continue
         for handler in _handlers(guard):
-            if _swallows(program, handler) and _goes_on(source, program, guard, one):
+            if _swallows(program, handler) and _continues(source, program, guard, one):
                 yield FAULT.warning(
-                    f"after a failure of {one.said} this goes on as if nothing had happened",
-                    reason=BROKEN + "; whatever comes next on it fails or hangs, far from here",
+                    f"this handler ignores a failure of {one.said} and continues",
+                    reason=BROKEN + "; the next collective fails or hangs, far from here",
                     fix=f"`raise` at the end of the handler: {FIX}",
                     at=program.place(handler),
                 )
 
 
 def _swallows(program: Program, handler: ast.ExceptHandler) -> bool:
-    """It only says something; what it sets or calls besides may be how the failure is told on."""
+    """It only logs; anything else it sets or calls may pass the failure on."""
     ends = endings(program, handler.body)
     if ends - {FALLS, "continue"}:
         return False
-    return all(_only_says(line) for line in handler.body)
+    return all(_only_logs(line) for line in handler.body)
 
 
-def _only_says(line: ast.stmt) -> bool:
+def _only_logs(line: ast.stmt) -> bool:
     if isinstance(line, ast.If):
-        return all(map(_only_says, [*line.body, *line.orelse]))
+        return all(map(_only_logs, [*line.body, *line.orelse]))
     if isinstance(line, ast.Expr) and isinstance(line.value, ast.Call):
-        return dotted(line.value.func).rpartition(".")[2] in ONLY_SAYS
+        return dotted(line.value.func).rpartition(".")[2] in ONLY_LOGS
     return isinstance(line, ast.Pass | ast.Continue) or (
         isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
     )
 
 
-def _goes_on(source: Source, program: Program, guard: ast.Try, one: Exchange) -> bool:
-    """Something follows that needs the group, or may follow where the text does not show it."""
+def _continues(source: Source, program: Program, guard: ast.Try, one: Exchange) -> bool:
+    """Something that needs the group follows, or may follow outside this text."""
     function = program.function_of(guard)
     if function is not None or not source.complete or _loop(program, guard):
         return True

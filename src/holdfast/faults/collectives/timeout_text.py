@@ -1,17 +1,20 @@
-"""An exception is searched for a word that torch does not say.
+"""An exception is tested for a word that torch does not use.
 
 What you see   A collective times out, and the code written for that case does not run: the error
-               goes to the branch for 'unexpected' ones, or is raised on.
+               goes to the branch for 'unexpected' ones, or is raised again.
 Why            There is no exception class for timeouts, and no common wording. Gloo says `Timed
                out waiting 5000ms for recv operation to complete`, Work.wait `Operation timed out!`,
                the start `The client socket has timed out after …` or `Timed out after … seconds
                waiting for clients`; only the store says `wait timeout after …`, and NCCL's
                watchdog `collective operation timeout`. All are RuntimeError or derived from it;
                none is a TimeoutError.
-How to be sure Give a Gloo group a timeout of some seconds, let one rank not come, print the error.
-Fix            Do not tell timeouts by their text: after any failed collective the group is of no
-               more use, so end the process. Where you only want a better message, test for
+How to be sure Give a Gloo group a timeout of a few seconds, let one rank skip the collective, and
+               print the error.
+Fix            Do not detect timeouts by their text: after any failed collective the group is
+               unusable, so end the process. If you only want a better message, test for
                `re.search(r"tim(ed|e|ing) ?out", str(e), re.I)`.
+Known limits   The texts are those of current torch releases; a test in another function than the
+               `try` is not followed.
 Sources        pytorch/gloo gloo/transport/tcp/unbound_buffer.cc (Timed out waiting)
                pytorch/pytorch torch/csrc/distributed/c10d/Work.cpp (Operation timed out!)
                pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (checkTimeout)
@@ -33,7 +36,11 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
-FAULT = Fault(code="HOLD614", slug="timeout-text")
+FAULT = Fault(
+    code="HOLD614",
+    slug="timeout-text",
+    related=("except-nccl", "timeout-retry", "timeout-keyword"),
+)
 
 COLLECTIVE = (
     "[gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 5000ms for recv operation to "
@@ -50,13 +57,13 @@ ABOUT_TIME = re.compile(r"time|timing|deadline", re.I)
 NEVER = frozenset(["TimeoutError", "timeout", "Timeout"])
 """what no call of torch.distributed raises"""
 FIX = (
-    'test for `re.search(r"tim(ed|e|ing) ?out", str(e), re.I)`, if it must be told by its text; '
-    "the safe answer to any failed collective is to end the process"
+    "end the process after any failed collective; if the text must decide, test for "
+    '`re.search(r"tim(ed|e|ing) ?out", str(e), re.I)`'
 )
 
 
 @FAULT.lint_python
-def the_word_is_not_in_the_text(program: Program, source: Source) -> Iterator[Finding]:
+def tested_word_is_not_in_the_message(program: Program, source: Source) -> Iterator[Finding]:
     for guard, texts in _guards(source, program).items():
         for handler in guard.handlers:
             if caught(handler) & FAILURES:
@@ -71,13 +78,13 @@ def _judge(
     if not tests or not missed:
         return
     never = len(missed) == len(texts) and all(texts.values()) and _only_torch(program, guard)
-    say = FAULT.error if never else FAULT.warning
-    yield say(
+    report = FAULT.error if never else FAULT.warning
+    yield report(
         f"the test for {_quoted(tests[0])} misses {_core(missed[0])!r}",
-        reason="that is what torch raises when time runs out here"
-        + (", so this is never true" if never else "")
+        reason="that is what torch raises on a timeout here"
+        + (", so this test is never true" if never else "")
         + "; only the store ('wait timeout after') and NCCL's watchdog ('collective operation "
-        "timeout') have the word 'timeout', and NCCL raises nothing unless it is told to",
+        "timeout') use the word 'timeout', and NCCL raises nothing unless configured to",
         fix=FIX,
         at=program.place(tests[0].node),
     )
@@ -143,7 +150,7 @@ def no_call_raises_timeout_error(program: Program, source: Source) -> Iterator[F
 
 
 def _only_torch(program: Program, guard: ast.Try) -> bool:
-    """Nothing else in it could run out of time."""
+    """Nothing else in it could time out."""
     calls = (n for line in guard.body for n in ast.walk(line) if isinstance(n, ast.Call))
     for node in calls:
         name = program.name_of(node.func)

@@ -1,15 +1,17 @@
 """A threading.Timer is used as a timeout.
 
-What you see   `timed out!` is printed, and the work goes on, or hangs on, as before.
-Why            A Timer runs a function in a thread of its own. That interrupts nothing: the main
-               thread sits in its collective, and does not know. An exception raised in the Timer's
-               thread, sys.exit() included, ends that thread alone. And the Timer itself needs the
-               GIL: if the hung call holds it, not even the message appears.
+What you see   `timed out!` is printed, and the work continues, or keeps hanging, as before.
+Why            A Timer runs a function in its own thread. That interrupts nothing: the main thread
+               stays in its collective. An exception raised in the Timer's thread, sys.exit()
+               included, ends only that thread. And the Timer itself needs the GIL: if the hung call
+               holds it, not even the message appears.
 How to be sure `threading.Timer(1, lambda: sys.exit(1)).start(); time.sleep(3); print("still here")`
 Fix            `with holdfast.deadline("step", seconds=300):` ends the process from outside, and
-               shows its stacks. For collectives the group's own timeout does it:
+               prints its stacks. For collectives use the group's timeout:
                init_process_group(timeout=timedelta(minutes=…)). By hand: a callback that calls
                faulthandler.dump_traceback() and then os._exit(1).
+Known limits   Only Timers whose callback is in the same file are judged, in scripts that import a
+               training library.
 Sources        https://docs.python.org/3/library/threading.html#timer-objects
                https://docs.python.org/3/library/sys.html#sys.exit (only the main thread exits)
                https://docs.python.org/3/library/_thread.html#thread.interrupt_main
@@ -27,23 +29,27 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
-FAULT = Fault(code="HOLD616", slug="timer-as-timeout")
+FAULT = Fault(
+    code="HOLD616",
+    slug="timer-as-timeout",
+    related=("limit-exceeded", "timeout-keyword", "gil-held"),
+)
 
 TIMERS = ("threading.Timer",)
 ABOUT_TRAINING = ("torch", "accelerate", "lightning", "pytorch_lightning", "deepspeed", "horovod")
 ABOUT_TIME = re.compile(r"tim(e|ed|ing)[ _-]?out|deadline|watch_?dog|time[ _-]?limit", re.I)
-SAYS = frozenset(["print", "debug", "info", "warning", "warn", "error", "exception", "critical"])
-SAYS_ALSO = frozenset(["log", "write", "flush", "print_exc", "print_stack", "format_exc"])
+LOGS = frozenset(["print", "debug", "info", "warning", "warn", "error", "exception", "critical"])
+ALSO_LOGS = frozenset(["log", "write", "flush", "print_exc", "print_stack", "format_exc"])
 QUITS_ITS_THREAD = frozenset(["sys.exit", "builtins.exit", "builtins.quit"])
 INTERRUPTS = frozenset(["_thread.interrupt_main", "signal.raise_signal"])
 FIX = (
-    '`with holdfast.deadline("step", seconds=300):` ends the process from outside, stacks shown; '
-    "for collectives give the group a timeout"
+    'use `with holdfast.deadline("step", seconds=300):`, which ends the process from outside and '
+    "prints its stacks; for collectives give the group a timeout"
 )
 
 
 @FAULT.lint_python
-def it_interrupts_nothing(program: Program, _: Source) -> Iterator[Finding]:
+def timer_interrupts_nothing(program: Program, _: Source) -> Iterator[Finding]:
     if not _about_training(program):
         return
     own = {c.name for c in program.classes if any(program.name_of(b) in TIMERS for b in c.bases)}
@@ -67,31 +73,31 @@ def _judge(program: Program, call: Call, callback: ast.expr) -> Iterator[Finding
         if _ends_for_good(program, body):
             return
         yield FAULT.error(
-            "what this Timer's callback raises ends the Timer's own thread, and nothing else",
-            reason="an exception, and sys.exit() is one, does not reach the thread that is stuck",
+            "what this Timer's callback raises ends only the Timer's own thread",
+            reason="an exception (sys.exit() is one) does not reach the thread that is stuck",
             fix=FIX,
             at=at,
         )
     elif _calls_any(program, body, INTERRUPTS):
         yield FAULT.note(
             "interrupting the main thread does not end a blocked collective",
-            reason="Python acts on it at its next own instruction; a thread that waits inside "
-            "torch or NCCL does not come to one",
+            reason="Python handles it at the next bytecode instruction; a thread that waits inside "
+            "torch or NCCL does not reach one",
             fix=FIX,
             at=at,
         )
-    elif body and _only_says(program, body) and _speaks_of_time(program, call, callback, body):
+    elif body and _only_logs(program, body) and _is_about_time(program, call, callback, body):
         yield FAULT.warning(
-            "this Timer only says that time is up: what it watches goes on",
-            reason="its callback runs in a thread of its own and interrupts nothing; and while a "
-            "hung call holds the GIL it does not even run",
+            "this Timer only prints that time is up: what it guards continues",
+            reason="its callback runs in its own thread and interrupts nothing; while a hung call "
+            "holds the GIL it does not even run",
             fix=FIX,
             at=at,
         )
 
 
 def _body(program: Program, callback: ast.expr) -> list[ast.stmt]:
-    """What the callback does; empty where this file does not tell."""
+    """What the callback does; empty where this file does not show it."""
     if isinstance(callback, ast.Lambda):
         return [ast.copy_location(ast.Expr(callback.body), callback.body)]
     written = dotted(callback)
@@ -112,11 +118,11 @@ def _calls_any(program: Program, body: list[ast.stmt], named: frozenset[str]) ->
 
 
 def _ends_for_good(program: Program, body: list[ast.stmt]) -> bool:
-    """It also does something that works, so raising is not what it counts on."""
-    return not _only_says(program, body)
+    """It also does something that works, so it does not rely on raising."""
+    return not _only_logs(program, body)
 
 
-def _only_says(program: Program, body: list[ast.stmt]) -> bool:
+def _only_logs(program: Program, body: list[ast.stmt]) -> bool:
     for node in _nodes(body):
         if isinstance(node, ast.Call) and not _harmless(program, node):
             return False
@@ -130,7 +136,7 @@ def _is_set(node: ast.AST) -> bool:
 
 
 def _is_read(program: Program, flag: ast.AST, body: list[ast.stmt]) -> bool:
-    """Somebody outside the callback asks for what it has set: then it may well act on it."""
+    """Code outside the callback reads what it has set, and may act on it."""
     inside = set(_nodes(body))
     return any(
         dotted(node).rpartition(".")[2] == dotted(flag).rpartition(".")[2]
@@ -146,8 +152,8 @@ def _harmless(program: Program, node: ast.Call) -> bool:
     last = dotted(node.func).rpartition(".")[2]
     parent = program.parents.get(node)
     return (
-        last in SAYS
-        or last in SAYS_ALSO
+        last in LOGS
+        or last in ALSO_LOGS
         or name in QUITS_ITS_THREAD
         or name.startswith(("builtins.", "time.", "datetime."))
         or isinstance(parent, ast.Raise)
@@ -155,8 +161,8 @@ def _harmless(program: Program, node: ast.Call) -> bool:
     )
 
 
-def _speaks_of_time(program: Program, call: Call, callback: ast.expr, body: list[ast.stmt]) -> bool:
-    """It pretends to end something: a Timer that only remarks on slowness does no harm."""
+def _is_about_time(program: Program, call: Call, callback: ast.expr, body: list[ast.stmt]) -> bool:
+    """It claims to end something: a Timer that only reports slowness does no harm."""
     parent = program.parents.get(call.node)
     target = parent.targets[0] if isinstance(parent, ast.Assign) else callback
     flags = (dotted(node) for node in _nodes(body) if _is_set(node))
