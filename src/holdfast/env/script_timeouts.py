@@ -6,11 +6,11 @@ import ast
 import warnings
 from collections.abc import Iterator
 
-from holdfast.analysis.source.collectives import timeouts
+from holdfast.analysis.source.collectives import timeout_arguments
 from holdfast.analysis.source.collectives.torch_calls import distributed
 from holdfast.analysis.source.program import Call, Program, constant
 from holdfast.analysis.source.python import durations
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 from holdfast.env.job import Asked
 
 MAKES_GROUPS = frozenset(
@@ -31,7 +31,7 @@ def read(text: str, file: str) -> Program:
 
 def asked(program: Program) -> tuple[Asked, ...]:
     """Every call that gives a timeout, or makes a group without giving one, in order."""
-    given = {id(one.call.node): one for one in timeouts.timeout_arguments(program)}
+    given = {id(one.call.node): one for one in timeout_arguments.timeout_arguments(program)}
     found: list[Asked] = []
     for call in program.calls:
         one = given.get(id(call.node))

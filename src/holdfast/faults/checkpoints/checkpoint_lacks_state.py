@@ -41,7 +41,7 @@ from holdfast.analysis.source.checkpoints.training_state import (
     training_parts,
 )
 from holdfast.analysis.source.program import Call, Program, constant
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding

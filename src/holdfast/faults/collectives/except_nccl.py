@@ -30,7 +30,7 @@ from holdfast.analysis.source.collectives.communication import (
     own_group,
     reached,
 )
-from holdfast.analysis.source.collectives.timeouts import is_work
+from holdfast.analysis.source.collectives.timeout_arguments import is_work
 from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.python.error_handling import (
     ABOUT_MEMORY,

@@ -28,7 +28,7 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.source.collectives import init_calls
 from holdfast.analysis.source.collectives.init_calls import InitCall
 from holdfast.analysis.source.program import Program, constant
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding

@@ -29,7 +29,7 @@ import re
 from collections.abc import Iterator
 
 from holdfast.analysis.source.collectives.communication import exchanges
-from holdfast.analysis.source.collectives.timeouts import (
+from holdfast.analysis.source.collectives.timeout_arguments import (
     TimeoutArgument,
     takes_none,
     timeout_arguments,

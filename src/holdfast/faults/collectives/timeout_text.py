@@ -28,7 +28,7 @@ import re
 from collections.abc import Iterator
 
 from holdfast.analysis.source.collectives.communication import backends, reached, starts
-from holdfast.analysis.source.collectives.timeouts import is_store, is_work
+from holdfast.analysis.source.collectives.timeout_arguments import is_store, is_work
 from holdfast.analysis.source.program import Program, dotted
 from holdfast.analysis.source.python.error_handling import FAILURES, around, caught
 from holdfast.analysis.source.python.error_text_tests import TextTest, text_tests

@@ -32,7 +32,7 @@ from holdfast.analysis.source.launch import counts
 from holdfast.analysis.source.processes import gpu_placement
 from holdfast.analysis.source.processes.children import SPAWNERS
 from holdfast.analysis.source.program import Program, constant
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.source.launch import containers, questions
+from holdfast.analysis.source.launch import command_line, containers
 from holdfast.analysis.source.source import ContainerRun, Flag, Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
@@ -286,7 +286,7 @@ def _needs_large_shm(container: ContainerRun) -> bool:
 
 def _corrected_command(source: Source, container: ContainerRun, option: Flag) -> str:
     """The user's own command without what does not work."""
-    command = questions.command_of(source, container)
+    command = command_line.command_of(source, container)
     if command is None or container.engine == "compose":
         if option.name == "sysctl":
             return f"remove `{option.value}` under `sysctls:`"
@@ -296,5 +296,5 @@ def _corrected_command(source: Source, container: ContainerRun, option: Flag) ->
         if _shm_size_unused(container, wrong) or (
             wrong.name == "sysctl" and _sysctl_refusal(container, wrong)
         ):
-            words = questions.without(words, wrong)
-    return f"`{questions.line(words)}`"
+            words = command_line.without(words, wrong)
+    return f"`{command_line.line(words)}`"

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.analysis.machine import Container, Interface, MachineFacts, known
-from holdfast.analysis.source.launch import containers, questions
+from holdfast.analysis.source.launch import command_line, containers
 from holdfast.analysis.source.source import ContainerRun as SourceContainer
 from holdfast.analysis.source.source import Launch, Source
 from holdfast.fault import Fault
@@ -128,7 +128,7 @@ def _master_on_same_machine(source: Source, launch: Launch) -> bool:
     if master is None:
         return False
     services = {container.service for container in source.containers} - {""}
-    return master.value.startswith("172.") or questions.endpoint(master.value)[0] in services
+    return master.value.startswith("172.") or command_line.endpoint(master.value)[0] in services
 
 
 @FAULT.lint
@@ -140,7 +140,7 @@ def master_is_container_loopback(source: Source) -> Iterator[Finding]:
         return
     for container in members:
         address = containers.variable(container, "MASTER_ADDR")
-        if address is not None and questions.is_loopback(address.value):
+        if address is not None and command_line.is_loopback(address.value):
             yield FAULT.error(
                 f"MASTER_ADDR={address.value} is each container's own loopback",
                 reason=f"{len(members)} containers form one job, and each has its own network: "

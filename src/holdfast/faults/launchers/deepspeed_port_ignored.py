@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.analysis.machine.rendezvous import FREE_PORT_SINCE
-from holdfast.analysis.source.launch import questions
+from holdfast.analysis.source.launch import command_line
 from holdfast.analysis.source.source import Flag, Launch, Source, SourceSetting
 from holdfast.analysis.versions import release
 from holdfast.fault import Fault
@@ -56,10 +56,10 @@ DEFAULT_PORT = "29500"
 @FAULT.lint
 def launcher_ignores_master_variables(source: Source) -> Iterator[Finding]:
     for launch in source.launches:
-        if launch.kind not in OPTIONS or questions.hides_flags(launch):
+        if launch.kind not in OPTIONS or command_line.hides_flags(launch):
             continue
         for name, option in zip(("MASTER_ADDR", "MASTER_PORT"), OPTIONS[launch.kind], strict=True):
-            setting = questions.exported(launch, name)
+            setting = command_line.exported(launch, name)
             if setting is not None and not _used_elsewhere(source, launch, setting):
                 yield from _judge_setting(launch, setting, option, source.here.torch)
 
@@ -116,9 +116,9 @@ def _decided_elsewhere(launch: Launch, setting: SourceSetting) -> bool:
         return setting.name == "MASTER_ADDR" and launch.flag("hostfile") is not None
     if launch.kind == "accelerate":
         several = launch.flag("multi-gpu") is not None
-        return not several and (questions.number(launch.flag("num-processes")) or 1) < 2
+        return not several and (command_line.number(launch.flag("num-processes")) or 1) < 2
     pet = ("PET_RDZV_ENDPOINT", f"PET_{setting.name}")
-    return any(questions.exported(launch, name) for name in pet)
+    return any(command_line.exported(launch, name) for name in pet)
 
 
 def _several_machines(launch: Launch) -> bool:
@@ -131,7 +131,7 @@ def _launcher_value(launch: Launch, setting: SourceSetting, torch: str) -> str:
         return "127.0.0.1"
     nnodes = launch.flag("nnodes")
     fixed = torch != "" and release(torch) < FREE_PORT_SINCE
-    if fixed or launch.kind not in questions.TORCHRUN or (launch.machines or 1) > 1:
+    if fixed or launch.kind not in command_line.TORCHRUN or (launch.machines or 1) > 1:
         return DEFAULT_PORT
     free = "a free port it chooses itself"
     return free if nnodes is None or nnodes.known else f"{DEFAULT_PORT}, or on one machine {free}"
@@ -141,5 +141,5 @@ def _is_launcher_value(setting: SourceSetting, launcher_value: str) -> bool:
     """The exported value is the one the launcher uses anyway."""
     if not setting.known:
         return False
-    loopback = setting.name == "MASTER_ADDR" and questions.is_loopback(setting.value)
+    loopback = setting.name == "MASTER_ADDR" and command_line.is_loopback(setting.value)
     return loopback or setting.value in (launcher_value, DEFAULT_PORT)

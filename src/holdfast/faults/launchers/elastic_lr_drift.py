@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from holdfast.analysis.source.checkpoints.restarts import RestartSign, resized
 from holdfast.analysis.source.program import Program, dotted
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding

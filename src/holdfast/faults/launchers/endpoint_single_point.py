@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.analysis.source.launch import preemptible, questions
+from holdfast.analysis.source.launch import command_line, preemptible
 from holdfast.analysis.source.source import Launch, Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
@@ -39,7 +39,7 @@ def endpoint_on_preemptible_machine(source: Source) -> Iterator[Finding]:
     for launch in source.launches:
         endpoint = launch.flag("rdzv-endpoint")
         if (
-            launch.kind not in questions.TORCHRUN
+            launch.kind not in command_line.TORCHRUN
             or endpoint is None
             or not _is_elastic_c10d(launch)
         ):
@@ -58,7 +58,7 @@ def endpoint_on_preemptible_machine(source: Source) -> Iterator[Finding]:
 
 def _is_elastic_c10d(launch: Launch) -> bool:
     """Only there are the others expected to continue."""
-    count = questions.nodes(launch)
+    count = command_line.nodes(launch)
     backend = launch.flag("rdzv-backend")
     c10d = backend is not None and backend.value == "c10d"
     return c10d and count is not None and count[0] < count[1]

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.source.launch import questions
+from holdfast.analysis.source.launch import command_line
 from holdfast.analysis.source.source import Flag, Launch, Source, SourceSetting
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
@@ -111,10 +111,10 @@ def elastic_timeout_misconfigured(source: Source) -> Iterator[Finding]:
 
 def _judge_flag(launch: Launch) -> Iterator[Finding]:
     flag = launch.flag("elastic-timeout")
-    seconds = questions.number(flag)
+    seconds = command_line.number(flag)
     if flag is None or seconds is None:
         return
-    setting = questions.exported(launch, TIMEOUT_VARIABLE)
+    setting = command_line.exported(launch, TIMEOUT_VARIABLE)
     if seconds == 0:
         yield FAULT.warning(
             f"--elastic-timeout 0 means {DEFAULT_SECONDS} s, not 'at once' or 'never'",

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.analysis.source.launch import questions
+from holdfast.analysis.source.launch import command_line
 from holdfast.analysis.source.source import Flag, Launch, Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
@@ -38,7 +38,7 @@ ADD_SCRIPT = (
 @FAULT.lint
 def elastic_hosts_misconfigured(source: Source) -> Iterator[Finding]:
     for launch in source.launches:
-        if launch.kind != "horovodrun" or questions.hides_flags(launch):
+        if launch.kind != "horovodrun" or command_line.hides_flags(launch):
             continue
         minimum = launch.flag("min-np", "min-num-proc")
         script = launch.flag("host-discovery-script")
@@ -83,9 +83,9 @@ def _no_discovery_script(source: Source, launch: Launch, minimum: Flag) -> Itera
 
 def _process_counts(launch: Launch, minimum: Flag | None) -> Iterator[Finding]:
     start = launch.flag("np", "num-proc")
-    low, count = questions.number(minimum), questions.number(start)
+    low, count = command_line.number(minimum), command_line.number(start)
     most = launch.flag("max-np", "max-num-proc")
-    high = questions.number(most)
+    high = command_line.number(most)
     if low is not None and high is not None and most is not None and low > high:
         yield FAULT.error(
             f"--min-np {low} is more than --max-np {high}",

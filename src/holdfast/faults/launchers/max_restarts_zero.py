@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.analysis.machine import MachineFacts
-from holdfast.analysis.source.launch import preemptible, questions
+from holdfast.analysis.source.launch import command_line, preemptible
 from holdfast.analysis.source.source import Launch, Source
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding
@@ -62,12 +62,12 @@ def restarts_disabled_by_variable(facts: MachineFacts) -> Finding:
 @FAULT.lint
 def restarts_disabled(source: Source) -> Iterator[Finding]:
     for launch in source.launches:
-        if launch.kind not in questions.TORCHRUN or questions.hides_flags(launch):
+        if launch.kind not in command_line.TORCHRUN or command_line.hides_flags(launch):
             continue
         flag = launch.flag("max-restarts")
-        if flag is None and questions.exported(launch, VARIABLE) is not None:
+        if flag is None and command_line.exported(launch, VARIABLE) is not None:
             continue
-        if flag is not None and questions.number(flag) != 0:
+        if flag is not None and command_line.number(flag) != 0:
             continue
         if why := _should_survive(source, launch):
             said = "--max-restarts=0" if flag else "no --max-restarts, so 0"
@@ -81,7 +81,7 @@ def restarts_disabled(source: Source) -> Iterator[Finding]:
 
 
 def _should_survive(source: Source, launch: Launch) -> str:
-    count = questions.nodes(launch)
+    count = command_line.nodes(launch)
     if count and count[0] < count[1]:
         return f"an elastic job (--nnodes={count[0]}:{count[1]})"
     if sign := preemptible.sign(source, launch):
@@ -90,7 +90,7 @@ def _should_survive(source: Source, launch: Launch) -> str:
 
 
 def _fixed_nodes_note(launch: Launch) -> str:
-    count = questions.nodes(launch)
+    count = command_line.nodes(launch)
     if count is None or count[0] != count[1] or count[1] < 2:
         return ""
     return (

@@ -29,7 +29,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.launch import kill_commands, port_loops, questions
+from holdfast.analysis.source.launch import command_line, kill_commands, port_loops
 from holdfast.analysis.source.source import Command, Launch, Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
@@ -138,7 +138,7 @@ def _starts_ranks(source: Source, launch: Launch) -> bool:
         word.text for kill in kill_commands.kills(source) for word in kill_commands.targets(kill)
     ]
     single = launch.kind == "python" and script and any(script in text for text in aimed)
-    return bool(single) or launch.kind in questions.STARTERS
+    return bool(single) or launch.kind in command_line.STARTERS
 
 
 @FAULT.lint
@@ -178,7 +178,7 @@ ENDLESS = re.compile(r"\s*(?:while|until)?\s*(?:true|:|\[+ *(?:1|true) *\]+|\(\(
 @FAULT.lint
 def endless_restart_loop(source: Source) -> Iterator[Finding]:
     for launch in source.launches:
-        if launch.command is None or launch.kind not in questions.STARTERS or launch.around:
+        if launch.command is None or launch.kind not in command_line.STARTERS or launch.around:
             continue
         for number in launch.command.loops[-1:]:
             loop = source.loops[number]
@@ -189,7 +189,7 @@ def endless_restart_loop(source: Source) -> Iterator[Finding]:
                     reason="a failure that recurs at once is repeated endlessly, and the script "
                     "must resume from a checkpoint each time",
                     fix=f"`{launch.kind} --max-restarts=3 …`"
-                    if launch.kind in questions.TORCHRUN
+                    if launch.kind in command_line.TORCHRUN
                     else "use `holdfast run …`, which restarts and stops when the same failure "
                     "recurs",
                     at=loop.place,
@@ -206,7 +206,7 @@ def batch_script_does_not_wait(source: Source) -> Iterator[Finding]:
         return
     last = max(in_background, key=lambda command: command.number)
     waits = ("wait", "tail", "sleep", "srun", "mpirun", "torchrun", "while", "python")
-    if not any(after.name in waits or after.loops for after in questions.after(source, last)):
+    if not any(after.name in waits or after.loops for after in command_line.after(source, last)):
         yield FAULT.error(
             f"{last.name} runs in the background, but the batch script ends",
             reason="Slurm ends the job, and everything still running, when its batch script ends",
@@ -227,7 +227,7 @@ BUILTINS = frozenset({"echo", "printf", "exit", "wait", "date", "deactivate", "c
 @FAULT.lint
 def variable_not_exported(source: Source) -> Iterator[Finding]:
     exported = {setting.name for setting in source.settings if setting.exported}
-    started = [launch.place for launch in source.launches if launch.kind in questions.STARTERS]
+    started = [launch.place for launch in source.launches if launch.kind in command_line.STARTERS]
     last = max(started, default=None)
     for setting in source.settings:
         private = setting.by == "shell" and not setting.exported and setting.name not in exported
@@ -245,7 +245,7 @@ def variable_not_exported(source: Source) -> Iterator[Finding]:
 
 @FAULT.lint
 def variable_exported_too_late(source: Source) -> Iterator[Finding]:
-    started = [launch for launch in source.launches if launch.kind in questions.STARTERS]
+    started = [launch for launch in source.launches if launch.kind in command_line.STARTERS]
     programs = [c.place for c in source.commands if c.name not in BUILTINS]
     last = max(programs, default=None)
     if not source.complete or not started or last is None:

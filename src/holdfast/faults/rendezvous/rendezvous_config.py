@@ -34,7 +34,7 @@ from holdfast.analysis.logs.patterns import connections, name_resolution, peers
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Plan, Unread, addresses, known, rendezvous
 from holdfast.analysis.source.launch import nodes_of_one_job
-from holdfast.analysis.source.launch import rendezvous as launch_rendezvous
+from holdfast.analysis.source.launch import rendezvous_options as launch_rendezvous
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding

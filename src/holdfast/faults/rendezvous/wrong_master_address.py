@@ -35,7 +35,7 @@ from holdfast.analysis.machine import (
     known,
     rendezvous,
 )
-from holdfast.analysis.source.launch import master, questions, self_named_master
+from holdfast.analysis.source.launch import command_line, master, self_named_master
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place
@@ -209,7 +209,7 @@ def launch_sets_loopback_as_master(source: Source) -> Iterator[Finding]:
     if master.rehearsed(source):
         return
     for launch in source.launches:
-        count = questions.nodes(launch)
+        count = command_line.nodes(launch)
         fewest = count[0] if count else None
         most = launch.machines or (source.machines if "srun" in launch.around else 1) or 1
         for said in master.addresses(launch):
@@ -252,7 +252,7 @@ def _is_read(source: Source) -> bool:
 
 
 def _means_this_machine(value: str) -> bool:
-    return questions.is_loopback(value) or value in ("0.0.0.0", "::", "[::]")
+    return command_line.is_loopback(value) or value in ("0.0.0.0", "::", "[::]")
 
 
 def _malformed(what: str, value: str, at: Place, *, most: int) -> Iterator[Finding]:

@@ -16,9 +16,9 @@ from holdfast.analysis.source.source import (
     SourceSetting,
 )
 from holdfast.lint.readers import shell
-from holdfast.lint.readers.shell.passage import FileText
-from holdfast.lint.readers.shell.reading import ShellReading
+from holdfast.lint.readers.shell.nested_text import FileText
 from holdfast.lint.readers.shell.scope import ShellScope, environment
+from holdfast.lint.readers.shell.shell_reading import ShellReading
 from holdfast.lint.readers.yaml_nodes import YamlDocuments, filled
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import msgspec
 from holdfast.analysis.source.source import Source, SourceKind, SourceSetting
 from holdfast.lint.readers import shell
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.passage import FileText, NestedText
-from holdfast.lint.readers.shell.reading import ShellReading
+from holdfast.lint.readers.shell.nested_text import FileText, NestedText
 from holdfast.lint.readers.shell.scope import ShellScope, ShellVariable, WordPiece
+from holdfast.lint.readers.shell.shell_reading import ShellReading
 
 INSTRUCTION = re.compile(rb"[ \t]*([A-Za-z]+)(?=[ \t\\]|$)[ \t]*")
 SKIPPED = re.compile(rb"[ \t]*(?:#.*)?$")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from holdfast.analysis.source.source import Source, SourceKind, SourceSetting
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.passage import FileText, NestedText
+from holdfast.lint.readers.shell.nested_text import FileText, NestedText
 
 LINE = re.compile(
     rb"[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.]*)[ \t]*=[ \t]*"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from holdfast.analysis.source.source import HostSlots, Source, SourceKind
 from holdfast.lint.readers.env_file import lines
-from holdfast.lint.readers.shell.passage import FileText, NestedText
+from holdfast.lint.readers.shell.nested_text import FileText, NestedText
 
 LINE = re.compile(
     r"[ \t]*(?P<name>\[[0-9a-fA-F:]+\]|[A-Za-z0-9_][\w.-]*)"

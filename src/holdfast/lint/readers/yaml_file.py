@@ -17,8 +17,8 @@ from holdfast.analysis.source.source import (
 )
 from holdfast.lint.readers import shell
 from holdfast.lint.readers.compose import flag, run
-from holdfast.lint.readers.shell.passage import FileText
-from holdfast.lint.readers.shell.reading import ShellReading
+from holdfast.lint.readers.shell.nested_text import FileText
+from holdfast.lint.readers.shell.shell_reading import ShellReading
 from holdfast.lint.readers.yaml_nodes import MOST_NODES, YamlDocuments, filled
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.analysis.source.source import SyntaxRefusal
 from holdfast.findings import Place
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.passage import FileText, NestedText
+from holdfast.lint.readers.shell.nested_text import FileText, NestedText
 from holdfast.lint.readers.shell.scope import WordPiece
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from holdfast.analysis.source.program import Program, constant, dotted
 from holdfast.analysis.source.python.flow import reached
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 LOADERS = re.compile(r"(?i)load|(?:^|_)dl(?:$|_)|train_data|trainset|dataset|batches|sampler")
 EPOCHS = re.compile(r"(?i)epoch")

@@ -7,7 +7,7 @@ import re
 
 from holdfast.analysis.source.program import Call, Function, Program, dotted
 from holdfast.analysis.source.python.flow import callers, loop_variables
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 VARIES = re.compile(
     r"(?i)step|epoch|iter|(?:^|_)(?:it|i|ep|e|n|idx|index|num|count|round|batch)(?:$|_)"

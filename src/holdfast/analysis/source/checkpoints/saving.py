@@ -16,7 +16,7 @@ from holdfast.analysis.source.program import (
     once_per_program,
 )
 from holdfast.analysis.source.python.flow import callers, repeated
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 SAVERS = ("torch.save", "torch.serialization.save")
 LOADERS = ("torch.load", "torch.serialization.load")

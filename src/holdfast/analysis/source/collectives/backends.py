@@ -18,9 +18,9 @@ from holdfast.analysis.source.collectives.init_calls import (
     only_backend,
 )
 from holdfast.analysis.source.collectives.torch_calls import COLLECTIVES, distributed
-from holdfast.analysis.source.contradiction import SourceProblem
 from holdfast.analysis.source.processes import gpu_placement
 from holdfast.analysis.source.program import Call, Program
+from holdfast.analysis.source.source_problem import SourceProblem
 
 BUILT_IN = ("nccl", "gloo", "mpi", "ucc", "xccl", "fake")
 PLUGINS = frozenset(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from holdfast.analysis.source.collectives.torch_calls import COLLECTIVES, NEW_GROUPS, distributed
 from holdfast.analysis.source.program import Call, Program, constant, dotted
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 JOINING = NEW_GROUPS | {"init_process_group"}
 TAILS = ("", "_", "_async", "_async_", "_object")

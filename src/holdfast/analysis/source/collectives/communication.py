@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from holdfast.analysis.source.collectives.torch_calls import exchange, torch_ops
 from holdfast.analysis.source.program import Call, Function, Program, constant, once_per_program
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 INITS = frozenset(
     [

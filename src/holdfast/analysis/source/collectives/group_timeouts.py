@@ -16,7 +16,7 @@ from holdfast.analysis.source.collectives.communication import backends, starts
 from holdfast.analysis.source.collectives.torch_calls import NEW_GROUPS, torch_ops
 from holdfast.analysis.source.program import Call, Program, constant
 from holdfast.analysis.source.python import durations
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 DEFAULTS = {"nccl": 600, "gloo": 1800, "mpi": 1800, "ucc": 1800}
 """seconds, since torch 2.2"""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from holdfast.analysis.source.collectives.communication import Exchange, reached
 from holdfast.analysis.source.collectives.torch_calls import AT_ONCE
 from holdfast.analysis.source.program import Function, Program, Scope, dotted
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 SENDS = frozenset(["send", "isend", "send_object_list"])
 RECEIVES = frozenset(["recv", "irecv", "recv_object_list"])

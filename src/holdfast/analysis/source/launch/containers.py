@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from holdfast.analysis.source.launch import questions
+from holdfast.analysis.source.launch import command_line
 from holdfast.analysis.source.source import ContainerRun, Flag, Launch, Source
 
 PROGRAMS = frozenset(
-    [*questions.STARTERS, "bash", "sh", "python", "python3", "env", "sudo", "timeout", "nohup"]
+    [*command_line.STARTERS, "bash", "sh", "python", "python3", "env", "sudo", "timeout", "nohup"]
 )
 MEMBERSHIP = frozenset({"RANK", "NODE_RANK", "WORLD_SIZE", "PET_NODE_RANK", "MACHINE_RANK"})
 
@@ -47,7 +47,7 @@ def is_member(container: ContainerRun) -> bool:
 
 def hides_options(source: Source, container: ContainerRun) -> bool:
     """`docker run $OPTIONS image …`: what is not seen may still be given."""
-    command = questions.command_of(source, container)
+    command = command_line.command_of(source, container)
     if command is None:
         return False
     values = {container.image, *(option.value for option in container.options)}
@@ -81,6 +81,6 @@ def launch_inside(source: Source, container: ContainerRun) -> Launch | None:
     inside = [
         launch
         for launch in source.launches
-        if launch.kind in questions.STARTERS and first <= launch.place <= last
+        if launch.kind in command_line.STARTERS and first <= launch.place <= last
     ]
     return inside[-1] if inside else None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.contradiction import SourceProblem
-from holdfast.analysis.source.launch import containers, questions
+from holdfast.analysis.source.launch import command_line, containers
 from holdfast.analysis.source.source import Flag, Launch, Source, SourceSetting
+from holdfast.analysis.source.source_problem import SourceProblem
 
 
 def problems(source: Source, launch: Launch) -> Iterator[SourceProblem]:
-    if questions.hides_flags(launch):
+    if command_line.hides_flags(launch):
         return
     yield from _devices(source, launch)
     if launch.kind == "deepspeed":
@@ -20,7 +20,7 @@ def problems(source: Source, launch: Launch) -> Iterator[SourceProblem]:
         yield from _accelerate(launch)
     elif launch.kind in ("horovodrun", "mpirun"):
         yield from _slots(launch)
-    elif launch.kind in questions.TORCHRUN:
+    elif launch.kind in command_line.TORCHRUN:
         yield from _by_hand(launch)
         yield from _batch(source, launch)
 
@@ -59,8 +59,8 @@ def gpus_per_node(request: Launch) -> int | None:
 
 def _devices(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     flag = per_node(launch)
-    ranks = questions.number(flag)
-    setting = questions.exported(launch, "CUDA_VISIBLE_DEVICES")
+    ranks = command_line.number(flag)
+    setting = command_line.exported(launch, "CUDA_VISIBLE_DEVICES")
     if launch.kind == "deepspeed" or flag is None or ranks is None:
         return
     gpus = visible(setting)
@@ -113,7 +113,7 @@ def _deepspeed(launch: Launch) -> Iterator[SourceProblem]:
             "keep --include: it names what is used",
             named.place if named else launch.place,
         )
-    setting = questions.exported(launch, "CUDA_VISIBLE_DEVICES")
+    setting = command_line.exported(launch, "CUDA_VISIBLE_DEVICES")
     chosen = named or counted
     if (
         setting is not None
@@ -135,13 +135,13 @@ def _deepspeed(launch: Launch) -> Iterator[SourceProblem]:
 
 def _the_first(setting: SourceSetting, counted: Flag | None) -> bool:
     """`CUDA_VISIBLE_DEVICES=0,1` beside `--num_gpus 2`: the same devices, whoever is heard."""
-    count = questions.number(counted) if counted is not None else None
+    count = command_line.number(counted) if counted is not None else None
     return count is not None and setting.value == ",".join(map(str, range(count)))
 
 
 def _accelerate(launch: Launch) -> Iterator[SourceProblem]:
     total, machines = launch.flag("num-processes"), launch.flag("num-machines")
-    ranks, hosts = questions.number(total), questions.number(machines)
+    ranks, hosts = command_line.number(total), command_line.number(machines)
     several = launch.flag("multi-gpu")
     if total is not None and ranks is not None and hosts is not None and ranks % max(hosts, 1):
         yield SourceProblem(
@@ -175,7 +175,7 @@ def _accelerate(launch: Launch) -> Iterator[SourceProblem]:
 def _slots(launch: Launch) -> Iterator[SourceProblem]:
     wanted = launch.flag("np", "num-proc", "n", "c")
     hosts = launch.flag("hosts", "host")
-    ranks = questions.number(wanted)
+    ranks = command_line.number(wanted)
     relaxed = launch.flag("oversubscribe", "map-by", "min-np", "host-discovery-script", "ppr")
     if wanted is None or ranks is None or relaxed is not None:
         return
@@ -214,10 +214,10 @@ def _of_hostfile(launch: Launch) -> int | None:
 
 def _by_hand(launch: Launch) -> Iterator[SourceProblem]:
     """torchrun sets these for its ranks; a number that is not its own misleads the reader."""
-    setting = questions.exported(launch, "WORLD_SIZE")
+    setting = command_line.exported(launch, "WORLD_SIZE")
     ranks, count = (
-        questions.number(launch.flag("nproc-per-node")),
-        questions.nodes(launch) or (1, 1),
+        command_line.number(launch.flag("nproc-per-node")),
+        command_line.nodes(launch) or (1, 1),
     )
     if setting is None or not setting.known or ranks is None or not setting.value.isdecimal():
         return
@@ -237,8 +237,8 @@ def _batch(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     if request is None:
         return
     flag = request.flag("nodes")
-    granted = questions.number(flag)
-    count, nnodes = questions.nodes(launch), launch.flag("nnodes")
+    granted = command_line.number(flag)
+    count, nnodes = command_line.nodes(launch), launch.flag("nnodes")
     if "srun" in launch.around:
         yield from _tasks(source, request, launch)
     elif granted is not None and granted > 1 and not launch.around and not _carried(source):
@@ -262,7 +262,7 @@ def _batch(source: Source, launch: Launch) -> Iterator[SourceProblem]:
 
 
 def _carried(source: Source) -> bool:
-    return any(command.name in questions.REMOTE for command in source.commands)
+    return any(command.name in command_line.REMOTE for command in source.commands)
 
 
 def _tasks(source: Source, request: Launch, launch: Launch) -> Iterator[SourceProblem]:
@@ -277,12 +277,12 @@ def _tasks(source: Source, request: Launch, launch: Launch) -> Iterator[SourcePr
         ),
         None,
     )
-    tasks, ranks = questions.number(told), launch.flag("nproc-per-node")
-    hosts = questions.number((step or request).flag("nodes") or request.flag("nodes")) or 1
-    if told is None or tasks is None or ranks is None or questions.number(ranks) == 1:
+    tasks, ranks = command_line.number(told), launch.flag("nproc-per-node")
+    hosts = command_line.number((step or request).flag("nodes") or request.flag("nodes")) or 1
+    if told is None or tasks is None or ranks is None or command_line.number(ranks) == 1:
         return
     each = tasks if told.name == "ntasks-per-node" else -(-tasks // hosts)
-    count = questions.nodes(launch)
+    count = command_line.nodes(launch)
     if each < 2 or (count is not None and count[1] >= hosts * each):
         return
     yield SourceProblem(

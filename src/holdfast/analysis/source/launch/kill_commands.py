@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.launch import questions
+from holdfast.analysis.source.launch import command_line
 from holdfast.analysis.source.source import Command, ShellWord, Source
 
 TAKES_VALUE = frozenset(
@@ -26,7 +26,7 @@ EVERYONES = re.compile(r"\^?(?:\.\*)?(?:python(?:[23](?:\.\d+)?)?|py)(?:\.?\*|\$
 
 def patterns(command: Command) -> list[ShellWord]:
     """What pkill or pgrep takes as patterns; procps takes one."""
-    return questions.arguments(command.words, TAKES_VALUE)
+    return command_line.arguments(command.words, TAKES_VALUE)
 
 
 def targets(command: Command) -> list[ShellWord]:
@@ -34,7 +34,7 @@ def targets(command: Command) -> list[ShellWord]:
     if command.name == "pkill":
         return patterns(command)
     if command.name == "killall":
-        return questions.arguments(command.words, KILLALL_TAKES_VALUE)
+        return command_line.arguments(command.words, KILLALL_TAKES_VALUE)
     return []
 
 
@@ -59,7 +59,7 @@ def found_by_python(source: Source, command: Command) -> ShellWord | None:
 def _python_among(commands: list[Command]) -> ShellWord | None:
     for command in commands:
         if command.name in ("pgrep", "grep", "egrep", "pidof"):
-            for word in questions.arguments(command.words, TAKES_VALUE):
+            for word in command_line.arguments(command.words, TAKES_VALUE):
                 if EVERYONES.fullmatch(word.text.replace("[", "").replace("]", "")):
                     return word
     return None
@@ -68,7 +68,7 @@ def _python_among(commands: list[Command]) -> ShellWord | None:
 def kills(source: Source) -> Iterator[Command]:
     for command in source.commands:
         by_xargs = command.name == "xargs" and any(w.text == "kill" for w in command.words)
-        if by_xargs or (command.name in questions.KILLERS and not _only_asks(command)):
+        if by_xargs or (command.name in command_line.KILLERS and not _only_asks(command)):
             yield command
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.analysis.source.launch import questions
+from holdfast.analysis.source.launch import command_line
 from holdfast.analysis.source.program import constant
 from holdfast.analysis.source.source import Launch, Source, SourceSetting
 from holdfast.findings import Place
@@ -39,7 +39,7 @@ def ports(source: Source) -> Iterator[MasterEndpoint]:
                 yield MasterEndpoint(f"--{name}", flag.value, flag.place, launch)
         flag = launch.flag("rdzv-endpoint")
         if flag is not None:
-            port = questions.endpoint(flag.value)[1]
+            port = command_line.endpoint(flag.value)[1]
             if port is not None:
                 yield MasterEndpoint("--rdzv-endpoint", str(port), flag.place, launch)
     yield from _in_python(source)
@@ -79,7 +79,7 @@ def addresses(launch: Launch) -> Iterator[MasterEndpoint]:
             yield MasterEndpoint(f"--{name}", flag.value, flag.place, launch)
     flag = launch.flag("rdzv-endpoint")
     if flag is not None:
-        host = questions.endpoint(flag.value)[0]
+        host = command_line.endpoint(flag.value)[0]
         if flag.known or host.replace(".", "").isalnum():
             yield MasterEndpoint("--rdzv-endpoint", host, flag.place, launch)
 
@@ -95,7 +95,7 @@ def rehearsed(source: Source) -> bool:
         launch.command is not None
         and launch.command.loops
         and launch.command.background
-        and not questions.REMOTE & set(launch.around)
+        and not command_line.REMOTE & set(launch.around)
         for launch in source.launches
     )
     return len(ranks) > 1 or looped

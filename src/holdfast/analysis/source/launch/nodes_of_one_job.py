@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.analysis.source.contradiction import SourceProblem
-from holdfast.analysis.source.launch import questions
+from holdfast.analysis.source.launch import command_line
 from holdfast.analysis.source.source import Launch, Source, SourceKind
+from holdfast.analysis.source.source_problem import SourceProblem
 
 SSH_VALUES = frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOoPpQRSWw")
 """ssh's options that are followed by a value (OpenSSH 9, ssh(1))"""
@@ -35,9 +35,13 @@ def problems(source: Source) -> Iterator[SourceProblem]:
 
 def _job(launch: Launch) -> Job | None:
     """None for a launch on one machine, or whose number is only known when it runs."""
-    if launch.kind not in questions.TORCHRUN or questions.hides_flags(launch) or not launch.script:
+    if (
+        launch.kind not in command_line.TORCHRUN
+        or command_line.hides_flags(launch)
+        or not launch.script
+    ):
         return None
-    nodes = questions.nodes(launch)
+    nodes = command_line.nodes(launch)
     fixed = nodes is not None and nodes[0] == nodes[1] > 1
     static = launch.flag("rdzv-backend", "standalone") is None
     if not fixed or not static or _number(launch) is None:
@@ -46,7 +50,7 @@ def _job(launch: Launch) -> Job | None:
 
 
 def _number(launch: Launch) -> int | None:
-    return questions.number(launch.flag("node-rank"))
+    return command_line.number(launch.flag("node-rank"))
 
 
 def _value(launch: Launch, name: str) -> str | None:
@@ -97,5 +101,5 @@ def _machine(source: Source, launch: Launch) -> str:
         return next((one.service for one in reversed(list(inside))), "")
     number = launch.command.number - 1 if launch.command and "ssh" in launch.around else -1
     carrier = next((c for c in source.commands if c.number == number and c.name == "ssh"), None)
-    named = questions.arguments(carrier.words, SSH_VALUES)[:1] if carrier else []
+    named = command_line.arguments(carrier.words, SSH_VALUES)[:1] if carrier else []
     return named[0].text if named and named[0].known else ""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.analysis.source.launch import master, questions
+from holdfast.analysis.source.launch import command_line, master
 from holdfast.analysis.source.source import Command, Launch, Source
 from holdfast.findings import Place
 
@@ -82,7 +82,7 @@ def _asker(source: Source, place: Place) -> Command | None:
 
 def _carrier(source: Source, asker: Command, launch: Launch | None) -> str:
     """What takes it to every machine of the job; '' where only one is asked."""
-    carriers = [name for name in asker.wrappers if name in questions.REMOTE]
+    carriers = [name for name in asker.wrappers if name in command_line.REMOTE]
     if not carriers or launch is None or not set(carriers) & set(launch.around):
         return ""
     rank = launch.flag("node-rank", "machine-rank")
@@ -95,16 +95,16 @@ def _carrier(source: Source, asker: Command, launch: Launch | None) -> str:
 
 
 def _is_for_one(step: Launch) -> bool:
-    counts = (questions.number(step.flag("nodes")), questions.number(step.flag("ntasks")))
+    counts = (command_line.number(step.flag("nodes")), command_line.number(step.flag("ntasks")))
     return 1 in counts or step.flag(*_ONE_NODE) is not None
 
 
 def _several(source: Source, launch: Launch) -> bool | None:
     """True: it waits for several machines at this address. None: it does not, or only perhaps."""
     machines = source.machines or 1
-    if launch.kind not in questions.TORCHRUN:
+    if launch.kind not in command_line.TORCHRUN:
         return False if machines > 1 else None
-    told, count = launch.flag("nnodes"), questions.nodes(launch)
+    told, count = launch.flag("nnodes"), command_line.nodes(launch)
     used = launch.flag(*master.ADDRESS_FLAGS, "rdzv-endpoint")
     if told is None or launch.flag("standalone") is not None or used is None or used.known:
         return None

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from holdfast.analysis.source.program import Call, Program, constant
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 TOUCHES = frozenset(
     "torch.cuda." + name

@@ -10,7 +10,7 @@ from holdfast.analysis.source.processes.children import LOADERS, Processes, Proc
 from holdfast.analysis.source.processes.cuda_calls import touches
 from holdfast.analysis.source.program import Call, Function, Program, constant, dotted
 from holdfast.analysis.source.python.flow import may_reach, reached, under_main_guard
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 
 class ForkedCudaUse(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.analysis.source.program import Call, Function, Program, constant, dotted
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 from holdfast.analysis.source.ranks.rank_dependence import rank_questions
 from holdfast.analysis.source.ranks.rank_names import RankScope
 

@@ -10,7 +10,7 @@ from holdfast.analysis.source.processes.children import LOADERS, SPAWNERS, Proce
 from holdfast.analysis.source.processes.start_method import METHODS, MODULES
 from holdfast.analysis.source.program import Call, Function, Program, constant, dotted
 from holdfast.analysis.source.python.flow import method_of, reached
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 
 class ImportTimeStart(NamedTuple):

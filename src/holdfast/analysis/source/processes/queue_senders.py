@@ -13,7 +13,7 @@ from typing import NamedTuple
 from holdfast.analysis.source.processes.children import Processes, ProcessStart, processes
 from holdfast.analysis.source.program import Call, Function, Program, constant, dotted
 from holdfast.analysis.source.python.flow import may_reach
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 TENSORS = frozenset(
     {

@@ -29,7 +29,7 @@ SHARED = SYNCHRONISERS | {
     "Queue",
     "SimpleQueue",
     "JoinableQueue",
-    "ProcessValue",
+    "Value",
     "Array",
     "RawValue",
     "RawArray",

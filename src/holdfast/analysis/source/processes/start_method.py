@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from holdfast.analysis.source.program import Call, Program, constant
 from holdfast.analysis.source.python.flow import unconditional
-from holdfast.analysis.source.python.names import Names, names
+from holdfast.analysis.source.python.name_values import Names, names
 
 MODULES = (
     "multiprocessing",

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 
 from holdfast.analysis.source.program import Function, Program, constant, dotted
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 PARTS = ("days", "seconds", "microseconds", "milliseconds", "minutes", "hours", "weeks")
 """the arguments of timedelta, in their order"""

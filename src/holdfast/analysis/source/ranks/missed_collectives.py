@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from holdfast.analysis.source.collectives.torch_calls import NEW_GROUPS
 from holdfast.analysis.source.program import Call, Function, Program, dotted, once_per_program
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 from holdfast.analysis.source.ranks.branches import RankSplit
 from holdfast.analysis.source.ranks.guards import RankGuard, rank_guards
 from holdfast.analysis.source.ranks.paths import CollectiveOnPath, Paths, paths_of

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 
 from holdfast.analysis.source.program import Call, Program, constant, dotted, once_per_program
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 from holdfast.analysis.source.ranks.branches import RankSplit
 from holdfast.analysis.source.ranks.rank_names import (
     VARIABLES,

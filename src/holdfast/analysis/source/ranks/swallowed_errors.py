@@ -18,12 +18,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from holdfast.analysis.source.contradiction import SourceProblem
 from holdfast.analysis.source.program import Call, Program, dotted
 from holdfast.analysis.source.python.flow import in_loop
 from holdfast.analysis.source.ranks.guards import rank_guards
 from holdfast.analysis.source.ranks.paths import CollectiveOnPath, Paths, paths_of
 from holdfast.analysis.source.ranks.rank_dependence import rank_questions
+from holdfast.analysis.source.source_problem import SourceProblem
 
 EVERYWHERE = frozenset(["ImportError", "ModuleNotFoundError", "KeyboardInterrupt", "StopIteration"])
 """kinds that come on all ranks alike, or speak of the end of the data"""

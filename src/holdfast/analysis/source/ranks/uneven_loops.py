@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.analysis.source.program import Call, Program, dotted
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 from holdfast.analysis.source.ranks.guards import rank_guards
 from holdfast.analysis.source.ranks.paths import paths_of
 from holdfast.analysis.source.ranks.rank_dependence import rank_questions

@@ -13,12 +13,12 @@ from holdfast.analysis.source.source import (
 )
 from holdfast.findings import Place
 from holdfast.lint.readers import launches
-from holdfast.lint.readers.shell.commanding import CommandParts
-from holdfast.lint.readers.shell.expanding import word_of
-from holdfast.lint.readers.shell.passage import FileText, NestedText
-from holdfast.lint.readers.shell.reading import ShellReading
+from holdfast.lint.readers.shell.nested_text import FileText, NestedText
 from holdfast.lint.readers.shell.scope import ShellScope, WordPiece
-from holdfast.lint.readers.shell.walking import ShellWalker
+from holdfast.lint.readers.shell.shell_reading import ShellReading
+from holdfast.lint.readers.shell.simple_commands import CommandParts
+from holdfast.lint.readers.shell.statements import ShellWalker
+from holdfast.lint.readers.shell.word_expansion import word_of
 
 STUMBLED = "the grammar does not understand all of it"
 """a doubt, until bash itself was asked: see second_opinion.py"""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from holdfast.analysis.source.source import Launch, ShellWord
 from holdfast.lint.readers.arguments import split
 from holdfast.lint.readers.launch_options import SRUN
-from holdfast.lint.readers.shell.passage import NestedText
+from holdfast.lint.readers.shell.nested_text import NestedText
 
 LINE = re.compile(rb"#SBATCH[ \t]+(?P<options>[^\n]*)")
 WORD = re.compile(rb"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"'#]|(?<=\S)\#)+""")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from holdfast.analysis.source.source import ShellLoop
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.assigning import AssignmentReader, assigned_names
-from holdfast.lint.readers.shell.expanding import WordExpander
-from holdfast.lint.readers.shell.passage import NestedText
-from holdfast.lint.readers.shell.reading import ShellReading
+from holdfast.lint.readers.shell.assignments import AssignmentReader, assigned_names
+from holdfast.lint.readers.shell.nested_text import NestedText
 from holdfast.lint.readers.shell.scope import ShellScope, ShellVariable
+from holdfast.lint.readers.shell.shell_reading import ShellReading
+from holdfast.lint.readers.shell.word_expansion import WordExpander
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -24,7 +24,7 @@ DEEPEST = 80
 
 
 class BranchWalker(abc.ABC):
-    """Each works on a layer of the variables; walking.py says what a statement is."""
+    """Each works on a layer of the variables; statements.py says what a statement is."""
 
     def __init__(
         self,

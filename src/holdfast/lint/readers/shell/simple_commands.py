@@ -10,11 +10,11 @@ from holdfast.analysis.source.source import Command, ShellWord, SourceSetting
 from holdfast.findings import Place
 from holdfast.lint.readers.arguments import program
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.assigning import AssignmentReader
-from holdfast.lint.readers.shell.expanding import WordExpander, word_of
-from holdfast.lint.readers.shell.reading import ShellReading
+from holdfast.lint.readers.shell.assignments import AssignmentReader
+from holdfast.lint.readers.shell.child_commands import ChildReader, Nested, prefix
 from holdfast.lint.readers.shell.scope import WordPiece
-from holdfast.lint.readers.shell.starting import ChildReader, Nested, prefix
+from holdfast.lint.readers.shell.shell_reading import ShellReading
+from holdfast.lint.readers.shell.word_expansion import WordExpander, word_of
 from holdfast.lint.readers.shell.wrappers import unwrap
 
 if TYPE_CHECKING:

@@ -8,18 +8,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.lint.readers.shell import grammar, sbatch
-from holdfast.lint.readers.shell.branching import DEEPEST, BranchWalker
-from holdfast.lint.readers.shell.commanding import CommandReader
-from holdfast.lint.readers.shell.passage import NestedText
-from holdfast.lint.readers.shell.reading import MOST_TEXTS, ShellReading
+from holdfast.lint.readers.shell.branch_walker import DEEPEST, BranchWalker
+from holdfast.lint.readers.shell.nested_text import NestedText
 from holdfast.lint.readers.shell.scope import ShellScope
+from holdfast.lint.readers.shell.shell_reading import MOST_TEXTS, ShellReading
+from holdfast.lint.readers.shell.simple_commands import CommandReader
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 
 class ShellWalker(BranchWalker):
-    """One text: everything but its simple commands, which are for commanding.py."""
+    """One text: everything but its simple commands, which are for simple_commands.py."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from holdfast.lint.readers.shell.scope import GIVEN_FROM_OUTSIDE, Part, ShellVar
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from holdfast.lint.readers.shell.expanding import WordExpander
+    from holdfast.lint.readers.shell.word_expansion import WordExpander
 
 LONGEST = 4096
 """characters of a value; longer ones are kept as written"""

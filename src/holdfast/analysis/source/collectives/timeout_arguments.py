@@ -22,7 +22,7 @@ from holdfast.analysis.source.collectives.torch_calls import (
     torch_ops,
 )
 from holdfast.analysis.source.program import Call, Program, constant, dotted, once_per_program
-from holdfast.analysis.source.python.names import names
+from holdfast.analysis.source.python.name_values import names
 
 POSITIONS = {
     "init_process_group": 2,

@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.analysis.source.source import ShellWord, SourceSetting
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.expanding import WordExpander
-from holdfast.lint.readers.shell.reading import ShellReading
 from holdfast.lint.readers.shell.scope import ShellVariable, WordPiece
+from holdfast.lint.readers.shell.shell_reading import ShellReading
+from holdfast.lint.readers.shell.word_expansion import WordExpander
 
 if TYPE_CHECKING:
     from tree_sitter import Node

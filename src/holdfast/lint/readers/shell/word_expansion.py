@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from holdfast.analysis.source.source import ShellWord
 from holdfast.findings import Place
 from holdfast.lint.readers.shell import grammar
-from holdfast.lint.readers.shell.parameters import ParameterExpander
-from holdfast.lint.readers.shell.passage import NestedText
+from holdfast.lint.readers.shell.nested_text import NestedText
+from holdfast.lint.readers.shell.parameter_expansion import ParameterExpander
 from holdfast.lint.readers.shell.scope import Part, ShellScope, WordPiece
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.contradiction import SourceProblem
-from holdfast.analysis.source.launch import questions
+from holdfast.analysis.source.launch import command_line
 from holdfast.analysis.source.source import Flag, Launch, Source, SourceKind
+from holdfast.analysis.source.source_problem import SourceProblem
 
 ELASTIC = "`--rdzv-backend c10d --rdzv-endpoint HOST:29400 --rdzv-id NAME`"
 STATIC = "`--master-addr HOST --master-port 29500 --node-rank N`, N from 0 on each node"
@@ -21,7 +21,7 @@ PER_RUN = re.compile(r"RANDOM|\bdate\b|uuidgen|/uuid\b|\$\$")
 
 
 def problems(source: Source, launch: Launch) -> Iterator[SourceProblem]:
-    if launch.kind not in questions.TORCHRUN or questions.hides_flags(launch):
+    if launch.kind not in command_line.TORCHRUN or command_line.hides_flags(launch):
         return
     yield from _count(launch)
     if launch.flag("standalone") is not None:
@@ -51,7 +51,7 @@ def _backend(launch: Launch) -> str:
     flag = launch.flag("rdzv-backend")
     if flag is not None:
         return flag.value if flag.known else ""
-    setting = questions.exported(launch, "PET_RDZV_BACKEND")
+    setting = command_line.exported(launch, "PET_RDZV_BACKEND")
     if setting is not None:
         return setting.value if setting.known else ""
     return "static"
@@ -60,11 +60,11 @@ def _backend(launch: Launch) -> str:
 def _given(launch: Launch, flag: str) -> bool:
     """By option, or by the variable that stands for it."""
     variable = "PET_" + flag.upper().replace("-", "_")
-    return launch.flag(flag) is not None or questions.exported(launch, variable) is not None
+    return launch.flag(flag) is not None or command_line.exported(launch, variable) is not None
 
 
 def _count(launch: Launch) -> Iterator[SourceProblem]:
-    flag, count = launch.flag("nnodes"), questions.nodes(launch)
+    flag, count = launch.flag("nnodes"), command_line.nodes(launch)
     if flag is not None and count is not None and not 0 < count[0] <= count[1]:
         yield SourceProblem(
             "error",
@@ -77,7 +77,7 @@ def _count(launch: Launch) -> Iterator[SourceProblem]:
 
 def _alone(launch: Launch) -> Iterator[SourceProblem]:
     alone = launch.flag("standalone")
-    count = questions.nodes(launch)
+    count = command_line.nodes(launch)
     if alone is None:
         return
     if count is not None and count[0] > 1:
@@ -102,7 +102,7 @@ def _alone(launch: Launch) -> Iterator[SourceProblem]:
 
 
 def _static(source: Source, launch: Launch) -> Iterator[SourceProblem]:
-    count, nnodes = questions.nodes(launch), launch.flag("nnodes")
+    count, nnodes = command_line.nodes(launch), launch.flag("nnodes")
     named = launch.flag("rdzv-backend")
     if count is None or nnodes is None or not 0 < count[0] <= count[1]:
         return
@@ -120,7 +120,7 @@ def _static(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     elif count[1] > 1 and _lacking(source):
         yield from _incomplete(launch, nnodes, count[1], _lacking(source))
     endpoint = launch.flag("rdzv-endpoint")
-    if endpoint is not None and endpoint.known and questions.endpoint(endpoint.value)[1] is None:
+    if endpoint is not None and endpoint.known and command_line.endpoint(endpoint.value)[1] is None:
         yield SourceProblem(
             "error",
             f"the endpoint {endpoint.value} names no port",
@@ -132,7 +132,7 @@ def _static(source: Source, launch: Launch) -> Iterator[SourceProblem]:
 
 def _incomplete(launch: Launch, nnodes: Flag, count: int, status: str) -> Iterator[SourceProblem]:
     address = _given(launch, "master-addr") or _given(launch, "rdzv-endpoint")
-    exported = questions.exported(launch, "MASTER_ADDR")
+    exported = command_line.exported(launch, "MASTER_ADDR")
     if not address and exported is None:  # an exported one is deepspeed-port-ignored's
         yield SourceProblem(
             status,
@@ -152,7 +152,7 @@ def _incomplete(launch: Launch, nnodes: Flag, count: int, status: str) -> Iterat
 
 
 def _c10d(source: Source, launch: Launch) -> Iterator[SourceProblem]:
-    endpoint, count = launch.flag("rdzv-endpoint"), questions.nodes(launch)
+    endpoint, count = launch.flag("rdzv-endpoint"), command_line.nodes(launch)
     backend = launch.flag("rdzv-backend")
     at = backend or launch.flag("nnodes")
     lacking = "" if _given(launch, "rdzv-endpoint") else _lacking(source)
@@ -164,7 +164,7 @@ def _c10d(source: Source, launch: Launch) -> Iterator[SourceProblem]:
             "on every node `--rdzv-endpoint HOST:29400`, HOST being one of them",
             at.place,
         )
-    if endpoint is not None and endpoint.known and questions.endpoint(endpoint.value)[1] is None:
+    if endpoint is not None and endpoint.known and command_line.endpoint(endpoint.value)[1] is None:
         yield SourceProblem(
             "note",
             f"the endpoint {endpoint.value} names no port",
@@ -187,9 +187,9 @@ def _c10d(source: Source, launch: Launch) -> Iterator[SourceProblem]:
 
 def _ids(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     """A batch script or srun's line is read once, for all nodes; a line typed on each is not."""
-    run, count = launch.flag("rdzv-id"), questions.nodes(launch)
+    run, count = launch.flag("rdzv-id"), command_line.nodes(launch)
     once = launch.around or any(other.kind == "sbatch" for other in source.launches)
-    carried = any(command.name in questions.REMOTE for command in source.commands)
+    carried = any(command.name in command_line.REMOTE for command in source.commands)
     if run is None or once or carried or count is None or count[1] < 2:
         return
     written = run.value

@@ -11,11 +11,11 @@ import msgspec
 from holdfast.analysis.source.source import Command, ShellWord, SourceSetting
 from holdfast.lint.readers import passed_settings
 from holdfast.lint.readers.arguments import program
-from holdfast.lint.readers.shell import grammar, inner
-from holdfast.lint.readers.shell.expanding import WordExpander
-from holdfast.lint.readers.shell.passage import NestedText
-from holdfast.lint.readers.shell.reading import EXPANDED, ShellReading
+from holdfast.lint.readers.shell import grammar, inner_commands
+from holdfast.lint.readers.shell.nested_text import NestedText
 from holdfast.lint.readers.shell.scope import ShellScope, WordPiece, environment
+from holdfast.lint.readers.shell.shell_reading import EXPANDED, ShellReading
+from holdfast.lint.readers.shell.word_expansion import WordExpander
 from holdfast.lint.readers.shell.wrappers import unwrap
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class ChildReader:
 
     def within(self, command: Command, atoms: list[list[WordPiece]], fed: Sequence[Node]) -> None:
         """`srun torchrun …` starts torchrun; `ssh host '…'` a shell; `docker run` a container."""
-        for _ in range(inner.DEEPEST):
+        for _ in range(inner_commands.DEEPEST):
             for setting in passed_settings.environment(command):
                 self.reading.setting(setting)
-            started = inner.inner_command(command)
+            started = inner_commands.inner_command(command)
             if started is None:
                 return
             around = (*command.wrappers, command.name)
@@ -69,7 +69,7 @@ class ChildReader:
     def _text(
         self,
         command: Command,
-        started: inner.InnerCommand,
+        started: inner_commands.InnerCommand,
         around: tuple[str, ...],
         atoms: list[list[WordPiece]],
         fed: Sequence[Node],
