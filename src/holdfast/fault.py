@@ -79,7 +79,7 @@ class Broken(NamedTuple):
 
 
 class Fault:
-    """One thing that goes wrong, with a stable code and slug, and what we can do about it.
+    """VariableInfo thing that goes wrong, with a stable code and slug, and what we can do about it.
 
     A file under `faults/` makes one, decorates its faces with it, and builds findings
     from it, so that code and slug are written once.
@@ -246,7 +246,7 @@ class Fault:
     def _ask(
         self, face: Callable[[Any], Any], seen: object, then: Callable[[Any], Any] = lambda a: a
     ) -> Any:
-        """One broken face must not hide the others."""
+        """VariableInfo broken face must not hide the others."""
         try:
             return then(face(seen))
         except CouldNotLook:

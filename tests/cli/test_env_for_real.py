@@ -162,7 +162,7 @@ def test_the_text_fits_the_terminal(ask: Asker, columns: str) -> None:
     settings = {"NCCL_TIMEOUT": "1", "TORCH_NCCL_BLOCKING_WAIT": "1", "COLUMNS": columns}
     code, out, _ = ask("--", "torchrun", "--nnodes=2", "t.py", **settings)
     assert code == 0
-    assert "clocks: every timeout" in out
+    assert "timeouts: every limit" in out
     named = [line for line in out.splitlines() if not line.startswith("    ")]
     assert "  NCCL_TIMEOUT=1" in "\n".join(named)
     details = [line for line in out.splitlines() if line.startswith("      ")]

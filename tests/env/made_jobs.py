@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.analysis import machine as f
-from holdfast.analysis.variables.status import Clock
+from holdfast.analysis.variables.status import Timeout
 from holdfast.env import script_timeouts, timeouts_in_force
 from holdfast.env.job import Job
 from holdfast.lint.readers import shell
@@ -47,9 +47,9 @@ def a_job(
     )
 
 
-def clock(job: Job, key: str) -> Clock:
-    return next(one for one in timeouts_in_force.clocks(job) if one.key == key)
+def timeout(job: Job, key: str) -> Timeout:
+    return next(one for one in timeouts_in_force.timeouts(job) if one.key == key)
 
 
 def keys(job: Job) -> set[str]:
-    return {one.key for one in timeouts_in_force.clocks(job)}
+    return {one.key for one in timeouts_in_force.timeouts(job)}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.analysis import machine as f
-from holdfast.analysis.variables.status import Effect, Judged
+from holdfast.analysis.variables.status import Effect, SettingStatus
 from holdfast.env import setting_status
 from holdfast.env.job import Job
 from holdfast.findings import Status
@@ -15,7 +15,7 @@ from tests.env.made_jobs import CPU_BUILD, a_job
 from tests.faults.machines import a_machine, settings
 
 
-def judged(job: Job, name: str) -> Judged:
+def judged(job: Job, name: str) -> SettingStatus:
     return next(one for one in setting_status.judge(job) if one.name == name)
 
 

@@ -1,4 +1,4 @@
-"""Whether the order of the clocks is sound."""
+"""Whether the order of the timeouts is sound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RDMA = a_machine(rdma_devices=("mlx5_0",))
 
 
 def said(job: Job) -> list[tuple[str, str]]:
-    found = timeout_order.findings(job, timeouts_in_force.clocks(job))
+    found = timeout_order.findings(job, timeouts_in_force.timeouts(job))
     assert all(one.reason and one.evidence and one.host for one in found)
     return [(one.status.value, one.summary) for one in found]
 

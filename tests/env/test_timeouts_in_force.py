@@ -1,4 +1,4 @@
-"""Every clock has the value the job would have, and says where that comes from."""
+"""Every timeout has the value the job would have, and says where that comes from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.analysis.variables.status import STAGES
 from holdfast.env import timeouts_in_force
-from tests.env.made_jobs import CPU_BUILD, a_job, clock, keys
+from tests.env.made_jobs import CPU_BUILD, a_job, keys, timeout
 from tests.faults.machines import a_machine
 
 INIT = "import torch.distributed as dist\nfrom datetime import timedelta\n"
@@ -99,7 +99,7 @@ INIT = "import torch.distributed as dist\nfrom datetime import timedelta\n"
     ],
 )
 def test_value_and_origin(job: object, key: str, seconds: float | None, origin: str) -> None:
-    found = clock(job, key)  # type: ignore[arg-type]
+    found = timeout(job, key)  # type: ignore[arg-type]
     assert found.seconds == pytest.approx(seconds) if seconds is not None else not found.seconds
     assert origin in found.origin
 
@@ -121,11 +121,11 @@ def test_rdma_in_seconds(version: str, variables: dict[str, Any], seconds: float
     job = a_job(machine=machine, **variables)
     library = job.facts.software.nccl[0]  # type: ignore[union-attr]
     software = {"nccl": (type(library)(path="x", version=version, origin="system"),)}
-    found = clock(a_job(machine=machine, software=software, **variables), "nccl-rdma")
+    found = timeout(a_job(machine=machine, software=software, **variables), "nccl-rdma")
     assert found.seconds == (pytest.approx(seconds, abs=0.01) if seconds else None)
 
 
-def test_a_cpu_build_has_no_clocks_of_nccl() -> None:
+def test_a_cpu_build_has_no_timeouts_of_nccl() -> None:
     job = a_job(software=CPU_BUILD)
     assert not keys(job) & {"group-nccl", "heartbeat", "dump", "nccl-socket", "nccl-rdma"}
     assert any("CPU build" in said for said in timeouts_in_force.silences(job))
@@ -135,7 +135,7 @@ def test_a_gloo_script_has_no_group_of_nccl() -> None:
     assert "group-nccl" not in keys(a_job(text=INIT + "dist.init_process_group('gloo')"))
 
 
-def test_a_launcher_brings_its_own_clocks_and_no_others() -> None:
+def test_a_launcher_brings_its_own_timeouts_and_no_others() -> None:
     assert "join" not in keys(a_job("horovodrun -np 2 python t.py"))
     assert "join" not in keys(a_job("deepspeed t.py"))
     assert "patience" in keys(a_job("holdfast run --patience 60 t.py"))
@@ -149,21 +149,21 @@ def test_an_older_nccl_does_not_retry() -> None:
 
 
 def test_what_is_not_known_is_said() -> None:
-    assert not clock(a_job(), "group-nccl").sure
-    assert "may pass its own" in clock(a_job(), "group-nccl").remark
-    late = clock(a_job(text=INIT + "dist.init_process_group(timeout=T)"), "group-nccl")
+    assert not timeout(a_job(), "group-nccl").sure
+    assert "may pass its own" in timeout(a_job(), "group-nccl").remark
+    late = timeout(a_job(text=INIT + "dist.init_process_group(timeout=T)"), "group-nccl")
     assert (late.sure, late.seconds) == (False, None)
     assert "known only when it runs" in late.remark
 
 
-def test_each_clock_tells_what_it_does_and_where_that_was_read() -> None:
+def test_each_timeout_tells_what_it_does_and_where_that_was_read() -> None:
     jobs = [
         a_job("torchrun --nnodes 2 --rdzv-backend c10d t.py"),
         a_job("horovodrun -np 2 python t.py", machine=a_machine(rdma_devices=("mlx5_0",))),
         a_job("holdfast run t.py", SLURM_JOB_END_TIME="5"),
     ]
     for job in jobs:
-        for one in timeouts_in_force.clocks(job):
+        for one in timeouts_in_force.timeouts(job):
             assert one.does, one
             assert one.source, one
             assert one.origin, one

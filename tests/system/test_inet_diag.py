@@ -15,7 +15,7 @@ from holdfast.system import inet_diag, netlink
 from tests.system.sockets import listener, needs, needs_root, run_python
 
 
-def of(link: socket.socket) -> inet_diag.Connection:
+def of(link: socket.socket) -> inet_diag.TcpConnection:
     inode = os.fstat(link.fileno()).st_ino
     return next(c for c in inet_diag.connections() if c.inode == inode)
 
@@ -77,7 +77,7 @@ def test_a_refusal_is_an_error() -> None:
         list(_refused())
 
 
-def _refused() -> list[inet_diag.Connection]:
+def _refused() -> list[inet_diag.TcpConnection]:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, inet_diag.NETLINK_SOCK_DIAG) as link:
         link.settimeout(5)
         return list(inet_diag._dump(link, 99, inet_diag.CONNECTED))  # there is no family 99

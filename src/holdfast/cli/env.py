@@ -1,4 +1,4 @@
-"""`holdfast env`: every setting and every clock of a job, who reads it, and what becomes of it."""
+"""`holdfast env`: every setting and timeout of a job, and whether it takes effect."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from holdfast.cli.choices import FAIL_ON, seconds
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
-    from holdfast.analysis.variables.status import Judged, One
+    from holdfast.analysis.variables.status import SettingStatus, VariableInfo
     from holdfast.findings import Finding
 
-SUMMARY = "show every setting and every timeout of a job: who reads it, what becomes of it"
+SUMMARY = "show every setting and timeout of a job, and whether it takes effect"
 DEADLINE = 0.8
 """seconds: all readers run at once; what takes longer hangs (a name server, mostly)"""
 
@@ -96,7 +96,7 @@ def _show(command: list[str], arguments: argparse.Namespace) -> int:
     job, remarks = read_job(command, arguments, also=(), brief=False)
     judged = (*setting_status.judge(job), *setting_status.added(job))
     lost = setting_status.lost(job, read_overridden(job.facts.plan))
-    found = timeouts_in_force.clocks(job)
+    found = timeouts_in_force.timeouts(job)
     findings = timeout_order.findings(job, found)
     said = (*remarks, *timeouts_in_force.silences(job))
     rows = tuple(variables.everything().values()) if arguments.all else ()
@@ -108,7 +108,7 @@ def _show(command: list[str], arguments: argparse.Namespace) -> int:
         parts = [
             text.banner(job.facts, port=False),  # a launch may name another one
             env.settings(judged, lost, width=width, everything=arguments.all),
-            env.clocks(found, width=width),
+            env.timeouts(found, width=width),
             env.order(findings, colour=text.wants_colour(sys.stdout)),
             env.remarks(said, width=width),
             env.table(rows, width=width),
@@ -117,7 +117,7 @@ def _show(command: list[str], arguments: argparse.Namespace) -> int:
     return _code(judged, findings, arguments.fail_on)
 
 
-def _code(judged: Sequence[Judged], findings: Sequence[Finding], fail_on: str) -> int:
+def _code(judged: Sequence[SettingStatus], findings: Sequence[Finding], fail_on: str) -> int:
     statuses = [*(one.status for one in judged), *(one.status for one in findings)]
     worst = max((status.concern for status in statuses), default=0)
     return int(worst >= FAIL_ON[fail_on])
@@ -161,7 +161,7 @@ def _explain(names: list[str], command: list[str], arguments: argparse.Namespace
     return _code([found for found in judged if found.name in plain], (), arguments.fail_on)
 
 
-def _insist_on_known(answers: Sequence[One]) -> None:
+def _insist_on_known(answers: Sequence[VariableInfo]) -> None:
     for answer in answers:
         if answer.row is None and answer.now is None and not answer.read_by:
             meant = ", ".join(answer.near[:6])

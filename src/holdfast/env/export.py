@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from holdfast.analysis.machine import nic_filter
-from holdfast.analysis.variables.status import TYPED, Effect, Judged
+from holdfast.analysis.variables.status import TYPED, Effect, SettingStatus
 from holdfast.env import nic_choice, presets
 from holdfast.env.job import Job
-from holdfast.env.presets import Line
+from holdfast.env.presets import ExportLine
 from holdfast.findings import Status
 
 A_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -21,12 +21,12 @@ HURTS = (Effect.NO_EFFECT, Effect.CONFLICT, Effect.HARMFUL)
 
 
 class Export(msgspec.Struct, frozen=True, kw_only=True):
-    lines: tuple[Line, ...]
+    lines: tuple[ExportLine, ...]
     remarks: tuple[str, ...]
     """what is left alone, and why"""
 
 
-def export(job: Job, judged: Sequence[Judged], preset: str, folder: str) -> Export:
+def export(job: Job, judged: Sequence[SettingStatus], preset: str, folder: str) -> Export:
     """`folder`: where logs and dumps may go."""
     lines = [*_dropped(judged), *_interfaces(job), *presets.lines(preset, job, folder)]
     remarks = []
@@ -41,27 +41,27 @@ def export(job: Job, judged: Sequence[Judged], preset: str, folder: str) -> Expo
     return Export(lines=tuple(lines), remarks=tuple(remarks))
 
 
-def _dropped(judged: Sequence[Judged]) -> Iterator[Line]:
+def _dropped(judged: Sequence[SettingStatus]) -> Iterator[ExportLine]:
     """What is set now and does nothing, or harm: of an nccl.conf only its owner can take it."""
     for one in judged:
         worse = one.status in (Status.ERROR, Status.WARNING)
         mine = one.origin in ("environment", TYPED) and A_NAME.fullmatch(one.name)
         if mine and one.verdict in HURTS and worse:
-            yield Line(name=one.name, value=None, reason=one.why.partition(": ")[0])
+            yield ExportLine(name=one.name, value=None, reason=one.summary)
 
 
-def _interfaces(job: Job) -> Iterator[Line]:
+def _interfaces(job: Job) -> Iterator[ExportLine]:
     """Only where the automatic choice would be wrong."""
     name, chosen = nic_choice.better(job.facts)
     if name and job.has_nccl and job.setting(nic_filter.NCCL) is None:
-        yield Line(
+        yield ExportLine(
             name=nic_filter.NCCL,
             value=f"={name}",
             reason=f"NCCL would take {chosen}, which no other machine reaches; {name} leads there",
         )
     right = nic_choice.leads_out(job.facts)
     if nic_choice.gloo_is_misled(job.facts) and right and job.setting(nic_filter.GLOO) is None:
-        yield Line(
+        yield ExportLine(
             name=nic_filter.GLOO,
             value=right,
             reason="Gloo goes by this machine's own name, which resolves to loopback",

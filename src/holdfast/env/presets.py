@@ -21,8 +21,8 @@ RENAMED = (2, 2)
 BOOTSTRAP_SINCE = (2, 23)
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One line to put into a shell."""
+class ExportLine(msgspec.Struct, frozen=True, kw_only=True):
+    """VariableInfo line to put into a shell."""
 
     name: str
     value: str | None
@@ -30,7 +30,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def lines(preset: str, job: Job, folder: str) -> Iterator[Line]:
+def lines(preset: str, job: Job, folder: str) -> Iterator[ExportLine]:
     if preset == "first-run":
         yield from _first_run(job, folder)
     elif preset == "production":
@@ -42,28 +42,28 @@ def wanted() -> tuple[str, ...]:
     return ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 
 
-def _first_run(job: Job, folder: str) -> Iterator[Line]:
+def _first_run(job: Job, folder: str) -> Iterator[ExportLine]:
     if job.has_nccl:
-        yield Line(name="NCCL_DEBUG", value="INFO", reason="NCCL says what it chose, and why")
+        yield ExportLine(name="NCCL_DEBUG", value="INFO", reason="NCCL says what it chose, and why")
         version = release(job.version("nccl"))
         new = not version or version >= BOOTSTRAP_SINCE
-        yield Line(
+        yield ExportLine(
             name="NCCL_DEBUG_SUBSYS",
             value="INIT,BOOTSTRAP,ENV,NET" if new else "INIT,ENV,NET",
             reason="the start, the interface, the variables it read, and the network; naming "
             "some replaces the default",
         )
-        yield Line(
+        yield ExportLine(
             name="NCCL_DEBUG_FILE",
             value=f"{folder}/nccl.%h.%p.log",
             reason="one file per process (%h host, %p pid), so that lines do not mix",
         )
-    yield Line(
+    yield ExportLine(
         name="TORCH_DISTRIBUTED_DEBUG",
         value="INFO",
         reason="DDP names the parameters that got no gradient",
     )
-    yield Line(
+    yield ExportLine(
         name="TORCH_CPP_LOG_LEVEL",
         value="INFO",
         reason="the store and the groups log their connections and the timeouts they really have",
@@ -71,29 +71,31 @@ def _first_run(job: Job, folder: str) -> Iterator[Line]:
     yield from _recorder(job, folder)
 
 
-def _production(job: Job, folder: str) -> Iterator[Line]:
+def _production(job: Job, folder: str) -> Iterator[ExportLine]:
     if job.has_nccl:
-        yield Line(name="NCCL_DEBUG", value="WARN", reason="silent until NCCL has an error to tell")
+        yield ExportLine(
+            name="NCCL_DEBUG", value="WARN", reason="silent until NCCL has an error to tell"
+        )
     yield from _recorder(job, folder)
 
 
-def _recorder(job: Job, folder: str) -> Iterator[Line]:
+def _recorder(job: Job, folder: str) -> Iterator[ExportLine]:
     """Where the last collectives of each rank are written when one times out."""
     torch = release(job.version("torch"))
     if not job.has_nccl or (torch and torch < RENAMED):
         return
     if torch and torch < RECORDS_BY_ITSELF:
-        yield Line(
+        yield ExportLine(
             name="TORCH_NCCL_TRACE_BUFFER_SIZE",
             value="2000",
             reason="keep the last 2000 collectives of each rank in memory; cheap",
         )
-        yield Line(
+        yield ExportLine(
             name="TORCH_NCCL_DUMP_ON_TIMEOUT",
             value="1",
             reason="and write them out when one times out: `holdfast explain` reads them",
         )
-    yield Line(
+    yield ExportLine(
         name=_dump_name(job, torch),
         value=f"{folder}/nccl_trace_rank_",
         reason="where the flight recorder writes when a collective times out (the rank is added); "

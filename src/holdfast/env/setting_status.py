@@ -1,8 +1,8 @@
-"""Every setting in force, each judged: what becomes of it, and who reads it. Pure.
+"""Every setting in force: whether it takes effect, and which programs read it. Pure.
 
-The faults' own check faces judge; here their findings are laid beside the setting they speak of,
-and what no fault is about is added: who overrides it, whether it says what is the case anyway,
-whether anything here reads it at all.
+The check faces of faults judge; here their findings are put beside the setting they are about, and
+what no fault is about is added: what overrides it, whether it repeats the default, whether anything
+here reads it at all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from holdfast import catalogue
 from holdfast.analysis import variables
 from holdfast.analysis.machine import Setting, Unread, known
 from holdfast.analysis.variables import Variable
-from holdfast.analysis.variables.status import Effect, Judged
+from holdfast.analysis.variables.status import Effect, SettingStatus
 from holdfast.analysis.versions import release
 from holdfast.env import launcher_overrides, readers
 from holdfast.env.job import Job
@@ -30,13 +30,15 @@ MODES = ("1", "3")
 """of it: torchrun's own, and torch's"""
 
 
-def judge(job: Job) -> tuple[Judged, ...]:
-    """Every setting in force, as it stands."""
+def judge(job: Job) -> tuple[SettingStatus, ...]:
+    """The status of every setting in force."""
     by_name = _by_name(_findings(job))
     search = job.facts.variable_search
     proof = {} if isinstance(search, Unread) else search.found
     return tuple(
-        _judged(setting, job, by_name.get(setting.name, []), readers.readers(setting.name, proof))
+        _status_of(
+            setting, job, by_name.get(setting.name, []), readers.readers(setting.name, proof)
+        )
         for setting in known(job.facts.settings)
     )
 
@@ -57,10 +59,10 @@ def _by_name(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
     return found
 
 
-def added(job: Job) -> tuple[Judged, ...]:
+def added(job: Job) -> tuple[SettingStatus, ...]:
     """What the launcher sets by itself where you do not."""
     return tuple(
-        Judged(
+        SettingStatus(
             name=name,
             value=value,
             origin=by,
@@ -74,14 +76,14 @@ def added(job: Job) -> tuple[Judged, ...]:
     )
 
 
-def lost(job: Job, overridden: Iterable[Setting]) -> tuple[Judged, ...]:
+def lost(job: Job, overridden: Iterable[Setting]) -> tuple[SettingStatus, ...]:
     """What a file says of a variable that has its value from elsewhere."""
     found = []
     for setting in overridden:
         winner = job.setting(setting.name)
         by = job.origin(winner) if winner else "another line"
         found.append(
-            Judged(
+            SettingStatus(
                 name=setting.name,
                 value=setting.value,
                 origin=setting.origin,
@@ -94,9 +96,11 @@ def lost(job: Job, overridden: Iterable[Setting]) -> tuple[Judged, ...]:
     return tuple(found)
 
 
-def _judged(setting: Setting, job: Job, findings: list[Finding], proof: tuple[str, ...]) -> Judged:
+def _status_of(
+    setting: Setting, job: Job, findings: list[Finding], proof: tuple[str, ...]
+) -> SettingStatus:
     row = variables.lookup(setting.name)
-    plain = Judged(
+    plain = SettingStatus(
         name=setting.name,
         value=setting.value,
         origin=job.origin(setting),
@@ -113,7 +117,7 @@ def _judged(setting: Setting, job: Job, findings: list[Finding], proof: tuple[st
     return _by_table(plain, row, setting, job) if row else _say(plain, *NOT_IN_TABLE)
 
 
-def _by_table(plain: Judged, row: Variable, setting: Setting, job: Job) -> Judged:
+def _by_table(plain: SettingStatus, row: Variable, setting: Setting, job: Job) -> SettingStatus:
     if unread := _not_read_any_more(plain, row):
         return unread
     if setting.origin != "environment" and row.reader not in READ_FILES:
@@ -125,7 +129,7 @@ def _by_table(plain: Judged, row: Variable, setting: Setting, job: Job) -> Judge
     return plain
 
 
-def _not_read_any_more(plain: Judged, row: Variable) -> Judged | None:
+def _not_read_any_more(plain: SettingStatus, row: Variable) -> SettingStatus | None:
     if not row.is_read:
         return _say(plain, Effect.NO_EFFECT, Status.WARNING, "read by no program", row.effect)
     if row.reader == BUILDS:
@@ -135,22 +139,26 @@ def _not_read_any_more(plain: Judged, row: Variable) -> Judged | None:
     return None
 
 
-def _say(plain: Judged, verdict: Effect, status: Status, why: str, fix: str = "") -> Judged:
-    return msgspec.structs.replace(plain, verdict=verdict, status=status, why=why, fix=fix)
+def _say(
+    plain: SettingStatus, effect: Effect, status: Status, why: str, fix: str = "", summary: str = ""
+) -> SettingStatus:
+    return msgspec.structs.replace(
+        plain, verdict=effect, status=status, why=why, fix=fix, summary=summary or why
+    )
 
 
-def _with_finding(plain: Judged, finding: Finding) -> Judged:
+def _with_finding(plain: SettingStatus, finding: Finding) -> SettingStatus:
     worse = finding.status in (Status.ERROR, Status.WARNING)
     named = catalogue.by_slug(finding.slug).setting_effect
     effect = named or (Effect.HARMFUL if worse else Effect.IN_FORCE)
     if effect is Effect.NO_EFFECT and plain.row is None and not worse:
         effect = Effect.UNKNOWN
     why = f"{finding.summary}: {finding.reason}"
-    return _say(plain, effect, finding.status, why, finding.fix)
+    return _say(plain, effect, finding.status, why, finding.fix, finding.summary)
 
 
 def _redundant(setting: Setting, row: Variable, job: Job) -> str:
-    """Where it says what is the case anyway; defaults change, so only for versions we read."""
+    """Where it repeats the default; defaults change, so only for versions we read."""
     if setting.name == ASYNC and setting.value in MODES:
         return "on by default: 3 in torch, 1 for what torchrun starts"
     read_from = variables.version_of(row)

@@ -1,7 +1,7 @@
-"""Whether the order of the clocks is sound: each must outlast what it guards. Pure.
+"""Whether the order of the timeouts is sound: each must outlast what it guards. Pure.
 
 connections < groups < watchers < scheduler. What the environment alone shows, the check face of
-clocks-inconsistent says; here stands what needs the command line, the script, or all clocks.
+clocks-inconsistent says; here stands what needs the command line, the script, or all timeouts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from holdfast.analysis.variables.status import Clock
+from holdfast.analysis.variables.status import Timeout
 from holdfast.env.job import Job
 from holdfast.env.timeouts import launchers
 from holdfast.faults.settings import clocks_inconsistent
@@ -23,39 +23,39 @@ OUTER = ("scheduler", "scheduler-asked", "timeout-command")
 HIDES = ("new_group", "new_subgroups", "new_subgroups_by_enumeration")
 
 
-def findings(job: Job, clocks: Sequence[Clock]) -> tuple[Finding, ...]:
+def findings(job: Job, timeouts: Sequence[Timeout]) -> tuple[Finding, ...]:
     said = [one for one in FAULT.ask_check(job.facts) if one.status.concern]
-    by_key = {clock.key: clock for clock in clocks}
+    by_key = {timeout.key: timeout for timeout in timeouts}
     slurm_said = any(SLURM_END in one.about for one in said)
     checks = (
-        _outer_ends_first(by_key, clocks, slurm_said=slurm_said),
+        _outer_ends_first(by_key, timeouts, slurm_said=slurm_said),
         _connections(by_key),
         _not_inherited(job),
         _rendezvous_keys(job),
-        _patience(by_key, clocks),
+        _patience(by_key, timeouts),
         _stall(by_key),
     )
     own = (one for check in checks for one in check)
     return (*said, *(msgspec.structs.replace(one, host=job.facts.host) for one in own))
 
 
-def _seen(*clocks: Clock) -> list[Evidence]:
+def _seen(*timeouts: Timeout) -> list[Evidence]:
     return [
         Evidence(quote=f"{one.name}: {exact_duration(one.seconds)}", source=one.origin)
-        for one in clocks
+        for one in timeouts
     ]
 
 
-def _groups(clocks: Sequence[Clock]) -> list[Clock]:
+def _groups(timeouts: Sequence[Timeout]) -> list[Timeout]:
     """What decides how long a hang lasts; of what the script certainly uses, if we know."""
-    groups = [c for c in clocks if c.key.startswith("group-") and c.seconds is not None]
+    groups = [c for c in timeouts if c.key.startswith("group-") and c.seconds is not None]
     return [c for c in groups if c.sure] or [c for c in groups if c.key == "group-nccl"] or groups
 
 
 def _outer_ends_first(
-    by_key: dict[str, Clock], clocks: Sequence[Clock], *, slurm_said: bool
+    by_key: dict[str, Timeout], timeouts: Sequence[Timeout], *, slurm_said: bool
 ) -> Iterator[Finding]:
-    groups = _groups(clocks)
+    groups = _groups(timeouts)
     for outer in (by_key[key] for key in OUTER if key in by_key):
         if not groups or outer.seconds is None or (slurm_said and outer.key == "scheduler"):
             continue
@@ -71,20 +71,20 @@ def _outer_ends_first(
             )
 
 
-def _connections(by_key: dict[str, Clock]) -> Iterator[Finding]:
+def _connections(by_key: dict[str, Timeout]) -> Iterator[Finding]:
     group = by_key.get("group-nccl")
     if group is None or group.seconds is None:
         return
-    for clock in (by_key[k] for k in ("nccl-rdma", "nccl-socket") if k in by_key):
-        if clock.seconds is None or clock.seconds >= group.seconds:
+    for timeout in (by_key[k] for k in ("nccl-rdma", "nccl-socket") if k in by_key):
+        if timeout.seconds is None or timeout.seconds >= group.seconds:
             yield FAULT.note(
-                f"{clock.name} outlasts the group: {exact_duration(clock.seconds)} against "
+                f"{timeout.name} outlasts the group: {exact_duration(timeout.seconds)} against "
                 f"{exact_duration(group.seconds)}",
                 reason="a broken link would show as a timeout of the collective, and not as the "
                 "network's own error, which names the peer",
-                evidence=_seen(clock, group),
-                fix=f"`unset {clock.origin.partition('=')[0]}`"
-                if "=" in clock.origin
+                evidence=_seen(timeout, group),
+                fix=f"`unset {timeout.origin.partition('=')[0]}`"
+                if "=" in timeout.origin
                 else "give the group a longer timeout",
             )
 
@@ -124,8 +124,8 @@ def _rendezvous_keys(job: Job) -> Iterator[Finding]:
         )
 
 
-def _patience(by_key: dict[str, Clock], clocks: Sequence[Clock]) -> Iterator[Finding]:
-    patience, groups = by_key.get("patience"), _groups(clocks)
+def _patience(by_key: dict[str, Timeout], timeouts: Sequence[Timeout]) -> Iterator[Finding]:
+    patience, groups = by_key.get("patience"), _groups(timeouts)
     if patience is None or patience.seconds is None or not groups:
         return
     group = min(groups, key=lambda c: c.seconds or 0)
@@ -139,7 +139,7 @@ def _patience(by_key: dict[str, Clock], clocks: Sequence[Clock]) -> Iterator[Fin
         )
 
 
-def _stall(by_key: dict[str, Clock]) -> Iterator[Finding]:
+def _stall(by_key: dict[str, Timeout]) -> Iterator[Finding]:
     warn, stop = by_key.get("horovod-stall-warning"), by_key.get("horovod-stall-shutdown")
     if warn is None or stop is None or warn.seconds is None or stop.seconds is None:
         return

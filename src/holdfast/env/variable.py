@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.analysis import variables
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.variables import Variable
-from holdfast.analysis.variables.status import Judged, One
+from holdfast.analysis.variables.status import SettingStatus, VariableInfo
 from holdfast.env import readers
 from holdfast.env.job import Job
 
@@ -34,10 +34,10 @@ CONFLICTS = (
 """pairs that bear on each other: faults/settings/variable_conflict.py, the programs' manuals"""
 
 
-def one(name: str, job: Job, judged: Sequence[Judged]) -> One:
+def one(name: str, job: Job, judged: Sequence[SettingStatus]) -> VariableInfo:
     row = variables.lookup(name)
     found, searched = _search(name, job)
-    return One(
+    return VariableInfo(
         name=name,
         row=row,
         version=variables.version_of(row) if row else "",

@@ -9,7 +9,7 @@ import errno
 import os
 from typing import NamedTuple
 
-from holdfast.system.cgroup_tree import Place
+from holdfast.system.cgroup_tree import CgroupFolder
 
 
 class Quota(NamedTuple):
@@ -18,7 +18,7 @@ class Quota(NamedTuple):
     """of the level that sets it; its cpu.stat counts how often it ran out"""
 
 
-def quota(place: Place) -> Quota | None:
+def quota(place: CgroupFolder) -> Quota | None:
     """The smallest on the way up; None where no level sets one."""
     ask = _quota_v1 if place.version == 1 else _quota_v2
     levels = [Quota(cores, f) for f in place.folders if (cores := ask(f)) is not None]

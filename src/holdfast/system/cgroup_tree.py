@@ -9,7 +9,7 @@ UNIFIED = ""
 """the name of v2's one hierarchy, which holds every controller that v1 does not"""
 
 
-class Place(NamedTuple):
+class CgroupFolder(NamedTuple):
     """Where one controller keeps its limits for this process."""
 
     version: int
@@ -27,7 +27,7 @@ class Mount(NamedTuple):
     options: tuple[str, ...]
 
 
-def find(controller: str, root: str = "/") -> Place | None:
+def find(controller: str, root: str = "/") -> CgroupFolder | None:
     """Where this controller keeps our limits; None when no hierarchy has it.
 
     On a hybrid machine both versions are mounted, and each controller belongs to one of
@@ -43,7 +43,7 @@ def find(controller: str, root: str = "/") -> Place | None:
         if below is not None and _holds(mount, controller, version):
             top = os.path.join(root, mount.point.lstrip("/"))
             if os.path.isdir(os.path.join(top, below)):
-                return Place(version, path, _upwards(top, below))
+                return CgroupFolder(version, path, _upwards(top, below))
     raise LookupError(f"the cgroup of this process ({controller}: {path}) is not visible here")
 
 

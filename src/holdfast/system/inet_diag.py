@@ -33,7 +33,7 @@ _UNACKED_AT, _RETRANSMITTED_AT, _TOTALS_AT = 24, 100, 120
 """offsets in struct tcp_info"""
 
 
-class Connection(NamedTuple):
+class TcpConnection(NamedTuple):
     inode: int
     state: int
     """1 is established, 2 waits for an answer to its first packet"""
@@ -58,19 +58,19 @@ class Connection(NamedTuple):
     """bytes, in its whole life"""
 
 
-def connections(*, states: int = CONNECTED | CONNECTING) -> list[Connection]:
+def connections(*, states: int = CONNECTED | CONNECTING) -> list[TcpConnection]:
     """Every TCP connection of both families; raises OSError where the kernel will not tell."""
     with netlink.connect(NETLINK_SOCK_DIAG) as link:
         found = list(_dump(link, socket.AF_INET, states))
         return found + list(_dump(link, socket.AF_INET6, states))
 
 
-def _dump(link: socket.socket, family: int, states: int) -> Iterator[Connection]:
+def _dump(link: socket.socket, family: int, states: int) -> Iterator[TcpConnection]:
     body = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), states)
     return map(parse, netlink.dump(link, SOCK_DIAG_BY_FAMILY, body, answer=SOCK_DIAG_BY_FAMILY))
 
 
-def parse(message: bytes) -> Connection:
+def parse(message: bytes) -> TcpConnection:
     """One inet_diag_msg with its attributes; raises ValueError on a short one."""
     if len(message) < _MESSAGE.size:
         raise ValueError(f"inet_diag_msg of {len(message)} bytes")
@@ -78,7 +78,7 @@ def parse(message: bytes) -> Connection:
         _MESSAGE.unpack_from(message)
     )
     info = _tcp_info(message)
-    return Connection(
+    return TcpConnection(
         inode=inode,
         state=state,
         local=_address(family, local),

@@ -36,7 +36,7 @@ class _Frame(msgspec.Struct):
     line: int = 0
 
 
-class _Thread(msgspec.Struct):
+class _PySpyThread(msgspec.Struct):
     frames: list[_Frame]
     os_thread_id: int | None = None
     thread_name: str | None = None
@@ -130,7 +130,7 @@ def _why_not(errors: str, pid: int) -> Unread:
 def parse(document: bytes, pid: int) -> Stack | Unread:
     """The main thread in py-spy's JSON, without holdfast's own frames."""
     try:
-        threads = msgspec.json.decode(document, type=list[_Thread])
+        threads = msgspec.json.decode(document, type=list[_PySpyThread])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return Unread(why="py-spy's answer could not be read: is it version 0.4 or later?")
     for thread in threads:
@@ -143,7 +143,7 @@ def parse(document: bytes, pid: int) -> Stack | Unread:
     return _TORN
 
 
-def _stack(thread: _Thread) -> Stack:
+def _stack(thread: _PySpyThread) -> Stack:
     return Stack(
         frames=tuple(
             Frame(function=frame.name, file=frame.filename, line=frame.line)

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.analysis.machine import Smoke, Software, Unread
 from holdfast.analysis.variables import Variable
-from holdfast.analysis.variables.status import Clock, Judged, One
+from holdfast.analysis.variables.status import SettingStatus, Timeout, VariableInfo
 from holdfast.findings import Diagnosis, Evidence, Finding, Page
 from holdfast.text import printable
 
@@ -101,8 +101,8 @@ def diagnoses(
 
 def env(
     software: Software | Unread,
-    settings: Sequence[Judged],
-    clocks: Sequence[Clock],
+    settings: Sequence[SettingStatus],
+    timeouts: Sequence[Timeout],
     findings: Sequence[Finding],
     remarks: Sequence[str],
     rows: Sequence[Variable],
@@ -113,14 +113,14 @@ def env(
         "command": "env",
         "software": software,
         "settings": settings,
-        "clocks": clocks,
+        "clocks": timeouts,
         "findings": [_finding(one) for one in findings],
         "remarks": remarks,
     }
     return _dump(document | {"table": rows} if rows else document)
 
 
-def env_variables(answers: Sequence[One], rows: Sequence[Variable]) -> str:
+def env_variables(answers: Sequence[VariableInfo], rows: Sequence[Variable]) -> str:
     """What `holdfast env NAME --json` prints; `rows` of families."""
     return _dump({"schema": SCHEMA, "command": "env", "variables": answers, "rows": rows})
 

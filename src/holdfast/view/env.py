@@ -1,11 +1,11 @@
-"""Settings and clocks for a person: grouped, and wrapped to what the terminal is wide."""
+"""Settings and timeouts for a person: grouped, and wrapped to what the terminal is wide."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from holdfast.analysis.variables.status import STAGES, TYPED, Clock, Judged, One
+from holdfast.analysis.variables.status import STAGES, TYPED, SettingStatus, Timeout, VariableInfo
 from holdfast.analysis.variables.table import Variable, tables
 from holdfast.findings import Finding
 from holdfast.text import exact_duration
@@ -23,12 +23,12 @@ def width_of(columns: int) -> int:
 
 
 def settings(
-    judged: Sequence[Judged], lost: Sequence[Judged], *, width: int, everything: bool
+    judged: Sequence[SettingStatus], lost: Sequence[SettingStatus], *, width: int, everything: bool
 ) -> str:
-    """By who reads them; what speaks for itself takes two lines."""
+    """By the program that reads them; what speaks for itself takes two lines."""
     if not judged and not lost:
         return "no variable of NCCL, torch, a launcher or a scheduler is set"
-    groups: dict[str, list[Judged]] = {}
+    groups: dict[str, list[SettingStatus]] = {}
     for one in (*judged, *lost):
         groups.setdefault(_reader(one), []).append(one)
     blocks = [
@@ -38,10 +38,10 @@ def settings(
     return "\n\n".join(blocks)
 
 
-def _reader(one: Judged) -> str:
+def _reader(one: SettingStatus) -> str:
     if one.row is None:
         return "unknown to holdfast"
-    return "read by nobody" if not one.row.is_read else one.row.reader
+    return "read by no program" if not one.row.is_read else one.row.reader
 
 
 def _place(reader: str) -> int:
@@ -50,7 +50,9 @@ def _place(reader: str) -> int:
     return readers.index(reader) if reader in readers else len(readers)
 
 
-def _group(reader: str, members: list[Judged], width: int, *, everything: bool) -> Iterator[str]:
+def _group(
+    reader: str, members: list[SettingStatus], width: int, *, everything: bool
+) -> Iterator[str]:
     hidden = []
     told: dict[str, str] = {}
     for one in sorted(members, key=lambda m: m.name):
@@ -64,7 +66,7 @@ def _group(reader: str, members: list[Judged], width: int, *, everything: bool) 
         yield f"  and {len(hidden)} more, from {hidden[0]} to {hidden[-1]}: see them with --all"
 
 
-def _setting(one: Judged, width: int, *, brief: bool, told: str) -> Iterator[str]:
+def _setting(one: SettingStatus, width: int, *, brief: bool, told: str) -> Iterator[str]:
     """`told`: the setting above that the same was said of."""
     value = text.harmless(one.value)
     value = value if len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 1] + "…"
@@ -78,7 +80,7 @@ def _setting(one: Judged, width: int, *, brief: bool, told: str) -> Iterator[str
         yield from _wrapped(f"help: {text.harmless(one.fix)}", width)
 
 
-def _details(one: Judged) -> Iterator[str]:
+def _details(one: SettingStatus) -> Iterator[str]:
     yield text.harmless(one.why) or (one.row.effect if one.row else "")
     if one.origin != "environment":
         yield _where(text.harmless(one.origin))
@@ -104,8 +106,8 @@ def _wrapped(words: str, width: int, *, indent: str = DETAIL) -> list[str]:
     )
 
 
-def clocks(found: Sequence[Clock], *, width: int) -> str:
-    lines = ["clocks: every timeout that can end or hold this job"]
+def timeouts(found: Sequence[Timeout], *, width: int) -> str:
+    lines = ["timeouts: every limit that can end or hold this job"]
     for stage, title in STAGES.items():
         members = [one for one in found if one.stage == stage]
         lines += [f"  {title}"] if members else []
@@ -136,7 +138,7 @@ def remarks(said: Iterable[str], *, width: int) -> str:
 # --- one variable, and the whole table ------------------------------------------------------------
 
 
-def one(answer: One, *, width: int) -> str:
+def one(answer: VariableInfo, *, width: int) -> str:
     """All that is known of one variable."""
     row: Variable | None = answer.row
     lines = [text.harmless(answer.name)]
@@ -152,7 +154,7 @@ def one(answer: One, *, width: int) -> str:
     return "\n".join(lines)
 
 
-def _fields(row: Variable, answer: One, width: int) -> Iterator[str]:
+def _fields(row: Variable, answer: VariableInfo, width: int) -> Iterator[str]:
     yield from _field("effect", row.effect, width)
     if row.is_read:
         yield from _field("read by", row.reader, width)
@@ -181,7 +183,7 @@ def _versions(row: Variable, read_from: str) -> str:
     return ", ".join(part for part in (since, until, table) if part) or "not recorded"
 
 
-def _now(answer: One, width: int) -> Iterator[str]:
+def _now(answer: VariableInfo, width: int) -> Iterator[str]:
     now = answer.now
     if now is None:
         yield from _field("now", "not set here", width)
@@ -212,7 +214,7 @@ def table(rows: Iterable[Variable], *, width: int) -> str:
     for row in rows:
         if row.reader != reader:
             reader = row.reader
-            title = "read by nobody" if not row.is_read else reader
+            title = "read by no program" if not row.is_read else reader
             lines += ["", title] if lines else [title]
         default = f" (default {row.default})" if row.default else ""
         lines += textwrap.wrap(

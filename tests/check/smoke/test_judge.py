@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from holdfast.analysis.machine import Reach, Smoke, Unread
 from holdfast.check.smoke.judge import judge
-from holdfast.check.smoke.roll import culprits, standing
+from holdfast.check.smoke.rank_progress import culprits, standing
 from holdfast.check.smoke.stages import STAGES, Record
 from tests.check.smoke.smokes import (
     LOOPBACK,

@@ -151,7 +151,7 @@ test_lint = lint_table(
             """
         ),
         lines=[2],
-        saying=["2 hours", "45 minutes", "never ring"],
+        saying=["2 hours", "45 minutes", "never expires"],
     ),
     leaves(
         shell(

@@ -21,20 +21,20 @@ from holdfast.run.watch.transport import (
     links,
     sentence,
 )
-from holdfast.system.inet_diag import Connection
+from holdfast.system.inet_diag import TcpConnection
 
 INTERFACES = {"127.0.0.1": "lo", "10.0.0.5": "eth0", "fd00::5": "eth0"}
 
 
-def a_connection(inode: int, local: str, port: int, peer: str, peer_port: int) -> Connection:
-    zero: dict[str, Any] = dict.fromkeys(Connection._fields, 0)
-    return Connection(
+def a_connection(inode: int, local: str, port: int, peer: str, peer_port: int) -> TcpConnection:
+    zero: dict[str, Any] = dict.fromkeys(TcpConnection._fields, 0)
+    return TcpConnection(
         **{**zero, "inode": inode, "state": 1, "local": local, "local_port": port, "peer": peer,
            "peer_port": peer_port}
     )  # fmt: skip
 
 
-def both_ends(first: int, second: int, address: str, port: int = 4000) -> list[Connection]:
+def both_ends(first: int, second: int, address: str, port: int = 4000) -> list[TcpConnection]:
     return [
         a_connection(first, address, port, address, 50_000 + first),
         a_connection(second, address, 50_000 + first, address, port),

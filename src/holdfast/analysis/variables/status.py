@@ -1,6 +1,6 @@
-"""What `holdfast env` says: settings that were judged, clocks, all about one variable.
+"""What `holdfast env` says: settings and their effect, timeouts, all about one variable.
 
-Nouns only: settings/ makes them, view/ shows them.
+Nouns only: env/ makes them, view/ shows them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TYPED = "command line"
 
 
 class Effect(enum.Enum):
-    """What becomes of a setting."""
+    """Whether a setting takes effect."""
 
     IN_FORCE = "in force"
     REDUNDANT = "redundant"
@@ -30,8 +30,8 @@ class Effect(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting, and what becomes of it."""
+class SettingStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting, and whether it takes effect."""
 
     name: str
     value: str
@@ -43,13 +43,15 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """ok, note, warning or error: what `--fail-on` goes by"""
     why: str = ""
     """what was seen and what it means; '' where there is nothing to say"""
+    summary: str = ""
+    """the same in a few words"""
     fix: str = ""
     row: Variable | None = None
     read_by: tuple[str, ...] = ()
     """installed programs whose own text holds the name: proof"""
 
 
-class Clock(msgspec.Struct, frozen=True, kw_only=True):
+class Timeout(msgspec.Struct, frozen=True, kw_only=True):
     """One timeout."""
 
     name: str
@@ -59,7 +61,7 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     """the part of a job's life it belongs to: a key of STAGES"""
     seconds: float | None
-    """None: never runs out, or (not `sure`) nobody can know it before the job runs"""
+    """None: never runs out, or (not `sure`) it cannot be known before the job runs"""
     origin: str
     """a variable, a flag, FILE:LINE of the script, or 'default of torch 2.13.0'"""
     does: str
@@ -79,7 +81,7 @@ STAGES = {
 }
 
 
-class One(msgspec.Struct, frozen=True, kw_only=True):
+class VariableInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to `holdfast env NAME`."""
 
     name: str
@@ -87,7 +89,7 @@ class One(msgspec.Struct, frozen=True, kw_only=True):
     """None where the table does not hold it"""
     version: str
     """what the row was read from"""
-    now: Judged | None
+    now: SettingStatus | None
     """None where it is not set"""
     read_by: tuple[str, ...]
     searched: tuple[str, ...]

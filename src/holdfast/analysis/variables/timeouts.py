@@ -1,4 +1,4 @@
-"""Clocks that variables set, and how they contradict each other: what every face says of them.
+"""Timeouts that variables set, and how they contradict each other: what every face says of them.
 
 None where there is nothing to say.
 """
@@ -89,7 +89,7 @@ def scheduler(seconds: int) -> Concern | None:
 
 
 def behind_the_scheduler(name: str, value: str, limit: int) -> Concern | None:
-    """A clock that is still running when the scheduler ends the job after `limit` seconds."""
+    """A timeout that is still running when the scheduler ends the job after `limit` seconds."""
     number = torch_int(value)
     if number is None or name not in (HEARTBEAT, DEEPSPEED):
         return None
@@ -99,6 +99,7 @@ def behind_the_scheduler(name: str, value: str, limit: int) -> Concern | None:
     return {
         "summary": f"{name}={value} is {text.duration(seconds)}, and Slurm ends this job after "
         f"{text.duration(limit)}",
-        "reason": "this clock will never ring: a hang would end without a word about its cause",
+        "reason": "this timeout never expires: the job ends first, and a hang leaves no word "
+        "about its cause",
         "fix": f"a value well below {text.duration(limit)}, or more time for the job",
     }

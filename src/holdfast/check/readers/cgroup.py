@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from holdfast.analysis.machine import Cgroup, Plan
 from holdfast.system.cgroup_files import number, quota, read, some, table
-from holdfast.system.cgroup_tree import UNIFIED, Place, find
+from holdfast.system.cgroup_tree import UNIFIED, CgroupFolder, find
 
 NO_LIMIT_V1 = 1 << 60
 """v1 says 'unlimited' with the largest multiple of a page below 2^63"""
 
 
-class Use(NamedTuple):
+class CgroupUse(NamedTuple):
     """How much of something a cgroup may have (None: no limit), and has."""
 
     limit: int | None
@@ -51,27 +51,27 @@ def read_cgroup(_plan: Plan, root: str = "/") -> Cgroup:
     )
 
 
-def memory_use(root: str = "/") -> Use:
+def memory_use(root: str = "/") -> CgroupUse:
     """Memory at the level that will be full first; our own use where nothing is limited."""
     place = find("memory", root)
     if place is None:
-        return Use(None, None)
+        return CgroupUse(None, None)
     measure = _memory_v1 if place.version == 1 else _memory_v2
     return _fullest(measure(folder) for folder in place.folders)
 
 
-def process_use(root: str = "/") -> Use:
+def process_use(root: str = "/") -> CgroupUse:
     """Processes and threads at the level that will be full first."""
     place = find("pids", root)
     if place is None:
-        return Use(None, None)
+        return CgroupUse(None, None)
     return _fullest(
-        Use(number(read(folder, "pids.max")), number(read(folder, "pids.current")))
+        CgroupUse(number(read(folder, "pids.max")), number(read(folder, "pids.current")))
         for folder in place.folders
     )
 
 
-def _fullest(levels: Iterable[Use]) -> Use:
+def _fullest(levels: Iterable[CgroupUse]) -> CgroupUse:
     """The level with the least room left; our own where none is limited."""
     own, *_ = every = list(levels)
     return min(
@@ -82,7 +82,7 @@ def _fullest(levels: Iterable[Use]) -> Use:
 # --- one level ---------------------------------------------------------------------------------
 
 
-def _cpu(place: Place | None) -> tuple[float | None, float | None]:
+def _cpu(place: CgroupFolder | None) -> tuple[float | None, float | None]:
     """The smallest quota in cores, and the share of periods in which it ran out."""
     level = quota(place) if place else None
     if level is None:
@@ -92,25 +92,25 @@ def _cpu(place: Place | None) -> tuple[float | None, float | None]:
     return level.cores, counts.get("nr_throttled", 0) / periods if periods else 0.0
 
 
-def _memory_v1(folder: str) -> Use:
+def _memory_v1(folder: str) -> CgroupUse:
     stat = table(read(folder, "memory.stat"))
     # The second tells of ancestors that are not mounted here, too.
     limits = (number(read(folder, "memory.limit_in_bytes")), stat.get("hierarchical_memory_limit"))
     limit = min((value for value in limits if value is not None), default=NO_LIMIT_V1)
     cache = stat.get("total_active_file", 0) + stat.get("total_inactive_file", 0)
     used = number(read(folder, "memory.usage_in_bytes"))
-    return Use(limit if limit < NO_LIMIT_V1 else None, _without(used, cache))
+    return CgroupUse(limit if limit < NO_LIMIT_V1 else None, _without(used, cache))
 
 
-def _memory_v2(folder: str) -> Use:
+def _memory_v2(folder: str) -> CgroupUse:
     stat = table(read(folder, "memory.stat"))
     cache = stat.get("active_file", 0) + stat.get("inactive_file", 0)
     used = number(read(folder, "memory.current"))
-    return Use(number(read(folder, "memory.max")), _without(used, cache))
+    return CgroupUse(number(read(folder, "memory.max")), _without(used, cache))
 
 
 def _without(used: int | None, cache: int) -> int | None:
-    """Use without the page cache: the kernel drops cached file pages before it kills anyone.
+    """CgroupUse without the page cache: the kernel drops cached file pages before it kills anyone.
 
     Files in /dev/shm stay counted: they live among the anonymous pages.
     """
@@ -122,7 +122,7 @@ def out_of_memory_kills(root: str = "/") -> int | None:
     return _oom_kills(find("memory", root))
 
 
-def _oom_kills(memory: Place | None) -> int | None:
+def _oom_kills(memory: CgroupFolder | None) -> int | None:
     """The kernel counts a kill in the victim's own cgroup, whichever ancestor ran out."""
     if memory is None:
         return None

@@ -17,7 +17,7 @@ from holdfast.analysis.checkpoints.manifest import MANIFEST, Manifest
 from holdfast.analysis.machine import CheckpointItem
 
 
-class Look(NamedTuple):
+class Inspection(NamedTuple):
     manifest: Manifest | None
     problem: str
     size: int
@@ -35,25 +35,25 @@ def is_ours(folder: str) -> bool:
         return False
 
 
-def look_into(folder: str) -> Look:
+def look_into(folder: str) -> Inspection:
     """Raises OSError for what cannot be read."""
     try:
         with open(os.path.join(folder, MANIFEST), "rb") as file:
             manifest = manifests.decode(file.read())
     except FileNotFoundError:
         os.stat(folder)  # gone altogether: a running job has removed it meanwhile
-        return Look(None, f"damaged: {MANIFEST} is missing", 0)
+        return Inspection(None, f"damaged: {MANIFEST} is missing", 0)
     except msgspec.DecodeError as error:
-        return Look(None, f"damaged: {MANIFEST}: {error}", 0)
+        return Inspection(None, f"damaged: {MANIFEST}: {error}", 0)
     if manifest.schema != manifests.SCHEMA:
-        return Look(None, f"cannot be read: it is of the kind {manifest.schema!r}", 0)
+        return Inspection(None, f"cannot be read: it is of the kind {manifest.schema!r}", 0)
     problem, size = "", 0
     for entry in manifest.files:
         found = _size(folder, entry.name)
         size += max(found, 0)
         if found != entry.size and not problem:
             problem = _wrong(entry, found)
-    return Look(manifest, problem, size)
+    return Inspection(manifest, problem, size)
 
 
 def _size(folder: str, name: str) -> int:

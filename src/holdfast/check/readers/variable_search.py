@@ -34,7 +34,7 @@ PLUGIN_VARIABLES = ("NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGI
 """a plugin of NCCL may read NCCL_ variables of its own"""
 
 
-class Program(NamedTuple):
+class InstalledProgram(NamedTuple):
     part: str
     """one of the names in OWN_TEXT"""
     label: str
@@ -51,7 +51,7 @@ def read_variable_search(
         return VariableSearch(searched=(), prefixes=(), found={})
     wanted = {part for name in names for part in OWN_TEXT[_prefix(name)]}
     found: dict[str, list[str]] = {name: [] for name in names}
-    searched: list[Program] = []
+    searched: list[InstalledProgram] = []
     unsearched: set[str] = set()
     for program in _programs(plan, wanted):
         try:
@@ -82,7 +82,7 @@ def _proven(parts: Collection[str], set_here: dict[str, str]) -> Iterator[str]:
             yield prefix
 
 
-def _programs(plan: Plan, wanted: Collection[str]) -> Iterator[Program]:
+def _programs(plan: Plan, wanted: Collection[str]) -> Iterator[InstalledProgram]:
     torch = find_torch()
     if torch:
         yield from (p for p in _torch_programs(torch) if p.part in wanted)
@@ -93,19 +93,19 @@ def _programs(plan: Plan, wanted: Collection[str]) -> Iterator[Program]:
         if spec and spec.origin:
             folder = os.path.dirname(spec.origin)
             label = f"{package} {package_version(package)}".strip()
-            yield Program(package, label, (*_files(folder, ".py"), *_files(folder, ".so")))
+            yield InstalledProgram(package, label, (*_files(folder, ".py"), *_files(folder, ".so")))
 
 
-def _nccl_programs(plan: Plan, torch_folder: str) -> Iterator[Program]:
+def _nccl_programs(plan: Plan, torch_folder: str) -> Iterator[InstalledProgram]:
     for library in nccl_libraries(plan, torch_folder):
         label = f"{os.path.basename(library.path)} (NCCL {library.version or 'unknown'})"
-        yield Program("nccl", label, (library.path,))
+        yield InstalledProgram("nccl", label, (library.path,))
     for folder in dict.fromkeys([*library_path(plan), *SYSTEM_FOLDERS]):
         for plugin in glob.glob(f"{glob.escape(folder)}/libnccl-*.so"):
-            yield Program("plugin", os.path.basename(plugin), (plugin,))
+            yield InstalledProgram("plugin", os.path.basename(plugin), (plugin,))
 
 
-def _torch_programs(torch: Torch) -> Iterator[Program]:
+def _torch_programs(torch: Torch) -> Iterator[InstalledProgram]:
     names = {
         "torch": ("libtorch_cpu", "libtorch_python", "libc10d*"),
         "torch gpu": ("libtorch_cuda*", "libtorch_hip*"),
@@ -114,11 +114,13 @@ def _torch_programs(torch: Torch) -> Iterator[Program]:
     for part, patterns in names.items():
         for pattern in patterns:
             for path in glob.glob(f"{glob.escape(torch.folder)}/lib/{pattern}.so"):
-                yield Program(part, f"{os.path.basename(path)} (torch {torch.version})", (path,))
+                yield InstalledProgram(
+                    part, f"{os.path.basename(path)} (torch {torch.version})", (path,)
+                )
     modules = (os.path.join(torch.folder, "distributed"), os.path.join(torch.folder, "nn/parallel"))
     files = tuple(path for folder in modules for path in _files(folder, ".py"))
     if files:
-        yield Program("torch python", f"torch.distributed (torch {torch.version})", files)
+        yield InstalledProgram("torch python", f"torch.distributed (torch {torch.version})", files)
 
 
 def _files(folder: str, ending: str) -> Iterator[str]:
@@ -126,7 +128,7 @@ def _files(folder: str, ending: str) -> Iterator[str]:
         yield from (os.path.join(here, name) for name in names if name.endswith(ending))
 
 
-def _search(program: Program, names: Collection[str]) -> set[str]:
+def _search(program: InstalledProgram, names: Collection[str]) -> set[str]:
     found: set[str] = set()
     for path in program.files:
         left = [name for name in names if name not in found]

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 
 from holdfast.analysis.machine import Plan, Reach, Smoke, Unread
 from holdfast.check.smoke import endpoint, narrate
-from holdfast.check.smoke.crew import Crew
 from holdfast.check.smoke.judge import judge
-from holdfast.check.smoke.roll import standing
+from holdfast.check.smoke.rank_progress import standing
+from holdfast.check.smoke.ranks import SmokeRanks
 from holdfast.check.smoke.stages import MAX_WORLD, STAGES, Record, deadline
 from holdfast.errors import ConfigError, EnvironmentFailure
 
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 GRACE = 1.0
 """seconds in which the others may still say what they saw, once a rank has failed"""
 GRACE_OF_VICTIMS = 5.0
-"""the same when all that spoke were victims: their clocks ran out almost together, and who
+"""the same when all that spoke were victims: their timeouts ran out almost together, and who
 is still silent then is the one they waited for"""
 LOOK_EVERY = 2.0
 """seconds between words of progress, and between looks for a stopped process"""
@@ -46,8 +46,8 @@ def run(
         return smoke
     meeting = endpoint.choose(plan)
     say(f"starting {plan.nproc} ranks, master {meeting}{meeting.remark and f' ({meeting.remark})'}")
-    with Crew(rank_environments(plan, meeting)) as crew:
-        conductor = _Conductor(crew, plan.nproc, say, seconds)
+    with SmokeRanks(rank_environments(plan, meeting)) as ranks:
+        conductor = _Conductor(ranks, plan.nproc, say, seconds)
         for stage in STAGES:
             conductor.play(stage)
             smoke = judge(plan.nproc, conductor.records, loopback=loopback, seconds=seconds)
@@ -96,8 +96,8 @@ def rank_environments(plan: Plan, meeting: endpoint.Endpoint) -> list[dict[str, 
 class _Conductor:
     """Gives the word, hears the ranks, and knows when waiting has become pointless."""
 
-    def __init__(self, crew: Crew, world: int, say: Say, seconds: float) -> None:
-        self.crew = crew
+    def __init__(self, ranks: SmokeRanks, world: int, say: Say, seconds: float) -> None:
+        self.ranks = ranks
         self.everybody = frozenset(range(world))
         self.say = say
         self.seconds = seconds
@@ -122,17 +122,17 @@ class _Conductor:
         """All is done: let the ranks go, and wait a little for them to go."""
         self._go("end", self.everybody)
         until = time.monotonic() + LEAVE_SECONDS
-        while time.monotonic() < until and not all(m.gone for m in self.crew.members):
+        while time.monotonic() < until and not all(m.gone for m in self.ranks.members):
             self._hear()
 
     def _go(self, stage: str, ranks: Iterable[int]) -> None:
         chosen = set(ranks)
-        for member in self.crew.members:
+        for member in self.ranks.members:
             if member.rank in chosen:
                 member.tell(stage)
 
     def _hear(self) -> list[Record]:
-        news = self.crew.hear()
+        news = self.ranks.hear()
         self.records.extend(news)
         for record in news:
             if (record.kind, record.stage) == ("done", STAGES[0]):
@@ -170,14 +170,14 @@ class _Conductor:
                     return False
 
     def _grace(self, rank: int) -> float:
-        victim = standing(rank, self.records).waited_in_vain
+        victim = standing(rank, self.records).was_a_victim
         return GRACE_OF_VICTIMS if victim else GRACE
 
     def _troubled(self) -> set[int]:
         return {record.rank for record in self.records if record.kind in ("error", "exit")}
 
     def _stopped(self) -> set[int]:
-        return {member.rank for member in self.crew.members if member.state() in ("T", "t")}
+        return {member.rank for member in self.ranks.members if member.state() in ("T", "t")}
 
     def _note_the_late(self, stage: str) -> None:
         """Those that were told to begin and said nothing since; with the kernel's letter."""
@@ -186,6 +186,6 @@ class _Conductor:
         }
         self.records.extend(
             Record(rank=member.rank, kind="late", stage=stage, text=member.state())
-            for member in self.crew.members
+            for member in self.ranks.members
             if member.stage == stage and member.rank not in spoken
         )

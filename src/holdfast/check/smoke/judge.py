@@ -9,7 +9,7 @@ from holdfast import catalogue, text
 from holdfast.analysis.machine import Reach, Smoke, SmokeRank, SmokeRung, SmokeStage, Unread
 from holdfast.analysis.machine.smoke_failures import ErrorMeaning, SmokeFailure
 from holdfast.check.smoke.errno_words import translate
-from holdfast.check.smoke.roll import Standing, culprits, standing
+from holdfast.check.smoke.rank_progress import RankProgress, culprits, standing
 from holdfast.check.smoke.stages import STAGES, Record, deadline
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
@@ -57,7 +57,7 @@ def judge_loopback(loopback: tuple[Reach, ...] | Unread) -> SmokeStage:
 
 
 def judge_stage(
-    name: str, roll: Sequence[Standing], records: Sequence[Record], *, patience: float
+    name: str, roll: Sequence[RankProgress], records: Sequence[Record], *, patience: float
 ) -> SmokeStage:
     here = [record for record in records if record.stage == name]
     seconds = next((record.seconds for record in here if record.kind == "closed"), 0.0)
@@ -98,7 +98,7 @@ def _slug(failure: SmokeFailure) -> str:
     return catalogue.fault_of(failure).slug
 
 
-def _why(name: str, roll: Sequence[Standing], seconds: float) -> ErrorMeaning:
+def _why(name: str, roll: Sequence[RankProgress], seconds: float) -> ErrorMeaning:
     """The reason and the slug of a stage that not every rank finished."""
     guilty = culprits(name, roll)
     first = guilty[0]
@@ -132,7 +132,7 @@ def _was_silent(name: str, who: str, waited: str, seconds: float) -> ErrorMeanin
     return ErrorMeaning(f"{who} got no further in '{name}' for {patience:g} s{waited}{guess}", slug)
 
 
-def _error_of(who: str, first: Standing) -> ErrorMeaning:
+def _error_of(who: str, first: RankProgress) -> ErrorMeaning:
     cause = translate(first.error, nccl=first.nccl)
     quote = first.error.splitlines()[0]
     if cause is None:
@@ -140,7 +140,7 @@ def _error_of(who: str, first: Standing) -> ErrorMeaning:
     return ErrorMeaning(f"{who}: {cause.words}; it said: {quote}", cause.slug)
 
 
-def _how_it_exited(who: Standing) -> str:
+def _how_it_exited(who: RankProgress) -> str:
     code = who.exit_code or 0
     if code < 0:
         how = f"was killed by {_signal_name(-code)}"
@@ -160,7 +160,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _contradiction(roll: Sequence[Standing]) -> str:
+def _contradiction(roll: Sequence[RankProgress]) -> str:
     """Every rank must mean the same master, and none may sit on another's GPU."""
     masters = sorted({who.master for who in roll})
     if len(masters) > 1:
@@ -203,7 +203,7 @@ def _rung(world: int, stage: str, size: int, said: Sequence[Record]) -> SmokeRun
     )
 
 
-def _rank(who: Standing) -> SmokeRank:
+def _rank(who: RankProgress) -> SmokeRank:
     return SmokeRank(
         rank=who.rank,
         pid=who.pid,
@@ -215,7 +215,7 @@ def _rank(who: Standing) -> SmokeRank:
     )
 
 
-def _name(guilty: Sequence[Standing]) -> str:
+def _name(guilty: Sequence[RankProgress]) -> str:
     if len(guilty) == 1 and guilty[0].pid:
         return f"rank {guilty[0].rank} (pid {guilty[0].pid})"
     return _ranks(who.rank for who in guilty)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.analysis.variables.status import Clock
+from holdfast.analysis.variables.status import Timeout
 from holdfast.analysis.versions import release
 from holdfast.env.job import Job
 from holdfast.env.timeouts import lookup
-from holdfast.env.timeouts.lookup import Value, by_script
+from holdfast.env.timeouts.lookup import TimeoutValue, by_script
 
 HALF_AN_HOUR = 1800.0
 
 
-def clocks(job: Job) -> Iterator[Clock]:
+def timeouts(job: Job) -> Iterator[Timeout]:
     for package in _used(job):
         if package == "deepspeed":
             yield _deepspeed(job)
@@ -35,13 +35,13 @@ def _used(job: Job) -> list[str]:
     return found[:-1] if found[-2:] == ["lightning", "pytorch-lightning"] else found
 
 
-def _deepspeed(job: Job) -> Clock:
+def _deepspeed(job: Job) -> Timeout:
     """Read when it is imported; 10 minutes since 0.19, 30 before (deepspeed/constants.py)."""
     version = job.version("deepspeed")
     minutes = 30.0 if version and release(version) < release("0.19") else 10.0
     value = lookup.by_variable(job, "DEEPSPEED_TIMEOUT", minutes * 60, scale=60.0)
-    value = value or Value(minutes * 60, f"default of DeepSpeed {version or '0.19'}")
-    return Clock(
+    value = value or TimeoutValue(minutes * 60, f"default of DeepSpeed {version or '0.19'}")
+    return Timeout(
         name="groups made by DeepSpeed",
         key="group-deepspeed",
         stage="run",
@@ -54,13 +54,13 @@ def _deepspeed(job: Job) -> Clock:
     )
 
 
-def _trainer(job: Job) -> Clock:
+def _trainer(job: Job) -> Timeout:
     own = next((a for a in job.asked if a.call == "TrainingArguments" and a.given), None)
     typed = _typed_timeout(job)
     version = job.version("transformers")
-    default = Value(HALF_AN_HOUR, f"default of transformers {version}".rstrip())
+    default = TimeoutValue(HALF_AN_HOUR, f"default of transformers {version}".rstrip())
     value = typed or (by_script(own) if own else default)
-    return Clock(
+    return Timeout(
         name="groups of the Hugging Face Trainer",
         key="group-trainer",
         stage="run",
@@ -73,7 +73,7 @@ def _trainer(job: Job) -> Clock:
     )
 
 
-def _typed_timeout(job: Job) -> Value | None:
+def _typed_timeout(job: Job) -> TimeoutValue | None:
     """`--ddp_timeout 7200` after the script: HfArgumentParser reads it."""
     for launch in job.launches:
         words = [word.text for word in launch.script_arguments]
@@ -81,16 +81,16 @@ def _typed_timeout(job: Job) -> Value | None:
             name, equals, value = word.partition("=")
             if name in ("--ddp_timeout", "--ddp-timeout"):
                 text = value if equals else after
-                return Value(lookup.plain(text), f"{name} {text}")
+                return TimeoutValue(lookup.plain(text), f"{name} {text}")
     return None
 
 
-def _lightning(job: Job, package: str) -> Clock:
+def _lightning(job: Job, package: str) -> Timeout:
     version = job.version(package)
     strategies = [a for a in job.asked if a.call.endswith("Strategy") and a.given]
-    default = Value(HALF_AN_HOUR, f"default of Lightning {version}".rstrip())
+    default = TimeoutValue(HALF_AN_HOUR, f"default of Lightning {version}".rstrip())
     value = by_script(strategies[0]) if strategies else default
-    return Clock(
+    return Timeout(
         name="groups made by Lightning",
         key="group-lightning",
         stage="run",

@@ -1,4 +1,4 @@
-"""The launchers' clocks: torchrun and those who use it, Horovod, holdfast run.
+"""The launchers' timeouts: torchrun and those who use it, Horovod, holdfast run.
 
 torch 2.13.0: elastic/rendezvous/{dynamic,static_tcp}_rendezvous.py, c10d_rendezvous_backend.py,
 launcher/api.py, elastic/agent/server/api.py. Horovod 0.28.1: horovod/runner/launch.py.
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from holdfast.analysis.machine.rendezvous import FREE_PORT_SINCE
 from holdfast.analysis.source.source import Launch
-from holdfast.analysis.variables.status import Clock
+from holdfast.analysis.variables.status import Timeout
 from holdfast.analysis.versions import release
 from holdfast.env.job import Job
 from holdfast.env.timeouts import lookup
-from holdfast.env.timeouts.lookup import Value
+from holdfast.env.timeouts.lookup import TimeoutValue
 
 TORCHRUN = frozenset({"torchrun", "torch.distributed.launch", "accelerate"})
 HOLDFAST = frozenset({"holdfast"})
@@ -25,7 +25,7 @@ AGENT = "torch 2.13.0 torch/distributed/elastic/agent/server/api.py"
 RUN = "horovod/horovod horovod/runner/launch.py (0.28.1)"
 
 
-def clocks(job: Job) -> Iterator[Clock]:
+def timeouts(job: Job) -> Iterator[Timeout]:
     kinds = {launch.kind for launch in job.launches}
     if kinds & TORCHRUN or not kinds & (HOLDFAST | HOROVOD | {"deepspeed", "mpirun", "python"}):
         yield from _rendezvous(job)
@@ -85,7 +85,7 @@ def _torchrun(job: Job) -> Launch | None:
     return next((launch for launch in job.launches if launch.kind in TORCHRUN), None)
 
 
-def configuration(job: Job) -> dict[str, Value]:
+def configuration(job: Job) -> dict[str, TimeoutValue]:
     """--rdzv-conf k=v,k=v, or PET_RDZV_CONF, with where each came from."""
     launch = _torchrun(job)
     flag = launch.flag("rdzv-conf") if launch is not None else None
@@ -97,17 +97,18 @@ def configuration(job: Job) -> dict[str, Value]:
     else:
         return {}
     pairs = (part.partition("=") for part in text.split(",") if "=" in part)
+    stripped = ((name.strip(), value.strip()) for name, _, value in pairs)
     return {
-        name.strip(): Value(lookup.plain(value.strip()), f"{origin} {name.strip()}={value.strip()}")
-        for name, _, value in pairs
+        name: TimeoutValue(lookup.plain(value), f"{origin} {name}={value}")
+        for name, value in stripped
     }
 
 
-def _rendezvous(job: Job) -> Iterator[Clock]:
+def _rendezvous(job: Job) -> Iterator[Timeout]:
     given = configuration(job)
     kind = backend(job)
     if kind in ("static", ""):
-        value = given.get("timeout") or Value(900.0, "default of torchrun (launcher/api.py)")
+        value = given.get("timeout") or TimeoutValue(900.0, "default of torchrun (launcher/api.py)")
         yield _join("static", value, "the agents' store waits for the other machines", STATIC)
     if kind != "static":
         value = given.get("join_timeout") or lookup.default_of_torch(job, 600.0, since="1.9")
@@ -115,7 +116,7 @@ def _rendezvous(job: Job) -> Iterator[Clock]:
     if kind == "static" or not _several(job):
         return
     last = given.get("last_call_timeout") or lookup.default_of_torch(job, 30.0, since="1.9")
-    yield Clock(
+    yield Timeout(
         name="rendezvous: last call",
         key="last-call",
         stage="start",
@@ -127,8 +128,8 @@ def _rendezvous(job: Job) -> Iterator[Clock]:
     yield _keep_alive(given, job)
 
 
-def _join(kind: str, value: Value, does: str, source: str) -> Clock:
-    return Clock(
+def _join(kind: str, value: TimeoutValue, does: str, source: str) -> Timeout:
+    return Timeout(
         name=f"rendezvous: join ({kind})",
         key="join",
         stage="start",
@@ -139,13 +140,13 @@ def _join(kind: str, value: Value, does: str, source: str) -> Clock:
     )
 
 
-def _keep_alive(given: dict[str, Value], job: Job) -> Clock:
+def _keep_alive(given: dict[str, TimeoutValue], job: Job) -> Timeout:
     default = lookup.default_of_torch(job, 5.0, since="1.9")
     every = given.get("keep_alive_interval") or default
-    tries = given.get("keep_alive_max_attempt") or Value(3.0, "")
+    tries = given.get("keep_alive_max_attempt") or TimeoutValue(3.0, "")
     both = every.seconds is not None and tries.seconds is not None
     named = [value.origin for value in (given.get(k) for k in KEEP_ALIVE) if value]
-    return Clock(
+    return Timeout(
         name="rendezvous: keep-alive",
         key="keep-alive",
         stage="watch",
@@ -159,11 +160,11 @@ def _keep_alive(given: dict[str, Value], job: Job) -> Clock:
 KEEP_ALIVE = ("keep_alive_interval", "keep_alive_max_attempt")
 
 
-def _agent(job: Job) -> Iterator[Clock]:
+def _agent(job: Job) -> Iterator[Timeout]:
     watch = lookup.by_flag(job.launches, TORCHRUN, "monitor-interval", lookup.plain)
     watch = watch or lookup.by_variable(job, "PET_MONITOR_INTERVAL", 0.1, read=lookup.plain)
     watch = watch or lookup.default_of_torch(job, 0.1)
-    yield Clock(
+    yield Timeout(
         name="torchrun: look at the ranks",
         key="monitor-interval",
         stage="watch",
@@ -175,7 +176,7 @@ def _agent(job: Job) -> Iterator[Clock]:
     grace = lookup.by_flag(job.launches, TORCHRUN, "shutdown-timeout", lookup.plain)
     grace = grace or lookup.by_variable(job, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", 30.0)
     grace = grace or lookup.default_of_torch(job, 30.0)
-    yield Clock(
+    yield Timeout(
         name="torchrun: SIGTERM to SIGKILL",
         key="grace",
         stage="end",
@@ -186,7 +187,7 @@ def _agent(job: Job) -> Iterator[Clock]:
     )
     if _several(job):
         last = lookup.default_of_torch(job, 300.0, since="1.9")
-        yield Clock(
+        yield Timeout(
             name="torchrun: exit barrier",
             key="exit-barrier",
             stage="end",
@@ -200,9 +201,9 @@ def _agent(job: Job) -> Iterator[Clock]:
 # --- holdfast run --------------------------------------------------------------------------------
 
 
-def _holdfast(job: Job) -> Iterator[Clock]:
+def _holdfast(job: Job) -> Iterator[Timeout]:
     patience = lookup.by_flag(job.launches, HOLDFAST, "patience", lookup.plain)
-    yield Clock(
+    yield Timeout(
         name="holdfast run: patience",
         key="patience",
         stage="watch",
@@ -216,7 +217,7 @@ def _holdfast(job: Job) -> Iterator[Clock]:
 
 # --- Horovod -------------------------------------------------------------------------------------
 
-HOROVOD_CLOCKS = (
+HOROVOD_TIMEOUTS = (
     ("start", "start", "HOROVOD_START_TIMEOUT", 30.0, "start-timeout",
      "horovodrun gives up when processes have not started"),
     ("elastic", "start", "HOROVOD_ELASTIC_TIMEOUT", 600.0, "elastic-timeout",
@@ -230,13 +231,13 @@ HOROVOD_CLOCKS = (
 )  # fmt: skip
 
 
-def _horovod(job: Job) -> Iterator[Clock]:
-    for name, stage, variable, default, flag, does in HOROVOD_CLOCKS:
+def _horovod(job: Job) -> Iterator[Timeout]:
+    for name, stage, variable, default, flag, does in HOROVOD_TIMEOUTS:
         value = lookup.by_flag(job.launches, HOROVOD, flag, lookup.plain)
         value = value or lookup.by_variable(job, variable, default)
-        value = value or Value(default, "default of Horovod 0.28.1")
+        value = value or TimeoutValue(default, "default of Horovod 0.28.1")
         never = name == "stall shutdown" and not value.seconds
-        yield Clock(
+        yield Timeout(
             name=f"Horovod: {name}",
             key=f"horovod-{name.lower().replace(' ', '-')}",
             stage=stage,

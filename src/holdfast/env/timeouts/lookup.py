@@ -1,4 +1,4 @@
-"""How a clock's value is found: a variable, a flag, or the default of a version."""
+"""How a timeout's value is found: a variable, a flag, or the default of a version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TABLE_TORCH = "2.13.0"
 """the torch whose sources the defaults were read from"""
 
 
-class Value(NamedTuple):
+class TimeoutValue(NamedTuple):
     seconds: float | None
     origin: str
 
@@ -26,7 +26,7 @@ def by_variable(
     *,
     scale: float = 1.0,
     read: Callable[[str], float | None] = torch_int,
-) -> Value | None:
+) -> TimeoutValue | None:
     """What a variable that torch reads as a number gives; None where it is not set.
 
     Only the environment counts: NCCL's files come too late for torch.
@@ -36,23 +36,23 @@ def by_variable(
         return None
     number = read(setting.value)
     where = f"{name}={setting.value} ({job.origin(setting)})"
-    return Value(default if number is None else number * scale, where)
+    return TimeoutValue(default if number is None else number * scale, where)
 
 
-def by_script(own: Asked) -> Value:
-    return Value(own.seconds, f"{own.call} at {own.place.file}:{own.place.line}")
+def by_script(own: Asked) -> TimeoutValue:
+    return TimeoutValue(own.seconds, f"{own.call} at {own.place.file}:{own.place.line}")
 
 
-def default_of_torch(job: Job, seconds: float, *, since: str = "") -> Value:
+def default_of_torch(job: Job, seconds: float, *, since: str = "") -> TimeoutValue:
     """The value of the torch we read; an older one may differ."""
     version = job.version("torch")
     if not version:
-        return Value(seconds, f"default of torch {TABLE_TORCH}")
+        return TimeoutValue(seconds, f"default of torch {TABLE_TORCH}")
     if since and release(version) >= release(since):
-        return Value(seconds, f"default of torch {version}")
+        return TimeoutValue(seconds, f"default of torch {version}")
     if release(version)[:2] < release(TABLE_TORCH)[:2]:
-        return Value(seconds, f"default of torch {TABLE_TORCH}; torch {version} may differ")
-    return Value(seconds, f"default of torch {version}")
+        return TimeoutValue(seconds, f"default of torch {TABLE_TORCH}; torch {version} may differ")
+    return TimeoutValue(seconds, f"default of torch {version}")
 
 
 def by_flag(
@@ -60,13 +60,13 @@ def by_flag(
     kinds: frozenset[str],
     name: str,
     read: Callable[[str], float | None],
-) -> Value | None:
+) -> TimeoutValue | None:
     """What a flag of one of these launchers gives."""
     for launch in launches:
         flag = launch.flag(name) if launch.kind in kinds else None
         if flag is not None:
             origin = f"--{name} {flag.value}" if flag.value else f"--{name}"
-            return Value(read(flag.value) if flag.known else None, origin)
+            return TimeoutValue(read(flag.value) if flag.known else None, origin)
     return None
 
 

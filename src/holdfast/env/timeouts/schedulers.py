@@ -1,10 +1,10 @@
-"""Clocks of those who started the launcher: the scheduler, `timeout`."""
+"""Timeouts of those who started the launcher: the scheduler, `timeout`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.analysis.variables.status import Clock
+from holdfast.analysis.variables.status import Timeout
 from holdfast.env import durations
 from holdfast.env.job import Job
 from holdfast.text import exact_duration
@@ -12,12 +12,12 @@ from holdfast.text import exact_duration
 SBATCH = "https://slurm.schedmd.com/sbatch.html (--time, SLURM_JOB_END_TIME)"
 
 
-def clocks(job: Job) -> Iterator[Clock]:
+def timeouts(job: Job) -> Iterator[Timeout]:
     yield from _allocation(job)
     for launch in job.launches:
         flag = launch.flag("time") if launch.kind in ("srun", "sbatch") else None
         if flag is not None:
-            yield Clock(
+            yield Timeout(
                 name=f"{launch.kind} --time",
                 key="scheduler-asked",
                 stage="outside",
@@ -27,7 +27,7 @@ def clocks(job: Job) -> Iterator[Clock]:
                 source=SBATCH,
             )
     if job.time_limit is not None:
-        yield Clock(
+        yield Timeout(
             name="the command `timeout`",
             key="timeout-command",
             stage="outside",
@@ -38,7 +38,7 @@ def clocks(job: Job) -> Iterator[Clock]:
         )
 
 
-def _allocation(job: Job) -> Iterator[Clock]:
+def _allocation(job: Job) -> Iterator[Timeout]:
     """Of the job we are in; a limit that was changed since is not in it."""
     end, start = job.setting("SLURM_JOB_END_TIME"), job.setting("SLURM_JOB_START_TIME")
     if end is None or not end.value.isdecimal():
@@ -46,7 +46,7 @@ def _allocation(job: Job) -> Iterator[Clock]:
     begun = int(start.value) if start and start.value.isdecimal() else None
     whole = int(end.value) - begun if begun is not None else None
     left = int(end.value) - job.wall
-    yield Clock(
+    yield Timeout(
         name="Slurm's time limit",
         key="scheduler",
         stage="outside",

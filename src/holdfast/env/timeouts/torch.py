@@ -1,4 +1,4 @@
-"""torch's own clocks: the store, the groups, the watchdog, its monitor.
+"""torch's own timeouts: the store, the groups, the watchdog, its monitor.
 
 torch/distributed/constants.py and distributed_c10d.py (init_process_group hands its timeout to
 the store as well), ProcessGroupNCCL.cpp (HeartbeatMonitor), c10d/Store.hpp; torch 2.13.0.
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.analysis.variables.parsing import torch_bool
-from holdfast.analysis.variables.status import Clock
+from holdfast.analysis.variables.status import Timeout
 from holdfast.analysis.versions import release
 from holdfast.env.job import Asked, Job
 from holdfast.env.script_timeouts import WHOLE_GROUP
 from holdfast.env.timeouts import frameworks, lookup
-from holdfast.env.timeouts.lookup import Value, by_script
+from holdfast.env.timeouts.lookup import TimeoutValue, by_script
 from holdfast.text import exact_duration
 
 CONSTANTS = "torch 2.13.0 torch/distributed/constants.py, distributed_c10d.py"
@@ -29,12 +29,12 @@ DUMP = 15.0
 NONBLOCKING = 1800.0
 
 
-def clocks(job: Job) -> Iterator[Clock]:
+def timeouts(job: Job) -> Iterator[Timeout]:
     nccl = job.has_nccl
     if nccl and not _only_others(job):
         yield _group(job, "nccl")
     yield _group(job, "other")
-    yield from frameworks.clocks(job)
+    yield from frameworks.timeouts(job)
     yield _joining(job, "nccl" if nccl and not _only_others(job) else "other")
     yield _store(job)
     if nccl:
@@ -54,9 +54,9 @@ def _only_others(job: Job) -> bool:
     return bool(backends) and backends.isdisjoint({"nccl", "none", "several", ""})
 
 
-def _group(job: Job, kind: str) -> Clock:
+def _group(job: Job, kind: str) -> Timeout:
     value, sure, remark = _group_value(job, kind)
-    return Clock(
+    return Timeout(
         name="NCCL groups" if kind == "nccl" else "Gloo and other groups",
         key=f"group-{kind}",
         stage="run",
@@ -71,7 +71,7 @@ def _group(job: Job, kind: str) -> Clock:
     )
 
 
-def _group_value(job: Job, kind: str) -> tuple[Value, bool, str]:
+def _group_value(job: Job, kind: str) -> tuple[TimeoutValue, bool, str]:
     """The value, whether it is certain, and what to say where it is not."""
     calls = [one for one in job.asked if one.call in WHOLE_GROUP and one.given]
     other = {"nccl"} if kind == "other" else set(OTHERS)
@@ -84,7 +84,9 @@ def _group_value(job: Job, kind: str) -> tuple[Value, bool, str]:
     if kind == "nccl" and inits and {one.backend for one in inits} <= {"none", "several"}:
         # torch goes by the name 'nccl' alone, and finds another or none (measured, torch 2.13).
         where = f"{inits[0].place.file}:{inits[0].place.line}"
-        longer = Value(OTHER_GROUP, f"default for a backend that is not just 'nccl' ({where})")
+        longer = TimeoutValue(
+            OTHER_GROUP, f"default for a backend that is not just 'nccl' ({where})"
+        )
         return longer, True, ""
     if inits and all(one.backend == "nccl" for one in inits) and kind == "other":
         return value, False, "only where the script makes such a group too"
@@ -95,10 +97,10 @@ def _group_value(job: Job, kind: str) -> tuple[Value, bool, str]:
     return value, False, f"{who} may pass its own" + (unnamed if kind == "nccl" else "")
 
 
-def _default_group(job: Job, kind: str) -> Value:
+def _default_group(job: Job, kind: str) -> TimeoutValue:
     version = job.version("torch")
     if kind == "nccl" and version and release(version) < release(SHORTER_SINCE):
-        return Value(OTHER_GROUP, f"default of torch {version}")
+        return TimeoutValue(OTHER_GROUP, f"default of torch {version}")
     seconds = NCCL_GROUP if kind == "nccl" else OTHER_GROUP
     return lookup.default_of_torch(job, seconds, since=SHORTER_SINCE)
 
@@ -106,9 +108,9 @@ def _default_group(job: Job, kind: str) -> Value:
 # --- store and watchdog --------------------------------------------------------------------------
 
 
-def _joining(job: Job, kind: str) -> Clock:
+def _joining(job: Job, kind: str) -> Timeout:
     value, sure, _ = _group_value(job, kind)
-    return Clock(
+    return Timeout(
         name="init_process_group",
         key="init",
         stage="start",
@@ -121,10 +123,10 @@ def _joining(job: Job, kind: str) -> Clock:
     )
 
 
-def _store(job: Job) -> Clock:
+def _store(job: Job) -> Timeout:
     own = next((a for a in job.asked if a.call == "TCPStore" and a.given), None)
     value = by_script(own) if own else lookup.default_of_torch(job, STORE, since="1.9")
-    return Clock(
+    return Timeout(
         name="a TCPStore of your own",
         key="store",
         stage="start",
@@ -138,12 +140,12 @@ def _store(job: Job) -> Clock:
     )
 
 
-def _watch(job: Job) -> Iterator[Clock]:
+def _watch(job: Job) -> Iterator[Timeout]:
     switch = job.setting("TORCH_NCCL_ENABLE_MONITORING")
     off = switch is not None and torch_bool(switch.value) is False
     beat = lookup.by_variable(job, "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", HEARTBEAT)
     beat = beat or lookup.default_of_torch(job, HEARTBEAT)
-    yield Clock(
+    yield Timeout(
         name="heartbeat of NCCL's watchdog",
         key="heartbeat",
         stage="watch",
@@ -156,7 +158,7 @@ def _watch(job: Job) -> Iterator[Clock]:
     )
     dump = lookup.by_variable(job, "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", DUMP, scale=1e-3)
     dump = dump or lookup.default_of_torch(job, DUMP)
-    yield Clock(
+    yield Timeout(
         name="flight recorder's dump",
         key="dump",
         stage="watch",
@@ -169,7 +171,7 @@ def _watch(job: Job) -> Iterator[Clock]:
     if switch is not None and torch_bool(switch.value):
         wait = lookup.by_variable(job, "TORCH_NCCL_NONBLOCKING_TIMEOUT", NONBLOCKING)
         wait = wait or lookup.default_of_torch(job, NONBLOCKING)
-        yield Clock(
+        yield Timeout(
             name="non-blocking communicators",
             key="nonblocking",
             stage="start",

@@ -1,4 +1,4 @@
-"""NCCL's own clocks, which no torch timeout knows of.
+"""NCCL's own timeouts, which no torch timeout knows of.
 
 NVIDIA/nccl docs/userguide/source/env.rst (NCCL_IB_TIMEOUT, NCCL_SOCKET_RETRY_SLEEP_MSEC), 2.30.7.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.analysis.variables.parsing import nccl_int
-from holdfast.analysis.variables.status import Clock
+from holdfast.analysis.variables.status import Timeout
 from holdfast.analysis.versions import release
 from holdfast.env.job import Job
 from holdfast.text import exact_duration
@@ -22,7 +22,7 @@ RETRIES_SINCE = "2.24"
 SOCKET_RETRIES, SOCKET_PAUSE = 34, 100
 
 
-def clocks(job: Job) -> Iterator[Clock]:
+def timeouts(job: Job) -> Iterator[Timeout]:
     if not job.has_nccl:
         return
     version = job.version("nccl")
@@ -41,11 +41,11 @@ def _number(job: Job, name: str, default: int) -> tuple[int, str]:
     return nccl_int(setting.value), f"{name}={setting.value} ({job.origin(setting)})"
 
 
-def _socket(job: Job) -> Clock:
+def _socket(job: Job) -> Timeout:
     retries, by_count = _number(job, "NCCL_SOCKET_RETRY_CNT", SOCKET_RETRIES)
     pause, by_pause = _number(job, "NCCL_SOCKET_RETRY_SLEEP_MSEC", SOCKET_PAUSE)
     total = (retries + 1) * retries / 2 * pause / 1000
-    return Clock(
+    return Timeout(
         name="NCCL sockets: connect",
         key="nccl-socket",
         stage="start",
@@ -65,13 +65,13 @@ def ib_seconds(exponent: int, retries: int) -> float | None:
     return IB_TICK * (1 << exponent) * retries
 
 
-def _rdma(job: Job, version: str) -> Clock:
+def _rdma(job: Job, version: str) -> Timeout:
     usual = next(n for since, n in IB_DEFAULTS if not version or release(version) >= release(since))
     exponent, by_timeout = _number(job, "NCCL_IB_TIMEOUT", usual)
     retries, by_retry = _number(job, "NCCL_IB_RETRY_CNT", IB_RETRIES)
     once = ib_seconds(exponent, 1)
     how = f"4.096 µs · 2^{exponent} = {exact_duration(once)} a try, {retries} tries"
-    return Clock(
+    return Timeout(
         name="NCCL RDMA: acknowledge",
         key="nccl-rdma",
         stage="run",

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.analysis.machine import nic_filter
 from holdfast.system import inet_diag
-from holdfast.system.inet_diag import Connection
+from holdfast.system.inet_diag import TcpConnection
 from holdfast.system.interface_addresses import interface_addresses
 
 GLOO_THREAD = "gloo_tcp_loop"
@@ -43,7 +43,7 @@ class SeenTransport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def links(
-    connections: Iterable[Connection],
+    connections: Iterable[TcpConnection],
     owners: Mapping[int, int],
     interfaces: Mapping[str, str],
 ) -> tuple[tuple[str, str], ...]:

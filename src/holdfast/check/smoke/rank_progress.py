@@ -15,10 +15,10 @@ CONSEQUENCE = re.compile(
     r"|remote process exited|Call to recv",
     re.IGNORECASE,
 )
-"""what torch, Gloo and NCCL say on a rank that waited in vain for another"""
+"""what torch, Gloo and NCCL say on a rank that waited for another"""
 
 
-class Standing(NamedTuple):
+class RankProgress(NamedTuple):
     """Where one rank stands."""
 
     rank: int
@@ -41,7 +41,7 @@ class Standing(NamedTuple):
     """the kernel's letter at that moment: 'S', 'T', 'D'…; '' otherwise"""
 
     @property
-    def waited_in_vain(self) -> bool:
+    def was_a_victim(self) -> bool:
         if self.error:
             return bool(CONSEQUENCE.search(self.error))
         # NCCL's watchdog and Gloo's checks abort a rank that is a victim; a rank that was
@@ -57,10 +57,10 @@ class Standing(NamedTuple):
     def failed_by_itself(self) -> bool:
         """It raised, died or was stopped, and not because another rank was missing."""
         broke = bool(self.error) or self.exit_code is not None or self.stopped
-        return broke and not self.waited_in_vain
+        return broke and not self.was_a_victim
 
 
-def standing(rank: int, records: Sequence[Record]) -> Standing:
+def standing(rank: int, records: Sequence[Record]) -> RankProgress:
     mine = [record for record in records if record.rank == rank]
     done = {record.stage for record in mine if record.kind == "done"}
     passed = done | {record.stage for record in mine if record.kind == "skipped"}
@@ -70,7 +70,7 @@ def standing(rank: int, records: Sequence[Record]) -> Standing:
     error = next((r for r in mine if r.kind == "error"), None)
     end = next((r for r in mine if r.kind == "exit"), None)
     late = next((r for r in mine if r.kind == "late"), None)
-    return Standing(
+    return RankProgress(
         rank=rank,
         reached=reached,
         finished=next((s for s in reversed(STAGES[:reached]) if s in done), ""),
@@ -86,7 +86,7 @@ def standing(rank: int, records: Sequence[Record]) -> Standing:
     )
 
 
-def culprits(stage: str, standings: Sequence[Standing]) -> list[Standing]:
+def culprits(stage: str, standings: Sequence[RankProgress]) -> list[RankProgress]:
     """The ranks behind the failure of a stage, out of those that did not finish it.
 
     A rank that broke by itself comes first; else one that is silent (the others wait for
@@ -96,6 +96,6 @@ def culprits(stage: str, standings: Sequence[Standing]) -> list[Standing]:
     least = min((who.reached for who in behind), default=0)
     behind = [who for who in behind if who.reached == least]
     broke = [who for who in behind if who.failed_by_itself]
-    silent = [who for who in behind if not who.waited_in_vain]
+    silent = [who for who in behind if not who.was_a_victim]
     overdue = [who for who in silent if who.late]
     return broke or overdue or silent or behind

@@ -26,7 +26,7 @@ BEGIN = (
 torch there is of no concern to a job started by `torchrun elsewhere/train.py`."""
 
 
-class Member:
+class RankProcess:
     """A started rank. Whoever makes one must `kill` and `close` it."""
 
     def __init__(self, rank: int, environment: Mapping[str, str]) -> None:

@@ -9,15 +9,15 @@ import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from holdfast.check.smoke.member import Member
+from holdfast.check.smoke.rank_process import RankProcess
 from holdfast.check.smoke.stages import WORDS_KEPT, Record, decode
 
 TICK = 0.1
 """seconds between looks for a process that died: at once, to a person"""
 
 
-class Crew:
-    """All ranks. `with Crew(...) as crew:` ends them however the block is left.
+class SmokeRanks:
+    """All ranks. `with SmokeRanks(...) as ranks:` ends them however the block is left.
 
     A signal that hits us between the fork and the moment we hold the process is covered as
     well: the kernel kills a rank when its parent is gone, even one that is stopped.
@@ -25,11 +25,11 @@ class Crew:
 
     def __init__(self, environments: Sequence[Mapping[str, str]]) -> None:
         self.environments = environments
-        self.members: list[Member] = []
+        self.members: list[RankProcess] = []
         self._news: list[Record] = []
         self._waiting = selectors.DefaultSelector()
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> SmokeRanks:
         try:
             for rank, environment in enumerate(self.environments):
                 self._start(rank, environment)
@@ -48,7 +48,7 @@ class Crew:
 
     def _start(self, rank: int, environment: Mapping[str, str]) -> None:
         try:
-            member = Member(rank, environment)
+            member = RankProcess(rank, environment)
         except OSError as refusal:  # EAGAIN, ENOMEM, EMFILE: the kernel gives no more
             self._news.append(Record(rank=rank, kind="error", stage="start", text=str(refusal)))
             return
@@ -82,7 +82,7 @@ class Crew:
         news, self._news = self._news, []
         return news
 
-    def _read(self, member: Member, what: str, pipe: int) -> bool:
+    def _read(self, member: RankProcess, what: str, pipe: int) -> bool:
         """Take what a pipe holds; False when nothing is there, or nothing more will come."""
         try:
             chunk = os.read(pipe, 1 << 16)
@@ -97,7 +97,7 @@ class Crew:
             self._news.extend(record for record in map(decode, lines) if record is not None)
         return bool(chunk)
 
-    def _read_the_rest(self, member: Member) -> None:
+    def _read_the_rest(self, member: RankProcess) -> None:
         """A dead rank's words come before its exit. Its children may hold the pipe open."""
         for pipe, what in ((member.reports, "reported"), (member.output.fileno(), "printed")):
             with contextlib.suppress(KeyError):  # its end has been read already
