@@ -14,11 +14,7 @@ test_explain = explain_table(
         rank=9,
         saying=["eight without NVSwitch", "NCCL_P2P_LEVEL=PIX"],
     ),
-    recognises(
-        wreckage("[rank0]: RuntimeError: CUDA error: peer access is already enabled"),
-        sure=0.3,
-        rank=0,
-        saying=["harmless CUDA error"],
-    ),
+    # harmless in itself: a library left the error behind, and a later call took it for its own
+    passes_over(wreckage("[rank0]: RuntimeError: CUDA error: peer access is already enabled")),
     passes_over(wreckage("failed to peer with device 1(=1): 217 peer access is not supported")),
 )

@@ -11,8 +11,7 @@ How to be sure `nvidia-smi -L | wc -l` is more than eight, and the job runs with
 Fix            Use at most eight GPUs of a machine in one job (two jobs, or groups of eight); or let
                fewer pairs connect directly: `NCCL_P2P_LEVEL=PIX` limits it to GPUs behind one PCIe
                switch, `NCCL_P2P_DISABLE=1` uses shared memory instead.
-Known limits   This is read from logs only; `check` does not count GPUs against the limit. `peer
-               access is already enabled` is harmless in itself, so that diagnosis is weak.
+Known limits   This is read from logs only; `check` does not count GPUs against the limit.
 Sources        https://docs.nvidia.com/cuda/cuda-c-programming-guide/#peer-to-peer-memory-access
                https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-level
@@ -35,37 +34,19 @@ EXHAUSTED = FAULT.log_pattern(
     example="vm:1009:1009 [0] transport/p2p.cc:486 NCCL WARN failed to peer with device 9(=9): 60 "
     "peer mapping resources exhausted",
 )
-ALREADY = FAULT.log_pattern(
-    "already",
-    r"peer access is already enabled|cudaErrorPeerAccessAlreadyEnabled",
-    anchors=("peer access is already enabled", "PeerAccessAlreadyEnabled"),
-    example="RuntimeError: CUDA error: peer access is already enabled",
-)
 
 
 @FAULT.explain
 def peer_mappings_exhausted(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(EXHAUSTED)
-    if seen:
-        return FAULT.diagnosis(
-            f"{sightings.who(seen)} opened direct connections from its GPU to more GPUs than the "
-            "driver allows (eight without NVSwitch)",
-            confidence=0.95,
-            seen=seen,
-            fix="use at most eight GPUs of this machine in one job, or connect fewer pairs "
-            "directly: `export NCCL_P2P_LEVEL=PIX` (or NCCL_P2P_DISABLE=1)",
-            next="nvidia-smi -L | wc -l; nvidia-smi topo -m",
-        )
-    seen = wreckage.seen(ALREADY)
     if not seen:
         return None
     return FAULT.diagnosis(
-        f"{sightings.who(seen)} got 'peer access is already enabled', a harmless CUDA error "
-        "that a library left behind and a later call took for its own",
-        confidence=0.3,
+        f"{sightings.who(seen)} opened direct connections from its GPU to more GPUs than the "
+        "driver allows (eight without NVSwitch)",
+        confidence=0.95,
         seen=seen,
-        fix="find which two libraries of the process enable peer access, or upgrade NCCL: 2.29.2 "
-        "and later clear such leftover errors",
-        next="export CUDA_LAUNCH_BLOCKING=1",
-        unknown=["which library left it: the error appears at a later call"],
+        fix="use at most eight GPUs of this machine in one job, or connect fewer pairs directly: "
+        "`export NCCL_P2P_LEVEL=PIX` (or NCCL_P2P_DISABLE=1)",
+        next="nvidia-smi -L | wc -l; nvidia-smi topo -m",
     )
