@@ -18,7 +18,7 @@ from holdfast import catalogue
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.source.source import Source, SourceKind
-from holdfast.explain.diagnose import Report, diagnose
+from holdfast.explain.diagnose import Explanation, diagnose
 from holdfast.explain.gather import gather_bytes
 from holdfast.fault import Fault
 from holdfast.findings import Grade, Place
@@ -57,7 +57,7 @@ def example(fault: Fault) -> str:
 class Answer(NamedTuple):
     log: list[str]
     """[] where it takes more than a log: several files, recorders, exit codes"""
-    report: Report
+    report: Explanation
 
     def drawn(self) -> str:
         told = diagnosis.report(
@@ -85,7 +85,7 @@ def _from_wreckage(fault: Fault) -> Iterator[Answer]:
             yield Answer([], report)
 
 
-def _if_named(wreckage: Wreckage, fault: Fault) -> Report | None:
+def _if_named(wreckage: Wreckage, fault: Fault) -> Explanation | None:
     report = diagnose(wreckage, [entry.fault for entry in catalogue.entries()])
     return report if fault.slug in [one.slug for one in report.diagnoses] else None
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.analysis.logs.patterns import nccl, watchdog
-from holdfast.analysis.logs.wreckage import Line, Sighting, Wreckage
+from holdfast.analysis.logs.wreckage import LogLine, Sighting, Wreckage
 from holdfast.analysis.scene.scene import Recorder
 from holdfast.explain.gather import gather
-from holdfast.explain.read.collected import FIRST, LAST, Findings
+from holdfast.explain.read.collected import FIRST, LAST, Collected
 
 
 def read(*lines: str) -> Wreckage:
@@ -185,14 +185,14 @@ def test_a_kernel_log_is_known_as_one(tmp_path: Path) -> None:
 
 
 def test_many_of_a_kind_are_counted_not_kept() -> None:
-    findings = Findings()
+    findings = Collected()
     for number in range(1000):
         findings.see(
             Sighting(
-                signature=watchdog.STATUS.name,
+                pattern=watchdog.STATUS.name,
                 slug="",
                 role=watchdog.STATUS.role,
-                line=Line(text="x", source="a", number=number, rank=1),
+                line=LogLine(text="x", source="a", number=number, rank=1),
                 order=number,
             )
         )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.wreckage import Exit, Line, Sighting, Source, Wreckage
+from holdfast.analysis.logs.wreckage import Exit, InputSource, LogLine, Sighting, Wreckage
 from holdfast.explain.diagnose import RUNNER_UP, SHOWN, diagnose
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Grade
@@ -39,8 +39,8 @@ def saying(
 
 
 def sighting(role: Role, *, rank: int | None = None, number: int = 1) -> Sighting:
-    line = Line(text=f"{role.value} text", source="a.log", number=number, rank=rank)
-    return Sighting(signature="s", slug="", role=role, line=line, order=number)
+    line = LogLine(text=f"{role.value} text", source="a.log", number=number, rank=rank)
+    return Sighting(pattern="s", slug="", role=role, line=line, order=number)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_broken_face_hides_nobody_and_is_told() -> None:
 
 
 def test_a_healthy_run_gives_nothing() -> None:
-    line = Line(text="done", source="a.log", number=1)
+    line = LogLine(text="done", source="a.log", number=1)
     left = Exit(code=0, line=line, rank=0)
     healthy = Wreckage(sightings=(sighting(Role.CONTEXT), sighting(Role.ADVICE)), exits=(left,))
     report = diagnose(healthy, [])
@@ -114,5 +114,5 @@ def test_the_first_answer_says_whose_words_are_fallout() -> None:
 
 
 def test_what_could_not_be_read_is_told() -> None:
-    unread = Source(name="rank3.log.zst", kind="log", problem="needs zstd")
+    unread = InputSource(name="rank3.log.zst", kind="log", problem="needs zstd")
     assert diagnose(Wreckage(sources=(unread,)), []).remarks == ("rank3.log.zst: needs zstd",)

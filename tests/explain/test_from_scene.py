@@ -8,7 +8,7 @@ import pytest
 from holdfast import catalogue
 from holdfast.analysis.scene.scene import RankView, Scene, Stack
 from holdfast.explain import from_scene
-from holdfast.explain.diagnose import Report, diagnose
+from holdfast.explain.diagnose import Explanation, diagnose
 from holdfast.findings import Diagnosis
 from holdfast.run.watch import verdict
 from holdfast.view import diagnosis
@@ -31,13 +31,13 @@ def under_torchrun(*stacks: Stack, **changes: object) -> Scene:
     return a_scene(views, evidence_at=NOW, **changes)
 
 
-def explained(scene: Scene, *, still: bool = True, world: int = 4) -> Report:
+def explained(scene: Scene, *, still: bool = True, world: int = 4) -> Explanation:
     said = verdict.judge(scene, standstill=still)
     wreckage = from_scene.wreckage(scene, said, standstill=still, world=world)
     return diagnose(wreckage, [entry.fault for entry in catalogue.entries()])
 
 
-def first(report: Report) -> Diagnosis:
+def first(report: Explanation) -> Diagnosis:
     assert report.diagnoses
     return report.diagnoses[0]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.analysis.logs.wreckage import Line, RankRemains, Told, Wreckage
+from holdfast.analysis.logs.wreckage import LiveVerdict, LogLine, RankRemains, Wreckage
 from holdfast.explain import live_verdict
 from holdfast.findings import Culprit, Diagnosis
 
 
-def told(slug: str, *, verdict: bool = True, ranks: tuple[int, ...] = (2,)) -> Told:
-    line = Line(text=f"it was {slug}", source="journal.jsonl", number=7)
-    return Told(
+def told(slug: str, *, verdict: bool = True, ranks: tuple[int, ...] = (2,)) -> LiveVerdict:
+    line = LogLine(text=f"it was {slug}", source="journal.jsonl", number=7)
+    return LiveVerdict(
         code="HOLD600", slug=slug, ranks=ranks, victims=(0,), reason=f"it was {slug}",
         verdict=verdict, line=line,
     )  # fmt: skip
@@ -56,8 +56,8 @@ def order(wreckage: Wreckage, *answers: Diagnosis) -> list[str]:
         ([told("slow-rank", verdict=False)], [answer("gpu-oom", 0.95)], "gpu-oom"),
     ],
 )
-def test_who_leads(said: list[Told], answers: list[Diagnosis], first: str) -> None:
-    assert order(Wreckage(told=tuple(said)), *answers)[0] == first
+def test_who_leads(said: list[LiveVerdict], answers: list[Diagnosis], first: str) -> None:
+    assert order(Wreckage(live_verdicts=tuple(said)), *answers)[0] == first
 
 
 def test_without_a_run_folder_nothing_changes() -> None:
@@ -67,6 +67,6 @@ def test_without_a_run_folder_nothing_changes() -> None:
 
 def test_the_culprit_is_found_among_the_ranks() -> None:
     rank = RankRemains(rank=2, host="node7", pid=4711)
-    (found,) = live_verdict.weigh(Wreckage(told=(told("rank-frozen"),), ranks=(rank,)), [])
+    (found,) = live_verdict.weigh(Wreckage(live_verdicts=(told("rank-frozen"),), ranks=(rank,)), [])
     assert found.culprit == Culprit(rank=2, host="node7", pid=4711)
     assert (found.victims, found.evidence[0].line) == ((0,), 7)

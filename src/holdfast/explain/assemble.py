@@ -10,19 +10,19 @@ import msgspec
 from holdfast.analysis.logs.patterns import all_patterns, nccl, watchdog
 from holdfast.analysis.logs.wreckage import (
     Exit,
-    Line,
-    Raised,
+    InputSource,
+    LoggedException,
+    LogLine,
     RankRemains,
     Sighting,
-    Source,
     Wreckage,
 )
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Recorder, Stack
 from holdfast.explain.read import exits as ends
-from holdfast.explain.read import process_map, settings, watchdog_words
-from holdfast.explain.read.collected import Findings
-from holdfast.explain.read.process_map import Register, placed
+from holdfast.explain.read import process_map, settings, watchdog_positions
+from holdfast.explain.read.collected import Collected
+from holdfast.explain.read.process_map import ProcessMap, placed
 
 _T = TypeVar("_T")
 _STAGES = {signature.name: stage for stage, signature in enumerate(nccl.STAGES)}
@@ -30,39 +30,39 @@ LARGEST_WORLD = 1_000_000
 """a number above that is a misread one"""
 
 
-def assemble(findings: Findings) -> Wreckage:
-    old = _earlier_attempts(findings.attempts)
-    sightings = [s for s in findings.sightings() if s.line.source not in old]
-    exits = (*findings.exits, *ends.exits(sightings))
-    spans = [pair for pair in findings.spans if pair[0].source not in old]
+def assemble(collected: Collected) -> Wreckage:
+    old = _earlier_attempts(collected.attempts)
+    sightings = [s for s in collected.sightings() if s.line.source not in old]
+    exits = (*collected.exits, *ends.exits(sightings))
+    spans = [pair for pair in collected.spans if pair[0].source not in old]
     told = settings.settings(sightings)
-    world = _world_size(findings, sightings, told)
-    book = process_map.register(
+    world = _world_size(collected, sightings, told)
+    book = process_map.build(
         sightings,
         exits,
         (*(s.line for s in sightings), *(line for pair in spans for line in pair)),
-        pids=findings.pids,
+        pids=collected.pids,
         world_size=world,
     )
-    host = findings.host
+    host = collected.host
     seen = tuple(_placed_sighting(s, book, host) for s in sightings)
     raised = _without_echoes(
         msgspec.structs.replace(one, line=placed(one.line, book, host=host))
-        for one in findings.raised
+        for one in collected.raised
         if one.line.source not in old
     )
     exits = tuple(_placed_exit(one, book) for one in exits)
     lines = [(placed(first, book, host=host), placed(last, book)) for first, last in spans]
     return Wreckage(
-        sources=tuple(findings.sources),
+        sources=tuple(collected.sources),
         sightings=seen,
         raised=raised,
         exits=exits,
-        ranks=_ranks(findings, book, seen, raised, exits, lines),
+        ranks=_ranks(collected, book, seen, raised, exits, lines),
         world_size=world,
         settings=told,
         versions=settings.versions(sightings),
-        told=findings.told,
+        live_verdicts=collected.live_verdicts,
     )
 
 
@@ -73,14 +73,14 @@ def _earlier_attempts(attempts: dict[str, int]) -> set[str]:
 
 
 def _world_size(
-    findings: Findings, sightings: Sequence[Sighting], told: dict[str, str]
+    collected: Collected, sightings: Sequence[Sighting], told: dict[str, str]
 ) -> int | None:
     """The best of those who tell: our journal, torch's groups, NCCL, then what was only asked."""
-    recorders = [r for r in findings.recorders.values() if isinstance(r, Recorder)]
+    recorders = [r for r in collected.recorders.values() if isinstance(r, Recorder)]
     groups = [len(r.members["0"]) for r in recorders if r.members.get("0")]
     named = told.get("WORLD_SIZE", "")
     candidates = (
-        findings.world_size,
+        collected.world_size,
         max(groups, default=None),
         process_map.largest_group(sightings),
         int(named) if named.isdecimal() and len(named) < 8 else None,
@@ -101,17 +101,17 @@ _ASKED = (
 
 def _asked(sightings: Sequence[Sighting], name: str, *groups: str) -> int | None:
     for seen in sightings:
-        if seen.signature == name:
+        if seen.pattern == name:
             return next((int(seen.fields[g]) for g in groups if g in seen.fields), None)
     return None
 
 
-def _placed_sighting(one: Sighting, book: Register, host: str) -> Sighting:
+def _placed_sighting(one: Sighting, book: ProcessMap, host: str) -> Sighting:
     line = placed(one.line, book, host=host)
     return one if line is one.line else msgspec.structs.replace(one, line=line)
 
 
-def _placed_exit(one: Exit, book: Register) -> Exit:
+def _placed_exit(one: Exit, book: ProcessMap) -> Exit:
     if one.rank is not None:
         return one
     rank = book.rank_of_pid(one.pid, one.host)
@@ -120,9 +120,9 @@ def _placed_exit(one: Exit, book: Register) -> Exit:
     return msgspec.structs.replace(one, rank=rank)
 
 
-def _without_echoes(raised: Iterable[Raised]) -> tuple[Raised, ...]:
+def _without_echoes(raised: Iterable[LoggedException]) -> tuple[LoggedException, ...]:
     """torchrun's summary and error.json repeat what a rank wrote: the fuller one stays."""
-    kept: dict[object, Raised] = {}
+    kept: dict[object, LoggedException] = {}
     for one in raised:
         key = (one.kind, one.text.partition("\n")[0], one.rank)
         old = kept.get(key)
@@ -131,27 +131,27 @@ def _without_echoes(raised: Iterable[Raised]) -> tuple[Raised, ...]:
     return tuple(sorted(kept.values(), key=lambda one: one.order))
 
 
-_Spans = Sequence[tuple[Line, Line]]
+_Spans = Sequence[tuple[LogLine, LogLine]]
 
 
 def _ranks(
-    findings: Findings,
-    book: Register,
+    collected: Collected,
+    book: ProcessMap,
     sightings: Sequence[Sighting],
-    raised: Sequence[Raised],
+    raised: Sequence[LoggedException],
     exits: Sequence[Exit],
     spans: _Spans,
 ) -> tuple[RankRemains, ...]:
     by_sighting, by_raised = _by(sightings, lambda s: s.rank), _by(raised, lambda one: one.rank)
     by_exit, by_span = _by(exits, lambda one: one.rank), _by(spans, lambda pair: pair[0].rank)
-    stacks = _by(findings.stacks, lambda s: s[0] if s[0] is not None else book.rank_of_pid(s[1]))
-    logs = _by(_logs(findings, book), lambda pair: pair[1])
+    stacks = _by(collected.stacks, lambda s: s[0] if s[0] is not None else book.rank_of_pid(s[1]))
+    logs = _by(_logs(collected, book), lambda pair: pair[1])
     numbers = {*by_sighting, *by_raised, *by_exit, *by_span, *stacks, *logs}
-    numbers |= {*findings.recorders, *findings.pids}
+    numbers |= {*collected.recorders, *collected.pids}
     return tuple(
         _remains(
             number,
-            findings,
+            collected,
             sightings=by_sighting.get(number, []),
             raised=by_raised.get(number, []),
             exits=by_exit.get(number, []),
@@ -170,47 +170,47 @@ def _by(items: Iterable[_T], key: Callable[[_T], int | None]) -> dict[int | None
     return found
 
 
-def _logs(findings: Findings, book: Register) -> list[tuple[str, int | None]]:
+def _logs(collected: Collected, book: ProcessMap) -> list[tuple[str, int | None]]:
     """(source, its only rank)"""
-    old = _earlier_attempts(findings.attempts)
-    logs = [one for one in findings.sources if one.kind == "log" and one.name not in old]
+    old = _earlier_attempts(collected.attempts)
+    logs = [one for one in collected.sources if one.kind == "log" and one.name not in old]
     return [
         (source.name, rank)
         for source in logs
-        if (rank := _rank_of(source, findings, book)) is not None
+        if (rank := _rank_of(source, collected, book)) is not None
     ]
 
 
-def _rank_of(source: Source, findings: Findings, book: Register) -> int | None:
+def _rank_of(source: InputSource, collected: Collected, book: ProcessMap) -> int | None:
     if source.rank is not None:
         return source.rank
-    return book.rank_of_local(findings.local_ranks.get(source.name), "")
+    return book.rank_of_local(collected.local_ranks.get(source.name), "")
 
 
 def _remains(
     rank: int,
-    findings: Findings,
+    collected: Collected,
     *,
     sightings: Sequence[Sighting],
-    raised: Sequence[Raised],
+    raised: Sequence[LoggedException],
     exits: Sequence[Exit],
     spans: _Spans,
     stack: Stack | None,
     logs: tuple[str, ...],
 ) -> RankRemains:
     lines = [*(s.line for s in sightings), *(line for pair in spans for line in pair)]
-    told: tuple[Line | Exit, ...] = (*lines, *exits)
+    told: tuple[LogLine | Exit, ...] = (*lines, *exits)
     pid = next((one.pid for one in told if one.pid is not None), None)
-    dump = findings.recorders.get(rank)
+    dump = collected.recorders.get(rank)
     recorder: Recorder | Unread | None = dump
     if not isinstance(dump, Recorder):
-        recorder = watchdog_words.recorder(sightings) or dump
+        recorder = watchdog_positions.recorder(sightings) or dump
     end = next((one for one in exits if not one.teardown), exits[0] if exits else None)
     return RankRemains(
         rank=rank,
         local_rank=next((one.local_rank for one in told if one.local_rank is not None), None),
-        host=next((one.host for one in told if one.host), findings.host),
-        pid=findings.pids.get(rank, pid),
+        host=next((one.host for one in told if one.host), collected.host),
+        pid=collected.pids.get(rank, pid),
         logs=logs,
         first=spans[0][0] if spans else None,
         last=spans[-1][1] if spans else None,
@@ -220,6 +220,6 @@ def _remains(
         recorder=recorder,
         dumped=dump is not None,
         stack=stack,
-        nccl_stage=max((_STAGES.get(s.signature, -1) for s in sightings), default=-1),
+        nccl_stage=max((_STAGES.get(s.pattern, -1) for s in sightings), default=-1),
         finished=end is not None and end.code == 0,
     )

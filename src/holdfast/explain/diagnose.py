@@ -27,7 +27,7 @@ SHOWN = 5
 ANOMALIES = 8
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     diagnoses: tuple[Diagnosis, ...] = ()
     """most likely first; none for a healthy run, and none where nothing is known"""
     failed: bool = False
@@ -38,13 +38,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """what could not be read, and faces that raised"""
 
 
-def diagnose(wreckage: Wreckage, faults: Iterable[Fault]) -> Report:
+def diagnose(wreckage: Wreckage, faults: Iterable[Fault]) -> Explanation:
     answers, bugs = _ask(wreckage, faults)
     ordered = _in_order(live_verdict.weigh(wreckage, answers))
     failed = bool(ordered) or _went_wrong(wreckage)
     likely = bool(ordered) and ordered[0].grade in (Grade.CERTAIN, Grade.LIKELY)
     unread = [f"{s.name}: {s.problem}" for s in wreckage.sources if s.problem]
-    return Report(
+    return Explanation(
         diagnoses=tuple(_located(wreckage, _with_fallout(wreckage, ordered))),
         failed=failed,
         anomalies=() if likely or not failed else _earliest(wreckage),

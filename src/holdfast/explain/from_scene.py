@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.analysis.collectives.waits import where_is
-from holdfast.analysis.logs.wreckage import Line, RankRemains, Told, Wreckage
+from holdfast.analysis.logs.wreckage import LiveVerdict, LogLine, RankRemains, Wreckage
 from holdfast.analysis.scene.scene import RankView, Scene, Stack
 from holdfast.findings import Evidence, Verdict
 
@@ -18,7 +18,7 @@ def wreckage(
     """
     return Wreckage(
         ranks=tuple(_remains(view, stands=standstill) for view in scene.ranks),
-        told=(_told(verdict),) if verdict else (),
+        live_verdicts=(_told(verdict),) if verdict else (),
         world_size=world,
     )
 
@@ -52,9 +52,9 @@ def _remains(view: RankView, *, stands: bool) -> RankRemains:
     )
 
 
-def _told(verdict: Verdict) -> Told:
+def _told(verdict: Verdict) -> LiveVerdict:
     seen = verdict.evidence[0] if verdict.evidence else Evidence(quote=verdict.reason)
-    return Told(
+    return LiveVerdict(
         code=verdict.code,
         slug=verdict.slug,
         ranks=verdict.ranks,
@@ -62,5 +62,5 @@ def _told(verdict: Verdict) -> Told:
         reason=verdict.reason,
         fix=verdict.fix,
         verdict=verdict.certain,
-        line=Line(text=seen.quote, source=seen.source or "seen now", number=0),
+        line=LogLine(text=seen.quote, source=seen.source or "seen now", number=0),
     )

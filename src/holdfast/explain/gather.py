@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from holdfast import catalogue
-from holdfast.analysis.logs.wreckage import Source, Wreckage
+from holdfast.analysis.logs.wreckage import InputSource, Wreckage
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import LastWords
 from holdfast.explain.assemble import assemble
@@ -24,8 +24,8 @@ from holdfast.explain.read import (
     tracebacks,
 )
 from holdfast.explain.read.byte_streams import Reader
-from holdfast.explain.read.collected import Findings
-from holdfast.explain.read.file_names import Named
+from holdfast.explain.read.collected import Collected
+from holdfast.explain.read.file_names import FileNameHints
 from holdfast.explain.read.inputs import Opened
 from holdfast.explain.read.log import LogReader
 from holdfast.explain.read.run_journal import Story
@@ -59,7 +59,7 @@ def gather_bytes(files: Mapping[str, bytes]) -> Wreckage:
     """The same for files that are in memory: name -> content."""
     collector = _Collector(None)
     for name, content in files.items():
-        collector.read(Opened(name, io.BytesIO(content), size=len(content)), file_names.of(name))
+        collector.read(Opened(name, io.BytesIO(content), size=len(content)), file_names.hints(name))
     return collector.wreckage()
 
 
@@ -71,23 +71,23 @@ def _scanner() -> Scanner:
 class _Collector:
     def __init__(self, progress: Callable[[int], None] | None) -> None:
         self._progress = progress
-        self._findings = Findings()
-        self._logs = LogReader(_scanner(), self._findings)
+        self._collected = Collected()
+        self._logs = LogReader(_scanner(), self._collected)
         self._packed = run_folder.Packed()
         self._dumps: list[tuple[Opened, int | None, dumps.Dump]] = []
 
     def read_run(self, path: str) -> None:
         """A folder of `holdfast run`: its journal says who was who, and which attempt counts."""
         run = run_folder.read(path)
-        self._tell(run.story, Source(name=run.paths.journal, kind="journal"))
+        self._tell(run.story, InputSource(name=run.paths.journal, kind="journal"))
         for rank, file in () if run.story.finished else run.files():
             self.read_all([file], None, rank=rank)
 
-    def _tell(self, story: Story, journal: Source) -> None:
-        found = self._findings
+    def _tell(self, story: Story, journal: InputSource) -> None:
+        found = self._collected
         found.sources.append(journal)
         found.exits.extend(story.exits)
-        found.told += story.told
+        found.live_verdicts += story.told
         found.pids |= story.pids
         found.host = found.host or story.host
         found.world_size = story.world_size or found.world_size
@@ -96,14 +96,14 @@ class _Collector:
         self, paths: Sequence[str], stdin: Reader | None, *, rank: int | None = None
     ) -> None:
         for opened in inputs.sources(paths, stdin):
-            if isinstance(opened, Source):
-                self._findings.sources.append(opened)
+            if isinstance(opened, InputSource):
+                self._collected.sources.append(opened)
                 continue
             opened.progress = self._progress
-            told = file_names.of(opened.name)
-            self.read(opened, Named(rank=rank) if rank is not None else told)
+            told = file_names.hints(opened.name)
+            self.read(opened, FileNameHints(rank=rank) if rank is not None else told)
 
-    def read(self, opened: Opened, named: Named) -> None:
+    def read(self, opened: Opened, named: FileNameHints) -> None:
         peek = opened.peek()
         if story := self._packed.story(opened):
             self._tell(story, opened.source("journal"))
@@ -111,12 +111,14 @@ class _Collector:
         if self._packed.passes_over(opened.name):
             return
         if named.attempt is not None:
-            self._findings.attempts[opened.name] = named.attempt
+            self._collected.attempts[opened.name] = named.attempt
         if named.local_rank is not None:
-            self._findings.local_ranks[opened.name] = named.local_rank
+            self._collected.local_ranks[opened.name] = named.local_rank
         if dumps.looks_like(peek, opened.name):
             rank = (
-                named.rank if named.rank is not None else file_names.of(opened.name, dump=True).rank
+                named.rank
+                if named.rank is not None
+                else file_names.hints(opened.name, dump=True).rank
             )
             self._dumps.append((opened, rank, (opened.name, _bytes_of(opened))))
             return
@@ -127,63 +129,63 @@ class _Collector:
         elif words := run_folder.last_words(opened.name, peek):
             self._read_words(words, opened, named)
         elif told := _error_file(opened, peek):
-            self._findings.order += 1
-            order = self._findings.order
-            self._findings.catch(documents.raised(told, opened.name, named, order=order))
-            self._findings.sources.append(opened.source("error file", rank=named.rank))
+            self._collected.order += 1
+            order = self._collected.order
+            self._collected.catch(documents.raised(told, opened.name, named, order=order))
+            self._collected.sources.append(opened.source("error file", rank=named.rank))
         else:
             kind = self._read_log(opened, named, peek)
-            self._findings.sources.append(opened.source(kind, rank=named.rank))
+            self._collected.sources.append(opened.source(kind, rank=named.rank))
 
-    def _read_log(self, opened: Opened, named: Named, peek: bytes) -> str:
+    def _read_log(self, opened: Opened, named: FileNameHints, peek: bytes) -> str:
         """Only short texts are ever pasted from a terminal."""
-        whole = rewrap.mended(peek) if len(peek) < inputs.PEEK else peek
+        whole = rewrap.rejoined(peek) if len(peek) < inputs.PEEK else peek
         if whole == peek:
             return self._logs.read(opened, named, decoded(peek))
         pasted = Opened(opened.name, io.BytesIO(whole), size=opened.size)
         return self._logs.read(pasted, named, decoded(whole))
 
-    def _read_stacks(self, opened: Opened, named: Named) -> None:
+    def _read_stacks(self, opened: Opened, named: FileNameHints) -> None:
         """Where each process stood; their words ('Fatal Python error') are wordings like others."""
         data = opened.whole(LARGEST_DOCUMENT)
         for kept in stacks.read(data):
             rank = kept.rank if kept.rank is not None else named.rank
             pid = kept.pid if kept.pid is not None else named.pid
-            self._findings.stacks.append((rank, pid, kept.stack))
+            self._collected.stacks.append((rank, pid, kept.stack))
         again = Opened(opened.name, io.BytesIO(data), size=opened.size)
         self._logs.read(again, named, decoded(data[: inputs.PEEK]))
-        self._findings.sources.append(opened.source("stacks", rank=named.rank))
+        self._collected.sources.append(opened.source("stacks", rank=named.rank))
 
-    def _read_words(self, words: LastWords, opened: Opened, named: Named) -> None:
+    def _read_words(self, words: LastWords, opened: Opened, named: FileNameHints) -> None:
         """Read as the line that Python prints, unless the rank's log had it already."""
-        known = [one.text[:WORDS] for one in self._findings.raised if one.rank == named.rank]
+        known = [one.text[:WORDS] for one in self._collected.raised if one.rank == named.rank]
         if words.text[:WORDS] not in known:
             text = f"{words.kind}: {words.text}"
             printed = Opened(opened.name, io.BytesIO(text.encode(errors="replace")))
             self._logs.read(printed, named, text)
-        self._findings.sources.append(opened.source("last words", rank=named.rank))
+        self._collected.sources.append(opened.source("last words", rank=named.rank))
 
     def _read_ras(self, opened: Opened) -> None:
         answers = ras.read(opened.whole(LARGEST_DOCUMENT))
-        for seen in documents.ras(answers, opened.name, order=self._findings.order):
-            self._findings.see(seen)
-        self._findings.order += len(answers)
-        self._findings.sources.append(opened.source("ncclras"))
+        for seen in documents.ras(answers, opened.name, order=self._collected.order):
+            self._collected.see(seen)
+        self._collected.order += len(answers)
+        self._collected.sources.append(opened.source("ncclras"))
 
     def wreckage(self) -> Wreckage:
         read = dumps.read_all([dump for _, _, dump in self._dumps])
         for (opened, rank, _), answer in zip(self._dumps, read, strict=True):
             problem = answer.why if isinstance(answer, Unread) else opened.problem
-            source = Source(
+            source = InputSource(
                 name=opened.name, kind="recorder", rank=rank, size=opened.size, problem=problem
             )
-            self._findings.sources.append(source)
+            self._collected.sources.append(source)
             if rank is not None:
-                self._findings.recorders[rank] = answer
-        return assemble(self._findings)
+                self._collected.recorders[rank] = answer
+        return assemble(self._collected)
 
 
-def _error_file(opened: Opened, peek: bytes) -> tracebacks.Told | None:
+def _error_file(opened: Opened, peek: bytes) -> tracebacks.ParsedException | None:
     """torchrun's error.json; a long one holds a long traceback."""
     if not _ERROR_FILE.match(peek):
         return None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.analysis.logs.wreckage import Told, Wreckage
+from holdfast.analysis.logs.wreckage import LiveVerdict, Wreckage
 from holdfast.catalogue import traits
 from holdfast.fault import SHOWN
 from holdfast.findings import Culprit, Diagnosis, Evidence
@@ -24,7 +24,7 @@ SPECIFIC = 0.75
 
 def weigh(wreckage: Wreckage, answers: Sequence[Diagnosis]) -> list[Diagnosis]:
     """The answers of the faults, and the run's own opinion among them."""
-    said = _last(wreckage.told)
+    said = _last(wreckage.live_verdicts)
     if said is None:
         return list(answers)
     beside = next((one for one in answers if one.slug == said.slug), None)
@@ -39,14 +39,14 @@ def weigh(wreckage: Wreckage, answers: Sequence[Diagnosis]) -> list[Diagnosis]:
     return [_capped(opinion), *told]
 
 
-def _is_better(answer: Diagnosis, said: Told) -> bool:
+def _is_better(answer: Diagnosis, said: LiveVerdict) -> bool:
     """A fault's own wording, in the log of the same rank."""
     rank = answer.culprit.rank if answer.culprit else None
     own = answer.confidence > SPECIFIC and not traits(answer.slug).general
     return own and (rank is None or rank in said.ranks)
 
 
-def _with_the_outcome(answer: Diagnosis, said: Told) -> Diagnosis:
+def _with_the_outcome(answer: Diagnosis, said: LiveVerdict) -> Diagnosis:
     if not said.afterwards:
         return answer
     return msgspec.structs.replace(answer, reason=f"{answer.reason}; {said.afterwards}")
@@ -56,13 +56,13 @@ def _capped(answer: Diagnosis) -> Diagnosis:
     return msgspec.structs.replace(answer, confidence=min(answer.confidence, NOTICED))
 
 
-def _last(told: Sequence[Told]) -> Told | None:
+def _last(told: Sequence[LiveVerdict]) -> LiveVerdict | None:
     """The last verdict; without one the last notice, which nobody acted on."""
     verdicts = [one for one in told if one.verdict]
     return (verdicts or list(told))[-1] if told else None
 
 
-def _opinion(said: Told, wreckage: Wreckage, beside: Diagnosis | None) -> Diagnosis:
+def _opinion(said: LiveVerdict, wreckage: Wreckage, beside: Diagnosis | None) -> Diagnosis:
     rank = said.ranks[0] if said.ranks else None
     remains = wreckage.rank(rank) if rank is not None else None
     line = said.line

@@ -7,7 +7,7 @@ import tarfile
 import zipfile
 from collections.abc import Mapping
 
-from holdfast.analysis.logs.wreckage import Source
+from holdfast.analysis.logs.wreckage import InputSource
 from holdfast.explain.read.byte_streams import Reader
 from holdfast.explain.read.inputs import Opened, sources
 
@@ -55,7 +55,7 @@ def everything(*paths: object, stdin: Reader | None = None) -> dict[str, bytes |
     """Name -> what was read, or the problem; a problem of something read comes under 'name!'."""
     found: dict[str, bytes | str] = {}
     for one in sources([str(path) for path in paths], stdin):
-        if isinstance(one, Source):
+        if isinstance(one, InputSource):
             found[one.name] = one.problem
             continue
         assert isinstance(one, Opened)

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.explain.read import archives, byte_streams
-from holdfast.explain.read.byte_streams import Budget, CutShortError, Purse
+from holdfast.explain.read.byte_streams import CutShortError, FileBudget, TotalBudget
 from holdfast.explain.read.inputs import Opened, sources
 from tests.explain.read.packed import everything, special, tarred, zipped
 
@@ -179,10 +179,10 @@ def test_so_is_a_bomb_of_many_members_and_layers(monkeypatch: pytest.MonkeyPatch
 
 
 def test_all_files_together_have_a_bound() -> None:
-    purse = Purse(left=1000)
-    Budget(500, purse).spend(900)
+    purse = TotalBudget(left=1000)
+    FileBudget(500, purse).spend(900)
     with pytest.raises(CutShortError, match="in one go"):
-        Budget(500, purse).spend(200)
+        FileBudget(500, purse).spend(200)
 
 
 def test_what_logs_pack_to_is_within_the_bound() -> None:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.analysis.logs.wreckage import Source
+from holdfast.analysis.logs.wreckage import InputSource
 from holdfast.errors import ConfigError
 from holdfast.explain.read import folders
 from holdfast.explain.read.inputs import Opened, sources
@@ -225,7 +225,7 @@ def test_a_look_at_the_beginning_takes_nothing_away(tmp_path: Path) -> None:
     assert opened.size == len(data)
     assert opened.path == f"{tmp_path}/a"
     assert opened.whole(1 << 30) == data
-    assert opened.source("log", rank=3) == Source(
+    assert opened.source("log", rank=3) == InputSource(
         name=f"{tmp_path}/a", kind="log", rank=3, size=len(data)
     )
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.explain.read.rewrap import mended
+from holdfast.explain.read.rewrap import rejoined
 
 WATCHDOG = (
     "[rank{rank}]:[E1115 10:12:01.1 ProcessGroupNCCL.cpp:683] [Rank {rank}] Watchdog caught "
@@ -29,7 +29,7 @@ def cut(text: str, width: int) -> str:
 def test_what_a_terminal_cut_is_whole_again(width: int) -> None:
     text = "\n".join([SHORT, WATCHDOG.format(rank=0), SHORT, WATCHDOG.format(rank=1), SHORT])
     pasted = cut(text, width)
-    again = mended(pasted.encode()).decode()
+    again = rejoined(pasted.encode()).decode()
     assert [line for line in again.split("\n") if line] == text.split("\n")
     assert again.count("\n") == pasted.count("\n"), "places stay what they were"
     last = pasted.split("\n").index(SHORT, 1)
@@ -51,12 +51,12 @@ def test_what_a_terminal_cut_is_whole_again(width: int) -> None:
     ],
 )
 def test_what_was_not_cut_stays_as_it_is(text: str) -> None:
-    assert mended(text.encode()) == text.encode()
+    assert rejoined(text.encode()) == text.encode()
 
 
 @given(st.binary(max_size=2000))
 def test_any_bytes_keep_their_lines(data: bytes) -> None:
-    again = mended(data)
+    again = rejoined(data)
     assert again.count(b"\n") == data.count(b"\n")
     kept = data.decode("utf-8", "replace").replace("\n", "")
     assert again.decode("utf-8", "replace").replace("\n", "") == kept

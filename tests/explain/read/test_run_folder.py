@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast import catalogue
 from holdfast.analysis.job.run_paths import MARKER
-from holdfast.explain.diagnose import Report, diagnose
+from holdfast.explain.diagnose import Explanation, diagnose
 from holdfast.explain.gather import gather
 from holdfast.explain.read import run_folder
 
@@ -106,7 +106,7 @@ WORDS = (
 RAISED = {**VERDICT, "slug": "python-exception", "code": "HOLD611", "reason": "rank 1 raised"}
 
 
-def explained(path: str) -> Report:
+def explained(path: str) -> Explanation:
     return diagnose(gather([path]), [entry.fault for entry in catalogue.entries()])
 
 

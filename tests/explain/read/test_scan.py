@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.analysis.logs.pattern import LogPattern
-from holdfast.explain.read.scan import BLOCK, FOLLOWING, SHOWN, Hit, Scanner, Tail
+from holdfast.explain.read.scan import BLOCK, FOLLOWING, SHOWN, Hit, LogTail, Scanner
 from tests.explain.read.packed import Trickle
 
 
@@ -185,7 +185,7 @@ def test_so_are_those_in_the_next_block() -> None:
 @given(st.integers(0, 3 * BLOCK // 100))
 @settings(max_examples=20, deadline=None)
 def test_the_tail_is_the_end_of_the_source(count: int) -> None:
-    tail = Tail()
+    tail = LogTail()
     data = b"".join(b"%099d\n" % number for number in range(1, count + 1))
     assert list(SCANNER.lines(io.BytesIO(data), tail=tail)) == []
     shown = tail.lines()
@@ -196,19 +196,19 @@ def test_the_tail_is_the_end_of_the_source(count: int) -> None:
 
 
 def test_the_tail_shows_a_progress_bar_as_the_terminal_did() -> None:
-    tail = Tail()
+    tail = LogTail()
     list(SCANNER.lines(io.BytesIO(b"start\n\n10%\r20%\r30%\r\nend \x1b[0m"), tail=tail))
     assert tail.lines() == [(1, "start"), (3, "30%"), (4, "end ")]
 
 
 def test_the_tail_of_an_endless_line_is_bounded() -> None:
-    tail = Tail()
+    tail = LogTail()
     list(SCANNER.lines(io.BytesIO(b"q" * (3 * BLOCK)), tail=tail))
     assert tail.lines() == []
 
 
 def test_the_tail_of_a_long_progress_bar_is_its_last_state() -> None:
-    tail = Tail()
+    tail = LogTail()
     bar = b"".join(b"%d%%|###\r" % number for number in range(100_000))
     list(SCANNER.lines(io.BytesIO(b"start\n" + bar), tail=tail))
     assert tail.lines() == [(2, "99999%|###")]

@@ -96,7 +96,7 @@ Error: 500
 """
 
 
-def read(text: str) -> tuple[stacks.Kept, ...]:
+def read(text: str) -> tuple[stacks.ProcessStack, ...]:
     return stacks.read(text.encode())
 
 
@@ -158,8 +158,8 @@ def test_json_of_py_spy_and_our_own() -> None:
         },
     ]  # fmt: skip
     stack = Stack(frames=(Frame(function="f", file="a.py", line=3),), active=True, holds_gil=True)
-    assert stacks.read(json.dumps(threads).encode()) == (stacks.Kept(pid=7, stack=stack),)
-    assert stacks.read(msgspec.json.encode(stack)) == (stacks.Kept(stack=stack),)
+    assert stacks.read(json.dumps(threads).encode()) == (stacks.ProcessStack(pid=7, stack=stack),)
+    assert stacks.read(msgspec.json.encode(stack)) == (stacks.ProcessStack(stack=stack),)
 
 
 def test_a_real_faulthandler(tmp_path: Path) -> None:

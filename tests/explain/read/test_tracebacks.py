@@ -15,7 +15,7 @@ BEGIN = "Traceback (most recent call last):"
 FRAMES = ['  File "train.py", line 9, in main', "    step()", '  File "data.py", line 3, in step']
 
 
-def read(*lines: str) -> tracebacks.Told | None:
+def read(*lines: str) -> tracebacks.ParsedException | None:
     return tracebacks.traceback(head(lines[0]), lines[1:])
 
 

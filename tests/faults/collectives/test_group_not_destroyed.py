@@ -1,4 +1,4 @@
-from holdfast.analysis.logs.wreckage import Exit, Line
+from holdfast.analysis.logs.wreckage import Exit, LogLine
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
 from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
@@ -16,7 +16,7 @@ TIMED_OUT = (
     "[rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=11, "
     "OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600012 milliseconds before timing out."
 )
-LINE = Line(text="exit", source="job.log", number=9)
+LINE = LogLine(text="exit", source="job.log", number=9)
 
 test_explain = explain_table(
     "group-not-destroyed",

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.analysis.logs.wreckage import Exit, Line, RankRemains
+from holdfast.analysis.logs.wreckage import Exit, LogLine, RankRemains
 from holdfast.analysis.machine import Cgroup, HostLoad, KernelEvent, Unread
 from holdfast.catalogue import by_slug
 from holdfast.findings import Status
@@ -148,7 +148,7 @@ OOM_LINE = "Memory cgroup out of memory: Killed process 1011 (python) total-vm:2
 
 
 def sigkill(rank: int | None, *, teardown: bool = False) -> Exit:
-    line = Line(text="failed (exitcode: -9)", source="job.log", number=9)
+    line = LogLine(text="failed (exitcode: -9)", source="job.log", number=9)
     return Exit(code=-9, line=line, rank=rank, pid=1011, teardown=teardown)
 
 

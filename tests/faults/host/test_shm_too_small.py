@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.analysis.logs.wreckage import Exit, Line
+from holdfast.analysis.logs.wreckage import Exit, LogLine
 from holdfast.analysis.machine import Container, Shm, Unread
 from tests.analysis.logs.patterns.made import traceback, wreckage
 from tests.faults.machines import GIB, a_machine, a_plan
@@ -184,7 +184,7 @@ test_explain = explain_table(
         saying=["does not say why"],
     ),
     recognises(
-        wreckage(exits=(Exit(code=-7, line=Line(text="-7", source="x", number=1), rank=3),)),
+        wreckage(exits=(Exit(code=-7, line=LogLine(text="-7", source="x", number=1), rank=3),)),
         sure=0.5,
         rank=3,
         saying=["SIGBUS"],

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
-from holdfast.analysis.logs.wreckage import Line, Sighting, Wreckage
+from holdfast.analysis.logs.wreckage import LogLine, Sighting, Wreckage
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import explain_table, passes_over, recognises
 
@@ -10,9 +10,9 @@ FAILED = "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Connecti
 
 
 def lost(host: str, peer: str) -> Sighting:
-    line = Line(text=f"Call to recv from {peer}<1> failed", source=host, number=1, host=host)
+    line = LogLine(text=f"Call to recv from {peer}<1> failed", source=host, number=1, host=host)
     return Sighting(
-        signature=DIED_IN_USE.name,
+        pattern=DIED_IN_USE.name,
         slug=DIED_IN_USE.slug,
         role=DIED_IN_USE.role,
         line=line,

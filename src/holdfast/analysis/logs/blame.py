@@ -12,7 +12,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast import text
 from holdfast.analysis.collectives import groups, standstills
 from holdfast.analysis.collectives.standstills import Census, Standstill
 from holdfast.analysis.logs import disagreement, own_errors
@@ -146,7 +145,7 @@ def by_signal(wreckage: Wreckage, *numbers: int, but: str = "") -> tuple[Exit, .
     return tuple(end for end in ended if -end.code in numbers)
 
 
-def named(end: Exit) -> str:
+def subject(end: Exit) -> str:
     """'rank 2 (pid 1011)', 'local rank 2', 'a process'."""
     pid = f" (pid {end.pid})" if end.pid else ""
     host = f" on {end.host}" if end.host else ""
@@ -179,7 +178,7 @@ def _left_a_sign(wreckage: Wreckage, rank: int) -> bool:
     remains = wreckage.rank(rank)
     if remains is None:
         return False
-    answered = any(s.signature in {one.name for one in DUMPS} for s in remains.sightings)
+    answered = any(s.pattern in {one.name for one in DUMPS} for s in remains.sightings)
     return remains.finished or remains.dumped or remains.recorder is not None or answered
 
 
@@ -190,12 +189,6 @@ def has_log(wreckage: Wreckage, rank: int) -> bool:
 
 
 # --- words -------------------------------------------------------------------------------------
-
-
-def plain(ranks: Iterable[int]) -> str:
-    """'rank 2', 'ranks 0-1,3'."""
-    listed = sorted(set(ranks))
-    return f"rank{'s' if len(listed) > 1 else ''} {text.numbers(listed)}"
 
 
 def first_complaint(wreckage: Wreckage, *more: LogPattern) -> tuple[Sighting, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.analysis.logs import blame
+from holdfast import text
 from holdfast.analysis.logs.disagreement import Disagreement
 from holdfast.findings import Culprit, Evidence
 
@@ -11,7 +11,7 @@ UNDECIDED = "which side is wrong: neither has a majority"
 
 def evidence(found: Disagreement) -> list[Evidence]:
     return [
-        Evidence(quote=f"{blame.plain(who)}: {what}", source="positions", rank=who[0])
+        Evidence(quote=f"{text.ranks(who)}: {what}", source="positions", rank=who[0])
         for what, who in list(found.sides.items())[:3]
     ]
 
@@ -21,4 +21,4 @@ def culprit(found: Disagreement) -> Culprit:
     if len(found.odd) == 1:
         return Culprit(rank=found.odd[0])
     sides = [found.odd] if found.odd else list(found.sides.values())
-    return Culprit(what=" versus ".join(blame.plain(side) for side in sides))
+    return Culprit(what=" versus ".join(text.ranks(side) for side in sides))

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import LogPattern
 from holdfast.analysis.logs.patterns import kernel, launchers
-from holdfast.analysis.logs.wreckage import Exit, Line, Sighting, Wreckage
+from holdfast.analysis.logs.wreckage import Exit, LogLine, Sighting, Wreckage
 
 
 class Kill(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
     what: str = ""
     seen: tuple[Sighting, ...] = ()
-    told: tuple[Line, ...] = ()
+    told: tuple[LogLine, ...] = ()
     """lines of launchers that tell of the end"""
     cgroup: bool = False
     """the limit of a cgroup was reached, not the end of the machine's memory"""
@@ -86,7 +86,7 @@ def by_scheduler(wreckage: Wreckage, *more: LogPattern) -> Kill | None:
     return Kill(
         who=f"{subject} on {host}" if task and host else subject,
         confidence=0.95,
-        rank=int(task) if task.isdecimal() else next(iter(sightings.ranks(seen)), None),
+        rank=int(task) if task.isdecimal() else next(iter(sightings.writers(seen)), None),
         host=host,
         what="" if task else "memory limit of the job or container",
         seen=seen,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.analysis.logs.patterns import peers, watchdog
-from holdfast.analysis.logs.wreckage import Line, Raised, Wreckage
+from holdfast.analysis.logs.wreckage import LoggedException, LogLine, Wreckage
 
 TIMEOUTS = (
     watchdog.WATCHDOG,
@@ -52,7 +52,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None
     slug: str
     """'' for an exception that no fault knows"""
-    line: Line
+    line: LogLine
     order: int
 
 
@@ -73,7 +73,7 @@ def troubles(wreckage: Wreckage) -> tuple[Trouble, ...]:
     return tuple(sorted(kept, key=lambda t: t.order))
 
 
-def tells_a_cause(raised: Raised) -> bool:
+def tells_a_cause(raised: LoggedException) -> bool:
     kind = raised.kind.rpartition(".")[2]
     if kind in ("Exception", "TimeoutException") and raised.text.startswith(GAVE_UP):
         return False

@@ -7,19 +7,18 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from holdfast import text
-from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
+from holdfast.analysis.logs.wreckage import LoggedException, Sighting, Wreckage
 
 
-def ranks(seen: Iterable[Sighting]) -> tuple[int, ...]:
+def writers(seen: Iterable[Sighting]) -> tuple[int, ...]:
     """Their writers, in the order in which they first wrote."""
     return tuple(dict.fromkeys(one.rank for one in seen if one.rank is not None))
 
 
 def who(seen: Sequence[Sighting], otherwise: str = "a rank") -> str:
     """'rank 2', 'ranks 0-3', or the host where no rank is known: the subject of a sentence."""
-    writers = ranks(seen)
-    if writers:
-        return f"rank{'s' if len(writers) > 1 else ''} {text.numbers(writers)}"
+    if found := writers(seen):
+        return text.ranks(found)
     hosts = dict.fromkeys(one.line.host for one in seen if one.line.host)
     return f"a process on {', '.join(hosts)}" if hosts else otherwise
 
@@ -41,7 +40,7 @@ def of_first_rank(seen: Sequence[Sighting]) -> tuple[Sighting, ...]:
     return tuple(one for one in seen if first and one.line.rank == first.rank)
 
 
-def raised_at(wreckage: Wreckage, sighting: Sighting) -> Raised | None:
+def raised_at(wreckage: Wreckage, sighting: Sighting) -> LoggedException | None:
     """The exception that this line names, or tells the text of."""
     line = sighting.line
     for one in wreckage.raised:

@@ -17,7 +17,7 @@ FEW = 4
 """one in so many ranks may stand elsewhere: if more do, the job is somewhere between two steps"""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class StackPositions(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: dict[int, Stack]
     """ranks that wait for nobody, as far as their stacks show"""
     waiting: dict[int, str]
@@ -26,7 +26,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """the stacks of all ranks of the job are here"""
 
 
-def find(wreckage: Wreckage) -> Standing | None:
+def find(wreckage: Wreckage) -> StackPositions | None:
     """None when the stacks do not tell one rank, or a few, from the others."""
     found = {r.rank: r.stack for r in wreckage.ranks if r.stack is not None and r.stack.frames}
     waiting = {rank: place for rank, stack in found.items() if (place := waits_in(stack))}
@@ -36,7 +36,9 @@ def find(wreckage: Wreckage) -> Standing | None:
     # backward() alone is also where a rank computes; two ranks against one are no accident.
     if len(waiting) == 1 and "backward()" in waiting.values():
         return None
-    return Standing(elsewhere=elsewhere, waiting=waiting, whole=len(found) == len(wreckage.members))
+    return StackPositions(
+        elsewhere=elsewhere, waiting=waiting, whole=len(found) == len(wreckage.members)
+    )
 
 
 def waits_in(stack: Stack) -> str:

@@ -10,6 +10,7 @@ import re
 
 import msgspec
 
+from holdfast import text
 from holdfast.analysis.collectives.standstills import Standstill
 from holdfast.analysis.logs import blame, own_errors
 from holdfast.analysis.logs.patterns import peers, watchdog
@@ -39,7 +40,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
         """One of several cannot be picked honestly."""
         if len(self.ranks) == 1:
             return Culprit(rank=self.ranks[0])
-        return Culprit(what=blame.plain(self.ranks))
+        return Culprit(what=text.ranks(self.ranks))
 
 
 def culprit_on(wreckage: Wreckage, suspect: Suspect) -> Culprit:

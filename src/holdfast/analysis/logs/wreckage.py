@@ -22,7 +22,7 @@ from holdfast.findings import Evidence
 _Answer = TypeVar("_Answer")
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """without its head and terminal escapes; cut when very long"""
     source: str
@@ -37,12 +37,13 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
-    """A signature was seen in a line."""
+    """A line that matches a log pattern."""
 
-    signature: str
+    pattern: str
+    """the name of that LogPattern"""
     slug: str
     role: Role
-    line: Line
+    line: LogLine
     fields: dict[str, str] = {}
     """the named groups of its pattern that took part"""
     count: int = 1
@@ -55,7 +56,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
         return self.line.rank
 
 
-class Raised(msgspec.Struct, frozen=True, kw_only=True):
+class LoggedException(msgspec.Struct, frozen=True, kw_only=True):
     """A Python exception that went to the log, with its traceback where there was one."""
 
     kind: str
@@ -64,7 +65,7 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True):
     """its message, following lines included as far as they could be told apart"""
     frames: tuple[Frame, ...] = ()
     """innermost first"""
-    line: Line
+    line: LogLine
     """the line that names it"""
     consequence: str = ""
     """one of `consequences` (lost-peer, timed-out…), '' when it tells of a cause"""
@@ -82,7 +83,7 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
 
     code: int
     """negative for a signal, as Python gives it"""
-    line: Line
+    line: LogLine
     rank: int | None = None
     local_rank: int | None = None
     pid: int | None = None
@@ -104,11 +105,11 @@ class RankRemains(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
     logs: tuple[str, ...] = ()
     """sources that are this rank's alone"""
-    first: Line | None = None
-    last: Line | None = None
+    first: LogLine | None = None
+    last: LogLine | None = None
     """its last line of any kind, where its lines can be told from the others'"""
     sightings: tuple[Sighting, ...] = ()
-    raised: tuple[Raised, ...] = ()
+    raised: tuple[LoggedException, ...] = ()
     exit: Exit | None = None
     recorder: Recorder | Unread | None = None
     """its flight recorder: a dump, or as much as its watchdog's words tell; None: no trace"""
@@ -122,7 +123,7 @@ class RankRemains(msgspec.Struct, frozen=True, kw_only=True):
     """it left as a healthy rank does (exit code 0, or told so by a run folder)"""
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class InputSource(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: str
     """'log', 'recorder', 'stacks', 'kernel', 'journal', 'error file', 'settings', 'facts'"""
@@ -132,7 +133,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """why it could not be read, or not all of it"""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class LiveVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What `holdfast run` said while the job was alive, and could see what no folder keeps."""
 
     code: str
@@ -145,14 +146,14 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """it was acted on; otherwise a notice"""
     afterwards: str = ""
     """what became of the run then, where it went on: 'the run was restarted after it…'"""
-    line: Line
+    line: LogLine
 
 
 class Wreckage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    sources: tuple[Source, ...] = ()
+    sources: tuple[InputSource, ...] = ()
     sightings: tuple[Sighting, ...] = ()
     """in the order read; within a source that is the order written"""
-    raised: tuple[Raised, ...] = ()
+    raised: tuple[LoggedException, ...] = ()
     exits: tuple[Exit, ...] = ()
     ranks: tuple[RankRemains, ...] = ()
     world_size: int | None = None
@@ -161,12 +162,12 @@ class Wreckage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """environment variables that the logs show, e.g. NCCL_SOCKET_IFNAME"""
     versions: dict[str, str] = {}
     """'torch', 'nccl', 'cuda', 'driver', 'python' as the logs show them"""
-    told: tuple[Told, ...] = ()
+    live_verdicts: tuple[LiveVerdict, ...] = ()
     """of our own run folders, in the attempt that is explained; oldest first"""
 
-    def seen(self, *signatures: LogPattern) -> tuple[Sighting, ...]:
+    def seen(self, *patterns: LogPattern) -> tuple[Sighting, ...]:
         """Every sighting of any of these, in the order read."""
-        places = [n for s in set(signatures) for n in self._places.get(s.name, ())]
+        places = [n for s in set(patterns) for n in self._places.get(s.name, ())]
         return tuple(self.sightings[n] for n in sorted(places))
 
     @functools.cached_property
@@ -174,7 +175,7 @@ class Wreckage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Faults ask hundreds of times, and a large job leaves thousands of sightings."""
         places: dict[str, list[int]] = {}
         for number, one in enumerate(self.sightings):
-            places.setdefault(one.signature, []).append(number)
+            places.setdefault(one.pattern, []).append(number)
         return places
 
     def memo(self, question: Callable[[Wreckage], _Answer]) -> _Answer:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from holdfast.analysis.logs import xid_table
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.logs.xid_table import Blame
+from holdfast.analysis.logs.xid_table import XidBlame
 
 
 def number(sighting: Sighting) -> int:
@@ -17,7 +17,7 @@ def number(sighting: Sighting) -> int:
 
 def worst_first(seen: Iterable[Sighting]) -> list[Sighting]:
     """Reports that name a cause, the gravest first; without those that follow from another."""
-    causes = (one for one in seen if xid_table.look_up(number(one)).blame is not Blame.AFTERMATH)
+    causes = (one for one in seen if xid_table.look_up(number(one)).blame is not XidBlame.AFTERMATH)
     return sorted(causes, key=lambda one: (-xid_table.look_up(number(one)).confidence, one.order))
 
 

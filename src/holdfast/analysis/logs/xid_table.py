@@ -11,7 +11,7 @@ import enum
 import msgspec
 
 
-class Blame(enum.Enum):
+class XidBlame(enum.Enum):
     HARDWARE = "hardware"
     """the GPU, its memory or its links: no program can cause it"""
     DRIVER = "driver"
@@ -24,7 +24,7 @@ class Blame(enum.Enum):
 
 class Xid(msgspec.Struct, frozen=True):
     meaning: str
-    blame: Blame
+    blame: XidBlame
     confidence: float
     """that the hardware or driver is at fault, when it stands alone"""
 
@@ -33,15 +33,15 @@ _FATAL, _LIKELY, _MAYBE = 0.95, 0.85, 0.6
 
 
 def _hardware(meaning: str, confidence: float = _FATAL) -> Xid:
-    return Xid(meaning, Blame.HARDWARE, confidence)
+    return Xid(meaning, XidBlame.HARDWARE, confidence)
 
 
 def _driver(meaning: str, confidence: float = _LIKELY) -> Xid:
-    return Xid(meaning, Blame.DRIVER, confidence)
+    return Xid(meaning, XidBlame.DRIVER, confidence)
 
 
 def _program(meaning: str) -> Xid:
-    return Xid(meaning, Blame.PROGRAM, 0.35)
+    return Xid(meaning, XidBlame.PROGRAM, 0.35)
 
 
 _NVLINK = _hardware("an NVLink connection failed")
@@ -55,7 +55,7 @@ TABLE: dict[int, Xid] = {
     32: _program("a broken stream of commands"),
     38: _driver("an error of the driver's firmware"),
     43: _program("the GPU stopped processing for a fault of the program"),
-    45: Xid("channels were cleaned up after an earlier error", Blame.AFTERMATH, 0.0),
+    45: Xid("channels were cleaned up after an earlier error", XidBlame.AFTERMATH, 0.0),
     46: _driver("the GPU stopped processing and must be reset"),
     48: _hardware("a memory error that ECC could not correct"),
     54: _hardware("the GPU's auxiliary power is not connected"),
@@ -81,7 +81,7 @@ TABLE: dict[int, Xid] = {
     140: _hardware("a memory error that ECC could not recover"),
     143: _hardware("the GPU could not be initialised"),
     **dict.fromkeys((144, 145, 146, 147, 148, 149, 150, 155), _NVLINK),
-    154: Xid("the driver asks for a recovery action", Blame.AFTERMATH, 0.0),
+    154: Xid("the driver asks for a recovery action", XidBlame.AFTERMATH, 0.0),
     156: _hardware("a part of the GPU was retired", _MAYBE),
     157: _hardware("a part of the GPU could not be retired"),
     158: _hardware("the GPU does not answer any more"),
@@ -94,4 +94,4 @@ TABLE: dict[int, Xid] = {
 
 
 def look_up(number: int) -> Xid:
-    return TABLE.get(number) or Xid("not in our table", Blame.DRIVER, 0.4)
+    return TABLE.get(number) or Xid("not in our table", XidBlame.DRIVER, 0.4)

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.explain.read.byte_streams import Budget, CutShortError, Reader
+from holdfast.explain.read.byte_streams import CutShortError, FileBudget, Reader
 
 _BLOCK = 512
 _LONGEST_HEADER = 64 << 10
@@ -35,7 +35,7 @@ _KIND_WORDS = {
 }
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     name: str
     size: int
     reader: Reader | None
@@ -50,7 +50,7 @@ def is_tar(peek: bytes) -> bool:
     return peek[257:262] == b"ustar" and _checksum_fits(peek[:_BLOCK])
 
 
-def tar_members(reader: Reader) -> Iterator[Member]:
+def tar_members(reader: Reader) -> Iterator[ArchiveMember]:
     """Every regular file; raises CutShortError where the archive is damaged or ends too early."""
     names: dict[str, bytes] = {}
     while True:
@@ -73,16 +73,16 @@ def tar_members(reader: Reader) -> Iterator[Member]:
 
 def _tar_member(
     header: bytes, kind: bytes, size: int, names: dict[str, bytes], body: _Body
-) -> Member:
+) -> ArchiveMember:
     prefix = header[345:500].split(b"\0")[0] if header[257:263] == b"ustar\0" else b""
     short = b"/".join(part for part in (prefix, header[:100].split(b"\0")[0]) if part)
     name = names.get("path", short).decode("utf-8", "replace")
     sparse = any(key.startswith("GNU.sparse") for key in names)
     if kind in (b"0", b"\0", b"7") and not sparse:
-        return Member(name, size, body)
+        return ArchiveMember(name, size, body)
     folder = kind in (b"5", b"D")
     what = "a sparse file" if sparse else _KIND_WORDS.get(kind, "no regular file")
-    return Member(name, size, None, "" if folder else f"passed over: {what} in an archive")
+    return ArchiveMember(name, size, None, "" if folder else f"passed over: {what} in an archive")
 
 
 class _Body:
@@ -163,7 +163,9 @@ def is_zip(peek: bytes) -> bool:
     return peek.startswith((b"PK\x03\x04", b"PK\x05\x06"))
 
 
-def zip_members(file: io.BufferedIOBase | io.RawIOBase, budget: Budget) -> Iterator[Member]:
+def zip_members(
+    file: io.BufferedIOBase | io.RawIOBase, budget: FileBudget
+) -> Iterator[ArchiveMember]:
     """Every file of a zip that can be sought in."""
     try:
         _refuse_large_directory(file)
@@ -179,21 +181,23 @@ def zip_members(file: io.BufferedIOBase | io.RawIOBase, budget: Budget) -> Itera
             yield _zip_member(archive, info, budget)
 
 
-def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: Budget) -> Member:
+def _zip_member(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: FileBudget
+) -> ArchiveMember:
     if info.flag_bits & 1:
-        return Member(info.filename, info.file_size, None, "encrypted")
+        return ArchiveMember(info.filename, info.file_size, None, "encrypted")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         # zipfile unpacks the other kinds without a bound on what one read brings to memory.
         why = "packed by an uncommon method: unpack the archive first, with `unzip`"
-        return Member(info.filename, info.file_size, None, why)
+        return ArchiveMember(info.filename, info.file_size, None, why)
     try:
-        return Member(info.filename, info.file_size, _ZipBody(archive.open(info), budget))
+        return ArchiveMember(info.filename, info.file_size, _ZipBody(archive.open(info), budget))
     except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError) as error:
-        return Member(info.filename, info.file_size, None, f"damaged ({error})")
+        return ArchiveMember(info.filename, info.file_size, None, f"damaged ({error})")
 
 
 class _ZipBody:
-    def __init__(self, file: Reader, budget: Budget) -> None:
+    def __init__(self, file: Reader, budget: FileBudget) -> None:
         self._file = file
         self._budget = budget
 

@@ -37,17 +37,17 @@ class CutShortError(Exception):
     """There may be more, but it cannot or must not be read; says why."""
 
 
-class Purse:
+class TotalBudget:
     """What may still be unpacked in this call, all files together."""
 
     def __init__(self, left: int = TOTAL) -> None:
         self.left = left
 
 
-class Budget:
+class FileBudget:
     """What may be unpacked from one file, all its layers and members together."""
 
-    def __init__(self, packed: int, purse: Purse) -> None:
+    def __init__(self, packed: int, purse: TotalBudget) -> None:
         self.packed = packed
         self._purse = purse
         self._spent = 0
@@ -140,7 +140,9 @@ def packing(peek: bytes) -> Callable[[], Decompressor] | None:
 class Unpacked:
     """Reads what a packed reader holds; several streams one after the other are one."""
 
-    def __init__(self, packed: Reader, make: Callable[[], Decompressor], budget: Budget) -> None:
+    def __init__(
+        self, packed: Reader, make: Callable[[], Decompressor], budget: FileBudget
+    ) -> None:
         self._packed = packed
         self._make = make
         self._budget = budget

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast.analysis.logs.wreckage import Exit, Line, Raised, Sighting, Source, Told
+from holdfast.analysis.logs.wreckage import (
+    Exit,
+    InputSource,
+    LiveVerdict,
+    LoggedException,
+    LogLine,
+    Sighting,
+)
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Recorder, Stack
 
@@ -47,17 +54,17 @@ class _Pile:
         yield from self.last
 
 
-class Findings:
+class Collected:
     def __init__(self) -> None:
-        self.sources: list[Source] = []
-        self.raised: list[Raised] = []
+        self.sources: list[InputSource] = []
+        self.raised: list[LoggedException] = []
         self.exits: list[Exit] = []
         """told by our own journal; those of launchers are made from their words"""
-        self.told: tuple[Told, ...] = ()
+        self.live_verdicts: tuple[LiveVerdict, ...] = ()
         self.recorders: dict[int, Recorder | Unread] = {}
         self.stacks: list[tuple[int | None, int | None, Stack]] = []
         """(rank, pid, its main thread)"""
-        self.spans: list[tuple[Line, Line]] = []
+        self.spans: list[tuple[LogLine, LogLine]] = []
         """first and last line of a writer in a source"""
         self.pids: dict[int, int] = {}
         """rank -> pid, as our own journal tells"""
@@ -73,7 +80,7 @@ class Findings:
 
     def see(self, one: Sighting) -> None:
         line = one.line
-        key = (one.signature, line.source, line.rank, line.local_rank, line.host, line.pid)
+        key = (one.pattern, line.source, line.rank, line.local_rank, line.host, line.pid)
         pile = self._piles.get(key)
         if pile is None:
             if self._kept >= MOST:
@@ -81,7 +88,7 @@ class Findings:
             pile = self._piles[key] = _Pile()
         self._kept += pile.add(one)
 
-    def catch(self, one: Raised) -> None:
+    def catch(self, one: LoggedException) -> None:
         if len(self.raised) < RAISED:
             self.raised.append(one)
 

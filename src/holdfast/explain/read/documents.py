@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from holdfast.analysis.logs.patterns import nccl
-from holdfast.analysis.logs.wreckage import Line, Raised, Sighting
+from holdfast.analysis.logs.wreckage import LoggedException, LogLine, Sighting
 from holdfast.analysis.scene.scene import LastWords
 from holdfast.analysis.scene.secondary_errors import consequence
-from holdfast.explain.read.file_names import Named
+from holdfast.explain.read.file_names import FileNameHints
 from holdfast.explain.read.ras import RasRank
-from holdfast.explain.read.tracebacks import Told
+from holdfast.explain.read.tracebacks import ParsedException
 
 
-def raised(told: Told, name: str, named: Named, *, order: int) -> Raised:
+def raised(
+    told: ParsedException, name: str, named: FileNameHints, *, order: int
+) -> LoggedException:
     """The last words of a rank, written by itself as it fell."""
     words = LastWords(kind=told.kind, text=told.text, where="", at=0.0)
-    line = Line(
+    line = LogLine(
         text=f"{told.kind}: {told.text.partition(chr(10))[0]}",
         source=name,
         number=1,
         rank=named.rank,
         local_rank=named.local_rank,
     )
-    return Raised(
+    return LoggedException(
         kind=told.kind,
         text=told.text,
         frames=told.frames,
@@ -48,10 +50,10 @@ def ras(answers: Sequence[RasRank], name: str, *, order: int) -> Iterator[Sighti
         who = f"rank {one.rank} of {one.communicator}" if one.rank is not None else "a process"
         text = f"{who} on {one.host or 'an unknown host'} (pid {one.pid}): {state}"
         yield Sighting(
-            signature=nccl.RAS.name,
+            pattern=nccl.RAS.name,
             slug="",
             role=nccl.RAS.role,
-            line=Line(text=text, source=name, number=one.line),
+            line=LogLine(text=text, source=name, number=one.line),
             fields={key: value for key, value in fields.items() if value},
             order=order + number,
         )

@@ -48,7 +48,7 @@ def _by_source(sightings: Iterable[Sighting]) -> Iterator[list[Sighting]]:
     ours = {one.name for one in say.ALL}
     sources: dict[str, list[Sighting]] = {}
     for one in sightings:
-        if one.signature in ours:
+        if one.pattern in ours:
             sources.setdefault(one.line.source, []).append(one)
     yield from sources.values()
 
@@ -56,21 +56,21 @@ def _by_source(sightings: Iterable[Sighting]) -> Iterator[list[Sighting]]:
 def _of_source(sightings: Sequence[Sighting]) -> Iterator[Exit]:
     row: dict[str, str] = {}
     root = False
-    elastic = any(s.signature in {one.name for one in _ELASTIC} for s in sightings)
+    elastic = any(s.pattern in {one.name for one in _ELASTIC} for s in sightings)
     for seen in sightings:
-        if seen.signature == say.ROOT_CAUSE.name:
+        if seen.pattern == say.ROOT_CAUSE.name:
             root = "root" in seen.fields
-        elif seen.signature in (say.ROW_HOST.name, say.ROW_RANK.name):
+        elif seen.pattern in (say.ROW_HOST.name, say.ROW_RANK.name):
             row |= seen.fields
-        elif seen.signature == say.ROW_CODE.name:
+        elif seen.pattern == say.ROW_CODE.name:
             yield _exit(seen, {**row, **seen.fields}, "torchrun", first=root)
             row = {}
-        elif seen.signature == say.MPI_EXIT.name:
+        elif seen.pattern == say.MPI_EXIT.name:
             row |= {"rank": seen.fields["rank"]} if "rank" in seen.fields else {}
             if "code" in seen.fields or "hydra" in seen.fields:
                 yield _exit(seen, {**row, **seen.fields}, "mpirun", first=True)
                 row = {}
-        elif seen.signature == say.SLURM_TASK.name:
+        elif seen.pattern == say.SLURM_TASK.name:
             yield from _tasks(seen, ranks=not elastic)
         elif one := _single(seen):
             yield one
@@ -93,10 +93,10 @@ _FIRST = (say.ELASTIC_FAILED.name, say.SPAWN_ENDED.name, say.MPI_SIGNAL.name)
 
 def _single(seen: Sighting) -> Exit | None:
     """An end that one line tells by itself."""
-    teller = _TELLERS.get(seen.signature)
+    teller = _TELLERS.get(seen.pattern)
     if teller is None or _code(seen.fields) is None:
         return None
-    return _exit(seen, seen.fields, teller, first=seen.signature in _FIRST)
+    return _exit(seen, seen.fields, teller, first=seen.pattern in _FIRST)
 
 
 def _exit(seen: Sighting, fields: dict[str, str], teller: str, *, first: bool) -> Exit:
@@ -168,9 +168,7 @@ def _marked(told: Sequence[Exit], sightings: Sequence[Sighting]) -> Iterator[Exi
     closed = _pids(sightings, say.CLOSING.name)
     forced = _pids(sightings, say.FORCED.name)
     swept = {
-        s.line.source: s.order
-        for s in reversed(sightings)
-        if s.signature == say.SLURM_SIGNALLED.name
+        s.line.source: s.order for s in reversed(sightings) if s.pattern == say.SLURM_SIGNALLED.name
     }
     failed = [one for one in told if one.code not in (0, TERM)]
     for one in told:
@@ -190,5 +188,5 @@ def _stands_after(one: Exit, swept: dict[str, int], sightings: Sequence[Sighting
 
 def _pids(sightings: Iterable[Sighting], name: str) -> set[int]:
     return {
-        int(one.fields["pid"]) for one in sightings if one.signature == name and "pid" in one.fields
+        int(one.fields["pid"]) for one in sightings if one.pattern == name and "pid" in one.fields
     }

@@ -11,7 +11,7 @@ import re
 import msgspec
 
 
-class Named(msgspec.Struct, frozen=True, kw_only=True):
+class FileNameHints(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None = None
     local_rank: int | None = None
     host: str = ""
@@ -35,19 +35,19 @@ _HOST = re.compile(
 )
 
 
-def of(name: str, *, dump: bool = False) -> Named:
+def hints(name: str, *, dump: bool = False) -> FileNameHints:
     """What a path tells; '' and None where it tells nothing. Members of archives are paths too.
 
     A flight-recorder dump is always of one rank: any number at the end of its name is that.
     """
     path = name.rpartition(": ")[2].replace("\\", "/")
     if ours := _OURS.search(path):
-        return Named(rank=int(ours[2]), attempt=int(ours[1]))
+        return FileNameHints(rank=int(ours[2]), attempt=int(ours[1]))
     if elastic := _ELASTIC.search(path):
-        return Named(local_rank=int(elastic[2]), attempt=int(elastic[1]))
+        return FileNameHints(local_rank=int(elastic[2]), attempt=int(elastic[1]))
     file = path.rpartition("/")[2]
     if nccl := _NCCL.search(file):
-        return Named(host=nccl[1], pid=int(nccl[2]))
+        return FileNameHints(host=nccl[1], pid=int(nccl[2]))
     parent = path.rpartition("/")[0].rpartition("/")[2]
     local = _LOCAL.search(file)
     # `rank_3/stderr.log` says it in the folder's name.
@@ -56,7 +56,7 @@ def of(name: str, *, dump: bool = False) -> Named:
         rank = _DUMP.search(file)
     host = _HOST.search(path)
     pid = _PID.search(file)
-    return Named(
+    return FileNameHints(
         rank=int(rank[1]) if rank else None,
         local_rank=int(local[1]) if local else None,
         host=host[1] if host else "",

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.logs.wreckage import Source
+from holdfast.analysis.logs.wreckage import InputSource
 from holdfast.explain.read.sanitize import plain
 
 MOST_FILES = 20_000
@@ -20,7 +20,7 @@ class Walk:
         self._seen: set[str] = set()
         self._files = 0
 
-    def under(self, path: str) -> Iterator[str | Source]:
+    def under(self, path: str) -> Iterator[str | InputSource]:
         """The path itself, or that of each regular file in the folder; a Source for each thing
         that is passed over."""
         if not self._first_time(path):
@@ -30,7 +30,7 @@ class Walk:
         else:
             yield path
 
-    def _folder(self, folder: str, *, depth: int) -> Iterator[str | Source]:
+    def _folder(self, folder: str, *, depth: int) -> Iterator[str | InputSource]:
         try:
             names = sorted(os.listdir(folder), key=_natural)
         except OSError as error:
@@ -51,7 +51,7 @@ class Walk:
             else:
                 yield from self._file(path)
 
-    def _file(self, path: str) -> Iterator[str | Source]:
+    def _file(self, path: str) -> Iterator[str | InputSource]:
         if os.path.isfile(path):
             if self._first_time(path):
                 self._files += 1
@@ -73,8 +73,8 @@ def hidden(name: str) -> bool:
     return name.startswith(".")
 
 
-def _passed(name: str, problem: str) -> Source:
-    return Source(name=plain(name), kind="unread", problem=problem)
+def _passed(name: str, problem: str) -> InputSource:
+    return InputSource(name=plain(name), kind="unread", problem=problem)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

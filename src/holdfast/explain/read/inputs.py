@@ -20,14 +20,14 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from holdfast.analysis.logs.wreckage import Source
+from holdfast.analysis.logs.wreckage import InputSource
 from holdfast.errors import ConfigError
 from holdfast.explain.read import archives, folders
 from holdfast.explain.read.byte_streams import (
-    Budget,
     CutShortError,
-    Purse,
+    FileBudget,
     Reader,
+    TotalBudget,
     Unpacked,
     packing,
     unreadable,
@@ -88,9 +88,9 @@ class Opened:
             self.problem = f"read up to {size_words(limit)}"
         return b"".join(pieces)
 
-    def source(self, kind: str, *, rank: int | None = None) -> Source:
+    def source(self, kind: str, *, rank: int | None = None) -> InputSource:
         size = self.size or self._given
-        return Source(name=self.name, kind=kind, rank=rank, size=size, problem=self.problem)
+        return InputSource(name=self.name, kind=kind, rank=rank, size=size, problem=self.problem)
 
     def _next(self, count: int) -> bytes:
         if self.problem:
@@ -109,7 +109,7 @@ class Opened:
         return b""
 
 
-def sources(paths: Sequence[str], stdin: Reader | None = None) -> Iterator[Opened | Source]:
+def sources(paths: Sequence[str], stdin: Reader | None = None) -> Iterator[Opened | InputSource]:
     """Everything under these paths, in a stable order; '-', or no path at all, is stdin."""
     wanted = list(dict.fromkeys(paths)) or ["-"]
     for path in wanted:
@@ -124,22 +124,22 @@ def sources(paths: Sequence[str], stdin: Reader | None = None) -> Iterator[Opene
     return _all(wanted, stdin)
 
 
-def _all(paths: Iterable[str], stdin: Reader | None) -> Iterator[Opened | Source]:
-    purse, walk = Purse(), folders.Walk()
+def _all(paths: Iterable[str], stdin: Reader | None) -> Iterator[Opened | InputSource]:
+    purse, walk = TotalBudget(), folders.Walk()
     for path in paths:
         if path == "-":
             assert stdin is not None
-            opened = Opened(STDIN, _Counted(stdin, budget := Budget(0, purse)))
+            opened = Opened(STDIN, _Counted(stdin, budget := FileBudget(0, purse)))
             yield from _unwrapped(opened, budget)
             continue
         for found in walk.under(path):
-            yield from [found] if isinstance(found, Source) else _file(found, purse)
+            yield from [found] if isinstance(found, InputSource) else _file(found, purse)
 
 
 class _Counted:
     """A pipe: how much is packed shows only as it comes."""
 
-    def __init__(self, reader: Reader, budget: Budget) -> None:
+    def __init__(self, reader: Reader, budget: FileBudget) -> None:
         self._reader = reader
         self._budget = budget
 
@@ -149,7 +149,7 @@ class _Counted:
         return data
 
 
-def _file(path: str, purse: Purse) -> Iterator[Opened | Source]:
+def _file(path: str, purse: TotalBudget) -> Iterator[Opened | InputSource]:
     pipe = path.startswith(_PIPES)
     try:
         # Never wait at the door, and never take a terminal for ours.
@@ -164,7 +164,7 @@ def _file(path: str, purse: Purse) -> Iterator[Opened | Source]:
         if not (stat.S_ISREG(status.st_mode) or (pipe and stat.S_ISFIFO(status.st_mode))):
             yield unread(path, "passed over: no regular file")
             return
-        budget = Budget(status.st_size, purse)
+        budget = FileBudget(status.st_size, purse)
         reader: Reader = _Counted(file, budget) if pipe else file
         opened = Opened(path, reader, size=status.st_size, path=path)
         yield from _unwrapped(opened, budget, file=None if pipe else file)
@@ -172,12 +172,12 @@ def _file(path: str, purse: Purse) -> Iterator[Opened | Source]:
 
 def _unwrapped(
     opened: Opened,
-    budget: Budget,
+    budget: FileBudget,
     *,
     file: io.FileIO | None = None,
     layers: int = 0,
     inside: int = 0,
-) -> Iterator[Opened | Source]:
+) -> Iterator[Opened | InputSource]:
     """The thing itself, or what is packed in it."""
     peek = opened.peek()
     why_not = unreadable(peek) or _not_a_log(peek, opened.size)
@@ -199,8 +199,8 @@ def _unwrapped(
 
 
 def _members(
-    opened: Opened, budget: Budget, *, file: io.FileIO | None, layers: int, inside: int
-) -> Iterator[Opened | Source]:
+    opened: Opened, budget: FileBudget, *, file: io.FileIO | None, layers: int, inside: int
+) -> Iterator[Opened | InputSource]:
     try:
         if archives.is_tar(opened.peek()):
             members = archives.tar_members(opened)
@@ -222,8 +222,8 @@ def _members(
         yield unread(opened.name, opened.problem or str(why), size=opened.size)
 
 
-def unread(name: str, problem: str, *, size: int = 0) -> Source:
-    return Source(name=plain(name), kind="unread", size=size, problem=problem)
+def unread(name: str, problem: str, *, size: int = 0) -> InputSource:
+    return InputSource(name=plain(name), kind="unread", size=size, problem=problem)
 
 
 def _not_a_log(peek: bytes, size: int) -> str:

@@ -8,15 +8,15 @@ import msgspec
 
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import all_patterns
-from holdfast.analysis.logs.wreckage import Line, Raised, Sighting
+from holdfast.analysis.logs.wreckage import LoggedException, LogLine, Sighting
 from holdfast.analysis.scene.scene import LastWords
 from holdfast.analysis.scene.secondary_errors import consequence
 from holdfast.explain.read import line_prefix, tracebacks
-from holdfast.explain.read.collected import Findings
-from holdfast.explain.read.file_names import Named
+from holdfast.explain.read.collected import Collected
+from holdfast.explain.read.file_names import FileNameHints
 from holdfast.explain.read.inputs import Opened
 from holdfast.explain.read.line_prefix import Grammar, Head
-from holdfast.explain.read.scan import Hit, Scanner, Tail
+from holdfast.explain.read.scan import Hit, LogTail, Scanner
 
 SAMPLE = 200
 """lines that decide what kind of log it is"""
@@ -35,15 +35,15 @@ _WRAPPERS = (
 class LogReader:
     """Reads one source after another into the findings."""
 
-    def __init__(self, scanner: Scanner, findings: Findings) -> None:
+    def __init__(self, scanner: Scanner, collected: Collected) -> None:
         self._scanner = scanner
-        self._findings = findings
+        self._collected = collected
 
-    def read(self, opened: Opened, named: Named, peek: str) -> str:
+    def read(self, opened: Opened, named: FileNameHints, peek: str) -> str:
         """Its kind: 'log' or 'kernel'."""
         lines = peek.splitlines()
         grammar = line_prefix.grammar_of(lines)
-        tail = Tail()
+        tail = LogTail()
         ended: dict[object, int] = {}
         """writer -> the line up to which its exception has been read already"""
         for hit in self._scanner.lines(opened, tail=tail):
@@ -60,34 +60,36 @@ class LogReader:
         self._remember_ends(lines, tail.lines(), named, opened.name, grammar)
         return "kernel" if _is_kernel(lines[:SAMPLE], grammar) else "log"
 
-    def _see(self, head: Head, hit: Hit, line: Line) -> tuple[str, ...]:
+    def _see(self, head: Head, hit: Hit, line: LogLine) -> tuple[str, ...]:
         """Note every wording in this line; the faults that it may be the cause of."""
         slugs = []
         for signature, fields in self._scanner.match(head.text, raw=hit.text):
-            self._findings.order += 1
-            self._findings.see(
+            self._collected.order += 1
+            self._collected.see(
                 Sighting(
-                    signature=signature.name,
+                    pattern=signature.name,
                     slug=signature.slug,
                     role=signature.role,
                     line=line,
                     fields=fields,
-                    order=self._findings.order,
+                    order=self._collected.order,
                 )
             )
             if signature.role is Role.ROOT and signature.slug:
                 slugs.append(signature.slug)
         return tuple(slugs)
 
-    def _catch(self, told: tracebacks.Told, line: Line, hit: Hit, slugs: tuple[str, ...]) -> None:
+    def _catch(
+        self, told: tracebacks.ParsedException, line: LogLine, hit: Hit, slugs: tuple[str, ...]
+    ) -> None:
         if told.kind.endswith(_WRAPPERS):
             return
         following = hit.after(told.lines) if told.lines else ()
         words = LastWords(kind=told.kind, text=told.text, where="", at=line.at or 0.0)
         text = f"{told.kind}: {told.text.partition(chr(10))[0]}".rstrip(": ")
-        self._findings.order += 1
-        self._findings.catch(
-            Raised(
+        self._collected.order += 1
+        self._collected.catch(
+            LoggedException(
                 kind=told.kind,
                 text=told.text,
                 frames=told.frames,
@@ -98,7 +100,7 @@ class LogReader:
                 root_slugs=tuple(
                     dict.fromkeys((*slugs, *self._roots(following[max(told.ends - 1, 0) :])))
                 ),
-                order=self._findings.order,
+                order=self._collected.order,
             )
         )
 
@@ -112,12 +114,12 @@ class LogReader:
         self,
         first: Sequence[str],
         last: Sequence[tuple[int, str]],
-        named: Named,
+        named: FileNameHints,
         source: str,
         grammar: Grammar,
     ) -> None:
         """The first and last line of every writer that can be told from the others."""
-        spans: dict[tuple[object, ...], tuple[Line, Line]] = {}
+        spans: dict[tuple[object, ...], tuple[LogLine, LogLine]] = {}
         for number, raw in (*enumerate(first[:2000], start=1), *last):
             head = line_prefix.head(raw, grammar)
             line = _line(head, named, source, number)
@@ -126,7 +128,7 @@ class LogReader:
             known = line.rank is not None
             key = (line.rank,) if known else (line.local_rank, line.host, line.pid)
             spans[key] = (spans[key][0] if key in spans else line, line)
-        self._findings.spans.extend(spans.values())
+        self._collected.spans.extend(spans.values())
 
 
 def _is_kernel(lines: Sequence[str], grammar: Grammar) -> bool:
@@ -136,7 +138,7 @@ def _is_kernel(lines: Sequence[str], grammar: Grammar) -> bool:
     return len(kernel) + len(syslog) > len(told) / 2
 
 
-def _exception(head: Head, hit: Hit, grammar: Grammar) -> tracebacks.Told | None:
+def _exception(head: Head, hit: Hit, grammar: Grammar) -> tracebacks.ParsedException | None:
     text = head.text
     if "Traceback (most recent call last)" in text:
         return tracebacks.traceback(head, hit.following, grammar)
@@ -147,9 +149,9 @@ def _exception(head: Head, hit: Hit, grammar: Grammar) -> tracebacks.Told | None
     return None
 
 
-def _line(head: Head, named: Named, source: str, number: int) -> Line:
+def _line(head: Head, named: FileNameHints, source: str, number: int) -> LogLine:
     """What the line says of its writer; where it says nothing, what the file's name does."""
-    return Line(
+    return LogLine(
         text=head.text[:LONGEST],
         source=source,
         number=number,

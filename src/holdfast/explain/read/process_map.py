@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from holdfast.analysis.logs.patterns import nccl
-from holdfast.analysis.logs.wreckage import Exit, Line, Sighting
+from holdfast.analysis.logs.wreckage import Exit, LogLine, Sighting
 
 _COMMS = (nccl.INIT_START.name, nccl.INIT_COMPLETE.name)
 
 
-class Register:
+class ProcessMap:
     """Learns pairs, then answers for lines."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Register:
         if local_rank is not None and local_rank <= rank:
             self._offsets[host].add(rank - local_rank)
 
-    def rank_of(self, line: Line) -> int | None:
+    def rank_of(self, line: LogLine) -> int | None:
         """The global rank of whoever wrote this; None when nothing honest can be said."""
         if line.rank is not None:
             return line.rank
@@ -50,7 +50,7 @@ class Register:
         return self.rank_of_local(line.local_rank, line.host)
 
     def rank_of_pid(self, pid: int | None, host: str = "") -> int | None:
-        return self.rank_of(Line(text="", source="", number=0, pid=pid, host=host))
+        return self.rank_of(LogLine(text="", source="", number=0, pid=pid, host=host))
 
     def rank_of_local(self, local_rank: int | None, host: str) -> int | None:
         if local_rank is None:
@@ -63,15 +63,15 @@ class Register:
         return local_rank if not self._offsets and alone else None
 
 
-def register(
+def build(
     sightings: Sequence[Sighting],
     exits: Iterable[Exit],
-    lines: Iterable[Line],
+    lines: Iterable[LogLine],
     *,
     pids: dict[int, int],
     world_size: int | None,
-) -> Register:
-    book = Register()
+) -> ProcessMap:
+    book = ProcessMap()
     book.world_size = world_size
     for rank, pid in pids.items():
         book.learn(rank, pid=pid, host="", local_rank=None)
@@ -90,7 +90,7 @@ def register(
 
 def largest_group(sightings: Iterable[Sighting]) -> int | None:
     """NCCL's communicator of all ranks is the largest there is."""
-    sizes = [int(s.fields["nranks"]) for s in sightings if s.signature in _COMMS]
+    sizes = [int(s.fields["nranks"]) for s in sightings if s.pattern in _COMMS]
     return max(sizes, default=None)
 
 
@@ -101,7 +101,7 @@ def _of_the_whole_job(sightings: Sequence[Sighting]) -> list[Sighting]:
     told = [
         s
         for s in sightings
-        if s.signature in _COMMS and int(s.fields["nranks"]) == size and s.line.pid is not None
+        if s.pattern in _COMMS and int(s.fields["nranks"]) == size and s.line.pid is not None
     ]
     holders: dict[str, set[tuple[str, int | None]]] = defaultdict(set)
     for seen in told:
@@ -123,7 +123,7 @@ def _one_after_the_other(told: Sequence[Sighting], comms: set[str]) -> bool:
     )
 
 
-def placed(line: Line, book: Register, *, host: str = "") -> Line:
+def placed(line: LogLine, book: ProcessMap, *, host: str = "") -> LogLine:
     """The line with the rank that the register gives it."""
     rank = book.rank_of(line)
     if rank == line.rank and (line.host or not host):

@@ -23,7 +23,7 @@ _BEGINNING = re.compile(
 """how lines begin that have no head: indented ones, tracebacks, C++ frames, rules"""
 
 
-def mended(data: bytes) -> bytes:
+def rejoined(data: bytes) -> bytes:
     """The same text with its long lines whole; the very same bytes when it is not cut."""
     lines = data.decode("utf-8", "replace").split("\n")
     width = max(map(len, lines))

@@ -23,7 +23,7 @@ from holdfast.analysis.job.journal_records import (
     decode_lines,
     kind_of,
 )
-from holdfast.analysis.logs.wreckage import Exit, Line, Told
+from holdfast.analysis.logs.wreckage import Exit, LiveVerdict, LogLine
 
 LARGEST = 64 << 20
 ENDED_WELL = "the run was restarted after it, and ended well"
@@ -44,7 +44,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     """rank -> pid in the attempt that was started last: those that live, if any do"""
     host: str
     exits: tuple[Exit, ...]
-    told: tuple[Told, ...]
+    told: tuple[LiveVerdict, ...]
     evidence: str
     """'evidence-3': the folder that the last sentence rests on; '' when it names none"""
     finished: bool
@@ -129,12 +129,12 @@ def _exits(records: NumberedRecords, source: str) -> Iterator[Exit]:
         )
 
 
-def _told(records: NumberedRecords, source: str, afterwards: str) -> Iterator[Told]:
+def _told(records: NumberedRecords, source: str, afterwards: str) -> Iterator[LiveVerdict]:
     for number, record in records:
         if not isinstance(record, JudgementRecord):
             continue
         said = f"holdfast run said so: {kind_of(record)}[{record.code}] {record.slug}"
-        yield Told(
+        yield LiveVerdict(
             code=record.code,
             slug=record.slug,
             ranks=record.ranks,
@@ -147,5 +147,5 @@ def _told(records: NumberedRecords, source: str, afterwards: str) -> Iterator[To
         )
 
 
-def _line(record: JournalRecord, source: str, number: int, text: str, rank: int | None) -> Line:
-    return Line(text=text, source=source, number=number, rank=rank, at=record.t or None)
+def _line(record: JournalRecord, source: str, number: int, text: str, rank: int | None) -> LogLine:
+    return LogLine(text=text, source=source, number=number, rank=rank, at=record.t or None)

@@ -77,7 +77,7 @@ class Hit:
         return [decoded(raw[:SHOWN]) for raw in rest.splitlines()[1 : count + 1]]
 
 
-class Tail:
+class LogTail:
     """The end of a source: the last words of each rank. Filled once its lines were read."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class Scanner:
                 found.append((signature, taking_part))
         return found
 
-    def lines(self, reader: Reader, *, tail: Tail | None = None) -> Iterator[Hit]:
+    def lines(self, reader: Reader, *, tail: LogTail | None = None) -> Iterator[Hit]:
         """Every line with an anchor, in the order written; long lines once per window."""
         blocks = self._searched(self._blocks(reader))
         before, number, current = b"", 1, next(blocks, None)

@@ -18,9 +18,9 @@ def settings(sightings: Iterable[Sighting]) -> dict[str, str]:
     """The first value of each. Where ranks differ, the faults look at the sightings themselves."""
     found: dict[str, str] = {}
     for seen in sightings:
-        if seen.signature == nccl.ENV_SET.name:
+        if seen.pattern == nccl.ENV_SET.name:
             found.setdefault(seen.fields["name"], seen.fields["value"].strip())
-        elif seen.signature == all_patterns.SETTING.name:
+        elif seen.pattern == all_patterns.SETTING.name:
             found.setdefault(seen.fields["name"], seen.fields["value"].strip("\"'"))
             for more in _MORE.finditer(seen.line.text):
                 found.setdefault(more["name"], more["value"].strip("\"'"))
@@ -30,9 +30,9 @@ def settings(sightings: Iterable[Sighting]) -> dict[str, str]:
 def versions(sightings: Iterable[Sighting]) -> dict[str, str]:
     found: dict[str, str] = {}
     for seen in sightings:
-        if seen.signature == nccl.VERSION.name:
+        if seen.pattern == nccl.VERSION.name:
             found.setdefault("nccl", seen.fields["version"])
-        if seen.signature in (nccl.VERSION.name, all_patterns.VERSIONS.name):
+        if seen.pattern in (nccl.VERSION.name, all_patterns.VERSIONS.name):
             for name in ("torch", "cuda", "driver", "python"):
                 if name in seen.fields:
                     found.setdefault(name, seen.fields[name])

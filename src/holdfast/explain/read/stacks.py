@@ -53,7 +53,7 @@ _HEADS = re.compile(
 """how a file of stacks begins"""
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessStack(msgspec.Struct, frozen=True, kw_only=True):
     """The stack of one process."""
 
     stack: Stack
@@ -84,7 +84,7 @@ def looks_like(peek: bytes, name: str) -> bool:
     return bool(_HEADS.match(plain(text.partition("\n")[0])))
 
 
-def read(data: bytes) -> tuple[Kept, ...]:
+def read(data: bytes) -> tuple[ProcessStack, ...]:
     """Never raises; () when there is no stack in it."""
     if data.lstrip()[:1] in (b"[", b"{"):
         return _from_json(data)
@@ -97,7 +97,7 @@ def read(data: bytes) -> tuple[Kept, ...]:
 
 class _Reader:
     def __init__(self) -> None:
-        self.found: list[Kept] = []
+        self.found: list[ProcessStack] = []
         self._rank: int | None = None
         self._host = ""
         self._begin(None)
@@ -164,7 +164,7 @@ class _Reader:
         thread = _main(self._threads, self._pid)
         if thread is not None:
             self.found.append(
-                Kept(
+                ProcessStack(
                     stack=Stack(
                         frames=tuple(thread.frames),
                         active=thread.active,
@@ -228,7 +228,7 @@ class _SpyThread(msgspec.Struct):
     owns_gil: bool = False
 
 
-def _from_json(data: bytes) -> tuple[Kept, ...]:
+def _from_json(data: bytes) -> tuple[ProcessStack, ...]:
     """`py-spy dump --json`, or what a `holdfast run` kept of it."""
     try:
         read = msgspec.json.decode(data, type=list[_SpyThread] | Stack)
@@ -236,19 +236,19 @@ def _from_json(data: bytes) -> tuple[Kept, ...]:
         return ()
     if isinstance(read, Stack):
         frames = tuple(_legible(f.function, f.file, f.line) for f in read.frames[:MOST_FRAMES])
-        return (Kept(stack=msgspec.structs.replace(read, frames=frames)),)
+        return (ProcessStack(stack=msgspec.structs.replace(read, frames=frames)),)
     found: dict[int | None, list[_SpyThread]] = {}
     for thread in read:
         found.setdefault(thread.pid, []).append(thread)
     return tuple(_kept(pid, threads) for pid, threads in found.items())
 
 
-def _kept(pid: int | None, threads: list[_SpyThread]) -> Kept:
+def _kept(pid: int | None, threads: list[_SpyThread]) -> ProcessStack:
     main = next(
         (t for t in threads if t.thread_name == "MainThread" or (pid and t.os_thread_id == pid)),
         threads[0],
     )
-    return Kept(
+    return ProcessStack(
         pid=pid,
         stack=Stack(
             frames=tuple(_legible(f.name, f.filename, f.line) for f in main.frames[:MOST_FRAMES]),

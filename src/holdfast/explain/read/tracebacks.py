@@ -43,7 +43,7 @@ _OTHER_THING = re.compile(
 )
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedException(msgspec.Struct, frozen=True, kw_only=True):
     """An exception as its lines tell it."""
 
     kind: str
@@ -56,7 +56,9 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """how many of the following lines belong to it"""
 
 
-def traceback(first: Head, following: Sequence[str], grammar: Grammar = PLAIN) -> Told | None:
+def traceback(
+    first: Head, following: Sequence[str], grammar: Grammar = PLAIN
+) -> ParsedException | None:
     """From a line that holds 'Traceback (most recent call last)'; None where it is cut."""
     begin = _BEGIN.search(first.text)
     if begin is None:
@@ -83,35 +85,41 @@ def traceback(first: Head, following: Sequence[str], grammar: Grammar = PLAIN) -
         elif end := _END.match(line):
             message, last = _message(end["text"] or "", first, following, number, grammar, indent)
             shown = tuple(reversed(frames[-FRAMES:]))
-            return Told(kind=end["kind"], text=message, frames=shown, ends=number, lines=last)
+            return ParsedException(
+                kind=end["kind"], text=message, frames=shown, ends=number, lines=last
+            )
         else:
             return None
     return None
 
 
-def printed(first: Head, following: Sequence[str], grammar: Grammar = PLAIN) -> Told | None:
+def printed(
+    first: Head, following: Sequence[str], grammar: Grammar = PLAIN
+) -> ParsedException | None:
     """From a line that names an exception, its traceback cut away or never shown."""
     found = _PRINTED.match(first.text.lstrip())
     if found is None:
         return None
     message, last = _message(found["text"] or "", first, following, 0, grammar, 0)
-    return Told(kind=found["kind"], text=message, lines=last)
+    return ParsedException(kind=found["kind"], text=message, lines=last)
 
 
-def thrown(first: Head, following: Sequence[str], grammar: Grammar = PLAIN) -> Told | None:
+def thrown(
+    first: Head, following: Sequence[str], grammar: Grammar = PLAIN
+) -> ParsedException | None:
     """From 'terminate called …': a C++ exception that nobody caught."""
     found = _THROWN.search(first.text)
     if found is None:
         text = "terminate called without an active exception"
-        return Told(kind="terminate", text=text) if text in first.text else None
+        return ParsedException(kind="terminate", text=text) if text in first.text else None
     for number, text in _same_writer(first, following[:4], grammar):
         if what := _WHAT.match(text):
             message, last = _message(what["text"], first, following, number, grammar, 0)
-            return Told(kind=found["kind"], text=message, lines=last)
-    return Told(kind=found["kind"], text="")
+            return ParsedException(kind=found["kind"], text=message, lines=last)
+    return ParsedException(kind=found["kind"], text="")
 
 
-def error_file(data: bytes) -> Told | None:
+def error_file(data: bytes) -> ParsedException | None:
     """torchrun's error.json; None when it is something else. Never raises."""
     try:
         document = json.loads(data)
@@ -129,13 +137,15 @@ def error_file(data: bytes) -> Told | None:
         return None
 
 
-def _of_message(message: str) -> Told | None:
+def _of_message(message: str) -> ParsedException | None:
     """'ValueError: no such file', as torchrun writes it; a bare sentence has no kind."""
     found = _PRINTED.match(message.partition("\n")[0])
     if not message:
         return None
     kind = found["kind"] if found else "Exception"
-    return Told(kind=kind, text=(message.partition(": ")[2] if found else message)[:MESSAGE])
+    return ParsedException(
+        kind=kind, text=(message.partition(": ")[2] if found else message)[:MESSAGE]
+    )
 
 
 def _frame(found: re.Match[str]) -> Frame:

@@ -29,7 +29,7 @@ import re
 from holdfast import text
 from holdfast.analysis.logs import damaged_files, sightings
 from holdfast.analysis.logs.patterns import resume, unreadable_files
-from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
+from holdfast.analysis.logs.wreckage import LoggedException, Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, known
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
@@ -179,9 +179,7 @@ def loading_a_file_failed(wreckage: Wreckage) -> Diagnosis | None:
     )
     # A child whose parent died sees the same error on its pipe, not on a file.
     piped = wreckage.seen(unreadable_files.FROM_PARENT)
-    seen = tuple(
-        one for one in seen if one.signature != unreadable_files.NO_INPUT.name or not piped
-    )
+    seen = tuple(one for one in seen if one.pattern != unreadable_files.NO_INPUT.name or not piped)
     if not seen:
         return None
     by_torch = bool(wreckage.seen(unreadable_files.READING))
@@ -225,7 +223,7 @@ def torch_load_failed_without_a_reason(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-def _is_bare_failure(raised: Raised) -> bool:
+def _is_bare_failure(raised: LoggedException) -> bool:
     """miniz looks for the end of a small archive before its beginning, and the seek is refused."""
     told = (raised.kind, raised.text.strip())
     inside = raised.frames[0].file if raised.frames else ""
@@ -235,20 +233,20 @@ def _is_bare_failure(raised: Raised) -> bool:
 
 
 def _sure(one: Sighting, *, by_torch: bool) -> float:
-    if one.signature in (
+    if one.pattern in (
         unreadable_files.ARCHIVE.name,
         unreadable_files.CUT_SHORT.name,
         unreadable_files.SAFETENSORS.name,
         unreadable_files.LFS.name,
     ):
         return 0.94
-    if one.signature == unreadable_files.RECORD.name:
+    if one.pattern == unreadable_files.RECORD.name:
         return 0.75
-    if one.signature == unreadable_files.PICKLE.name:
+    if one.pattern == unreadable_files.PICKLE.name:
         # Sizes stand in the file twice: two writers at once, as when every rank saves to one name.
         return 0.85 if by_torch or "bytes" in one.fields else 0.7
     if (
-        one.signature == unreadable_files.NO_INPUT.name
+        one.pattern == unreadable_files.NO_INPUT.name
     ):  # any empty file that is unpickled says so: caches, too
         return 0.82 if by_torch else 0.5
     return 0.6 if by_torch else 0.4

@@ -187,11 +187,11 @@ def _missing(first: Sighting, confidence: float, seen: tuple[Sighting, ...]) -> 
 
 
 def _what_is_missing(one: Sighting, path: str) -> str:
-    if one.signature == NO_METADATA.name:
+    if one.pattern == NO_METADATA.name:
         return f"{path} is missing; a sharded save writes it last, when every rank is done"
     if "found" in one.fields:
         expected, found, what = (one.fields[name] for name in ("expected", "found", "what"))
         return f"only {found} of {expected} files {what} exist"
-    if one.signature == NO_LATEST.name:
+    if one.pattern == NO_LATEST.name:
         return f"no finished save is recorded at {path}"
     return f"{path} is missing"

@@ -159,7 +159,7 @@ def checkpoint_does_not_fit(wreckage: Wreckage) -> Diagnosis | None:
         seen=[one for lines, _ in matched for one in lines],
         culprit=Culprit(what=_name(first)),
         fix=f"save `model.module.state_dict()`, or strip '{prefix}' from the names when loading"
-        if prefix and first.signature == KEYS.name
+        if prefix and first.pattern == KEYS.name
         else "start with the model, optimizer and arguments it was saved from (compare the "
         "configuration stored with the checkpoint); if the change is intended, load only what fits "
         "(strict=False for weights) and start a new run",
@@ -210,18 +210,18 @@ def _name(one: Sighting) -> str:
 
 def _difference(one: Sighting, prefix: str) -> str:
     fields, name = one.fields, _name(one)
-    if one.signature == KEYS.name:
+    if one.pattern == KEYS.name:
         return _other_names(fields, name, prefix)
-    if one.signature == OWN_WORDS.name:
+    if one.pattern == OWN_WORDS.name:
         return f"the checkpoint is not from this run: {fields['why']}"
-    if one.signature == ARCHITECTURE.name:
+    if one.pattern == ARCHITECTURE.name:
         return "the checkpoint was saved with a different architecture, loss or optimizer"
-    if one.signature == OPTIMIZER.name:
+    if one.pattern == OPTIMIZER.name:
         return "the optimizer was saved with different parameter groups than this one has"
     then = next((fields[n] for n in ("saved", "was", "loaded", "there") if n in fields), "")
     now = next((fields[n] for n in ("now", "is", "expected", "here") if n in fields), "")
     both = f" ({then} then, {now} now)" if then and now else ""
-    if one.signature == ARGUMENT.name:
+    if one.pattern == ARGUMENT.name:
         return f"the checkpoint was saved with a different {name} than this run uses{both}"
     return f"{name} has a different shape in the checkpoint than in this model{both}"
 

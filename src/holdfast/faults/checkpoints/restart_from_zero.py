@@ -127,7 +127,7 @@ def _after(sightings: Sequence[Sighting], mark: Sighting) -> tuple[Sighting, ...
 
 def _began_again(saved: Sighting, start: Sighting, restarts: Sequence[Sighting]) -> Diagnosis:
     step = f" at step {saved.fields['step']}" if "step" in saved.fields else ""
-    looked = start.signature == resume.NOTHING_FOUND.name
+    looked = start.pattern == resume.NOTHING_FOUND.name
     how = (
         "it looked for a checkpoint and found none"
         if looked

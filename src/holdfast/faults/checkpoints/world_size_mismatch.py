@@ -195,13 +195,13 @@ def _two_numbers(one: Sighting) -> str:
 
 
 def _fix(one: Sighting) -> str:
-    if one.signature == ZERO.name:
+    if one.pattern == ZERO.name:
         return (
             "start with the old number of ranks; or convert it to a universal checkpoint "
             "(DeepSpeed's ds_to_universal.py), which any number can load; or load only the "
             "weights: `load_checkpoint(…, load_optimizer_states=False)`"
         )
-    if one.signature == PARALLEL_SIZE.name:
+    if one.pattern == PARALLEL_SIZE.name:
         return "start with the sizes it was saved with, or convert the checkpoint to the new ones"
     return FIX
 
@@ -211,7 +211,7 @@ def _from_shards(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(FLAT_SHARD) or wreckage.seen(RANKS_FILE)
     if not seen:
         return _from_access_pattern(wreckage)
-    flat = seen[0].signature == FLAT_SHARD.name
+    flat = seen[0].pattern == FLAT_SHARD.name
     what = seen[0].fields.get("what") or seen[0].fields["path"]
     return FAULT.diagnosis(
         f"{what} is one rank's shard of the state, and it "

@@ -250,7 +250,7 @@ def received_message_had_a_different_size(wreckage: Wreckage) -> Diagnosis | Non
     seen = wreckage.seen(GLOO_SIZE, TRUNCATED, NCCL_COMPARED)
     if not seen or blame.of(wreckage).disagreement or wreckage.seen(fingerprints.FINGERPRINTS):
         return None
-    starting = all(s.signature == TRUNCATED.name and "bootstrap" in s.line.text for s in seen)
+    starting = all(s.pattern == TRUNCATED.name and "bootstrap" in s.line.text for s in seen)
     return FAULT.diagnosis(
         "a rank received a message of a different size than it expected: the ranks "
         + (

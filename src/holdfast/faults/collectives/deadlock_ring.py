@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast import text
 from holdfast.analysis.collectives import stacks
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.patterns import watchdog
@@ -84,7 +85,7 @@ def all_ranks_were_sending(wreckage: Wreckage) -> Diagnosis | None:
         return None
     whole = known.counted and ranks == known.members
     return FAULT.diagnosis(
-        f"{blame.plain(ranks)} were all in a send and none in a receive: no rank receives what "
+        f"{text.ranks(ranks)} were all in a send and none in a receive: no rank receives what "
         "they send",
         confidence=0.75 if whole else 0.5,
         seen=wreckage.seen(watchdog.WATCHDOG, watchdog.GLOO_TIMEOUT),

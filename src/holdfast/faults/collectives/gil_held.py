@@ -144,7 +144,7 @@ def stack_shows_the_gil_holder(wreckage: Wreckage) -> Diagnosis | None:
         return None
     return FAULT.diagnosis(
         f"rank {remains.rank} held the GIL, {stacks.where(remains.stack)}, while "
-        f"{blame.plain(suspect.victims)} waited for it",
+        f"{text.ranks(suspect.victims)} waited for it",
         confidence=0.6,
         seen=suspect.seen,
         culprit=suspects.culprit_on(wreckage, suspect),

@@ -92,7 +92,7 @@ def nobody_said_where(wreckage: Wreckage) -> Diagnosis | None:
     return FAULT.diagnosis(
         f"{_writer(first)} wanted to join a group, but {_missing(first)}: the script was not "
         f"started {_by(first.fields['name'])}, and did not get the address in another way",
-        confidence=0.88 if first.signature == NO_SUCH_KEY.name else 0.95,
+        confidence=0.88 if first.pattern == NO_SUCH_KEY.name else 0.95,
         seen=seen,
         culprit=Culprit(rank=first.rank, what=first.fields["name"]),
         fix=_cure(first),
@@ -104,7 +104,7 @@ def _writer(one: Sighting) -> str:
 
 
 def _missing(one: Sighting) -> str:
-    if one.signature == INCOMPLETE.name:
+    if one.pattern == INCOMPLETE.name:
         scheme = one.fields["scheme"]
         return f"the {one.fields['name']} is missing from what it gave {scheme}://"
     return f"the environment has no {one.fields['name']}"
@@ -117,7 +117,7 @@ def _by(name: str) -> str:
 
 
 def _cure(one: Sighting) -> str:
-    if one.signature == INCOMPLETE.name:
+    if one.pattern == INCOMPLETE.name:
         return "give init_process_group rank=, world_size= and an init_method with host and port"
     if one.fields["name"].startswith("SLURM_"):
         return "start it with `srun python SCRIPT` inside an allocation, or with torchrun"

@@ -126,7 +126,7 @@ def _place(frames: Sequence[Sighting], near: Sighting) -> tuple[Sighting, ...]:
     same = [one for one in frames if one.line.source == near.line.source]
     after = [one for one in same if 0 < one.line.number - near.line.number <= NEAR]
     before = [one for one in same if 0 < near.line.number - one.line.number <= NEAR]
-    if near.signature == REIMPORT.name:
+    if near.pattern == REIMPORT.name:
         return tuple(after[:1])
     return tuple(before[:1])
 

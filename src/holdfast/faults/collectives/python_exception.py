@@ -27,7 +27,7 @@ from holdfast import text
 from holdfast.analysis.collectives import stacks, waits
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, own_errors, sightings
-from holdfast.analysis.logs.wreckage import Exit, Raised, Wreckage
+from holdfast.analysis.logs.wreckage import Exit, LoggedException, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Scene, Stack
@@ -122,19 +122,21 @@ def first_exception_in_the_logs(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-def _is_own(wreckage: Wreckage, raised: Raised) -> bool:
+def _is_own(wreckage: Wreckage, raised: LoggedException) -> bool:
     """Not a consequence: the same rank had not reported before that it lost or missed another."""
     troubles = {(t.line.source, t.line.number) for t in blame.of(wreckage).own}
     return bool(raised.root_slugs) or (raised.line.source, raised.line.number) in troubles
 
 
-def _earliest(causes: list[Raised]) -> Raised:
+def _earliest(causes: list[LoggedException]) -> LoggedException:
     if all(r.line.at is not None for r in causes):
         return min(causes, key=lambda r: (r.line.at or 0.0, r.order))
     return min(causes, key=lambda r: r.order)
 
 
-def _sure(first: Raised, ranks: list[int], others: tuple[int, ...], *, known: bool) -> float:
+def _sure(
+    first: LoggedException, ranks: list[int], others: tuple[int, ...], *, known: bool
+) -> float:
     """A fault whose own log line it contains is the better name; then this one yields."""
     if known:
         return 0.35
@@ -144,24 +146,24 @@ def _sure(first: Raised, ranks: list[int], others: tuple[int, ...], *, known: bo
 
 
 def _who(ranks: list[int]) -> str:
-    return blame.plain(ranks) if ranks else "a rank"
+    return text.ranks(ranks) if ranks else "a rank"
 
 
-def _place(raised: Raised) -> str:
+def _place(raised: LoggedException) -> str:
     return stacks.where(Stack(frames=raised.frames, active=False, holds_gil=False))
 
 
-def _quoted(raised: Raised) -> str:
+def _quoted(raised: LoggedException) -> str:
     short = text.shorten(" ".join(raised.text.split()), phrases.LONGEST)
     place = _place(raised)
     return (f"{raised.kind}: {short}" if short else raised.kind) + (f" {place}" if place else "")
 
 
 def _consequence(others: tuple[int, ...]) -> str:
-    return f"; {blame.plain(others)} failed as a result" if others else ""
+    return f"; {text.ranks(others)} failed as a result" if others else ""
 
 
-def _culprit(wreckage: Wreckage, first: Raised, ranks: list[int]) -> Culprit | None:
+def _culprit(wreckage: Wreckage, first: LoggedException, ranks: list[int]) -> Culprit | None:
     """If several ranks raised the same, the culprit is the line, not one of them."""
     if len(ranks) > 1:
         return Culprit(what=_place(first) or first.kind)
@@ -175,7 +177,7 @@ def _culprit(wreckage: Wreckage, first: Raised, ranks: list[int]) -> Culprit | N
     return Culprit(what=_place(first)) if first.frames else None
 
 
-def _evidence(raised: Raised) -> Evidence:
+def _evidence(raised: LoggedException) -> Evidence:
     line = raised.line
     return Evidence(
         quote=_quoted(raised), source=line.source, line=line.number, rank=line.rank,
@@ -183,7 +185,7 @@ def _evidence(raised: Raised) -> Evidence:
     )  # fmt: skip
 
 
-def _look(raised: Raised) -> str:
+def _look(raised: LoggedException) -> str:
     line = raised.line
     if line.source.startswith("<") or ": " in line.source:  # piped in, or inside an archive
         return ""
@@ -200,8 +202,8 @@ def rank_exited_with_an_error_code(wreckage: Wreckage) -> Diagnosis | None:
         return None
     first = next((e for e in failed if e.first), failed[0])
     return FAULT.diagnosis(
-        f"{blame.named(first)} exited with code {first.code}, and these lines do not show why: its "
-        "own log has the exception",
+        f"{blame.subject(first)} exited with code {first.code}, and these lines do not show why: "
+        "its own log has the exception",
         confidence=0.4,
         culprit=_ended(first),
         victims=known.others(first.rank),

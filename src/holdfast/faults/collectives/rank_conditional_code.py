@@ -188,7 +188,7 @@ def few_ranks_entered_the_collective(wreckage: Wreckage) -> Diagnosis | None:
     if place is None or known.explained or known.disagreement or len(absent) <= len(place.waiting):
         return None
     return FAULT.diagnosis(
-        f"only {blame.plain(place.waiting)} entered {place.title}; {blame.plain(absent)} never did "
+        f"only {text.ranks(place.waiting)} entered {place.title}; {text.ranks(absent)} never did "
         "and wait for no other rank: only some ranks call this collective",
         confidence=0.6,
         seen=blame.first_complaint(wreckage),
@@ -203,7 +203,7 @@ def few_ranks_entered_the_collective(wreckage: Wreckage) -> Diagnosis | None:
 
 
 def _named(ranks: tuple[int, ...]) -> Culprit:
-    return Culprit(rank=ranks[0]) if len(ranks) == 1 else Culprit(what=blame.plain(ranks))
+    return Culprit(rank=ranks[0]) if len(ranks) == 1 else Culprit(what=text.ranks(ranks))
 
 
 @FAULT.explain
@@ -213,7 +213,7 @@ def ranks_waited_for_each_other(wreckage: Wreckage) -> Diagnosis | None:
     sides = [s for s in known.census.standstills if s.absent]
     if not known.census.ring or len(sides) < 2 or known.explained or known.disagreement:
         return None
-    told = "; ".join(f"{blame.plain(side.waiting)} in {side.title}" for side in sides[:4])
+    told = "; ".join(f"{text.ranks(side.waiting)} in {side.title}" for side in sides[:4])
     odd = disagreement.minority([side.waiting for side in sides])
     return FAULT.diagnosis(
         f"the ranks waited for each other in different groups ({told}): each would continue if the "
@@ -240,11 +240,11 @@ def horovod_holds_tensors_of_different_ranks(wreckage: Wreckage) -> Diagnosis | 
         return None
     one, other = sorted(crossed[0], key=min)
     return FAULT.diagnosis(
-        f"Horovod holds one tensor that only {blame.plain(one)} submitted and another that only "
-        f"{blame.plain(other)} submitted: their code paths differ",
+        f"Horovod holds one tensor that only {text.ranks(one)} submitted and another that only "
+        f"{text.ranks(other)} submitted: their code paths differ",
         confidence=0.65,
         seen=wreckage.seen(HOROVOD_READY),
-        culprit=Culprit(what=f"{blame.plain(one)} versus {blame.plain(other)}"),
+        culprit=Culprit(what=f"{text.ranks(one)} versus {text.ranks(other)}"),
         victims=one | other,
         fix=FIX,
         next="export HOROVOD_TIMELINE=timeline.json",

@@ -145,11 +145,11 @@ def finished_rank_was_still_needed(wreckage: Wreckage) -> Diagnosis | None:
         return None
     certain = [r.rank for r in wreckage.ranks if r.finished]
     return FAULT.diagnosis(
-        f"{blame.plain(left)} exited normally while {blame.plain(missed)} still needed it: they "
+        f"{text.ranks(left)} exited normally while {text.ranks(missed)} still needed it: they "
         "lost the connection to it or timed out waiting for it",
         confidence=0.8 if certain else 0.6,
         seen=(*put_away[:2], *blame.first_complaint(wreckage)),
-        culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=blame.plain(left)),
+        culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=text.ranks(left)),
         victims=missed,
         fix=FIX,
         ruled_out=blame.ruled_out(wreckage),
@@ -191,11 +191,11 @@ def _by_launcher(
     if set(left) & set(known.victims) or not known.victims or known.explained:
         return None
     return FAULT.diagnosis(
-        f"{blame.plain(left)} exited normally ({how}) while {blame.plain(known.victims)} still "
+        f"{text.ranks(left)} exited normally ({how}) while {text.ranks(known.victims)} still "
         "needed it",
         confidence=confidence,
         seen=(*wreckage.seen(LEFT)[:1], *blame.first_complaint(wreckage)),
-        culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=blame.plain(left)),
+        culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=text.ranks(left)),
         victims=known.victims,
         fix=FIX,
         ruled_out=blame.ruled_out(wreckage),

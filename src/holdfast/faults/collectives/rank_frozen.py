@@ -108,7 +108,7 @@ def silent_rank_kept_its_connections(wreckage: Wreckage) -> Diagnosis | None:
     suspect = suspects.find(wreckage)
     if suspect is None or suspect.ended or suspect.how not in ("mute", "unheard"):
         return None
-    who = blame.plain(suspect.ranks)
+    who = text.ranks(suspect.ranks)
     return FAULT.diagnosis(
         f"{who} answered no other rank, and no connection to it closed: this is what a stopped "
         "process looks like",

@@ -21,6 +21,7 @@ Sources        torch/csrc/distributed/c10d/FlightRecorder.hpp: sequence numbers 
 
 from __future__ import annotations
 
+from holdfast import text
 from holdfast.analysis.collectives import stacks
 from holdfast.analysis.job import stall
 from holdfast.analysis.logs import blame, horovod_stall, stack_positions, suspects
@@ -71,7 +72,7 @@ def others_waited_for_one_rank(wreckage: Wreckage) -> Diagnosis | None:
     suspect = suspects.find(wreckage)
     if suspect is None or suspect.ended:
         return None
-    who = blame.plain(suspect.ranks)
+    who = text.ranks(suspect.ranks)
     how = {
         "absent": f"its flight recorder ends before it{_last(wreckage, suspect)}",
         "named": "torch names it",
@@ -114,7 +115,7 @@ def _title(suspect: Suspect) -> str:
 
 
 def _waited(suspect: Suspect) -> str:
-    return f"{blame.plain(suspect.victims)} waited" if suspect.victims else "the others waited"
+    return f"{text.ranks(suspect.victims)} waited" if suspect.victims else "the others waited"
 
 
 def _last(wreckage: Wreckage, suspect: Suspect) -> str:
@@ -140,11 +141,11 @@ def horovod_names_missing_ranks(wreckage: Wreckage) -> Diagnosis | None:
     several = len(set(map(tuple, missing.values()))) > 1
     ranks = sorted(missing)
     return FAULT.diagnosis(
-        f"Horovod waited for {blame.plain(ranks)}, which did not submit the tensors that the "
+        f"Horovod waited for {text.ranks(ranks)}, which did not submit the tensors that the "
         f"others did ({', '.join(missing[ranks[0]][:2]) or 'not named'})",
         confidence=0.4 if several else 0.7,
         seen=seen,
-        culprit=Culprit(rank=ranks[0]) if len(ranks) == 1 else Culprit(what=blame.plain(ranks)),
+        culprit=Culprit(rank=ranks[0]) if len(ranks) == 1 else Culprit(what=text.ranks(ranks)),
         victims=[r for r in blame.of(wreckage).members if r not in ranks],
         fix="find out where that rank is; if it is running, make it submit the same tensors as the "
         "others",
@@ -162,10 +163,10 @@ def horovod_lists_ready_ranks_only(wreckage: Wreckage) -> Diagnosis | None:
     ready = horovod_stall.ready_ranks(wreckage)
     came = frozenset[int]().union(*ready)
     late = sorted(blame.of(wreckage).members - came) if came else []
-    who = blame.plain(late) if late else "the other ranks"
+    who = text.ranks(late) if late else "the other ranks"
     return FAULT.diagnosis(
         f"Horovod waited for {who}, which did not submit what "
-        f"{blame.plain(came) if came else 'the ready ranks'} did",
+        f"{text.ranks(came) if came else 'the ready ranks'} did",
         confidence=0.35 if len(ready) > 1 else 0.65 if len(late) == 1 else 0.4,
         seen=seen,
         culprit=Culprit(rank=late[0]) if len(late) == 1 else Culprit(),
@@ -193,7 +194,7 @@ def only_waiting_ranks_logged(wreckage: Wreckage) -> Diagnosis | None:
     if not timeouts or known.all_inside or known.census.roots:
         return None
     place = f" in {known.place.title}" if known.place else ""
-    waited = f"{blame.plain(known.waited)} waited" if known.waited else "a rank waited"
+    waited = f"{text.ranks(known.waited)} waited" if known.waited else "a rank waited"
     return FAULT.diagnosis(
         f"{waited}{place} until the timeout; these lines do not show which rank was missing, since "
         "only ranks that waited write them",
@@ -243,8 +244,8 @@ def stacks_show_a_rank_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
     where = stacks.where(stood.elsewhere[ranks[0]]) or "somewhere its stack does not show"
     places = " and ".join(sorted(set(stood.waiting.values())))
     return FAULT.diagnosis(
-        f"{blame.plain(ranks)} {'is' if one else 'are'} {where}, while "
-        f"{blame.plain(stood.waiting)} {'waits' if len(stood.waiting) == 1 else 'wait'} in "
+        f"{text.ranks(ranks)} {'is' if one else 'are'} {where}, while "
+        f"{text.ranks(stood.waiting)} {'waits' if len(stood.waiting) == 1 else 'wait'} in "
         f"{places}, which needs all ranks",
         confidence=0.6 if one and stood.whole else 0.4,
         evidence=[
@@ -253,7 +254,7 @@ def stacks_show_a_rank_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
         ]
         + [Evidence(quote=f"in {place}", source="stack", rank=rank)
            for rank, place in sorted(stood.waiting.items())],
-        culprit=Culprit(rank=ranks[0]) if one else Culprit(what=blame.plain(ranks)),
+        culprit=Culprit(rank=ranks[0]) if one else Culprit(what=text.ranks(ranks)),
         victims=stood.waiting,
         fix=FIX,
         next=_stack_of(wreckage, ranks[0]),

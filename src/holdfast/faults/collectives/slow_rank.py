@@ -77,7 +77,7 @@ def rank_kept_arriving_last(wreckage: Wreckage) -> Diagnosis | None:
     broke = blame.of(wreckage).explained or blame.of(wreckage).victims
     return FAULT.diagnosis(
         f"rank {late.rank} was last in {late.last} of the last {late.seen} collectives, by "
-        f"{late.lag * 1000:.0f} ms each: {blame.plain(others)} spent {late.share:.0%} of the time "
+        f"{late.lag * 1000:.0f} ms each: {text.ranks(others)} spent {late.share:.0%} of the time "
         "waiting for it",
         confidence=0.25 if broke else 0.7,
         culprit=Culprit(rank=late.rank),

@@ -234,7 +234,7 @@ def all_but_rank_0_waited_in_a_barrier(wreckage: Wreckage) -> Diagnosis | None:
         return None
     alone = _only_zero_missing(wreckage) is not None
     return FAULT.diagnosis(
-        f"{blame.plain(known.waited) if known.waited else 'a rank'} waited in a barrier until the "
+        f"{text.ranks(known.waited) if known.waited else 'a rank'} waited in a barrier until the "
         "timeout, and rank 0 logged no error: work that only rank 0 does (data, caches, a save) "
         "may simply have taken longer than the timeout allows",
         confidence=0.5 if alone and early else 0.45 if alone or early else 0.3,

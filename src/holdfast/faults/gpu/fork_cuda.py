@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.analysis.logs import sightings
-from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
+from holdfast.analysis.logs.wreckage import LoggedException, Sighting, Wreckage
 from holdfast.analysis.source.processes.children import processes
 from holdfast.analysis.source.processes.forked_cuda import ForkedCudaUse, loader_pairs, pairs
 from holdfast.analysis.source.processes.start_method import forks
@@ -100,7 +100,7 @@ def _in_child_process(wreckage: Wreckage, sighting: Sighting) -> bool:
     )
 
 
-def _innermost_user_frame(raised: Raised | None) -> str:
+def _innermost_user_frame(raised: LoggedException | None) -> str:
     """The innermost line outside torch."""
     frames = raised.frames if raised else ()
     own = (f for f in frames if "/torch/" not in f.file and "multiprocessing" not in f.file)

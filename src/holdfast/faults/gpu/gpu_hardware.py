@@ -32,7 +32,7 @@ from holdfast.analysis.logs import sightings, xid_reports, xid_table
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.logs.xid_table import Blame
+from holdfast.analysis.logs.xid_table import XidBlame
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
@@ -147,7 +147,7 @@ def _by_xid(wreckage: Wreckage) -> Diagnosis | None:
     first = causes[0]
     number = xid_reports.number(first)
     xid = xid_table.look_up(number)
-    program = xid.blame is Blame.PROGRAM
+    program = xid.blame is XidBlame.PROGRAM
     pci = first.fields.get("pci", "").rstrip(":.")
     rank = xid_reports.rank_on_gpu(wreckage, first)
     host = f" on {first.line.host}" if first.line.host else ""

@@ -225,7 +225,7 @@ def _early_collective_hung(wreckage: Wreckage) -> Diagnosis | None:
     numbers = [int(n) for one in late if (n := one.fields.get("seq", "")).isdecimal()]
     if not numbers or max(numbers) > EARLY_COLLECTIVE or len(wreckage.hosts) > 1:
         return None
-    ranks = sightings.ranks(late)
+    ranks = sightings.writers(late)
     where = f" ({text.numbers(ranks)})" if ranks else ""
     return FAULT.diagnosis(
         f"all ranks with a timeout{where} hung in the same early collective (#{max(numbers)}) on "

@@ -86,7 +86,7 @@ def address_is_used_twice(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(CONFLICT, SELF)
     if not seen or wreckage.seen(SAME_GPU):
         return None
-    sure = any(s.signature == CONFLICT.name for s in seen)
+    sure = any(s.pattern == CONFLICT.name for s in seen)
     return FAULT.diagnosis(
         "two machines on the network use one address and answer in turn"
         if sure

@@ -262,7 +262,7 @@ def efa_could_not_be_opened(wreckage: Wreckage) -> Diagnosis | None:
 
 def _unusable(seen: Sighting) -> tuple[str, float, str]:
     device = seen.fields.get("device") or seen.fields.get("card", "the RDMA card")
-    if seen.signature == BAD_EVENT.name:
+    if seen.pattern == BAD_EVENT.name:
         event = next(
             (seen.fields[k] for k in ("event", "old", "table", "ucx") if k in seen.fields), ""
         )
@@ -272,19 +272,19 @@ def _unusable(seen: Sighting) -> tuple[str, float, str]:
             sure,
             "check cable and switch port; avoid address changes (DHCP, bonding) on RDMA ports",
         )
-    if seen.signature == NO_GID.name:
+    if seen.pattern == NO_GID.name:
         return (
             f"NCCL could not read the type of a GID ({seen.fields['why']}): {FOREIGN_GID}",
             0.8,
             SKIP_GID,
         )
-    if seen.signature == MIXED.name:
+    if seen.pattern == MIXED.name:
         return (
             "NCCL was given cards of different types (InfiniBand and Ethernet) to connect",
             0.9,
             "select cards of one type: `export NCCL_IB_HCA==mlx5_0,mlx5_1`",
         )
-    if seen.signature == REG_MR.name:
+    if seen.pattern == REG_MR.name:
         return (
             (
                 f"the card rejected the GPU's memory ({seen.fields['why']}): GPUDirect RDMA is not "

@@ -159,7 +159,7 @@ def sign_was_read_as_part_of_a_name(wreckage: Wreckage) -> Diagnosis | None:
     """Only if no interface was found: a filter that works despite its form is not the cause."""
     none = wreckage.seen(*missing_interfaces.ALL)
     for seen in none:
-        gloo = seen.signature == missing_interfaces.GLOO_NONE.name
+        gloo = seen.pattern == missing_interfaces.GLOO_NONE.name
         name = nic_filter.GLOO if gloo else nic_filter.NCCL
         value = wreckage.settings.get(name) or (seen.fields.get("name", "") if gloo else "")
         if value and nic_filter.has_misread_sign(name, value):

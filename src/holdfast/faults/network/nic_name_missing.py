@@ -220,7 +220,7 @@ def no_interface_matched(wreckage: Wreckage) -> Diagnosis | None:
     name, value = _setting(wreckage, seen[0])
     host = seen[0].line.host
     reason = f"{name}={value} matched no interface" if value else "NCCL found no interface to use"
-    if seen[0].signature == missing_interfaces.NCCL_SUBNET.name:
+    if seen[0].pattern == missing_interfaces.NCCL_SUBNET.name:
         reason = f"no interface was in the network of {seen[0].fields['address']} (NCCL_COMM_ID)"
     return FAULT.diagnosis(
         f"{reason}{f' of {host}' if host else ''}, and there is no fallback: every rank there "
@@ -244,9 +244,9 @@ def _gloo(wreckage: Wreckage) -> tuple[Sighting, ...]:
 
 def _setting(wreckage: Wreckage, seen: Sighting) -> tuple[str, str]:
     """The variable and its value, as far as the log shows them."""
-    if seen.signature == missing_interfaces.GLOO_NONE.name:
+    if seen.pattern == missing_interfaces.GLOO_NONE.name:
         return nic_filter.GLOO, wreckage.settings.get(nic_filter.GLOO) or seen.fields["name"]
-    if seen.signature == missing_interfaces.NCCL_OOB.name:
+    if seen.pattern == missing_interfaces.NCCL_OOB.name:
         return seen.fields["name"], seen.fields["value"].strip()
     return nic_filter.NCCL, wreckage.settings.get(nic_filter.NCCL, "")
 
@@ -255,8 +255,8 @@ def _confidence(seen: Sighting, name: str, value: str) -> float:
     if value and nic_filter.has_misread_sign(name, value):
         # nic-filter-syntax explains it better; for Gloo, which knows no signs, both are true
         return 0.8 if name == nic_filter.GLOO else 0.6
-    if seen.signature == missing_interfaces.NCCL_SUBNET.name:
+    if seen.pattern == missing_interfaces.NCCL_SUBNET.name:
         return 0.6
-    if seen.signature == missing_interfaces.NCCL_FAMILY.name:
+    if seen.pattern == missing_interfaces.NCCL_FAMILY.name:
         return 0.8 if value else 0.75
     return 0.95 if value else 0.9

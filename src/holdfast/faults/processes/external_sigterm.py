@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, stop_signals
 from holdfast.analysis.logs.patterns import launchers
-from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
+from holdfast.analysis.logs.wreckage import LoggedException, Sighting, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
@@ -127,7 +127,7 @@ def _what_happened(*, received: bool, cancelled: Sequence[Sighting]) -> str:
     return "the job was interrupted: Ctrl-C, or SIGINT from a notebook or a wrapper"
 
 
-def _quote(raised: Raised) -> Evidence:
+def _quote(raised: LoggedException) -> Evidence:
     line = raised.line
     return Evidence(quote=raised.kind, source=line.source, line=line.number, rank=line.rank)
 
@@ -141,7 +141,7 @@ def one_rank_told_to_stop(wreckage: Wreckage) -> Diagnosis | None:
         return None
     first = ends[0]
     return FAULT.diagnosis(
-        f"{blame.named(first)} was terminated by {phrases.signal_name(-first.code)}, and no "
+        f"{blame.subject(first)} was terminated by {phrases.signal_name(-first.code)}, and no "
         "launcher reported sending it",
         confidence=0.6,
         culprit=Culprit(rank=first.rank, host=first.host, pid=first.pid),

@@ -25,7 +25,7 @@ import re
 from holdfast.analysis.logs import blame, own_errors, sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import native_crashes
-from holdfast.analysis.logs.wreckage import Raised, Wreckage
+from holdfast.analysis.logs.wreckage import LoggedException, Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence
 
@@ -148,7 +148,7 @@ def exception_inside_library(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-def _raised_inside_library(raised: Raised) -> bool:
+def _raised_inside_library(raised: LoggedException) -> bool:
     return (
         raised.kind in PROGRAMMING_ERRORS
         and len(raised.frames) > 2
@@ -161,7 +161,7 @@ def _library_of(file: str) -> str:
     return found["name"] if found else ""
 
 
-def _quote(raised: Raised) -> Evidence:
+def _quote(raised: LoggedException) -> Evidence:
     line = raised.line
     quote = f"{raised.kind}: {raised.text}"[:200]
     return Evidence(quote=quote, source=line.source, line=line.number, rank=line.rank)

@@ -27,6 +27,7 @@ from __future__ import annotations
 import re
 import signal
 
+from holdfast import text
 from holdfast.analysis.collectives import waits
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame
@@ -131,7 +132,7 @@ def native_code_crashed(wreckage: Wreckage) -> Diagnosis | None:
     return FAULT.diagnosis(
         f"{'a rank' if rank is None else f'rank {rank}'} crashed in native code: "
         f"{_crash_in_words(ends, words)}{f', in {library}' if library else ''}"
-        + (f"; {blame.plain(others)} only lost the connection" if others else ""),
+        + (f"; {text.ranks(others)} only lost the connection" if others else ""),
         confidence=_confidence(ends, words, faults) - (0.2 if wreckage.seen(INSIDE) else 0.0),
         seen=(*words, *faults),
         culprit=Culprit(rank=rank, pid=pid, host=ends[0].host if ends else "", what=library),

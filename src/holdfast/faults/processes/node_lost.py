@@ -23,6 +23,7 @@ Sources        https://slurm.schedmd.com/sbatch.html (NODE_FAIL, --requeue, --no
 
 from __future__ import annotations
 
+from holdfast import text
 from holdfast.analysis.logs import blame, sightings, suspects
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import launchers
@@ -97,7 +98,7 @@ def node_reported_lost(wreckage: Wreckage) -> Diagnosis | None:
     if not seen:
         return None
     host = next((h for s in seen if (h := _host(s))), "")
-    ray_alone = all(s.signature == RAY.name for s in seen)
+    ray_alone = all(s.pattern == RAY.name for s in seen)
     own = blame.of(wreckage).own
     return FAULT.diagnosis(
         f"the machine{f' {host}' if host else ''} was lost, as the scheduler or launcher reported: "
@@ -138,7 +139,7 @@ def all_ranks_of_node_silent(wreckage: Wreckage) -> Diagnosis | None:
         return None
     alone = len(suspect.ranks) == 1
     return FAULT.diagnosis(
-        f"{blame.plain(suspect.ranks)}, all ranks on {host}, went silent together while the ranks "
+        f"{text.ranks(suspect.ranks)}, all ranks on {host}, went silent together while the ranks "
         "of the other machines kept running and waited: the machine or its network was lost",
         confidence=0.4 if alone else 0.75,
         seen=suspect.seen,

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import signal
 
+from holdfast import text
 from holdfast.analysis.job import oom_evidence, phrases
 from holdfast.analysis.logs import blame, sightings, suspects
 from holdfast.analysis.logs.own_errors import Trouble
@@ -104,7 +105,7 @@ def killed_by_signal(wreckage: Wreckage) -> Diagnosis | None:
     limit = [s for s in wreckage.seen(launchers.SLURM_CANCELLED) if s.fields.get("why")]
     others = known.others(first.rank)
     return FAULT.diagnosis(
-        f"{blame.named(first)} was killed by {phrases.signal_name(-first.code)} "
+        f"{blame.subject(first)} was killed by {phrases.signal_name(-first.code)} "
         f"from outside{_victims_in_words(others)}",
         confidence=0.3 if oom or limit else _confidence(killed, known.own),
         culprit=Culprit(rank=first.rank, host=first.host, pid=first.pid, what=_local_rank(first)),
@@ -131,7 +132,7 @@ def _local_rank(end: Exit) -> str:
 
 
 def _victims_in_words(others: tuple[int, ...]) -> str:
-    return f"; {blame.plain(others)} lost the connection or timed out" if others else ""
+    return f"; {text.ranks(others)} lost the connection or timed out" if others else ""
 
 
 @FAULT.explain
@@ -152,7 +153,7 @@ def rank_vanished(wreckage: Wreckage) -> Diagnosis | None:
     )
     return FAULT.diagnosis(
         f"rank {rank} vanished without a message, and {why}: probably killed from outside; "
-        f"{blame.plain(suspect.victims)} only noticed",
+        f"{text.ranks(suspect.victims)} only noticed",
         confidence=confidence,
         seen=suspect.seen,
         culprit=suspects.culprit_on(wreckage, suspect),

@@ -22,6 +22,7 @@ Sources        torch/csrc/distributed/c10d/TCPStore.cpp: the server lives in one
 
 from __future__ import annotations
 
+from holdfast import text
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.patterns import peers, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -52,7 +53,7 @@ def all_ranks_lost_store(wreckage: Wreckage) -> Diagnosis | None:
         return None
     at_start = bool(wreckage.seen(peers.RENDEZVOUS_LOST))
     return FAULT.diagnosis(
-        f"{blame.plain(losers) if losers else 'the ranks'} lost the connection to the store, "
+        f"{text.ranks(losers) if losers else 'the ranks'} lost the connection to the store, "
         "which runs in rank 0 or in the launcher of the first machine: that process exited, and "
         "nothing here says why",
         confidence=0.6 if len(losers) > 1 else 0.35 if at_start else 0.45,

@@ -234,7 +234,7 @@ def backend_was_missing(wreckage: Wreckage) -> Diagnosis | None:
     if not seen:
         return None
     first = seen[0]
-    meaning = MEANINGS[first.signature]
+    meaning = MEANINGS[first.pattern]
     name = next(iter(first.fields.values()), meaning.unnamed)
     return FAULT.diagnosis(
         meaning.reason.format(name=name),

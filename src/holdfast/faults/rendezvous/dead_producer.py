@@ -28,7 +28,7 @@ import re
 from collections.abc import Iterator
 
 from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.wreckage import Raised, Sighting, Wreckage
+from holdfast.analysis.logs.wreckage import LoggedException, Sighting, Wreckage
 from holdfast.analysis.source.processes import queue_senders
 from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Source
@@ -126,13 +126,13 @@ def _belongs(seen: Sighting, fetch: Sighting) -> bool:
     )
 
 
-def _is_fetch(raised: Raised) -> bool:
+def _is_fetch(raised: LoggedException) -> bool:
     return raised.kind.rpartition(".")[2] in FETCH_ERRORS and any(
         frame.function == "rebuild_storage_fd" for frame in raised.frames
     )
 
 
-def _refused(raised: Raised | None, ended: list[Sighting]) -> bool:
+def _refused(raised: LoggedException | None, ended: list[Sighting]) -> bool:
     """A cut stream has other explanations; a refusal or a missing socket has none."""
     words = [raised.kind] if raised else []
     words += [s.line.text for s in ended]

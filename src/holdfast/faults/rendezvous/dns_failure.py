@@ -116,7 +116,7 @@ def name_did_not_resolve(wreckage: Wreckage) -> Diagnosis | None:
     downloads = wreckage.seen(name_resolution.DOWNLOAD)
     seen = name_resolution.unresolved(wreckage)
     if downloads:
-        seen = tuple(s for s in seen if s.signature == name_resolution.STORE_NAME.name)
+        seen = tuple(s for s in seen if s.pattern == name_resolution.STORE_NAME.name)
     if not seen and not downloads:
         return _script_looked_it_up(wreckage)
     first = (*seen, *downloads)[0]
@@ -170,7 +170,7 @@ def _confidence(wreckage: Wreckage, seen: Sequence[Sighting]) -> float:
         return 0.6
     names = {name_resolution.looked_up_name(s) for s in seen} - {""}
     gave_up = any(s.fields.get("host") in names for s in wreckage.seen(watchdog.CLIENT_TIMEOUT))
-    retried = all(s.signature == name_resolution.STORE_NAME.name for s in seen)
+    retried = all(s.pattern == name_resolution.STORE_NAME.name for s in seen)
     if retried and not gave_up and wreckage.roots(but=[FAULT.slug]):
         return 0.4
     return 0.93

@@ -181,7 +181,7 @@ def bind_or_connect_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
     first = seen[0]
     port = int(first.fields.get("port", "0"))
     privileged = 0 < port < 1024
-    action = "connect from" if first.signature == CONNECT.name else "listen on"
+    action = "connect from" if first.pattern == CONNECT.name else "listen on"
     return FAULT.diagnosis(
         f"the process was not allowed to {action} {f'port {port}' if port else 'its port'}"
         + (
@@ -205,7 +205,7 @@ def bind_or_connect_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
 def _sure_of(seen: Sighting) -> float:
     if "10013" in seen.line.text:
         return 0.75  # Windows also reports this for a port that another program uses exclusively
-    return 0.95 if seen.signature == BIND.name else 0.85
+    return 0.95 if seen.pattern == BIND.name else 0.85
 
 
 @FAULT.explain

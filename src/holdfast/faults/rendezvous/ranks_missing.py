@@ -144,7 +144,7 @@ def store_counted_too_few_ranks(wreckage: Wreckage) -> Diagnosis | None:
     absent = heard_not if len(heard_not) == expected - came else ()
     return FAULT.diagnosis(
         f"{came} of {expected} ranks joined before the timeout; "
-        + (f"{blame.plain(absent)} left no trace" if absent else "the others never joined"),
+        + (f"{text.ranks(absent)} left no trace" if absent else "the others never joined"),
         confidence=0.55 if blame.of(wreckage).explained else 0.85,
         seen=counted,
         culprit=_absent(absent, expected - came),
@@ -176,7 +176,7 @@ def absentees(wreckage: Wreckage, expected: int) -> tuple[int, ...]:
 def _absent(ranks: tuple[int, ...], count: int) -> Culprit:
     if len(ranks) == 1:
         return Culprit(rank=ranks[0])
-    return Culprit(what=blame.plain(ranks) if ranks else f"{count} ranks that never joined")
+    return Culprit(what=text.ranks(ranks) if ranks else f"{count} ranks that never joined")
 
 
 @FAULT.explain
@@ -193,8 +193,8 @@ def nccl_group_never_formed(wreckage: Wreckage) -> Diagnosis | None:
     if not size or len(began) >= size or not absent:
         return None
     return FAULT.diagnosis(
-        f"{blame.plain(began)} began to initialise an NCCL group of {size} and never finished; "
-        f"{blame.plain(absent)} did not get that far",
+        f"{text.ranks(began)} began to initialise an NCCL group of {size} and never finished; "
+        f"{text.ranks(absent)} did not get that far",
         confidence=0.6,
         seen=tuple(began.values())[:3],
         culprit=_absent(absent, size - len(began)),

@@ -6,15 +6,17 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from holdfast.analysis.logs.wreckage import Exit, Line, Raised, RankRemains, Wreckage
+from holdfast.analysis.logs.wreckage import Exit, LoggedException, LogLine, RankRemains, Wreckage
 from holdfast.analysis.scene.scene import Collective, Frame, Recorder, Stack
 from tests.analysis.logs.patterns.made import wreckage
 
 SHAPE = "[1024] Float"
 
 
-def a_line(text: str = "", *, rank: int | None = None, number: int = 1, source: str = "") -> Line:
-    return Line(text=text, source=source or "job.log", number=number, rank=rank)
+def a_line(
+    text: str = "", *, rank: int | None = None, number: int = 1, source: str = ""
+) -> LogLine:
+    return LogLine(text=text, source=source or "job.log", number=number, rank=rank)
 
 
 def stood(
@@ -66,9 +68,9 @@ def a_raise(
     consequence: str = "",
     root_slugs: tuple[str, ...] = (),
     frames: bool = True,
-) -> Raised:
+) -> LoggedException:
     stack = tuple(Frame(function=f, file=file, line=88) for f in ("forward", "step", "main"))
-    return Raised(
+    return LoggedException(
         kind=kind,
         text=text,
         frames=stack if frames else (),
@@ -96,7 +98,7 @@ def a_job(
     pids: Mapping[int, int] | None = None,
     stages: Mapping[int, int] | None = None,
     exits: Sequence[Exit] = (),
-    raised: Sequence[Raised] = (),
+    raised: Sequence[LoggedException] = (),
     versions: Mapping[str, str] | None = None,
 ) -> Wreckage:
     """Ranks with a recorder have dumped it, unless told otherwise."""

@@ -23,7 +23,7 @@ def test_names_are_unique() -> None:
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda s: s.name)
 def test_the_reader_finds_its_example(pattern: LogPattern) -> None:
     found = wreckage(*pattern.example.splitlines()).sightings
-    assert pattern.name in {sighting.signature for sighting in found}
+    assert pattern.name in {sighting.pattern for sighting in found}
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda s: s.name)

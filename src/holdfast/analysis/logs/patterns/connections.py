@@ -205,7 +205,7 @@ class Attempt(NamedTuple):
 
 def attempts(wreckage: Wreckage, *layers: str) -> tuple[Attempt, ...]:
     """Every failed connection of these layers (of all, without any), in the order read."""
-    found = (_attempt(s) for s in wreckage.sightings if s.signature in _LAYER_OF)
+    found = (_attempt(s) for s in wreckage.sightings if s.pattern in _LAYER_OF)
     return tuple(one for one in found if not layers or one.layer in layers)
 
 
@@ -219,7 +219,7 @@ def _attempt(seen: Sighting) -> Attempt:
         address, _, port = address.partition(":")
     return Attempt(
         seen,
-        _LAYER_OF[seen.signature],
+        _LAYER_OF[seen.pattern],
         address.strip("[]"),
         int(port) if port and port.isdigit() and len(port) < 6 else None,
         _kind(seen),
@@ -231,11 +231,11 @@ def _kind(seen: Sighting) -> str:
     if "errno" in fields:
         final_no_way = fields["errno"] == "101" and "final" in fields
         return NO_WAY if final_no_way else _ERRNOS.get(fields["errno"], "")
-    if seen.signature == STORE_ABSENT.name or fields.get("clock") == "retries":
+    if seen.pattern == STORE_ABSENT.name or fields.get("clock") == "retries":
         return REFUSED
-    if seen.signature == NCCL_POLL.name:
+    if seen.pattern == NCCL_POLL.name:
         return MASKED
-    if seen.signature in (STORE_SILENT.name, MPI_DAEMON.name) or fields.get("clock") == "timeouts":
+    if seen.pattern in (STORE_SILENT.name, MPI_DAEMON.name) or fields.get("clock") == "timeouts":
         return SILENT
     if "waited" in fields:
         return SILENT

@@ -32,12 +32,12 @@ _OPS = {
 
 def recorder(sightings: Iterable[Sighting]) -> Recorder | None:
     """Of one rank's words; None when they tell no position."""
-    ours = [s for s in sightings if s.signature in (*_CAUGHT, watchdog.STATUS.name)]
+    ours = [s for s in sightings if s.pattern in (*_CAUGHT, watchdog.STATUS.name)]
     entered: dict[str, int] = {}
     finished: dict[str, int] = {}
     groups: dict[int, str] = {}
     for seen in ours:
-        if seen.signature == watchdog.STATUS.name:
+        if seen.pattern == watchdog.STATUS.name:
             group = seen.fields.get("group", DEFAULT)
             entered[group] = max(entered.get(group, 0), int(seen.fields["enqueued"]))
             finished[group] = max(finished.get(group, 0), int(seen.fields.get("completed", 0)))
@@ -55,7 +55,7 @@ def _collectives(sightings: Sequence[Sighting], groups: dict[int, str]) -> list[
     """One for each that timed out. Its line names no group; the status line that follows does."""
     found = {}
     for seen in sightings:
-        if seen.signature not in _CAUGHT or "seq" not in seen.fields:
+        if seen.pattern not in _CAUGHT or "seq" not in seen.fields:
             continue
         fields = seen.fields
         sequence = int(fields["seq"])
