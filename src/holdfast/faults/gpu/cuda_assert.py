@@ -146,18 +146,18 @@ def _launch_timed_out(seen: Sequence[Sighting]) -> Diagnosis:
 def _assertion_failed(assertions: Sequence[Sighting], triggered: Sequence[Sighting]) -> Diagnosis:
     text, file, number = (sightings.field(assertions, name) for name in ("text", "file", "line"))
     where = f" at {file.rpartition('/')[2]}:{number}" if file else ""
-    kind = next(
-        (said for regex, said in ASSERTION_CAUSES if sightings.saying(assertions, regex)), ""
+    meaning = next(
+        (cause for regex, cause in ASSERTION_CAUSES if sightings.saying(assertions, regex)), ""
     )
     # The GPU's own line is printed without a rank; the exception that follows has one.
-    teller = next((one for one in (*assertions, *triggered) if one.rank is not None), None)
+    reporter = next((one for one in (*assertions, *triggered) if one.rank is not None), None)
     seen = [*assertions[:3], *triggered]
-    line = (teller or seen[0]).line
-    who = f"rank {line.rank}" if teller else sightings.who(seen)
+    line = (reporter or seen[0]).line
+    who = f"rank {line.rank}" if reporter else sightings.who(seen)
     return FAULT.diagnosis(
         f"a kernel of {who} failed an assertion on the GPU{where}"
         + (f": `{text}` is false" if text else "")
-        + (f", so {kind}" if kind else ""),
+        + (f", so {meaning}" if meaning else ""),
         confidence=0.95,
         seen=seen,
         culprit=Culprit(

@@ -105,13 +105,14 @@ def selected_gpu_not_visible(wreckage: Wreckage) -> Diagnosis | None:
     if not seen:
         return None
     visible = wreckage.settings.get("CUDA_VISIBLE_DEVICES")
-    shown = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
+    visible_setting = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
     line = seen[0].line
     return FAULT.diagnosis(
-        f"{sightings.who(seen)} saw no GPU{shown}"
+        f"{sightings.who(seen)} saw no GPU{visible_setting}"
         if absent
         else f"{sightings.who(seen)} selected a GPU number that it cannot see"
-        f"{_counts(seen)}{shown}: more ranks than visible GPUs, or the global rank as device",
+        f"{_counts(seen)}{visible_setting}: more ranks than visible GPUs, or the global rank as "
+        "device",
         confidence=0.6 if absent else 0.7 if vague else 0.93,
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid),
@@ -151,7 +152,7 @@ def _counts(seen: Sequence[Sighting]) -> str:
     return f" (requested {wanted}; found {has or 'none'})" if wanted else ""
 
 
-# --- in what a user wrote ------------------------------------------------------------------------
+# --- lint ----------------------------------------------------------------------------------------
 
 
 ON_GPU = re.compile(r"cuda|nccl")
@@ -165,14 +166,14 @@ def global_rank_used_as_device(program: Program, source: Source) -> Iterator[Fin
     if not (ON_GPU.search(program.text) and GLOBAL.search(program.text)):
         return
     several = any((launch.machines or 1) > 1 for launch in source.started_by)
-    tell = FAULT.error if several else FAULT.note
+    report = FAULT.error if several else FAULT.note
     chosen = [
         c for c in gpu_placement.choices(program) if gpu_placement.global_rank(program, c.number)
     ]
     # Once is enough where it may never matter.
     for choice in chosen if several else chosen[:1]:
         number = ast.unparse(choice.number) if choice.number else ""
-        yield tell(
+        yield report(
             f"{choice.call.written or 'this call'} uses `{number}`, the global rank, as GPU number",
             reason="devices are numbered from 0 on each machine, ranks across all of them: "
             + (
@@ -190,17 +191,18 @@ def global_rank_used_as_device(program: Program, source: Source) -> Iterator[Fin
 @FAULT.lint_python
 def more_ranks_than_visible_gpus(program: Program, source: Source) -> Iterator[Finding]:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"` and mp.spawn(…, nprocs=4)."""
-    shown = source.setting("CUDA_VISIBLE_DEVICES")
-    gpus = counts.visible(shown)
-    if shown is None or gpus is None or not set(gpu_placement.choices(program)):
+    visible_setting = source.setting("CUDA_VISIBLE_DEVICES")
+    gpus = counts.visible(visible_setting)
+    if visible_setting is None or gpus is None or not set(gpu_placement.choices(program)):
         return
     for call in program.called(*SPAWNERS):
         given = call.argument(2, "nprocs")
         number = constant(names(program).follow(given)) if given is not None else None
         if isinstance(number, int) and number > gpus:
             yield FAULT.error(
-                f"{call.written} starts {number} ranks, but CUDA_VISIBLE_DEVICES={shown.value} "
-                f"(line {shown.place.line}) shows {gpus} GPU{'s' if gpus > 1 else ''}",
+                f"{call.written} starts {number} ranks, but "
+                f"CUDA_VISIBLE_DEVICES={visible_setting.value} (line {visible_setting.place.line}) "
+                f"shows {gpus} GPU{'s' if gpus > 1 else ''}",
                 reason="rank n uses device n: the last ranks fail with 'invalid device ordinal'",
                 fix="use `nprocs=torch.cuda.device_count()`, or list more devices",
                 at=program.place(given or call.node),

@@ -270,8 +270,8 @@ def _versions_in_text(wreckage: Wreckage, seen: Sequence[Sighting]) -> str:
         f"driver {driver}" if (driver := wreckage.versions.get("driver")) else "",
         f"CUDA {cuda}" if (cuda := wreckage.versions.get("cuda")) else "",
     ]
-    said = ", ".join(part for part in parts if part)
-    return f" ({said})" if said else ""
+    shown = ", ".join(part for part in parts if part)
+    return f" ({shown})" if shown else ""
 
 
 def _culprit_name(wreckage: Wreckage) -> str:

@@ -55,51 +55,51 @@ FAULT.error_text(
 
 PAIR = re.compile(r"Duplicate GPU detected : rank (\d+) and rank (\d+) both on CUDA device (\w+)")
 SET_DEVICE = "`torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`"
-TEXT = re.compile(r"Duplicate GPU detected|Multiple [Rr]anks .*using the same GPU")
+REFUSAL_TEXT = re.compile(r"Duplicate GPU detected|Multiple [Rr]anks .*using the same GPU")
 
 
 @FAULT.run
 def nccl_refused_shared_gpu(scene: Scene) -> Verdict | None:
     """Only NCCL's error counts. Two heartbeats with one GPU prove nothing: Gloo allows it, and with
     NCCL_HOSTID ranks share a GPU on purpose."""
-    told = [e for e in exits.endings(scene) if _refused(e)]
-    if not told or any(not _refused(e) for e in exits.cause(scene)):
+    refusals = [e for e in exits.endings(scene) if _refused(e)]
+    if not refusals or any(not _refused(e) for e in exits.cause(scene)):
         return None
-    ranks = {e.rank for e in told}
-    for ending in told:
+    ranks = {e.rank for e in refusals}
+    for ending in refusals:
         ranks |= _pair(scene, ending.view) | _ranks_on_same_device(scene, ending.view)
     victims = exits.fallen(scene, ranks)
     return FAULT.verdict(
-        f"{phrases.who(scene, sorted(ranks))} {_shared_device(told, ranks)}, which NCCL refuses"
+        f"{phrases.who(scene, sorted(ranks))} {_shared_device(refusals, ranks)}, which NCCL refuses"
         f"{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,
         fix="give each rank its own GPU: `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))` "
         "before anything else; `nvidia-smi -L` shows how many there are",
-        evidence=[phrases.how_it_ended(e) for e in told],
+        evidence=[phrases.how_it_ended(e) for e in refusals],
     )
 
 
 def _refused(ending: Ending) -> bool:
-    return ending.view.words is not None and bool(TEXT.search(ending.view.words.text))
+    return ending.view.words is not None and bool(REFUSAL_TEXT.search(ending.view.words.text))
 
 
-def _pair(scene: Scene, speaker: RankView) -> set[int]:
+def _pair(scene: Scene, reporter: RankView) -> set[int]:
     """The two that NCCL names, if its numbers are global ranks: it names the reporting rank
     first."""
-    named = PAIR.search(speaker.words.text) if speaker.words else None
+    named = PAIR.search(reporter.words.text) if reporter.words else None
     if not named:
         return set()
     by_number = {_group_rank(view): view.rank for view in scene.ranks}
     first, second = int(named[1]), int(named[2])
-    if first != _group_rank(speaker) or second not in by_number:
+    if first != _group_rank(reporter) or second not in by_number:
         return set()
-    return {speaker.rank, by_number[second]}
+    return {reporter.rank, by_number[second]}
 
 
-def _ranks_on_same_device(scene: Scene, speaker: RankView) -> set[int]:
-    claim = join.claim_of(speaker)
+def _ranks_on_same_device(scene: Scene, reporter: RankView) -> set[int]:
+    claim = join.claim_of(reporter)
     if claim is None or not claim.device:
         return set()
     return {
@@ -115,9 +115,9 @@ def _group_rank(view: RankView) -> int:
     return claim.rank if claim is not None and claim.rank >= 0 else view.rank
 
 
-def _shared_device(told: list[Ending], ranks: set[int]) -> str:
-    found = [PAIR.search(e.view.words.text) for e in told if e.view.words]
-    devices = sorted({match[3] for match in found if match})
+def _shared_device(refusals: list[Ending], ranks: set[int]) -> str:
+    matches = [PAIR.search(e.view.words.text) for e in refusals if e.view.words]
+    devices = sorted({match[3] for match in matches if match})
     alone = len(ranks) == 1
     other = " with another rank" if alone else ""
     if not devices:
@@ -126,7 +126,7 @@ def _shared_device(told: list[Ending], ranks: set[int]) -> str:
     return f"shared CUDA device{plural} {', '.join(devices)} (PCI bus id){other}"
 
 
-# --- from the wreckage of a job ----------------------------------------------------------------
+# --- explain -------------------------------------------------------------------------------------
 
 REFUSED = FAULT.log_pattern(
     "refused",
@@ -194,7 +194,7 @@ def _invalid_usage(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-# --- in what a user wrote ------------------------------------------------------------------------
+# --- lint ----------------------------------------------------------------------------------------
 
 SHOWN = 40
 """characters of a call in a sentence"""

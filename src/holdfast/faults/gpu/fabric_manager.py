@@ -15,7 +15,7 @@ How to be sure On the machine itself, not in the container: `systemctl status nv
 Fix            In this order: make the versions equal, start the service, reset the GPUs or reboot;
                otherwise use another machine. `NCCL_NVLS_ENABLE=0` avoids broken multicast at the
                cost of speed; it does not help against error 802.
-Known limits   `check` does not ask the fabric manager; this is read from logs only. From a
+Known limits   `check` does not query the fabric manager; this is read from logs only. From a
                container the service's state is not visible.
 Sources        https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/
                NVIDIA/nccl src/transport/nvls.cc, src/mnnvl.cc: the wordings

@@ -91,7 +91,7 @@ def cuda_used_after_fork(wreckage: Wreckage) -> Diagnosis | None:
 
 
 def _in_child_process(wreckage: Wreckage, sighting: Sighting) -> bool:
-    """An exception beside it came out of a process that Python's multiprocessing made."""
+    """Another exception of that rank came from a process of Python's multiprocessing."""
     return any(
         "DataLoader worker process" in one.text
         or any("multiprocessing/process" in frame.file for frame in one.frames)
@@ -107,7 +107,7 @@ def _innermost_user_frame(raised: LoggedException | None) -> str:
     return next((f"{f.file.rpartition('/')[2]}:{f.line}" for f in own), "")
 
 
-# --- in what a user wrote -----------------------------------------------------------------------
+# --- lint ----------------------------------------------------------------------------------------
 
 SPAWN = "`torch.multiprocessing.set_start_method('spawn')` under the main guard"
 

@@ -2,7 +2,7 @@
 
 What you see   `torch.OutOfMemoryError: CUDA out of memory. Tried to allocate …` on one rank;
                timeouts and lost connections on the others.
-Why            The first rank that asks for more than is free raises the error; the others only
+Why            The first rank that requests more than is free raises the error; the others only
                notice that it is gone. Often it is rank 0 (extra copies for saving, logging or
                evaluation), or the rank that got the longest sequences. Memory of another process on
                the same GPU counts too.
@@ -78,7 +78,7 @@ def _ran_out_of_gpu_memory(ending: Ending) -> bool:
     return words.kind.endswith("OutOfMemoryError") or bool(OUT_OF_MEMORY.search(words.text))
 
 
-# --- from the wreckage of a job ----------------------------------------------------------------
+# --- explain -------------------------------------------------------------------------------------
 
 ABSURD = FAULT.log_pattern(
     "absurd",
@@ -194,5 +194,5 @@ def _numbers_in_words(short: Shortage) -> str:
         parts.append(f"when {room}" if parts else room)
     request = " ".join(parts)
     held = "" if short.own is None else f"held {text.size(short.own)} itself"
-    told = ", and ".join(part for part in (request, held) if part)
-    return f": {told}" if told else ""
+    numbers = ", and ".join(part for part in (request, held) if part)
+    return f": {numbers}" if numbers else ""

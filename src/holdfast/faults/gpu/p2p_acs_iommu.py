@@ -248,7 +248,7 @@ def _rank_is_absent(wreckage: Wreckage, late: tuple[Sighting, ...]) -> bool:
     return bool(wreckage.world_size and spoke and len(spoke) < wreckage.world_size)
 
 
-# --- in what a user wrote -----------------------------------------------------------------------
+# --- lint ----------------------------------------------------------------------------------------
 
 
 @FAULT.lint

@@ -81,7 +81,7 @@ def _library_evidence(library: NcclLibrary) -> Evidence:
     return Evidence(quote=f"{_version_of(library)}: {library.path}", source=library.origin)
 
 
-# --- from the wreckage of a job ----------------------------------------------------------------
+# --- explain -------------------------------------------------------------------------------------
 
 MISMATCH = FAULT.log_pattern(
     "mismatch",
@@ -227,7 +227,7 @@ def _missing_symbol(seen: Sequence[Sighting]) -> Diagnosis:
         seen=seen,
         culprit=Culprit(what=library),
         fix="let torch load its own libraries: remove older copies from LD_PRELOAD and "
-        "LD_LIBRARY_PATH, and keep the nvidia-… packages at the versions torch asks for"
+        "LD_LIBRARY_PATH, and keep the nvidia-… packages at the versions torch requires"
         if of_nccl
         else f"reinstall the package that brings {file}, built for the torch that is installed",
         next="pip check; echo $LD_PRELOAD $LD_LIBRARY_PATH",

@@ -206,7 +206,7 @@ def _nvidia_hook_failed(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-# --- in what a user wrote ------------------------------------------------------------------------
+# --- lint ----------------------------------------------------------------------------------------
 
 OWN_IPC = re.compile(r"kernel\.(?:msg|shm)\w*|kernel\.sem|fs\.mqueue\.\w+")
 """sysctls that belong to an IPC namespace"""

@@ -94,7 +94,7 @@ def _address_evidence(interface: Interface) -> Evidence:
     return Evidence(quote=f"{interface.name} has {addresses}", source="ip -br addr")
 
 
-# --- in what a user wrote ------------------------------------------------------------------------
+# --- lint ----------------------------------------------------------------------------------------
 
 
 ENGINES = ("docker", "podman")

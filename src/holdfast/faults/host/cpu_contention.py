@@ -153,7 +153,7 @@ def other_processes_busy(facts: MachineFacts) -> Finding:
     return FAULT.ok(f"load {load.load1:.1f} on {load.cpus_online} cores, {len(load.busy)} busy")
 
 
-# --- while a job runs --------------------------------------------------------------------------
+# --- run -----------------------------------------------------------------------------------------
 
 
 @FAULT.run
@@ -238,7 +238,7 @@ def _machine_evidence(machine: Processor) -> list[Evidence]:
     ]
 
 
-# --- from the wreckage of a job ----------------------------------------------------------------
+# --- explain -------------------------------------------------------------------------------------
 
 CROWDED = FAULT.log_pattern(
     "crowded",

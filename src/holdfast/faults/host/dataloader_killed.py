@@ -79,7 +79,7 @@ def loader_worker_died_first(scene: Scene) -> Verdict | None:
     )
 
 
-# --- from the wreckage of a job ----------------------------------------------------------------
+# --- explain -------------------------------------------------------------------------------------
 
 DIED = FAULT.log_pattern(
     "died",

@@ -173,7 +173,7 @@ def _evidence(folder: Folder) -> Evidence:
     )
 
 
-# --- while a job runs --------------------------------------------------------------------------
+# --- run -----------------------------------------------------------------------------------------
 
 NO_SPACE = re.compile(r"\[Errno (28|122)\]|No space left on device|Disk quota exceeded")
 SHORT_WRITE = re.compile(r"inline_container\.cc.*unexpected pos|PytorchStreamWriter failed")
@@ -182,17 +182,17 @@ SHORT_WRITE = re.compile(r"inline_container\.cc.*unexpected pos|PytorchStreamWri
 
 @FAULT.run
 def disk_full_first(scene: Scene) -> Verdict | None:
-    told = [
+    failed = [
         e
         for e in exits.cause(scene)
         if e.view.words
         and (NO_SPACE.search(e.view.words.text) or SHORT_WRITE.search(e.view.words.text))
     ]
-    if not told:
+    if not failed:
         return None
-    ranks = [e.rank for e in told]
+    ranks = [e.rank for e in failed]
     victims = exits.fallen(scene, ranks)
-    words = told[0].view.words
+    words = failed[0].view.words
     assert words is not None
     sure = NO_SPACE.search(words.text)
     what = (
@@ -201,17 +201,17 @@ def disk_full_first(scene: Scene) -> Verdict | None:
         else "could not write a file (usually a full disk)"
     )
     return FAULT.verdict(
-        f"{phrases.who(scene, ranks)} {what}{phrases.at_step(told[0].view)}: "
+        f"{phrases.who(scene, ranks)} {what}{phrases.at_step(failed[0].view)}: "
         f"{phrases.quoted(words)}{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,
         fix="see what is full with `df -h; df -i; quota -s`, and remove old checkpoints there",
-        evidence=[phrases.how_it_ended(e) for e in told],
+        evidence=[phrases.how_it_ended(e) for e in failed],
     )
 
 
-# --- from the wreckage of a job ----------------------------------------------------------------
+# --- explain -------------------------------------------------------------------------------------
 
 WRITER = FAULT.log_pattern(
     "writer",

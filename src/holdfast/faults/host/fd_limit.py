@@ -121,7 +121,7 @@ def _how_to_raise(limits: Limits, wanted: int, *, launcher: bool) -> str:
     return command if enough else f"{command}; the hard limit allows no more: {RAISE_HARD_LIMIT}"
 
 
-# --- from the wreckage of a job ----------------------------------------------------------------
+# --- explain -------------------------------------------------------------------------------------
 
 TOO_MANY = FAULT.log_pattern(
     "too-many",
@@ -196,7 +196,7 @@ def _shared_memory_not_opened(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-# --- in what a user wrote ------------------------------------------------------------------------
+# --- lint ----------------------------------------------------------------------------------------
 
 NR_OPEN_DEFAULT = 1048576
 """fs.nr_open as the kernel sets it: no limit may be higher; systemd raises it on many machines"""

@@ -123,7 +123,7 @@ def _problem(folder: Folder) -> str:
     return "EROFS" if folder.read_only else folder.write_error
 
 
-# --- from the wreckage of a job ----------------------------------------------------------------
+# --- explain -------------------------------------------------------------------------------------
 
 READ_ONLY = FAULT.log_pattern(
     "read-only",

@@ -178,7 +178,7 @@ def _cgroup_memory(cgroup: Cgroup) -> str:
     return f"limit {text.size(cgroup.memory_limit or 0)}, used {used}{waits}"
 
 
-# --- while a job runs --------------------------------------------------------------------------
+# --- run -----------------------------------------------------------------------------------------
 
 
 @FAULT.run
@@ -203,7 +203,7 @@ def oom_killer_ended_rank(scene: Scene) -> Verdict | None:
     )
 
 
-# --- from the wreckage of a job ----------------------------------------------------------------
+# --- explain -------------------------------------------------------------------------------------
 
 USE_LESS = (
     "use less: fewer loader workers, a smaller prefetch, sharded checkpoints instead of gathered "

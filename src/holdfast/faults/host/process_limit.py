@@ -132,7 +132,7 @@ def _thread_pool_size(facts: MachineFacts) -> int:
     return int(named) if named.isdecimal() else known(facts.load).cpus_usable
 
 
-# --- from the wreckage of a job ----------------------------------------------------------------
+# --- explain -------------------------------------------------------------------------------------
 
 THREADS = FAULT.log_pattern(
     "threads",

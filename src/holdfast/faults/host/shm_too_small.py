@@ -131,7 +131,7 @@ def _how_to_enlarge(facts: MachineFacts) -> str:
     )
 
 
-# --- from the wreckage of a job ----------------------------------------------------------------
+# --- explain -------------------------------------------------------------------------------------
 
 SEGMENT = FAULT.log_pattern(
     "nccl",

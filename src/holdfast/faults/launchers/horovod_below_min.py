@@ -85,7 +85,7 @@ def slots_below_min_np(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-# --- in what a user wrote ------------------------------------------------------------------------
+# --- lint ----------------------------------------------------------------------------------------
 
 TIMEOUT_VARIABLE = "HOROVOD_ELASTIC_TIMEOUT"
 DEFAULT_SECONDS = 600

@@ -76,7 +76,7 @@ def _filled(text: str, seen: Sighting) -> str:
     return " ".join(text.replace(" ()", "").split())
 
 
-# --- a job for several GPUs that came up as one process ------------------------------------------
+# --- a job for several GPUs that started as one process ------------------------------------------
 
 ONE_RANK = FAULT.log_pattern(
     "one-rank",
@@ -133,7 +133,7 @@ def one_rank_for_several_gpus(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-# --- in what a user wrote ------------------------------------------------------------------------
+# --- lint ----------------------------------------------------------------------------------------
 
 
 @FAULT.lint

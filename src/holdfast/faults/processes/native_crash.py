@@ -96,8 +96,8 @@ def _signal_meaning(ending: Ending) -> str:
 def _kernel_lines(scene: Scene, crashed: list[Ending]) -> list[Evidence]:
     """They name the library; the number in brackets may be a thread id."""
     pids = "|".join(str(e.view.pid) for e in crashed)
-    named = re.compile(rf"\[({pids})\]|\(a thread of pid ({pids})\)")
-    return phrases.kernel_lines(scene, named)[-3:] or phrases.unread_kernel_log(scene)
+    of_crashed = re.compile(rf"\[({pids})\]|\(a thread of pid ({pids})\)")
+    return phrases.kernel_lines(scene, of_crashed)[-3:] or phrases.unread_kernel_log(scene)
 
 
 # --- explain -------------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ def native_code_crashed(wreckage: Wreckage) -> Diagnosis | None:
 def aborted_by_cpp_runtime(wreckage: Wreckage) -> Diagnosis | None:
     """Usually follows another error; a crash itself only where nothing else was reported."""
     seen = wreckage.seen(TERMINATED)
-    told = [one for one in wreckage.raised if one.kind != "terminate"]
-    if not seen or told or wreckage.roots() or blame.of(wreckage).victims:
+    reported = [one for one in wreckage.raised if one.kind != "terminate"]
+    if not seen or reported or wreckage.roots() or blame.of(wreckage).victims:
         return None
     return FAULT.diagnosis(
         f"{'a process' if seen[0].rank is None else f'rank {seen[0].rank}'} was aborted by the C++ "
@@ -174,10 +174,10 @@ def _is_consequence_of_error(
 ) -> bool:
     """An abort with a message follows from that error: a watchdog, Gloo, an assertion."""
     aborted = all(end.code == -signal.SIGABRT for end in ends)
-    spoken = all(s.fields.get("what") == "Aborted" for s in words)
+    only_aborted = all(s.fields.get("what") == "Aborted" for s in words)
     known = blame.of(wreckage)
     others = [trouble for trouble in known.own if trouble.slug != FAULT.slug]
-    return aborted and spoken and bool(known.victims or others or known.disagreement)
+    return aborted and only_aborted and bool(known.victims or others or known.disagreement)
 
 
 def _confidence(
@@ -192,9 +192,9 @@ def _confidence(
 
 
 def _is_bus_error(seen: Sighting) -> bool:
-    told = seen.fields
-    return told.get("number") == "7" or any(
-        "bus" in told.get(name, "").lower() for name in ("what", "told", "name", "gdb")
+    reported = seen.fields
+    return reported.get("number") == "7" or any(
+        "bus" in reported.get(name, "").lower() for name in ("what", "told", "name", "gdb")
     )
 
 
@@ -204,8 +204,8 @@ def _crashed_rank(
     if ends:
         return ends[0].rank, ends[0].pid
     line = seen[0].line
-    told = seen[0].fields.get("pid", "")
-    pid = line.pid or (int(told) if told.isdigit() else None)
+    reported = seen[0].fields.get("pid", "")
+    pid = line.pid or (int(reported) if reported.isdigit() else None)
     rank = next((r.rank for r in wreckage.ranks if pid is not None and r.pid == pid), line.rank)
     return rank, pid
 
@@ -214,6 +214,6 @@ def _crash_in_words(ends: tuple[Exit, ...], words: tuple[Sighting, ...]) -> str:
     if ends and -ends[0].code in SIGNAL_MEANINGS:
         number = signal.Signals(-ends[0].code)
         return f"{number.name}, {SIGNAL_MEANINGS[number]}"
-    named = ("what", "told", "dumped", "gdb", "name")
-    said = next((s.fields[n] for s in words for n in named if s.fields.get(n)), "")
-    return said.strip() or ABORTED
+    name_fields = ("what", "told", "dumped", "gdb", "name")
+    named_crash = next((s.fields[n] for s in words for n in name_fields if s.fields.get(n)), "")
+    return named_crash.strip() or ABORTED

@@ -169,18 +169,18 @@ def rank_vanished(wreckage: Wreckage) -> Diagnosis | None:
 @FAULT.explain
 def ray_worker_vanished(wreckage: Wreckage) -> Diagnosis | None:
     """Ray's list of potential causes is advice; the vanished process is the observation."""
-    gone = sightings.saying(
+    vanished = sightings.saying(
         wreckage.seen(launchers.RAY_DIED),
         r"worker process has died|exit type: SYSTEM_ERROR|died unexpectedly|WorkerCrashedError",
     )
-    if not gone or blame.of(wreckage).explained or blame.of(wreckage).own:
+    if not vanished or blame.of(wreckage).explained or blame.of(wreckage).own:
         return None
-    first = gone[0].line
+    first = vanished[0].line
     return FAULT.diagnosis(
         "a Ray worker vanished without an exception: killed from outside (by the OOM killer or a "
         "person), or crashed in native code",
         confidence=0.5,
-        seen=gone,
+        seen=vanished,
         culprit=Culprit(rank=first.rank, host=first.host, pid=first.pid, what="a Ray worker"),
         fix=FIND_SENDER,
         next="ray logs cluster --errors; " + SHOW_KERNEL_LOG,
