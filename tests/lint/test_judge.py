@@ -13,7 +13,7 @@ from holdfast.lint.detect_language import Language
 from holdfast.lint.ignore import IgnoreComments
 from holdfast.lint.judge import in_order, judge
 from holdfast.lint.read import FileSources
-from holdfast.lint.walk import TextFile
+from holdfast.lint.walk import LintText
 
 
 def finding(
@@ -45,7 +45,7 @@ def test_the_order_is_that_of_the_text(found: list[Finding]) -> None:
 def test_excerpts_tell_no_secret() -> None:
     fault = Fault(code="HOLD699", slug="made-up")
     fault.lint(lambda _source: [finding(1), finding(9)])
-    text = TextFile("x", Language.SHELL, "docker run -e HF_TOKEN=hf_abcdefghijklmn image\n")
+    text = LintText("x", Language.SHELL, "docker run -e HF_TOKEN=hf_abcdefghijklmn image\n")
     piece = FileSources(text, [Source(file="x", kind=SourceKind.SHELL)])
     told = judge(piece, [fault], IgnoreComments(text.text), here=LintingMachine())
     assert [one.excerpt for one in told] == ["docker run -e HF_TOKEN=<redacted> image", ""]
@@ -60,7 +60,7 @@ def test_a_finding_tells_no_password_of_an_address() -> None:
     fault = Fault(code="HOLD699", slug="made-up")
     fault.lint(lambda _source: [spoken])
     piece = FileSources(
-        TextFile("x", Language.SHELL, ""), [Source(file="x", kind=SourceKind.SHELL)]
+        LintText("x", Language.SHELL, ""), [Source(file="x", kind=SourceKind.SHELL)]
     )
     assert "hunter2" not in repr(judge(piece, [fault], IgnoreComments(""), here=LintingMachine()))
 
@@ -72,7 +72,7 @@ def test_many_findings_on_one_long_line_are_quick_and_only_a_line_feed_ends_one(
     spoken = [msgspec.structs.replace(finding(2), place=place) for place in columns]
     fault.lint(lambda _source: spoken)
     line = "export NCCL_DEBUG=INFO; " * 20_000
-    text = TextFile("x", Language.SHELL, f"# \u2028\x0c\n{line}\n")
+    text = LintText("x", Language.SHELL, f"# \u2028\x0c\n{line}\n")
     piece = FileSources(text, [Source(file="x", kind=SourceKind.SHELL)])
     told = judge(piece, [fault], IgnoreComments(text.text), here=LintingMachine())
     assert len(told) == len(columns)
@@ -84,7 +84,7 @@ def test_a_rule_sees_the_machine_and_its_launches() -> None:
     fault = Fault(code="HOLD699", slug="made-up")
     fault.lint(lambda source: seen.append(source) or [])  # type: ignore[func-returns-value]
     piece = FileSources(
-        TextFile("x", Language.PYTHON, ""), [Source(file="x", kind=SourceKind.PYTHON)]
+        LintText("x", Language.PYTHON, ""), [Source(file="x", kind=SourceKind.PYTHON)]
     )
     judge(piece, [fault], IgnoreComments(""), here=LintingMachine(torch="2.9"))
     assert seen[0].here.torch == "2.9"

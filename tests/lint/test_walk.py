@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.lint import walk
 from holdfast.lint.detect_language import Language
-from holdfast.lint.walk import FoundFile, TextFile, UnreadFile
+from holdfast.lint.walk import FoundFile, LintText, UnreadFile
 
 
 def found(*paths: Path, excluded: str = "") -> list[str]:
@@ -102,7 +102,7 @@ def test_what_is_not_permitted_is_told() -> None:
     assert inside == UnreadFile(f"{folder}/closed", "Permission denied")
 
 
-def understood(content: bytes, path: str, *, named: bool = True) -> TextFile | UnreadFile | None:
+def understood(content: bytes, path: str, *, named: bool = True) -> LintText | UnreadFile | None:
     return walk.understand(content, path, named=named)
 
 
@@ -128,7 +128,7 @@ def test_an_unknown_kind_is_a_word_when_named_and_nothing_in_a_folder() -> None:
     assert "no kind that lint reads" in told.why
     assert understood(b"\0\0", "run", named=False) is None
     notes = understood(b"Some words.\n", "notes")
-    assert isinstance(notes, TextFile)
+    assert isinstance(notes, LintText)
     assert notes.language is Language.DOCUMENT
 
 
@@ -145,7 +145,7 @@ def test_an_unknown_kind_is_a_word_when_named_and_nothing_in_a_folder() -> None:
 )
 def test_encodings(content: bytes, path: str, text: str) -> None:
     told = understood(content, path)
-    assert isinstance(told, TextFile)
+    assert isinstance(told, LintText)
     assert told.text == text
 
 

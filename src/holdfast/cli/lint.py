@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.analysis.source.source import LintingMachine
     from holdfast.lint.config import LintConfig
     from holdfast.lint.tally import LintReport
-    from holdfast.lint.walk import TextFile, UnreadFile
+    from holdfast.lint.walk import LintText, UnreadFile
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ def _or_unknown(ask: Callable[[], T]) -> T | None:
         return None
 
 
-def _stdin(name: str) -> TextFile | UnreadFile | None:
+def _stdin(name: str) -> LintText | UnreadFile | None:
     from holdfast.lint import walk
 
     if sys.stdin is None:

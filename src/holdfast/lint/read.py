@@ -8,17 +8,17 @@ from holdfast.analysis.source.source import Source
 from holdfast.lint.detect_language import Language
 from holdfast.lint.reader_list import reader
 from holdfast.lint.readers import bash_syntax, documents, notebook, python
-from holdfast.lint.walk import TextFile, UnreadFile
+from holdfast.lint.walk import LintText, UnreadFile
 
 
 class FileSources(NamedTuple):
     """A file with what was read out of it."""
 
-    text: TextFile
+    text: LintText
     sources: list[Source]
 
 
-def read(text: TextFile) -> FileSources | UnreadFile:
+def read(text: LintText) -> FileSources | UnreadFile:
     try:
         return _read(text)
     except Exception as bug:  # noqa: BLE001 - one file must not hide the others
@@ -26,7 +26,7 @@ def read(text: TextFile) -> FileSources | UnreadFile:
         return UnreadFile(text.path, why)
 
 
-def _read(text: TextFile) -> FileSources | UnreadFile:
+def _read(text: LintText) -> FileSources | UnreadFile:
     if text.language is Language.DOCUMENT:
         return FileSources(text, list(documents.markdown(text.text, text.path)))
     if text.language is Language.RST:

@@ -23,7 +23,7 @@ from holdfast.lint.ignore import IgnoreComments, names_of
 from holdfast.lint.judge import judge, of_environment
 from holdfast.lint.read import FileSources
 from holdfast.lint.tally import LintReport, LintTally
-from holdfast.lint.walk import FoundFile, TextFile, UnreadFile
+from holdfast.lint.walk import FoundFile, LintText, UnreadFile
 from holdfast.system import deadline
 
 Progress = Callable[[int], None]
@@ -70,7 +70,7 @@ class LintSession:
                 scripts.append((order, item))
             else:
                 text = walk.read(item)
-                if isinstance(text, TextFile) and text.language is Language.PYTHON:
+                if isinstance(text, LintText) and text.language is Language.PYTHON:
                     scripts.append((order, item))
                 else:
                     recipes += self._read(order, text)
@@ -78,7 +78,7 @@ class LintSession:
         self._recipes(recipes, scripts)
         self._scripts(scripts, progress)
 
-    def text(self, text: TextFile | UnreadFile | None) -> None:
+    def text(self, text: LintText | UnreadFile | None) -> None:
         """What came by stdin."""
         for order, piece in self._read(0, text):
             self._judge(order, piece)
@@ -142,7 +142,7 @@ class LintSession:
     # --- one file -------------------------------------------------------------------------------
 
     def _read(
-        self, order: int, text: TextFile | UnreadFile | None
+        self, order: int, text: LintText | UnreadFile | None
     ) -> list[tuple[int, FileSources]]:
         if text is None:
             return []

@@ -35,7 +35,7 @@ class UnreadFile(NamedTuple):
     why: str
 
 
-class TextFile(NamedTuple):
+class LintText(NamedTuple):
     path: str
     language: Language
     text: str
@@ -118,7 +118,7 @@ def _is_new(status: os.stat_result, seen: set[tuple[int, int]]) -> bool:
     return True
 
 
-def read(file: FoundFile) -> TextFile | UnreadFile | None:
+def read(file: FoundFile) -> LintText | UnreadFile | None:
     """None: nothing of ours, in a folder where that is no surprise."""
     content = _bytes(file.path)
     if isinstance(content, UnreadFile):
@@ -126,13 +126,13 @@ def read(file: FoundFile) -> TextFile | UnreadFile | None:
     return understand(content, file.path, named=file.named)
 
 
-def read_as(language: Language, path: str) -> TextFile | UnreadFile:
+def read_as(language: Language, path: str) -> LintText | UnreadFile:
     """A file of which we know what it is, whatever it is called."""
     content = _bytes(path)
     if isinstance(content, UnreadFile):
         return content
     text = _decoded(content, path, python=language is Language.PYTHON)
-    return text if isinstance(text, UnreadFile) else TextFile(path, language, text)
+    return text if isinstance(text, UnreadFile) else LintText(path, language, text)
 
 
 def _bytes(path: str) -> bytes | UnreadFile:
@@ -150,7 +150,7 @@ def _bytes(path: str) -> bytes | UnreadFile:
         return UnreadFile(path, problem.strerror or "cannot be read")
 
 
-def stream(opened: IO[bytes], path: str) -> TextFile | UnreadFile | None:
+def stream(opened: IO[bytes], path: str) -> LintText | UnreadFile | None:
     """What comes by a pipe: a part of it would be judged as if it were all."""
     content = opened.read(LARGEST + 1)
     if len(content) > LARGEST:
@@ -162,7 +162,7 @@ def _too_large(path: str, how: str) -> UnreadFile:
     return UnreadFile(path, f"{how}; only files up to {size(LARGEST)} are read")
 
 
-def understand(content: bytes, path: str, *, named: bool) -> TextFile | UnreadFile | None:
+def understand(content: bytes, path: str, *, named: bool) -> LintText | UnreadFile | None:
     """The text of a file and its language, from its name and its bytes."""
     language = detect_language.by_name(path)
     text = _decoded(content, path, python=language is Language.PYTHON)
@@ -173,7 +173,7 @@ def understand(content: bytes, path: str, *, named: bool) -> TextFile | UnreadFi
         language = detect_language.of_snippet(text[: detect_language.HEAD]) or _as_document(path)
         if language is None:
             return UnreadFile(path, "is of no kind that lint reads (scripts, recipes, documents)")
-    return TextFile(path, language, text) if language else None
+    return LintText(path, language, text) if language else None
 
 
 def _decoded(content: bytes, path: str, *, python: bool) -> str | UnreadFile:

@@ -10,7 +10,7 @@ import pytest
 from holdfast.lint import read
 from holdfast.lint.detect_language import Language
 from holdfast.lint.readers import bash_syntax, compose, shell
-from holdfast.lint.walk import TextFile
+from holdfast.lint.walk import LintText
 
 BROKEN = "export NCCL_TIMEOUT=300\nif true; then\n  echo yes\ntorchrun train.py\n"
 
@@ -21,7 +21,7 @@ def refused(text: str) -> tuple[int, str] | None:
 
 
 def test_bash_names_the_line_and_the_rest_is_read() -> None:
-    piece = read.read(TextFile("run.sh", Language.SHELL, BROKEN))
+    piece = read.read(LintText("run.sh", Language.SHELL, BROKEN))
     assert isinstance(piece, read.FileSources)
     source = piece.sources[0]
     assert source.refused is not None

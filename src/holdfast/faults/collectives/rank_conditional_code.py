@@ -286,7 +286,7 @@ def some_ranks_miss_a_collective(program: Program, _: Source) -> Iterator[Findin
     for one in missed_collectives.missed_collectives(program):
         words = _words(one)
         report = FAULT.error if one.sure else FAULT.warning
-        group = one.stop.meeting.group
+        group = one.stop.collective.group
         alone = f" (unless `{group}` has no other members)" if group and not one.sure else ""
         yield report(
             words.summary,
@@ -305,7 +305,7 @@ class _Words(NamedTuple):
 def _words(one: MissedCollective) -> _Words:
     if one.left:
         return _some_leave_before_it(one)
-    if one.stop.meeting.name in NEW_GROUPS:
+    if one.stop.collective.name in NEW_GROUPS:
         return _some_create_the_group(one)
     return _some_call_it(one)
 
@@ -325,8 +325,8 @@ def _some_create_the_group(one: MissedCollective) -> _Words:
         _runs_only(one),
         "that includes creating a group, for members and non-members; a rank that creates another "
         "group meanwhile takes it for this one, and the members get mixed up",
-        f"call {one.stop.meeting.call.written} on every rank for every group, in the same order, "
-        "and keep the group this rank is a member of",
+        f"call {one.stop.collective.call.written} on every rank for every group, in the same "
+        "order, and keep the group this rank is a member of",
     )
 
 
@@ -334,12 +334,12 @@ def _some_leave_before_it(one: MissedCollective) -> _Words:
     return _Words(
         f"ranks {one.split.where} {one.word} here, before {one.stop.title}",
         "the remaining ranks wait there for the ones that left, until a timeout",
-        f"let every rank reach {one.stop.meeting.call.written}; to stop all of them, broadcast the "
-        "decision and test the received value on every rank",
+        f"let every rank reach {one.stop.collective.call.written}; to stop all of them, broadcast "
+        "the decision and test the received value on every rank",
     )
 
 
 def _runs_only(one: MissedCollective) -> str:
     first = one.stop.at.written
-    name = f"{first}, which calls {one.stop.meeting.title}," if one.stop.deep else first
+    name = f"{first}, which calls {one.stop.collective.title}," if one.stop.deep else first
     return f"{name} runs only {one.split.where}"

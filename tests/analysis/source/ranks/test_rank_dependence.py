@@ -171,7 +171,7 @@ def test_whose_number_it_is() -> None:
         "dist.get_rank(group=self.cells) == 1": RankScope.GROUP,
     }
     found = {condition: split(condition) for condition in groups}
-    assert {c: s.of for c, s in found.items() if s} == groups
+    assert {c: s.scope for c, s in found.items() if s} == groups
     cell = found["dist.get_rank(group=self.cells) == 1"]
     assert cell is not None
     assert cell.group == "self.cells"

@@ -13,7 +13,7 @@ SHOWN = 48
 class RankSplit(NamedTuple):
     """A condition that holds on some ranks only."""
 
-    of: RankScope
+    scope: RankScope
     zero: bool | None
     """True: holds on rank 0 alone; False: on all but rank 0; None: on some others"""
     text: str

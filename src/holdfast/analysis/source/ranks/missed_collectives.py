@@ -1,4 +1,4 @@
-"""Where the ranks of a script part ways, and which meeting some of them then miss.
+"""Where the ranks of a script part ways, and which collective some of them then miss.
 
     if rank == 0:            only rank 0 comes to the barrier
         dist.barrier()
@@ -7,9 +7,9 @@
         return
     dist.barrier()
 
-Each side of a condition is compared with the other and with what follows. A meeting that the other
-side has too, in whatever order or number, is taken to be meant; so is one that an unknown call on
-the other side may hold, and a pair of them under two conditions of the same function.
+Each side of a condition is compared with the other and with what follows. A collective that the
+other side has too, in whatever order or number, is taken to be meant; so is one that an unknown
+call on the other side may hold, and a pair of them under two conditions of the same function.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EXPECTED = re.compile(r"assertRaises\w*|raises|assertWarns\w*|suppress")
 
 
 class MissedCollective(NamedTuple):
-    """Some ranks of the group do not come to a meeting."""
+    """A collective that some ranks of its group do not call."""
 
     stop: CollectiveOnPath
     split: RankSplit
@@ -60,11 +60,11 @@ class MissedCollectiveFinder:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.ways: Paths = paths_of(program)
+        self.paths: Paths = paths_of(program)
         self.sites = [
             (call, stops, list(rank_guards(program, call.node)))
             for call in program.calls
-            if (stops := self.ways.through(call))
+            if (stops := self.paths.through(call))
         ]
 
     def missed(self) -> Iterator[MissedCollective]:
@@ -74,23 +74,23 @@ class MissedCollectiveFinder:
         yield from self._decorated()
         yield from self._left()
 
-    # --- a meeting inside a condition -------------------------------------------------------------
+    # --- a collective inside a condition ----------------------------------------------------------
 
     def _alone(
         self, call: Call, stops: Sequence[CollectiveOnPath], around: list[RankGuard]
     ) -> Iterator[MissedCollective]:
         for guard in around:
-            other = self.ways.of(*guard.other, nested=True)
-            if self.ways.leaves(guard.arm) and not self.ways.leaves(guard.other):
-                other += self.ways.after(guard.node)
-            if self.ways.may_meet(*guard.other):
+            other = self.paths.on_path(*guard.other, nested=True)
+            if self.paths.leaves(guard.arm) and not self.paths.leaves(guard.other):
+                other += self.paths.after(guard.node)
+            if self.paths.may_hold_collective(*guard.other):
                 return
             for stop in stops:
                 status = _sure(stop, guard.split)
                 met = any(self._same(stop, another) for another in other)
                 if status is None or met or self._paired(stop, guard):
                     continue
-                if stop.meeting.group and self._asks_for(stop.meeting.group, call.node):
+                if stop.collective.group and self._asks_for(stop.collective.group, call.node):
                     continue
                 yield MissedCollective(stop, guard.split, call.node, status)
                 return
@@ -107,13 +107,13 @@ class MissedCollectiveFinder:
         )
 
     def _same(self, one: CollectiveOnPath, other: CollectiveOnPath) -> bool:
-        """Both sides may meet there. Two groups with other members are no meeting: ranks that make
+        """Both sides may meet there. Two groups with other members do not: ranks that make
         one each take them for the same, by their number, and mix."""
-        if one.meeting.key != other.meeting.key:
+        if one.collective.key != other.collective.key:
             return False
-        if one.meeting.name != "new_group":
+        if one.collective.name != "new_group":
             return True
-        first, second = (stop.meeting.call.argument(0, "ranks") for stop in (one, other))
+        first, second = (stop.collective.call.argument(0, "ranks") for stop in (one, other))
         if first is None or second is None:
             return True
         follow = names(self.program).follow
@@ -161,15 +161,15 @@ class MissedCollectiveFinder:
                     if status is not None:
                         yield MissedCollective(stop, split, call.node, status)
 
-    # --- leaving before a meeting -----------------------------------------------------------------
+    # --- leaving before a collective --------------------------------------------------------------
 
     def _left(self) -> Iterator[MissedCollective]:
         for guard in self._conditions():
-            if self.ways.may_meet(*guard.arm) or any(self._ways_out(guard.other)):
+            if self.paths.may_hold_collective(*guard.arm) or any(self._ways_out(guard.other)):
                 continue  # where both sides may leave they may well do it together
-            own = {stop.meeting.key for stop in self.ways.of(*guard.arm, nested=True)}
+            own = {stop.collective.key for stop in self.paths.on_path(*guard.arm, nested=True)}
             for leave, always in self._ways_out(guard.arm):
-                rest = self.ways.after(guard.node, leave)
+                rest = self.paths.after(guard.node, leave)
                 missed = next((s for s in rest if s.sure and self._misses(s, own, guard)), None)
                 if missed:
                     sure = always and not guard.split.mixed and bool(_sure(missed, guard.split))
@@ -177,14 +177,14 @@ class MissedCollectiveFinder:
 
     def _ways_out(self, block: Sequence[ast.AST]) -> Iterator[tuple[ast.stmt, bool]]:
         """Not by an exception: that ends the process with an error, which launchers see."""
-        for leave, always in self.ways.exits(block):
+        for leave, always in self.paths.exits(block):
             if not isinstance(leave, ast.Raise):
                 yield leave, always
 
     def _misses(self, stop: CollectiveOnPath, own: set[tuple[str, str]], guard: RankGuard) -> bool:
-        if stop.meeting.key in own or _sure(stop, guard.split) is None:
+        if stop.collective.key in own or _sure(stop, guard.split) is None:
             return False
-        plain = not stop.meeting.group or stop.meeting.group == guard.split.group
+        plain = not stop.collective.group or stop.collective.group == guard.split.group
         return plain and not list(rank_guards(self.program, stop.at.node, until=guard.node))
 
     def _conditions(self) -> Iterator[RankGuard]:
@@ -198,26 +198,26 @@ class MissedCollectiveFinder:
 
 def _sure(stop: CollectiveOnPath, split: RankSplit) -> bool | None:
     """True: surely missed by some; False: most likely; None: nothing can be said."""
-    meeting = stop.meeting
-    if meeting.group == "?":
+    collective = stop.collective
+    if collective.group == "?":
         return None
-    if meeting.name in NEW_GROUPS and split.members:
+    if collective.name in NEW_GROUPS and split.members:
         return stop.sure
     if stop.deep and not split.sure:
         return None
     plain = split.sure and stop.sure
-    if meeting.group and meeting.group == split.group:
+    if collective.group and collective.group == split.group:
         return plain
-    if meeting.group:
+    if collective.group:
         # Leaders, islands and stages have groups of their own; one rank alone has none.
-        return False if split.of is RankScope.JOB and split.zero and plain else None
-    return plain and split.of in (RankScope.JOB, RankScope.MACHINE)
+        return False if split.scope is RankScope.JOB and split.zero and plain else None
+    return plain and split.scope in (RankScope.JOB, RankScope.MACHINE)
 
 
 @once_per_program
 def missed_collectives(program: Program) -> list[MissedCollective]:
-    """Every meeting that some ranks miss, in order of the text; none for most scripts."""
-    if not paths_of(program).meetings:
+    """Every collective that some ranks miss, in order of the text; none for most scripts."""
+    if not paths_of(program).collectives:
         return []
     found: dict[ast.AST, MissedCollective] = {}
     for one in MissedCollectiveFinder(program).missed():

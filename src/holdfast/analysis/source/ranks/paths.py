@@ -1,4 +1,4 @@
-"""Which meetings lie on a way through a script, and where a way ends.
+"""Which collectives are on a path through a script, and where a path ends.
 
 Functions of the same file are followed a few calls deep. What they do under a condition of their
 own is either unsure or, where their ranks part or their caller decides by an argument, left out.
@@ -19,12 +19,12 @@ from holdfast.analysis.source.ranks.rank_names import asks_if_distributed
 
 DEEP = 3
 EXITS = ("sys.exit", "os._exit", "builtins.exit", "builtins.quit")
-MAY_MEET = re.compile(
+MAY_BE_COLLECTIVE = re.compile(
     r"\w*(recv|receive|broadcast|bcast|gather|reduce|barrier|sync|scatter|wait_for|worker|serve"
     r"|follow|listen|rendezvous|collective|communicat|all_to_all)\w*",
     re.IGNORECASE,
 )
-"""names of unknown functions that may hold the meeting that seems to be missing"""
+"""names of unknown functions that may hold the collective that seems to be missing"""
 LEAVING = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 IN_LOOP = (ast.Continue, ast.Break)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -32,54 +32,54 @@ Block = Sequence[ast.AST]
 
 
 class CollectiveOnPath(NamedTuple):
-    """A meeting on a way, and the call of this way that leads to it."""
+    """A collective on a path, and the call of this path that leads to it."""
 
-    meeting: CollectiveCall
+    collective: CollectiveCall
     at: Call
     sure: bool = True
-    """False: an `if` of a function on the way decides"""
+    """False: an `if` of a function on the path decides"""
 
     @property
     def deep(self) -> bool:
-        return self.at is not self.meeting.call
+        return self.at is not self.collective.call
 
     @property
     def title(self) -> str:
-        through = f", which calls {self.meeting.call.written}" if self.deep else ""
+        through = f", which calls {self.collective.call.written}" if self.deep else ""
         return f"{self.at.written} (line {self.at.node.lineno}){through}"
 
 
 class Paths:
-    """The meetings of one program, by the code that leads to them."""
+    """The collectives of one program, by the code that leads to them."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.meetings = {m.call.node: m for m in collective_calls(program)}
-        self._starts = [_start(call.node) for call in program.calls] if self.meetings else []
+        self.collectives = {m.call.node: m for m in collective_calls(program)}
+        self._starts = [_start(call.node) for call in program.calls] if self.collectives else []
         self._known: dict[Function, list[CollectiveOnPath]] = {}
 
     def through(self, call: Call) -> list[CollectiveOnPath]:
-        """The meeting that a call is, or those that it leads to."""
-        here = self.meetings.get(call.node)
+        """The collective that a call is, or those that it leads to."""
+        here = self.collectives.get(call.node)
         if here is not None:
             return [CollectiveOnPath(here, call)]
         function = self.target(call)
         inner = self._inside(function, DEEP) if function is not None else []
-        return [CollectiveOnPath(stop.meeting, call, stop.sure) for stop in inner]
+        return [CollectiveOnPath(stop.collective, call, stop.sure) for stop in inner]
 
-    def of(self, *nodes: ast.AST, nested: bool = False) -> list[CollectiveOnPath]:
+    def on_path(self, *nodes: ast.AST, nested: bool = False) -> list[CollectiveOnPath]:
         """All stops below these nodes; with `nested` also in functions defined there."""
         found: list[CollectiveOnPath] = []
         for call in self._calls(nodes, nested=nested):
             found += self.through(call)
         return found
 
-    def may_meet(self, *nodes: ast.AST) -> bool:
-        """An unknown call there has a name that speaks of meeting."""
+    def may_hold_collective(self, *nodes: ast.AST) -> bool:
+        """An unknown call there has a name that sounds like a collective."""
         return any(
             not call.name.startswith(("torch.", "builtins."))
-            and MAY_MEET.fullmatch(call.method)
-            and call.node not in self.meetings
+            and MAY_BE_COLLECTIVE.fullmatch(call.method)
+            and call.node not in self.collectives
             and self.target(call) is None
             for call in self._calls(nodes)
         )
@@ -124,7 +124,7 @@ class Paths:
         return found
 
     def _within(self, function: Function, call: Call, deep: int) -> Iterator[CollectiveOnPath]:
-        here = self.meetings.get(call.node)
+        here = self.collectives.get(call.node)
         inner: list[CollectiveOnPath] = []
         if here is not None:
             inner = [CollectiveOnPath(here, call)]
@@ -141,7 +141,7 @@ class Paths:
         if any(_names(test) & given for test in tests):
             return  # its caller decides
         for stop in inner:
-            yield CollectiveOnPath(stop.meeting, call, stop.sure and not tests)
+            yield CollectiveOnPath(stop.collective, call, stop.sure and not tests)
 
     # --- ends -------------------------------------------------------------------------------------
 
@@ -170,11 +170,13 @@ class Paths:
         found: list[CollectiveOnPath] = []
         below = node
         for above in self.program.above(node):
-            found += self.of(*_following(above, below, finally_too=leave is None))
+            found += self.on_path(*_following(above, below, finally_too=leave is None))
             if isinstance(above, LOOPS) and leave is not None:
                 if isinstance(leave, ast.Continue):
                     return found
-                found += [s for s in self.of(*above.body) if node not in self._chain(s.at.node)]
+                found += [
+                    s for s in self.on_path(*above.body) if node not in self._chain(s.at.node)
+                ]
                 if isinstance(leave, ast.Break):
                     return found
             if isinstance(above, Function | ast.Lambda | ast.ClassDef):

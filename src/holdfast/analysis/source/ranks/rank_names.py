@@ -73,7 +73,7 @@ WORLD = re.compile(
     r"world|(get_)?\w*(world_size|num_processes|nprocs|n_procs|num_ranks|nranks|n_ranks|ngpus\w*)"
 )
 CHOSEN = re.compile(r"(src|dst|source|root|target|master|main|chief|leader|owner|\w+_rank)")
-COMPANY = re.compile(
+DISTRIBUTED_FLAGS = re.compile(
     r"_?(is_|use_|in_|args_)?(distributed|ddp|dist|multi_gpu|multiprocess\w*|initialized|available"
     r"|multi_node|parallel)(_\w+)?"
 )
@@ -117,7 +117,7 @@ def asks_if_distributed(node: ast.expr) -> bool:
 def _is_about_distributed(node: ast.expr) -> bool:
     if isinstance(node, ast.Compare):
         return is_world_size(node.left) or any(integer(one) == -1 for one in node.comparators)
-    return bool(COMPANY.fullmatch(last_word(node)))
+    return bool(DISTRIBUTED_FLAGS.fullmatch(last_word(node)))
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:

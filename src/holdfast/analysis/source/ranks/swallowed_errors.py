@@ -1,4 +1,4 @@
-"""Errors that one rank swallows, and with them a meeting that the others keep.
+"""Errors that one rank swallows, so that it misses a collective which the others call.
 
 for batch in loader:
     try:
@@ -10,7 +10,7 @@ for batch in loader:
 try:
     rows = read(f"part-{rank}")    a file of this rank's own
 except OSError:
-    return                         and the others go on to the next meeting
+    return                         and the others go on to the next collective
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HARMLESS = frozenset(
 
 def problems(program: Program) -> Iterator[SourceProblem]:
     paths = paths_of(program)
-    if not paths.meetings:
+    if not paths.collectives:
         return
     yield from _left_behind(program, paths)
     for node in program.tries:
@@ -61,21 +61,21 @@ def problems(program: Program) -> Iterator[SourceProblem]:
 
 
 def _left_behind(program: Program, paths: Paths) -> Iterator[SourceProblem]:
-    """A handler that leaves, for work that differs from rank to rank, before the next meeting."""
+    """A handler that leaves before the next collective, for work that differs by rank."""
     for node in program.tries:
-        if not _of_its_own(program, paths, node) or paths.of(*node.body, *node.finalbody):
+        if not _of_its_own(program, paths, node) or paths.on_path(*node.body, *node.finalbody):
             continue
         for handler in node.handlers:
             leave = paths.leaves(handler.body)
             if not isinstance(leave, ast.Return | ast.Continue | ast.Break):
                 continue
-            if _kinds(handler) & EVERYWHERE or paths.of(*handler.body, nested=True):
+            if _kinds(handler) & EVERYWHERE or paths.on_path(*handler.body, nested=True):
                 continue
-            missed = (s for s in paths.after(node, leave) if s.sure and not s.meeting.group)
+            missed = (s for s in paths.after(node, leave) if s.sure and not s.collective.group)
             stop = next(
                 (s for s in missed if not next(rank_guards(program, s.at.node), None)), None
             )
-            if stop is not None and not paths.may_meet(*handler.body):
+            if stop is not None and not paths.may_hold_collective(*handler.body):
                 name = f"{stop.at.written} (line {stop.at.node.lineno})"
                 yield SourceProblem(
                     "warning",
@@ -83,7 +83,7 @@ def _left_behind(program: Program, paths: Paths) -> Iterator[SourceProblem]:
                     "the work in this `try` differs from rank to rank, and so may its failure: the "
                     "others wait for this rank until a timeout",
                     "let the error end the rank, so that the launcher restarts all of them; or "
-                    "go on to the meeting with a flag that says so",
+                    "go on to the collective with a flag that says so",
                     program.place(leave),
                 )
 
@@ -106,10 +106,10 @@ def _kinds(handler: ast.ExceptHandler) -> set[str]:
 
 
 def _after_work(program: Program, paths: Paths, node: ast.Try) -> CollectiveOnPath | None:
-    """A meeting of all ranks, with something before it that may fail on one of them."""
+    """A collective of all ranks, with something before it that may fail on one of them."""
     calls = [call for call in program.calls_in(*node.body) if not _nested(program, call, node)]
-    for stop in paths.of(*node.body):
-        if stop.meeting.group or not stop.sure or next(rank_guards(program, stop.at.node), None):
+    for stop in paths.on_path(*node.body):
+        if stop.collective.group or not stop.sure or next(rank_guards(program, stop.at.node), None):
             continue
         before = [call for call in calls if _earlier(call, stop.at) and _may_fail(paths, call)]
         return stop if before else None
@@ -136,8 +136,8 @@ def _may_fail(paths: Paths, call: Call) -> bool:
 def _swallows(paths: Paths, handler: ast.ExceptHandler) -> bool:
     if (
         _kinds(handler) & EVERYWHERE
-        or paths.of(*handler.body, nested=True)
-        or paths.may_meet(*handler.body)
+        or paths.on_path(*handler.body, nested=True)
+        or paths.may_hold_collective(*handler.body)
     ):
         return False
     return not any(
@@ -147,5 +147,5 @@ def _swallows(paths: Paths, handler: ast.ExceptHandler) -> bool:
 
 
 def _met_later(paths: Paths, node: ast.Try) -> bool:
-    """`finally:` holds the meeting, for those that failed too."""
-    return bool(paths.of(*node.finalbody))
+    """`finally:` holds the collective, for those that failed too."""
+    return bool(paths.on_path(*node.finalbody))

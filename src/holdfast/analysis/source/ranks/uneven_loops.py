@@ -45,7 +45,7 @@ class RankShare(NamedTuple):
 
 
 class UnevenLoop(NamedTuple):
-    """A meeting in a loop of uneven length."""
+    """A collective in a loop of uneven length."""
 
     what: str
     over: str
@@ -54,7 +54,7 @@ class UnevenLoop(NamedTuple):
 
 
 def uneven_loops(program: Program) -> Iterator[UnevenLoop]:
-    if not paths_of(program).meetings and DDP not in program.text:
+    if not paths_of(program).collectives and DDP not in program.text:
         return
     for loop in program.loops:
         if not isinstance(loop, ast.For | ast.AsyncFor):
@@ -82,8 +82,8 @@ def _joined(program: Program, loop: ast.AST) -> bool:
 
 def _met(program: Program, loop: ast.For | ast.AsyncFor) -> Call | None:
     """The first call of the loop at which all ranks meet; of DDP, backward."""
-    for stop in paths_of(program).of(*loop.body):
-        if not stop.meeting.group and stop.sure:
+    for stop in paths_of(program).on_path(*loop.body):
+        if not stop.collective.group and stop.sure:
             return stop.at
     if DDP not in program.text:
         return None
