@@ -37,19 +37,19 @@ test_explain = explain_table(
         ),
         sure=0.9,
         what="mutually exclusive",
-        saying=["Slurm cannot give"],
+        saying=["Slurm cannot satisfy the request"],
     ),
     recognises(
         wreckage("srun: Warning: can't run 1 processes on 2 nodes, setting nnodes to 1"),
         sure=0.6,
         what="can't run 1 processes on 2 nodes",
-        saying=["as it stands"],
+        saying=["Slurm did not accept the request"],
     ),
     recognises(
         wreckage("ValueError: Total available GPUs 0 is less than total desired GPUs 8"),
         sure=0.75,
         what="Total available GPUs 0",
-        saying=["more was asked for", "ray status"],
+        saying=["more was requested than the cluster reports", "ray status"],
     ),
     recognises(
         wreckage("0/8 nodes are available: 2 node(s) had taints, 6 Insufficient nvidia.com/gpu."),
@@ -76,12 +76,12 @@ test_explain = explain_table(
         wreckage("[node-a:04757] OPAL ERROR: Unreachable in file pmix3x_client.c at line 113"),
         sure=0.4,
         what="MPI_Init",
-        saying=["MPI did not start up"],
+        saying=["MPI did not initialize"],
     ),
     recognises(
         wreckage("All nodes which are allocated for this job are already filled."),
         sure=0.93,
-        saying=["more processes than it has slots"],
+        saying=["more processes were requested than the launcher has slots"],
     ),
     recognises(
         wreckage("Your job failed to map. Either no mapper was available, or none"),
@@ -110,13 +110,13 @@ test_explain = explain_table(
     recognises(
         wreckage("ORTE was unable to reliably start one or more daemons."),
         sure=0.5,
-        saying=["helper on every node", "look above"],
+        saying=["daemon on every node", "check the errors of ssh or the shell further up"],
     ),
     recognises(
         wreckage("localhost: ssh: connect to host localhost port 22: Connection refused"),
         sure=0.7,
         what="localhost",
-        saying=["log in to localhost", "leave the host file out"],
+        saying=["log in to localhost", "remove the host file"],
     ),
     recognises(
         wreckage(
@@ -143,7 +143,7 @@ test_explain = explain_table(
         ),
         sure=0.9,
         what="Invalid generic resource",
-        saying=["Slurm cannot give", "sinfo"],
+        saying=["Slurm cannot satisfy the request", "sinfo"],
     ),
     recognises(
         wreckage("salloc: error: Unable to allocate resources: Invalid partition name specified"),
@@ -210,7 +210,7 @@ test_explain = explain_table(
         wreckage("There are not enough slots available in the system"),
         sure=0.93,
         what="slots",
-        saying=["more processes than it has slots"],
+        saying=["more processes were requested than the launcher has slots"],
     ),
     recognises(
         wreckage("train.py: error: unrecognized arguments: --lr 3 --local-rank=0"),
@@ -237,7 +237,7 @@ test_explain = explain_table(
         wreckage("RuntimeError: world_size (6) is not divisible by 4"),
         sure=0.93,
         what="world size 6",
-        saying=["6 ranks, 4 asked for"],
+        saying=["6 ranks, 4 required"],
     ),
     recognises(
         wreckage(
