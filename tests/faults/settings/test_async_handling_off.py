@@ -24,7 +24,7 @@ test_check = check_table(
     speaks(
         "warning",
         a_machine(settings=settings(TORCH_NCCL_ASYNC_ERROR_HANDLING="0")),
-        saying=["hangs on after its timeout", "`unset TORCH_NCCL_ASYNC_ERROR_HANDLING`"],
+        saying=["hangs past its timeout", "`unset TORCH_NCCL_ASYNC_ERROR_HANDLING`"],
     ),
     speaks(
         "warning",
@@ -55,7 +55,7 @@ test_check = check_table(
     speaks(
         "note",
         a_machine(settings=settings(TORCH_NCCL_BLOCKING_WAIT="1"), software=OLD_TORCH),
-        saying=["hold up the CPU"],
+        saying=["block the CPU"],
     ),
     silent(a_machine(settings=settings(TORCH_NCCL_BLOCKING_WAIT="0"))),
     silent(  # torch does not see what an nccl.conf holds
@@ -80,7 +80,7 @@ test_explain = explain_table(
         wreckage(OFF, TIMED_OUT),
         sure=0.45,
         what="TORCH_NCCL_ASYNC_ERROR_HANDLING=0",
-        saying=["told not to act", "unset TORCH_NCCL_ASYNC_ERROR_HANDLING"],
+        saying=["made torch ignore the timeout", "unset TORCH_NCCL_ASYNC_ERROR_HANDLING"],
     ),
     recognises(
         wreckage("NCCL_ASYNC_ERROR_HANDLING: 0", TIMED_OUT),
@@ -100,7 +100,7 @@ test_lint = lint_table(
         "warning",
         shell("export TORCH_NCCL_ASYNC_ERROR_HANDLING=0"),
         lines=[1],
-        saying=["hangs on after its timeout", "remove TORCH_NCCL_ASYNC_ERROR_HANDLING"],
+        saying=["hangs past its timeout", "remove TORCH_NCCL_ASYNC_ERROR_HANDLING"],
     ),
     flags(
         "warning",
@@ -124,7 +124,7 @@ test_lint = lint_table(
         "note",
         python('import os\nos.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"', torch="2.7.0"),
         lines=[2],
-        saying=["hold up the CPU", "switches async error handling off", "meant for debugging"],
+        saying=["block the CPU", "switches async error handling off", "meant for debugging"],
     ),
     flags(  # one word for both
         "warning",
@@ -139,7 +139,7 @@ test_lint = lint_table(
         "error",
         shell("export TORCH_NCCL_ASYNC_ERROR_HANDLING=true\nexport NCCL_BLOCKING_WAIT=on"),
         lines=[1, 2],
-        saying=["torch takes a number, 0 to 3", "torch takes 1 or 0", "Invalid value"],
+        saying=["torch accepts a number, 0 to 3", "torch accepts 1 or 0", "Invalid value"],
     ),
     leaves(shell("TORCH_NCCL_ASYNC_ERROR_HANDLING=0")),
     leaves(shell("unset TORCH_NCCL_ASYNC_ERROR_HANDLING")),

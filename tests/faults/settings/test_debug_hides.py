@@ -61,13 +61,13 @@ test_lint = lint_table(
         "warning",
         shell("NCCL_DEBUG=DEBUG python train.py"),
         lines=[1],
-        saying=["NCCL_DEBUG=DEBUG is no level", "`NCCL_DEBUG=INFO`"],
+        saying=["NCCL_DEBUG=DEBUG is not a level", "`NCCL_DEBUG=INFO`"],
     ),
     flags(
         "warning",
         shell("export NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/logs/nccl.%h.txt"),
         lines=[1],
-        saying=["empty each other's log", "`NCCL_DEBUG_FILE=/logs/nccl.%h.%p.txt`"],
+        saying=["overwrite each other's log", "`NCCL_DEBUG_FILE=/logs/nccl.%h.%p.txt`"],
     ),
     flags(
         "warning",

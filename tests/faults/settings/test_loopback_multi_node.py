@@ -24,7 +24,7 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(TWO, settings=settings(NCCL_SOCKET_IFNAME="lo")),
-        saying=["chooses loopback for a job of up to 2 machines", "127.0.0.1", "ip route get"],
+        saying=["selects loopback for a job on up to 2 machines", "127.0.0.1", "ip route get"],
     ),
     speaks(
         "error",
@@ -51,7 +51,7 @@ test_check = check_table(
     silent(a_machine(TWO, settings=settings(NCCL_SOCKET_IFNAME="=lowpan0"))),
     silent(a_machine(TWO, settings=settings(NCCL_SOCKET_IFNAME="l"))),  # ignored by NCCL
     silent(a_machine(TWO, settings=settings(GLOO_SOCKET_IFNAME="lowpan0"))),
-    not_applicable(a_machine(TWO), saying=["no interface is named"]),
+    not_applicable(a_machine(TWO), saying=["are not set"]),
     skips(a_machine(TWO, settings=Unread(why="not permitted")), saying=["not permitted"]),
 )
 
@@ -67,7 +67,7 @@ test_explain = explain_table(
         wreckage(REFUSED, settings=LO, ranks=TWO_HOSTS),
         sure=0.9,
         what="NCCL_SOCKET_IFNAME=lo",
-        saying=["called themselves", "unset NCCL_SOCKET_IFNAME"],
+        saying=["connected to themselves", "unset NCCL_SOCKET_IFNAME"],
     ),
     recognises(
         wreckage(REFUSED, settings=LO),

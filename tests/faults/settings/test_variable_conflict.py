@@ -41,7 +41,7 @@ test_check = check_table(
     speaks(
         "note",
         a_machine(settings=settings(NCCL_COMM_ID="10.0.0.1:20000", NCCL_SOCKET_IFNAME="eth1")),
-        saying=["ignores NCCL_SOCKET_IFNAME", "data connections still follow"],
+        saying=["ignores NCCL_SOCKET_IFNAME", "data connections still use"],
     ),
     speaks(
         "note",
@@ -150,7 +150,7 @@ test_lint = lint_table(
         "error",
         shell("export NCCL_IB_DISABLE=1\nNCCL_NET=IB torchrun train.py"),
         lines=[2],
-        saying=["demands RDMA", "`NCCL_NET=Socket`"],
+        saying=["requires RDMA", "`NCCL_NET=Socket`"],
     ),
     flags(
         "note",
@@ -205,13 +205,13 @@ test_lint = lint_table(
         "error",
         shell("docker run -e NCCL_NET=IB -e NCCL_IB_DISABLE=1 x torchrun train.py"),
         lines=[1],
-        saying=["demands RDMA"],
+        saying=["requires RDMA"],
     ),
     flags(
         "error",
         dockerfile("FROM x\nENV NCCL_NET=IB\nENV NCCL_IB_DISABLE=1"),
         lines=[3],
-        saying=["demands RDMA"],
+        saying=["requires RDMA"],
     ),
     leaves(nccl_conf("TORCH_NCCL_BLOCKING_WAIT=1\nTORCH_NCCL_ASYNC_ERROR_HANDLING=1")),
     leaves(  # each for its own command

@@ -25,7 +25,7 @@ test_check = check_table(
         with_torch("2.13.0", NCCL_ASYNC_ERROR_HANDLING="1"),
         saying=[
             "no effect under torchrun",
-            "`unset NCCL_ASYNC_ERROR_HANDLING`: handling is on by default",
+            "`unset NCCL_ASYNC_ERROR_HANDLING`: error handling is on by default",
         ],
     ),
     speaks(
@@ -47,7 +47,7 @@ test_check = check_table(
     speaks(
         "note",
         with_torch("2.13.0", nccl="", NCCL_TREE_THRESHOLD="0"),
-        saying=["up to 2.4 only", "not known here"],
+        saying=["up to 2.4 only", "is not known"],
     ),
     speaks(
         "note",
@@ -88,7 +88,7 @@ test_lint = lint_table(
         "note",
         shell(f"{OLD}\nmpirun -np 8 python train.py"),
         lines=[1],
-        saying=["is the old name", "handling is on by default, under either name"],
+        saying=["is the old name", "error handling is on by default"],
         not_saying=["torchrun"],
     ),
     flags("warning", shell(f"{OLD}\naccelerate launch a.py"), lines=[1], saying=["torchrun"]),

@@ -10,7 +10,7 @@ test_lint = lint_table(
         "note",
         shell(f"{HANDLING}=1"),
         lines=[1],
-        saying=["error handling is on by default", "any sooner", "remove TORCH_NCCL_ASYNC_ERROR"],
+        saying=["error handling is on by default", "sooner", "remove TORCH_NCCL_ASYNC_ERROR"],
     ),
     flags(
         "note",

@@ -30,7 +30,7 @@ test_check = check_table(
     speaks(
         "warning",
         a_machine(settings=settings(NCCL_REUSE_SOCKET_ADDR="0")),
-        saying=["NCCL_REUSE_SOCKET_ADDR is read by no program", "fresh anyway", "`unset"],
+        saying=["NCCL_REUSE_SOCKET_ADDR is not read by any program", "fresh anyway", "`unset"],
     ),
     speaks(
         "warning",  # the table's word, and the proof beside it
@@ -46,12 +46,19 @@ test_check = check_table(
             settings=settings(NCCL_SOKCET_IFNAME="eth0"),
             variable_search=searched("NCCL_", NCCL_SOKCET_IFNAME=()),
         ),
-        saying=["no program installed here", "did you mean NCCL_SOCKET_IFNAME?", "your own script"],
+        saying=[
+            "not read by any program installed here",
+            "did you mean NCCL_SOCKET_IFNAME?",
+            "your own script",
+        ],
     ),
     speaks(
         "note",  # nothing to prove it with
         a_machine(settings=settings(TORCH_NCCL_HARTBEAT_TIMEOUT_SEC="60")),
-        saying=["table read from torch 2.13.0", "did you mean TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC?"],
+        saying=[
+            "the table was read from torch 2.13.0",
+            "did you mean TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC?",
+        ],
     ),
     speaks(
         "note",  # a newer name than the installed library
@@ -59,17 +66,17 @@ test_check = check_table(
             settings=settings(NCCL_SOCKET_MAGIC="7"),
             variable_search=searched("NCCL_", NCCL_SOCKET_MAGIC=()),
         ),
-        saying=["not read by the version installed here", "since 2.30.7", NCCL],
+        saying=["is not read by the version installed here", "since 2.30.7", NCCL],
     ),
     speaks(
         "note",
         a_machine(settings=settings(PET_NPROC="4"), variable_search=Unread(why="no answer")),
-        saying=["PET_NPROC is not among the variables we know"],
+        saying=["PET_NPROC is not in holdfast's table of variables"],
     ),
     speaks(
         "warning",
         a_machine(settings=conf("NCCL_DEBUG ", " INFO")),
-        saying=["a blank belongs to the name of 'NCCL_DEBUG '", "`NCCL_DEBUG=INFO`"],
+        saying=["the name 'NCCL_DEBUG ' contains a blank", "`NCCL_DEBUG=INFO`"],
     ),
     silent(a_machine()),
     silent(a_machine(settings=settings(NCCL_DEBUG="INFO", TORCH_NCCL_TRACE_BUFFER_SIZE="2000"))),
@@ -126,7 +133,7 @@ test_lint = lint_table(
         "error",
         shell("export NCCL_REUSE_SOCKET_ADDR=0 ACCELERATE_DISABLE_NCCL=1"),
         lines=[1, 1],
-        saying=["NCCL_REUSE_SOCKET_ADDR is read by no program", "InitProcessGroupKwargs"],
+        saying=["NCCL_REUSE_SOCKET_ADDR is not read by any program", "InitProcessGroupKwargs"],
     ),
     flags(
         "error",
@@ -156,7 +163,7 @@ test_lint = lint_table(
         "note",
         shell("export NCCL_FROBNICATE=1"),
         lines=[1],
-        saying=["not among the variables we know", "a plugin or your own script"],
+        saying=["not in holdfast's table of variables", "a plugin or your own script"],
     ),
     flags(
         "note",
@@ -164,12 +171,12 @@ test_lint = lint_table(
         lines=[1],
         saying=["from 2.24 on", "2.21.5 is installed here"],
     ),
-    flags("warning", nccl_conf("NCCL_DEBUG = INFO"), lines=[1], saying=["a blank"]),
+    flags("warning", nccl_conf("NCCL_DEBUG = INFO"), lines=[1], saying=["contains a blank"]),
     flags(
         "warning",
         shell("cat > ~/.nccl.conf <<E\nNCCL_ALGO=Ring\nNCCL_PROTO = LL\nE\n"),
         lines=[3],
-        saying=["a blank"],
+        saying=["contains a blank"],
     ),
     flags(
         "warning",

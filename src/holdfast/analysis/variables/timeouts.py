@@ -1,6 +1,6 @@
-"""Timeouts that variables set, and how they contradict each other: what every face says of them.
+"""Timeouts that variables set, and how they contradict each other, in words for every face.
 
-None where there is nothing to say.
+Each function returns None where there is nothing to say.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MONITORING = "TORCH_NCCL_ENABLE_MONITORING"
 DEEPSPEED = "DEEPSPEED_TIMEOUT"
 HEARTBEAT_DEFAULT = 480
 TINY = 10
-"""seconds: one slow CUDA call or a busy machine holds the watchdog up that long"""
+"""seconds: one slow CUDA call or a busy machine blocks the watchdog that long"""
 LIKELY_SECONDS = 600
 """of DEEPSPEED_TIMEOUT: as minutes ten hours, as seconds the usual ten minutes"""
 GROUP_DEFAULT = 600
@@ -24,7 +24,7 @@ GROUP_DEFAULT = 600
 
 
 class Concern(TypedDict):
-    """What the faces that see the same thing say alike."""
+    """The words that the check and lint faces share."""
 
     summary: str
     reason: str
@@ -37,9 +37,9 @@ def heartbeat(value: str) -> Concern | None:
         return None
     what = "at once" if seconds <= 0 else f"after {seconds} s without progress"
     return {
-        "summary": f"{HEARTBEAT}={value} lets the monitor end healthy ranks",
-        "reason": f"the watchdog is taken for stuck {what}; the default is {HEARTBEAT_DEFAULT} s",
-        "fix": f"`unset {HEARTBEAT}`; {MONITORING}=0 turns the monitor off",
+        "summary": f"{HEARTBEAT}={value} makes the monitor end healthy ranks",
+        "reason": f"the watchdog is considered stuck {what}; the default is {HEARTBEAT_DEFAULT} s",
+        "fix": f"`unset {HEARTBEAT}`; to switch the monitor off, set {MONITORING}=0",
     }
 
 
@@ -52,7 +52,7 @@ def dump(value: str, beat: str) -> Concern | None:
         "summary": f"{DUMP} allows {text.duration(millis / 1000)} for the recorder's dump, the "
         f"heartbeat only {text.duration(limit)}",
         "reason": "a watchdog that waits for the dump shows no heartbeat, so the monitor may end "
-        "the process before the dump is written; this one counts milliseconds",
+        "the process before the dump is written; the unit is milliseconds",
         "fix": f"`unset {DUMP}` (15 seconds), or raise {HEARTBEAT} above it",
     }
 
@@ -62,7 +62,7 @@ def deepspeed(value: str) -> Concern | None:
         minutes = int(value)  # as deepspeed/constants.py does
     except ValueError:
         return {
-            "summary": f"{DEEPSPEED}={value} is no whole number: `import deepspeed` will fail",
+            "summary": f"{DEEPSPEED}={value} is not a whole number: `import deepspeed` will fail",
             "reason": "DeepSpeed passes it to int() when it is imported; the unit is minutes",
             "fix": f"`export {DEEPSPEED}=30` for half an hour",
         }
@@ -70,7 +70,7 @@ def deepspeed(value: str) -> Concern | None:
         return None
     return {
         "summary": f"{DEEPSPEED}={minutes} is {text.duration(minutes * 60)}: the unit is minutes",
-        "reason": "a hang would be noticed only then; very likely seconds were meant",
+        "reason": "a hang would be noticed only after that; seconds were probably meant",
         "fix": f"`export {DEEPSPEED}={minutes // 60}`, if {minutes} seconds were meant",
     }
 
@@ -82,14 +82,14 @@ def scheduler(seconds: int) -> Concern | None:
     return {
         "summary": f"Slurm ends this job after {text.duration(seconds)}, before torch's default "
         "timeout",
-        "reason": f"a hang would end without a word about its cause: NCCL groups wait "
-        f"{text.duration(GROUP_DEFAULT)}, others longer, unless the script gives a timeout",
-        "fix": "ask for more time, or give init_process_group a shorter timeout",
+        "reason": f"a hang would end without any report of its cause: NCCL groups wait "
+        f"{text.duration(GROUP_DEFAULT)}, others longer, unless the script sets a timeout",
+        "fix": "give the job more time, or give init_process_group a shorter timeout",
     }
 
 
 def behind_the_scheduler(name: str, value: str, limit: int) -> Concern | None:
-    """A timeout that is still running when the scheduler ends the job after `limit` seconds."""
+    """A timeout that has not expired when the scheduler ends the job after `limit` seconds."""
     number = torch_int(value)
     if number is None or name not in (HEARTBEAT, DEEPSPEED):
         return None
@@ -99,7 +99,6 @@ def behind_the_scheduler(name: str, value: str, limit: int) -> Concern | None:
     return {
         "summary": f"{name}={value} is {text.duration(seconds)}, and Slurm ends this job after "
         f"{text.duration(limit)}",
-        "reason": "this timeout never expires: the job ends first, and a hang leaves no word "
-        "about its cause",
-        "fix": f"a value well below {text.duration(limit)}, or more time for the job",
+        "reason": "this timeout never expires: a hang would end without any report of its cause",
+        "fix": f"use a value well below {text.duration(limit)}, or give the job more time",
     }

@@ -1,25 +1,26 @@
-"""Nobody watches for failed collectives: a dead peer hangs the job.
+"""Failed collectives are not handled, so a dead peer hangs the job.
 
-What you see   One rank dies or loses its link; the others sit in their collective long after its
-               timeout, at worst until the scheduler ends the job. The log may name the timeout,
-               but nothing follows from it.
+What you see   One rank dies or loses its link; the others stay in their collective long after its
+               timeout, at worst until the scheduler ends the job. The log may report the timeout,
+               but nothing happens after it.
 Why            TORCH_NCCL_ASYNC_ERROR_HANDLING=0 tells torch not to act when NCCL reports an error
                or a collective exceeds its timeout; only the heartbeat monitor of recent versions is
                left, which ends the process minutes later (TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC), if it
                is on. The default (3) ends the process at once. TORCH_NCCL_BLOCKING_WAIT=1, which
-               guides hand on as 'required', switches the watchdog off as well: a work.wait() then
-               holds up the CPU and raises on a timeout. But since torch 2.8 a synchronous call
-               (all_reduce or barrier without async_op) has no wait() inside: with blocking wait it
-               has no timeout at all. Measured with torch 2.11 and NCCL 2.28.9, a group timeout of
-               6 s and a peer that never came: barrier() and all_reduce() hung on until they were
-               killed, silently; async_op=True and wait() raised after 6 s.
-How to be sure `env | grep -E 'ASYNC_ERROR_HANDLING|BLOCKING_WAIT'` in a rank. torchrun hands your
+               guides call 'required', switches the watchdog off as well: a work.wait() then blocks
+               the CPU and raises on a timeout. But since torch 2.8 a synchronous call (all_reduce
+               or barrier without async_op) contains no wait(): with blocking wait it has no timeout
+               at all. Measured with torch 2.11 and NCCL 2.28.9, a group timeout of 6 s and a peer
+               that never joined: barrier() and all_reduce() hung silently until they were killed;
+               async_op=True and wait() raised after 6 s.
+How to be sure `env | grep -E 'ASYNC_ERROR_HANDLING|BLOCKING_WAIT'` in a rank. torchrun passes your
                values on.
-Fix            `unset TORCH_NCCL_ASYNC_ERROR_HANDLING TORCH_NCCL_BLOCKING_WAIT`. If you turned
+Fix            `unset TORCH_NCCL_ASYNC_ERROR_HANDLING TORCH_NCCL_BLOCKING_WAIT`. If you switched
                handling off because ranks were ended during long saves or first steps, give
-               init_process_group a longer timeout.
-               A value that torch cannot read (`on`, `true` for a number) is refused with `Invalid
-               value for environment variable`.
+               init_process_group a longer timeout. A value that torch cannot read (`on`, `true` for
+               a number) is rejected with `Invalid value for environment variable`.
+Known limits   A log shows it only when torch printed its environment, and never which rank was
+               late. Values that a script computes at run time are not known to `lint`.
 Sources        torch 2.13.0: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp (ErrorHandlingMode)
                pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (Watchdog)
                torch 2.13.0: torch/csrc/distributed/c10d/Utils.hpp (getCvarBool, getCvarInt)
@@ -51,24 +52,28 @@ from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
-FAULT = Fault(code="HOLD505", slug="async-handling-off")
+FAULT = Fault(
+    code="HOLD505",
+    slug="async-handling-off",
+    related=("variable-conflict", "variable-redundant", "clocks-inconsistent", "slow-rank-timeout"),
+)
 
 NEW, OLD = "TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"
 BLOCKING_WAIT = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
-NO_WAIT_INSIDE = (2, 8)
+NO_IMPLICIT_WAIT = (2, 8)
 """the torch whose synchronous calls on NCCL return without a wait()"""
 
 
 @FAULT.check(needs=("settings", "software"))
-def failures_are_not_handled(facts: MachineFacts) -> Finding:
+def failed_collectives_are_not_handled(facts: MachineFacts) -> Finding:
     settings = in_force(facts)
     handling, blocking = settings.torch(NEW, OLD), settings.torch(*BLOCKING_WAIT)
     if blocking and torch_bool(blocking.value):
         return _blocking(blocking, _torch(facts))
     if handling is None:
-        return FAULT.ok("async error handling is on, as by default")
+        return FAULT.ok("async error handling is on (the default)")
     return _switched_off(settings) or FAULT.ok(
-        f"{handling.name}={handling.value} does not leave failures unhandled"
+        f"{handling.name}={handling.value} keeps error handling on"
     )
 
 
@@ -81,22 +86,22 @@ def _switched_off(settings: InForce) -> Finding | None:
     if handling is None or torch_int(handling.value) != 0:
         return None
     if blocking and torch_bool(blocking.value):
-        return None  # said of that one
+        return None  # _blocking reports that one
     evidence = [handling.evidence]
     if handling.name == OLD:
         return FAULT.note(
-            f"{OLD}=0 turns error handling off, except under torchrun",
+            f"{OLD}=0 switches error handling off, except under torchrun",
             reason=f"torchrun exports {NEW}=1 unless you set it; with other launchers a failed "
-            "NCCL collective would hang",
+            "NCCL collective hangs",
             evidence=evidence,
             fix=without(handling),
         )
     return FAULT.warning(
-        f"{NEW}=0: a failed NCCL collective hangs on after its timeout",
-        reason="torch does not act on NCCL's errors, nor when a collective exceeds its timeout; at "
+        f"{NEW}=0: a failed NCCL collective hangs past its timeout",
+        reason="torch acts neither on NCCL's errors nor when a collective exceeds its timeout; at "
         "best its heartbeat monitor ends the process minutes later",
         evidence=evidence,
-        fix=f"{without(handling)} (the default, 3, ends the process); for long pauses give "
+        fix=f"{without(handling)} (the default, 3, ends the process); for long pauses use "
         "init_process_group(timeout=…) instead",
     )
 
@@ -105,10 +110,10 @@ def _switched_off(settings: InForce) -> Finding | None:
 
 
 @FAULT.lint
-def failures_go_unhandled_where_written(source: Source) -> Iterator[Finding]:
+def script_switches_error_handling_off(source: Source) -> Iterator[Finding]:
     for environment in environments(source):
         finding = _switched_off(environment.in_force)
-        # The value of the other one may be on, for all we know.
+        # The other variable has a value that is not known here: it may be on.
         if finding and not environment.has_unknown(*BLOCKING_WAIT):
             yield environment.placed(finding)
     for setting in readable(source, NEW, OLD, *BLOCKING_WAIT):
@@ -117,16 +122,16 @@ def failures_go_unhandled_where_written(source: Source) -> Iterator[Finding]:
         switch = setting.name in BLOCKING_WAIT
         meant = torch_bool(setting.value) if switch else torch_int(setting.value)
         if meant is None:
-            yield at(_refused(as_fact(setting), switch=switch), setting)
+            yield at(_rejected(as_fact(setting), switch=switch), setting)
         elif switch and meant:
             yield at(_blocking(as_fact(setting), source.here.torch), setting)
 
 
-def _refused(setting: Setting, *, switch: bool) -> Finding:
+def _rejected(setting: Setting, *, switch: bool) -> Finding:
     values = "1 or 0 (or true, false, yes, no)" if switch else "a number, 0 to 3"
     return FAULT.error(
-        f"{setting.name}={setting.value} is refused: torch takes {values}",
-        reason="the first NCCL group raises `Invalid value for environment variable: "
+        f"{setting.name}={setting.value} is rejected: torch accepts {values}",
+        reason=f"the first NCCL group will raise `Invalid value for environment variable: "
         f"{setting.name}`",
         fix=f"{without(setting)}: failures are handled by default",
     )
@@ -135,22 +140,22 @@ def _refused(setting: Setting, *, switch: bool) -> Finding:
 def _blocking(setting: Setting, torch: str) -> Finding:
     seen = [setting.evidence]
     fix = f"{without(setting)}: by default a watchdog ends the process after a timeout"
-    if torch and release(torch) < NO_WAIT_INSIDE:
+    if torch and release(torch) < NO_IMPLICIT_WAIT:
         return FAULT.note(
-            f"{setting.name}={setting.value} makes every wait() hold up the CPU, and switches "
-            "async error handling off",
-            reason="no watchdog acts then: a timeout raises in the rank that waits, and nowhere "
-            "else. It is meant for debugging, or for a script that catches that error",
+            f"{setting.name}={setting.value} makes every wait() block the CPU, and switches async "
+            "error handling off",
+            reason="no watchdog acts then: a timeout raises only in the rank that waits. It is "
+            "meant for debugging, or for a script that catches that error",
             evidence=seen,
             fix=fix,
         )
     return FAULT.warning(
         f"{setting.name}={setting.value} leaves synchronous NCCL collectives without a timeout",
-        reason="it switches the watchdog's handling off, and only an explicit work.wait() raises "
-        "instead: since torch 2.8 a call without async_op has none inside. barrier() and "
-        "all_reduce() hung on past their timeout (measured with torch 2.11)",
+        reason="it switches the watchdog off, and only an explicit work.wait() raises instead: "
+        "since torch 2.8 a call without async_op contains none. barrier() and all_reduce() hung "
+        "past their timeout (measured with torch 2.11)",
         evidence=seen,
-        fix=f"{fix}; to catch one, `work = dist.all_reduce(x, async_op=True)` and "
+        fix=f"{fix}; to catch a timeout, use `work = dist.all_reduce(x, async_op=True)` and "
         "`work.wait(timedelta(seconds=…))`, which raises without this variable",
     )
 
@@ -175,20 +180,20 @@ BLOCKING = FAULT.log_pattern(
 
 
 @FAULT.explain
-def nobody_acted_on_the_timeout(wreckage: Wreckage) -> Diagnosis | None:
-    """It makes a failure last; it is never what failed, so another answer goes before this one."""
+def timeout_was_not_acted_on(wreckage: Wreckage) -> Diagnosis | None:
+    """It prolongs a failure and is never its cause, so any other diagnosis ranks above it."""
     off = wreckage.seen(TURNED_OFF)
     timeouts = wreckage.seen(watchdog.WATCHDOG, watchdog.STATUS, watchdog.HEARTBEAT_STUCK)
     if not off or not timeouts or wreckage.seen(BLOCKING, watchdog.TAKING_DOWN):
         return None
     name = off[0].fields["name"]
     return FAULT.diagnosis(
-        f"{name}=0 left a collective that had timed out to hang on: torch saw the timeout and was "
-        "told not to act; who was late is another question",
+        f"{name}=0 made torch ignore the timeout of a collective, which kept hanging; why a rank "
+        "was late is a separate question",
         confidence=0.45,
         seen=(*off[:1], *timeouts[:2]),
         culprit=Culprit(what=f"{name}=0"),
-        fix=f"`unset {name}`: the default ends the process, and the launcher the job",
+        fix=f"`unset {name}`: by default torch ends the process, and the launcher ends the job",
         next=f"env | grep {OLD}",
         unknown=("which rank was late, and why",),
     )

@@ -1,18 +1,21 @@
-"""The job's clocks contradict each other.
+"""The job's timeouts contradict each other.
 
-What you see   Healthy ranks are ended by `watchdog got stuck for N seconds`; a hang is noticed only
-               after days; the scheduler ends the job before any timeout could say
-               what was wrong; the flight recorder's dump is cut off.
-Why            A job has many clocks: the store's, the group's, NCCL's watchdog and its monitor, the
-               framework's, the scheduler's. Each must be longer than the one it guards.
-               DEEPSPEED_TIMEOUT counts minutes, while nearly everything else counts seconds or
+What you see   Healthy ranks are ended with `watchdog got stuck for N seconds`; a hang is noticed
+               only after days; the scheduler ends the job before any timeout could report what was
+               wrong; the flight recorder's dump is cut off.
+Why            A job has many timeouts: the store's, the group's, NCCL's watchdog and its monitor,
+               the framework's, the scheduler's. Each must be longer than the one it guards.
+               DEEPSPEED_TIMEOUT is in minutes, while nearly all others are in seconds or
                milliseconds. TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC (480 by default) is how long the
                watchdog may show no progress before the monitor ends the process; zero or a few
                seconds end healthy ranks.
 How to be sure TORCH_CPP_LOG_LEVEL=INFO prints torch's values at the start (`HeartbeatMonitor
                environments`). The default group timeout is 10 minutes for NCCL and 30 for others.
-Fix            Unset what you do not need. Give the group's timeout in code,
-               init_process_group(timeout=timedelta(minutes=…)), and the scheduler more than that.
+Fix            Unset what you do not need. Set the group's timeout in code,
+               init_process_group(timeout=timedelta(minutes=…)), and give the scheduler more time
+               than that.
+Known limits   The check sees timeouts set by variables; `holdfast env -- COMMAND` adds those of the
+               command line and the script. Timeouts inside libraries and switches are not known.
 Sources        pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (HeartbeatMonitor)
                https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
                deepspeedai/DeepSpeed deepspeed/constants.py (minutes)
@@ -31,21 +34,25 @@ from holdfast.analysis.machine import MachineFacts, Setting, known
 from holdfast.analysis.source.collectives import group_timeouts
 from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Launch, Source
-from holdfast.analysis.variables import timeouts as clock_words
+from holdfast.analysis.variables import timeouts as timeout_words
 from holdfast.analysis.variables.parsing import torch_bool, torch_setting
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD510", slug="clocks-inconsistent")
+FAULT = Fault(
+    code="HOLD510",
+    slug="clocks-inconsistent",
+    related=("slow-rank-timeout", "async-handling-off", "timeout-keyword"),
+)
 
 STARTERS = ("torchrun", "torch.distributed.launch", "deepspeed", "accelerate")
 
 
 @FAULT.check(needs=("settings",))
-def clocks_contradict(facts: MachineFacts) -> Finding | list[Finding]:
+def timeouts_contradict(facts: MachineFacts) -> Finding | list[Finding]:
     known(facts.settings)
     findings = [*_torch(facts), *_deepspeed(facts), *_scheduler(facts)]
-    return findings or FAULT.ok("the clocks set by variables do not contradict each other")
+    return findings or FAULT.ok("the timeouts set by variables are consistent")
 
 
 def _seen(*settings: Setting | None) -> list[Evidence]:
@@ -53,28 +60,28 @@ def _seen(*settings: Setting | None) -> list[Evidence]:
 
 
 def _torch(facts: MachineFacts) -> Iterator[Finding]:
-    switch = torch_setting(facts, clock_words.MONITORING)
+    switch = torch_setting(facts, timeout_words.MONITORING)
     if switch is not None and torch_bool(switch.value) is False:
         return
-    beat, dump = (torch_setting(facts, n) for n in (clock_words.HEARTBEAT, clock_words.DUMP))
-    if beat and (words := clock_words.heartbeat(beat.value)):
+    beat, dump = (torch_setting(facts, n) for n in (timeout_words.HEARTBEAT, timeout_words.DUMP))
+    if beat and (words := timeout_words.heartbeat(beat.value)):
         yield FAULT.warning(**words, evidence=_seen(beat))
-    if dump and (words := clock_words.dump(dump.value, beat.value if beat else "")):
+    if dump and (words := timeout_words.dump(dump.value, beat.value if beat else "")):
         yield FAULT.note(**words, evidence=_seen(dump, beat))
 
 
 def _deepspeed(facts: MachineFacts) -> Iterator[Finding]:
-    setting = torch_setting(facts, clock_words.DEEPSPEED)
-    if setting and (words := clock_words.deepspeed(setting.value)):
+    setting = torch_setting(facts, timeout_words.DEEPSPEED)
+    if setting and (words := timeout_words.deepspeed(setting.value)):
         yield FAULT.warning(**words, evidence=_seen(setting))
 
 
 def _scheduler(facts: MachineFacts) -> Iterator[Finding]:
-    """Slurm's own start and end: the difference needs no clock of ours."""
+    """Slurm's own start and end times, so no local time is needed."""
     start, end = facts.setting("SLURM_JOB_START_TIME"), facts.setting("SLURM_JOB_END_TIME")
     if not (start and end and start.value.isdecimal() and end.value.isdecimal()):
         return
-    if words := clock_words.scheduler(int(end.value) - int(start.value)):
+    if words := timeout_words.scheduler(int(end.value) - int(start.value)):
         yield FAULT.note(**words, evidence=_seen(start, end))
 
 
@@ -91,29 +98,29 @@ ASKED = FAULT.log_pattern(
 
 
 @FAULT.explain
-def healthy_ranks_were_taken_for_stuck(wreckage: Wreckage) -> Diagnosis | None:
-    """A monitor that waits a few seconds only ends whoever makes one slow call."""
+def healthy_rank_was_ended_as_stuck(wreckage: Wreckage) -> Diagnosis | None:
+    """A monitor that waits only a few seconds ends a rank for one slow call."""
     for one in wreckage.seen(watchdog.HEARTBEAT_STUCK):
-        seconds = int(one.fields.get("seconds", clock_words.HEARTBEAT_DEFAULT))
-        if seconds < 6 * clock_words.TINY:
+        seconds = int(one.fields.get("seconds", timeout_words.HEARTBEAT_DEFAULT))
+        if seconds < 6 * timeout_words.TINY:
             return FAULT.diagnosis(
-                f"torch's monitor took the watchdog for stuck after {seconds} s, and ended the "
-                f"process; the default is {clock_words.HEARTBEAT_DEFAULT} s, and one slow call "
-                "takes longer than this",
+                f"torch's monitor considered the watchdog stuck after {seconds} s and ended the "
+                f"process; the default is {timeout_words.HEARTBEAT_DEFAULT} s, and one slow call "
+                f"can take longer than {seconds} s",
                 confidence=0.6,
                 seen=(one,),
-                culprit=Culprit(what=f"{clock_words.HEARTBEAT}={seconds}"),
-                fix=f"`unset {clock_words.HEARTBEAT}`, or a value above the longest pause of a "
+                culprit=Culprit(what=f"{timeout_words.HEARTBEAT}={seconds}"),
+                fix=f"`unset {timeout_words.HEARTBEAT}`, or set it above the longest pause of a "
                 "healthy step",
                 next="env | grep HEARTBEAT",
-                unknown=("whether the call would ever have returned",),
+                unknown=("whether the call would have returned",),
             )
     return None
 
 
 @FAULT.explain
-def another_clock_ran_out_first(wreckage: Wreckage) -> Diagnosis | None:
-    """A longer timeout was asked for, and a group that did not inherit it gave up on its own."""
+def shorter_timeout_ran_out_first(wreckage: Wreckage) -> Diagnosis | None:
+    """A longer timeout was set, and a group that did not inherit it used its own."""
     asked = [one for one in wreckage.seen(ASKED) if _seconds(one)]
     fired = [one for one in wreckage.seen(watchdog.WATCHDOG) if "timeout_ms" in one.fields]
     if not asked or not fired:
@@ -124,14 +131,14 @@ def another_clock_ran_out_first(wreckage: Wreckage) -> Diagnosis | None:
     if seconds >= _seconds(longest):
         return None
     return FAULT.diagnosis(
-        f"a timeout of {text.duration(_seconds(longest))} was asked for, but the collective that "
-        f"gave up had {text.duration(seconds)}: its group did not get the longer one",
+        f"a timeout of {text.duration(_seconds(longest))} was set, but the collective that timed "
+        f"out had {text.duration(seconds)}: its group did not inherit the longer one",
         confidence=0.4,
         seen=(longest, shortest),
         culprit=Culprit(what=f"timeout of {text.duration(seconds)}"),
-        fix="give the timeout to every group: new_group(timeout=…), device meshes and "
-        "DeepSpeed's or the trainer's own setting do not take it from init_process_group",
-        unknown=("whether the late rank would have come within the longer time",),
+        fix="set the timeout for every group: new_group(timeout=…), device meshes and the settings "
+        "of DeepSpeed or the trainer do not inherit it from init_process_group",
+        unknown=("whether the late rank would have arrived within the longer timeout",),
     )
 
 
@@ -144,26 +151,26 @@ def _seconds(one: Sighting) -> float:
 
 
 @FAULT.lint
-def variables_contradict(source: Source) -> Iterator[Finding]:
-    switch, beat = source.setting(clock_words.MONITORING), source.setting(clock_words.HEARTBEAT)
+def written_timeouts_contradict(source: Source) -> Iterator[Finding]:
+    switch, beat = source.setting(timeout_words.MONITORING), source.setting(timeout_words.HEARTBEAT)
     monitored = switch is None or torch_bool(switch.value) is not False
     limit = beat.value if beat and beat.known else ""
     for one in source.settings:
         if not (one.known and one.exported) or one.by == "unset":
             continue
         words, say = None, FAULT.warning
-        if one.name == clock_words.HEARTBEAT and monitored:
-            words = clock_words.heartbeat(one.value)
-        elif one.name == clock_words.DUMP and monitored:
-            words, say = clock_words.dump(one.value, limit), FAULT.note
-        elif one.name == clock_words.DEEPSPEED:
-            words = clock_words.deepspeed(one.value)
+        if one.name == timeout_words.HEARTBEAT and monitored:
+            words = timeout_words.heartbeat(one.value)
+        elif one.name == timeout_words.DUMP and monitored:
+            words, say = timeout_words.dump(one.value, limit), FAULT.note
+        elif one.name == timeout_words.DEEPSPEED:
+            words = timeout_words.deepspeed(one.value)
         if words is not None:
             yield say(**words, at=one.place)
 
 
 @FAULT.lint_python
-def groups_do_not_inherit(program: Program, _: Source) -> Iterator[Finding]:
+def group_does_not_inherit_the_timeout(program: Program, _: Source) -> Iterator[Finding]:
     own = group_timeouts.custom_timeout(program)
     if own is None:
         return
@@ -181,18 +188,18 @@ def groups_do_not_inherit(program: Program, _: Source) -> Iterator[Finding]:
         mesh = "mesh" in left.call.method
         yield say(
             f"the group of {left.call.written} has {usual}, not that of init_process_group",
-            reason=f"the timeout given there ({asked}) belongs to the default group; other groups "
-            "do not take it over (10 minutes for NCCL, 30 for others, unless told)",
-            fix="form the groups with `dist.new_group(ranks, timeout=…)` and DeviceMesh.from_group,"
-            " or give the options in `backend_override=`"
+            reason=f"the timeout given there ({asked}) applies to the default group; other groups "
+            "do not inherit it (10 minutes for NCCL, 30 for others, unless set)",
+            fix="create the groups with `dist.new_group(ranks, timeout=…)` and "
+            "DeviceMesh.from_group, or set the options in `backend_override=`"
             if mesh
-            else f"`{left.call.written}(…, timeout=…)`, with the same value",
+            else f"use `{left.call.written}(…, timeout=…)` with the same value",
             at=program.place(left.call.node),
         )
 
 
 @FAULT.lint
-def the_scheduler_is_first(source: Source) -> Iterator[Finding]:
+def scheduler_ends_the_job_before_the_timeout(source: Source) -> Iterator[Finding]:
     program = source.program
     own = group_timeouts.custom_timeout(program) if program else None
     limits = [s for launch in source.started_by if (s := _limit(launch)) is not None]
@@ -200,23 +207,23 @@ def the_scheduler_is_first(source: Source) -> Iterator[Finding]:
         yield FAULT.warning(
             f"Slurm ends this job after {text.duration(min(limits))}, before this timeout of "
             f"{text.duration(own.seconds)}",
-            reason="a hang would end without a word about its cause",
-            fix="a timeout well below the job's --time, or more time for the job",
+            reason="a hang would end without any report of its cause",
+            fix="set a timeout well below the job's --time, or give the job more time",
             at=program.place(own.value),
         )
     starts = any(launch.kind in STARTERS for launch in source.launches)
     for launch in source.launches if starts else ():
         seconds, flag = _limit(launch), launch.flag("time")
-        if flag and seconds and (words := clock_words.scheduler(seconds)):
+        if flag and seconds and (words := timeout_words.scheduler(seconds)):
             yield FAULT.note(**words, at=flag.place)
 
 
 @FAULT.lint
-def a_clock_will_never_ring(source: Source) -> Iterator[Finding]:
+def timeout_is_longer_than_the_job(source: Source) -> Iterator[Finding]:
     limits = [s for launch in source.launches if (s := _limit(launch)) is not None]
     for one in source.settings if limits else ():
         if one.known and one.exported and one.by != "unset":
-            words = clock_words.behind_the_scheduler(one.name, one.value, min(limits))
+            words = timeout_words.behind_the_scheduler(one.name, one.value, min(limits))
             if words is not None:
                 yield FAULT.note(**words, at=one.place)
 

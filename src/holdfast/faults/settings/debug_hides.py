@@ -1,18 +1,20 @@
-"""The debug settings hide what they were meant to show.
+"""The debug settings hide the lines they are meant to show.
 
-What you see   NCCL's log lacks the very lines one needs: which interface the bootstrap chose, which
-               variables were read. Or there is no log at all, or one file in which only the rank
-               that opened it last can be read.
+What you see   NCCL's log lacks the lines that are needed: which interface the bootstrap chose,
+               which variables were read. Or there is no log at all, or one file that contains only
+               the lines of the rank that opened it last.
 Why            NCCL_DEBUG_SUBSYS replaces the default list, it does not add to it. Since NCCL 2.23
                that list is INIT,BOOTSTRAP,ENV; `INIT,NET`, which many guides give, hides the
-               `Bootstrap: Using eth0:…` line and the echo of each variable. It counts only with
-               NCCL_DEBUG=INFO (or TRACE). A level that NCCL does not know (DEBUG, ERROR, 1) means
-               no log. NCCL_DEBUG_FILE is opened anew by every process: without %p in its name
-               each rank empties the file that another one writes.
+               `Bootstrap: Using eth0:…` line and the value of each variable. It has an effect only
+               with NCCL_DEBUG=INFO (or TRACE). A level that NCCL does not know (DEBUG, ERROR, 1)
+               means no log. Every process truncates NCCL_DEBUG_FILE when it opens it: without %p in
+               its name each rank empties the file that another one writes.
 How to be sure With NCCL_DEBUG=INFO the log must have a line `Bootstrap: Using` for each rank, and
                `NCCL_… set by environment to …` for each variable that NCCL read.
 Fix            `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET
                NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log`; later NCCL_DEBUG=WARN.
+Known limits   It is found by `lint` in launch scripts and settings only; there is no check of the
+               environment and nothing in a log shows it.
 Sources        NVIDIA/nccl src/debug.cc: levels, subsystems, NCCL_DEBUG_FILE
                NVIDIA/nccl src/debug.cc at v2.22.3-1 and v2.23.4-1: the default list
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug-subsys
@@ -39,13 +41,17 @@ from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding
 
-FAULT = Fault(code="HOLD506", slug="debug-hides")
+FAULT = Fault(
+    code="HOLD506",
+    slug="debug-hides",
+    related=("variable-unread", "variable-conflict", "group-does-not-form"),
+)
 
-LEVEL, PARTS, FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
-TALKATIVE = "NCCL_WARN_ENABLE_DEBUG_INFO"
+LEVEL, SUBSYSTEMS, FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
+WARN_ENABLES_INFO = "NCCL_WARN_ENABLE_DEBUG_INFO"
 """after the first warning the level is INFO, whatever NCCL_DEBUG says"""
 LEVELS = frozenset({"VERSION", "WARN", "INFO", "ABORT", "TRACE", "NONE"})
-KNOWN_PARTS = frozenset(
+KNOWN_SUBSYSTEMS = frozenset(
     [
         *("INIT", "COLL", "P2P", "SHM", "NET", "GRAPH", "TUNING", "ENV", "ALLOC", "ALLOC_HOST"),
         *("CALL", "PROXY", "NVLS", "BOOTSTRAP", "REG", "PROFILE", "RAS", "DESTROY", "ALL"),
@@ -53,26 +59,26 @@ KNOWN_PARTS = frozenset(
 )
 ESSENTIAL = ("INIT", "BOOTSTRAP", "ENV")
 """the default since NCCL 2.23; before, the bootstrap was part of INIT"""
-BOOTSTRAP_APART = (2, 23)
-AFTER_THE_START = frozenset({"COLL", "GRAPH", "TUNING", "NVLS", "CALL", "PROFILE", "RAS", "REG"})
-"""who asks for these asks what NCCL does once it runs, or how fast"""
+BOOTSTRAP_SEPARATE = (2, 23)
+RUNTIME_SUBSYSTEMS = frozenset({"COLL", "GRAPH", "TUNING", "NVLS", "CALL", "PROFILE", "RAS", "REG"})
+"""these are about what NCCL does once it runs, not about its start"""
 
 
 @FAULT.lint
-def a_level_that_is_none(source: Source) -> Iterator[Finding]:
+def debug_level_is_unknown(source: Source) -> Iterator[Finding]:
     for setting in readable(source, LEVEL):
         if setting.value and setting.value.upper() not in LEVELS:
             yield at(_no_level(as_fact(setting)), setting)
 
 
 @FAULT.lint
-def parts_are_left_out(source: Source) -> Iterator[Finding]:
+def debug_subsystems_hide_lines(source: Source) -> Iterator[Finding]:
     found = ((one, _about_parts(one, source)) for one in environments(source))
     yield from once(one.placed(finding) for one, finding in found if finding)
 
 
 def _about_parts(environment: Environment, source: Source) -> Finding | None:
-    parts = environment.in_force.get(PARTS)
+    parts = environment.in_force.get(SUBSYSTEMS)
     if parts is None or not parts.value:
         return None
     return (
@@ -83,7 +89,7 @@ def _about_parts(environment: Environment, source: Source) -> Finding | None:
 
 
 @FAULT.lint
-def ranks_overwrite_each_other(source: Source) -> Iterator[Finding]:
+def ranks_overwrite_one_debug_file(source: Source) -> Iterator[Finding]:
     for setting in readable(source, FILE):
         path = setting.value.replace("%%", "")
         if not path or "%p" in path or path.startswith("/dev/") or path in ("stdout", "stderr"):
@@ -97,16 +103,15 @@ def _quoted(*settings: Setting) -> list[Evidence]:
 
 def _no_level(setting: Setting) -> Finding:
     return FAULT.warning(
-        f"{setting.name}={setting.value} is no level that NCCL knows: it will log nothing",
-        reason="the levels are VERSION, WARN, INFO and TRACE; any other word counts as none",
-        fix=f"{put(setting, LEVEL, 'INFO')} to look for a fault, "
-        f"{put(setting, LEVEL, 'WARN')} otherwise",
+        f"{setting.name}={setting.value} is not a level that NCCL knows: it will log nothing",
+        reason="the levels are VERSION, WARN, INFO and TRACE; any other value means no log",
+        fix=f"{put(setting, LEVEL, 'INFO')} for debugging, {put(setting, LEVEL, 'WARN')} otherwise",
     )
 
 
 def _without_effect(parts: Setting, environment: Environment, source: Source) -> Finding | None:
     level = environment.in_force.get(LEVEL)
-    if environment.in_force.get(TALKATIVE) or environment.has_unknown(LEVEL):
+    if environment.in_force.get(WARN_ENABLES_INFO) or environment.has_unknown(LEVEL):
         return None
     if level is None:
         if _may_be_set_elsewhere(source):
@@ -118,15 +123,15 @@ def _without_effect(parts: Setting, environment: Environment, source: Source) ->
         said = f"{LEVEL} is {level.value}"
     return FAULT.warning(
         f"{parts.name}={parts.value} has no effect: {said}",
-        reason="the subsystems choose among messages of the levels INFO and TRACE; without those "
-        "there is nothing to choose from",
+        reason="the subsystems select messages of the levels INFO and TRACE; without one of those "
+        "there are none",
         evidence=_quoted(parts, *([level] if level else [])),
         fix=f"add {put(parts, LEVEL, 'INFO')}, or {without(parts)}",
     )
 
 
 def _may_be_set_elsewhere(source: Source) -> bool:
-    """Only a whole script that starts the job itself, and reads no other, tells that it is not."""
+    """False only for a complete script that starts the job itself and reads no other script."""
     if source.kind is not SourceKind.SHELL or not source.complete or not source.launches:
         return True
     sourced = any(command.name in ("source", ".", "eval") for command in source.commands)
@@ -134,25 +139,25 @@ def _may_be_set_elsewhere(source: Source) -> bool:
 
 
 def _unknown_part(parts: Setting) -> Finding | None:
-    strange = [name for name in _names(parts.value) if name.upper() not in KNOWN_PARTS]
+    strange = [name for name in _names(parts.value) if name.upper() not in KNOWN_SUBSYSTEMS]
     if not strange:
         return None
     return FAULT.warning(
         f"{parts.name}={parts.value}: NCCL has no subsystem {strange[0]}",
-        reason="it takes no notice of names it does not know, nor does it say so; commas separate "
-        "them, blanks do not",
+        reason="it ignores names it does not know, without a warning; names are separated by "
+        "commas, not blanks",
         evidence=_quoted(parts),
-        fix=f"{put(parts, PARTS, 'INIT,BOOTSTRAP,ENV,NET')}, or others of "
-        f"{', '.join(sorted(KNOWN_PARTS))}",
+        fix=f"{put(parts, SUBSYSTEMS, 'INIT,BOOTSTRAP,ENV,NET')}, or choose from "
+        f"{', '.join(sorted(KNOWN_SUBSYSTEMS))}",
     )
 
 
 def _hidden(parts: Setting, environment: Environment, source: Source) -> Finding | None:
     named = {name.upper() for name in _names(parts.value)}
-    if named & AFTER_THE_START and not parts.value.startswith("^"):
+    if named & RUNTIME_SUBSYSTEMS and not parts.value.startswith("^"):
         return None
-    apart = (release(source.here.nccl) or BOOTSTRAP_APART) >= BOOTSTRAP_APART
-    wanted = [p for p in ESSENTIAL if apart or p != "BOOTSTRAP"]
+    separate = (release(source.here.nccl) or BOOTSTRAP_SEPARATE) >= BOOTSTRAP_SEPARATE
+    wanted = [p for p in ESSENTIAL if separate or p != "BOOTSTRAP"]
     if parts.value.startswith("^"):
         missing = [p for p in wanted if p in named or "ALL" in named]
     else:
@@ -169,10 +174,10 @@ def _hidden(parts: Setting, environment: Environment, source: Source) -> Finding
     }
     return FAULT.note(
         f"{parts.name}={parts.value} hides {' and '.join(shown[p] for p in missing)}",
-        reason=f"the list replaces the default ({','.join(wanted)}), it does not add to it; "
-        f"{' and '.join(missing)} would show what most start-up faults turn on",
+        reason=f"the list replaces the default ({','.join(wanted)}), it does not add to it; most "
+        f"start-up problems can be seen in {' and '.join(missing)}",
         evidence=_quoted(parts, *([level] if level else [])),
-        fix=put(parts, PARTS, complete),
+        fix=put(parts, SUBSYSTEMS, complete),
     )
 
 
@@ -187,8 +192,8 @@ def _one_file(setting: Setting) -> Finding:
         f"{stem}{host}.%p.{ending}" if dot and "/" not in ending else f"{setting.value}{host}.%p"
     )
     return FAULT.warning(
-        f"{setting.name}={setting.value}: the ranks empty each other's log",
-        reason="every process opens the file anew for writing; %p in the name makes one file per "
-        "process, %h keeps machines apart on a shared file system",
+        f"{setting.name}={setting.value}: the ranks overwrite each other's log",
+        reason="every process truncates the file when it opens it; %p in the name gives one file "
+        "per process, %h one per host on a shared file system",
         fix=put(setting, FILE, better),
     )

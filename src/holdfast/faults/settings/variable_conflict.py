@@ -1,23 +1,24 @@
-"""Two variables contradict each other; one of them loses.
+"""Two variables contradict each other, and one of them has no effect.
 
-What you see   A setting without effect: jobs hang although async error handling was asked for, or
-               NCCL takes another interface than the one named. At worst NCCL does not start:
-               `Failed to initialize any NET plugin`, in older ones `Error: network IB not found`.
-Why            Settings come from several guides, each with its own set.
-               TORCH_NCCL_BLOCKING_WAIT wins over TORCH_NCCL_ASYNC_ERROR_HANDLING: older torch logs
-               that both should not be enabled, recent ones `NO watchdog thread is created`. Without
-               the watchdog nothing handles errors asynchronously, and no timeout makes the flight
-               recorder dump. A new spelling wins over the old one.
-               NCCL_COMM_ID makes NCCL's bootstrap look for an interface in that subnet and ignore
-               NCCL_SOCKET_IFNAME. NCCL_P2P_DISABLE=1 makes NCCL_P2P_LEVEL moot. NCCL_IB_DISABLE=1
-               forbids the very network that NCCL_NET=IB demands. NCCL_ALGO and NCCL_PROTO are
-               orders, not wishes: where what they allow cannot do a collective, it fails.
-               (The same variable in the environment and in an nccl.conf is no conflict: the
-               environment wins, by design.)
+What you see   A setting without effect: jobs hang although async error handling was switched on, or
+               NCCL uses another interface than the one set. At worst NCCL does not start: `Failed
+               to initialize any NET plugin`, in older versions `Error: network IB not found`.
+Why            Settings come from several guides, each with its own set. TORCH_NCCL_BLOCKING_WAIT
+               wins over TORCH_NCCL_ASYNC_ERROR_HANDLING: older torch logs that both should not be
+               enabled, recent ones `NO watchdog thread is created`. Without the watchdog nothing
+               handles errors asynchronously, and no timeout makes the flight recorder dump. A new
+               name wins over the old one. NCCL_COMM_ID makes NCCL's bootstrap look for an interface
+               in that subnet and ignore NCCL_SOCKET_IFNAME. NCCL_P2P_DISABLE=1 makes NCCL_P2P_LEVEL
+               ineffective. NCCL_IB_DISABLE=1 forbids the network that NCCL_NET=IB requires.
+               NCCL_ALGO and NCCL_PROTO are mandatory: if what they allow does not support a
+               collective, it fails. (The same variable in the environment and in an nccl.conf is
+               not a conflict: the environment wins, by design.)
 How to be sure `env | grep -E 'NCCL|TORCH'`; TORCH_CPP_LOG_LEVEL=INFO shows torch's choice at the
                start, NCCL_DEBUG=INFO what NCCL read.
-Fix            Keep the one you mean. For async handling and blocking wait: unset both; async
+Fix            Keep the one you want. For async handling and blocking wait: unset both; async
                handling is on by default.
+Known limits   Only the contradictions listed here are known. Values that a launcher or a script
+               sets at run time are not seen by the check.
 Sources        pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (constructor)
                https://github.com/pytorch/pytorch/pull/47926
                torch 2.13.0: torch/csrc/distributed/c10d/Utils.hpp
@@ -46,14 +47,19 @@ from holdfast.analysis.variables.status import Effect
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
-FAULT = Fault(code="HOLD503", slug="variable-conflict", setting_effect=Effect.CONFLICT)
+FAULT = Fault(
+    code="HOLD503",
+    slug="variable-conflict",
+    related=("variable-deprecated", "variable-redundant", "async-handling-off", "rdma-unused"),
+    setting_effect=Effect.CONFLICT,
+)
 
 BLOCKING = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
 ASYNC = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")
 
 
 @FAULT.check(needs=("settings",))
-def settings_contradict(facts: MachineFacts) -> Finding | list[Finding]:
+def variables_contradict(facts: MachineFacts) -> Finding | list[Finding]:
     findings = list(_contradictions(in_force(facts)))
     return findings or FAULT.ok("no two variables contradict each other")
 
@@ -76,10 +82,10 @@ def _waits(settings: InForce) -> Iterator[Finding]:
         yield FAULT.warning(
             f"{blocking.name} wins: async error handling is off although "
             f"{handling.name}={handling.value}",
-            reason="torch allows only one of the two; blocking wait also means no watchdog and "
+            reason="torch allows only one of the two; with blocking wait there is no watchdog and "
             "no flight-recorder dump on a timeout",
             evidence=_seen(blocking, handling),
-            fix=f"{without(blocking, handling)}: async handling is on by default",
+            fix=f"{without(blocking, handling)}: async error handling is on by default",
         )
 
 
@@ -93,7 +99,7 @@ def _spellings(settings: InForce) -> Iterator[Finding]:
         if new and settings.torch(old.name) and new.value != old.value:
             yield FAULT.warning(
                 f"{new.name}={new.value} wins over {old.name}={old.value}",
-                reason="they are two spellings of one setting; torch prefers the new one (2.2 on)",
+                reason="they are two names of one setting; torch prefers the new one (from 2.2 on)",
                 evidence=_seen(new, old),
                 fix=without(old),
             )
@@ -103,11 +109,11 @@ def _root_and_interface(settings: InForce) -> Iterator[Finding]:
     root, interface = settings.get("NCCL_COMM_ID"), settings.get(nic_filter.NCCL)
     if root and interface and root.value and not nic_filter.is_ignored(interface.value):
         yield FAULT.note(
-            f"NCCL's bootstrap goes by NCCL_COMM_ID={root.value} and ignores {interface.name}",
-            reason="it takes an interface in the subnet of that address, or fails; the data "
-            f"connections still follow {interface.name}",
+            f"NCCL's bootstrap uses NCCL_COMM_ID={root.value} and ignores {interface.name}",
+            reason=f"it uses an interface in the subnet of that address, or fails; the data "
+            f"connections still use {interface.name}",
             evidence=_seen(root, interface),
-            fix=f"{without(root)}: torch hands NCCL its address through the store",
+            fix=f"{without(root)}: torch gives NCCL its address through the store",
         )
 
 
@@ -116,9 +122,9 @@ def _p2p(settings: InForce) -> Iterator[Finding]:
     if disable and level and nccl_int(disable.value) == 1 and level.value not in ("LOC", "0"):
         yield FAULT.note(
             f"NCCL_P2P_DISABLE=1 wins: NCCL_P2P_LEVEL={level.value} has no effect",
-            reason="NCCL looks at the level only where direct access is not disabled",
+            reason="NCCL uses the level only if direct access is not disabled",
             evidence=_seen(disable, level),
-            fix=f"{without(disable)} or {without(level)}, whichever you do not mean",
+            fix=f"{without(disable)} or {without(level)}, whichever you do not want",
         )
 
 
@@ -126,8 +132,8 @@ def _ib(settings: InForce) -> Iterator[Finding]:
     disable, network = settings.get("NCCL_IB_DISABLE"), settings.get("NCCL_NET")
     if disable and network and nccl_int(disable.value) and network.value.lower() == "ib":
         yield FAULT.error(
-            f"NCCL_NET={network.value} demands RDMA, NCCL_IB_DISABLE={disable.value} forbids it",
-            reason="neither wins: NCCL will not start (`Failed to initialize any NET plugin`)",
+            f"NCCL_NET={network.value} requires RDMA, NCCL_IB_DISABLE={disable.value} forbids it",
+            reason="NCCL will not start (`Failed to initialize any NET plugin`)",
             evidence=_seen(network, disable),
             fix=f"{without(disable)}; or, to use sockets, {put(network, 'NCCL_NET', 'Socket')}",
         )
@@ -137,7 +143,7 @@ def _ib(settings: InForce) -> Iterator[Finding]:
 
 
 @FAULT.lint
-def settings_contradict_where_written(source: Source) -> Iterator[Finding]:
+def script_sets_contradicting_variables(source: Source) -> Iterator[Finding]:
     yield from once(
         environment.placed(finding)
         for environment in environments(source)
@@ -147,7 +153,7 @@ def settings_contradict_where_written(source: Source) -> Iterator[Finding]:
 
 # --- in what is left of a job -------------------------------------------------------------------
 
-NO_WAY_LEFT = FAULT.log_pattern(
+NO_ALGORITHM = FAULT.log_pattern(
     "no-algorithm",
     r"no algorithm/protocol available for function (?P<function>\w+) with datatype (?P<type>\w+)"
     r"(?:.*?NCCL_ALGO was set to (?P<algo>[^\s.]+))?"
@@ -156,7 +162,7 @@ NO_WAY_LEFT = FAULT.log_pattern(
     example="node-a:411:498 [0] enqueue.cc:1873 NCCL WARN Error : no algorithm/protocol available "
     "for function AllGather with datatype ncclInt8. NCCL_ALGO was set to Tree.",
 )
-NOT_A_NAME = FAULT.log_pattern(
+UNKNOWN_TOKEN = FAULT.log_pattern(
     "not-a-name",
     r"Unrecognized (?P<kind>element|prefix) token \"(?P<token>[^\"]*)\" when parsing "
     r"\"(?P<value>[^\"]*)\"",
@@ -167,9 +173,9 @@ NOT_A_NAME = FAULT.log_pattern(
 
 
 @FAULT.explain
-def nccl_could_not_obey(wreckage: Wreckage) -> Diagnosis | None:
-    refused, unknown_names = wreckage.seen(NO_WAY_LEFT), wreckage.seen(NOT_A_NAME)
-    # Without either variable it is NCCL's own gap, and no setting's fault.
+def nccl_rejected_algorithm_or_protocol(wreckage: Wreckage) -> Diagnosis | None:
+    refused, unknown_names = wreckage.seen(NO_ALGORITHM), wreckage.seen(UNKNOWN_TOKEN)
+    # Without either variable it is a limitation of NCCL, not of a setting.
     forced = [one for one in refused if "algo" in one.fields or "proto" in one.fields]
     if forced:
         return _forced(forced[0], tuple(forced))
@@ -178,25 +184,25 @@ def nccl_could_not_obey(wreckage: Wreckage) -> Diagnosis | None:
     fields = unknown_names[0].fields
     return FAULT.diagnosis(
         f'NCCL does not know "{fields["token"]}", which NCCL_ALGO or NCCL_PROTO '
-        f'("{fields["value"]}") names, and refuses to start',
+        f'("{fields["value"]}") names, and did not start',
         confidence=0.92,
         seen=unknown_names,
         culprit=Culprit(what=f"NCCL_ALGO or NCCL_PROTO={fields['value']}"),
-        fix="unset both: NCCL chooses well by itself",
+        fix="unset both: NCCL chooses by itself",
         next="env | grep -E 'NCCL_(ALGO|PROTO)'",
     )
 
 
 def _forced(first: Sighting, seen: tuple[Sighting, ...]) -> Diagnosis:
-    orders = {"NCCL_ALGO": first.fields.get("algo"), "NCCL_PROTO": first.fields.get("proto")}
-    said = " and ".join(f"{name}={value}" for name, value in orders.items() if value)
+    forced = {"NCCL_ALGO": first.fields.get("algo"), "NCCL_PROTO": first.fields.get("proto")}
+    said = " and ".join(f"{name}={value}" for name, value in forced.items() if value)
     return FAULT.diagnosis(
         f"{said} leaves NCCL no way to do {first.fields['function']} ({first.fields['type']}): the "
-        "order holds for every collective, and not every algorithm can do each",
+        "setting applies to every collective, and not every algorithm supports each",
         confidence=0.93,
         seen=seen,
         culprit=Culprit(what=said),
-        fix="unset it, or name the collective it is meant for (NCCL 2.24 and later: "
+        fix="unset it, or limit it to the collective it is meant for (NCCL 2.24 and later: "
         "`NCCL_ALGO=allreduce:tree`)",
         next="env | grep -E 'NCCL_(ALGO|PROTO)'",
     )

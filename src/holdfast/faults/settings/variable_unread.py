@@ -1,17 +1,19 @@
 """A variable is set that no program reads.
 
-What you see   Nothing at all: the setting you rely on has no effect, and the fault it should cure
-               stays. No program complains about a variable it does not know.
+What you see   Nothing: the setting has no effect, and the problem it should solve remains. No
+               program warns about a variable it does not know.
 Why            Names are copied from guides, forum answers and old scripts. Some never existed
-               (NCCL_REUSE_SOCKET_ADDR, ACCELERATE_DISABLE_NCCL, NCCL_TIMEOUT), some are slips
-               (NCCL_DISABLE_P2P for NCCL_P2P_DISABLE), some came or went with a version. In an
-               nccl.conf blanks count: `NCCL_DEBUG = INFO` sets a name that ends in a blank.
-How to be sure A program can only read a name it contains:
-               `strings -a libnccl.so.2 | grep -x NCCL_NAME`. holdfast searches the installed
-               libraries and packages this way, and says what it searched; where they are not
-               installed it goes by a table of names read from the programs' sources. Your own
-               script may still read any name it likes; holdfast cannot see that here.
-Fix            Correct the name, or `unset` it. The finding says what does the job instead.
+               (NCCL_REUSE_SOCKET_ADDR, ACCELERATE_DISABLE_NCCL, NCCL_TIMEOUT), some are misspelt
+               (NCCL_DISABLE_P2P for NCCL_P2P_DISABLE), some were added or removed in a version. In
+               an nccl.conf blanks are significant: `NCCL_DEBUG = INFO` sets a name that ends in a
+               blank.
+How to be sure A program can only read a name it contains: `strings -a libnccl.so.2 | grep -x
+               NCCL_NAME`. `holdfast check` searches the installed libraries and packages this way
+               and says what it searched; where they are not installed it uses a table of names read
+               from the programs' sources.
+Fix            Correct the name, or `unset` it. The finding says which setting does it instead.
+Known limits   Your own script may read any name; `holdfast check` cannot see that. Plugins that are
+               not installed here are known from the table only.
 Sources        NVIDIA/nccl: docs/userguide/source/env.rst, src/misc/param.cc and all tags to 2.30.7
                torch 2.13.0: ProcessGroupNCCL.hpp, FlightRecorder.hpp, torch/distributed
                huggingface/accelerate: all release tags, src/accelerate/utils/dataclasses.py
@@ -42,14 +44,19 @@ from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding, Status
 
-FAULT = Fault(code="HOLD501", slug="variable-unread", setting_effect=Effect.NO_EFFECT)
+FAULT = Fault(
+    code="HOLD501",
+    slug="variable-unread",
+    related=("variable-deprecated", "variable-redundant", "nic-filter-syntax"),
+    setting_effect=Effect.NO_EFFECT,
+)
 
 NOTHING_SEARCHED = VariableSearch(searched=(), prefixes=(), found={})
-UNLESS = "unless your own script reads it, it has no effect"
+NO_EFFECT = "it has no effect unless your own script reads it"
 
 
 @FAULT.check(needs=("settings", "variable_search"))
-def variable_has_no_reader(facts: MachineFacts) -> Finding | list[Finding]:
+def no_program_reads_the_variable(facts: MachineFacts) -> Finding | list[Finding]:
     judged = [s for s in known(facts.settings) if variables.prefix_of(s.name.strip())]
     if not judged:
         return FAULT.ok("no variable of NCCL, PyTorch, torchrun or a framework is set")
@@ -57,7 +64,7 @@ def variable_has_no_reader(facts: MachineFacts) -> Finding | list[Finding]:
     if isinstance(search, Unread):
         search = NOTHING_SEARCHED
     findings = [f for f in (_judge(setting, search) for setting in judged) if f]
-    return findings or FAULT.ok(f"each of the {len(judged)} variables set has a reader")
+    return findings or FAULT.ok(f"all {len(judged)} variables set are read by a program")
 
 
 def _judge(setting: Setting, search: VariableSearch) -> Finding | None:
@@ -70,7 +77,7 @@ def _judge(setting: Setting, search: VariableSearch) -> Finding | None:
     if row is None:
         return _unknown(setting, search)
     if not row.is_read:
-        return _known_myth(setting, row, search)
+        return _never_existed(setting, row, search)
     return _missing_here(setting, row, search) if _provable(name, search) else None
 
 
@@ -89,10 +96,11 @@ def _evidence(setting: Setting) -> list[Evidence]:
 def _blank(setting: Setting) -> Finding | None:
     name = setting.name.strip()
     if name in (nic_filter.NCCL, nic_filter.GLOO):
-        return None  # nic-filter-syntax says so, with what it means for the interface
+        return None  # nic-filter-syntax reports it
     return FAULT.warning(
-        f"a blank belongs to the name of {setting.name!r}, so nobody reads it",
-        reason="nccl.conf lines are not trimmed: blanks around `=` become part of name and value",
+        f"the name {setting.name!r} contains a blank, so no program reads it",
+        reason="lines of nccl.conf are not trimmed: blanks around `=` become part of name and "
+        "value",
         evidence=_evidence(setting),
         fix=f"write `{name}={setting.value.strip()}` without blanks at {setting.origin}",
     )
@@ -104,47 +112,47 @@ def _unknown(setting: Setting, search: VariableSearch) -> Finding:
     suggestion = f"did you mean {meant}? " if meant else ""
     if _provable(name, search):
         return FAULT.warning(
-            f"{name} is read by no program installed here",
-            reason=f"none holds the name: {_searched(search)}; {UNLESS}",
+            f"{name} is not read by any program installed here",
+            reason=f"none contains the name: {_searched(search)}; {NO_EFFECT}",
             evidence=_evidence(setting),
             fix=f"{suggestion}otherwise `unset {name}`" if meant else f"`unset {name}`",
         )
     version = variables.version_read(name)
     return FAULT.note(
-        f"{name} is not among the variables we know",
-        reason=f"not in the table read from {version}; another version, a plugin or your own "
-        "script may know it",
+        f"{name} is not in holdfast's table of variables",
+        reason=f"the table was read from {version}; another version, a plugin or your own script "
+        "may read it",
         evidence=_evidence(setting),
-        fix=f"{suggestion}check the spelling in the documentation of the program you mean",
+        fix=f"{suggestion}check the spelling in the documentation of that program",
     )
 
 
-def _known_myth(setting: Setting, row: Variable, search: VariableSearch) -> Finding:
-    """A warning where only a machine is looked at: the job's own script may read it."""
+def _never_existed(setting: Setting, row: Variable, search: VariableSearch) -> Finding:
+    """A warning where only the machine is known: the job's own script may read it."""
     name = setting.name
     proof = f" and {_searched(search)}" if _provable(name, search) else ""
     return FAULT.warning(
-        f"{name} is read by no program",
-        reason=f"{row.source}{proof}; {UNLESS}",
+        f"{name} is not read by any program",
+        reason=f"{row.source}{proof}; {NO_EFFECT}",
         evidence=_evidence(setting),
         fix=f"{without(setting)}; {row.effect}",
     )
 
 
 def _missing_here(setting: Setting, row: Variable, search: VariableSearch) -> Finding | None:
-    """The table knows a reader, the installed programs do not hold the name."""
-    composed = row.name.endswith("*")  # no program holds the whole name as one string
+    """The table has a reader, but the installed programs do not contain the name."""
+    composed = row.name.endswith("*")  # no program contains the whole name as one string
     elsewhere = row.reader in ("NCCL plugins and tests", "build tools")
-    if composed or elsewhere or row.until:  # what was removed is variable-deprecated's to say
+    if composed or elsewhere or row.until:  # variable-deprecated reports what was removed
         return None
     since = f" since {row.since}" if row.since else ""
     version = variables.version_read(setting.name)
     return FAULT.note(
         f"{setting.name} is not read by the version installed here",
-        reason=f"{row.reader} reads it{since} (table of {version}), but none here holds the name: "
-        f"{_searched(search)}",
+        reason=f"{row.reader} reads it{since} (table of {version}), but no program here contains "
+        f"the name: {_searched(search)}",
         evidence=_evidence(setting),
-        fix=f"nothing, if another program needs it; otherwise `unset {setting.name}`",
+        fix=f"`unset {setting.name}`, unless another program needs it",
     )
 
 
@@ -152,20 +160,20 @@ def _missing_here(setting: Setting, row: Variable, search: VariableSearch) -> Fi
 
 
 @FAULT.lint
-def nobody_reads_what_is_set(source: Source) -> Iterator[Finding]:
+def script_sets_an_unread_variable(source: Source) -> Iterator[Finding]:
     for setting in judged(source):
         name = setting.name.strip()
         if not variables.prefix_of(name) or name in source.reads:
             continue
-        if variables.lookup(name) is None and _is_no_slip(setting, source):
+        if variables.lookup(name) is None and _is_deliberate(setting, source):
             continue
         finding = _judge_written(as_fact(setting), source, in_conf=setting.by == "nccl.conf")
         if finding:
             yield at(finding, setting)
 
 
-def _is_no_slip(setting: Written, source: Source) -> bool:
-    """Somebody's own name, or a second spelling for another version."""
+def _is_deliberate(setting: Written, source: Source) -> bool:
+    """A name of the user's own, or a second name for another version."""
     meant = variables.nearest(setting.name)
     if meant:
         return meant == f"TORCH_{setting.name}" and source.setting(meant) is not None
@@ -182,25 +190,24 @@ def _judge_written(setting: Setting, source: Source, *, in_conf: bool) -> Findin
         return _blank(setting) if in_conf else None
     row = variables.lookup(setting.name)
     if row is None:
-        return _near_or_new(setting)
+        return _misspelt_or_unknown(setting)
     if not row.is_read:
-        myth = _known_myth(setting, row, NOTHING_SEARCHED)
-        return msgspec.structs.replace(myth, status=Status.ERROR)
+        finding = _never_existed(setting, row, NOTHING_SEARCHED)
+        return msgspec.structs.replace(finding, status=Status.ERROR)
     if in_conf and row.reader == "PyTorch":
         return _too_late(setting)
     return _not_yet(setting, row, source.here)
 
 
-def _near_or_new(setting: Setting) -> Finding:
-    """Only what looks like a slip is likely one: plugins and forks have names of their own."""
+def _misspelt_or_unknown(setting: Setting) -> Finding:
+    """Only a name close to a known one is likely a mistake: plugins and forks have other names."""
     meant = variables.nearest(setting.name)
     if not meant:
         return _unknown(setting, NOTHING_SEARCHED)
     version = variables.version_read(setting.name)
     return FAULT.warning(
-        f"{setting.name} is no variable we know: did you mean {meant}?",
-        reason=f"{version} does not read it, and no program complains about a name it does not "
-        f"know; {UNLESS}",
+        f"{setting.name} is not a known variable: did you mean {meant}?",
+        reason=f"{version} does not read it, and no program warns about unknown names; {NO_EFFECT}",
         evidence=_evidence(setting),
         fix=f"write {put(setting, meant, setting.value)}, or {without(setting)}",
     )
@@ -208,26 +215,27 @@ def _near_or_new(setting: Setting) -> Finding:
 
 def _too_late(setting: Setting) -> Finding:
     return FAULT.warning(
-        f"{setting.name} does not belong into an nccl.conf: torch reads it, not NCCL",
-        reason="NCCL reads this file when its first communicator starts; torch has looked at the "
-        "environment before that, when it made the process group",
+        f"{setting.name} has no effect in an nccl.conf: torch reads it, not NCCL",
+        reason="NCCL reads this file when its first communicator starts; torch read the "
+        "environment before that, when it created the process group",
         evidence=_evidence(setting),
         fix=f"`export {setting.name}={setting.value}` where the job is started",
     )
 
 
 def _not_yet(setting: Setting, row: Variable, here: LintingMachine) -> Finding | None:
-    """The version that is installed here is too old to read it."""
+    """The installed version is too old to read it."""
     version = {"NCCL": here.nccl, "PyTorch": here.torch}.get(row.reader, "")
     since, installed = release(row.since), release(version)
-    # torch before 2.2 has the old spellings, which variable-deprecated knows.
+    # torch before 2.2 has the old names, which variable-deprecated reports.
     if not since or not installed or row.instead or setting.name.startswith("TORCH_NCCL_"):
         return None
     if installed[: len(since)] >= since:
         return None
     return FAULT.note(
         f"{setting.name} is read by {row.reader} from {row.since} on; {version} is installed here",
-        reason="an older version takes no notice of it; where the job runs may be another one",
+        reason="an older version ignores it; the machine that runs the job may have another "
+        "version",
         evidence=_evidence(setting),
         fix=f"{without(setting)}, or use {row.reader} {row.since} or later",
     )
