@@ -27,9 +27,9 @@ NEWS = [
 def told(scene: Scene, times: int, folder: Path) -> tuple[list[str], str]:
     screen = io.StringIO()
     kept = journal.Journal(str(folder / "journal.jsonl"))
-    teller = Reporter(kept, run_screen.Screen(screen), "node-a", None)
+    reporter = Reporter(kept, run_screen.Screen(screen), "node-a", None)
     for _ in range(times):
-        teller.kept(NEWS, scene)
+        reporter.checkpoint_events(NEWS, scene)
     kept.close()
     return [kind_of(record) for record in kept.records()], screen.getvalue()
 

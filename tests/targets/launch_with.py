@@ -70,7 +70,7 @@ class Obedient:
         return 128 - code if code < 0 else code
 
 
-def dress(local_rank: int, env: dict[str, str]) -> dict[str, str]:
+def rank_environment(local_rank: int, env: dict[str, str]) -> dict[str, str]:
     return {**env, "DRESSED": f"rank {local_rank}"}
 
 
@@ -80,10 +80,10 @@ def main() -> int:
         flags = parse(arguments)
         paths = RunPaths(folder, "run")
         if flags.dry_run:
-            print(describe(flags, paths=paths, dress=dress))
+            print(describe(flags, paths=paths, rank_environment=rank_environment))
             return 0
         watcher = Obedient(folder, plan.split(",") if plan else [])
-        return start(flags, watcher=watcher, paths=paths, dress=dress)
+        return start(flags, watcher=watcher, paths=paths, rank_environment=rank_environment)
     except Error as problem:
         print(f"error: {problem.sentence}\nhint: {problem.hint}", file=sys.stderr)
         return 2

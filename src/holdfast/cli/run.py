@@ -103,7 +103,7 @@ def _watched(flags: RunFlags, journal: Journal, screen: Screen, paths: RunPaths 
             flags,
             watcher=watch,
             paths=paths,
-            dress=watch.dress,
+            rank_environment=watch.rank_environment,
             wrap=delivery.command,
             write=screen.beside(write_all),
         )
@@ -201,17 +201,9 @@ def _tell_of_leftovers(left: EndedLeftovers, journal: Journal, screen: Screen) -
 
 
 def _end(code: int, watch: Watch, journal: Journal, screen: Screen, paths: RunPaths | None) -> None:
-    from holdfast.analysis.job.journal_records import EndRecord
     from holdfast.run.runs import report
 
-    journal.write(
-        EndRecord(
-            exit_code=code,
-            attempt=watch.lookout.attempt,
-            steps=watch.lookout.most_steps,
-            longest_pause=round(watch.lookout.longest_pause, 3),
-        )
-    )
+    journal.write(watch.end_record(code))
     summary = report.summarise(journal.records())
     screen.say(_explained(summary, journal, paths.folder) if code and paths
                else report.lines(summary))  # fmt: skip

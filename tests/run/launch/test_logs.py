@@ -121,7 +121,7 @@ def test_the_prefix_stands_before_each_line_once(tmp_path: Path) -> None:
     copy = LogFile(str(tmp_path / "filtered.log"))
     stream = RankStream("r", screen=1, prefix=b"[t0]:", copies=(copy, (b"loss",)))
     stream.take(b"one\nloss 1\npar", screen.write)
-    stream.let_go(screen.write)
+    stream.flush(screen.write)
     stream.take(b"tial\nlast\n", screen.write)
     copy.close()
     assert screen.written[1] == b"[t0]:one\n[t0]:loss 1\n[t0]:partial\n[t0]:last\n"

@@ -57,18 +57,18 @@ def test_a_machine_that_slept_gives_a_limit_its_time_back() -> None:
     )  # fmt: skip
 
     def limit_heard() -> float:
-        rank.hear(1.0)
+        rank.read_page(1.0)
         assert rank.beat
         return rank.beat.limit_until
 
     page.limit("forward", 100.0)
     assert limit_heard() == 100.0
-    rank.rest(60.0, late=20.0)
+    rank.reset_timers(60.0, late=20.0)
     assert limit_heard() == 120.0
-    rank.rest(90.0, late=5.0)
+    rank.reset_timers(90.0, late=5.0)
     assert limit_heard() == 125.0
     page.limit("backward", 150.0)
     assert limit_heard() == 150.0, "a section that began later gets nothing"
     page.limit("", 0.0)
-    rank.rest(95.0, late=5.0)
+    rank.reset_timers(95.0, late=5.0)
     assert limit_heard() == 0.0

@@ -33,7 +33,7 @@ def test_the_living_are_asked_and_what_they_said_is_kept(tmp_path: Path) -> None
         watched(tmp_path, dead.pid, 1) as gone,
     ):
         gone.death = Death(code=-9, at=1.0)
-        living.feel(1.0, activity.read(child.pid))
+        living.compare(1.0, activity.read(child.pid))
         folder = evidence.take([living, gone], paths, attempt=2, number=3)
         assert folder == paths.evidence(2, 3)
         assert isinstance(living.stack, Stack)
@@ -51,7 +51,7 @@ def test_a_stopped_rank_shows_its_stack_too(tmp_path: Path) -> None:
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
         os.kill(child.pid, signal.SIGSTOP)
         wait_until(lambda: (now := activity.read(child.pid)) is not None and now.state == "T")
-        rank.feel(1.0, activity.read(child.pid))
+        rank.compare(1.0, activity.read(child.pid))
         evidence.take([rank], None, attempt=0, number=0)
         assert isinstance(rank.stack, Stack), rank.stack
         # not waited for: its recorder is a thread of the same process

@@ -30,7 +30,7 @@ def test_only_what_is_new_and_whole_is_read(tmp_path: Path) -> None:
 
 def test_a_line_without_end_does_not_hold_up_those_after_it(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
-    file.write_bytes(b"x" * (2 * rank_events.AT_ONCE) + b'\n{"kind": "a"}\n')
+    file.write_bytes(b"x" * (2 * rank_events.LARGEST_READ) + b'\n{"kind": "a"}\n')
     tail = GrowingFile(str(file))
     heard = [event["kind"] for _ in range(4) for event in tail.new()]
     assert heard == ["a"]
@@ -47,9 +47,9 @@ def test_attempts_are_told_apart_and_the_last_words_of_one_are_heard(tmp_path: P
     first, second = tmp_path / "0", tmp_path / "1"
     listener = EventListener()
     listener.begin(0, {0: str(first)}, steps=0)
-    listener.hear(100.0)
+    listener.read(100.0)
     first.write_text(json.dumps(SAVED) + "\n")
-    listener.hear(100.5)
+    listener.read(100.5)
     assert listener.news() == [], "once a second is enough"
     listener.begin(1, {0: str(second)}, steps=57)
     (told,) = listener.news()
@@ -57,6 +57,6 @@ def test_attempts_are_told_apart_and_the_last_words_of_one_are_heard(tmp_path: P
     assert (told.record.attempt, told.record.rank) == (0, 0)
     assert (listener.account.reached, listener.account.base) == (57, 0)
     second.write_text(json.dumps(SAVED | {"step": 80}) + "\n")
-    listener.hear(100.6, at_once=True)
+    listener.read(100.6, at_once=True)
     assert [told.record.attempt for told in listener.news()] == [1]
     assert [saved.step for saved in listener.account.saves] == [40, 80]

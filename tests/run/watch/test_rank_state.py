@@ -66,39 +66,39 @@ def test_a_real_process_asleep_shows_nothing(tmp_path: Path) -> None:
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
         wait_until(lambda: (now := activity.read(child.pid)) is not None and now.state == "S")
         for look in range(20):
-            rank.feel(100.0 + look, activity.read(child.pid))
+            rank.compare(100.0 + look, activity.read(child.pid))
         assert rank.alive_at == 100.0
 
 
 def test_the_state_letter_has_a_clock_of_its_own(tmp_path: Path) -> None:
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
-        rank.feel(100.0, msgspec.structs.replace(STILL, state="S"))
-        rank.feel(101.0, msgspec.structs.replace(STILL, state="T"))
-        rank.feel(102.0, msgspec.structs.replace(STILL, state="T"))
+        rank.compare(100.0, msgspec.structs.replace(STILL, state="S"))
+        rank.compare(101.0, msgspec.structs.replace(STILL, state="T"))
+        rank.compare(102.0, msgspec.structs.replace(STILL, state="T"))
         assert (rank.alive_at, rank.state_since) == (100.0, 101.0)
-        rank.feel(103.0, None)  # it could not be read: nothing is known, nothing changes
+        rank.compare(103.0, None)  # it could not be read: nothing is known, nothing changes
         assert (rank.alive_at, rank.state_since) == (100.0, 101.0)
 
 
 def test_after_a_rest_all_clocks_start_again(tmp_path: Path) -> None:
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
-        rank.feel(100.0, STILL)
-        rank.rest(130.0)
+        rank.compare(100.0, STILL)
+        rank.reset_timers(130.0)
         assert (rank.alive_at, rank.state_since) == (130.0, 130.0)
-        rank.feel(131.0, STILL)
+        rank.compare(131.0, STILL)
         assert rank.alive_at == 130.0
 
 
 def test_a_step_is_a_sign_of_life(tmp_path: Path) -> None:
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
-        rank.hear(100.0)
+        rank.read_page(100.0)
         assert rank.view().beat is None
         page = heartbeat_page.Page(rank.page)
         page.announce(child.pid)
         page.step(3, at=int(99e9), usual=int(5e7))
-        rank.hear(101.0)
+        rank.read_page(101.0)
         assert (rank.steps, rank.alive_at) == (3, 101.0)
-        rank.hear(102.0)
+        rank.read_page(102.0)
         assert rank.alive_at == 101.0
         page._words.release()
 
@@ -128,10 +128,10 @@ def test_a_rank_that_took_a_step_after_its_words_has_not_ended(tmp_path: Path) -
         page = heartbeat_page.Page(rank.page)
         page.announce(child.pid)
         page.step(1, at=int(4e9), usual=0)
-        rank.hear(6.0)
+        rank.read_page(6.0)
         assert rank.view().words is not None
         page.step(2, at=int(6e9), usual=0)
-        rank.hear(6.5)
+        rank.read_page(6.5)
         assert rank.view().words is None
         page._words.release()
 
@@ -169,7 +169,7 @@ def test_the_dead_have_no_activity(tmp_path: Path) -> None:
     child = subprocess.Popen(["true"])
     child.wait()
     with watched(tmp_path, child.pid) as rank:
-        rank.feel(1.0, STILL)
+        rank.compare(1.0, STILL)
         assert rank.view().activity == STILL
         rank.death = Death(code=0, at=2.0)
         assert rank.view().activity is None

@@ -56,7 +56,7 @@ class Watching:
 
     def start(self, *pids: int, attempt: int = 0) -> None:
         for rank in range(len(pids)):
-            self.watch.dress(rank, {"TORCHELASTIC_RESTART_COUNT": str(attempt)})
+            self.watch.rank_environment(rank, {"TORCHELASTIC_RESTART_COUNT": str(attempt)})
         self.watch.ranks_started(attempt, dict(enumerate(pids)))
 
     def look_until(self, *wanted: JobAction) -> JobAction:
@@ -71,7 +71,7 @@ class Watching:
         return seen[-1]
 
     def page(self, rank: int) -> heartbeat_page.Page:
-        return heartbeat_page.Page(self.watch.lookout.pages[rank][1])
+        return heartbeat_page.Page(self.watch.observer.pages[rank][1])
 
     def kinds(self, *without: str) -> list[str]:
         return [r["kind"] for r in self.records() if r["kind"] not in without]
@@ -156,8 +156,8 @@ def test_after_a_late_look_all_clocks_start_again(tmp_path: Path) -> None:
     with watching(tmp_path) as made, process(SLEEP) as child:
         made.start(child.pid)
         made.watch.look()
-        rank = made.watch.lookout.ranks[0]
-        rank.alive_at = rank.state_since = made.watch.lookout.progress_at = 0.0
+        rank = made.watch.observer.ranks[0]
+        rank.alive_at = rank.state_since = made.watch.observer.progress_at = 0.0
         made.watch.last_look -= 20
         assert made.watch.look() is JobAction.KEEP_RUNNING
         now = time.monotonic()
@@ -173,7 +173,7 @@ def test_a_frozen_rank_is_named_whether_or_not_the_others_still_step(
         made.start(frozen.pid, other.pid)
         for rank in (0, 1):
             page = made.page(rank)
-            page.announce(made.watch.lookout.ranks[rank].pid)
+            page.announce(made.watch.observer.ranks[rank].pid)
             ahead = int(others_go_on_for * 1e9) if rank else 0
             page.step(50, at=time.monotonic_ns() + ahead, usual=50_000_000)
             page._words.release()
@@ -201,7 +201,7 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
     with watching(tmp_path) as made, process(SLEEP) as child:
         made.start(child.pid)
         made.watch.look()
-        sockets = made.watch.lookout.sockets
+        sockets = made.watch.observer.sockets
         assert os.path.isdir(sockets)
     assert not os.path.exists(sockets)
     assert set(os.listdir("/proc/self/fd")) <= before
@@ -255,7 +255,7 @@ def test_a_crash_is_told_with_the_kernels_words_or_with_the_gap(tmp_path: Path) 
     with watching(tmp_path) as made, process(SLEEP) as well, process(crash) as ill:
         made.start(well.pid, ill.pid)
         assert made.watch.look() is JobAction.KEEP_RUNNING
-        assert made.watch.lookout.kernel_events == ()
+        assert made.watch.observer.kernel_events == ()
         ill.send_signal(signal.SIGUSR1)
         made.look_until(JobAction.RESTART)
         screen = made.screen.getvalue()
@@ -284,12 +284,12 @@ def test_a_stall_of_hours_is_looked_at_ever_more_rarely(
     """Here an hour passes in a thousand ticks."""
     with watching(tmp_path) as made, process(SLEEP) as child:
         made.start(child.pid)
-        now = made.watch.lookout.started_at
+        now = made.watch.observer.started_at
         taken: list[float] = []
-        monkeypatch.setattr(made.watch.lookout, "take_evidence", lambda: taken.append(now))
+        monkeypatch.setattr(made.watch.observer, "take_evidence", lambda: taken.append(now))
         for _ in range(1000):
             now += 3.6
-            made.watch.lookout.evidence_at = taken[-1] if taken else 0.0
+            made.watch.observer.evidence_at = taken[-1] if taken else 0.0
             made.watch._with_evidence(made.watch._scene(now))
         gaps = [later - before for before, later in itertools.pairwise(taken)]
         assert gaps[0] == pytest.approx(3.6)

@@ -27,7 +27,7 @@ from holdfast.errors import EnvironmentFailure
 from holdfast.run.launch import terminate
 from holdfast.run.launch.logs import Logs
 from holdfast.run.launch.orphans import Descendant, Descendants
-from holdfast.run.launch.pump import complain
+from holdfast.run.launch.pump import warn
 from holdfast.run.watch.interface import JobAction, Watcher
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class Agent(LocalElasticAgent):
         self._grace = grace
         self._pids: dict[int, int] = {}
         self._dead_since: float | None = None
-        self._blind = False
+        self._unwatched = False
         self._unkillable: list[int] = []
         self._reaped_at = 0.0
 
@@ -80,7 +80,7 @@ class Agent(LocalElasticAgent):
                 "the kernel (D state), and would fight a new rank for its device",
                 hint="look for a dead disk, network mount or GPU: `dmesg | tail`; then reboot",
             )
-        self._obey()
+        self._stop_if_told()
         known = terminate.strays(())
         try:
             pids: dict[int, int] = super()._start_workers(worker_group)
@@ -96,7 +96,7 @@ class Agent(LocalElasticAgent):
         self._ask(lambda: self._watcher.ranks_started(self._logs.attempt, dict(pids)), None)
         return pids
 
-    def _obey(self) -> None:
+    def _stop_if_told(self) -> None:
         """End the job when we were told to; torch's own exception makes it end the ranks."""
         told = self._orders.told
         if told is not None:
@@ -105,13 +105,13 @@ class Agent(LocalElasticAgent):
 
     def _ask(self, question: Callable[[], T], otherwise: T) -> T:
         """A watcher that fails is not asked again: the job goes on as under torchrun."""
-        if self._blind:
+        if self._unwatched:
             return otherwise
         try:
             return question()
         except Exception as bug:  # noqa: BLE001 - no bug of ours may end a training
-            self._blind = True
-            complain(
+            self._unwatched = True
+            warn(
                 f"the job is no longer watched, and restarted only when a rank fails "
                 f"(a bug in holdfast: {type(bug).__name__}: {bug})"
             )
@@ -124,7 +124,7 @@ class Agent(LocalElasticAgent):
     # --- watch ---------------------------------------------------------------------------------
 
     def _monitor_workers(self, worker_group: WorkerGroup, **_: Any) -> RunResult:
-        self._obey()
+        self._stop_if_told()
         self._reap()
         step = self._ask(self._watcher.look, None)
         codes = {rank: self._exit_code(rank, pid) for rank, pid in self._pids.items()}

@@ -22,7 +22,7 @@ from holdfast.errors import ConfigError
 from holdfast.rank import delivery
 from holdfast.run.launch.agent import GRACE, Agent, accepted
 from holdfast.run.launch.flags import RunFlags
-from holdfast.run.launch.logs import Dress, Logs
+from holdfast.run.launch.logs import Logs, PrepareEnvironment
 from holdfast.run.launch.orphans import Descendants
 from holdfast.run.launch.pump import Writer, write_all
 from holdfast.run.launch.rendezvous import BACKEND, OneMachine
@@ -45,17 +45,19 @@ def start(
     *,
     watcher: Watcher,
     paths: RunPaths | None,
-    dress: Dress | None = None,
+    rank_environment: PrepareEnvironment | None = None,
     wrap: Wrap = list,
     write: Writer = write_all,
 ) -> int:
     """Run the job to its end and answer the exit code: 0, 128 + the signal that told us to end,
     or the watcher's.
 
-    Without `paths` nothing is kept. `dress` changes a rank's environment, `wrap` its command,
-    `write` puts the ranks' bytes on the screen, from a thread of its own.
+    Without `paths` nothing is kept. `rank_environment` changes a rank's environment, `wrap` its
+    command; `write` puts the ranks' bytes on the screen, from another thread.
     """
-    config, command, logs = _prepare(flags, paths=paths, dress=dress, write=write)
+    config, command, logs = _prepare(
+        flags, paths=paths, rank_environment=rank_environment, write=write
+    )
     handler = OneMachine(run_id=config.run_id, port=flags.port)
     spec = _spec(config, wrap(command), handler)
     asked = getattr(flags.torchrun, "shutdown_timeout", None)  # not before torch 2.12
@@ -112,7 +114,11 @@ def _run(agent: Agent, config: LaunchConfig) -> int:
 
 
 def _prepare(
-    flags: RunFlags, *, paths: RunPaths | None, dress: Dress | None, write: Writer
+    flags: RunFlags,
+    *,
+    paths: RunPaths | None,
+    rank_environment: PrepareEnvironment | None,
+    write: Writer,
 ) -> tuple[LaunchConfig, list[str], Logs]:
     """By torch's own function, so that each flag means what it means to torchrun."""
     typed = argparse.Namespace(**vars(flags.torchrun))
@@ -137,7 +143,7 @@ def _prepare(
         tee=torchs._tee,  # noqa: SLF001
         local_ranks_filter=torchs._local_ranks_filter,  # noqa: SLF001
         paths=paths,
-        dress=dress,
+        rank_environment=rank_environment,
         copies=(
             getattr(typed, "duplicate_stdout_filters", ()),
             getattr(typed, "duplicate_stderr_filters", ()),
@@ -176,11 +182,11 @@ def describe(
     flags: RunFlags,
     *,
     paths: RunPaths,
-    dress: Dress | None = None,
+    rank_environment: PrepareEnvironment | None = None,
     wrap: Wrap = list,
 ) -> str:
     """What `start` would do, for --dry-run; starts nothing and makes no folder."""
-    config, command, _ = _prepare(flags, paths=paths, dress=None, write=write_all)
+    config, command, _ = _prepare(flags, paths=paths, rank_environment=None, write=write_all)
     ranks, typed = config.nproc_per_node, flags.torchrun
     port = str(flags.port) if flags.port else "a free port outside the ephemeral range, new"
     lines = [
@@ -197,8 +203,8 @@ def describe(
         f"  TORCHELASTIC_ERROR_FILE={paths.error(0, 0)}",
         f"  OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', '')}" if ranks > 1 else "",
     ]
-    if dress:
-        added = dress(0, {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks)})
+    if rank_environment:
+        added = rank_environment(0, {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks)})
         lines += [f"  {name}={added[name]}" for name in sorted(added.keys() - _TORCHS)]
     return "\n".join(line for line in lines if line)
 

@@ -16,10 +16,10 @@ from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std, 
 
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.run.launch.log_file import LogFile
-from holdfast.run.launch.pump import OutputPump, RankStream, Writer, complain, write_all
+from holdfast.run.launch.pump import OutputPump, RankStream, Writer, warn, write_all
 
 Environment = dict[str, str]
-Dress = Callable[[int, Environment], Environment]
+PrepareEnvironment = Callable[[int, Environment], Environment]
 INHERITED = ""
 """torch's word for: the rank writes where we write"""
 PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
@@ -41,7 +41,7 @@ class Logs(LogsSpecs):
         local_ranks_filter: set[int] | None = None,
         *,
         paths: RunPaths | None = None,
-        dress: Dress | None = None,
+        rank_environment: PrepareEnvironment | None = None,
         copies: tuple[Sequence[str], Sequence[str]] = ((), ()),
         instead: LogsSpecs | None = None,
         write: Writer = write_all,
@@ -53,7 +53,7 @@ class Logs(LogsSpecs):
         self.attempt = -1
         self._paths = paths
         self._elsewhere = log_dir
-        self._dress = dress
+        self._rank_environment = rank_environment
         self._copies = copies
         self._instead = instead
         self._write = write
@@ -74,19 +74,19 @@ class Logs(LogsSpecs):
         for local_rank, env in envs.items():
             # torch counts only the restarts that it decided itself.
             env["TORCHELASTIC_RESTART_COUNT"] = str(self.attempt)
-            self._dress_up(local_rank, env)
+            self._prepare(local_rank, env)
         return destination
 
-    def _dress_up(self, local_rank: int, env: Environment) -> None:
-        if self._dress is None:
+    def _prepare(self, local_rank: int, env: Environment) -> None:
+        if self._rank_environment is None:
             return
         try:
-            dressed = self._dress(local_rank, dict(env))
+            prepared = self._rank_environment(local_rank, dict(env))
         except Exception as bug:  # noqa: BLE001 - the training matters more than our view of it
             self._say_once(f"the ranks cannot be watched from within: {type(bug).__name__}: {bug}")
         else:
             env.clear()
-            env.update(dressed)
+            env.update(prepared)
 
     def _destination(self, envs: dict[int, Environment]) -> LogsDest:
         if self._pump is None:
@@ -185,7 +185,7 @@ class Logs(LogsSpecs):
     def _say_once(self, sentence: str) -> None:
         if sentence not in self._said:
             self._said.add(sentence)
-            complain(sentence)
+            warn(sentence)
 
     # --- our agent's calls ---------------------------------------------------------------------
 

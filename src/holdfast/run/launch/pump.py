@@ -21,7 +21,7 @@ from collections.abc import Callable
 from holdfast.run.launch import terminal
 from holdfast.run.launch.log_file import LogFile
 
-PATIENCE_WITH_A_LINE = 0.05
+LINE_DELAY = 0.05
 """seconds to wait for the end of a line, so that lines of several ranks do not mix"""
 LONGEST_LINE = 1 << 16
 PIPE_SIZE = 1 << 20
@@ -75,7 +75,7 @@ class RankStream:
         if self._held and self.held_since is None:
             self.held_since = time.monotonic()
 
-    def let_go(self, write: Writer) -> None:
+    def flush(self, write: Writer) -> None:
         """Show the line as far as it has come: a prompt, or a progress bar."""
         text, self._held, self.held_since = self._held, b"", None
         if text:
@@ -88,7 +88,7 @@ class RankStream:
             log.close()
             self._log = None
             self._shown = True
-            complain(
+            warn(
                 f"the log of {self.name} could not be written ({problem.strerror}): "
                 "its output goes to the screen only"
             )
@@ -121,9 +121,9 @@ class OutputPump:
         self._waiting = selectors.DefaultSelector()
         self._our_ends: list[int] = []
         self._sizes = terminal.TerminalSizes()
-        self._bell, self._rope = os.pipe()
-        os.set_blocking(self._bell, False)
-        self._waiting.register(self._bell, selectors.EVENT_READ)
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_reader, False)
+        self._waiting.register(self._wake_reader, selectors.EVENT_READ)
         self._quiet = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="holdfast-output", daemon=True)
@@ -159,7 +159,7 @@ class OutputPump:
     def settle(self, *, seconds: float = 1.0) -> None:
         """Wait until all that was printed so far is out."""
         self._quiet.clear()
-        os.write(self._rope, b"!")
+        os.write(self._wake_writer, b"!")
         self._quiet.wait(seconds)
 
     def close(self) -> None:
@@ -167,32 +167,32 @@ class OutputPump:
         self.started()
         self._sizes.close()
         self._closing = True
-        os.write(self._rope, b"!")
+        os.write(self._wake_writer, b"!")
         self._thread.join(timeout=2.0)
 
     def _run(self) -> None:
         while True:
             closing = self._closing
             held = [stream for stream in self._streams() if stream.held_since is not None]
-            ready = self._waiting.select(0 if closing else PATIENCE_WITH_A_LINE if held else None)
-            rung = [key for key, _ in ready if key.data is None]
+            ready = self._waiting.select(0 if closing else LINE_DELAY if held else None)
+            woken = [key for key, _ in ready if key.data is None]
             streams = [key.data for key, _ in ready if key.data is not None]
             for stream in streams:
                 self._guarded(stream, self._read)
             now = time.monotonic()
             for stream in held:
                 since = stream.held_since
-                if since is not None and now - since >= PATIENCE_WITH_A_LINE:
-                    self._guarded(stream, lambda stream: stream.let_go(self._write))
-            if not streams and (closing or rung) and not self._more():
+                if since is not None and now - since >= LINE_DELAY:
+                    self._guarded(stream, lambda stream: stream.flush(self._write))
+            if not streams and (closing or woken) and not self._more():
                 if closing:
                     break
                 self._answer()
         for stream in list(self._streams()):
             self._end(stream)
         self._waiting.close()
-        os.close(self._bell)
-        os.close(self._rope)
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
 
     def _more(self) -> bool:
         """Whether something came that no event told of: between the two ends of a terminal a
@@ -200,10 +200,10 @@ class OutputPump:
         return True in [self._guarded(stream, self._read) for stream in self._streams()]
 
     def _answer(self) -> None:
-        """The bell was rung, and nothing is left to read."""
-        os.read(self._bell, 4096)
+        """The bell was woken, and nothing is left to read."""
+        os.read(self._wake_reader, 4096)
         for stream in self._streams():
-            self._guarded(stream, lambda stream: stream.let_go(self._write))
+            self._guarded(stream, lambda stream: stream.flush(self._write))
         self._quiet.set()
 
     def _streams(self) -> list[RankStream]:
@@ -215,7 +215,7 @@ class OutputPump:
         try:
             return bool(act(stream))
         except Exception as bug:  # noqa: BLE001
-            complain(f"the output of {stream.name} is incomplete: {type(bug).__name__}: {bug}")
+            warn(f"the output of {stream.name} is incomplete: {type(bug).__name__}: {bug}")
             return False
 
     def _read(self, stream: RankStream) -> bool:
@@ -237,11 +237,11 @@ class OutputPump:
     def _end(self, stream: RankStream) -> None:
         self._waiting.unregister(stream.source)
         self._sizes.forget(stream.source)
-        self._guarded(stream, lambda stream: stream.let_go(self._write))
+        self._guarded(stream, lambda stream: stream.flush(self._write))
         stream.close()
 
 
-def complain(sentence: str) -> None:
+def warn(sentence: str) -> None:
     """On stderr, in one piece; nobody to hear it is no reason to stop."""
     with contextlib.suppress(OSError, ValueError):
         fresh = "\r\033[K" if sys.stderr.isatty() else ""  # the status line may stand there

@@ -1,4 +1,4 @@
-"""The lookout of a job: its ranks, their deaths, beats, counters and evidence, made into a Scene.
+"""Observes a job: its ranks, their exits, heartbeats, counters and evidence, made into a Scene.
 
 It touches the world and judges nothing; what a Scene means is watch.py's business.
 """
@@ -24,12 +24,13 @@ from holdfast.run.runs import leftovers
 from holdfast.run.watch import evidence
 from holdfast.run.watch.rank_events import EventListener
 from holdfast.run.watch.rank_state import ObservedRank
+from holdfast.run.watch.resume_tracker import TrackedEvent
 from holdfast.system import activity
 from holdfast.system.cpu import Looker
 from holdfast.system.deaths import DeathWatch
 from holdfast.system.kernel_log import KernelLog
 
-FEEL_EVERY = 1.0
+COUNTERS_EVERY = 1.0
 """seconds between two looks at the kernel's counters"""
 
 MemoryKills = Callable[[], "int | None"]
@@ -55,8 +56,8 @@ class Observer:
 
     def _begin(self, now: float) -> None:
         """All that belongs to one attempt."""
-        self.started_at = self.felt_at = self.progress_at = now
-        self.most_steps = 0
+        self.started_at = self.counted_at = self.progress_at = now
+        self.steps = 0
         self.kernel_log.forget()
         self.kernel_events: tuple[str, ...] | Unread = ()
         self.kills_before = self.memory_kills()
@@ -67,7 +68,7 @@ class Observer:
 
     # --- ranks come and go ---------------------------------------------------------------------
 
-    def dress(self, local_rank: int, environment: dict[str, str]) -> dict[str, str]:
+    def rank_environment(self, local_rank: int, environment: dict[str, str]) -> dict[str, str]:
         """The environment of a rank about to start: its page, its socket, its last words."""
         self.pages[local_rank] = heartbeat_page.create()
         mark = {leftovers.RUN: self.paths.folder} if self.paths else {}
@@ -84,7 +85,7 @@ class Observer:
     def ranks_started(self, attempt: int, pids: Mapping[int, int], now: float) -> None:
         self.attempt = attempt
         files = {local_rank: self._events_file({}, local_rank) for local_rank in pids}
-        self.events.begin(attempt, files, steps=self.most_steps)
+        self.events.begin(attempt, files, steps=self.steps)
         self._begin(now)
         self.ranks = [
             ObservedRank(
@@ -111,6 +112,8 @@ class Observer:
         self.ranks = []
 
     def close(self) -> None:
+        """What ranks told last is read before: the last save is often made at the very end."""
+        self.events.read_all()
         self.deaths.close()
         self.kernel_log.close()
         shutil.rmtree(self.sockets, ignore_errors=True)
@@ -132,8 +135,8 @@ class Observer:
 
     # --- looking -------------------------------------------------------------------------------
 
-    def hear(self, now: float) -> list[ObservedRank]:
-        """What the ranks and the kernel say by themselves; answers those newly dead."""
+    def look(self, now: float) -> list[ObservedRank]:
+        """Read what the ranks and the kernel say; returns the ranks that have exited since."""
         by_pid = {rank.pid: rank for rank in self.ranks}
         died = []
         for pid, death in self.deaths.deaths():
@@ -141,43 +144,54 @@ class Observer:
             if rank is not None and rank.death != death:
                 rank.death = death
                 died.append(rank)
-        self.hear_pages(now)
-        if now - self.felt_at >= FEEL_EVERY:
-            self._feel(now)
-        self.events.hear(now, at_once=bool(died))
+        self.read_pages(now)
+        if now - self.counted_at >= COUNTERS_EVERY:
+            self._read_counters(now)
+        self.events.read(now, at_once=bool(died))
         return died
 
-    def somebody_died(self) -> bool:
-        """Since it was last heard of."""
+    def a_rank_died(self) -> bool:
+        """Since the last look."""
         known = {rank.pid: rank.death for rank in self.ranks}
         return any(known.get(pid, death) != death for pid, death in self.deaths.deaths())
 
-    def hear_pages(self, now: float) -> None:
+    def read_pages(self, now: float) -> None:
         for rank in self.ranks:
-            rank.hear(now)
+            rank.read_page(now)
 
-    def _feel(self, now: float) -> None:
+    def _read_counters(self, now: float) -> None:
         living = [rank for rank in self.ranks if rank.death is None]
         found = activity.read_many([rank.pid for rank in living])
         for rank in living:
-            rank.feel(now, found[rank.pid])
+            rank.compare(now, found[rank.pid])
             rank.remember_threads()
-        self.felt_at = now
+        self.counted_at = now
 
     def new_steps(self, now: float) -> int:
         """How many steps have been taken, when that is more than at the last look; else 0."""
         steps = max((rank.steps for rank in self.ranks), default=0)
-        if steps <= self.most_steps:
+        if steps <= self.steps:
             return 0
-        if self.most_steps:
-            self.longest_pause = max(self.longest_pause, now - self.progress_at)
-        self.most_steps, self.progress_at = steps, now
+        if self.steps:
+            self.longest_pause = max(self.longest_pause, self.idle(now))
+        self.steps, self.progress_at = steps, now
         return steps
 
-    def rest(self, now: float, *, late: float) -> None:
-        """The machine slept: all clocks start again."""
+    def idle(self, now: float) -> float:
+        """Seconds since the last step, or since the start of the attempt."""
+        return now - self.progress_at
+
+    def evidence_age(self, now: float) -> float:
+        return now - self.evidence_at
+
+    def new_events(self) -> list[TrackedEvent]:
+        """What ranks have told of checkpoints since this was last asked."""
+        return self.events.news()
+
+    def reset_timers(self, now: float, *, late: float) -> None:
+        """The machine slept: all timers start again."""
         for rank in self.ranks:
-            rank.rest(now, late=late)
+            rank.reset_timers(now, late=late)
         self.progress_at = now
 
     def take_evidence(self) -> None:
@@ -199,7 +213,7 @@ class Observer:
             self.processor = self.looker.try_to_look(found)
 
     def ask_kernel(self) -> None:
-        """Only when somebody died or a stall is looked at."""
+        """Only when a rank died or a stall is looked at."""
         owners = {number: rank.pid for rank in self.ranks for number in (rank.pid, *rank.threads)}
         self.kernel_events = self.kernel_log.about(owners)
 
@@ -236,7 +250,7 @@ class Observer:
         )
 
     def _memory_kills(self) -> int:
-        """Counted only when somebody was killed: reading a cgroup ten times a second is waste."""
+        """Counted only when a rank was killed: reading a cgroup ten times a second is waste."""
         killed = any(r.death and r.death.code == -signal.SIGKILL for r in self.ranks)
         now = self.memory_kills() if killed else None
         if now is None or self.kills_before is None:

@@ -1,4 +1,4 @@
-"""Hears what the ranks tell in their files (rank/events.py), and keeps the account of it."""
+"""Reads what the ranks tell in their events files (rank/events.py), and keeps the account of it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.run.watch import resume_tracker
 
-HEAR_EVERY = 1.0
+READ_EVERY = 1.0
 """seconds between two looks at the files"""
-AT_ONCE = 64 * 1024
+LARGEST_READ = 64 * 1024
 """bytes taken of one file in one look; the rest waits for the next"""
 
 
@@ -27,11 +27,11 @@ class GrowingFile:
         try:
             with open(self.path, "rb", buffering=0) as file:
                 file.seek(self._place)
-                text = file.read(AT_ONCE) or b""
+                text = file.read(LARGEST_READ) or b""
         except (OSError, ValueError):
             return []
         whole, newline, _ = text.rpartition(b"\n")
-        if not newline and len(text) < AT_ONCE:
+        if not newline and len(text) < LARGEST_READ:
             return []  # half a line: the rest is on its way
         self._place += len(whole) + 1 if newline else len(text)
         lines = [_parse(line) for line in whole.split(b"\n")]
@@ -54,28 +54,28 @@ class EventListener:
     def __init__(self) -> None:
         self.account = CheckpointAccount()
         self._attempt = 0
-        self._tails: dict[int, GrowingFile] = {}
-        self._heard_at = 0.0
+        self._files: dict[int, GrowingFile] = {}
+        self._read_at = 0.0
         self._news: list[resume_tracker.TrackedEvent] = []
 
     def begin(self, attempt: int, files: Mapping[int, str], *, steps: int) -> None:
         """A new attempt; the one before had taken `steps` steps."""
         if attempt > self._attempt:
-            self.listen()
+            self.read_all()
             self.account = resume_tracker.next_attempt(self.account, steps)
         self._attempt = attempt
-        self._tails = {rank: GrowingFile(path) for rank, path in files.items()}
+        self._files = {rank: GrowingFile(path) for rank, path in files.items()}
 
-    def hear(self, now: float, *, at_once: bool = False) -> None:
-        """Now and then, or at once when somebody died: his last save counts."""
-        if at_once or now - self._heard_at >= HEAR_EVERY:
-            self._heard_at = now
-            self.listen()
+    def read(self, now: float, *, at_once: bool = False) -> None:
+        """Once a second, or at once when a rank died: its last save counts."""
+        if at_once or now - self._read_at >= READ_EVERY:
+            self._read_at = now
+            self.read_all()
 
-    def listen(self) -> None:
-        """What is still unheard."""
-        for rank, tail in self._tails.items():
-            for event in tail.new():
+    def read_all(self) -> None:
+        """Whatever is new, now."""
+        for rank, file in self._files.items():
+            for event in file.new():
                 tracked = resume_tracker.track(self.account, rank, self._attempt, event)
                 self.account = tracked.account
                 self._news.append(tracked)

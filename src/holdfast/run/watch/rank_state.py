@@ -69,7 +69,7 @@ class ObservedRank:
     def __post_init__(self) -> None:
         self.alive_at = self.state_since = self.started_at
 
-    def hear(self, now: float) -> None:
+    def read_page(self, now: float) -> None:
         """Read its page; a new step is the best sign of life."""
         self.beat = heartbeat_page.read(self.page)
         self.limit = self.beat.limit_until if self.beat else 0.0
@@ -79,8 +79,8 @@ class ObservedRank:
             self.steps = self.beat.steps
             self.alive_at = now
 
-    def feel(self, now: float, activity: Activity | None) -> None:
-        """Compare the kernel's counters with those of the last look."""
+    def compare(self, now: float, activity: Activity | None) -> None:
+        """The kernel's counters with those of the last look."""
         before = self.activity
         if activity is None:
             return
@@ -95,8 +95,8 @@ class ObservedRank:
         with contextlib.suppress(OSError):  # it is about to go: what was seen before stays
             self.threads = tuple(map(int, os.listdir(f"/proc/{self.pid}/task"))) or self.threads
 
-    def rest(self, now: float, *, late: float = 0.0) -> None:
-        """The machine slept: all clocks start again, and a limit then in force gets that time."""
+    def reset_timers(self, now: float, *, late: float = 0.0) -> None:
+        """The machine slept: all timers start again, and a limit then in force gets that time."""
         self.alive_at = self.state_since = now
         if self.beat and self.beat.limit_until:
             already = self.extra if self.limit == self.extended else 0.0

@@ -1,4 +1,4 @@
-"""Tells what happens to a job, in the journal and on the screen, with the same words."""
+"""Reports what happens to a job, in the journal and on the screen, with the same words."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Reporter:
         self.noted_at = 0.0
         """when progress was last journalled; 0 before the first step of an attempt"""
         self._said: tuple[str, tuple[int, ...]] | None = None
-        self._transport_told = False
-        self._owned_up: set[tuple[str, str]] = set()
-        self._heard: set[tuple[int, str]] = set()
+        self._transport_reported = False
+        self._bugs_reported: set[tuple[str, str]] = set()
+        self._checkpoint_notices: set[tuple[int, str]] = set()
 
     def attempt(self, attempt: int, ranks: Sequence[ObservedRank]) -> None:
         """A new one has begun: what was said of the one before is no longer news told."""
@@ -72,26 +72,26 @@ class Reporter:
 
     def progress(self, attempt: int, steps: int, now: float, ranks: Sequence[ObservedRank]) -> None:
         """Steps go on: said after a hold-up, else only noted now and then."""
-        held_up = self._said is not None and not traits(self._said[0]).survives_steps
-        if held_up:
+        stalled = self._said is not None and not traits(self._said[0]).survives_steps
+        if stalled:
             self.screen.say(f"going on: step {steps}")
             self._said = None
-        if held_up or not self.noted_at or now >= self.noted_at + NOTE_EVERY:
+        if stalled or not self.noted_at or now >= self.noted_at + NOTE_EVERY:
             self.journal.write(ProgressRecord(attempt=attempt, steps=steps))
             self.noted_at = now
-        if not self._transport_told:
-            self._transport_told = True
+        if not self._transport_reported:
+            self._transport_reported = True
             self._transport(attempt, ranks)
 
-    def kept(self, news: Sequence[TrackedEvent], scene: Scene) -> None:
+    def checkpoint_events(self, news: Sequence[TrackedEvent], scene: Scene) -> None:
         """What ranks told of saves and resumes, and what it means: a notice once an attempt."""
         for event in news:
             self.journal.write(event.record)
             if event.sentence:
                 self.screen.say(event.sentence)
         for found in verdict.checkpoint_news(scene) if news else ():
-            if (scene.attempt, found.slug) not in self._heard:
-                self._heard.add((scene.attempt, found.slug))
+            if (scene.attempt, found.slug) not in self._checkpoint_notices:
+                self._checkpoint_notices.add((scene.attempt, found.slug))
                 self.judgement(found, scene, action="", steps=pace.steps(scene), evidence="")
 
     def is_news(self, found: Verdict) -> bool:
@@ -176,9 +176,9 @@ class Reporter:
     def own_faults(self, broken: Iterable[Broken], *, attempt: int) -> None:
         """Each face that raised, once a run: its scene comes again at every look."""
         for bug in broken:
-            if (bug.slug, bug.face) in self._owned_up:
+            if (bug.slug, bug.face) in self._bugs_reported:
                 continue
-            self._owned_up.add((bug.slug, bug.face))
+            self._bugs_reported.add((bug.slug, bug.face))
             self.journal.write(
                 OwnFaultRecord(attempt=attempt, slug=bug.slug, face=bug.face, exception=bug.problem)
             )

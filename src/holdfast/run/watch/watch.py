@@ -1,7 +1,7 @@
-"""The watcher of a job: asks the lookout for a scene every tick, and when something is wrong has
+"""Watches a job: asks the observer for a scene every tick, and when something is wrong has
 evidence taken, asks for a verdict, and tells the agent what to do.
 
-This file only ties the pieces together; what it decides with is pure (habit, verdict, decide).
+This file only ties the pieces together; what it decides with is pure (pace, verdict, decide).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from holdfast.analysis.job import pace
+from holdfast.analysis.job.journal_records import EndRecord
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.scene import exits, overruns, stopped
 from holdfast.analysis.scene.scene import Failure, Policy, Scene, SurvivingProcess
@@ -47,13 +48,12 @@ class Watch:
         paths: RunPaths | None,
         memory_kills: MemoryKills,
     ) -> None:
-        self.policy, self.journal, self.screen = policy, journal, screen
-        self.lookout = Observer(paths=paths, memory_kills=memory_kills)
-        self.dress, self.ranks_stopped = self.lookout.dress, self.lookout.ranks_stopped
-        self.teller = Reporter(journal, screen, self.lookout.host, paths)
+        self.policy, self.screen = policy, screen
+        self.observer = Observer(paths=paths, memory_kills=memory_kills)
+        self.reporter = Reporter(journal, screen, self.observer.host, paths)
         self.restarts = 0
         self.failures: tuple[Failure, ...] = ()
-        self._code, self._told = 0, ""
+        self._exit_code, self._stop_signal = 0, ""
         self._culprits: frozenset[int] = frozenset()
         self._new_attempt(0.0)
 
@@ -63,27 +63,31 @@ class Watch:
         self.calm = False
         self.best_step = 0.0
         self.history = decide.StallHistory()
-        self.held_up_since = 0.0
+        self.stalled_since = 0.0
         self.settle_until = 0.0
-        self.overrun: Verdict | None = None
+        self.over_limit: Verdict | None = None
         self.aborted_at = 0.0
 
     # --- what the agent calls ------------------------------------------------------------------
 
+    def rank_environment(self, local_rank: int, environment: dict[str, str]) -> dict[str, str]:
+        """What a rank about to start gets."""
+        return self.observer.rank_environment(local_rank, environment)
+
     def ranks_started(self, attempt: int, pids: Mapping[int, int]) -> None:
         self._new_attempt(now := time.monotonic())
-        self.lookout.ranks_started(attempt, pids, now)
-        self.teller.attempt(attempt, self.lookout.ranks)
+        self.observer.ranks_started(attempt, pids, now)
+        self.reporter.attempt(attempt, self.observer.ranks)
 
     def look(self) -> JobAction:
         now = time.monotonic()
         if now - self.last_look > LATE:
-            self._rest(now, late=now - self.last_look)
+            self._reset_timers(now, late=now - self.last_look)
         self.last_look = now
-        if self.calm and now < self.look_whole_at and not self.lookout.somebody_died():
+        if self.calm and now < self.look_whole_at and not self.observer.a_rank_died():
             return JobAction.KEEP_RUNNING
         self.look_whole_at = now + WHOLE_LOOK
-        self._hear(now)
+        self._observe(now)
         scene = self._scene(now)
         step = self._judge(scene)
         self.calm = step is JobAction.KEEP_RUNNING
@@ -95,56 +99,67 @@ class Watch:
         return self._culprits
 
     def told_to_stop(self, sign: signal.Signals) -> None:
-        self._told = sign.name
+        self._stop_signal = sign.name
         scene = self._scene(time.monotonic())
         if found := self._verdict(scene):
             self._announce(found, scene, action="end the job, as told")
-        self.teller.action("stop", scene, reason=sign.name, steps=self.lookout.most_steps)
+        self.reporter.action("stop", scene, reason=sign.name, steps=self.observer.steps)
 
     def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
         scene = self._scene(time.monotonic())
         if ended:
-            self.teller.outlived(processes, scene, steps=self.lookout.most_steps)
+            self.reporter.outlived(processes, scene, steps=self.observer.steps)
         else:
-            self.teller.left_alone(processes, attempt=scene.attempt)
+            self.reporter.left_alone(processes, attempt=scene.attempt)
+
+    def ranks_stopped(self) -> None:
+        self.observer.ranks_stopped()
 
     def exit_code(self) -> int:
-        return self._code
+        return self._exit_code
 
     def close(self) -> None:
-        self.lookout.events.listen()  # the last save is often made at the very end
-        self._tell_kept(time.monotonic())
-        self.lookout.close()
+        self.observer.close()
+        self._report_events(time.monotonic())
+
+    def end_record(self, exit_code: int) -> EndRecord:
+        """The last line of the journal."""
+        return EndRecord(
+            exit_code=exit_code,
+            attempt=self.observer.attempt,
+            steps=self.observer.steps,
+            longest_pause=round(self.observer.longest_pause, 3),
+        )
 
     # --- looking -------------------------------------------------------------------------------
 
     def _scene(self, now: float) -> Scene:
-        return self.lookout.scene(
-            now, told_to_stop=self._told, failures=self.failures, best_step=self.best_step
+        return self.observer.scene(
+            now, told_to_stop=self._stop_signal, failures=self.failures, best_step=self.best_step
         )
 
-    def _rest(self, now: float, *, late: float) -> None:
-        """Nobody could work while we did not: all clocks start again."""
+    def _reset_timers(self, now: float, *, late: float) -> None:
+        """The ranks could not work while we could not: all timers start again."""
         self.history = decide.remember(now, self._scene(now), None, self.history, late=late)
-        self.lookout.rest(now, late=late)
+        self.observer.reset_timers(now, late=late)
 
-    def _hear(self, now: float) -> None:
-        attempt = self.lookout.attempt
-        for rank in self.lookout.hear(now):
+    def _observe(self, now: float) -> None:
+        attempt = self.observer.attempt
+        for rank in self.observer.look(now):
             assert rank.death
-            self.teller.exited(attempt, rank, rank.death.code)
-        if steps := self.lookout.new_steps(now):
-            self.teller.progress(attempt, steps, now, self.lookout.ranks)
-        self._tell_kept(now)
+            self.reporter.exited(attempt, rank, rank.death.code)
+        if steps := self.observer.new_steps(now):
+            self.reporter.progress(attempt, steps, now, self.observer.ranks)
+        self._report_events(now)
 
-    def _tell_kept(self, now: float) -> None:
-        if news := self.lookout.events.news():
-            self.teller.kept(news, self._scene(now))
+    def _report_events(self, now: float) -> None:
+        if events := self.observer.new_events():
+            self.reporter.checkpoint_events(events, self._scene(now))
 
     def _take_evidence(self) -> Scene:
         """And how the job stands with it."""
-        self.lookout.take_evidence()
-        self.teller.evidence(self.lookout.attempt, self.lookout.evidence_folder)
+        self.observer.take_evidence()
+        self.reporter.evidence(self.observer.attempt, self.observer.evidence_folder)
         return self._scene(time.monotonic())
 
     # --- judging -------------------------------------------------------------------------------
@@ -153,14 +168,14 @@ class Watch:
         if any(exit_codes.failed(view) or exit_codes.raised(view) for view in scene.ranks):
             return self._after_an_end(scene)
         self.settle_until = 0.0
-        if self.overrun or overruns.overrun_ranks(scene):
-            return self._keep_limits(scene)
-        if self._is_worth_a_look(scene):
+        if self.over_limit or overruns.overrun_ranks(scene):
+            return self._enforce_limits(scene)
+        if self._may_be_wrong(scene):
             return self._with_evidence(scene)
-        self.held_up_since = 0.0
+        self.stalled_since = 0.0
         return JobAction.KEEP_RUNNING
 
-    def _is_worth_a_look(self, scene: Scene) -> bool:
+    def _may_be_wrong(self, scene: Scene) -> bool:
         # The others' processors run seconds ahead of their GPUs: a stop is seen before a stall.
         return (
             pace.stalled(scene, timers_since=self.history.timers_since)
@@ -178,31 +193,31 @@ class Watch:
         """Evidence first, then a moment for the others' last words, then the verdict."""
         if not self.settle_until:
             for view in filter(exit_codes.raised, scene.ranks):
-                self.teller.rank(scene.attempt, view, "raised")
+                self.reporter.rank(scene.attempt, view, "raised")
             self._take_evidence()
             self.settle_until = scene.now + UNWIND
         if any(exit_codes.failed(view) for view in scene.ranks):
             self.settle_until = min(self.settle_until, scene.now + SETTLE)
-        everybody_gone = all(view.death for view in scene.ranks)
-        if time.monotonic() < self.settle_until and not everybody_gone:
+        all_exited = all(view.death for view in scene.ranks)
+        if time.monotonic() < self.settle_until and not all_exited:
             return JobAction.HOLD
         leaving = any(terminate.is_leaving(view.pid) for view in scene.ranks if not view.death)
         if leaving and time.monotonic() < self.settle_until + LEAVING:
             return JobAction.HOLD
-        self.lookout.ask_kernel()
+        self.observer.ask_kernel()
         return self._decide(self._scene(time.monotonic()))
 
-    def _keep_limits(self, scene: Scene) -> JobAction:
+    def _enforce_limits(self, scene: Scene) -> JobAction:
         """A section's time is over: evidence, the sentence, then the signal its author asked for.
 
         What we say of it is settled here: once the rank is gone, its victims' last words and
         its own abort would tell another story.
         """
-        if self.overrun:
+        if self.over_limit:
             waited = scene.now - self.aborted_at
             return JobAction.HOLD if waited < deadlines.PATIENCE else self._decide(scene)
         self._take_evidence()
-        self.lookout.hear_pages(time.monotonic())
+        self.observer.read_pages(time.monotonic())
         scene = self._scene(time.monotonic())
         over = overruns.overrun_ranks(scene)
         found = self._verdict(scene)
@@ -210,20 +225,20 @@ class Watch:
             return JobAction.KEEP_RUNNING
         self._announce(found, scene, action="")
         ranks = [view.rank for view in over]
-        self.teller.aborts(scene.attempt, ranks)
+        self.reporter.aborts(scene.attempt, ranks)
         deadlines.abort(view.pid for view in over)
-        self.overrun, self.aborted_at = found, time.monotonic()
+        self.over_limit, self.aborted_at = found, time.monotonic()
         return JobAction.HOLD
 
     def _with_evidence(self, scene: Scene) -> JobAction:
-        self.held_up_since = self.held_up_since or scene.now
-        pause = pace.pause_between_looks(scene.now - self.held_up_since)
-        if scene.now - self.lookout.evidence_at >= pause:
+        self.stalled_since = self.stalled_since or scene.now
+        pause = pace.pause_between_looks(scene.now - self.stalled_since)
+        if self.observer.evidence_age(scene.now) >= pause:
             scene = self._take_evidence()
         return self._decide(scene)
 
     def _decide(self, scene: Scene) -> JobAction:
-        found = self.overrun or self._verdict(scene)
+        found = self.over_limit or self._verdict(scene)
         self.history = decide.remember(scene.now, scene, found, self.history)
         decision = decide.decide(scene.now, scene, found, self.policy, self.history)
         if decision.action == "hold":
@@ -232,20 +247,20 @@ class Watch:
             # Positions seen a while ago: a job that takes no steps may have moved on since.
             return self._decide(self._take_evidence())
         if decision.action == "go-on":
-            if found and self.teller.is_news(found):
+            if found and self.reporter.is_news(found):
                 self._announce(found, scene, action="")
             return JobAction.KEEP_RUNNING
         return self._act(decision, found, scene)
 
     def _verdict(self, scene: Scene) -> Verdict | None:
         opinion = verdict.consider(scene, timers_since=self.history.timers_since)
-        self.teller.own_faults(opinion.broken, attempt=scene.attempt)
+        self.reporter.own_faults(opinion.broken, attempt=scene.attempt)
         return opinion.verdict
 
     def _is_out_of_date(self, found: Verdict | None, scene: Scene) -> bool:
         if found is None or found.certain or exits.endings(scene):
             return False
-        return time.monotonic() - self.lookout.evidence_at >= pace.LOOK_AGAIN
+        return self.observer.evidence_age(time.monotonic()) >= pace.LOOK_AGAIN
 
     def _act(self, decision: decide.Decision, found: Verdict | None, scene: Scene) -> JobAction:
         restart = decision.action == "restart"
@@ -255,25 +270,25 @@ class Watch:
         if found:
             self._culprits = frozenset(found.ranks)
             self._announce(found, scene, action=decision.reason)
-        self._code = exit_codes.exit_code_of(found, scene)
+        self._exit_code = exit_codes.exit_code_of(found, scene)
         self.failures = (*self.failures, decide.failure_of(scene, found))
-        idle = scene.now - self.lookout.progress_at
-        self.teller.action(
+        idle = self.observer.idle(scene.now)
+        self.reporter.action(
             "restart" if restart else "stop",
             scene,
             reason=decision.reason,
-            steps=self.lookout.most_steps,
+            steps=self.observer.steps,
             idle=idle,
         )
         self.restarts += restart
         return JobAction.RESTART if restart else JobAction.STOP
 
     def _announce(self, found: Verdict, scene: Scene, *, action: str) -> None:
-        self.teller.judgement(
+        self.reporter.judgement(
             found,
             scene,
             action=action,
-            steps=self.lookout.most_steps,
-            evidence=self.lookout.evidence_folder,
+            steps=self.observer.steps,
+            evidence=self.observer.evidence_folder,
         )
-        self.lookout.keep_evidence()
+        self.observer.keep_evidence()
