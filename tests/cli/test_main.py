@@ -1,9 +1,8 @@
-"""The command line: exit codes, one-sentence errors, JSON, completion."""
+"""The command line: exit codes, one-sentence errors, JSON."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 
 import pytest
@@ -17,6 +16,13 @@ def test_version_and_help() -> None:
     done = run("--help")
     assert done.returncode == 0
     assert "check" in done.stdout
+
+
+def test_holdfast_alone_prints_its_help() -> None:
+    done = run()
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == run("--help").stdout
 
 
 @pytest.mark.parametrize(
@@ -76,7 +82,7 @@ def test_the_json_of_check_has_the_promised_shape() -> None:
         }  # fmt: skip
         assert finding["status"] in {"ok", "note", "warning", "error", "skipped"}
         for evidence in finding["evidence"]:
-            assert set(evidence) == {"quote", "source", "line", "rank", "host"}
+            assert set(evidence) == {"quote", "source", "line", "rank", "host", "setting"}
 
 
 def test_explain_shows_page_list_and_json() -> None:
@@ -94,20 +100,3 @@ def test_a_closed_pipe_is_no_error() -> None:
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert done.stderr == ""
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_names_every_verb_flag_and_fault(shell: str) -> None:
-    script = run("completion", shell).stdout
-    for word in ("check", "explain", "--nnodes", "--pid", "--run", "port-in-use", "HOLD101"):
-        assert word in script
-
-
-def test_bash_accepts_the_completion_script() -> None:
-    bash = shutil.which("bash")
-    assert bash, "the project's own CI is a bash script"
-    script = run("completion", "bash").stdout + (
-        "\nCOMP_WORDS=(holdfast explain port-in); COMP_CWORD=2; _holdfast; echo ${COMPREPLY[@]}"
-    )
-    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["port-in-use"]

@@ -1,25 +1,85 @@
-"""`holdfast completion SHELL`: a script for the shell, made from the parser itself."""
+"""`holdfast completion SHELL`: a script for the shell, made from the parsers themselves."""
 
 from __future__ import annotations
 
 import argparse
+from typing import NamedTuple
 
 from holdfast.cli import streams
 
 SUMMARY = "print the completion script of a shell: source it from your start-up file"
 
-BASH = """_holdfast() {{
-    local word="${{COMP_WORDS[COMP_CWORD]}}" verb="${{COMP_WORDS[1]}}"
-    local choices="{verbs}"
-    if [ "$COMP_CWORD" -gt 1 ]; then
-        case "$verb" in
-{cases}
-        esac
+BASH = """_holdfast_run_ids() {{
+    local folder=runs number
+    for (( number = 2; number < COMP_CWORD; number++ )); do
+        [ "${{COMP_WORDS[number]}}" != --runs ] || folder="${{COMP_WORDS[number + 1]}}"
+    done
+    [ -d "$folder" ] || return
+    echo latest
+    for journal in "$folder"/*/journal.jsonl; do
+        [ ! -f "$journal" ] || basename "$(dirname "$journal")"
+    done
+}}
+_holdfast() {{
+    local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD - 1]}}"
+    local flags="" words="" files="" IFS=$' \\t\\n'
+    local faults="{faults}"
+    if [ "$COMP_CWORD" -le 1 ]; then
+        COMPREPLY=( $(compgen -W "{verbs} --help --version" -- "$word") )
+        return
     fi
-    COMPREPLY=( $(compgen -W "$choices" -- "$word") )
-    [ ${{#COMPREPLY[@]}} -gt 0 ] || COMPREPLY=( $(compgen -f -- "$word") )
+    case "${{COMP_WORDS[1]}}" in
+{verb_cases}
+    esac
+    case "${{COMP_WORDS[1]}} $before" in
+{option_cases}
+        *)
+            case "$word" in -*) words="$flags" files="" ;; esac
+            [ -n "$words$files" ] || words="$flags"
+            ;;
+    esac
+    COMPREPLY=( $(compgen -W "$words" -- "$word") )
+    if [ -n "$files" ]; then
+        compopt -o filenames 2>/dev/null
+        IFS=$'\\n'
+        COMPREPLY+=( $(compgen "$files" -- "$word") )
+    fi
 }}
 complete -F _holdfast holdfast"""
+
+FAULTS = "$faults"
+RUN_IDS = "$(_holdfast_run_ids)"
+POSITIONAL = {
+    "check": ("", ""),
+    "lint": ("", "-f"),
+    "run": ("", "-f"),
+    "runs": ("", ""),
+    "stop": (RUN_IDS, ""),
+    "bundle": (RUN_IDS, ""),
+    "explain": (FAULTS, "-f"),
+}
+"""verb -> what its own words are (for `compgen -W`), and whether file names are"""
+VALUES = {
+    "--only": (FAULTS, ""),
+    "--skip": (FAULTS, ""),
+    "--select": (FAULTS, ""),
+    "--ignore": (FAULTS, ""),
+    "--run": (RUN_IDS, ""),
+    "--runs": ("", "-d"),
+    "--ckpt": ("", "-d"),
+    "--log-dir": ("", "-d"),
+    "--output": ("", "-f"),
+    "-o": ("", "-f"),
+}
+"""option -> what may follow it, where its parser has no list of choices"""
+
+
+class VerbWords(NamedTuple):
+    flags: tuple[str, ...]
+    choices: dict[str, tuple[str, ...]]
+    """flag -> what may follow it"""
+    own: tuple[str, ...]
+    """what may stand without a flag"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,37 +87,97 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from holdfast import catalogue
+
+    faults = [word for e in catalogue.entries() for word in (e.fault.code, e.fault.slug)]
     words = words_by_verb()
     if arguments.shell == "fish":
-        lines = [f"complete -c holdfast -n __fish_use_subcommand -f -a {verb}" for verb in words]
-        lines += [
-            f"complete -c holdfast -n '__fish_seen_subcommand_from {verb}' -a '{' '.join(choices)}'"
-            for verb, choices in words.items()
-        ]
-        streams.answer("\n".join(lines))
+        streams.answer(_fish(words, faults))
         return 0
-    cases = "\n".join(
-        f'            {verb}) choices="{" ".join(choices)}" ;;' for verb, choices in words.items()
-    )
     if arguments.shell == "zsh":
         streams.answer("autoload -U +X bashcompinit && bashcompinit")
-    streams.answer(BASH.format(verbs=" ".join(words), cases=cases))
+    streams.answer(
+        BASH.format(
+            faults=" ".join(faults),
+            verbs=" ".join(words),
+            verb_cases="\n".join(_verb_case(verb, found) for verb, found in words.items()),
+            option_cases="\n".join(
+                case for verb, found in words.items() for case in _option_cases(verb, found)
+            ),
+        )
+    )
     return 0
 
 
-def words_by_verb() -> dict[str, list[str]]:
-    """Every flag of every verb, and the names of faults where they are asked for."""
-    from holdfast import catalogue
+def _verb_case(verb: str, words: VerbWords) -> str:
+    own, files = POSITIONAL.get(verb, ("", ""))
+    named = " ".join((own, *words.own)).strip()
+    return f'        {verb}) flags="{" ".join(words.flags)}" words="{named}" files="{files}" ;;'
+
+
+def _option_cases(verb: str, words: VerbWords) -> list[str]:
+    values = {flag: VALUES[flag] for flag in words.flags if flag in VALUES}
+    values |= {flag: (" ".join(choices), "") for flag, choices in words.choices.items()}
+    return [
+        f'        "{verb} {flag}") words="{named}" files="{files}" ;;'
+        for flag, (named, files) in values.items()
+    ]
+
+
+def _fish(words: dict[str, VerbWords], faults: list[str]) -> str:
+    lines = [f"complete -c holdfast -n __fish_use_subcommand -f -a {verb}" for verb in words]
+    runs = "(path basename (path dirname runs/*/journal.jsonl) 2>/dev/null) latest"
+    for verb, found in words.items():
+        own, files = POSITIONAL.get(verb, ("", ""))
+        more = {FAULTS: " ".join(faults), RUN_IDS: runs}.get(own, "")
+        offered = " ".join((*found.flags, *found.own, more)).strip()
+        no_files = "" if files else " -f"
+        lines.append(
+            f"complete -c holdfast -n '__fish_seen_subcommand_from {verb}'{no_files} -a '{offered}'"
+        )
+    return "\n".join(lines)
+
+
+def words_by_verb() -> dict[str, VerbWords]:
+    """Every flag of every verb, and the words that its parser knows."""
     from holdfast.analysis import variables
     from holdfast.cli.main import VERBS
+    from holdfast.run.launch.flags import add_own_flags
 
-    names = [word for e in catalogue.entries() for word in (e.fault.code, e.fault.slug)]
-    words: dict[str, list[str]] = {}
+    words: dict[str, VerbWords] = {}
     for verb, module in VERBS.items():
         parser = argparse.ArgumentParser(prog=verb)
-        module.add_arguments(parser)
-        flags = [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001
-        choices = [str(choice) for action in parser._actions for choice in action.choices or ()]  # noqa: SLF001
-        words[verb] = flags + choices + (names if verb in ("check", "explain", "lint") else [])
-    words["env"] += [name for name in variables.everything() if name[-1] != "*"]
+        if verb == "run":  # torchrun's parser needs torch, which takes seconds to import
+            add_own_flags(parser.add_argument_group())
+        else:
+            module.add_arguments(parser)
+        words[verb] = _words_of(parser)
+    words["run"] = words["run"]._replace(flags=(*words["run"].flags, *_torchrun_flags()))
+    names = tuple(name for name in variables.everything() if name[-1] != "*")
+    words["env"] = words["env"]._replace(own=names)
     return words
+
+
+def _words_of(parser: argparse.ArgumentParser) -> VerbWords:
+    actions = parser._actions  # noqa: SLF001 - argparse has no other way to list them
+    return VerbWords(
+        flags=tuple(flag for action in actions for flag in action.option_strings),
+        choices={
+            flag: tuple(map(str, action.choices))
+            for action in actions
+            for flag in action.option_strings
+            if action.choices
+        },
+        own=tuple(
+            str(choice)
+            for action in actions
+            if not action.option_strings
+            for choice in action.choices or ()
+        ),
+    )
+
+
+def _torchrun_flags() -> tuple[str, ...]:
+    from holdfast.lint.readers.launch_options import TORCHRUN
+
+    return tuple(f"--{name}" for name in sorted(TORCHRUN.values | TORCHRUN.switches - {"help"}))

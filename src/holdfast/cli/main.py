@@ -52,6 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     streams.prepare()
     try:
         words = list(sys.argv[1:] if argv is None else argv)
+        if not words:
+            streams.remark(build_parser().format_help().rstrip())
+            return 2
         if words[:1] == ["run"]:  # what follows is torchrun's language, not ours
             return run.launch(words[1:])
         command: list[str] = []

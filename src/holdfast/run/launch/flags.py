@@ -58,11 +58,11 @@ def build_parser() -> argparse.ArgumentParser:
             # Before 2.13 torch fills in 29500 itself; not named, it is ours to choose, so that
             # two jobs can be on one machine.
             action.default = None
-    _add_ours(parser.add_argument_group("holdfast's own"))
+    add_own_flags(parser.add_argument_group("holdfast's own"))
     return parser
 
 
-def _add_ours(group: argparse._ArgumentGroup) -> None:
+def add_own_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--patience", type=float, metavar="S",
         help="end a rank that holds up the others for S seconds, whatever it seems to do "
