@@ -9,7 +9,7 @@ test_explain = explain_table(
     recognises(
         wreckage("nvidia-container-cli: device error: 4: unknown device: unknown."),
         sure=0.85,
-        saying=["container that this machine does not have (4: unknown device)"],
+        saying=["GPU that this machine does not have (4: unknown device)"],
     ),
     recognises(
         wreckage(

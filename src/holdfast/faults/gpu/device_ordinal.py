@@ -93,39 +93,50 @@ NONE_SEEN = FAULT.log_pattern(
 )
 
 
+SHOW_GPUS = "nvidia-smi -L; echo CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES"
+
+
 @FAULT.explain
 def selected_gpu_not_visible(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(ORDINAL, REQUESTED)
-    if not seen and wreckage.seen(STORED):
-        return _saved_on_another_gpu(wreckage.seen(STORED))
-    absent = not seen
+    if not seen:
+        return _saved_on_another_gpu(wreckage) or _no_gpu_visible(wreckage)
     # Ultralytics prints this for any device it cannot use, also where torch has no CUDA at all.
     vague = len(sightings.saying(seen, "nvalid CUDA '")) == len(seen)
-    seen = seen or wreckage.seen(NONE_SEEN)
-    if not seen:
-        return None
-    visible = wreckage.settings.get("CUDA_VISIBLE_DEVICES")
-    visible_setting = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
-    line = seen[0].line
     return FAULT.diagnosis(
-        f"{sightings.who(seen)} saw no GPU{visible_setting}"
-        if absent
-        else f"{sightings.who(seen)} selected a GPU number that it cannot see"
-        f"{_counts(seen)}{visible_setting}: more ranks than visible GPUs, or the global rank as "
-        "device",
-        confidence=0.6 if absent else 0.7 if vague else 0.93,
+        f"{sightings.who(seen)} selected a GPU number that it cannot see{_counts(seen)}"
+        f"{_visible_devices(wreckage)}: more ranks than visible GPUs, or the global rank as device",
+        confidence=0.7 if vague else 0.93,
         seen=seen,
-        culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid),
-        fix="make the GPUs visible: `--gpus all` for a container, --gres for Slurm, and a "
-        "non-empty CUDA_VISIBLE_DEVICES"
-        if absent
-        else "start as many ranks on each machine as it has visible GPUs, and select the device by "
+        fix="start as many ranks on each machine as it has visible GPUs, and select the device by "
         "LOCAL_RANK: `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`",
-        next="nvidia-smi -L; echo CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES",
+        next=SHOW_GPUS,
     )
 
 
-def _saved_on_another_gpu(seen: Sequence[Sighting]) -> Diagnosis:
+def _no_gpu_visible(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(NONE_SEEN)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        f"{sightings.who(seen)} saw no GPU{_visible_devices(wreckage)}",
+        confidence=0.6,
+        seen=seen,
+        fix="make the GPUs visible: `--gpus all` for a container, --gres for Slurm, and a "
+        "non-empty CUDA_VISIBLE_DEVICES",
+        next=SHOW_GPUS,
+    )
+
+
+def _visible_devices(wreckage: Wreckage) -> str:
+    value = wreckage.settings.get("CUDA_VISIBLE_DEVICES")
+    return "" if value is None else f" (CUDA_VISIBLE_DEVICES={value})"
+
+
+def _saved_on_another_gpu(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(STORED)
+    if not seen:
+        return None
     line = seen[0].line
     return FAULT.diagnosis(
         f"{sightings.who(seen)} loaded a file whose tensors were saved on GPU "

@@ -67,21 +67,28 @@ INITIALISATION = FAULT.log_pattern(
 
 @FAULT.explain
 def cuda_used_after_fork(wreckage: Wreckage) -> Diagnosis | None:
-    sure = wreckage.seen(FORKED)
-    seen = sure or wreckage.seen(INITIALISATION)
+    certain = wreckage.seen(FORKED)
+    seen = certain or wreckage.seen(INITIALISATION)
     if not seen:
         return None
     device = sightings.field(seen, "device") or "CUDA"
-    raised = sightings.raised_at(wreckage, seen[0])
-    where = _innermost_user_frame(raised)
+    where = _innermost_user_frame(sightings.raised_at(wreckage, seen[0]))
+    if certain:
+        confidence = 0.97
+        reason = (
+            f"a child process of {sightings.who(seen)} was forked after its parent had used "
+            f"{device}, and then used {device} itself{f' at {where}' if where else ''}"
+        )
+    else:
+        confidence = 0.75 if _in_child_process(wreckage, seen[0]) else 0.5
+        reason = (
+            f"{device} could not be initialized in {sightings.who(seen)}: usually a process that "
+            "was forked after its parent had used the GPU"
+        )
     line = seen[0].line
     return FAULT.diagnosis(
-        f"a child process of {sightings.who(seen)} was forked after its parent had used {device}, "
-        f"and then used {device} itself{f' at {where}' if where else ''}"
-        if sure
-        else f"{device} could not be initialized in {sightings.who(seen)}: usually a process that "
-        "was forked after its parent had used the GPU",
-        confidence=0.97 if sure else 0.75 if _in_child_process(wreckage, seen[0]) else 0.5,
+        reason,
+        confidence=confidence,
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=where),
         fix="keep datasets and collate functions on the CPU; where children must use the GPU, "

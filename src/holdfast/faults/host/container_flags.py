@@ -26,12 +26,11 @@ Sources        https://docs.docker.com/reference/cli/docker/container/run/ (--gp
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.source.launch import command_line, containers
+from holdfast.analysis.source.launch import command_line, container_sysctls, containers
 from holdfast.analysis.source.source import ContainerRun, Flag, Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
@@ -150,26 +149,10 @@ CASES = (
 
 @FAULT.explain
 def container_flags_refused(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(SYSCTL)
-    if seen:
-        names = ("name", "key", "file", "path")
-        what = next((n for name in names if (n := sightings.field(seen, name))), "a sysctl")
-        refused = bool(sightings.field(seen, "name"))
-        return FAULT.diagnosis(
-            f"{what} cannot be set from this container: "
-            + (
-                "with the host's network it has no network namespace"
-                if refused
-                else "/proc/sys is read-only inside a container"
-            ),
-            confidence=0.95 if refused else 0.85,
-            seen=seen,
-            culprit=Culprit(host=seen[0].line.host, what=f"--sysctl {what}" if refused else what),
-            fix=f"remove the flag, and set it on the host if it is needed: {WORKING_COMMAND}",
-            next=sightings.command("sysctl {}", what.removeprefix("/proc/sys/").replace("/", ".")),
-        )
-    if hook := _nvidia_hook_failed(wreckage):
-        return hook
+    return _sysctl_not_set(wreckage) or _nvidia_hook_failed(wreckage) or _known_error(wreckage)
+
+
+def _known_error(wreckage: Wreckage) -> Diagnosis | None:
     for pattern, confidence, why, fix in CASES:
         seen = wreckage.seen(pattern)
         if seen:
@@ -184,6 +167,29 @@ def container_flags_refused(wreckage: Wreckage) -> Diagnosis | None:
     return None
 
 
+def _sysctl_not_set(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(SYSCTL)
+    if not seen:
+        return None
+    names = ("name", "key", "file", "path")
+    what = next((n for name in names if (n := sightings.field(seen, name))), "a sysctl")
+    by_flag = bool(sightings.field(seen, "name"))
+    why = (
+        "with the host's network it has no network namespace"
+        if by_flag
+        else "/proc/sys is read-only inside a container"
+    )
+    return FAULT.diagnosis(
+        f"{what} cannot be set from this container: {why}",
+        confidence=0.95 if by_flag else 0.85,
+        seen=seen,
+        culprit=Culprit(host=seen[0].line.host, what=f"--sysctl {what}" if by_flag else what),
+        fix=("remove the flag, and set it" if by_flag else "set it")
+        + f" on the host if it is needed; flags that work: {WORKING_COMMAND}",
+        next=sightings.command("sysctl {}", what.removeprefix("/proc/sys/").replace("/", ".")),
+    )
+
+
 def _nvidia_hook_failed(wreckage: Wreckage) -> Diagnosis | None:
     """NVIDIA's hook is installed but could not add the GPUs to the container."""
     seen = wreckage.seen(HOOK)
@@ -192,7 +198,7 @@ def _nvidia_hook_failed(wreckage: Wreckage) -> Diagnosis | None:
     why = sightings.field(seen, "why").strip(" .").removesuffix(": unknown")
     absent = "unknown device" in why
     return FAULT.diagnosis(
-        f"a GPU was requested for the container that this machine does not have ({why})"
+        f"the container requested a GPU that this machine does not have ({why})"
         if absent
         else f"NVIDIA's toolkit could not add the GPUs to the container: {why}",
         confidence=0.85 if absent else 0.7,
@@ -208,9 +214,6 @@ def _nvidia_hook_failed(wreckage: Wreckage) -> Diagnosis | None:
 
 # --- lint ----------------------------------------------------------------------------------------
 
-OWN_IPC = re.compile(r"kernel\.(?:msg|shm)\w*|kernel\.sem|fs\.mqueue\.\w+")
-"""sysctls that belong to an IPC namespace"""
-NAMESPACED = re.compile(rf"net\.[\w.\-/]+|{OWN_IPC.pattern}|kernel\.(?:domainname|hostname)")
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - only the name
 SEVERAL_RANKS = ("torchrun", "deepspeed", "accelerate", "horovodrun", "mpirun")
 
@@ -219,7 +222,7 @@ SEVERAL_RANKS = ("torchrun", "deepspeed", "accelerate", "horovodrun", "mpirun")
 def sysctl_refused(source: Source) -> Iterator[Finding]:
     for container in source.containers:
         for option in container.every("sysctl"):
-            why = _sysctl_refusal(container, option)
+            why = container_sysctls.refusal(container, option)
             if not why:
                 continue
             yield FAULT.error(
@@ -256,21 +259,6 @@ def shm_size_unused_or_missing(source: Source) -> Iterator[Finding]:
             )
 
 
-def _sysctl_refusal(container: ContainerRun, option: Flag) -> str:
-    """Why the engine does not accept this sysctl; '' when it does, or when that is not known."""
-    key = option.value.partition("=")[0].strip().replace("/", ".")
-    network, ipc = container.option("network"), container.option("ipc")
-    if not option.known or not re.fullmatch(r"[a-z][\w.\-]*", key):
-        return ""
-    if key.startswith("net.") and network is not None and network.value == "host":
-        return "with the host's network it has no network namespace, so the engine refuses it"
-    if OWN_IPC.fullmatch(key) and ipc is not None and ipc.value == "host":
-        return "with the host's IPC namespace it has no IPC settings, so the engine refuses it"
-    if not NAMESPACED.fullmatch(key):
-        return "it applies to the whole machine, not to a namespace of a container"
-    return ""
-
-
 def _shm_size_unused(container: ContainerRun, option: Flag) -> bool:
     ipc = container.option("ipc")
     return option.name == "shm-size" and ipc is not None and ipc.value == "host"
@@ -294,7 +282,7 @@ def _corrected_command(source: Source, container: ContainerRun, option: Flag) ->
     words = list(command.words)
     for wrong in container.options:
         if _shm_size_unused(container, wrong) or (
-            wrong.name == "sysctl" and _sysctl_refusal(container, wrong)
+            wrong.name == "sysctl" and container_sysctls.refusal(container, wrong)
         ):
             words = command_line.without(words, wrong)
     return f"`{command_line.line(words)}`"

@@ -24,12 +24,13 @@ Sources        pytorch/pytorch torch/utils/data/_utils/signal_handling.py
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import kernel
-from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
@@ -133,34 +134,36 @@ def loader_worker_died(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(DIED)
     if not seen:
         return _pool_worker_died(wreckage)
-    code, pids = sightings.field(seen, "code"), sightings.field(seen, "pids").strip()
+    pids = sightings.field(seen, "pids").strip()
     pids = pids if re.fullmatch(r"[\d, ]+", pids) else ""
     signal = sightings.field(seen, "signal").strip() or sightings.field(seen, "crash").capitalize()
     named = {one.fields.get("pid") for one in wreckage.seen(kernel.OOM_KILL)}
     by_kernel = bool(named & set(pids.replace(" ", "").split(",")))
     line = seen[0].line
-    how = (
-        "was killed by the kernel's OOM killer"
-        if by_kernel
-        else f"died of a signal ({signal}: {MEANING.get(signal, 'native code crashed')})"
-        if signal
-        else f"exited with code {code}"
-        if code
-        else "was killed"
-        if "is killed by" in line.text
-        else "exited without a message"
-    )
     worker = f"DataLoader worker pid {pids}" if pids else "DataLoader worker"
     return FAULT.diagnosis(
-        f"a DataLoader worker{f' (pid {pids})' if pids else ''} of {sightings.who(seen)} {how}, "
-        "and torch raised an exception in the rank",
+        f"a DataLoader worker{f' (pid {pids})' if pids else ''} of {sightings.who(seen)} "
+        f"{_how_it_died(seen, signal, by_kernel=by_kernel)}, and torch raised an exception in the "
+        "rank",
         confidence=0.97 if by_kernel else CONFIDENCE.get(signal, 0.85),
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=worker),
         fix=_fix_for(signal),
         next="df -h /dev/shm" if signal == "Bus error" else "dmesg -T | grep -iE 'oom|killed|segf'",
-        unknown=[] if signal or code else ["why: run once with num_workers=0 to see its error"],
+        unknown=[]
+        if signal or sightings.field(seen, "code")
+        else ["why: run once with num_workers=0 to see its error"],
     )
+
+
+def _how_it_died(seen: Sequence[Sighting], signal: str, *, by_kernel: bool) -> str:
+    if by_kernel:
+        return "was killed by the kernel's OOM killer"
+    if signal:
+        return f"died of a signal ({signal}: {MEANING.get(signal, 'native code crashed')})"
+    if code := sightings.field(seen, "code"):
+        return f"exited with code {code}"
+    return "was killed" if "is killed by" in seen[0].line.text else "exited without a message"
 
 
 def _pool_worker_died(wreckage: Wreckage) -> Diagnosis | None:

@@ -64,12 +64,12 @@ RAISE_HARD_LIMIT = (
 
 
 @FAULT.check(needs=("launcher_limits", "limits"))
-def shell_limit_too_low(facts: MachineFacts) -> Finding:
+def shell_open_file_limit_too_low(facts: MachineFacts) -> Finding:
     return _judge(facts, known(facts.limits), "this shell")
 
 
 @FAULT.check(needs=("launcher_limits",))
-def launcher_limit_too_low(facts: MachineFacts) -> Finding | list[Finding]:
+def launcher_open_file_limit_too_low(facts: MachineFacts) -> Finding | list[Finding]:
     if facts.launcher_limits is None:
         return []
     limits = known(facts.launcher_limits)

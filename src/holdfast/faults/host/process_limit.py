@@ -45,12 +45,12 @@ THREADS_A_RANK = 64
 
 
 @FAULT.check(needs=("limits", "load", "process_room"))
-def user_limit_too_low(facts: MachineFacts) -> Finding:
+def user_process_limit_too_low(facts: MachineFacts) -> Finding:
     return _judge_user_limit(facts, known(facts.limits), "this shell")
 
 
 @FAULT.check(needs=("launcher_limits", "load", "process_room"))
-def launcher_limit_too_low(facts: MachineFacts) -> Finding | list[Finding]:
+def launcher_process_limit_too_low(facts: MachineFacts) -> Finding | list[Finding]:
     if facts.launcher_limits is None:
         return []
     limits = known(facts.launcher_limits)
@@ -74,7 +74,7 @@ def _judge_user_limit(facts: MachineFacts, limits: Limits, whose: str) -> Findin
 
 
 @FAULT.check(needs=("load", "process_room"))
-def cgroup_or_kernel_limit_too_low(facts: MachineFacts) -> Finding:
+def cgroup_or_kernel_process_limit_too_low(facts: MachineFacts) -> Finding:
     room = known(facts.process_room)
     left, limit, source, raise_it = min(_other_limits(room))
     return _judge(facts, left=left, limit=limit, source=source, raise_it=raise_it)
