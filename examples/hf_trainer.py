@@ -45,7 +45,7 @@ class Keeper(TrainerCallback):
         """For `train(resume_from_checkpoint=…)`: a folder that tells the Trainer where it was."""
         if self.ckpt.resume() == 0:
             return None
-        # In the middle of an epoch the Trainer begins its loader anew, which draws a number that
+        # In the middle of an epoch the Trainer starts its loader again, which draws a number that
         # the run had drawn before. At the end of an epoch the run draws it now.
         if not self.place.epoch.is_integer():
             self.random_numbers = torch.get_rng_state()

@@ -2,7 +2,7 @@
 
     holdfast run --nproc-per-node 2 examples/lightning_trainer.py
 
-holdfast saves model, optimizer, scheduler, random numbers, the place in the data and the state of
+holdfast saves model, optimizer, scheduler, random numbers, the data position and the state of
 Lightning's own loops. `Keeper` and `Followed` are all that is needed; copy them.
 """
 
@@ -47,7 +47,7 @@ class Keeper(pl.Callback):
 
 
 class Followed:
-    """A loader that Lightning may ask for its place: that of the sampler."""
+    """A loader that Lightning may ask for its data position: that of the sampler."""
 
     def __init__(self, loader: DataLoader[Any], sampler: holdfast.Sampler) -> None:
         self.loader, self.sampler = loader, sampler  # Lightning calls sampler.set_epoch
@@ -84,7 +84,7 @@ def train(folder: str) -> None:
     model = Model()
     inputs = torch.randn(128, 16, generator=torch.Generator().manual_seed(0))
     dataset = TensorDataset(inputs, inputs.sum(dim=1, keepdim=True).tanh())
-    # One micro-batch a rank and step: Lightning does not know of `sampler.loss_weight`.
+    # One micro-batch a rank and step: Lightning does not apply `sampler.loss_weight`.
     sampler = holdfast.Sampler(dataset, global_batch_size=8, micro_batch_size=8 // ranks)
     loader = DataLoader(dataset, batch_sampler=sampler)
     trainer = pl.Trainer(

@@ -1,7 +1,7 @@
 """A small DDP training that survives: `holdfast run --nproc-per-node 4 examples/train.py`.
 
 The lines with an arrow are holdfast's. BREAK=1 breaks it twice on purpose: rank 2 is killed in the
-first attempt, rank 1 hangs in the second; the third ends as if nobody had disturbed it.
+first attempt, rank 1 hangs in the second; the third ends with the weights of an undisturbed run.
 """
 
 import hashlib

@@ -81,7 +81,7 @@ def test_a_lock_without_a_readable_owner_is_held_all_the_same(tmp_path: Path) ->
     try:
         os.write(fd, b"\xff{")
         fcntl.flock(fd, fcntl.LOCK_EX)
-        with pytest.raises(EnvironmentFailure, match="somebody holds its lock"):
+        with pytest.raises(EnvironmentFailure, match="an unknown process holds its lock"):
             FolderLock(str(tmp_path)).take(patience=0.0)
     finally:
         os.close(fd)

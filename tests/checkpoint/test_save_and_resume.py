@@ -43,7 +43,7 @@ def test_every_rank_goes_on_with_what_it_had(
     assert [(r["first"], r["note"]) for r in again] == [(5, 0), (5, 1), (5, 2)]
     assert all(torch.equal(r["weights"], first[0]["weights"]) for r in again)
     said = capfd.readouterr().err
-    assert f"no checkpoint in {tmp_path}: the run starts at step 0" in said
+    assert f"no checkpoint in {tmp_path}: starting at step 0" in said
     assert f"resumed at step 5 from {tmp_path}/step-000000005" in said
 
 

@@ -127,7 +127,7 @@ def test_a_rank_that_does_not_come_ends_this_save_and_not_the_next() -> None:
     job = Job(3, patience=0.3)
     said = job.agree("one", [HELD[0], HELD[1], None])
     assert said[0] == said[1]
-    assert "rank 0 waited in vain for what rank 2 was to say" in str(said[0])
+    assert "rank 0 timed out after 0.3 s waiting for rank 2 (save)" in str(said[0])
     assert job.agree("two", HELD) == [(0,), (0,), ()]
 
 

@@ -107,9 +107,9 @@ def test_too_little_memory_is_said_before_any_is_taken(peers: int, room: int) ->
         StagingBuffer(peers=peers, room=lambda: room),
         [NamedTensor("t", torch.zeros(1 << 20))],
     )
-    with pytest.raises(NoRoomError, match="are free"):
+    with pytest.raises(NoRoomError, match="is free"):
         buffer.stage(tensors)
-    with pytest.raises(NoRoomError, match="are free"):
+    with pytest.raises(NoRoomError, match="is free"):
         buffer.warm(tensors, 0)
     assert os.fstat(buffer.fd).st_blocks == 0
     buffer.close()
@@ -130,9 +130,9 @@ def test_a_refusal_of_the_kernel_leaves_the_buffer_as_it_was(
 @pytest.mark.lab
 def test_a_cgroup_without_room_refuses_instead_of_being_killed() -> None:
     code = """
-        from holdfast.checkpoint.staging import Buffer, NoRoomError
+        from holdfast.checkpoint.staging import NoRoomError, StagingBuffer
         try:
-            Buffer().reserve(900 << 20)
+            StagingBuffer().reserve(900 << 20)
         except NoRoomError as refused:
             print(refused.sentence)
     """

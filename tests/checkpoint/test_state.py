@@ -207,7 +207,7 @@ def test_the_optimizer_counts_too() -> None:
 
 
 class Place:
-    """A place in the data."""
+    """A data position."""
 
     def __init__(self, at: int, scope: str = "per-rank") -> None:
         self.at, self.data_scope = at, scope
@@ -255,8 +255,8 @@ def test_a_new_rank_is_said(tmp_path: Path) -> None:
     folder = saved_by_two_ranks(tmp_path)
     state = State(data=Place(0), noise=torch.Generator())
     assert state.restore(folder, 5, saved_world=2) == [
-        "rank 5 is new: its random numbers are derived from rank 0's",
-        "data is not in the checkpoint of rank 5: it starts anew",
+        "rank 5 is new: its random numbers are derived from those of rank 0",
+        "data is not in the checkpoint of rank 5: it starts fresh",
     ]
 
 
@@ -281,8 +281,11 @@ class OnlySaves:
         ({"ema": OnlySaves()}, "State(ema=…) is a OnlySaves without load_state_dict()"),
         ({"scheduler": 3}, "State(scheduler=…) is a int without state_dict()"),
         ({"foo": object()}, 'state["extras"]["foo"] is a object: give it state_dict()'),
-        ({"per_rank": ["loder"], "loader": 1}, "per_rank: loder cannot be saved per rank"),
-        ({"model": nn.Linear(1, 1), "per_rank": "model"}, "per_rank: model cannot be saved"),
+        (
+            {"per_rank": ["loder"], "loader": 1},
+            "per_rank: unknown value 'loder' (choose from loader)",
+        ),
+        ({"model": nn.Linear(1, 1), "per_rank": "model"}, "per_rank: unknown value 'model'"),
     ],
 )
 def test_what_cannot_work_is_refused_at_the_start(given: dict[str, Any], sentence: str) -> None:

@@ -181,5 +181,5 @@ def test_what_it_says_of_its_place() -> None:
 
 
 def test_a_loader_without_a_place_is_refused() -> None:
-    with pytest.raises(ConfigError, match="does not know its place"):
+    with pytest.raises(ConfigError, match="its data position is unknown"):
         StatefulLoader(DataLoader(torch.zeros(4)))  # type: ignore[arg-type]

@@ -115,7 +115,7 @@ HERE = __name__
         ({"a": [1, Foo()]}, f'state["a"][1] is a {HERE}.Foo: give it state_dict() and load_st'),
         ({"c": Colour.RED}, f'state["c"] is a {HERE}.Colour: give its plain value'),
         ({"p": Point(1, 2)}, f'state["p"] is a {HERE}.Point: give it as a plain tuple or dict'),
-        ({3: defaultdict(lambda: 1)}, "state[3] has a default of its own: give it as a plain dict"),
+        ({3: defaultdict(lambda: 1)}, "state[3] has a custom default: give it as a plain dict"),
         ({(1, Foo): 1}, "is a type: give it"),
         ([print], "state[0] is a builtin_function_or_method: give it"),
     ],

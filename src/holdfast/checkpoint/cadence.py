@@ -1,13 +1,13 @@
-"""`holdfast.cadence`: how often to save, and what to plan for. Pure.
+"""`from holdfast.checkpoint import cadence`: how often to save, and what to plan for. Pure.
 
     cadence.young(cost, mtbf), cadence.daly(cost, mtbf), cadence.best_interval(cost, mtbf)
-    cadence.expected_loss(interval, cost, mtbf, restart)      shares of the time (lost_time.py)
+    cadence.expected_loss(interval, cost, mtbf, restart)      shares of the time
     cadence.advice(interval, cost, mtbf, restart).sentence
     cadence.mtbf(uptime=…, failures=…, machines=…)            what is to be expected of this job
     cadence.auto_interval(stall=…, writing=…, mtbf=…)         what every="auto" does
     cadence.plan(training=…, mtbf=…, …)                       preemption: time, restarts, patience
 
-All times in seconds. `cost` is how long a save holds the training up: with `holdfast.Checkpoint`
+All times in seconds. `cost` is how long a save pauses training: with `holdfast.Checkpoint`
 the copy in memory, elsewhere the whole of `torch.save`.
 """
 
@@ -61,7 +61,7 @@ class PreemptionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """for --max-restarts: enough in 99 of 100 such runs"""
     loss: ExpectedLoss
     lost_per_day: float
-    """seconds of every day in which the training does not get on"""
+    """seconds of every day in which training makes no progress"""
     join_timeout: float
     sentence: str
 
@@ -89,7 +89,7 @@ def plan(
             f"--max-restarts {restarts} is enough in 99 of 100 such runs"
         )
     else:
-        sentence = "this never ends: failures come faster than the job gets going again"
+        sentence = "this run never finishes: failures come faster than the job restarts"
     return PreemptionPlan(
         interval=interval,
         wall=wall,

@@ -1,7 +1,7 @@
 """Is what was saved the run that wants to go on? Pure.
 
-Another model or optimizer can never go on. Another configuration, or another number of ranks, may
-be meant: then somebody has to say so, and the sentence names the words to say it with.
+Another model or optimizer can never continue. Another configuration, or another number of ranks,
+may be intended: then the user has to accept it, and the error says how.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def texts(config: object) -> dict[str, str]:
 
 
 def _sealed(text: str) -> str:
-    """That it changed may be told, what it was may not."""
+    """That it changed may be shown, what it was may not."""
     return f"sha256:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:12]}"
 
 
@@ -68,7 +68,7 @@ def differences(saved: Manifest, running: RunningJob) -> list[RunDifference]:
         found.append(_structure(saved, running))
     if keys := _differing(saved.config, running.config):
         found.append(_config(keys, saved.config, running.config))
-    # A place in the data that holds for any number of ranks makes their number free.
+    # A data position that holds for any number of ranks makes their number free.
     if saved.world_size != running.world_size and saved.data != "global":
         found.append(_world(saved, running))
     return found
@@ -104,9 +104,9 @@ def _value(config: Mapping[str, str], key: str) -> str:
 
 def _world(saved: Manifest, running: RunningJob) -> RunDifference:
     lost = (
-        "each rank's place in the data was saved for itself"
+        "the data position was saved per rank"
         if saved.data == "per-rank"
-        else "the place in the data is unknown"
+        else "the data position is unknown"
     )
     return RunDifference(
         slug="world-size-mismatch",

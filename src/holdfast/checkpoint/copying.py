@@ -1,7 +1,7 @@
 """The copy that training waits for, by as many cores as we may use.
 
 One core copies tensors of a few MiB at about 0.6 of what it reaches with one large block: the C
-library's stores bypass the cache only above three quarters of it. Training stands still
+library's stores bypass the cache only above three quarters of it. Training is paused
 meanwhile, so its other cores are free, and they make up for that.
 """
 
@@ -80,7 +80,7 @@ def _lazy(tensor: torch.Tensor) -> bool:
 
 def _copy_blocks(blocks: Sequence[CopyBlock], threads: int) -> None:
     large = pieces([block for block in blocks if block.size >= SMALL], threads)
-    queue = iter(large)  # whoever is done takes the next: a core may be slowed down by others
+    queue = iter(large)  # a thread that is done takes the next: a core may be slowed down by others
     helpers = [
         threading.Thread(target=_move, args=(queue,)) for _ in range(min(threads, len(large)) - 1)
     ]
@@ -89,7 +89,7 @@ def _copy_blocks(blocks: Sequence[CopyBlock], threads: int) -> None:
     try:
         _move(queue)
         _move(block for block in blocks if block.size < SMALL)
-    finally:  # also when a signal's handler raises: nobody may read tensors that are let go
+    finally:  # also when a signal's handler raises: no thread may read tensors that were freed
         for helper in helpers:
             helper.join()
 

@@ -1,6 +1,6 @@
-"""The order in which DDP adds gradients up: saved and brought back, so that sums keep their bits.
+"""The order in which DDP adds gradients up: saved and restored, so that sums keep their bits.
 
-DDP lays its buckets out by guess for a process's first step, and anew, in the order in which the
+DDP lays its buckets out by guess for a process's first step, and again, in the order in which the
 gradients really came, for all later ones. An element's place in its bucket decides in which order
 the ranks' values are added, so with more than two ranks the first step after a resume would differ
 in the last bits from the same step of a run that was never disturbed.

@@ -84,7 +84,7 @@ def refuse_unfit(asked: BatchShares) -> None:
     if not fits(size, world_size, micro):
         raise ConfigError(
             f"global_batch_size={size} {_why(size, world_size, micro)}",
-            hint=f"possible here: {_possible(size, world_size, micro)}",
+            hint=f"choose from {_possible(size, world_size, micro)}",
         )
     if not asked.batches:
         raise ConfigError(
@@ -96,7 +96,7 @@ def refuse_unfit(asked: BatchShares) -> None:
         raise ConfigError(
             f"the last global batch of an epoch has {rest} of {size} samples, and that "
             f"{_why(rest, world_size, micro)}",
-            hint="drop_last=True leaves so many out of every epoch, others each time; or: "
+            hint="use drop_last=True, which leaves them out of every epoch, or choose from "
             f"{_possible_for_all(asked)}",
         )
 
@@ -140,7 +140,7 @@ _MASK = (1 << 64) - 1
 
 
 class EpochOrder:
-    """`order[place]` is the sample at that place of the epoch."""
+    """`order[position]` is the sample at that position of the epoch."""
 
     def __init__(self, length: int, *, seed: int, epoch: int, shuffle: bool) -> None:
         self._length, self._shuffle = length, shuffle
@@ -158,7 +158,7 @@ class EpochOrder:
         tall, wide = self._tall, self._wide
         while True:
             left, right = divmod(place, wide)
-            # In line, not in a function of its own: this runs for every sample (2 µs).
+            # In line, not in a function: this runs for every sample (2 µs).
             for add, times, then_add, then_times in self._keys:
                 mixed = (right + add) * times & _MASK
                 left = (left + (mixed ^ mixed >> 29)) % tall

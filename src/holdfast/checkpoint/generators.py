@@ -37,7 +37,7 @@ def restore(saved: Saved) -> list[str]:
         random.setstate(saved["python"])
         torch.set_rng_state(_tensor(saved["torch"]))
         if "numpy" in saved:
-            import numpy as np  # noqa: PLC0415 - only for those who had it loaded
+            import numpy as np  # noqa: PLC0415 - only where it was loaded
 
             np.random.set_state(saved["numpy"])
         return _restore_cuda(saved.get("cuda"))

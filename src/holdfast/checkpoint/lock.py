@@ -40,7 +40,7 @@ class FolderLock:
 
     @property
     def fd(self) -> int:
-        """For the writer: the lock lasts as long as anybody has it open."""
+        """For the writer: the lock lasts as long as any process has it open."""
         return self._fd
 
     def take(
@@ -72,7 +72,7 @@ class FolderLock:
                 raise EnvironmentFailure(
                     f"another job writes checkpoints into {os.path.dirname(self.path)}: "
                     f"{_describe(os.pread(fd, 4096, 0))}",
-                    hint="end it, or give this job a folder of its own",
+                    hint="stop it, or give this job another folder",
                 )
             sleep(LOOK_AGAIN)
 
@@ -108,11 +108,11 @@ def _owner() -> dict[str, object]:
 
 
 def _describe(written: bytes) -> str:
-    """Whoever it is, from what it wrote; a lock without a readable owner is held all the same."""
+    """The owner, from what it wrote; a lock without a readable owner is held all the same."""
     try:
         owner = json.loads(written)
         run = f", run {owner['run']}" if owner["run"] else ""
         ago = text.duration(max(0.0, time.time() - float(owner["since"])))
         return f"pid {int(owner['pid'])} on {owner['host']}{run}, for {ago}"
     except (ValueError, KeyError, TypeError):
-        return f"somebody holds its lock ({NAME})"
+        return f"an unknown process holds its lock ({NAME})"

@@ -43,7 +43,7 @@ def refuse_unknown(name: str, thing: object) -> None:
 
 def is_sharded(thing: object) -> bool:
     """Does each rank hold only a part of it?"""
-    library = sys.modules.get("torch.distributed.tensor")  # else nobody can have made one
+    library = sys.modules.get("torch.distributed.tensor")  # else none can exist
     if library is None or not isinstance(thing, nn.Module):
         return False
     own = [*thing.parameters(), *thing.buffers()]
@@ -74,7 +74,7 @@ def module_state(module: nn.Module) -> OrderedDict[str, Any]:
 
 
 def load_module(module: nn.Module, saved: Mapping[str, Any]) -> None:
-    """Strict; the values are copied to where the module's tensors lie."""
+    """Strict; the values are copied into the module's own tensors."""
     module = unwrap(module)
     names, added = list(module.state_dict()), _added(module)
     left = dict(saved)

@@ -28,7 +28,7 @@ class RankFiles:
         self._tensors: TensorFile | None = None
 
     def part(self, name: str, kind: type = dict) -> Node:
-        """As it lies in the tree, not decoded."""
+        """As it is in the tree, not decoded."""
         part = self._document.get(name)
         if not isinstance(part, kind):
             raise DamagedTreeError(f"the saved state is damaged: it has no {name!r}")
@@ -47,7 +47,7 @@ class TensorFile:
     """A file of tensors, mapped: bytes are read from the disk when they are used.
 
     The mapping is private, so nothing that happens to a tensor reaches the file. It outlives
-    this object for as long as a tensor lies in it.
+    this object for as long as a tensor is in it.
     """
 
     def __init__(self, path: str) -> None:

@@ -62,7 +62,7 @@ def resume(
         path = _lead(board, folder, lock) if board.rank == 0 else _follow(board)
         if not path:
             if board.rank == 0:
-                say(f"no checkpoint in {folder}: the run starts at step {state.step}")
+                say(f"no checkpoint in {folder}: starting at step {state.step}")
                 _tell(state.step, "", board.world_size, None, ())
             return None
         saved = manifests.decode(read(DISK, os.path.join(path, manifests.MANIFEST)))
@@ -79,18 +79,23 @@ def resume(
         taken = [difference.accept for difference in found]
         also = f", accepted: {', '.join(taken)}" if taken else ""
         say(f"resumed at step {state.step} from {path}{also}")
+        if "config" in taken:
+            say(
+                "what was restored keeps its saved values, the optimizer's learning rate among "
+                "them: set new ones after resume()"
+            )
         _tell(state.step, path, board.world_size, saved, taken)
     return saved.step
 
 
 def take_folder(folder: str, lock: FolderLock) -> None:
-    """This job's from now on; what saves of ended jobs left behind is removed."""
+    """This job's from now on; what saves of dead jobs left behind is removed."""
     if lock.held:
         return
     commit.make_root(DISK, folder)
     lock.take()
     if lock.unsupported:
-        say(f"{folder} cannot be locked ({lock.unsupported}): see that no other job writes there")
+        say(f"{folder} cannot be locked ({lock.unsupported}): let no other job write there")
     commit.sweep(DISK, folder)
 
 
@@ -112,7 +117,7 @@ def _lead(board: MessageBoard, folder: str, lock: FolderLock) -> str:
                 return candidate.path
             _set_aside(candidate.path, problem)
     except (Error, OSError) as problem:
-        # The others wait for this word: they are to end with the same sentence.
+        # The others wait for this answer: they fail with the same sentence.
         if isinstance(problem, Error):
             refusal = _Proposal(final=True, refusal=problem.sentence, hint=problem.hint)
             board.post(f"try/{number}", refusal)
@@ -157,7 +162,7 @@ def _ask_all(board: MessageBoard, number: int, path: str) -> CheckpointProblem |
     if absent:
         raise EnvironmentFailure(
             f"rank {absent[0]} does not see {path}, which rank 0 sees",
-            hint="the folder must lie on a disk that all machines share",
+            hint="put the folder on a file system that all machines share",
         )
     return next((seen.problem for seen in [own, *others] if seen.problem), None)
 

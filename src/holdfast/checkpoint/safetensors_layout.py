@@ -46,7 +46,7 @@ class TensorEntry(NamedTuple):
 
 
 class FileLayout(NamedTuple):
-    """Where everything lies in the file."""
+    """Where everything is in the file."""
 
     header: bytes
     """the first bytes of the file, its length and padding included"""
@@ -57,7 +57,7 @@ class FileLayout(NamedTuple):
 
 
 class TensorSlice(NamedTuple):
-    """Where one tensor lies in a file that was read."""
+    """Where one tensor is in a file that was read."""
 
     code: str
     shape: tuple[int, ...]
@@ -109,6 +109,6 @@ def parse(header: bytes, file_size: int) -> dict[str, TensorSlice]:
     for name, each in described.items():
         start, end = each.data_offsets
         if not 0 <= start <= end <= file_size - begin or any(side < 0 for side in each.shape):
-            raise DamagedTreeError(f"tensor {name!r} lies outside its file")
+            raise DamagedTreeError(f"tensor {name!r} is outside its file")
         found[name] = TensorSlice(each.dtype, each.shape, begin + start, end - start)
     return found

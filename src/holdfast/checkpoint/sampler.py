@@ -1,4 +1,4 @@
-"""`holdfast.Sampler`: an order that no world size changes, and a global batch that stays.
+"""`holdfast.Sampler`: the same order and the same global batches for any number of ranks.
 
     sampler = holdfast.Sampler(dataset, global_batch_size=256, micro_batch_size=8, seed=1)
     loader = DataLoader(dataset, batch_sampler=sampler, num_workers=4)
@@ -11,12 +11,12 @@
         if sampler.is_last_micro_batch:
             optimizer.step(); optimizer.zero_grad(); ckpt.step()
 
-The samples of global batch b are at places b·G … b·G+G of the epoch's order (epoch.py), which hangs
-on seed and epoch alone; ranks only share each of them out (epoch.py). So after a restart with any
-number of ranks every sample of the epoch is seen exactly once, in batches of the planned size.
+The samples of global batch b are at positions b·G … b·G+G of the epoch's order (epoch.py), which
+depends on seed and epoch alone; ranks only divide each of them. So after a restart with any number
+of ranks every sample of the epoch is seen exactly once, in batches of the planned size.
 
-A loader with workers asks for batches long before they are trained on. The place that is saved is
-therefore counted where batches come out, in `follow`, and not where they are asked for (epoch.py).
+A loader with workers asks for batches long before they are trained on. So the data position is
+counted where batches come out, in `follow`, and not where they are asked for.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class Sampler:
     def _follow(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         if getattr(loader, "batch_sampler", self) is not self:
             raise ConfigError(
-                "sampler.follow(loader): that loader has another batch sampler",
-                hint="make it as DataLoader(dataset, batch_sampler=sampler)",
+                "sampler.follow(loader): the loader has another batch sampler",
+                hint="create it as DataLoader(dataset, batch_sampler=sampler)",
             )
         epoch, first = self.epoch, self.position
         given = self._begin(loader)
@@ -217,7 +217,7 @@ class Sampler:
         if epoch != self.epoch:
             self.epoch, self.position = epoch, 0
 
-    # --- the place, saved and found again ------------------------------------------------------
+    # --- the data position, saved and loaded ------------------------------------------------------
 
     def state_dict(self) -> dict[str, int | bool]:
         if self._lost:
@@ -247,7 +247,7 @@ class Sampler:
         self.position = 0 if differ else int(saved["position"])
 
     def _identity(self) -> dict[str, int | bool]:
-        """What must be the same for a place to mean the same samples."""
+        """What must be the same for a data position to mean the same samples."""
         return {
             "length": self.shares.length,
             "global_batch_size": self.shares.global_batch_size,

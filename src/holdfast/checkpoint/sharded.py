@@ -7,7 +7,7 @@
 
     sharded.restore(folder, saved_world)            all ranks, before state.restore(…)
 
-Each rank writes its pieces into its own `rank-N.safetensors`. What lies where is planned by
+Each rank writes its pieces into its own `rank-N.safetensors`. What is where is planned by
 torch.distributed.checkpoint, so another number of ranks, or another mesh, can load it:
 
     local plans (JSON, through the board) -> rank 0: who writes what is on several ranks
@@ -117,7 +117,7 @@ class ShardedState:
         return ShardsToWrite(node, everything)
 
     def _held(self, pieces: dict[str, torch.Tensor]) -> tuple[ShardPiece, ...]:
-        """Where each lies in its whole; DCP is asked again only if something has changed."""
+        """Where each is in its whole; DCP is asked again only if something has changed."""
         seen = [(name, piece.dtype, piece.shape, *_layout(piece)) for name, piece in pieces.items()]
         if seen != self._seen:
             self._items, self._seen = _items(pieces), seen
@@ -214,7 +214,7 @@ def _metadata(saved: SavedTensor) -> TensorStorageMetadata:
 
 
 def _refuse_gaps(plan: LoadPlan, wanted: Mapping[str, TensorToFill]) -> None:
-    """What no piece fills would keep the values of a fresh model, and nobody would see it."""
+    """What no piece fills would keep the values of a fresh model, unnoticed."""
     filled = dict.fromkeys(wanted, 0)
     for item in plan.items:
         filled[item.dest_index.fqn] += math.prod(item.lengths)

@@ -50,7 +50,7 @@ class ShardPart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SavedTensor(msgspec.Struct, frozen=True, array_like=True):
-    """One tensor of the index: what it is, and where its pieces lie."""
+    """One tensor of the index: what it is, and where its pieces are."""
 
     dtype: str
     size: Shape
@@ -82,8 +82,10 @@ def divide(held: Sequence[Sequence[ShardPiece]]) -> ShardPlan:
     try:
         divided, _ = planner.create_global_plan(plans)
     except ValueError as problem:  # gaps or overlaps: a layout that it cannot describe
-        raise EnvironmentFailure(f"the shards of all ranks do not make whole tensors: {problem}",
-                              hint="sharded evenly, they would") from problem  # fmt: skip
+        raise EnvironmentFailure(
+            f"the shards of all ranks do not make whole tensors: {problem}",
+            hint="shard every parameter evenly over the ranks",
+        ) from problem
     taken: list[tuple[int, ...]] = []
     index: ShardIndex = {}
     for rank, (items, plan) in enumerate(zip(held, divided, strict=True)):

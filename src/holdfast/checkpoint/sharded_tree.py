@@ -111,7 +111,7 @@ class ShardCollector:
                 raise ConfigError(
                     f"{place(path)} is a plain tensor of {list(value.shape)} for a parameter "
                     "that is sharded: ranks may share it or not, and nothing says which",
-                    hint="an optimizer that makes its state with zeros_like(parameter) works",
+                    hint="use an optimizer that makes its state with zeros_like(parameter)",
                 )
             return self._piece(value, path)
 
@@ -221,7 +221,7 @@ def _empty(
 def _refuse_meta(name: str, tensor: torch.Tensor) -> None:
     if tensor.is_meta:
         raise ConfigError(f"{name} is on the meta device: it has no memory to load into",
-                         hint='model.to_empty(device="cuda") before resume()')  # fmt: skip
+                         hint='call model.to_empty(device="cuda") before resume()')  # fmt: skip
 
 
 def index_of(files: RankFiles) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The only stall: tensors are copied into memory that the writer process shares.
+"""The only pause: tensors are copied into memory that the writer process shares.
 
     buffer = Buffer()                       before the writer starts: it inherits buffer.fd
     buffer.warm(tensors, len(text))         takes the memory, while the training goes on
@@ -6,7 +6,7 @@
     staged.pieces(rank, buffer.fd)          what to tell the writer
     write_directly(path, tensors)           where NoRoomError says that there is no memory
 
-The memory lies in a memfd, laid out exactly as the file: the writer writes it as it is, so there
+The memory is a memfd, laid out exactly as the file: the writer writes it as it is, so there
 is one copy of the state and no more. From telling the writer until its answer the buffer must
 not be staged into again.
 """
@@ -49,7 +49,7 @@ MARGIN = 0.9
 
 
 class NoRoomError(EnvironmentFailure):
-    """Memory for a copy of the state is not to be had."""
+    """There is not enough memory for a copy of the state."""
 
 
 # --- is there memory for a copy? ---------------------------------------------------------------
@@ -103,7 +103,7 @@ def _level(folder: str, limit_file: str, used_file: str, prefix: str) -> int | N
 
 @dataclass(frozen=True)
 class StagedState:
-    """What lies in the buffer: the file of tensors, then the text."""
+    """What is in the buffer: the file of tensors, then the text."""
 
     size: int
     """bytes of the file of tensors; 0 when there are none"""
@@ -235,7 +235,7 @@ class StagingBuffer:
         if room is not None and more * self._peers > room * MARGIN:
             each = f" on each of {self._peers} ranks" if self._peers > 1 else ""
             raise NoRoomError(
-                f"a copy of the state takes {in_words(more)}{each}, {in_words(room)} are free"
+                f"a copy of the state takes {in_words(more)}{each}, {in_words(room)} is free"
             )
 
     def _pin(self, gpu: torch.device | None) -> None:

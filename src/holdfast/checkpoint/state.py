@@ -1,4 +1,4 @@
-"""`holdfast.State`: everything a run is made of.
+"""`holdfast.State`: everything a run consists of.
 
     state = holdfast.State(model=model, optimizer=opt, scheduler=sched, scaler=scaler,
                            data=sampler, ema=ema, best=0.0, per_rank=("ema",))
@@ -6,7 +6,7 @@
     state.extras["best"]               extras that are plain values live here
 
 What all ranks share (model, optimizer, scheduler, scaler, extras) is written by rank 0. What each
-rank knows for itself is written by each: its generators, its place in the data, the names in
+rank knows for itself is written by each: its generators, its data position, the names in
 `per_rank`. For checkpoint.py and resume.py:
 
     captured = state.capture(rank)              its tensors and its tree, at this moment
@@ -117,15 +117,15 @@ class State:
         possible = (self._things.keys() | self.extras.keys()) - {"model", "optimizer"}
         if unknown := sorted(asked - possible):
             raise ConfigError(
-                f"per_rank: {', '.join(unknown)} cannot be saved per rank",
-                hint=f"what can: {', '.join(sorted(possible)) or 'nothing'}",
+                f"per_rank: unknown value {unknown[0]!r} "
+                f"(choose from {', '.join(sorted(possible)) or 'nothing'})"
             )
         own = {n for n, thing in self._things.items() if generators.is_generator(thing)}
         return frozenset(asked | own | ({"data"} & self._things.keys()))
 
     @property
     def data_scope(self) -> Scope:
-        """Does the place in the data hold for any number of ranks? Its owner says so."""
+        """Does the data position hold for any number of ranks? Its owner says so."""
         if self.data is None:
             return "unknown"
         return "global" if getattr(self.data, "data_scope", "") == "global" else "per-rank"
@@ -183,7 +183,7 @@ class State:
         first = RankFiles(folder, 0)
         mine = first if rank == 0 else RankFiles(folder, rank) if rank < saved_world else None
         own_files = mine or first
-        # Rank 0's place serves a rank that is new if it holds for any number of ranks.
+        # Rank 0's data position serves a new rank if it holds for any number of ranks.
         usable = self._per_rank if mine else {"data"} if self.data_scope == "global" else set()
         values = self._decode(first, "shared", self._names() - self._per_rank)
         values |= self._decode(own_files, "own", self._per_rank & usable)
@@ -198,7 +198,7 @@ class State:
         # Last, because loading may draw numbers.
         notes = self._restore_generators(random_state, rank, new=mine is None)
         return notes + [
-            f"{name} is not in the checkpoint of rank {rank}: it starts anew"
+            f"{name} is not in the checkpoint of rank {rank}: it starts fresh"
             for name in sorted(self._names() - values.keys())
             if not generators.is_generator(self._things.get(name))
         ]
@@ -236,7 +236,7 @@ class State:
         own = [thing for thing in self._things.values() if generators.is_generator(thing)]
         for number, thing in enumerate(own):
             generators.derive_one(thing, seed + number + 1)
-        return [f"rank {rank} is new: its random numbers are derived from rank 0's"]
+        return [f"rank {rank} is new: its random numbers are derived from those of rank 0"]
 
 
 def saved_structure(folder: str) -> dict[str, str]:

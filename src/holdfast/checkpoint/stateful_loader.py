@@ -1,14 +1,14 @@
-"""`StatefulLoader`: the place in torchdata's StatefulDataLoader, kept for resume.
+"""`holdfast.StatefulLoader`: the data position of torchdata's StatefulDataLoader, for resume.
 
     loader = StatefulLoader(StatefulDataLoader(dataset, batch_sampler=sampler, num_workers=4))
     state = holdfast.State(model=model, optimizer=optimizer, data=loader)
     for batch in loader: …
 
-That loader knows its place exactly, with the state of the dataset in every worker, but only for the
-ranks and workers that saved it. So: as many ranks as before, and its own state is used. Another
-number of ranks, and a `holdfast.Sampler` in it: the sampler's place, which holds for any number,
-is used; what a dataset keeps for itself begins anew. Without such a sampler (iterable datasets
-among them) the place is lost, and that is refused.
+That loader knows its data position exactly, with the state of the dataset in every worker, but
+only for the ranks and workers that saved it. So: with as many ranks as before its own state is
+used. With another number, and a `holdfast.Sampler` in it, the sampler's position is used, which
+holds for any number; the state that a dataset keeps itself starts fresh. Without such a sampler
+(iterable datasets among them) the position is lost, and the resume is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StatefulLoader:
         for method in ("state_dict", "load_state_dict"):
             if not hasattr(loader, method):
                 raise ConfigError(
-                    f"a {type(loader).__name__} does not know its place: it has no {method}()",
+                    f"a {type(loader).__name__} has no {method}(): its data position is unknown",
                     hint="use torchdata.stateful_dataloader.StatefulDataLoader; a plain "
                     "DataLoader needs no StatefulLoader: follow a holdfast.Sampler",
                 )
@@ -52,7 +52,7 @@ class StatefulLoader:
 
     @property
     def data_scope(self) -> str:
-        """State reads this: does the place hold for any number of ranks?"""
+        """State reads this: does the data position hold for any number of ranks?"""
         return "per-rank" if self.sampler is None else self.sampler.data_scope
 
     def __iter__(self) -> Iterator[Any]:
@@ -67,7 +67,7 @@ class StatefulLoader:
             return saved | {"loader": self.loader.state_dict()}
         saved["sampler"] = self.sampler.state_dict()
         # Outside the loop, and within a global batch, which is repeated as a whole, the loader's
-        # own place is not the one to go on from.
+        # own position is not the one to continue from.
         if self.sampler.following and self.sampler.is_last_micro_batch:
             saved["loader"] = self.loader.state_dict()
         return saved
@@ -100,8 +100,8 @@ class StatefulLoader:
         if saved.get("world_size") == self.world_size:
             what = "it was saved by another kind of loader, or one with another number of workers"
         raise ResumeRefused(
-            f"data position lost: {what}, and only a holdfast.Sampler's position would hold then; "
-            "samples would be skipped or seen twice",
+            f"data position lost: {what}; only a holdfast.Sampler can resume then, else samples "
+            "would be skipped or seen twice",
             slugs=["data-position-lost"],
             hint="start with as many ranks and workers as before; or call "
             'resume(accept={"data"}) or set HOLDFAST_ACCEPT=data to start the data from the '

@@ -25,7 +25,7 @@ _PLAIN = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Te
 _NUMPY_KINDS = "?biufcSUmM"
 """arrays of plain values; 'O' holds Python objects, 'V' is a record"""
 _INLINE = 64 * 1024
-"""bytes: smaller arrays lie in the tree, so that a rank with generators only needs one file"""
+"""bytes: smaller arrays are in the tree, so that a rank with generators only needs one file"""
 
 
 class NamedTensor(NamedTuple):
@@ -144,7 +144,7 @@ def _memory(tensor: torch.Tensor) -> tuple[object, ...]:
 class TensorDecoder:
     """For `tree.decode`: asks `read` once for each tensor.
 
-    `keep_mapped`: the tensors may go on lying in the file, because whoever gets them copies the
+    `keep_mapped`: the tensors may stay mapped from the file, because their receiver copies the
     values (a module's load_state_dict). Otherwise they are copied, to the kind of device on
     which they were saved where this machine has it.
     """
@@ -188,7 +188,7 @@ _TORCH_KINDS: dict[str, Callable[[Any], object]] = {
 
 
 def _array(dtype: str, shape: list[int], data: bytes) -> Any:
-    import numpy as np  # noqa: PLC0415 - only for those who saved some
+    import numpy as np  # noqa: PLC0415 - only where some were saved
 
     found = np.dtype(dtype)
     if found.kind not in _NUMPY_KINDS or len(data) != math.prod(shape) * found.itemsize:

@@ -6,9 +6,9 @@ else is an object with exactly one key, its kind:
     {"dict": {…}}, {"pairs": [[key, value], …]}    a dict with text keys, with any keys
     {"tuple": […]}, {"set": […]}, {"bytes": "…"}   and so on, see _DECODERS
 
-Tensors and arrays are no business of this file: whoever calls brings a function that turns them
-into kinds of its own (tensors.py). Everything is restored exactly: -0.0, the bits of a NaN,
-integers of any size, the order of keys. What cannot be is refused, with its place in the state.
+Tensors and arrays are not handled here: the caller gives a function that turns them into more
+kinds (tensors.py). Everything is restored exactly: -0.0, the bits of a NaN,
+integers of any size, the order of keys. What cannot be is refused, with its path in the state.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Path = tuple[object, ...]
 EncodeLeaf = Callable[[object, Path], "Node | None"]
 """`{kind: body}` for what the tree does not know by itself; None for what it does not either"""
 DecodeLeaf = Callable[[str, Node], object]
-"""from kind and body; raises LookupError for a kind that is none of its own"""
+"""from kind and body; raises LookupError for a kind it does not know"""
 
 DEEPEST = 100
 """levels; far beyond any state dict, far below Python's limit of recursion"""
@@ -121,7 +121,7 @@ class _Encoder:
         make = value.default_factory
         name = getattr(make, "__name__", "")
         if _FACTORIES.get(name) is not make:
-            raise ConfigError(f"{place(path)} has a default of its own: give it as a plain dict")
+            raise ConfigError(f"{place(path)} has a custom default: give it as a plain dict")
         return {"defaultdict": [name, self.pairs(value, path, depth)]}
 
     def any_order(self, value: Iterable[object], path: Path, depth: int) -> list[Node]:

@@ -149,9 +149,9 @@ def _save(
 def _control(save: SaveOrder, place: SaveFolder, parent: Parent) -> SaveControl:
     def check_wanted() -> None:
         if parent.gone():
-            raise SaveError(f"rank {save.rank} is gone", place.temporary)
+            raise SaveError(f"rank {save.rank} exited", place.temporary)
         if save.rank != 0 and not DISK.exists(place.temporary):
-            raise SaveError("rank 0 has given this save up", place.temporary)
+            raise SaveError("rank 0 gave up this save", place.temporary)
 
     return SaveControl(check_wanted=check_wanted)
 
@@ -174,7 +174,7 @@ def main() -> int:
     try:
         for request in parent.requests():
             parent.answer(carry_out(request.save, mapping, parent))
-    except BrokenPipeError:  # nobody is left to hear it
+    except BrokenPipeError:  # the rank is gone
         return 1
     return 0
 

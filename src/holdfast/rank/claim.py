@@ -1,4 +1,4 @@
-"""What this rank says it is: number, world size and store, told before it waits for the others.
+"""What this rank says it is: number, world size and store, noted before it waits for the others.
 
 When ranks disagree about these, init_process_group never returns; so they are written down at
 its entry. No frame of ours may stand in a traceback of the user's, so init_process_group itself
@@ -53,7 +53,7 @@ def follow(torch: Any) -> None:
 
 
 def _tell(torch: Any, arguments: Mapping[str, Any]) -> None:
-    # A fake group has a made-up world, and waits for nobody.
+    # A fake group has a made-up world size, and never waits.
     if own_page.page is None or str(arguments.get("backend")) == "fake":
         return
     timeout = arguments.get("timeout")

@@ -28,15 +28,15 @@ _active: list[tuple[float, str]] = []
 _watcher: subprocess.Popen[bytes] | None = None
 
 
-def _start_anew() -> None:
-    """In a forked child: the limits, and whoever keeps them, are its parent's."""
+def _after_fork() -> None:
+    """In a forked child: the deadlines, and the process that enforces them, are its parent's."""
     global _lock, _watcher  # noqa: PLW0603
     _lock = threading.Lock()
     _watcher = None
     _active.clear()
 
 
-os.register_at_fork(after_in_child=_start_anew)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def deadline(name: str, seconds: Duration) -> Iterator[None]:
     allowed = in_seconds("seconds", seconds)
     mine = (time.monotonic() + allowed, name)
     with _lock:
-        _someone_must_watch()
+        _ensure_watcher()
         _active.append(mine)
         _publish()
     try:
@@ -69,19 +69,19 @@ def deadline(name: str, seconds: Duration) -> Iterator[None]:
 
 
 def _publish() -> None:
-    """Of several limits, the one that runs out first is the one to keep."""
+    """Of several deadlines, the first one to pass is enforced."""
     if own_page.page is not None:
         until, name = min(_active, default=(0.0, ""))
         own_page.page.limit(name, until)
 
 
-def _someone_must_watch() -> None:
+def _ensure_watcher() -> None:
     watched = own_page.page is not None if _watcher is None else _watcher.poll() is None
     if watched or is_off(os.environ):
         return
     try:
         _start_watcher()
-    except Exception as problem:  # noqa: BLE001 - a limit that cannot be kept must not end a job
+    except Exception as problem:  # noqa: BLE001 - a deadline that cannot be enforced must not end a job
         own_page.complain(problem)
 
 

@@ -16,7 +16,7 @@ WORDS = "HOLDFAST_WORDS"
 SOCKET = "HOLDFAST_SOCKET"
 LAUNCHER = "HOLDFAST_LAUNCHER"
 GRACE = "HOLDFAST_GRACE"
-"""seconds between the order to end and the kill; stays in the environment, it is no secret"""
+"""seconds between SIGTERM and SIGKILL; stays in the environment, it is no secret"""
 EVENTS = "HOLDFAST_EVENTS"
 
 _HERE = os.path.dirname(os.path.abspath(__file__))

@@ -1,7 +1,7 @@
-"""What a rank has to tell the one who watches it: one JSON line an event, in a file.
+"""What a rank reports to its launcher: one JSON line an event, in a file.
 
-A file and not a socket: a rank that dies the next moment has still told, and nobody has to
-listen. Without a launcher of ours there is no file, and nothing is told.
+A file and not a socket: the event of a rank that dies the next moment is still there, and no
+process has to listen. Without a launcher of ours there is no file, and nothing is reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _file = ""
 
 
 def adopt(path: str) -> None:
-    """From now on this process tells here; what it starts does not, for the variable is gone."""
+    """From now on this process reports here; what it starts does not: the variable is gone."""
     global _file  # noqa: PLW0603 - one process has one file
     if not _file:
         os.register_at_fork(after_in_child=forget)
@@ -32,7 +32,7 @@ def forget() -> None:
 
 
 def tell(kind: str, **fields: Any) -> None:
-    """Append one line; what JSON cannot say is said as text. Never raises into a script."""
+    """Append one line; what JSON cannot hold becomes text. Never raises into a script."""
     path = _file or os.environ.get(EVENTS, "")
     if not path:
         return
@@ -41,7 +41,7 @@ def tell(kind: str, **fields: Any) -> None:
         line = json.dumps(event, default=str) + "\n"
         number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            # One write: the kernel appends it in one piece, whoever else tells at the moment.
+            # One write: the kernel appends it in one piece, also beside other writers.
             os.write(number, line.encode("utf-8", "replace"))
         finally:
             os.close(number)

@@ -1,4 +1,4 @@
-"""Rank 0 just before its first step: did it begin anew, or go on? Told once, for any script.
+"""Rank 0 just before its first step: did it start from scratch, or resume? Reported once.
 
 What is told decides nothing: the launcher compares it with the first attempt's.
 """
@@ -53,7 +53,7 @@ class FirstStep:
             return load(*args, **kwargs)
 
         def unwrap() -> None:
-            if getattr(owner, name) is load_and_note:  # else somebody wrapped it again
+            if getattr(owner, name) is load_and_note:  # else it was wrapped again
                 setattr(owner, name, load)
 
         setattr(owner, name, load_and_note)
@@ -113,7 +113,7 @@ def _some_values(parameter: Any) -> list[Any]:
 
 
 def steps_counted(torch: Any, optimizer: Any) -> int | None:
-    """As `kept.FirstStep.optimizer_step` says."""
+    """As `optimizer_step` of analysis/scene/checkpoints.py says."""
     states = list(optimizer.state.values())
     if not states:
         return 0
@@ -129,7 +129,7 @@ def _capturing(torch: Any) -> bool:
 
 
 def _dcp_was_used() -> bool:
-    """Imported by somebody: torch itself does not, before it is asked to load."""
+    """Imported by the script: torch itself does not, before it is asked to load."""
     return DCP_LOAD in sys.modules
 
 

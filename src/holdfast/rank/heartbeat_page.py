@@ -99,7 +99,7 @@ class Page:
         self._words[_AT_BEAT] = time.monotonic_ns()
 
     def step(self, steps: int, at: int, usual: int) -> None:
-        """`at` and `usual` in nanoseconds. The count last: whoever sees it sees its time."""
+        """`at` and `usual` in nanoseconds. The count last: a reader that sees it sees its time."""
         self._words[_AT_USUAL] = usual
         self._words[_AT_STEP] = at
         self._words[_AT_STEPS] = steps

@@ -1,4 +1,4 @@
-"""A thread that does nothing but beat: as long as it does, somebody else can take the GIL.
+"""A thread that does nothing but beat: as long as it does, other threads can take the GIL.
 
 It is started when torch is being imported, not before: a script without torch keeps its single
 thread (since Python 3.12 a fork in a process with threads is warned about). It is no
@@ -13,11 +13,11 @@ import signal
 from holdfast.rank import kernel, own_page
 
 NAME = "holdfast-beat"
-"""the kernel's name of the thread: whoever counts the rank's CPU time leaves this one out"""
+"""the kernel's name of the thread: the CPU time of the rank is counted without this one"""
 PERIOD = 0.1
 
 _stop = _thread.allocate_lock()
-"""held while the thread shall run: waiting for it is a sleep that can be cut short"""
+"""held while the thread is to run: waiting for it is a sleep that can be cut short"""
 _stopped = _thread.allocate_lock()
 """held while the thread does run"""
 _running = False

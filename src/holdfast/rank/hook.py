@@ -9,14 +9,14 @@ import os
 from holdfast.rank import claim, heartbeat_page, heartbeat_thread, kernel, own_page, torch_import
 from holdfast.rank import events as rank_events
 from holdfast.rank.delivery import crash_file
-from holdfast.rank.last_words import Scribe
+from holdfast.rank.last_words import LastWordsWriter
 from holdfast.rank.torch_hooks import install
 from holdfast.rank.worker_server import WorkerServer
 
 
 def start(*, page: str, words: str, socket: str, launcher: str, events: str = "") -> None:
-    """Without a page nobody could see anything: that fails as a whole. The rest is each for
-    itself: a folder that cannot be written must not cost the steps."""
+    """Without a page nothing could be seen: that fails as a whole. The rest is each for itself: a
+    folder that cannot be written must not cost the steps."""
     own_page.adopt(heartbeat_page.Page(heartbeat_page.attach(page)))
     claim.remember(os.environ)
     server = WorkerServer(socket)
@@ -24,7 +24,7 @@ def start(*, page: str, words: str, socket: str, launcher: str, events: str = ""
         lambda: rank_events.adopt(events),
         lambda: kernel.let_trace(int(launcher)),
         lambda: keep_crashes(crash_file(words)),
-        lambda: atexit.register(_end, os.getpid(), Scribe(words), server),
+        lambda: atexit.register(_end, os.getpid(), LastWordsWriter(words), server),
         lambda: torch_import.expect(
             begins=heartbeat_thread.start, done=lambda t: install(t, server)
         ),
@@ -44,12 +44,12 @@ def keep_crashes(path: str) -> None:
     faulthandler.enable(file=descriptor)
 
 
-def _end(pid: int, scribe: Scribe, server: WorkerServer) -> None:
+def _end(pid: int, writer: LastWordsWriter, server: WorkerServer) -> None:
     """Registered first, so called last, when the script's own functions have run."""
     if os.getpid() != pid:
         return
     try:
-        scribe.note_unheard()
+        writer.note_unheard()
         if own_page.page is not None:
             own_page.page.phase("exit")  # from here on a silent beat means nothing
         server.stop()

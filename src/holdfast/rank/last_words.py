@@ -30,7 +30,7 @@ _LIBRARIES = tuple(
 )
 
 
-class Scribe:
+class LastWordsWriter:
     """Installs itself before the hook that prints the traceback; never instead of it."""
 
     def __init__(self, path: str) -> None:
@@ -67,9 +67,8 @@ class Scribe:
 
 
 def _script_goes_on() -> bool:
-    """Somebody called the hook by hand to print what was caught, in a thread or in the script:
-    that ends nothing. When Python calls it for an exception that nobody caught, the script's
-    own frames are gone."""
+    """The script called the hook itself to print what it caught: that ends nothing. When Python
+    calls it for an uncaught exception, the script's own frames are gone."""
     if threading.get_ident() != threading.main_thread().ident:
         return True
     frame: FrameType | None = sys._getframe()  # noqa: SLF001
@@ -119,7 +118,7 @@ def keep_recorder(path: str) -> None:
 
 
 def _text(value: BaseException) -> str:
-    if isinstance(value, Error):  # its hint stands in a field of its own
+    if isinstance(value, Error):  # its hint has its own field
         return value.sentence
     try:
         return str(value)

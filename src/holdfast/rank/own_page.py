@@ -9,7 +9,7 @@ from holdfast.rank.print_line import say
 from holdfast.rank.steps import Steps
 
 page: Page | None = None
-"""None where nobody watches: plain python, plain torchrun, HOLDFAST=off, a forked child"""
+"""None without a launcher of ours: plain python or torchrun, HOLDFAST=off, a forked child"""
 steps = Steps()
 optimizer_seen = False
 _complained = False

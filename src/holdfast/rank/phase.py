@@ -15,13 +15,13 @@ _names: list[tuple[object, str]] = []
 _awaited: list[int] = []
 
 
-def _start_anew() -> None:
+def _after_fork() -> None:
     """In a forked child another thread of its parent may have held the lock."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_start_anew)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextlib.contextmanager

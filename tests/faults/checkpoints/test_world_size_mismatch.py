@@ -59,7 +59,7 @@ test_check = check_table(
 REFUSED = words(
     "ResumeRefused",
     "/ckpts/step-000001200 is not from this run: it was saved by 4 ranks, this job has 2, and "
-    "each rank's place in the data was saved for itself: samples would be skipped or seen twice",
+    "the data position was saved per rank: samples would be skipped or seen twice",
     hint="if that is meant: HOLDFAST_ACCEPT=world-size",
     slugs=("world-size-mismatch",),
 )

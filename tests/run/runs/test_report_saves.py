@@ -41,7 +41,7 @@ def test_a_run_without_checkpoints_says_nothing_of_them() -> None:
 def test_how_often_is_told_with_what_it_costs() -> None:
     often = lines([*saves(10, 12, 14, 16, stall=1.0), record("end", t=100, exit_code=0)])[-1]
     assert "saving every 2 s loses about" in often
-    assert "a save holds the training up for 1 s" in often
+    assert "a save pauses training for 1 s" in often
     assert len(lines(saves(10, 300))) == 1, "two tell nothing about how often"
     assert len(lines(saves(10, 12, 14, 16))) == 1, "nor does a run that is over so soon"
 

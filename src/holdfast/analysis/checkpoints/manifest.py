@@ -49,7 +49,7 @@ class RankPart(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     files: tuple[FileEntry, ...]
     stall: float
-    """seconds the training stood still on this rank for the copy"""
+    """seconds that training was paused on this rank for the copy"""
     seconds: float
     """seconds its writing took"""
 

@@ -1,7 +1,7 @@
 """What saving costs, what not saving costs, and the interval between saves that loses least. Pure.
 
-Failures come at random, on average every `mtbf` seconds. Between two saves lie `interval` seconds
-of training; a save holds the training up for `cost` seconds; after a failure `restart` seconds pass
+Failures come at random, on average every `mtbf` seconds. Between two saves are `interval` seconds
+of training; a save pauses training for `cost` seconds; after a failure `restart` seconds pass
 before it trains again (finding out, starting, loading; and the time a save takes to become safe
 while training goes on, since a failure falls back behind it). Then `interval` seconds of progress
 take on average
@@ -26,12 +26,12 @@ PER_MACHINE_DAY = 419 / (54 * 16384 / 8)
 """failures of the machine itself: 419 unexpected interruptions in 54 days of 16,384 GPUs, 8 in each
 machine (The Llama 3 Herd of Models, 2024, arXiv 2407.21783, section 3.3.4). One in 264 days."""
 PER_JOB_DAY = 1.0
-"""and of all else: the program, the disk, whoever preempts. No source: a cautious choice. To be
+"""and of all else: the program, the disk, preemption. No source: a cautious choice. To be
 ready for one failure a day that never comes costs a save every few minutes; not to be ready for
 one that comes costs an hour."""
 
 SHORTEST, LONGEST = 30.0, 3600.0
-"""bounds of `every="auto"`: more often is hard on a disk that others use too; more seldom than an
+"""bounds of `every="auto"`: more often is hard on a disk that others use too; less often than every
 hour is more than anyone likes to lose, whatever the average says"""
 STALLS_APART = 10
 """at most a tenth of the time is spent on saves, however bad the machines are"""
@@ -45,7 +45,7 @@ FAR_OFF = 0.02
 
 
 class ExpectedLoss(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares of all time (0 … 1) in which the training does not get on."""
+    """Shares of all time (0 … 1) in which training makes no progress."""
 
     saving: float
     repeating: float
@@ -80,7 +80,7 @@ def daly(cost: float, mtbf: float) -> float:
 
 
 def best_interval(cost: float, mtbf: float) -> float:
-    """Where the expected loss is least; solved, not estimated. It does not hang on `restart`.
+    """Where the expected loss is least; solved, not estimated. It does not depend on `restart`.
 
     The derivative is 0 where x − 1 + e^(−x−c) = 0, with x and c in units of mtbf; that grows with
     x, from below 0 at x = 0 to above it at x = 1.
@@ -122,7 +122,7 @@ def advice(
     sentence = f"saving every {about(interval)} loses about {_percent(loss)} of the time"
     if far_off:
         sentence += f", every {about(best)} about {_percent(least)}"
-    why = f"a save holds the training up for {about(cost)}, a failure is expected every "
+    why = f"a save pauses training for {about(cost)}, a failure is expected every "
     return SaveAdvice(
         interval=interval,
         best=best,
@@ -136,7 +136,7 @@ def advice(
 def _refuse_nothing(**times: float) -> None:
     for name, seconds in times.items():
         if not seconds > 0:  # nor is nan
-            raise ConfigError(f"{name}={seconds} is not a time in seconds")
+            raise ConfigError(f"{name} must be > 0, got {seconds}")
 
 
 def about(seconds: float) -> str:
