@@ -87,7 +87,7 @@ test_lint = lint_table(
         "warning",
         python(caught()),
         lines=[8],
-        saying=["the group is NCCL's", "watchdog ends the process", "work.wait(timedelta"],
+        saying=["the group uses NCCL", "watchdog ends the process", "work.wait(timedelta"],
     ),
     flags("warning", python(caught('backend="cuda:nccl"')), lines=[8], saying=["NCCL"]),
     flags(
@@ -121,7 +121,7 @@ test_lint = lint_table(
                 print("timed out", e)
         """),
         lines=[5],
-        saying=["if the group is NCCL's"],
+        saying=["if the group uses NCCL"],
     ),
     leaves(python(caught('"gloo"'))),
     leaves(python(caught('"cpu:gloo,cuda:nccl"'))),

@@ -27,7 +27,7 @@ test_explain = explain_table(
         wreckage(OLD_WARNING, exits=(Exit(code=-11, line=LINE, rank=0),)),
         sure=0.4,
         rank=0,
-        saying=["crashed on its way out"],
+        saying=["crashed during shutdown"],
     ),
     passes_over(wreckage(WARNING)),  # a healthy run looks like this
     passes_over(wreckage(WARNING, exits=(Exit(code=0, line=LINE, rank=0),))),

@@ -33,7 +33,7 @@ test_lint = lint_table(
             loss.backward()
         """),
         lines=[8],
-        saying=["dist.all_reduce (in beat)", "in another thread"],
+        saying=["dist.all_reduce (in beat)", "while another thread trains"],
     ),
     flags(
         "error",
@@ -63,7 +63,7 @@ test_lint = lint_table(
                 time.sleep(1)
         """),
         lines=[4],
-        saying=["again and again"],
+        saying=["on the default group repeatedly"],
     ),
     leaves(  # a group of its own; a loop that trains; one that serves; one that ends
         python("""

@@ -105,7 +105,7 @@ test_lint = lint_table(
         "warning",
         python(PLAIN.format("'gloo', rank=0, world_size=1")),
         lines=[2],
-        saying=["a rank that is written out", "HashStore()"],
+        saying=["even with a literal rank=", "HashStore()"],
     ),
     leaves(python(PLAIN.format("'gloo', rank=0, world_size=1"), complete=False)),
     leaves(python(f"import os\n{SET}\n" + PLAIN.format("'gloo', rank=0, world_size=1"))),
@@ -116,7 +116,7 @@ test_lint = lint_table(
         lines=[7],
         saying=["MASTER_ADDR and MASTER_PORT", "mp.spawn (line 10)", "os.environ.setdefault"],
     ),
-    flags("error", spawned(ALL, SET), lines=[7], saying=["look for MASTER_PORT in"]),
+    flags("error", spawned(ALL, SET), lines=[7], saying=["reads MASTER_PORT from"]),
     flags(
         "error",
         spawned("'gloo'", f"{SET}; {PORT}"),

@@ -41,7 +41,7 @@ test_explain = explain_table(
         saying=["the script starts processes"],
     ),
     recognises(  # a child in the middle of the script, however that ended
-        wreckage(*CHILD), sure=0.75, what="train.py line 41", saying=["began its work again"]
+        wreckage(*CHILD), sure=0.75, what="train.py line 41", saying=["started its work again"]
     ),
     passes_over(  # an honest import that failed
         wreckage(

@@ -78,7 +78,12 @@ test_lint = lint_table(
         "error",
         python(SET_LATER.format("global SCALE; SCALE = 3", "SCALE")),
         lines=[6],
-        saying=["work() reads `SCALE`", "what line 8 set it to", "args=(…, SCALE)", "itself makes"],
+        saying=[
+            "work() reads `SCALE`",
+            "what line 8 set it to",
+            "args=(…, SCALE)",
+            "has the module's first value there",
+        ],
     ),
     flags(
         "error",
@@ -128,7 +133,7 @@ test_lint = lint_table(
         "error",
         python(queue("ctx.Process(target=work).start()", "ctx = mp.get_context('forkserver')")),
         lines=[4],
-        saying=["started by forkserver", "a Queue of its own"],
+        saying=["started by forkserver", "its own Queue"],
     ),
     flags(
         "error",

@@ -9,13 +9,13 @@ test_lint = lint_table(
         "skipped",
         python.read_all("x = 1\nimport torch\ndef f(:\n", "train.py"),
         lines=[3],
-        saying=["refuses it: SyntaxError"],
+        saying=["cannot parse it: SyntaxError"],
     ),
     flags(
         "skipped",
         python_examples.read_cells("import torch\nmodel = <yours>\n", "demo.ipynb"),
         lines=[2],
-        saying=["refuses it: SyntaxError"],
+        saying=["cannot parse it: SyntaxError"],
     ),
     leaves(python.read_all("import torch.distributed\n", "train.py")),
     leaves(python_examples.read_cells("import torch.distributed\n%time\n", "demo.ipynb")),
@@ -27,7 +27,7 @@ def test_a_whole_script_may_be_meant_for_another_python() -> None:
     (finding,) = by_slug("script-broken").ask_lint(broken)
     assert finding.status is Status.SKIPPED
     assert finding.place == Place(file="train.py", line=3, column=7)
-    assert "refuses it: SyntaxError" in finding.reason
+    assert "cannot parse it: SyntaxError" in finding.reason
 
 
 def test_a_notebook_is_said_to_be_broken_at_its_line() -> None:

@@ -97,7 +97,7 @@ test_lint = lint_table(
         saying=["threading.RLock", "add() runs in child processes", "multiprocessing.RLock()"],
     ),
     flags("error", python(PASSED), lines=[9], saying=["raises TypeError", "cannot be pickled"]),
-    flags("error", python(STOP), lines=[3], saying=["not seen in another"]),
+    flags("error", python(STOP), lines=[3], saying=["has no effect in another"]),
     flags(
         "warning",
         python(
@@ -107,13 +107,13 @@ test_lint = lint_table(
             )
         ),
         lines=[9],
-        saying=["keeps no two of them apart"],
+        saying=["excludes no other process"],
     ),
     flags(
         "warning",
         python(race("hits[0] += 1")),
         lines=[5],
-        saying=["no error will be shown", "with lock: hits[0] += 1"],
+        saying=["there will be no error", "with lock: hits[0] += 1"],
     ),
     flags("warning", python(race("hits.add_(1)")), lines=[5], saying=["hits.add_(1)"]),
     flags("warning", python(race("hits[0] = hits[0] + 1")), lines=[5], saying=["data race"]),
@@ -161,7 +161,7 @@ test_lint = lint_table(
             """
         ),
         lines=[5],
-        saying=["handed to a pool", "initializer="],
+        saying=["passed to a pool", "initializer="],
     ),
     leaves(  # each process has its own, and its own handler sets it
         python("import signal\n" + STOP + "signal.signal(15, lambda *_: stop.set())\n")

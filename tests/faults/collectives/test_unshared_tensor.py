@@ -135,7 +135,7 @@ test_lint = lint_table(
         lines=[8],
         saying=["`rows`", "fill()", "rows.share_memory_()", "before Python 3.14", "spawn"],
     ),
-    flags("error", python(SUBCLASS), lines=[12], saying=["`total`", "no error is shown"]),
+    flags("error", python(SUBCLASS), lines=[12], saying=["`total`", "there is no error"]),
     flags(
         "error",
         python(SUBCLASS.replace("self.total = total", "self.total, self.said = total, name")),
@@ -149,7 +149,7 @@ test_lint = lint_table(
         "error",
         python(GLOBAL.replace("METHOD", "spawn")),
         lines=[3],
-        saying=["of their own when they import this file"],
+        saying=["create their own `hits` when they import this file"],
     ),
     flags(
         "error",

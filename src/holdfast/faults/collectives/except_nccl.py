@@ -1,18 +1,20 @@
-"""An except clause waits for an error that NCCL does not raise.
+"""An except clause expects an error that NCCL does not raise.
 
 What you see   A peer dies or is late, and the handler written for that never runs: after the
                timeout the process is ended by a signal, with `Watchdog caught collective operation
                timeout` in the log.
 Why            A collective on an NCCL group returns at once; the GPU does the work later. When it
-               fails, there is no call left to raise from: a watchdog thread sees it, and ends the
-               process. Only mistakes that are seen at the call itself (a wrong shape or device)
-               arrive in an `except`. Gloo and the store do raise.
+               fails, there is no call left to raise from: a watchdog thread notices it and ends the
+               process. Only errors that are detected in the call itself (a wrong shape or device)
+               reach an `except`. Gloo and the store do raise.
 How to be sure `env | grep BLOCKING_WAIT` in a rank; and the exit status is that of SIGABRT (-6).
-Fix            Count on the process being ended, and restart from a checkpoint. Where a handler must
+Fix            Expect the process to be ended, and restart from a checkpoint. If a handler must
                run: `work = dist.all_reduce(x, async_op=True)`, then
-               `work.wait(timedelta(seconds=…))`: that raises (measured with torch 2.11). Not
-               TORCH_NCCL_BLOCKING_WAIT=1: since torch 2.8 it leaves synchronous calls without any
-               timeout (see async-handling-off). After a failure the group must be formed anew.
+               `work.wait(timedelta(seconds=…))`, which raises (measured with torch 2.11). Do not
+               use TORCH_NCCL_BLOCKING_WAIT=1: since torch 2.8 it leaves synchronous calls without
+               any timeout (see async-handling-off). After a failure the group must be formed again.
+Known limits   Where the script does not show its backend, only handlers that mention a timeout or a
+               lost peer are reported.
 Sources        torch 2.13.0: torch/distributed/distributed_c10d.py (init_process_group, timeout)
                torch 2.13.0: torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp (ErrorHandlingMode)
                https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
@@ -46,7 +48,11 @@ from holdfast.analysis.variables.parsing import torch_bool
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
-FAULT = Fault(code="HOLD617", slug="except-nccl")
+FAULT = Fault(
+    code="HOLD617",
+    slug="except-nccl",
+    related=("timeout-retry", "timeout-text", "async-handling-off"),
+)
 
 BLOCKING = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
 ABOUT_FAILURE = re.compile(
@@ -54,12 +60,14 @@ ABOUT_FAILURE = re.compile(
     r"|\brank\b.*\b(gone|dead|died|lost|fail|failed|missing)",
     re.I,
 )
-ONLY_THAT = frozenset(["DistError", "DistBackendError", "DistNetworkError", "DistStoreError"])
-"""exceptions that nothing but a failed exchange raises"""
+ONLY_DISTRIBUTED = frozenset(
+    ["DistError", "DistBackendError", "DistNetworkError", "DistStoreError"]
+)
+"""exceptions that only a failed exchange raises"""
 
 
 @FAULT.lint_python
-def the_watchdog_comes_first(program: Program, source: Source) -> Iterator[Finding]:
+def nccl_failure_is_not_raised(program: Program, source: Source) -> Iterator[Finding]:
     if not program.tries or _blocks(source):
         return
     known, seen = backends(program), set[ast.AST]()
@@ -75,8 +83,8 @@ def the_watchdog_comes_first(program: Program, source: Source) -> Iterator[Findi
 
 
 def _would_act(program: Program, handler: ast.ExceptHandler) -> bool:
-    """It goes on, or has something of its own to do before the end: then it must run. One that
-    only reports and raises again loses nothing."""
+    """It continues, or has something to do before the end: then it must run. A handler that only
+    reports and raises again loses nothing."""
     if endings(program, handler.body) - {"raise", "exit"}:
         return True
     leaves = any(
@@ -88,7 +96,7 @@ def _would_act(program: Program, handler: ast.ExceptHandler) -> bool:
 def _expected(handler: ast.ExceptHandler) -> bool:
     """Written for a failed exchange, not for whatever may go wrong."""
     said = " ".join(words(*handler.body))
-    return bool(ABOUT_FAILURE.search(said) or caught(handler) & ONLY_THAT)
+    return bool(ABOUT_FAILURE.search(said) or caught(handler) & ONLY_DISTRIBUTED)
 
 
 def _judge(
@@ -102,12 +110,12 @@ def _judge(
     if not sure and not (expected and isinstance(guard, ast.Try) and _on_gpu(guard)):
         return
     yield (FAULT.warning if sure and expected else FAULT.note)(
-        f"timeouts and lost peers of {one.said} do not arrive in this except"
-        + (": the group is NCCL's" if sure else ", if the group is NCCL's"),
-        reason="the call returns before the work is done; when that fails, torch's watchdog ends "
-        "the process. Only mistakes seen at the call itself, such as a wrong shape, are caught",
-        fix="count on the process being ended and restart from a checkpoint; where the handler "
-        "must run, `work = …(async_op=True)` and `work.wait(timedelta(seconds=…))`, which raises",
+        f"timeouts and lost peers of {one.said} do not reach this except"
+        + (": the group uses NCCL" if sure else " if the group uses NCCL"),
+        reason="the call returns before the work is done; when the work fails, torch's watchdog "
+        "ends the process. Only errors in the call itself, such as a wrong shape, are caught",
+        fix="expect the process to be ended and restart from a checkpoint; if the handler must "
+        "run, use `work = …(async_op=True)` and `work.wait(timedelta(seconds=…))`, which raises",
         at=program.place(handler),
     )
 
@@ -127,7 +135,7 @@ def _blocks(source: Source) -> bool:
 
 
 def _raises(program: Program, guard: ast.Try) -> bool:
-    """A wait with a limit of its own does raise; and of what clears up nothing is expected."""
+    """A wait with its own timeout does raise; and nothing is expected of a clean-up."""
     return is_last_act(program, guard) or any(
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

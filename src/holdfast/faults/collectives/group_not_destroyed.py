@@ -1,16 +1,20 @@
-"""The process group was still there when the program ended.
+"""The process group still existed when the program ended.
 
 What you see   `destroy_process_group() was not called before program exit, which can leak
                resources`, in torch 2.4 and 2.5 `process group has NOT been destroyed before we
-               destruct ProcessGroupNCCL`. Mostly nothing else; now and then a rank that hangs or
+               destruct ProcessGroupNCCL`. Mostly nothing else; occasionally a rank that hangs or
                crashes at the very end, or peers that lose their connection to the store.
 Why            Threads of NCCL, and the store on rank 0, end with the process in whatever order the
-               interpreter takes things down. A peer that still has a collective or a look at the
-               store before it loses the other end. destroy_process_group waits and closes in order.
-How to be sure The trouble comes after the last step, and the work is complete. A failure before it
-               is the cause, and this warning only its echo: a rank that dies never gets to close.
-Fix            Call torch.distributed.destroy_process_group() as the last thing on every rank, in a
-               `finally:`. `holdfast.init()` does it at exit.
+               interpreter shuts down. A peer that is still in a collective or reads the store loses
+               its connection. destroy_process_group waits and closes in order.
+How to be sure It happens after the last step, and the work is complete. If something failed before,
+               that is the cause and this warning a consequence: a rank that dies never closes its
+               group.
+Fix            Call torch.distributed.destroy_process_group() last on every rank, in a `finally:`.
+               `holdfast.init()` does it at exit.
+Known limits   The warning also appears in healthy runs: it is reported only with a bad end and
+               without a better reason. `holdfast lint` does not see a group closed by an imported
+               function, and stays silent when its name suggests it.
 Sources        https://docs.pytorch.org/docs/stable/distributed.html#shutdown
                pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (destructor)
 """
@@ -28,10 +32,14 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Diagnosis, Finding
 
-FAULT = Fault(code="HOLD624", slug="group-not-destroyed")
+FAULT = Fault(
+    code="HOLD624",
+    slug="group-not-destroyed",
+    related=("rank-exits-early", "store-host-lost", "native-crash"),
+)
 
 CRASHES = (-6, -11, -7, 134, 139, 135)
-"""of an exit: SIGABRT, SIGSEGV, SIGBUS, by Python's and by the shell's numbers"""
+"""exit codes of SIGABRT, SIGSEGV and SIGBUS, by Python's and by the shell's numbers"""
 
 LEFT_OPEN = FAULT.log_pattern(
     "left-open",
@@ -45,27 +53,27 @@ LEFT_OPEN = FAULT.log_pattern(
 
 
 @FAULT.explain
-def it_went_without_closing(wreckage: Wreckage) -> Diagnosis | None:
+def rank_exited_with_an_open_group(wreckage: Wreckage) -> Diagnosis | None:
     """A healthy run shows the warning too: it needs a bad end, and no better reason for it."""
     warned = wreckage.seen(LEFT_OPEN)
     if not warned or wreckage.roots() or wreckage.raised:
         return None
     lost = [one for one in wreckage.sightings if one.role is Role.CASCADE]
     crashed = [one for one in wreckage.exits if one.code in CRASHES and not one.teardown]
-    # Whoever was in trouble before had no chance to close: then the warning is the echo.
+    # A rank that failed before could not close its group: then the warning is a consequence.
     if not all(_follows(one, warned[0]) for one in lost) or not (lost or crashed):
         return None
     who = "a rank" if warned[0].rank is None else f"rank {warned[0].rank}"
-    end = "others lost their connection to it" if lost else "a process crashed on its way out"
+    end = "others lost their connection to it" if lost else "a process crashed during shutdown"
     return FAULT.diagnosis(
-        f"{who} ended without destroy_process_group, and then {end}; no rank told of an error "
+        f"{who} exited without destroy_process_group, and then {end}; no rank reported an error "
         "before that",
         confidence=0.4,
         seen=(*warned[:2], *lost[:2]),
         victims=(one.rank for one in lost if one.rank is not None),
         fix="call torch.distributed.destroy_process_group() at the end of every rank, in a "
         "`finally:`; `holdfast.init()` does it at exit",
-        unknown=("whether the work was complete: the last step does not show here",),
+        unknown=("whether the work was complete: these lines do not show the last step",),
     )
 
 
@@ -84,12 +92,12 @@ CLOSES = re.compile(
     r"\w*(cleanup|clean_up|destroy|shutdown|shut_down|teardown|tear_down|finali[sz]e|finish|end_dist)"
     r"\w*"
 )
-"""functions from elsewhere that may well close the group"""
+"""imported functions that may close the group"""
 
 
 @FAULT.lint_python
-def it_ends_without_closing(program: Program, source: Source) -> Iterator[Finding]:
-    """Of whole scripts only: a library leaves the closing to whoever uses it."""
+def script_never_destroys_the_group(program: Program, source: Source) -> Iterator[Finding]:
+    """Whole scripts only: a library leaves closing the group to its user."""
     if not source.complete or "destroy_process_group" in program.text:
         return
     opened = [one for one in init_calls.init_calls_of(program) if init_calls.runs(program, one)]
@@ -98,21 +106,21 @@ def it_ends_without_closing(program: Program, source: Source) -> Iterator[Findin
     nccl = init_calls.backend(program, opened[0]) == "nccl"
     tell = FAULT.warning if nccl else FAULT.note
     yield tell(
-        "this script joins a group and never calls destroy_process_group",
+        "this script joins a process group and never calls destroy_process_group",
         reason="threads and connections then end in any order at exit: "
         + (
-            "NCCL warns of it, and now and then a rank hangs or crashes after its work is done"
+            "NCCL warns about it, and occasionally a rank hangs or crashes after its work is done"
             if nccl
-            else "mostly harmless, though peers may report a lost connection at the very end"
+            else "mostly harmless, but peers may report a lost connection at the very end"
         ),
-        fix="as the last thing on every rank, best in a `finally:`: "
-        "`torch.distributed.destroy_process_group()`",
+        fix="call `torch.distributed.destroy_process_group()` last on every rank, best in a "
+        "`finally:`",
         at=program.place(opened[0].call.node),
     )
 
 
 def _may_close(program: Program, call: Call) -> bool:
-    """By its name; a function of this file only where it calls something unknown in turn."""
+    """By its name; a function of this file only if it calls something unknown itself."""
     if not CLOSES.fullmatch(call.method):
         return False
     function = program.target(call)

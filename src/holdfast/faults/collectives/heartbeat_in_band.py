@@ -1,19 +1,20 @@
-"""A heartbeat goes through the group that trains.
+"""A heartbeat uses the process group that trains.
 
-What you see   Training hangs or reads wrong numbers now and then; or it never begins, because the
-               heartbeat's loop holds the main thread. When a rank is really gone, the heartbeat
+What you see   Training occasionally hangs or reads wrong numbers; or it never begins, because the
+               heartbeat's loop occupies the main thread. When a rank is really gone, the heartbeat
                hangs with it.
-Why            The operations of one group must run in the same order on every rank. A heartbeat of
-               its own rhythm comes between the training's, at another place on each rank: its
-               messages are taken for theirs. And it waits exactly as long as they do, so it tells
-               nothing sooner.
+Why            The operations of one group must run in the same order on every rank. A heartbeat
+               with its own rhythm comes between those of the training, at a different place on each
+               rank, and its messages are mistaken for theirs. And it waits exactly as long as they
+               do, so it detects nothing sooner.
 How to be sure TORCH_DISTRIBUTED_DEBUG=DETAIL compares what each rank calls; the flight recorder
                shows the heartbeat between the collectives.
-Fix            Keep it out of the group: the store (`store.set`, `store.get` with a timeout), a
-               file, a UDP packet. Or let others watch: `holdfast run` notices lost, stuck and slow
-               ranks from outside, the elastic agent and NCCL's watchdog do a part of it. A group
-               of its own, `dist.new_group(backend="gloo")`, keeps the order sound, if it is used
-               in one thread only.
+Fix            Keep it out of the group: use the store (`store.set`, `store.get` with a timeout), a
+               file, a UDP packet. Or monitor from outside: `holdfast run` notices lost, stuck and
+               slow ranks; the elastic agent and NCCL's watchdog do a part of it. A separate group,
+               `dist.new_group(backend="gloo")`, keeps the order intact if only one thread uses it.
+Known limits   A heartbeat is recognised by an endless loop that sleeps, in a thread or with a name
+               such as `heartbeat` or `monitor`; one driven by a timer or a callback is not seen.
 Sources        https://docs.pytorch.org/docs/stable/distributed.html#synchronous-and-asynchronous-collective-operations
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html
                torch 2.13.0: torch/distributed/elastic/rendezvous/dynamic_rendezvous.py (keep-alive)
@@ -32,9 +33,13 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
-FAULT = Fault(code="HOLD618", slug="heartbeat-in-band")
+FAULT = Fault(
+    code="HOLD618",
+    slug="heartbeat-in-band",
+    related=("collective-mismatch", "timer-as-timeout", "rank-stuck"),
+)
 
-ABOUT_LIFE = re.compile(
+ABOUT_LIVENESS = re.compile(
     r"heart_?-?beat|keep_?-?alive|(\b|_)ping(\b|_|ing)|liveness|health_?check|check_?health"
     r"|monitor|still alive|is alive",
     re.I,
@@ -45,7 +50,7 @@ TRAINS = frozenset(["backward", "DistributedDataParallel", "DDP", "FullyShardedD
 
 
 @FAULT.lint_python
-def it_shares_the_order(program: Program, _: Source) -> Iterator[Finding]:
+def heartbeat_shares_the_training_group(program: Program, _: Source) -> Iterator[Finding]:
     seen: set[ast.AST] = set()
     for one in reached(program):
         loop = _endless(program, one.call.node)
@@ -53,20 +58,20 @@ def it_shares_the_order(program: Program, _: Source) -> Iterator[Finding]:
             continue
         function = program.function_of(loop)
         threaded = function is not None and _in_a_thread(program, function)
-        if not (_rests(loop) and (threaded or _about_life(program, loop))):
+        if not (_sleeps(loop) and (threaded or _about_liveness(program, loop))):
             continue
         seen.add(loop)
         both = threaded and _trains(program, loop)
         yield (FAULT.error if both else FAULT.warning)(
             f"this loop calls {one.said} on the default group"
-            + (", beside the training in another thread" if both else ", again and again"),
-            reason="operations of one group must come in the same order on every rank; these come "
-            "between the training's at any time, and are taken for them"
+            + (" while another thread trains" if both else " repeatedly"),
+            reason="operations of one group must run in the same order on every rank; these come "
+            "between those of the training at any time and are mistaken for them"
             if threaded
-            else "in the main thread nothing else gets a turn; in another it comes between the "
-            "operations of the training, whose order must be the same on every rank",
-            fix="beat through the store or a file instead, or let `holdfast run` watch from "
-            'outside; at the least give it a group of its own, `dist.new_group(backend="gloo")`',
+            else "in the main thread it blocks everything else; in another thread it comes between "
+            "the operations of the training, whose order must be the same on every rank",
+            fix="send the heartbeat through the store or a file, or monitor from outside with "
+            '`holdfast run`; at least use a separate group, `dist.new_group(backend="gloo")`',
             at=program.place(one.call.node),
         )
 
@@ -87,19 +92,19 @@ def _never_ends(test: ast.expr) -> bool:
     return bool(constant(test)) or isinstance(test, ast.Name | ast.Attribute)
 
 
-def _rests(loop: ast.While) -> bool:
-    """It waits between its rounds, and trains nothing itself."""
+def _sleeps(loop: ast.While) -> bool:
+    """It sleeps between iterations and does not train itself."""
     calls = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call))
     called = {dotted(func).rpartition(".")[2] for func in calls}
     return bool(called & {"sleep", "wait"}) and not called & {"backward", "step", "zero_grad"}
 
 
-def _about_life(program: Program, loop: ast.While) -> bool:
+def _about_liveness(program: Program, loop: ast.While) -> bool:
     function = program.function_of(loop)
     owner = program.parents.get(function) if function else None
     titles = [one.name for one in (function, owner) if isinstance(one, Function | ast.ClassDef)]
     named = (node.id for node in ast.walk(loop) if isinstance(node, ast.Name))
-    return any(map(ABOUT_LIFE.search, [*titles, *words(loop)])) or any(map(BEATS.search, named))
+    return any(map(ABOUT_LIVENESS.search, [*titles, *words(loop)])) or any(map(BEATS.search, named))
 
 
 def _in_a_thread(program: Program, function: Function) -> bool:
@@ -113,7 +118,7 @@ def _in_a_thread(program: Program, function: Function) -> bool:
 
 
 def _trains(program: Program, loop: ast.While) -> bool:
-    """Another thread of this file talks on the default group as well."""
+    """Another thread of this file uses the default group as well."""
     others = (one.call for one in exchanges(program) if loop not in program.above(one.call.node))
     return any(not own_group(call) for call in others) or any(
         call.method in TRAINS for call in program.calls

@@ -1,18 +1,19 @@
-"""A process wants to join a group that nobody told it about.
+"""A process wants to join a group but does not know where it is.
 
 What you see   `environment variable MASTER_ADDR expected, but not set` (or RANK, WORLD_SIZE,
                MASTER_PORT), `KeyError: 'LOCAL_RANK'`, or `Default process group has not been
                initialized` at the first collective.
-Why            init_process_group without other orders uses env://: it reads RANK, WORLD_SIZE,
-               MASTER_ADDR and MASTER_PORT from the environment, where a launcher puts them. Started
-               as `python train.py`, by mp.spawn, or from a scheduler that uses names of its own
-               (SLURM_PROCID, OMPI_COMM_WORLD_RANK), they are missing. Where init_process_group was
-               never called in this process, every call that needs a group fails.
-How to be sure `env | grep -E '^(RANK|LOCAL_RANK|WORLD_SIZE|MASTER_)'` at the place where the
-               script is started.
-Fix            Start it by a launcher: `torchrun --nproc-per-node=N train.py`. With mp.spawn set
-               MASTER_ADDR and MASTER_PORT before the spawn and give rank= and world_size=. Under
-               srun translate Slurm's variables. On one process: do not ask for a group.
+Why            init_process_group uses env:// by default: it reads RANK, WORLD_SIZE, MASTER_ADDR and
+               MASTER_PORT from the environment, where a launcher puts them. They are missing when
+               the script is started as `python train.py`, by mp.spawn, or by a scheduler that uses
+               its own names (SLURM_PROCID, OMPI_COMM_WORLD_RANK). If init_process_group was never
+               called in this process, every call that needs a group fails.
+How to be sure `env | grep -E '^(RANK|LOCAL_RANK|WORLD_SIZE|MASTER_)'` where the script is started.
+Fix            Start it with a launcher: `torchrun --nproc-per-node=N train.py`. With mp.spawn set
+               MASTER_ADDR and MASTER_PORT before the spawn and pass rank= and world_size=. Under
+               srun translate Slurm's variables. With one process: do not create a group.
+Known limits   `holdfast lint` does not know the environment in which a script will be started; it
+               reports only what the script or the launch scripts beside it show.
 Sources        torch 2.13.0: torch/distributed/rendezvous.py (_env_rendezvous_handler)
                torch 2.13.0: torch/distributed/distributed_c10d.py (_get_default_group)
                https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
@@ -33,7 +34,11 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
-FAULT = Fault(code="HOLD623", slug="init-without-address")
+FAULT = Fault(
+    code="HOLD623",
+    slug="init-without-address",
+    related=("rank-assignment", "wrong-master-address", "launcher-config", "rendezvous-config"),
+)
 
 
 NOT_SET = FAULT.log_pattern(
@@ -84,18 +89,18 @@ NO_GROUP = FAULT.log_pattern(
 
 
 @FAULT.explain
-def nobody_said_where(wreckage: Wreckage) -> Diagnosis | None:
+def address_or_rank_is_missing(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(NOT_SET, INCOMPLETE, NO_SUCH_KEY) or wreckage.seen(RAISING)
     if not seen:
         return None
     first = seen[0]
     return FAULT.diagnosis(
-        f"{_writer(first)} wanted to join a group, but {_missing(first)}: the script was not "
-        f"started {_by(first.fields['name'])}, and did not get the address in another way",
+        f"{_writer(first)} tried to join a group, but {_missing(first)}: the script was not "
+        f"started {_by(first.fields['name'])} and did not set it itself",
         confidence=0.88 if first.pattern == NO_SUCH_KEY.name else 0.95,
         seen=seen,
         culprit=Culprit(rank=first.rank, what=first.fields["name"]),
-        fix=_cure(first),
+        fix=_fix(first),
     )
 
 
@@ -106,8 +111,8 @@ def _writer(one: Sighting) -> str:
 def _missing(one: Sighting) -> str:
     if one.pattern == INCOMPLETE.name:
         scheme = one.fields["scheme"]
-        return f"the {one.fields['name']} is missing from what it gave {scheme}://"
-    return f"the environment has no {one.fields['name']}"
+        return f"the {one.fields['name']} for {scheme}:// is missing"
+    return f"{one.fields['name']} is not set"
 
 
 def _by(name: str) -> str:
@@ -116,33 +121,33 @@ def _by(name: str) -> str:
     return "by mpirun" if name.startswith("OMPI_") else "by a launcher"
 
 
-def _cure(one: Sighting) -> str:
+def _fix(one: Sighting) -> str:
     if one.pattern == INCOMPLETE.name:
-        return "give init_process_group rank=, world_size= and an init_method with host and port"
+        return "pass rank=, world_size= and an init_method with host and port"
     if one.fields["name"].startswith("SLURM_"):
         return "start it with `srun python SCRIPT` inside an allocation, or with torchrun"
     return (
-        "start the script by a launcher (`torchrun --nproc-per-node=N SCRIPT`), which sets RANK, "
+        "start the script with a launcher (`torchrun --nproc-per-node=N SCRIPT`), which sets RANK, "
         "LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; with mp.spawn set the last "
         "two before the spawn"
     )
 
 
 @FAULT.explain
-def nobody_made_the_group(wreckage: Wreckage) -> Diagnosis | None:
+def group_was_not_initialized(wreckage: Wreckage) -> Diagnosis | None:
     """Ambiguous: never called, called in another process, or called later than it was needed."""
     seen = wreckage.seen(NO_GROUP)
     if not seen or wreckage.seen(NOT_SET, INCOMPLETE, NO_SUCH_KEY, RAISING):
         return None
     call = "hvd.init()" if "horovod" in seen[0].fields else "init_process_group"
     return FAULT.diagnosis(
-        f"{_writer(seen[0])} used the process group before {call} had made one in this process: it "
-        "was never called, not yet called, or called in another process",
+        f"{_writer(seen[0])} used the process group before {call} created one in this process: "
+        "never called, not called yet, or called in another process",
         confidence=0.7,
         seen=seen,
-        fix=f"call {call} in every process, before the first use (a spawned worker is a process "
-        "of its own); where one process shall do, leave out what needs a group (DDP, "
-        "SyncBatchNorm, DistributedSampler)",
+        fix=f"call {call} in every process before the first use (a spawned worker is a separate "
+        "process); with one process, leave out what needs a group (DDP, SyncBatchNorm, "
+        "DistributedSampler)",
         unknown=("whether the script was started by a launcher at all",),
     )
 
@@ -151,14 +156,14 @@ def nobody_made_the_group(wreckage: Wreckage) -> Diagnosis | None:
 
 NEEDS = {"rank": "RANK", "world_size": "WORLD_SIZE"}
 SET_BOTH = (
-    "before the processes start: `os.environ.setdefault('MASTER_ADDR', '127.0.0.1')` and "
-    "`os.environ.setdefault('MASTER_PORT', '29500')`, or give init_process_group "
-    "`init_method='tcp://127.0.0.1:29500'`"
+    "before the processes start, call `os.environ.setdefault('MASTER_ADDR', '127.0.0.1')` and "
+    "`os.environ.setdefault('MASTER_PORT', '29500')`, or pass "
+    "`init_method='tcp://127.0.0.1:29500'` to init_process_group"
 )
 
 
 @FAULT.lint_python
-def it_does_not_say_where(program: Program, source: Source) -> Iterator[Finding]:
+def script_sets_no_address(program: Program, source: Source) -> Iterator[Finding]:
     for init in init_calls.init_calls_of(program):
         if not init.known or init.given("store") is not None:
             continue
@@ -175,7 +180,8 @@ def it_does_not_say_where(program: Program, source: Source) -> Iterator[Finding]
 def _environment_lacks(source: Source, program: Program, init: InitCall) -> Iterator[Finding]:
     starter = init_calls.started_here(program, init)
     if starter is None:
-        if finding := _nobody_sets(source, program, init) or _a_rank_by_hand(source, program, init):
+        plain = _started_with_plain_python(source, program, init)
+        if finding := plain or _literal_rank(source, program, init):
             yield finding
         return
     given = {s.name for launch in source.started_by for s in launch.settings}
@@ -188,10 +194,12 @@ def _environment_lacks(source: Source, program: Program, init: InitCall) -> Iter
         return
     address = [name for name in missing if name.startswith("MASTER_")]
     yield FAULT.error(
-        f"init_process_group will look for {_and(missing)} in the environment, and "
-        f"nothing here sets {'it' if len(missing) == 1 else 'them'}",
+        f"init_process_group reads {_and(missing)} from the environment, and nothing here sets "
+        f"{'it' if len(missing) == 1 else 'them'}",
         reason=f"the ranks are started by {starter.written} (line {starter.node.lineno}), which "
-        f"sets none of them: ValueError: environment variable {missing[0]} expected, but not set",
+        "does not set "
+        f"{'it' if len(missing) == 1 else 'them'}. This raises ValueError: environment variable "
+        f"{missing[0]} expected, but not set",
         fix=SET_BOTH if address else _numbers(missing),
         at=program.place(init.call.node),
     )
@@ -206,8 +214,8 @@ def _numbers(missing: list[str]) -> str:
 LAUNCHERS = ("torchrun", "torch.distributed.launch", "deepspeed", "accelerate", "holdfast")
 
 
-def _nobody_sets(source: Source, program: Program, init: InitCall) -> Finding | None:
-    """A script that may be started by anything; here it is seen to be started by hand."""
+def _started_with_plain_python(source: Source, program: Program, init: InitCall) -> Finding | None:
+    """A script that may be started by anything; the files here start it with plain python."""
     plain = [one for one in source.started_by if one.kind == "python" and not one.around]
     told = init_calls.mentions(program, "MASTER_ADDR") or any(
         one.setting("MASTER_ADDR") for one in source.started_by
@@ -216,17 +224,17 @@ def _nobody_sets(source: Source, program: Program, init: InitCall) -> Finding | 
         return None
     where = plain[0].place
     return FAULT.warning(
-        "init_process_group will look for MASTER_ADDR and MASTER_PORT in the environment, and the "
-        f"script is started by plain python ({where.file}:{where.line})",
+        "init_process_group reads MASTER_ADDR and MASTER_PORT from the environment, and the script "
+        f"is started with plain python ({where.file}:{where.line})",
         reason="python sets none of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unless the "
-        "environment has them already, this raises ValueError",
-        fix="`torchrun --nproc-per-node=N SCRIPT` instead of `python SCRIPT`",
+        "environment already has them, this raises ValueError",
+        fix="start it with `torchrun --nproc-per-node=N SCRIPT` instead of `python SCRIPT`",
         at=program.place(init.call.node),
     )
 
 
-def _a_rank_by_hand(source: Source, program: Program, init: InitCall) -> Finding | None:
-    """`rank=0` written out: no launcher starts this, since each of its ranks would be number 0."""
+def _literal_rank(source: Source, program: Program, init: InitCall) -> Finding | None:
+    """A literal `rank=0`: no launcher starts this, since every rank would be rank 0."""
     given = [init.given(name) for name in NEEDS]
     by_hand = all(one and isinstance(constant(names(program).follow(one)), int) for one in given)
     told = any(init_calls.mentions(program, name) for name in ("MASTER_ADDR", "MASTER_PORT"))
@@ -235,10 +243,10 @@ def _a_rank_by_hand(source: Source, program: Program, init: InitCall) -> Finding
     if not init_calls.runs(program, init):
         return None
     return FAULT.warning(
-        "init_process_group will look for MASTER_ADDR and MASTER_PORT in the environment, also for "
-        "a rank that is written out",
-        reason="rank= and world_size= do not say where to meet; unless the environment has both, "
-        "this raises ValueError",
+        "init_process_group reads MASTER_ADDR and MASTER_PORT from the environment, even with a "
+        "literal rank=",
+        reason="rank= and world_size= do not say where the ranks meet; unless the environment has "
+        "both, this raises ValueError",
         fix="`init_process_group(…, init_method='tcp://127.0.0.1:29500')`, or for a single "
         "process `store=torch.distributed.HashStore()`",
         at=program.place(init.call.node),
@@ -254,10 +262,10 @@ def _url_lacks(program: Program, init: InitCall, url: str) -> Iterator[Finding]:
     if missing and (host not in ("", "...") or scheme == "file"):
         yield FAULT.error(
             f"init_process_group(init_method='{scheme}://…') lacks {_and(missing)}",
-            reason=f"{scheme}:// reads nothing from the environment: ValueError: … rank "
-            "parameter missing",
-            fix="`init_process_group(…, rank=rank, world_size=world_size)`, or leave init_method "
-            "out and start it by torchrun",
+            reason=f"{scheme}:// reads nothing from the environment. This raises ValueError: … "
+            "rank parameter missing",
+            fix="`init_process_group(…, rank=rank, world_size=world_size)`, or remove init_method "
+            "and start the script with torchrun",
             at=program.place(init.call.node),
         )
 

@@ -1,18 +1,20 @@
 """A script starts processes while it is being imported.
 
 What you see   `An attempt has been made to start a new process before the current process has
-               finished its bootstrapping phase`, or the script's own start-up once more in every
-               child: tracebacks through multiprocessing/spawn.py and runpy.py into the top level
-               of the script.
+               finished its bootstrapping phase`, or the script's own start-up again in every child:
+               tracebacks through multiprocessing/spawn.py and runpy.py into the top level of the
+               script.
 Why            A child started by 'spawn' or 'forkserver' is a fresh interpreter. It imports the
-               main script to find the function it shall run, and so runs every line at its top
-               level again. Where such a line starts processes, each child would start children of
-               its own; Python stops that. CUDA asks for 'spawn', and so do macOS and Windows.
+               main script to find the function it runs, and so executes every line at its top level
+               again. If such a line starts processes, each child would start its own children;
+               Python prevents that. CUDA requires 'spawn', and so do macOS and Windows.
 How to be sure The last frames before multiprocessing's show a line of your script `in <module>`:
                that line runs on import.
 Fix            Put what starts the work into a function and call it under
                `if __name__ == "__main__":`. Definitions and imports stay outside. A decorator that
-               runs its function at once, or a notebook's cell, is the same thing in disguise.
+               runs its function at once, or a notebook cell, has the same effect.
+Known limits   From a log that is cut before its last lines, holdfast cannot tell this from an
+               import that failed for another reason.
 Sources        https://docs.python.org/3/library/multiprocessing.html#the-spawn-and-forkserver-start-methods
                python/cpython Lib/multiprocessing/spawn.py (_check_not_importing_main)
                https://docs.pytorch.org/docs/stable/notes/multiprocessing.html
@@ -35,7 +37,11 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
 
-FAULT = Fault(code="HOLD622", slug="missing-main-guard")
+FAULT = Fault(
+    code="HOLD622",
+    slug="missing-main-guard",
+    related=("module-state-under-spawn", "fork-cuda", "python-exception"),
+)
 
 NEAR = 80
 """lines: a traceback is rarely longer"""
@@ -74,18 +80,18 @@ TOP_LEVEL = FAULT.log_pattern(
     role=Role.CONTEXT,
 )
 ANY_CHILD = ("ImportError", "ModuleNotFoundError", "OSError", "MemoryError", "SyntaxError")
-"""kinds that a child meets on an honest import too: another environment, memory, a page file"""
+"""errors of an import that is fine by itself: another environment, memory, a page file"""
 
 
 @FAULT.explain
-def a_child_would_start_children(wreckage: Wreckage) -> Diagnosis | None:
+def python_refused_to_start_processes(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(REFUSED)
     if not seen:
         return None
     place = _place(wreckage.seen(TOP_LEVEL), (*wreckage.seen(REIMPORT), *seen)[0])
     return FAULT.diagnosis(
         f"{_script(place)} starts processes at its top level: each spawned child imports it, "
-        "comes to the same line and would start children of its own, so Python refused",
+        "reaches the same line and would start its own children, so Python refused",
         confidence=0.96,
         seen=(*seen[:2], *place),
         culprit=Culprit(rank=seen[0].rank, what=_where(place)),
@@ -95,21 +101,21 @@ def a_child_would_start_children(wreckage: Wreckage) -> Diagnosis | None:
 
 
 @FAULT.explain
-def a_child_ran_the_script_again(wreckage: Wreckage) -> Diagnosis | None:
-    """The traceback goes through the child's import of the script, into something that runs."""
+def child_ran_the_script_again(wreckage: Wreckage) -> Diagnosis | None:
+    """The traceback goes through the child's import of the script into code that runs."""
     seen = wreckage.seen(REIMPORT)
     if not seen or wreckage.seen(REFUSED) or _import_itself_failed(wreckage):
         return None
     place = _place(wreckage.seen(TOP_LEVEL), seen[0])
     return FAULT.diagnosis(
-        f"a spawned child imported {_script(place)} to find its function, and the script began its "
-        'work again on import: nothing keeps it under `if __name__ == "__main__":`',
+        f"a spawned child imported {_script(place)} to find its function, and the script started "
+        'its work again on import: it is not under `if __name__ == "__main__":`',
         confidence=0.75 if place else 0.6,
         seen=(*seen[:1], *place),
         culprit=Culprit(rank=seen[0].rank, what=_where(place)),
         fix='call the work only under `if __name__ == "__main__":`; a decorator that runs the '
         "function at once needs the guard too; to test it: importing the script must start nothing",
-        unknown=("whether the import itself failed: the end of the traceback decides that",),
+        unknown=("whether the import itself failed: the end of the traceback would show it",),
     )
 
 
@@ -145,7 +151,7 @@ GUARD = 'put what starts the work into a function, and call it under `if __name_
 
 
 @FAULT.lint_python
-def it_starts_processes_on_import(program: Program, source: Source) -> Iterator[Finding]:
+def processes_start_on_import(program: Program, source: Source) -> Iterator[Finding]:
     if source.file.endswith("__main__.py"):
         return  # a child does not run a package's __main__.py again
     for birth in import_time_starts(program, complete=source.complete):
@@ -159,10 +165,10 @@ def _would_start_children(source: Source, birth: ImportTimeStart) -> Finding:
     assert source.program is not None
     how = "forkserver, Python's default since 3.14," if birth.method == "default" else birth.method
     return FAULT.error(
-        f"{birth.what} runs when this file is imported: nothing keeps it under "
-        '`if __name__ == "__main__":`; to test it: importing the script must start nothing',
-        reason=f"children started by {how} import the file, come to the same line and would start "
-        "children of their own: Python stops them with RuntimeError ('… before the current process "
+        f"{birth.what} runs when this file is imported: it is not under "
+        '`if __name__ == "__main__":`',
+        reason=f"children started by {how} import the file, reach the same line and would start "
+        "their own children: Python stops them with RuntimeError ('… before the current process "
         "has finished its bootstrapping phase')",
         fix=GUARD,
         evidence=[cited(birth.starter, source.file)],
@@ -174,8 +180,8 @@ def _only_by_fork(source: Source, birth: ImportTimeStart) -> Finding:
     assert source.program is not None
     return FAULT.note(
         f'{birth.what} runs when this file is imported, with no `if __name__ == "__main__":`',
-        reason="that works only while children are forked; Linux's default is forkserver since "
-        "Python 3.14, and there, on macOS and on Windows it is a RuntimeError",
+        reason="that works only while children are forked; with forkserver (Linux's default since "
+        "Python 3.14), on macOS and on Windows it raises RuntimeError",
         fix=GUARD,
         evidence=[cited(birth.starter, source.file)],
         at=source.program.place(birth.entry),
@@ -183,14 +189,14 @@ def _only_by_fork(source: Source, birth: ImportTimeStart) -> Finding:
 
 
 @FAULT.lint_python
-def it_chooses_the_start_method_twice(program: Program, source: Source) -> Iterator[Finding]:
+def start_method_is_set_twice(program: Program, source: Source) -> Iterator[Finding]:
     if source.file.endswith("__main__.py"):
         return
     for call in second_choice(program):
         yield FAULT.error(
             "set_start_method() runs again in every child: this raises RuntimeError ('context has "
             "already been set')",
-            reason="a child that is not forked imports this file, and its start method has been "
+            reason="a child that is not forked imports this file, and its start method is already "
             "set by then",
             fix='move it under `if __name__ == "__main__":`, or use a context: '
             "`ctx = multiprocessing.get_context('spawn')` and `ctx.Process(…)`",

@@ -1,20 +1,22 @@
-"""What the module holds is not what its child processes see.
+"""Child processes do not see the module state that their parent has.
 
-What you see   Children that wait for ever on a queue nobody fills, a counter in the parent that
-               stays 0, a lock that lets everyone through, options that are None again, or
-               `NameError` in the child. The same file worked with an older Python.
+What you see   Children that wait forever on a queue that stays empty, a counter in the parent that
+               stays 0, a lock that excludes no process, options that are None again, or `NameError`
+               in the child. The same file worked with an older Python.
 Why            A child started by spawn or forkserver is a fresh interpreter that imports the file
-               again: every line at its top level runs once more and makes *another* tensor, queue
-               or lock, of this child only. What stands under `if __name__ == "__main__":`, or in a
+               again: every line at its top level runs once more and creates *another* tensor, queue
+               or lock, in this child only. What is under `if __name__ == "__main__":`, or in a
                function that only the parent calls (`global ARGS; ARGS = …`), does not run there:
-               the name does not exist, or has its first value. Only with fork do children find the
-               parent's objects in place. Python 3.14 changed Linux's default from fork to
-               forkserver, so a script that leaves the choice open changes its meaning.
+               the name does not exist, or has its first value. Only forked children inherit the
+               parent's objects. Python 3.14 changed Linux's default from fork to forkserver, so a
+               script that does not set the start method changes its meaning.
 How to be sure `python -c "import multiprocessing as m; print(m.get_start_method())"`, and print
                `id()` or `data_ptr()` of the object in parent and child.
-Fix            Make it in the parent and hand it over: `Process(target=work, args=(queue,))`, or by
-               the `initializer=` of a Pool. If fork is what you want, say so:
+Fix            Create it in the parent and pass it: `Process(target=work, args=(queue,))`, or with
+               the `initializer=` of a Pool. If you want fork, request it:
                `ctx = multiprocessing.get_context("fork")`.
+Known limits   Only names of the same file are followed: state of an imported module behaves the
+               same way and is not reported.
 Sources        https://docs.python.org/3/library/multiprocessing.html#the-spawn-and-forkserver-start-methods
                https://docs.python.org/3/whatsnew/3.14.html (multiprocessing: forkserver by default)
 """
@@ -39,11 +41,15 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
-FAULT = Fault(code="HOLD621", slug="module-state-under-spawn")
+FAULT = Fault(
+    code="HOLD621",
+    slug="module-state-under-spawn",
+    related=("unshared-tensor", "thread-lock-across-processes", "missing-main-guard", "fork-cuda"),
+)
 
 
 @FAULT.lint_python
-def a_child_has_another_one(program: Program, source: Source) -> Iterator[Finding]:
+def child_creates_its_own_object(program: Program, source: Source) -> Iterator[Finding]:
     children = processes(program)
     if children is None:
         return
@@ -59,7 +65,7 @@ def a_child_has_another_one(program: Program, source: Source) -> Iterator[Findin
 
 
 def _reached(children: Processes, start: ProcessStart) -> Iterator[InheritedValue]:
-    """Shared objects of the module that the child's function uses without being handed them."""
+    """Shared objects of the module that the child's function uses but is not passed."""
     program = children.program
     read = {
         node.id
@@ -78,7 +84,7 @@ def _reached(children: Processes, start: ProcessStart) -> Iterator[InheritedValu
 
 
 def _set_in_functions(children: Processes) -> Iterator[str]:
-    """`global queue` and `queue = …` in a function: a Pool's initializer hands it over that way."""
+    """`global queue` and `queue = …` in a function: a Pool's initializer passes it that way."""
     for function in children.program.functions:
         nodes = list(ast.walk(function))
         told = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
@@ -95,13 +101,13 @@ def _finding(source: Source, children: Processes, found: InheritedValue) -> Find
     used = uses(program, start, name)[:1]
     evidence = [cited(start.call.node, source.file), *(cited(one, source.file) for one in used)]
     fresh = (
-        "the child imports this file again and finds no such name (it stands under the main "
+        "the child imports this file again and does not find the name (it is under the main "
         "guard): NameError"
         if hidden
-        else f"the child imports this file again and makes a {what} of its own; the parent's is "
-        "never touched, and no error is shown"
+        else f"the child imports this file again and creates its own {what}; the parent's is never "
+        "touched, and there is no error"
     )
-    fix = f"hand it over: `{_handing(start, name)}`"
+    fix = f"pass it: `{_pass_it(start, name)}`"
     if spawns(start.method, source.here.python):
         how = "forkserver, the default" if start.method == "default" else start.method
         return FAULT.error(
@@ -112,17 +118,17 @@ def _finding(source: Source, children: Processes, found: InheritedValue) -> Find
             at=program.place(made.node),
         )
     return FAULT.warning(
-        f"{work}() uses the module's `{name}` in a child process: that holds only where children "
+        f"{work}() uses the module's `{name}` in a child process: that works only where children "
         "are forked",
-        reason="the start method is left open: fork on Linux before Python 3.14, forkserver since, "
-        f"spawn on macOS and Windows. There {fresh}",
-        fix=f"{fix}, or ask for fork: `multiprocessing.get_context('fork')`",
+        reason="the start method is not set: fork on Linux before Python 3.14, forkserver since, "
+        f"spawn on macOS and Windows. With the latter two {fresh}",
+        fix=f"{fix}, or request fork: `multiprocessing.get_context('fork')`",
         evidence=evidence,
         at=program.place(made.node),
     )
 
 
-def _handing(start: ProcessStart, name: str) -> str:
+def _pass_it(start: ProcessStart, name: str) -> str:
     work = start.function.name
     if start.kind == "mp.spawn":
         return f"mp.spawn({work}, args=(…, {name}), …)"
@@ -137,7 +143,7 @@ def _handing(start: ProcessStart, name: str) -> str:
 
 
 @FAULT.lint_python
-def it_is_set_in_the_parent_only(program: Program, source: Source) -> Iterator[Finding]:
+def variable_is_set_in_the_parent_only(program: Program, source: Source) -> Iterator[Finding]:
     children = processes(program)
     for one in stale_variables(children) if children else ():
         if children and one.name not in {found.name for found in _reached(children, one.start)}:
@@ -149,9 +155,9 @@ def _not_seen(source: Source, children: Processes, one: StaleVariable) -> Findin
     sure = spawns(start.method, source.here.python)
     how = "by default forkserver" if start.method == "default" else start.method
     there = (
-        "there is no such name then: NameError"
+        "the name does not exist there: NameError"
         if one.missing
-        else f"`{one.name}` is then what the module itself makes it"
+        else f"`{one.name}` has the module's first value there"
     )
     return (FAULT.error if sure else FAULT.warning)(
         f"{start.function.name}() reads `{one.written}` in a child process, which does not see "
@@ -159,11 +165,11 @@ def _not_seen(source: Source, children: Processes, one: StaleVariable) -> Findin
         reason=(
             f"a child started by {how} imports this file again, and does not run line {line}; "
             if sure
-            else "the start method is left open: forkserver since Python 3.14, and spawn on macOS "
-            f"and Windows, import this file again and do not run line {line}; "
+            else "the start method is not set: forkserver (since Python 3.14) and spawn (on macOS "
+            f"and Windows) import this file again and do not run line {line}; "
         )
         + there,
-        fix=f"hand it over: `{_handing(start, one.name)}`",
+        fix=f"pass it: `{_pass_it(start, one.name)}`",
         evidence=[cited(one.assign, source.file), cited(start.call.node, source.file)],
         at=children.program.place(one.read),
     )

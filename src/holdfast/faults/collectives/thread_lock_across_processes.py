@@ -1,16 +1,18 @@
-"""Processes share memory, and nothing keeps them apart.
+"""Processes change shared memory without a lock that works between processes.
 
-What you see   A count that is a few per cent too low, different at every run; no error, no warning.
+What you see   A count that is a few per cent too low, different in every run; no error, no warning.
                With spawn: `TypeError: cannot pickle '_thread.lock' object`.
-Why            A lock of `threading` lives in one process: each forked child has a copy that only it
-               ever takes. And `t[0] += 1` reads, adds and writes: two processes that do it at the
-               same moment lose one of the two. Measured with 160,000 increments by several
-               processes: 35,513 survived under threading.Lock, all of them under
-               multiprocessing.Lock; without any lock 2 to 6 of 100 are lost.
-How to be sure Count what should come out, and compare; more processes lose more.
-Fix            One `lock = multiprocessing.Lock()` made by the parent, handed to every child in
-               `args=`, and held around each change: `with lock: t[0] += 1`. Or let each child write
-               to a place of its own (`t[rank]`) and add up in the parent.
+Why            A lock of `threading` exists in one process: each forked child has its own copy that
+               no other process ever takes. And `t[0] += 1` reads, adds and writes: when two
+               processes do it at the same moment, one update is lost. Measured with 160,000
+               increments by several processes: 35,513 survived under threading.Lock, all of them
+               under multiprocessing.Lock; without any lock 2 to 6 of 100 are lost.
+How to be sure Compare the result with what it should be; more processes lose more.
+Fix            Create one `lock = multiprocessing.Lock()` in the parent, pass it to every child in
+               `args=`, and hold it around each change: `with lock: t[0] += 1`. Or let each child
+               write to its own element (`t[rank]`) and add up in the parent.
+Known limits   Scripts that also start threads are not judged: the lock may be meant for them.
+               Writes in functions of other files are not followed.
 Sources        https://docs.python.org/3/library/multiprocessing.html#synchronization-between-processes
                https://docs.python.org/3/library/multiprocessing.html#multiprocessing.Value
                https://docs.pytorch.org/docs/stable/notes/multiprocessing.html
@@ -35,7 +37,11 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
-FAULT = Fault(code="HOLD620", slug="thread-lock-across-processes")
+FAULT = Fault(
+    code="HOLD620",
+    slug="thread-lock-across-processes",
+    related=("unshared-tensor", "module-state-under-spawn"),
+)
 
 THREADS = (
     "threading.Thread",
@@ -46,7 +52,7 @@ THREADS = (
 
 
 @FAULT.lint_python
-def a_lock_of_one_process(program: Program, source: Source) -> Iterator[Finding]:
+def thread_lock_is_used_across_processes(program: Program, source: Source) -> Iterator[Finding]:
     """A lock, semaphore or event of `threading` is used between processes."""
     children = processes(program)
     if children is None or _has_threads(children.program):
@@ -74,14 +80,15 @@ def _thread_locks(children: Processes, start: ProcessStart) -> Iterator[Inherite
         found = inherited_value(children, start, name)
         if found is None or any(value.what is not ValueKind.THREADS for value in found.values):
             continue
-        if found.values[0].kind == "Event" and not found.passed and _own_affair(children, found):
+        event = found.values[0].kind == "Event"
+        if event and not found.passed and _set_by_the_child_only(children, found):
             continue
         if uses(children.program, start, name) or name in start.given:
             yield found
 
 
-def _own_affair(children: Processes, found: InheritedValue) -> bool:
-    """Nobody but the child sets this event: it itself does, or its handler of a signal."""
+def _set_by_the_child_only(children: Processes, found: InheritedValue) -> bool:
+    """Only the child sets this event: its own code, or its signal handler."""
     program = children.program
     outside = [
         call
@@ -104,42 +111,44 @@ def _lock(source: Source, children: Processes, found: InheritedValue) -> Finding
     made, start = found.values[0], found.start
     name, program = found.parent or found.name, children.program
     used = [start.call.node, *uses(program, start, found.name)[:1]]
-    guards = [w for w, h in written(children, start) if found.name in w.guards and _shared(h)]
+    guarded = [w for w, h in written(children, start) if found.name in w.guards and _shared(h)]
     way = "through the pool's initializer=" if start.kind == "Pool" else "in args="
-    say, summary, reason = FAULT.error, f"`{name}` is a threading.{made.kind}", ""
-    within = (
-        f", which works within one process, but {start.function.name}() runs in child processes"
-    )
-    if found.passed and pickled(start, source.here.python):
+    raises = found.passed and pickled(start, source.here.python)
+    if raises:
         to = "a pool" if start.kind == "Pool" else f"processes started by {start.method}"
-        summary += f" and is handed to {to}: this raises TypeError"
-        reason = "it holds a lock of this process, which cannot be pickled"
-    elif made.kind == "Event":
-        summary += within
-        reason = "each child has a copy of its own: set in one process, it is not seen in another"
-    elif guards:
-        used += [guards[0].node]
-        summary += within
-        reason = (
-            "each child takes a copy of its own, so it guards nothing: updates of what they share "
-            "are lost, and no error is shown"
-        )
+        what = f" and is passed to {to}: this raises TypeError"
     else:
-        say = FAULT.warning
-        summary += within
-        reason = "each child takes a copy of its own: it keeps no two of them apart"
-    return say(
-        summary,
-        reason=reason,
-        fix=f"`{name} = multiprocessing.{made.kind}()`, made by the parent and handed to the "
-        f"children {way}",
+        work = start.function.name
+        what = f", which works within one process, but {work}() runs in child processes"
+    if guarded and not raises and made.kind != "Event":
+        used = [*used, guarded[0].node]
+    certain = raises or made.kind == "Event" or bool(guarded)
+    report = FAULT.error if certain else FAULT.warning
+    return report(
+        f"`{name}` is a threading.{made.kind}{what}",
+        reason=_effect(made.kind, raises=raises, guards=bool(guarded)),
+        fix=f"use `{name} = multiprocessing.{made.kind}()`, created in the parent and passed to "
+        f"the children {way}",
         evidence=[cited(node, source.file) for node in used],
         at=program.place(made.node),
     )
 
 
+def _effect(kind: str, *, raises: bool, guards: bool) -> str:
+    if raises:
+        return "it holds a lock of this process, which cannot be pickled"
+    if kind == "Event":
+        return "each child has its own copy: setting it in one process has no effect in another"
+    if guards:
+        return (
+            "each child takes its own copy, so it protects nothing: updates of shared memory are "
+            "lost without an error"
+        )
+    return "each child takes its own copy, so it excludes no other process"
+
+
 @FAULT.lint_python
-def they_write_at_once(program: Program, source: Source) -> Iterator[Finding]:
+def shared_memory_is_changed_without_a_lock(program: Program, source: Source) -> Iterator[Finding]:
     """Several processes change the same place of a shared tensor, with no lock around it."""
     children = processes(program)
     if children is None:
@@ -185,12 +194,12 @@ def _unguarded(source: Source, children: Processes, write: Write, found: Inherit
     what = f"`{ast.unparse(write.node)}`"
     lock = f"with {found.name}.get_lock():" if value else "with lock:"
     return FAULT.warning(
-        f"{what} by several processes at once, with no lock: some updates of `{name}` are lost",
-        reason="it reads, changes and writes back; a process that does so in between is "
-        "overwritten. This is a data race: no error will be shown",
+        f"several processes run {what} without a lock: some updates of `{name}` are lost",
+        reason="it reads, changes and writes back; an update by another process in between is "
+        "overwritten. This is a data race: there will be no error",
         fix=f"`{lock} {ast.unparse(write.node)}`"
-        + ("" if value else ", with one multiprocessing.Lock() handed to all of them")
-        + "; or give each process a place of its own and add up at the end",
+        + ("" if value else ", with one multiprocessing.Lock() passed to all of them")
+        + "; or give each process its own element and add up at the end",
         evidence=[cited(found.start.call.node, source.file)],
         at=children.program.place(write.node),
     )

@@ -1,15 +1,17 @@
 """Child processes write to a private copy, and the parent never sees it.
 
 What you see   A counter that stays 0, a buffer that stays empty, a model that did not learn, and
-               no error anywhere: every process ends with code 0.
+               no error anywhere: every process exits with code 0.
 Why            A forked child has all memory of its parent, copied at its first write. A tensor that
-               is not in shared memory is therefore the child's own from then on. A spawned child
-               that is *handed* a tensor shares it, because torch moves it to shared memory when it
-               is pickled, and so does the work of a Pool; lists, dicts and NumPy arrays are copied
+               is not in shared memory is private to the child from then on. A spawned child that is
+               *passed* a tensor shares it, because torch moves it to shared memory when it is
+               pickled, and so do the workers of a Pool; lists, dicts and NumPy arrays are copied
                either way, and what a child reaches as a global is never shared by spawn.
 How to be sure `tensor.is_shared()` in the parent, before the processes start.
 Fix            `tensor.share_memory_()` (`model.share_memory()`) before the first start; for lists
                and dicts send the results back through a multiprocessing Queue, or use a Manager.
+Known limits   Only values and writes in the same file are followed, and only if the parent reads
+               the value afterwards.
 Sources        https://docs.pytorch.org/docs/stable/notes/multiprocessing.html
                https://docs.python.org/3/library/multiprocessing.html#sharing-state-between-processes
                torch 2.13.0: torch/multiprocessing/reductions.py (reduce_tensor)
@@ -36,7 +38,11 @@ from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
-FAULT = Fault(code="HOLD619", slug="unshared-tensor")
+FAULT = Fault(
+    code="HOLD619",
+    slug="unshared-tensor",
+    related=("module-state-under-spawn", "thread-lock-across-processes", "fork-cuda"),
+)
 
 OF_TENSORS = ("+=", "whole +=", "=", "in place", "training")
 OF_ARRAYS = ("+=", "whole +=", "=")
@@ -66,7 +72,7 @@ def _lost(source: Source, write: Write, held: InheritedValue) -> bool:
     python, method = source.here.python, held.start.method
     what = {value.what for value in held.values}
     if any(value.shared for value in held.values):
-        return False  # what is shared and reached as a global is module-state-under-spawn's
+        return False  # shared but reached as a global: see module-state-under-spawn
     if what <= {ValueKind.TENSOR, ValueKind.MODULE}:
         if held.passed and pickled(held.start, python):
             return False
@@ -97,17 +103,16 @@ def _finding(
         how = _how(source, held)
         return FAULT.error(
             f"`{name}` is written by {work}() in child processes, but is not in shared memory",
-            reason=f"{how}; the parent goes on to read the value it had before, and no error is "
-            "shown",
-            fix=f"`{name}.{share}` before the processes start, and hand it over in args=",
+            reason=f"{how}; the parent keeps reading the old value, and there is no error",
+            fix=f"call `{name}.{share}` before the processes start, and pass it in args=",
             evidence=evidence,
             at=at,
         )
     thing = "NumPy array" if value.what is ValueKind.ARRAY else value.kind
     return FAULT.warning(
         f"`{name}` is a plain {thing}: what {work}() puts into it in a child process is lost",
-        reason="every process has a copy of its own, whichever way it was started; the parent's "
-        "stays as it was, and no error is shown",
+        reason="every process has its own copy, whichever way it was started; the parent's stays "
+        "unchanged, and there is no error",
         fix="send the results back through a multiprocessing.Queue, return them from Pool.map, or "
         + (
             "use a tensor after `share_memory_()`"
@@ -122,7 +127,7 @@ def _finding(
 def _how(source: Source, held: InheritedValue) -> str:
     if not forks(held.start.method, source.here.python):
         return (
-            f"children started by {held.start.method} make a `{held.name}` of their own when they "
+            f"children started by {held.start.method} create their own `{held.name}` when they "
             "import this file"
         )
     if held.start.method == "fork":
