@@ -32,7 +32,7 @@ from __future__ import annotations
 import re
 
 from holdfast.analysis.logs import sightings
-from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns import rdma_errors
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
@@ -42,97 +42,8 @@ FAULT = Fault(
     slug="ib-misconfig",
     related=("ib-memlock", "rdma-unused", "packet-loss", "peer-unreachable"),
 )
+FAULT.log_patterns.extend(rdma_errors.ALL)
 
-MODIFY_QP = FAULT.log_pattern(
-    "modify-qp",
-    r"ibv_modify_qp failed with (?:error )?(?:\d+ )?(?P<why>[A-Z][\w ]+?)?(?: errno \d+)?"
-    r"(?:, on dev (?P<device>\S+?),.*?local GID index (?P<gid>-?\d+).*?)?(?:$|,|[\"'])"
-    # Programs that use the card without NCCL: UCX, Mooncake, UCCL, perftest.
-    r"|(?:[Ff]ailed to modify|[Ee]rror modifying) QP(?: 0x\w{1,8})? to (?:INIT|RTR|RTS)\b"
-    r"(?:[^:\n]{0,60}: (?:reason: )?(?P<said>[A-Z][\w ]{3,40}))?",
-    anchors=("ibv_modify_qp failed", "ailed to modify QP", "rror modifying QP"),
-    example="node-a:411:498 [0] misc/ibvwrap.cc:376 NCCL WARN Call to ibv_modify_qp failed with 22 "
-    "Invalid argument, on dev mlx5_0:1, curr state INIT, next state RTR, local GID index 3, local "
-    "GID ::ffff:192.0.2.2, remote GID ::ffff:192.0.2.7",
-)
-COMPLETION = FAULT.log_pattern(
-    "completion",
-    # Without a peer before NCCL 2.12.
-    r"Got completion (?:from peer (?P<peer>[^\s<]+)(?:<[^>]*>)? )?with "
-    r"(?:error |status=?)(?:[A-Z_]+\()?(?P<status>\d+)(?:.*vendor[_ ]err[ =](?P<vendor>\d+))?"
-    r"(?:.*hca (?P<device>\S+))?",
-    anchors=("Got completion from peer", "Got completion with "),
-    example="node-a:411:498 [0] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from "
-    "peer 192.0.2.7<43210> with error 12, opcode 0, len 0, vendor err 129",
-    # Most statuses are about the other side; rdma_transfer_failed decides which are a cause.
-    role=Role.CASCADE,
-)
-BAD_EVENT = FAULT.log_pattern(
-    "async-event",
-    r"NET/IB : (?:(?P<device>\S+:\d+) )?(?:async fatal event(?: on \w+)?[^:]*: (?P<event>.*)"
-    r"|Got async (?:error )?event ?: (?P<old>(?:port (?:error|active)|GID|local catastrophic"
-    r"|device fatal|LID change|P_Key|SM change).*)|(?P<table>GID table changed))"
-    r"|IB Async event on (?P<card>[\w-]{1,40}): (?P<ucx>(?:port error|GID table change|local "
-    r"catastrophic error|device fatal|LID change|P_Key table change)[^\n]{0,60})",
-    anchors=("async fatal event", "Got async ", "GID table changed", "IB Async event on "),
-    example="node-a:411:498 [0] NCCL WARN NET/IB : mlx5_0:1 async fatal event: port error",
-)
-NOT_OPENED = FAULT.log_pattern(
-    "not-opened",
-    r"NET/IB : Unable to (?:open|query) (?:device (?P<device>\S+)|port(?:_num)? (?P<port>\d+))"
-    r"|ibv_(?:open_device|query_gid|query_port|alloc_pd)(?:\w*) failed",
-    anchors=(
-        *("NET/IB : Unable to ", "ibv_open_device failed", "ibv_query_gid failed"),
-        *("ibv_query_port failed", "ibv_alloc_pd failed"),
-    ),
-    example="node-a:411:498 [0] NCCL WARN NET/IB : Unable to open device mlx5_0",
-)
-NO_GID = FAULT.log_pattern(
-    "no-gid",
-    r"(?:open|read) failed in ncclIbRoceGetVersionNum: (?P<why>[A-Z][\w ]{3,40})",
-    anchors=("failed in ncclIbRoceGetVersionNum",),
-    example="node-a:411:498 [0] transport/net_ib.cc:330 NCCL WARN NET/IB: read failed in "
-    "ncclIbRoceGetVersionNum: Invalid argument",
-)
-MIXED = FAULT.log_pattern(
-    "mixed-links",
-    r"NET/IB : (?:Attempted to (?:connect|merge) incompatible devices: (?P<devices>\S+)"
-    r"|Remote \w+ device is incompatible|Can't merge net devices with different link_layer)",
-    anchors=("incompatible devices", "device is incompatible", "with different link_layer"),
-    example="node-a:411:498 [0] NCCL WARN NET/IB : Attempted to connect incompatible devices: "
-    "[0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE. Try selecting NICs of only one link type",
-)
-REG_MR = FAULT.log_pattern(
-    "reg-mr",
-    r"ibv_reg_(?:dmabuf_)?mr(?:_iova2)? failed with error (?P<why>Bad address|Invalid argument"
-    r"|Operation not supported)",
-    anchors=("mr failed with error", "mr_iova2 failed with error"),
-    example="node-a:411:498 [0] NCCL WARN Call to ibv_reg_mr failed with error Bad address",
-)
-OFI_ERROR = FAULT.log_pattern(
-    "ofi",
-    r"NET/OFI .*(?:[Rr]equest.* completed with error|Couldn't open|Failed to initialize)",
-    anchors=("completed with error", "NET/OFI Couldn't open", "NET/OFI Failed to initialize"),
-    example="node-a:411:498 [0] NCCL WARN NET/OFI Request 0x7f1c completed with error. RC: 113. "
-    "Error: unreachable remote. Completed length: 0",
-    role=Role.CASCADE,
-)
-OFI_ABSENT = FAULT.log_pattern(
-    "ofi-absent",
-    r"fi_getinfo: provider efa output empty list"
-    r"|NET/OFI .{0,200}(?:Creating new endpoint .{0,60}failed"
-    r"|Initializing a new domain .{0,80}failed"
-    r"|Couldn't create fabric|Unable to find a protocol that worked"
-    r"|Failed to initialize (?:sendrecv|rdma|RDMA) protocol)",
-    anchors=(
-        *("provider efa output empty list", "Creating new endpoint", "Initializing a new domain"),
-        *("Couldn't create fabric", "find a protocol that worked", "Failed to initialize "),
-    ),
-    example="libfabric:85:1747438790::core:core:fi_getinfo_():1392<warn> fi_getinfo: provider efa "
-    "output empty list",
-    # An image may contain the plugin on machines without EFA, where NCCL uses TCP.
-    role=Role.CONTEXT,
-)
 
 WHY_MODIFY = {
     "Invalid argument": "the two ends do not match: usually a forced NCCL_IB_GID_INDEX, or GIDs of "
@@ -156,7 +67,7 @@ CONFIRM_RDMA = (
 
 @FAULT.explain
 def cards_could_not_connect(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(MODIFY_QP)
+    seen = wreckage.seen(rdma_errors.MODIFY_QP)
     if not seen:
         return None
     first = seen[0].fields
@@ -177,10 +88,12 @@ def cards_could_not_connect(wreckage: Wreckage) -> Diagnosis | None:
 
 @FAULT.explain
 def rdma_transfer_failed(wreckage: Wreckage) -> Diagnosis | None:
-    if wreckage.seen(MODIFY_QP):
+    if wreckage.seen(rdma_errors.MODIFY_QP):
         return None
     seen = [
-        s for s in wreckage.seen(COMPLETION) if s.fields["status"] not in (FLUSHED, ACCESS_ERROR)
+        s
+        for s in wreckage.seen(rdma_errors.COMPLETION)
+        if s.fields["status"] not in (FLUSHED, ACCESS_ERROR)
     ]
     if not seen:
         return None
@@ -209,9 +122,15 @@ def rdma_transfer_failed(wreckage: Wreckage) -> Diagnosis | None:
 
 @FAULT.explain
 def card_was_unusable(wreckage: Wreckage) -> Diagnosis | None:
-    if wreckage.seen(MODIFY_QP, COMPLETION):
+    if wreckage.seen(rdma_errors.MODIFY_QP, rdma_errors.COMPLETION):
         return None
-    seen = wreckage.seen(BAD_EVENT, NOT_OPENED, NO_GID, MIXED, REG_MR)
+    seen = wreckage.seen(
+        rdma_errors.BAD_EVENT,
+        rdma_errors.NOT_OPENED,
+        rdma_errors.NO_GID,
+        rdma_errors.MIXED,
+        rdma_errors.REG_MR,
+    )
     if not seen:
         return None
     reason, confidence, fix = _unusable(seen[0])
@@ -227,7 +146,7 @@ def card_was_unusable(wreckage: Wreckage) -> Diagnosis | None:
 
 @FAULT.explain
 def efa_failed(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(OFI_ERROR)
+    seen = wreckage.seen(rdma_errors.OFI_ERROR)
     if not seen or wreckage.roots(but=[FAULT.slug]):
         return None
     return FAULT.diagnosis(
@@ -244,8 +163,8 @@ def efa_failed(wreckage: Wreckage) -> Diagnosis | None:
 
 @FAULT.explain
 def efa_could_not_be_opened(wreckage: Wreckage) -> Diagnosis | None:
-    seen = wreckage.seen(OFI_ABSENT)
-    if not seen or wreckage.seen(OFI_ERROR) or wreckage.roots():
+    seen = wreckage.seen(rdma_errors.OFI_ABSENT)
+    if not seen or wreckage.seen(rdma_errors.OFI_ERROR) or wreckage.roots():
         return None
     return FAULT.diagnosis(
         "libfabric is installed but could open no EFA card: the container has no access to the "
@@ -262,7 +181,7 @@ def efa_could_not_be_opened(wreckage: Wreckage) -> Diagnosis | None:
 
 def _unusable(seen: Sighting) -> tuple[str, float, str]:
     device = seen.fields.get("device") or seen.fields.get("card", "the RDMA card")
-    if seen.pattern == BAD_EVENT.name:
+    if seen.pattern == rdma_errors.BAD_EVENT.name:
         event = next(
             (seen.fields[k] for k in ("event", "old", "table", "ucx") if k in seen.fields), ""
         )
@@ -272,19 +191,19 @@ def _unusable(seen: Sighting) -> tuple[str, float, str]:
             sure,
             "check cable and switch port; avoid address changes (DHCP, bonding) on RDMA ports",
         )
-    if seen.pattern == NO_GID.name:
+    if seen.pattern == rdma_errors.NO_GID.name:
         return (
             f"NCCL could not read the type of a GID ({seen.fields['why']}): {FOREIGN_GID}",
             0.8,
             SKIP_GID,
         )
-    if seen.pattern == MIXED.name:
+    if seen.pattern == rdma_errors.MIXED.name:
         return (
             "NCCL was given cards of different types (InfiniBand and Ethernet) to connect",
             0.9,
             "select cards of one type: `export NCCL_IB_HCA==mlx5_0,mlx5_1`",
         )
-    if seen.pattern == REG_MR.name:
+    if seen.pattern == rdma_errors.REG_MR.name:
         return (
             (
                 f"the card rejected the GPU's memory ({seen.fields['why']}): GPUDirect RDMA is not "

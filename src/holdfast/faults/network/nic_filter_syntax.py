@@ -88,11 +88,11 @@ def _gloo_problems(setting: Setting) -> Iterator[Finding]:
     if not wrong:
         return
     signs = any(name[:1] in ("^", "=") for name in wrong)
+    note = "`^` and `=` work for NCCL only; " if signs else ""
     yield FAULT.error(
         f"{setting.name}={setting.value}: Gloo reads {wrong[0]!r} as the name of an interface",
-        reason=("`^` and `=` work for NCCL only; " if signs else "")
-        + "Gloo accepts exact names separated by commas, without blanks; init_process_group will "
-        "raise",
+        reason=f"{note}Gloo accepts exact names separated by commas, without blanks; "
+        "init_process_group will raise",
         evidence=_evidence(setting),
         fix=f"{put(setting, setting.name, 'NAME[,NAME]')} with names from `ip -br addr`",
     )
@@ -108,15 +108,15 @@ def _nccl_problems(setting: Setting) -> Iterator[Finding]:
     repaired = [name for name in repaired if name and not nic_filter.strange(name)]
     none_left = not understood.exclude and len(wrong) == len(understood.names)
     speak = FAULT.error if none_left else FAULT.warning
+    effect = (
+        "no valid name is left, so NCCL finds no interface and fails"
+        if none_left
+        else "`^` and `=` apply to all names, and blanks are part of a name; the other names "
+        "still work"
+    )
     yield speak(
         f"{setting.name}={setting.value}: {wrong[0]!r} cannot match any interface",
-        reason=f"{nic_filter.strange(wrong[0])}; "
-        + (
-            "no valid name is left, so NCCL finds no interface and fails"
-            if none_left
-            else "`^` and `=` apply to all names, and blanks are part of a name; the other names "
-            "still work"
-        ),
+        reason=f"{nic_filter.strange(wrong[0])}; {effect}",
         evidence=_evidence(setting),
         fix=put(setting, setting.name, sign + ",".join(repaired or ["NAME"])),
     )

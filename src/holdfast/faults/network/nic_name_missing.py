@@ -191,6 +191,7 @@ def _not_here(
     speak = FAULT.error if is_of_here(source) else FAULT.note
     choice = [name for name in here if name.startswith(("en", "eth", "ib", "bond"))]
     example = put(setting, setting.name, ("" if gloo else "=") + choice[0]) if choice else ""
+    suggestion = f"{example} (choose from {', '.join(choice)}), or " if example else ""
     elsewhere = "" if is_of_here(source) else "; the machine that runs the job may have it"
     return speak(
         f"{setting.name}={setting.value}: this machine has no interface {', '.join(missing)}"
@@ -199,8 +200,7 @@ def _not_here(
         if gloo
         else "NCCL does not fall back to another interface: every rank will fail at its first "
         "collective",
-        fix=(f"{example} (choose from {', '.join(choice)}), or " if example else "")
-        + without(setting),
+        fix=f"{suggestion}{without(setting)}",
     )
 
 

@@ -73,12 +73,13 @@ def two_interfaces_share_a_subnet(facts: MachineFacts) -> Finding | list[Finding
     if not shared:
         return FAULT.ok("every interface has its own subnet")
     speak = FAULT.warning if facts.plan.multi_node else FAULT.note
+    unaffected = "" if facts.plan.multi_node else "; a job on one machine is not affected"
     return [
         speak(
             f"{', '.join(sorted({m.interface.name for m in group}))} share the subnet {subnet}",
             reason="the kernel sends everything for this subnet through one of them, whichever "
             "NCCL chose; harmless if routing rules separate them, or if only RDMA uses them"
-            + ("" if facts.plan.multi_node else "; a job on one machine is not affected"),
+            f"{unaffected}",
             evidence=[
                 Evidence(quote=f"{m.interface.name} has {m.address}", source="ip -br addr")
                 for m in group

@@ -182,14 +182,10 @@ def bind_or_connect_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
     port = int(first.fields.get("port", "0"))
     privileged = 0 < port < 1024
     action = "connect from" if first.pattern == CONNECT.name else "listen on"
+    why = "ports below 1024 are privileged" if privileged else "a rule of the system forbids it"
     return FAULT.diagnosis(
-        f"the process was not allowed to {action} {f'port {port}' if port else 'its port'}"
-        + (
-            ": ports below 1024 are privileged"
-            if privileged
-            else ": a rule of the system forbids it"
-        ),
-        confidence=_sure_of(first) if plain else 0.7,
+        f"the process was not allowed to {action} {f'port {port}' if port else 'its port'}: {why}",
+        confidence=_bind_confidence(first) if plain else 0.7,
         seen=[*seen, *wreckage.seen(AVC)],
         culprit=Culprit(host=first.line.host, what=f"port {port}" if port else "a security rule"),
         fix="choose a port from 1024 up: `--master-port 29600`"
@@ -202,7 +198,7 @@ def bind_or_connect_was_forbidden(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-def _sure_of(seen: Sighting) -> float:
+def _bind_confidence(seen: Sighting) -> float:
     if "10013" in seen.line.text:
         return 0.75  # Windows also reports this for a port that another program uses exclusively
     return 0.95 if seen.pattern == BIND.name else 0.85

@@ -30,10 +30,8 @@ from collections.abc import Iterator, Sequence
 from holdfast.analysis.logs.patterns import port_taken
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import (
-    Connection,
     MachineFacts,
     PortFacts,
-    Process,
     known,
     port_evidence,
     rendezvous,
@@ -84,7 +82,8 @@ def outgoing_connection_blocks_the_port(facts: MachineFacts) -> Finding | Sequen
         return FAULT.note(
             f"port {port.port} can be bound on one address family only",
             reason="a connection holds it on the other; the store falls back to the free one",
-            evidence=[_describe(held) for held in port.others] or [port_evidence.binds(port)],
+            evidence=[port_evidence.connection(held) for held in port.others]
+            or [port_evidence.binds(port)],
         )
     waiting = sum(held.state == "TIME_WAIT" for held in port.others)
     if waiting:
@@ -100,7 +99,9 @@ def _blocked(facts: MachineFacts, port: PortFacts) -> Finding:
     choose = rendezvous.choose_another_port(facts.plan, facts.port_ranges)
     alive = [held for held in port.others if held.state != "TIME_WAIT"]
     seconds = math.ceil(max((held.seconds_left or 0.0 for held in port.others), default=0.0))
-    evidence = [_describe(held) for held in port.others] or [port_evidence.binds(port)]
+    evidence = [port_evidence.connection(held) for held in port.others] or [
+        port_evidence.binds(port)
+    ]
     if alive:
         return speak(
             f"port {port.port} is held by an outgoing connection",
@@ -124,17 +125,6 @@ def _blocked(facts: MachineFacts, port: PortFacts) -> Finding:
         evidence=evidence,
         fix=f"{choose}, or look for the holder: `sudo lsof -nP -iTCP:{port.port}`",
     )
-
-
-def _describe(held: Connection) -> Evidence:
-    quote = f"{held.local} -> {held.peer} {held.state}"
-    if held.seconds_left is not None:
-        quote += f", {math.ceil(held.seconds_left)} s left"
-    if isinstance(held.owner, Process):
-        quote += f", {held.owner.description}"
-    elif held.owner:
-        quote += f", user {held.user or 'unknown'}, pid not visible ({held.owner.why})"
-    return Evidence(quote=quote, source="/proc/net/tcp")
 
 
 USUAL_RANGE = range(32768, 61000)

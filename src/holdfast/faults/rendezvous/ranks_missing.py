@@ -135,19 +135,19 @@ FIX = (
 def store_counted_too_few_ranks(wreckage: Wreckage) -> Diagnosis | None:
     """The rank that waited says how many joined; it cannot know which did not."""
     seen = wreckage.seen(watchdog.CLIENTS_JOINED, watchdog.STORE_BARRIER)
-    counted = [s for s in seen if _came(s) < _expected(s)]
+    counted = [s for s in seen if _joined_count(s) < _expected_count(s)]
     if not counted:
         return None
     last = counted[-1]
-    came, expected = _came(last), _expected(last)
-    heard_not = absentees(wreckage, expected)
-    absent = heard_not if len(heard_not) == expected - came else ()
+    joined, expected = _joined_count(last), _expected_count(last)
+    silent = absentees(wreckage, expected)
+    absent = silent if len(silent) == expected - joined else ()
+    rest = f"{text.ranks(absent)} left no trace" if absent else "the others never joined"
     return FAULT.diagnosis(
-        f"{came} of {expected} ranks joined before the timeout; "
-        + (f"{text.ranks(absent)} left no trace" if absent else "the others never joined"),
+        f"{joined} of {expected} ranks joined before the timeout; {rest}",
         confidence=0.55 if blame.of(wreckage).explained else 0.85,
         seen=counted,
-        culprit=_absent(absent, expected - came),
+        culprit=_absent(absent, expected - joined),
         victims={s.rank for s in counted if s.rank is not None},
         fix=FIX,
         next=COUNT_PROCESSES,
@@ -158,11 +158,11 @@ def store_counted_too_few_ranks(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
-def _came(seen: Sighting) -> int:
+def _joined_count(seen: Sighting) -> int:
     return int(seen.fields.get("joined", "0"))
 
 
-def _expected(seen: Sighting) -> int:
+def _expected_count(seen: Sighting) -> int:
     return int(seen.fields.get("expected", "0"))
 
 

@@ -78,11 +78,11 @@ def unused_shared_memory_is_left(facts: MachineFacts) -> Finding:
     much = not isinstance(room, Unread) and total > room.size / 10
     share = "" if isinstance(room, Unread) else f" of {text.size(room.size)}"
     speak = FAULT.warning if much else FAULT.note
+    risk = ". The next run may not have enough shared memory" if much else ""
     return speak(
         f"{text.size(total)}{share} in /dev/shm is used by {len(dead)} unused "
         f"segment{'s' if len(dead) > 1 else ''}",
-        reason="no process has them open or mapped; a killed run left them behind"
-        + (". The next run may not have enough shared memory" if much else ""),
+        reason=f"no process has them open or mapped; a killed run left them behind{risk}",
         evidence=[_describe(segment) for segment in dead[:SHOWN]],
         fix=_remove(dead),
     )

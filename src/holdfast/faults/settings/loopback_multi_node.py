@@ -87,15 +87,15 @@ def _on_one_machine(setting: Setting) -> Finding:
 def _across_machines(setting: Setting, count: int) -> Finding:
     only = setting.value.lstrip("=") == "lo"
     speak = FAULT.error if only else FAULT.warning
+    doubt = (
+        ""
+        if only
+        else "; whether it uses lo or another interface of the list depends on their order"
+    )
     return speak(
         f"{setting.name}={setting.value} selects loopback for a job on up to {count} machines",
         reason=f"{_program(setting)} announces 127.0.0.1, which on another machine is that machine "
-        "itself"
-        + (
-            ""
-            if only
-            else "; whether it uses lo or another interface of the list depends on their order"
-        ),
+        f"itself{doubt}",
         evidence=_evidence(setting),
         fix=f"{without(setting)}, or set the interface that `ip route get` shows for a peer",
     )
