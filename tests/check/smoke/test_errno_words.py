@@ -30,7 +30,7 @@ from tests.places import SOURCE
         ("[Errno 113] No route to host", "peer-unreachable", "EHOSTUNREACH"),
         ("[Errno 13] Permission denied", "permission-denied", "SELinux"),
         ("[Errno 24] Too many open files", "fd-limit", "ulimit -n"),
-        ("Failed to init uv loop", "fd-limit", "open no more files"),
+        ("Failed to init uv loop", "fd-limit", "limit on open files"),
         ("[Errno 12] Cannot allocate memory", "host-oom", "no memory"),
         ("[Errno 11] Resource temporarily unavailable", "process-limit", "ulimit -u"),
         ("[Errno -2] connecting to a:1: Name or service not known", "dns-failure", "resolve"),

@@ -46,7 +46,7 @@ FAULT = Fault(
     slug="duplicate-gpu",
     related=("device-ordinal", "gpu-occupied", "rank-assignment"),
     traits=RunTraits(priority=220),
-    smoke_fix="give every rank its own GPU: --nproc-per-node at most the number of GPUs",
+    smoke_fix="give every rank its own GPU: set --nproc-per-node to at most the number of GPUs",
 )
 FAULT.error_text(
     r"Duplicate GPU detected|Multiple ranks .*using the same GPU",  # NCCL to 2.29, from 2.30

@@ -47,9 +47,9 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 FAULT = Fault(
     code="HOLD401", slug="fd-limit", related=("shm-too-small", "process-limit", "memlock-low")
 )
-FAULT.errno(errno.EMFILE, "this process may open no more files (ulimit -n)")
-FAULT.errno(errno.ENFILE, "the whole machine may open no more files (fs.file-max)")
-FAULT.error_text(r"Failed to init uv loop", "the store could open no more files (ulimit -n)")
+FAULT.errno(errno.EMFILE, "the process reached its limit on open files (ulimit -n)")
+FAULT.errno(errno.ENFILE, "the machine reached its limit on open files (fs.file-max)")
+FAULT.error_text(r"Failed to init uv loop", "the store reached the limit on open files (ulimit -n)")
 
 # A bare Gloo rank of four opens 12; a loader with 4 workers had 128 open while the program kept
 # 50 batches of two tensors, and failed under `ulimit -n 64` (torch 2.13). CUDA adds dozens.

@@ -36,7 +36,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 FAULT = Fault(
     code="HOLD404", slug="process-limit", related=("fd-limit", "cpu-contention", "host-oom")
 )
-FAULT.errno(errno.EAGAIN, "no more processes or threads may be started (ulimit -u, pids.max)")
+FAULT.errno(errno.EAGAIN, "the limit on processes and threads was reached (ulimit -u, pids.max)")
 
 MINIMUM_A_RANK = 16
 """a bare Gloo rank runs 6 threads (measured, torch 2.13, 2 OpenMP threads); CUDA adds some"""

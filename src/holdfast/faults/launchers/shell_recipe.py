@@ -29,8 +29,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from holdfast.analysis.source.launch import command_line, kill_commands, port_loops
-from holdfast.analysis.source.source import Command, Launch, Source
+from holdfast.analysis.source.launch import command_line, disabled_guards, kill_commands, port_loops
+from holdfast.analysis.source.source import Launch, Source
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
@@ -267,7 +267,7 @@ def variable_exported_too_late(source: Source) -> Iterator[Finding]:
 @FAULT.lint
 def firewall_or_selinux_disabled(source: Source) -> Iterator[Finding]:
     for command in source.commands:
-        if what := _disabled_guard(command):
+        if what := disabled_guards.disabled_guard(command):
             selinux = what == "SELinux"
             yield FAULT.warning(
                 f"this disables {what} for the whole machine",
@@ -283,22 +283,3 @@ def firewall_or_selinux_disabled(source: Source) -> Iterator[Finding]:
                 "--zone=trusted --add-source=10.0.0.0/24`, with your own subnet",
                 at=command.place,
             )
-
-
-def _disabled_guard(command: Command) -> str:
-    texts = [word.text for word in command.words[1:]]
-    line = " ".join(texts)
-    if command.name == "setenforce":
-        return "SELinux" if texts and texts[0].lower() in ("0", "permissive") else ""
-    if command.name == "sed" and re.search(r"SELINUX=(?:disabled|permissive)", line):
-        return "SELinux"
-    if command.name == "ufw":
-        return "the firewall" if "disable" in texts else ""
-    if command.name in ("systemctl", "service"):
-        stops = {"stop", "disable", "mask"} & set(texts)
-        guard = re.search(r"\b(?:firewalld|ufw|nftables|iptables|ip6tables)\b", line)
-        return "the firewall" if stops and guard else ""
-    if command.name in ("iptables", "ip6tables"):
-        flushed = {"-F", "--flush"} & set(texts) and "-t" not in texts and len(texts) == 1
-        return "the firewall" if flushed or line.startswith("-P INPUT ACCEPT") else ""
-    return "the firewall" if command.name == "nft" and line == "flush ruleset" else ""

@@ -47,7 +47,8 @@ FAULT = Fault(
     slug="native-crash",
     related=("framework-bug", "shm-too-small", "gpu-hardware", "version-skew"),
     traits=RunTraits(priority=255, general=True),
-    smoke_fix="`coredumpctl info` or `dmesg` say where; does torch fit this CPU and driver?",
+    smoke_fix="see where with `coredumpctl info` or `dmesg`; check that torch is built for this "
+    "CPU and driver",
 )
 FAULT.smoke_failures.add(SmokeFailure.CRASH)
 FAULT.log_patterns.extend(native_crashes.ALL)
