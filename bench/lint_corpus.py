@@ -6,7 +6,7 @@ finding that nobody has judged yet says so.
 
     python -m bench.lint_corpus FOLDER [--tree NAME@COMMIT=PATH …] [--write]
 
-FOLDER keeps the unpacked packages; --tree adds a checkout, for recipes, which packages lack.
+FOLDER keeps the unpacked packages; --tree adds a checkout, for launch scripts, which packages lack.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ def _totals(linted: list[Linted], judged: dict[Key, str]) -> list[str]:
 def _preface() -> list[str]:
     return [
         "Made by `python -m bench.lint_corpus FOLDER --write`; the last column is a reviewer's.",
-        "Libraries in their published versions, and checkouts for what packages lack: recipes,",
-        "batch files, manifests, manuals.",
+        "Libraries in their published versions, and checkouts for what packages lack: launch",
+        "scripts, batch files, manifests, manuals.",
         "",
         "`right`: the reviewer would want to be told. `meant`: true, and on purpose here (a test",
         "of a hang, an example of what not to do). `arguable`: true, but of little use here.",

@@ -138,7 +138,7 @@ def test_a_file_of_nccl_that_is_none(ask: Asker, tmp_path: Path) -> None:
     ("content", "why"),
     [
         (b"x = " + b"(" * 50_000, "too many nested parentheses (line 1)"),
-        (b"\x7fELF\0\0", "is no text"),
+        (b"\x7fELF\0\0", "not text"),
         (b"#" * (6 << 20), "only files up to 5 MiB"),
         (b"# coding: klingon\n", "klingon"),
     ],

@@ -11,15 +11,15 @@ import pytest
 
 from holdfast.lint import walk
 from tests.cli.holdfast_command import HOLDFAST, run
-from tests.cli.test_lint_for_real import RECIPE, SCRIPT, Lint, found, lint, project
+from tests.cli.test_lint_for_real import LAUNCH_SCRIPT, SCRIPT, Lint, found, lint, project
 
 __all__ = ["lint", "project"]  # fixtures
 
 
 def test_stdin_that_is_too_large_is_not_judged_by_its_beginning(lint: Lint) -> None:
-    done = lint("-", stdin=RECIPE + "#" * walk.LARGEST)
+    done = lint("-", stdin=LAUNCH_SCRIPT + "#" * walk.LARGEST)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "stdin: not linted: is too large" in done.stderr
+    assert "stdin: not linted: too large (more than" in done.stderr
 
 
 def test_blanks_between_names(project: Path, lint: Lint) -> None:
@@ -31,7 +31,7 @@ def test_blanks_between_names(project: Path, lint: Lint) -> None:
 def test_a_version_that_is_none(project: Path, lint: Lint, version: str) -> None:
     done = lint("train.py", "--torch-version", version)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{version!r} is no version of torch" in done.stderr
+    assert f"the torch version must look like 2.9 or 2.9.1, got {version!r}" in done.stderr
     assert lint("train.py", "--torch-version", "2.9.1+cu128").returncode == 1
 
 
@@ -54,7 +54,7 @@ def test_github_is_told_of_scripts_that_could_not_be_looked_at(project: Path, li
     assert "broken.py:1:7: not linted: Python" in done.stderr
 
 
-def test_a_password_in_a_recipe_stays_there(project: Path, lint: Lint) -> None:
+def test_a_password_in_a_launch_script_stays_there(project: Path, lint: Lint) -> None:
     (project / "launch.sh").write_text(
         "export NCCL_SOCKET_IFNAME=https://me:hunter2hunter2@host\n"
         "torchrun --rdzv-endpoint http://me:hunter2hunter2@host:29400 --nnodes 2 train.py\n"

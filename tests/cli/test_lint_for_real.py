@@ -24,7 +24,7 @@ import torch.distributed as dist
 def average(x):
     dist.all_reduce(x, timeout=5)
 """
-RECIPE = """\
+LAUNCH_SCRIPT = """\
 #!/bin/bash
 export NCCL_REUSE_SOCKET_ADDR=0
 torchrun --nproc-per-node 2 train.py
@@ -35,7 +35,7 @@ torchrun --nproc-per-node 2 train.py
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(SCRIPT)
-    (tmp_path / "launch.sh").write_text(RECIPE)
+    (tmp_path / "launch.sh").write_text(LAUNCH_SCRIPT)
     (tmp_path / "fine.py").write_text("import torch\n")
     return tmp_path
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_read_is_a_line_each_and_the_rest_is_linted(
     told = done.stderr.splitlines()
     assert len(told) == 3
     for line, word in zip(
-        told, ["data.py: not linted: is no text", "huge.py", "klingon"], strict=True
+        told, ["data.py: not linted: not text", "huge.py", "klingon"], strict=True
     ):
         assert word in line
     assert lint("broken.py").returncode == 2
@@ -133,7 +133,7 @@ def test_stdin(project: Path, lint: Lint) -> None:
     assert found(
         lint("--json", "-", "--stdin-filename", "x.py", "--select", "HOLD613", stdin=SCRIPT)
     ) == [("x.py", 5, 24, "timeout-keyword")]
-    assert ("stdin", 2, 8, "variable-unread") in found(lint("--json", "-", stdin=RECIPE))
+    assert ("stdin", 2, 8, "variable-unread") in found(lint("--json", "-", stdin=LAUNCH_SCRIPT))
 
 
 def test_github_annotations(project: Path, lint: Lint) -> None:
@@ -167,7 +167,7 @@ def test_the_torch_version_may_be_given(project: Path, lint: Lint) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "error: lint what?"),
+        ([], "error: nothing to lint: give files or folders"),
         (["nowhere.py"], "error: there is no file or folder 'nowhere.py'"),
         (["--select", "tiemout", "."], "error: no fault is called 'tiemout'"),
         (["--output-format", "xml", "."], "invalid choice: 'xml'"),
@@ -185,7 +185,7 @@ def test_bad_input_is_one_sentence(
 def test_a_slip_in_the_configuration_or_a_comment_is_told(project: Path, lint: Lint) -> None:
     (project / "fine.py").write_text("import torch  # holdfast: ignore[no-such]\n")
     done = lint("fine.py")
-    assert done.stderr == "fine.py:1: no fault is called 'no-such': nothing is ignored\n"
+    assert done.stderr == "fine.py:1: unknown fault 'no-such': this comment ignores nothing\n"
     (project / "pyproject.toml").write_text('[tool.holdfast.lint]\nignore = ["no-such"]\n')
     done = lint("fine.py")
     assert (done.returncode, done.stdout) == (2, "")

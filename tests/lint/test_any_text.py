@@ -118,7 +118,7 @@ NOISE = 0.1
     ids=lambda text: text[:12],
 )
 def test_twice_as_much_of_a_hostile_text_takes_no_multiple_of_the_time(text: str) -> None:
-    """Or the parser's patience ends it: two readers have that of one each."""
+    """Or the parse budget ends it: two readers have one each."""
     half, whole = _spent(text[: len(text) // 2]), _spent(text)
     allowed = max(6 * max(half, NOISE), 3 * ParseBudget().seconds)
     assert whole < allowed, f"{half:.2f} s, then {whole:.2f} s"

@@ -71,7 +71,7 @@ def test_both_tables_count_and_the_inner_one_more(tmp_path: Path) -> None:
 
 
 def test_broken_toml_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailure, match="no valid TOML"):
+    with pytest.raises(EnvironmentFailure, match="not valid TOML"):
         config.find(str(project(tmp_path, "[tool")))
 
 

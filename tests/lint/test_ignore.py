@@ -130,8 +130,8 @@ def test_many_findings_and_one_comment_take_no_longer_than_reading() -> None:
     source = python.read(f"import subprocess\n{script}", "x")
     ignored = IgnoreComments(script)
     assert not any(ignored.hides(finding(line), source) for line in range(1, 10_000))
-    recipe = "# holdfast: ignore-file[port-in-use]\nexport \\\n" + "  A=1 \\\n" * 10_000
-    ignored = IgnoreComments(recipe)
+    launch_script = "# holdfast: ignore-file[port-in-use]\nexport \\\n" + "  A=1 \\\n" * 10_000
+    ignored = IgnoreComments(launch_script)
     shell = Source(file="x", kind=SourceKind.SHELL)
     assert not any(ignored.hides(finding(line), shell) for line in range(1, 10_000))
 

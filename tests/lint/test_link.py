@@ -18,12 +18,12 @@ def launch(script: str, *flags: Flag) -> Launch:
     return Launch(kind="torchrun", flags=flags, place=HERE, script=script)
 
 
-def recipe(*launches: Launch, file: str, complete: bool = True) -> Source:
+def launch_script(*launches: Launch, file: str, complete: bool = True) -> Source:
     return Source(file=file, kind=SourceKind.SHELL, launches=launches, complete=complete)
 
 
 @pytest.mark.parametrize(
-    ("written", "recipe_file", "script", "others"),
+    ("written", "launch_file", "script", "others"),
     [
         ("train.py", "jobs/launch.sh", "jobs/train.py", ["train.py"]),
         ("../train.py", "jobs/launch.sh", "train.py", []),
@@ -35,24 +35,24 @@ def recipe(*launches: Launch, file: str, complete: bool = True) -> Source:
 )
 def test_found_by_path_then_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    written: str, recipe_file: str, script: str, others: list[str],
+    written: str, launch_file: str, script: str, others: list[str],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     made = launch(written)
-    links = link.LaunchLinks([recipe(made, file=recipe_file)], [script, *others])
+    links = link.LaunchLinks([launch_script(made, file=launch_file)], [script, *others])
     assert links.of(script) == (made,)
     assert [links.of(other) for other in others] == [()] * len(others)
 
 
 def test_two_files_of_one_name_are_not_guessed_between(tmp_path: Path) -> None:
     scripts = [str(tmp_path / "a" / "train.py"), str(tmp_path / "b" / "train.py")]
-    links = link.LaunchLinks([recipe(launch("/w/train.py"), file="l.sh")], scripts)
+    links = link.LaunchLinks([launch_script(launch("/w/train.py"), file="l.sh")], scripts)
     assert [links.of(script) for script in scripts] == [(), ()]
 
 
 def test_a_document_only_shows_how_it_might_be_started() -> None:
     links = link.LaunchLinks(
-        [recipe(launch("train.py"), file="README.md", complete=False)], ["train.py"]
+        [launch_script(launch("train.py"), file="README.md", complete=False)], ["train.py"]
     )
     assert links.of("train.py") == ()
 
@@ -63,7 +63,7 @@ def test_the_hosts_of_a_hostfile_come_to_the_launch_that_names_it() -> None:
     hostfile = Source(
         file=os.path.join("jobs", "hosts", "all"), kind=SourceKind.HOSTFILE, hosts=hosts
     )
-    started = recipe(launch("train.py", named), launch("train.py"), file="jobs/launch.sh")
+    started = launch_script(launch("train.py", named), launch("train.py"), file="jobs/launch.sh")
     linked = link.with_hosts([hostfile, started])
     assert [one.hosts for one in linked[1].launches] == [hosts, ()]
     assert link.with_hosts([started]) == [started]

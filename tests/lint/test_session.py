@@ -1,4 +1,4 @@
-"""A whole lint: recipes and scripts together, in order, on one processor or on several."""
+"""A whole lint: launch scripts and scripts together, in order, on one processor or on several."""
 
 from __future__ import annotations
 

@@ -71,9 +71,9 @@ def test_pipes_and_sockets_are_never_opened(tmp_path: Path) -> None:
         listener.bind(str(tmp_path / "socket.py"))
         assert found(tmp_path) == []
         told = walk.read(FoundFile(str(tmp_path / "pipe.py"), named=True))
-        assert told == UnreadFile(str(tmp_path / "pipe.py"), "is no regular file")
+        assert told == UnreadFile(str(tmp_path / "pipe.py"), "not a regular file")
     told = walk.read(FoundFile("/dev/zero", named=True))
-    assert told == UnreadFile("/dev/zero", "is no regular file")
+    assert told == UnreadFile("/dev/zero", "not a regular file")
 
 
 @contextlib.contextmanager
@@ -109,7 +109,7 @@ def understood(content: bytes, path: str, *, named: bool = True) -> LintText | U
 def test_binary_huge_and_undecodable_files_are_told_in_a_line(tmp_path: Path) -> None:
     binary = understood(b"\x7fELF\0\0", "train.py")
     assert isinstance(binary, UnreadFile)
-    assert "no text" in binary.why
+    assert "not text" in binary.why
     cookie = understood(b"# coding: klingon\n", "train.py")
     assert isinstance(cookie, UnreadFile)
     assert "klingon" in cookie.why
@@ -125,7 +125,7 @@ def test_an_unknown_kind_is_a_word_when_named_and_nothing_in_a_folder() -> None:
     assert understood(b"int main;\n", "x.c", named=False) is None
     told = understood(b"int main;\n", "x.c")
     assert isinstance(told, UnreadFile)
-    assert "no kind that lint reads" in told.why
+    assert "not a script, launch script or document" in told.why
     assert understood(b"\0\0", "run", named=False) is None
     notes = understood(b"Some words.\n", "notes")
     assert isinstance(notes, LintText)

@@ -1,4 +1,4 @@
-"""`holdfast lint`: what in scripts and recipes will hang, does nothing, or fights itself."""
+"""`holdfast lint`: what in scripts will hang, has no effect, or conflicts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SUMMARY = "read scripts and recipes: what will hang, does nothing, or fights itself"
+SUMMARY = "check training and launch scripts: what will hang, has no effect, or conflicts"
 STDIN = "-"
 PROGRESS_AFTER = 2.0
-"""seconds; what is done sooner needs no remark"""
+"""seconds: no progress is shown for what takes less"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,15 +34,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="*",
         metavar="FILE|DIR",
-        help="training scripts, shell and Slurm recipes, Dockerfiles, compose files, documents; "
-        "- for stdin",
+        help="training scripts, launch scripts (shell, Slurm), Dockerfiles, compose files, "
+        "documents; - for stdin",
     )
     look = parser.add_argument_group("what to look at")
-    look.add_argument("--env", action="store_true", help="also the variables of this environment")
     look.add_argument(
-        "--select", action="append", default=[], metavar="FAULT", help="code, slug or family digit"
+        "--env", action="store_true", help="also check the variables of this environment"
     )
-    look.add_argument("--ignore", action="append", default=[], metavar="FAULT", help="likewise")
+    look.add_argument(
+        "--select",
+        action="append",
+        default=[],
+        metavar="FAULT",
+        help="only these faults: code, slug or family digit",
+    )
+    look.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="FAULT",
+        help="not these faults: code, slug or family digit",
+    )
     look.add_argument(
         "--torch-version",
         default="",
@@ -50,13 +62,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="judge for this torch (default: the installed one, else the newest known)",
     )
     look.add_argument(
-        "--stdin-filename", default="", metavar="NAME", help="what stdin would be called"
+        "--stdin-filename",
+        default="",
+        metavar="NAME",
+        help="the file name that stdin is treated as",
     )
     out = parser.add_argument_group("what to print")
     out.add_argument("--output-format", choices=["text", "json", "github"], default="text")
     out.add_argument("--json", action="store_true", help="the same as --output-format json")
     out.add_argument(
-        "-v", "--verbose", action="store_true", help="also each file, as what it was read"
+        "-v", "--verbose", action="store_true", help="also list each file and its language"
     )
     out.add_argument(
         "--fail-on",
@@ -82,9 +97,9 @@ def _lint(arguments: argparse.Namespace) -> int:
 
     began = time.monotonic()
     paths: list[str] = arguments.paths
-    _insist_on_a_folder()
+    _check_current_folder()
     if not paths and not arguments.env:
-        raise ConfigError("lint what?", hint="holdfast lint train.py launch.sh, a folder, or --env")
+        raise ConfigError("nothing to lint: give files or folders", hint="holdfast lint .")
     for path in paths:
         if path != STDIN and not os.path.lexists(path):
             raise ConfigError(f"there is no file or folder {path!r}")
@@ -92,17 +107,19 @@ def _lint(arguments: argparse.Namespace) -> int:
     report = _look(paths, arguments, config.find(first))
     _answer(report, arguments, time.monotonic() - began)
     if paths and not report.looked_at and (report.unread or report.refused):
-        raise EnvironmentFailure("nothing could be read")
+        raise EnvironmentFailure("no file could be read")
     worst = max((told.finding.status.concern for told in report.told), default=0)
     return int(worst >= FAIL_ON[arguments.fail_on])
 
 
-def _insist_on_a_folder() -> None:
-    """Recipes name scripts from where one stands."""
+def _check_current_folder() -> None:
+    """Launch scripts name scripts relative to the current folder."""
     try:
         os.getcwd()
     except FileNotFoundError as problem:
-        raise EnvironmentFailure("the current folder has been removed", hint="cd ..") from problem
+        raise EnvironmentFailure(
+            "the current folder has been removed", hint="change to a folder that exists"
+        ) from problem
 
 
 def _look(paths: list[str], arguments: argparse.Namespace, wanted: LintConfig) -> LintReport:
@@ -111,7 +128,7 @@ def _look(paths: list[str], arguments: argparse.Namespace, wanted: LintConfig) -
     from holdfast.lint import walk
     from holdfast.lint.session import LintSession
 
-    _insist_on_known(wanted)
+    _check_fault_names(wanted)
     ignore = (*wanted.ignore, *names(arguments.ignore))
     wanted = msgspec.structs.replace(wanted, ignore=ignore)
     select = names(arguments.select) or wanted.select
@@ -125,12 +142,13 @@ def _look(paths: list[str], arguments: argparse.Namespace, wanted: LintConfig) -
         session.environment(_environment())
     report = session.report()
     if paths and not (report.looked_at or report.unread or report.refused):
-        streams.remark(f"nothing to lint in {', '.join(paths)}: no script, recipe or document")
+        where = ", ".join(paths)
+        streams.remark(f"nothing to lint in {where}: no script, launch script or document")
     return report
 
 
-def _insist_on_known(wanted: LintConfig) -> None:
-    """A slip in a file is looked for in that file, and not on the command line."""
+def _check_fault_names(wanted: LintConfig) -> None:
+    """A mistake in a file is reported with the name of that file."""
     from holdfast import catalogue
 
     per_file = (name for names in wanted.per_file_ignores.values() for name in names)
@@ -141,7 +159,7 @@ def _insist_on_known(wanted: LintConfig) -> None:
 
 
 def _here(torch: str) -> LintingMachine:
-    """What this machine tells without importing torch; scripts may be meant for another one."""
+    """What is known of this machine without importing torch; scripts may be for another one."""
     import platform
     import socket
 
@@ -152,7 +170,7 @@ def _here(torch: str) -> LintingMachine:
     from holdfast.check.readers import devices, port, software
 
     if torch and not re.match(r"\d{1,4}\.\d{1,4}(?!\d)", torch):
-        raise ConfigError(f"{torch!r} is no version of torch", hint="write it like 2.9 or 2.9.1")
+        raise ConfigError(f"the torch version must look like 2.9 or 2.9.1, got {torch!r}")
     plan = make_plan(Flags(), {}, accelerators=0)
     installed = software.find_torch()
     made = LintingMachine(
@@ -168,7 +186,7 @@ def _here(torch: str) -> LintingMachine:
 
 
 def _or_unknown(ask: Callable[[], T]) -> T | None:
-    """A machine that does not tell is no reason not to lint."""
+    """lint works without knowing this machine."""
     try:
         return ask()
     except OSError:
@@ -196,7 +214,7 @@ def _environment() -> dict[str, str]:
 
 
 def _progress(total: int) -> Callable[[int], None]:
-    """Tells how far it has come, once it takes long, and only where somebody watches."""
+    """Reports progress on a terminal, once it takes long."""
     watched = sys.stderr.isatty()
     done = 0
     due = time.monotonic() + PROGRESS_AFTER

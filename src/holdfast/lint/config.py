@@ -35,7 +35,7 @@ class LintConfig(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.exclude) and self._matches(path, self.exclude)
 
     def ignored_in(self, path: str) -> tuple[str, ...]:
-        """Names of faults that are not told of in this file."""
+        """Names of faults that are not reported in this file."""
         return tuple(
             name
             for pattern, names in self.per_file_ignores.items()
@@ -56,13 +56,13 @@ class LintConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _spellings(pattern: str) -> tuple[str, ...]:
-    """`./build/` is build; `**/build` also means the one that lies here."""
+    """`./build/` is build; `**/build` also means the one in this folder."""
     plain = pattern.removeprefix("./").rstrip("/")
     return (plain, plain.removeprefix("**/")) if plain.startswith("**/") else (plain,)
 
 
 def find(start: str) -> LintConfig:
-    """From the nearest pyproject.toml above that speaks of holdfast."""
+    """From the nearest pyproject.toml above with a table for holdfast."""
     folder = os.path.abspath(start)
     if not os.path.isdir(folder):
         folder = os.path.dirname(folder)
@@ -78,7 +78,7 @@ def find(start: str) -> LintConfig:
 
 def _read(file: str) -> LintConfig | None:
     try:
-        if not os.path.isfile(file):  # a FIFO of that name would hold us up
+        if not os.path.isfile(file):  # a FIFO of that name would block
             return None
         with open(file, "rb") as opened:
             document = tomllib.load(opened)
@@ -87,7 +87,7 @@ def _read(file: str) -> LintConfig | None:
     except RecursionError as problem:
         raise EnvironmentFailure(f"{file} is nested too deeply to be read") from problem
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise EnvironmentFailure(f"{file} is no valid TOML: {problem}") from problem
+        raise EnvironmentFailure(f"{file} is not valid TOML: {problem}") from problem
     except OSError as problem:
         raise EnvironmentFailure(f"{file} cannot be read: {problem.strerror}") from problem
     tools = document.get("tool")
@@ -97,8 +97,8 @@ def _read(file: str) -> LintConfig | None:
 
 
 def parse(table: Any, file: str) -> LintConfig:
-    """Of [tool.holdfast], or [tool.holdfast.lint], whose word counts more; every unknown key is a
-    slip that would go unnoticed."""
+    """Of [tool.holdfast], or [tool.holdfast.lint], which takes precedence. An unknown key is an
+    error: a typo would go unnoticed."""
     if not isinstance(table, dict) or not isinstance(table.get("lint", {}), dict):
         raise ConfigError(f"{file}: holdfast's settings must be a table", hint=f"write {SECTION}")
     values = {name: value for name, value in table.items() if name != "lint"}
@@ -107,7 +107,7 @@ def parse(table: Any, file: str) -> LintConfig:
     if unknown_keys := sorted(set(values) - known):
         raise ConfigError(
             f"{file}: {SECTION} has no key {unknown_keys[0]!r}",
-            hint=f"there are {', '.join(sorted(known))}",
+            hint=f"choose from {', '.join(sorted(known))}",
         )
     fields = {name.replace("-", "_"): value for name, value in values.items()}
     try:

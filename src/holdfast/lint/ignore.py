@@ -17,7 +17,7 @@ from holdfast.lint.lines import lines as lines_of
 from holdfast.lint.readers.blocks import FENCE
 
 _COMMENT = re.compile(
-    # not where a text or a string only speaks of it
+    # not where a text or a string only mentions it
     r"(?<![`'\"])(?:#|<!--)\s*holdfast:\s*(?P<what>ignore(?:-file)?)\b"
     r"\s*(?:\[(?P<names>[^\]]*)\])?"
 )
@@ -33,7 +33,7 @@ class IgnoreComment(NamedTuple):
 
 
 class IgnoreComments:
-    """What a file asks not to be told."""
+    """What a file asks lint to ignore."""
 
     def __init__(self, text: str) -> None:
         self.directives = _directives(text) if "holdfast:" in text else []
@@ -91,7 +91,7 @@ class IgnoreComments:
         return self._statements[1]
 
     def unknown(self, known: frozenset[str]) -> list[tuple[int, str]]:
-        """Names that no fault has: a slip there would go unnoticed."""
+        """Names that no fault has: a typo would go unnoticed."""
         return [
             (one.line, name)
             for one in self.directives

@@ -1,4 +1,4 @@
-"""Sources -> what is said of them: in order, nothing twice, nothing that was asked not to be."""
+"""Sources -> findings: in order, each once, without those that a comment ignores."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _discreet(finding: Finding) -> Finding:
 
 
 def in_order(found: Iterable[Finding]) -> list[Finding]:
-    """By place; where one fault speaks twice of one place, the graver word counts."""
+    """By place; of two findings of one fault at one place the more serious one stays."""
     best: dict[tuple[object, ...], Finding] = {}
     for finding in found:
         key = (finding.slug, finding.place)

@@ -11,17 +11,17 @@ from holdfast.analysis.source.source import HostSlots, Launch, Source, SourceKin
 
 
 class LaunchLinks:
-    """Of all recipes of one lint; scripts ask who starts them."""
+    """Which launches of all launch scripts start a script."""
 
-    def __init__(self, recipes: Iterable[Source], scripts: Iterable[str]) -> None:
+    def __init__(self, launch_scripts: Iterable[Source], scripts: Iterable[str]) -> None:
         self._launches: dict[str, list[Launch]] = {}
         by_name: dict[str, list[str]] = {}
         known = set()
         for path in scripts:
             known.add(os.path.abspath(path))
             by_name.setdefault(os.path.basename(path), []).append(os.path.abspath(path))
-        for source in recipes:
-            # A document shows many ways to start a script; only a recipe says how it is done.
+        for source in launch_scripts:
+            # A document shows many ways to start a script; a launch script is the one in use.
             for launch in source.launches if source.complete else ():
                 if script := _resolve(launch, source.file, known, by_name):
                     self._launches.setdefault(script, []).append(launch)
@@ -31,12 +31,12 @@ class LaunchLinks:
 
 
 def _resolve(
-    launch: Launch, recipe: str, known: set[str], by_name: dict[str, list[str]]
+    launch: Launch, launch_script: str, known: set[str], by_name: dict[str, list[str]]
 ) -> str | None:
-    """By path from the recipe's folder or ours; by name where only one file is called so."""
+    """By path from the launch script's folder or ours; by name where only one file is called so."""
     if not launch.script:
         return None
-    for folder in (os.path.dirname(os.path.abspath(recipe)), os.getcwd()):
+    for folder in (os.path.dirname(os.path.abspath(launch_script)), os.getcwd()):
         for candidate in _spellings(launch.script):
             path = os.path.normpath(os.path.join(folder, candidate))
             if path in known:
@@ -52,16 +52,16 @@ def _spellings(script: str) -> list[str]:
     return [script, f"{script.replace('.', '/')}.py"]
 
 
-def with_hosts(recipes: Sequence[Source]) -> list[Source]:
+def with_hosts(launch_scripts: Sequence[Source]) -> list[Source]:
     """Launches that name a hostfile of this lint know its hosts."""
     hostfiles = {
         os.path.abspath(source.file): source.hosts
-        for source in recipes
+        for source in launch_scripts
         if source.kind is SourceKind.HOSTFILE
     }
     if not hostfiles:
-        return list(recipes)
-    return [_with_hosts(source, hostfiles) if source.launches else source for source in recipes]
+        return list(launch_scripts)
+    return [_with_hosts(one, hostfiles) if one.launches else one for one in launch_scripts]
 
 
 def _with_hosts(source: Source, hostfiles: dict[str, tuple[HostSlots, ...]]) -> Source:
@@ -75,12 +75,12 @@ def _with_hosts(source: Source, hostfiles: dict[str, tuple[HostSlots, ...]]) -> 
 
 
 def _hosts(
-    launch: Launch, recipe: str, hostfiles: dict[str, tuple[HostSlots, ...]]
+    launch: Launch, launch_script: str, hostfiles: dict[str, tuple[HostSlots, ...]]
 ) -> tuple[HostSlots, ...]:
     named = launch.flag("hostfile", "machinefile", "host-file")
     if named is None or not named.known:
         return ()
-    for folder in (os.path.dirname(os.path.abspath(recipe)), os.getcwd()):
+    for folder in (os.path.dirname(os.path.abspath(launch_script)), os.getcwd()):
         path = os.path.normpath(os.path.join(folder, named.value))
         if path in hostfiles:
             return hostfiles[path]

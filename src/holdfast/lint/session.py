@@ -1,7 +1,7 @@
 """One lint, from files to what is said.
 
-Recipes come first: they tell which scripts they start. Scripts are then read, judged and let go
-one by one, so that a large tree needs no large memory; the processors share a large one.
+Launch scripts come first: they name the scripts that they start. Scripts are then read, judged and
+freed one by one, so that a large tree needs little memory; the processors share a large tree.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Progress = Callable[[int], None]
 Numbered = tuple[int, FoundFile]
 BROKEN = catalogue.by_slug("script-broken")
 WORTH_SHARING = 100
-"""scripts: of fewer one processor is done before another has begun"""
+"""scripts: fewer are done sooner than a second process has started"""
 SHARE = 200
-"""scripts a processor takes at a time, so that somebody who waits sees how far it is"""
+"""scripts a processor takes at a time, so that progress can be shown"""
 HOUR = 3600.0
 
 
@@ -52,7 +52,7 @@ class LintSession:
         self._tally = LintTally()
         self._links = link.LaunchLinks([], [])
         for names in configuration.per_file_ignores.values():
-            self._chosen(names)  # an unknown name is told at once, not when a file matches
+            self._chosen(names)  # an unknown name is an error now, not when a file matches
 
     def _choose(self, also_ignored: tuple[str, ...] = ()) -> list[Fault]:
         chosen = catalogue.choose(self._select, (*self._configuration.ignore, *also_ignored))
@@ -62,7 +62,7 @@ class LintSession:
 
     def files(self, found: Sequence[FoundFile | UnreadFile], progress: Progress) -> None:
         scripts: list[Numbered] = []
-        recipes: list[tuple[int, FileSources]] = []
+        launch_scripts: list[tuple[int, FileSources]] = []
         for order, item in enumerate(found):
             if isinstance(item, UnreadFile):
                 self._tally.unread.append((order, item))
@@ -73,9 +73,9 @@ class LintSession:
                 if isinstance(text, LintText) and text.language is Language.PYTHON:
                     scripts.append((order, item))
                 else:
-                    recipes += self._read(order, text)
+                    launch_scripts += self._read(order, text)
                     progress(1)
-        self._recipes(recipes, scripts)
+        self._launch_scripts(launch_scripts, scripts)
         self._scripts(scripts, progress)
 
     def text(self, text: LintText | UnreadFile | None) -> None:
@@ -96,11 +96,13 @@ class LintSession:
     def report(self) -> LintReport:
         return self._tally.report()
 
-    def _recipes(self, recipes: list[tuple[int, FileSources]], scripts: list[Numbered]) -> None:
-        together = link.with_hosts([s for _, piece in recipes for s in piece.sources])
+    def _launch_scripts(
+        self, launch_scripts: list[tuple[int, FileSources]], scripts: list[Numbered]
+    ) -> None:
+        together = link.with_hosts([s for _, piece in launch_scripts for s in piece.sources])
         self._links = link.LaunchLinks(together, [file.path for _, file in scripts])
         rest = iter(together)
-        for order, piece in recipes:
+        for order, piece in launch_scripts:
             self._judge(order, piece._replace(sources=[next(rest) for _ in piece.sources]))
 
     def _scripts(self, scripts: list[Numbered], progress: Progress) -> None:
@@ -122,7 +124,7 @@ class LintSession:
     # --- several processors ---------------------------------------------------------------------
 
     def _shared(self, shares: list[list[Numbered]]) -> None:
-        """Each share in a child; one that dies is done again here, where its end would be seen."""
+        """Each share in a child process; the share of one that dies is done again here."""
         questions = {
             str(number): functools.partial(self._in_a_child, share)
             for number, share in enumerate(shares)
@@ -160,11 +162,11 @@ class LintSession:
         path = piece.text.path
         ignored = IgnoreComments(piece.text.text)
         for line, name in ignored.unknown(self._names):
-            slip = f"{path}:{line}: no fault is called {name!r}: nothing is ignored"
+            slip = f"{path}:{line}: unknown fault {name!r}: this comment ignores nothing"
             self._tally.remarks.append((order, slip))
         ignored_here = self._configuration.ignored_in(path)
         faults = self._chosen(ignored_here)
-        if _is_refused(piece):  # told whatever was selected, unless it was asked not to be
+        if _is_refused(piece):  # reported whatever was selected, unless it is ignored
             wanted = catalogue.choose((), (*self._configuration.ignore, *ignored_here))
             faults = [fault for fault in wanted if fault is BROKEN]
         started_by = self._links.of(path)
@@ -173,5 +175,5 @@ class LintSession:
 
 
 def _is_refused(piece: FileSources) -> bool:
-    """Nothing could be read of it: what is left of a broken recipe is linted like any other."""
+    """Python refuses it, so nothing could be read; a broken launch script is linted in part."""
     return any(source.refused and source.kind is SourceKind.PYTHON for source in piece.sources)

@@ -1,4 +1,4 @@
-"""What came out of some files; of all of them in the end."""
+"""What lint found in some files, and in the end in all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LintReport(NamedTuple):
     refused: int
     """whole scripts that are no valid Python"""
     remarks: list[str]
-    """slips in the comments that ask us to be silent"""
+    """mistakes in ignore comments"""
 
     @property
     def looked_at(self) -> int:

@@ -1,6 +1,6 @@
 """Paths -> files, their text, and why one could not be read.
 
-Only regular files are ever opened: a FIFO would hold us up, a device may do anything.
+Only regular files are ever opened: a FIFO would block, a device may do anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.text import size
 
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 LARGEST = 5 << 20
-"""bytes: nobody writes a script of 5 MB by hand, and a generated one hides no hang"""
+"""bytes: a larger file was not written by hand"""
 HEAD = 8192
 
 
@@ -48,7 +48,7 @@ def files(paths: list[str], excluded: Callable[[str], bool]) -> Iterator[FoundFi
         try:
             status = os.stat(path)
         except OSError as problem:
-            yield UnreadFile(path, problem.strerror or "cannot be looked at")
+            yield UnreadFile(path, problem.strerror or "cannot be read")
             continue
         if not stat.S_ISDIR(status.st_mode):
             if _is_new(status, seen):
@@ -70,7 +70,7 @@ def _folder(
             with os.scandir(folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as problem:
-            yield UnreadFile(folder, problem.strerror or "cannot be looked into")
+            yield UnreadFile(folder, problem.strerror or "cannot be listed")
             continue
         if folder != top and any(entry.name == "pyvenv.cfg" for entry in entries):
             continue  # a virtual environment: other people's code
@@ -99,7 +99,7 @@ def _is_worth_opening(path: str) -> bool:
 
 
 def _is_new_file(path: str, seen: set[tuple[int, int]]) -> bool:
-    """A dangling link or a socket among the files of a folder is nobody's script, nor is a large
+    """A dangling link or a socket among the files of a folder is not a script, nor is a large
     file without an ending: that is a program."""
     try:
         status = os.stat(path)
@@ -119,7 +119,7 @@ def _is_new(status: os.stat_result, seen: set[tuple[int, int]]) -> bool:
 
 
 def read(file: FoundFile) -> LintText | UnreadFile | None:
-    """None: nothing of ours, in a folder where that is no surprise."""
+    """None: found in a folder, and not a kind of file that lint reads."""
     content = _bytes(file.path)
     if isinstance(content, UnreadFile):
         return content
@@ -142,24 +142,24 @@ def _bytes(path: str) -> bytes | UnreadFile:
         with open(number, "rb") as opened:
             status = os.fstat(number)
             if not stat.S_ISREG(status.st_mode):
-                return UnreadFile(path, "is no regular file")
+                return UnreadFile(path, "not a regular file")
             if status.st_size > LARGEST:
-                return _too_large(path, f"is {size(status.st_size)} large")
+                return _too_large(path, size(status.st_size))
             return opened.read(LARGEST)
     except OSError as problem:
         return UnreadFile(path, problem.strerror or "cannot be read")
 
 
 def stream(opened: IO[bytes], path: str) -> LintText | UnreadFile | None:
-    """What comes by a pipe: a part of it would be judged as if it were all."""
+    """From a pipe. A part would be judged as if it were all of it, so too much is not read."""
     content = opened.read(LARGEST + 1)
     if len(content) > LARGEST:
-        return _too_large(path, "is too large")
+        return _too_large(path, f"more than {size(LARGEST)}")
     return understand(content, path, named=True)
 
 
 def _too_large(path: str, how: str) -> UnreadFile:
-    return UnreadFile(path, f"{how}; only files up to {size(LARGEST)} are read")
+    return UnreadFile(path, f"too large ({how}); only files up to {size(LARGEST)} are read")
 
 
 def understand(content: bytes, path: str, *, named: bool) -> LintText | UnreadFile | None:
@@ -172,13 +172,13 @@ def understand(content: bytes, path: str, *, named: bool) -> LintText | UnreadFi
     if language is None and named:
         language = detect_language.of_snippet(text[: detect_language.HEAD]) or _as_document(path)
         if language is None:
-            return UnreadFile(path, "is of no kind that lint reads (scripts, recipes, documents)")
+            return UnreadFile(path, "not a script, launch script or document")
     return LintText(path, language, text) if language else None
 
 
 def _decoded(content: bytes, path: str, *, python: bool) -> str | UnreadFile:
     if _is_binary(content):
-        return UnreadFile(path, "is no text: it holds NUL bytes")
+        return UnreadFile(path, "not text: it contains NUL bytes")
     try:
         return decode(content, python=python)
     except (SyntaxError, LookupError, UnicodeError) as problem:

@@ -10,7 +10,7 @@ from holdfast.findings import Evidence, Finding, Status
 from holdfast.view.text import COLOURS, PLAIN, harmless
 
 WIDEST = 110
-"""columns of an excerpt; a line of prose may be a whole paragraph"""
+"""columns of an excerpt"""
 BOLD, BLUE = "\033[1m", "\033[1;34m"
 _WORD = re.compile(
     r"'[^']*'|\"[^\"]*\"|[A-Za-z_][\w.]*(?:=[^\s,;)`|]+)?|\d[\w.]*|-{1,2}[\w-]+(?:=[^\s,;)`|]+)?|\S"

@@ -32,7 +32,7 @@ def python(
 def shell(
     text: str, *, file: str = "run.sh", complete: bool = True, here: LintingMachine | None = None
 ) -> Source:
-    """A script or a recipe of shell commands; the first line of the text is line 1."""
+    """A script or a launch script of shell commands; the first line of the text is line 1."""
     plain = _plain(text)
     return _made(shell_reader.read(plain, file, complete=complete), plain, here)
 

@@ -1,4 +1,4 @@
-"""A recipe that its language refuses is told in one line, and linted as far as it can be read."""
+"""A launch script that its language refuses is reported once, and linted as far as parsed."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def test_without_a_bash_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     assert refused("echo )\n") is None
 
 
-def test_what_is_too_tangled_to_be_parsed_is_never_called_clear() -> None:
+def test_what_is_too_complex_to_be_parsed_is_never_called_clear() -> None:
     """The grammar gives up on this one; bash, which takes it for a program, is not asked."""
     found = refused("${" * 60_000)
-    assert found == (1, "it is too tangled to be parsed to its end")
+    assert found == (1, "it is too complex to be parsed to the end")
 
 
 def test_an_excerpt_is_not_asked_about() -> None:

@@ -51,7 +51,7 @@ def test_a_cell_as_one_text_and_empty_ones() -> None:
 
 def test_what_is_no_notebook() -> None:
     for text in ("", "{}", "[1]", '{"cells": 3}', '{"cells": [1]}', "[" * 100_000):
-        assert notebook.read(text, "x.ipynb") == "is no notebook: its JSON has no cells"
+        assert notebook.read(text, "x.ipynb") == "not a notebook: its JSON has no cells"
 
 
 def test_what_a_cell_hands_to_another_program_is_passed_over() -> None:

@@ -29,7 +29,6 @@ class SourceKind(enum.Enum):
     HOSTFILE = "hostfile"
     ENVIRONMENT = "environment"
     """of the process that runs `holdfast lint --env`"""
-    """the running text of a document: inline code, settings and commands named in a sentence"""
 
 
 class ShellWord(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +141,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def machines(self) -> int | None:
-        """How many machines it speaks of, at most; None when it does not tell."""
+        """The most machines it may use; None when it does not say."""
         counts = [len({host.name for host in self.hosts})] if self.hosts else []
         listed = self.flag("host", "hosts")
         if listed is not None and listed.known and listed.value:
@@ -156,7 +155,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A container somebody starts: `docker run`, `podman run`, a compose service."""
+    """A container that is started: `docker run`, `podman run`, a compose service."""
 
     engine: str
     """'docker', 'podman', 'compose', 'kubernetes', 'apptainer'"""
@@ -191,11 +190,13 @@ class LintingMachine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SyntaxRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Python itself would not take this piece as it stands."""
+    """Its language does not accept this piece, or not all of it."""
 
     error: str
     """'IndentationError: expected an indented block after 'for' statement'"""
     place: Place
+    confirmed: bool = True
+    """False: our grammar could not parse all of it, and bash has not been asked yet"""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,7 +207,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     program: Program | None = None
     """of Python only"""
     refused: SyntaxRefusal | None = None
-    """of Python only"""
     settings: tuple[SourceSetting, ...] = ()
     """in order of the text"""
     reads: frozenset[str] = frozenset()
@@ -229,6 +229,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def machines(self) -> int | None:
-        """How many machines the launches of this piece speak of; None when they do not tell."""
+        """The most machines that its launches may use; None when they do not say."""
         counts = [n for launch in self.launches if (n := launch.machines) is not None]
         return max(counts, default=None)

@@ -1,4 +1,4 @@
-"""Something about a recipe that does not fit together, in words, before a fault signs it."""
+"""Something wrong in a script or launch script, in words, before a fault puts its name to it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What bash itself says of a script that the grammar stumbles over.
+"""Ask bash about a script that the grammar cannot parse completely.
 
-The grammar does not know every corner of the shell: of 693 published recipes it stumbled over 22,
-and bash refused 10 of these, and none of the others. So only bash's word counts. `bash -n` parses
-and runs nothing; where there is no bash, nothing is said.
+The grammar does not know every corner of the shell: it failed on 22 of 693 published launch
+scripts; bash refused 10 of these, and none of the others. So bash decides. `bash -n` parses and
+runs nothing; where there is no bash, nothing is reported.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ import msgspec
 
 from holdfast.analysis.source.source import Source, SyntaxRefusal
 from holdfast.findings import Place
-from holdfast.lint.readers.shell import STUMBLED
 
 SECONDS = 5.0
 SAID = re.compile(r"line (?P<line>\d+): (?P<words>.+)")
 
 
 def confirmed(source: Source, text: str) -> Source:
-    """The source, refused only if bash agrees, where the grammar alone is in doubt."""
-    if source.refused is None or source.refused.error != STUMBLED:
+    """The source, refused only if bash refuses it too."""
+    if source.refused is None or source.refused.confirmed:
         return source
     return msgspec.structs.replace(source, refused=_by_bash(text, source.file))
 

@@ -38,7 +38,7 @@ def read(text: str, file: str) -> Notebook | str:
         cells = document["cells"]
         sources = [_lines(cell["source"]) for cell in cells if cell.get("cell_type") == "code"]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return "is no notebook: its JSON has no cells"
+        return "not a notebook: its JSON has no cells"
     located = _locate(text, sources)
     if located is None:
         joined = "\n".join(line for lines in sources for line in _python(lines)) + "\n"

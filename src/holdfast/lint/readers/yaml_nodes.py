@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from yaml.nodes import Node
 
 LONGEST = 300_000
-"""characters; no recipe is longer, and generated manifests that are need no linting"""
+"""characters; no launch script is longer, and generated manifests that are need no linting"""
 MOST_NODES = 20_000
 DEEPEST = 100
 """brackets inside brackets: PyYAML takes quadratic time over them"""

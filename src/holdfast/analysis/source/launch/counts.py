@@ -1,4 +1,4 @@
-"""How many processes, devices and machines a recipe speaks of, and where that does not add up."""
+"""How many processes, devices and machines a launch script names, and where they do not add up."""
 
 from __future__ import annotations
 

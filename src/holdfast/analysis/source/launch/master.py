@@ -1,4 +1,4 @@
-"""Where a recipe says the ranks meet: addresses and ports, by variable or by option."""
+"""Where a launch script says the ranks meet: addresses and ports, by variable or by option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops and one-liners by which a recipe looks for a free port."""
+"""Loops and one-liners by which a launch script looks for a free port."""
 
 from __future__ import annotations
 

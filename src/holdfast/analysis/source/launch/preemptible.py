@@ -1,4 +1,4 @@
-"""Signs in a recipe that its machines may be taken away."""
+"""Signs in a launch script that its machines may be taken away."""
 
 from __future__ import annotations
 

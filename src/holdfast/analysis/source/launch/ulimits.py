@@ -1,4 +1,4 @@
-"""Limits that a recipe sets: `ulimit -n 65536`, `docker run --ulimit nofile=1024:4096`."""
+"""Limits that a launch script sets: `ulimit -n 65536`, `docker run --ulimit nofile=1024:4096`."""
 
 from __future__ import annotations
 

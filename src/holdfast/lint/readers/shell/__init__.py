@@ -20,29 +20,27 @@ from holdfast.lint.readers.shell.simple_commands import CommandParts
 from holdfast.lint.readers.shell.statements import ShellWalker
 from holdfast.lint.readers.shell.word_expansion import word_of
 
-STUMBLED = "the grammar does not understand all of it"
-"""a doubt, until bash itself was asked: see second_opinion.py"""
-
 
 def read(
     text: str, file: str, *, first_line: int = 1, indent: int = 0, complete: bool = True
 ) -> Source:
-    """Never fails: what is no shell is passed over."""
+    """Never raises: text that is not shell is passed over."""
     ground = FileText(text, file, first_line=first_line, indent=indent)
     reading = ShellReading()
     walk(ground.whole(), reading, ShellScope())
     found = source(reading, file, SourceKind.SHELL, complete=complete)
-    if complete and (why := _not_all(reading)):
-        doubt = SyntaxRefusal(error=why, place=Place(file=file, line=1))
-        return msgspec.structs.replace(found, refused=doubt)
-    return found
+    refused = _refused(reading, Place(file=file, line=1)) if complete else None
+    return msgspec.structs.replace(found, refused=refused) if refused else found
 
 
-def _not_all(reading: ShellReading) -> str:
+def _refused(reading: ShellReading, place: Place) -> SyntaxRefusal | None:
     """Why a part may be missing."""
-    if reading.patience.ended:
-        return "it is too tangled to be parsed to its end"
-    return STUMBLED if reading.stumbled else ""
+    if reading.budget.spent:
+        return SyntaxRefusal(error="it is too complex to be parsed to the end", place=place)
+    if reading.stumbled:
+        error = "the shell grammar could not parse all of it"
+        return SyntaxRefusal(error=error, place=place, confirmed=False)
+    return None
 
 
 def walk(passage: NestedText, reading: ShellReading, scope: ShellScope) -> None:

@@ -22,7 +22,7 @@ MOST_ELEMENTS = 200
 NAME = re.compile(r"[A-Za-z_]\w*")
 ASSIGNED = re.compile(rb"(?<![\w$-])([A-Za-z_]\w*)\+?=")
 SOURCED_BUT_HARMLESS = re.compile(r"activate|conda|profile|bashrc|setvars|modules?\b|lmod|nvm")
-"""files that set up a machine, and no variable of a recipe"""
+"""files that set up a machine, and no variable of a launch script"""
 
 
 def assigned_names(data: bytes) -> list[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""tree-sitter's bash grammar, and the `<placeholder>` of recipes that no shell would accept."""
+"""tree-sitter's bash grammar, and the `<placeholder>` that no shell would accept."""
 
 from __future__ import annotations
 
@@ -54,31 +54,31 @@ def elided(text: str) -> bool:
 class ParseBudget:
     """How long all texts of one reading may take to parse.
 
-    The grammar is fast, but recovers from errors in quadratic time. A text that uses its patience
-    up ends there for the parser, and what stood before is kept.
+    The grammar is fast, but recovers from errors in quadratic time. A text that uses up its
+    budget ends there for the parser, and what was parsed before is kept.
     """
 
     def __init__(self, seconds: float = 2.0) -> None:
         self.seconds = seconds
-        self.ended = False
+        self.spent = False
         """some text was not parsed to its end"""
 
 
-def parse(data: bytes, patience: ParseBudget) -> Node:
-    """Never fails: what the grammar does not know becomes ERROR nodes among good ones."""
+def parse(data: bytes, budget: ParseBudget) -> Node:
+    """Never raises: what the grammar does not know becomes ERROR nodes among good ones."""
     begun = time.process_time()
     looks_left = 5_000 + len(data) // 8  # a good text takes one look per 256 bytes
 
     def look(at: int, _point: object) -> bytes:
         nonlocal looks_left
         looks_left -= 1
-        if looks_left < 0 or time.process_time() - begun > patience.seconds:
-            patience.ended = True
+        if looks_left < 0 or time.process_time() - begun > budget.seconds:
+            budget.spent = True
             return b""
         return data[at : at + 512]
 
     root = _parser().parse(look).root_node
-    patience.seconds -= time.process_time() - begun
+    budget.seconds -= time.process_time() - begun
     return root
 
 

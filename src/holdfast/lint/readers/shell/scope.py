@@ -24,7 +24,7 @@ GIVEN_FROM_OUTSIDE = re.compile(
 """who and where a process is: a default beside these is for the one case where nobody said"""
 
 EXPORTS_KEPT = 500
-"""of each command; more than any recipe has, and a bound on hostile ones"""
+"""of each command; more than any launch script has, and a bound on hostile ones"""
 
 
 class WordPiece(NamedTuple):

@@ -28,7 +28,7 @@ class ShellReading:
         self.stumbled = False
         """the grammar does not understand all of the text"""
         self.texts = 0
-        self.patience = ParseBudget()
+        self.budget = ParseBudget()
         self.reads: set[str] = set()
         """variables whose value some command or other variable is given"""
         self.arms: Arms = ()

@@ -40,7 +40,7 @@ class ShellWalker(BranchWalker):
         self.reading.asks(self.passage.data.decode("utf-8", "replace"))
         if (job := sbatch.job(self.passage)) is not None:
             self.reading.jobs.append(job)
-        root = grammar.parse(self.expander.data, self.reading.patience)
+        root = grammar.parse(self.expander.data, self.reading.budget)
         self.reading.stumbled = self.reading.stumbled or root.has_error
         self.statement(root)
 
