@@ -65,7 +65,7 @@ def test_data_on_stdout_narration_on_stderr() -> None:
         done = run("check", "--port", str(port), "--only", "port-in-use")
     assert f"error[HOLD101] port-in-use: port {port} is taken" in done.stdout
     assert done.stdout.rstrip().splitlines()[-1].startswith("0 passed, 1 error in ")
-    assert done.stderr == "hint: `holdfast explain HOLD101` tells the whole story\n"
+    assert done.stderr == "hint: `holdfast explain HOLD101` says more\n"
     assert "\033" not in done.stdout
 
 

@@ -119,3 +119,33 @@ def test_the_smoke_table_shows_stages_and_ladder() -> None:
     assert "all_reduce   64 MiB     100.00 ms    1.000 GB/s  sum right" in table
     assert "nccl      skipped    0.00 s  no GPU" in table
     assert text.smoke_table(a_machine()) == ""
+
+
+LONG = FAULT.warning(
+    "this sentence is longer than the terminal is wide, so it takes more than one line",
+    reason="what it means takes more than one line as well, as everything here does",
+    fix="run `holdfast check --only a-fault --deadline 10`, or leave it as it is for now",
+    evidence=[Evidence(quote="evidence " * 12, source="/proc/somewhere")],
+)
+
+
+def test_prose_is_wrapped_and_what_is_copied_is_not() -> None:
+    lines = text.finding(LONG, colour=False, width=60).splitlines()
+    assert [line for line in lines if len(line) > 60] == [
+        f"  --> : {'evidence ' * 12} (/proc/somewhere)"
+    ]
+    assert "help: run `holdfast check --only a-fault --deadline 10`, or" in lines
+    assert sum(line.startswith("    ") for line in lines) == 2
+
+
+def test_wrapping_loses_no_word() -> None:
+    plain = text.finding(LONG, colour=False, width=10_000)
+    for width in (60, 80, 109):
+        assert text.finding(LONG, colour=False, width=width).split() == plain.split()
+
+
+def test_colour_changes_the_head_only() -> None:
+    coloured = text.finding(LONG, colour=True, width=60).splitlines()
+    plain = text.finding(LONG, colour=False, width=60).splitlines()
+    assert coloured[1:] == plain[1:]
+    assert len(coloured[0]) > len(plain[0])

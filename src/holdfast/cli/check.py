@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     look.add_argument(
         "--only", action="append", default=[], metavar="FAULT", help="code, slug or family digit"
     )
-    look.add_argument("--skip", action="append", default=[], metavar="FAULT", help="likewise")
+    look.add_argument(
+        "--skip", action="append", default=[], metavar="FAULT", help="leave these out"
+    )
     look.add_argument(
         "--smoke", action="store_true", help="start a few ranks and let them sum (needs torch)"
     )
@@ -84,7 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         colour = text.wants_colour(sys.stdout)
-        body = text.report(findings, verbose=arguments.verbose, colour=colour)
+        body = text.report(
+            findings, verbose=arguments.verbose, colour=colour, width=streams.width()
+        )
         parts = [text.banner(facts), text.smoke_table(facts), body, text.summary(counts, took)]
         streams.answer("\n\n".join(part for part in parts if part))
         _hint(findings, timed_out=facts.timed_out)
@@ -129,4 +133,4 @@ def _hint(findings: list[Finding], *, timed_out: bool) -> None:
         streams.remark("hint: `--deadline 10` gives more time to what did not answer")
     worst = max(findings, key=lambda f: f.status.concern, default=None)
     if worst and worst.status.concern > 1:
-        streams.remark(f"hint: `holdfast explain {worst.code}` tells the whole story")
+        streams.remark(f"hint: `holdfast explain {worst.code}` says more")

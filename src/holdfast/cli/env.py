@@ -104,12 +104,12 @@ def _show(command: list[str], arguments: argparse.Namespace) -> int:
         answer = document.env(job.facts.software, (*judged, *lost), found, findings, said, rows)
         streams.answer(answer, encoding=document.ENCODING)
     else:
-        width = _width()
+        width = streams.width()
         parts = [
             text.banner(job.facts, port=False),  # a launch may name another one
             env.settings(judged, lost, width=width, everything=arguments.all),
             env.timeouts(found, width=width),
-            env.order(findings, colour=text.wants_colour(sys.stdout)),
+            env.order(findings, colour=text.wants_colour(sys.stdout), width=width),
             env.remarks(said, width=width),
             env.table(rows, width=width),
         ]
@@ -121,14 +121,6 @@ def _code(judged: Sequence[SettingStatus], findings: Sequence[Finding], fail_on:
     statuses = [*(one.status for one in judged), *(one.status for one in findings)]
     worst = max((status.concern for status in statuses), default=0)
     return int(worst >= FAIL_ON[fail_on])
-
-
-def _width() -> int:
-    import shutil  # takes ten milliseconds, of which `--help` has a hundred and fifty
-
-    from holdfast.view import env
-
-    return env.width_of(shutil.get_terminal_size((100, 40)).columns)
 
 
 # --- one variable ---------------------------------------------------------------------------------
@@ -156,8 +148,10 @@ def _explain(names: list[str], command: list[str], arguments: argparse.Namespace
         listed = [row for found in families.values() for row in found]
         streams.answer(document.env_variables(answers, listed), encoding=document.ENCODING)
     else:
-        tables = [env.table(rows, width=_width()) for rows in families.values()]
-        streams.answer("\n\n".join([*(env.one(a, width=_width()) for a in answers), *tables]))
+        tables = [env.table(rows, width=streams.width()) for rows in families.values()]
+        streams.answer(
+            "\n\n".join([*(env.one(a, width=streams.width()) for a in answers), *tables])
+        )
     return _code([found for found in judged if found.name in plain], (), arguments.fail_on)
 
 

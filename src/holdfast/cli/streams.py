@@ -45,6 +45,15 @@ def answer(text: str, *, encoding: str | None = None) -> None:
         ) from problem
 
 
+def width() -> int:
+    """How wide prose is on this stdout; 100 columns where it is no terminal."""
+    import shutil  # takes ten milliseconds, of which `--help` has a hundred and fifty
+
+    from holdfast.view.text import width_of
+
+    return width_of(shutil.get_terminal_size((101, 40)).columns)
+
+
 def remark(text: str) -> None:
     """Narration on stderr: when nobody can hear it, the work goes on."""
     try:

@@ -11,15 +11,10 @@ from holdfast.findings import Finding
 from holdfast.text import exact_duration
 from holdfast.view import text
 
-NARROWEST, WIDEST = 60, 110
 DETAIL = "      "
 MANY = ("Slurm", "schedulers", "MPI")
 """readers that set dozens of variables: only those with a row of their own are shown"""
 LONGEST_VALUE = 60
-
-
-def width_of(columns: int) -> int:
-    return max(NARROWEST, min(columns, WIDEST)) - 1
 
 
 def settings(
@@ -124,10 +119,10 @@ def say(seconds: float | None, *, sure: bool) -> str:
     return "unknown" if seconds is None and not sure else exact_duration(seconds)
 
 
-def order(findings: Sequence[Finding], *, colour: bool) -> str:
+def order(findings: Sequence[Finding], *, colour: bool, width: int) -> str:
     if not findings:
         return "order: sound, as far as it is known (connections < groups < watchers < scheduler)"
-    return "\n\n".join(text.finding(one, colour=colour) for one in findings)
+    return "\n\n".join(text.finding(one, colour=colour, width=width) for one in findings)
 
 
 def remarks(said: Iterable[str], *, width: int) -> str:

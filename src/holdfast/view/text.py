@@ -21,7 +21,13 @@ COLOURS = {
 }
 PLAIN = "\033[0m"
 LONGEST = 1000
-"""characters of a line; a variable may hold a whole file"""
+"""characters of a text from outside; a variable may hold a whole file"""
+WIDTH = 100
+COMMAND = re.compile(r"`[^`]*`")
+GLUE = "\ue000"
+"""a space at which no line is broken; of the private use area, so nothing else prints it"""
+NARROWEST, WIDEST = 60, 110
+"""columns: prose is harder to read beyond them"""
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -62,21 +68,42 @@ def banner(facts: MachineFacts, *, port: bool = True) -> str:
     return f"{harmless(facts.host)}: {', '.join(parts)}"
 
 
-def finding(item: Finding, *, colour: bool) -> str:
-    """A paragraph: what was seen, the evidence, what it means, what to do."""
+def width_of(columns: int) -> int:
+    """How wide prose is on a terminal of so many columns."""
+    return max(NARROWEST, min(columns, WIDEST)) - 1
+
+
+def finding(item: Finding, *, colour: bool, width: int = WIDTH) -> str:
+    """A paragraph: what was seen, the evidence, what it means, what to do.
+
+    Prose is wrapped, since it is read; evidence stays on one line, so that `grep` finds it whole.
+    """
     head = f"{item.status.value}[{item.code}]"
-    if colour:
-        head = f"{COLOURS[item.status]}{head}{PLAIN}"
     if item.status is Status.SKIPPED:
         gap = item.reason if item.applies else f"does not apply: {item.reason}"
-        return f"{head} {item.slug}: {harmless(gap)}"
-    lines = [f"{head} {item.slug}: {harmless(item.summary)}"]
-    lines += [f"  --> {_place(evidence, item)}" for evidence in item.evidence]
-    if item.reason:
-        lines.append(f"  = {harmless(item.reason)}")
-    if item.fix:
-        lines.append(f"help: {harmless(item.fix)}")
+        lines = [wrapped(f"{head} {item.slug}: {gap}", width, rest="  ")]
+    else:
+        lines = [wrapped(f"{head} {item.slug}: {item.summary}", width, rest="  ")]
+        lines += [f"  --> {_place(evidence, item)}" for evidence in item.evidence]
+        lines += [wrapped(f"  = {item.reason}", width, rest="    ")] if item.reason else []
+        lines += [wrapped(f"help: {item.fix}", width, rest="      ")] if item.fix else []
+    if colour:
+        lines[0] = f"{COLOURS[item.status]}{head}{PLAIN}{lines[0].removeprefix(head)}"
     return "\n".join(lines)
+
+
+def wrapped(words: str, width: int, *, rest: str) -> str:
+    """As many lines as it takes; what is pasted, a `command` or a path, stays on one line."""
+    indent = words[: len(words) - len(words.lstrip())]
+    glued = COMMAND.sub(lambda found: found[0].replace(" ", GLUE), harmless(words.strip()))
+    return textwrap.fill(
+        glued,
+        width,
+        initial_indent=indent,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ).replace(GLUE, " ")
 
 
 def _place(evidence: Evidence, item: Finding) -> str:
@@ -86,13 +113,13 @@ def _place(evidence: Evidence, item: Finding) -> str:
     return f"{host}: {quote}" + (f" ({harmless(where)})" if where else "")
 
 
-def report(findings: Sequence[Finding], *, verbose: bool, colour: bool) -> str:
+def report(findings: Sequence[Finding], *, verbose: bool, colour: bool, width: int = WIDTH) -> str:
     """The worst first; passed and not applicable ones only when asked for."""
     order = [Status.ERROR, Status.WARNING, Status.NOTE, Status.SKIPPED, Status.OK]
     blocks = []
     for status in order:
         chosen = [f for f in findings if f.status is status and (verbose or _speaks_for_itself(f))]
-        paragraphs = [finding(item, colour=colour) for item in chosen]
+        paragraphs = [finding(item, colour=colour, width=width) for item in chosen]
         short = status in (Status.SKIPPED, Status.OK)
         blocks += ["\n".join(paragraphs)] if short and paragraphs else paragraphs
     return "\n\n".join(blocks)
