@@ -1,4 +1,4 @@
-"""Everything found -> Wreckage. Pure: who is who, who ended how, how far each rank came."""
+"""Everything found -> Wreckage. Pure: which process is which rank, and how it ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from holdfast.explain.read.collected import Collected
 from holdfast.explain.read.process_map import ProcessMap, placed
 
 _T = TypeVar("_T")
-_STAGES = {signature.name: stage for stage, signature in enumerate(nccl.STAGES)}
+_STAGES = {pattern.name: stage for stage, pattern in enumerate(nccl.STAGES)}
 LARGEST_WORLD = 1_000_000
 """a number above that is a misread one"""
 
@@ -75,7 +75,7 @@ def _earlier_attempts(attempts: dict[str, int]) -> set[str]:
 def _world_size(
     collected: Collected, sightings: Sequence[Sighting], told: dict[str, str]
 ) -> int | None:
-    """The best of those who tell: our journal, torch's groups, NCCL, then what was only asked."""
+    """From the best source: our journal, torch's groups, NCCL, then what was only asked for."""
     recorders = [r for r in collected.recorders.values() if isinstance(r, Recorder)]
     groups = [len(r.members["0"]) for r in recorders if r.members.get("0")]
     named = told.get("WORLD_SIZE", "")
@@ -96,7 +96,7 @@ _ASKED = (
     (watchdog.STORE_BARRIER.name, "expected"),
     (watchdog.CLIENTS_JOINED.name, "expected"),
 )
-"""a wording, and its groups that hold the size"""
+"""a pattern, and its groups that hold the size"""
 
 
 def _asked(sightings: Sequence[Sighting], name: str, *groups: str) -> int | None:

@@ -1,4 +1,4 @@
-"""A job that still lives, as wreckage: what was seen of its ranks, and the verdict on it. Pure."""
+"""A job that still runs, as wreckage: what was seen of its ranks, and the verdict on it. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def wreckage(
 
 
 def places(scene: Scene) -> tuple[Evidence, ...]:
-    """Where each rank is: shown even when nobody is to blame."""
+    """Where each rank is: shown even when no rank is to blame."""
     return tuple(
         Evidence(
             quote=where_is(view) + _state(view),

@@ -1,4 +1,4 @@
-"""Paths -> Wreckage: the whole way. What a source is, its content says, not its name."""
+"""Paths -> Wreckage. The kind of a source is decided by its content, not by its name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from holdfast.explain.read.sanitize import decoded
 from holdfast.explain.read.scan import Scanner
 
 LARGEST_DOCUMENT = 16 << 20
-WORDS = 60
+ECHO = 60
 """characters of an exception by which its echo is known"""
 _ERROR_FILE = re.compile(rb'\s*\{\s*"message"')
 
@@ -44,7 +44,7 @@ def gather(
     stdin: Reader | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Wreckage:
-    """Read everything under these paths, or what is piped in; `progress` hears of bytes read."""
+    """Read everything under these paths, or what is piped in; `progress` gets bytes read."""
     collector = _Collector(progress)
     plain = [path for path in paths if not run_folder.looks_like(path)]
     for path in paths:
@@ -127,7 +127,7 @@ class _Collector:
         elif ras.looks_like(peek):
             self._read_ras(opened)
         elif words := run_folder.last_words(opened.name, peek):
-            self._read_words(words, opened, named)
+            self._read_last_words(words, opened, named)
         elif told := _error_file(opened, peek):
             self._collected.order += 1
             order = self._collected.order
@@ -146,7 +146,7 @@ class _Collector:
         return self._logs.read(pasted, named, decoded(whole))
 
     def _read_stacks(self, opened: Opened, named: FileNameHints) -> None:
-        """Where each process stood; their words ('Fatal Python error') are wordings like others."""
+        """The stack of each process; its lines ('Fatal Python error') are searched as well."""
         data = opened.whole(LARGEST_DOCUMENT)
         for kept in stacks.read(data):
             rank = kept.rank if kept.rank is not None else named.rank
@@ -156,10 +156,10 @@ class _Collector:
         self._logs.read(again, named, decoded(data[: inputs.PEEK]))
         self._collected.sources.append(opened.source("stacks", rank=named.rank))
 
-    def _read_words(self, words: LastWords, opened: Opened, named: FileNameHints) -> None:
+    def _read_last_words(self, words: LastWords, opened: Opened, named: FileNameHints) -> None:
         """Read as the line that Python prints, unless the rank's log had it already."""
-        known = [one.text[:WORDS] for one in self._collected.raised if one.rank == named.rank]
-        if words.text[:WORDS] not in known:
+        known = [one.text[:ECHO] for one in self._collected.raised if one.rank == named.rank]
+        if words.text[:ECHO] not in known:
             text = f"{words.kind}: {words.text}"
             printed = Opened(opened.name, io.BytesIO(text.encode(errors="replace")))
             self._logs.read(printed, named, text)

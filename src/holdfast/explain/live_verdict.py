@@ -1,8 +1,8 @@
-"""What `holdfast run` said while the job lived, weighed against what its folder shows now. Pure.
+"""The verdict of `holdfast run`, weighed against what its folder shows now. Pure.
 
 The run saw more than any folder keeps: processes, their states, their sockets, in what order they
 went. So its verdict leads. Only where it could do no better than a general name, while a log of
-the same rank holds a wording that belongs to one fault, that fault is the better name.
+the same rank matches a pattern of one fault, that fault is the better name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence
 ACTED_ON = 0.92
 NOTICED = 0.5
 SPECIFIC = 0.75
-"""a fault's own wording, found in a log, is surer than this"""
+"""a diagnosis from a fault's own log pattern has more confidence than this"""
 
 
 def weigh(wreckage: Wreckage, answers: Sequence[Diagnosis]) -> list[Diagnosis]:
@@ -30,7 +30,7 @@ def weigh(wreckage: Wreckage, answers: Sequence[Diagnosis]) -> list[Diagnosis]:
     beside = next((one for one in answers if one.slug == said.slug), None)
     opinion = _opinion(said, wreckage, beside)
     others = [one for one in answers if one is not beside]
-    if not said.verdict:  # acted on by nobody: it takes its place among the others
+    if not said.verdict:  # a notice: it takes its place among the others
         return [opinion, *others]
     better = [one for one in others if traits(said.slug).general and _is_better(one, said)]
     if not better:
@@ -40,7 +40,7 @@ def weigh(wreckage: Wreckage, answers: Sequence[Diagnosis]) -> list[Diagnosis]:
 
 
 def _is_better(answer: Diagnosis, said: LiveVerdict) -> bool:
-    """A fault's own wording, in the log of the same rank."""
+    """A fault's own pattern, in the log of the same rank."""
     rank = answer.culprit.rank if answer.culprit else None
     own = answer.confidence > SPECIFIC and not traits(answer.slug).general
     return own and (rank is None or rank in said.ranks)
@@ -57,7 +57,7 @@ def _capped(answer: Diagnosis) -> Diagnosis:
 
 
 def _last(told: Sequence[LiveVerdict]) -> LiveVerdict | None:
-    """The last verdict; without one the last notice, which nobody acted on."""
+    """The last verdict; without one the last notice."""
     verdicts = [one for one in told if one.verdict]
     return (verdicts or list(told))[-1] if told else None
 

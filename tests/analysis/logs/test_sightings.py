@@ -27,6 +27,8 @@ def test_the_exception_of_a_line_is_found_by_place_or_by_text() -> None:
 
 
 def test_a_word_of_a_log_cannot_leave_its_place_in_a_command() -> None:
-    assert sightings.command("ls -l {0}", "/ckpts/a b$(id).pt") == "ls -l '/ckpts/a b$(id).pt'"
-    assert sightings.command("ping -c 3 {}", "node-b") == "ping -c 3 node-b"
-    assert sightings.command("ping -c 3 {}", "") == ""
+    assert (
+        sightings.shell_command("ls -l {0}", "/ckpts/a b$(id).pt") == "ls -l '/ckpts/a b$(id).pt'"
+    )
+    assert sightings.shell_command("ping -c 3 {}", "node-b") == "ping -c 3 node-b"
+    assert sightings.shell_command("ping -c 3 {}", "") == ""

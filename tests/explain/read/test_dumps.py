@@ -72,7 +72,7 @@ def test_many_dumps_keep_their_order_and_one_bad_does_not_spoil_the_others() -> 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "the dump is empty: its process ended before it was written"),
+        (b"", "empty: its process ended before writing it"),
         (b"\x80\x02}r\xff\xff\xff\x7f.", "more than 2 GiB of memory"),
         (b"\x80\x05\x96" + struct.pack("<Q", 1 << 40) + b".", "more than 2 GiB of memory"),
         (b"\x80\x02X\xff\xff\xff\x7fa.", "more than 2 GiB of memory"),
@@ -102,7 +102,7 @@ def test_any_pickles_are_read_or_refused(found: list[bytes]) -> None:
 def test_too_large_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dumps, "LARGEST", 1 << 20)
     assert dumps.read("fr_0", bytes(2 << 20)) == Unread(
-        why="it has more than 1 MiB, which no recorder writes"
+        why="larger than 1 MiB, which no flight recorder writes"
     )
 
 

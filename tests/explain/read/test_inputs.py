@@ -50,15 +50,15 @@ def test_a_path_that_does_not_exist_is_told_before_anything_is_read(tmp_path: Pa
 
 def test_a_broken_link_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere")
-    with pytest.raises(ConfigError, match="leads nowhere"):
+    with pytest.raises(ConfigError, match="is a broken link"):
         sources([str(tmp_path / "link")])
-    assert everything(tmp_path) == {f"{tmp_path}/link": "passed over: a link that leads nowhere"}
+    assert everything(tmp_path) == {f"{tmp_path}/link": "skipped: a broken link"}
 
 
-def test_hidden_things_in_folders_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_things_in_folders_are_skipped(tmp_path: Path) -> None:
     put(tmp_path / ".git/config")
     log = put(tmp_path / ".hidden.log")
-    assert set(everything(tmp_path).values()) == {"passed over: hidden"}
+    assert set(everything(tmp_path).values()) == {"skipped: hidden"}
     assert everything(log) == {str(log): LOG}, "but not when they are asked for"
 
 
@@ -77,10 +77,10 @@ def test_pipes_and_sockets_are_never_opened(
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("sock")
         found = everything(tmp_path)
-    assert set(found.values()) == {"passed over: no regular file"}
+    assert set(found.values()) == {"skipped: not a regular file"}
     assert everything(tmp_path / "recorder0.pipe", "/dev/zero") == {
-        f"{tmp_path}/recorder0.pipe": "passed over: no regular file",
-        "/dev/zero": "passed over: no regular file",
+        f"{tmp_path}/recorder0.pipe": "skipped: not a regular file",
+        "/dev/zero": "skipped: not a regular file",
     }
 
 
@@ -127,7 +127,7 @@ def test_a_folder_of_very_many_files_is_read_in_part(
 def test_a_folder_of_very_many_floors_is_read_in_part(tmp_path: Path) -> None:
     put(tmp_path / ("d/" * 30) / "deep.log")
     (problem,) = everything(tmp_path).values()
-    assert problem == "passed over: more than 24 folders deep"
+    assert problem == "skipped: more than 24 folders deep"
 
 
 # --- stdin ----------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_two_packed_streams_may_meet_anywhere(pack: Pack, piece: int) -> None:
     assert everything(stdin=Trickle(data, piece)) == {"<stdin>": LOG + b"second part\n"}
 
 
-def test_data_of_other_kinds_is_passed_over(tmp_path: Path) -> None:
+def test_data_of_other_kinds_is_skipped(tmp_path: Path) -> None:
     header = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
     put(tmp_path / "1.safetensors", len(header).to_bytes(8, "little") + header + bytes(99))
     put(tmp_path / "2.bin", bytes(range(256)) * 300)
@@ -193,9 +193,9 @@ def test_data_of_other_kinds_is_passed_over(tmp_path: Path) -> None:
     put(tmp_path / "4.7z", b"7z\xbc\xaf\x27\x1c" + bytes(30))
     put(tmp_path / "5.lz4", b"\x04\x22\x4d\x18" + bytes(30))
     assert list(everything(tmp_path).values()) == [
-        "passed over: safetensors weights, not a log",
-        "passed over: binary data, not a log",
-        "passed over: a torch checkpoint, not a log",
+        "skipped: safetensors weights, not a log",
+        "skipped: binary data, not a log",
+        "skipped: a torch checkpoint, not a log",
         "a 7z archive: unpack it first, with `7z x`",
         "lz4 data: unpack it first, with `lz4 -d`",
     ]

@@ -260,10 +260,10 @@ test_explain = explain_table(
 )
 
 
-@pytest.mark.parametrize("complaint", COMPLAINTS, ids=lambda one: one.wording.name)
+@pytest.mark.parametrize("complaint", COMPLAINTS, ids=lambda one: one.pattern.name)
 def test_every_complaint_makes_a_whole_sentence(complaint: Complaint) -> None:
     faces = by_slug("launcher-config").explain_faces
-    found = [d for face in faces if (d := face(wreckage(complaint.wording.example)))]
+    found = [d for face in faces if (d := face(wreckage(complaint.pattern.example)))]
     assert len(found) == 1
     assert found[0].confidence == complaint.sure
     assert not set("{}") & set(found[0].reason), "every gap is filled"

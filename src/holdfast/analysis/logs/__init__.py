@@ -1,1 +1,1 @@
-"""What is left of a job that is over, and whom it points to: culprits, witnesses, suspects."""
+"""What is left of a dead job, and which ranks it points to: culprits, witnesses, suspects."""

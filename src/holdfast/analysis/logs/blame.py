@@ -1,8 +1,8 @@
-"""Who tells of his own trouble, who only of others', who says nothing: pure, over the wreckage.
+"""Which ranks report their own trouble, which only that of others, which are silent. Pure.
 
-The loudest lines of a log come from those who waited. So: a rank with an error of its own comes
-first; then one that ended by a signal nobody in the job sent; then whoever the others wait for by
-their positions; and last whoever is silent where a living rank would have left a sign.
+The loudest lines of a log come from the ranks that waited. So: a rank with its own error comes
+first; then one that ended by a signal from outside the job; then one that the others wait for by
+their positions; and last one that is silent where a living rank would have left a sign.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ class Blame(msgspec.Struct, frozen=True, kw_only=True):
     own: tuple[Trouble, ...] = ()
     """earliest first, as far as that can be told"""
     ended: tuple[Exit, ...] = ()
-    """endings that are nobody's consequence, the first one seen first"""
+    """exits that are not a consequence of another rank's, the first one seen first"""
     waited: frozenset[int] = frozenset()
-    """ranks that told of a timeout, or stand in a collective that never ended"""
+    """ranks that reported a timeout, or are in a collective that never ended"""
     lost: frozenset[int] = frozenset()
-    """ranks that told of a broken connection"""
+    """ranks that reported a broken connection"""
     silent: tuple[int, ...] = ()
-    """members that told of no trouble at all and left no recorder, while others complain"""
+    """members that reported nothing and left no recorder, while others complain"""
     signalled: bool = False
-    """somebody called for dumps: every living NCCL rank would have answered"""
+    """a rank called for dumps: every living NCCL rank would have answered"""
     census: Census = Census()
     disagreement: Disagreement | None = None
     counted: bool = False
-    """it is known how many ranks there were, so that nobody unheard of can be missing"""
+    """the number of ranks is known, so that no unknown rank can be missing"""
 
     @property
     def place(self) -> Standstill | None:
-        """The collective that stands still: one from which somebody is missing, if there is one."""
+        """The collective that hangs: one from which a rank is missing, if there is one."""
         roots = set(self.census.roots)
         found = self.census.standstills
         return max(found, key=lambda s: (bool(roots & {*s.absent}), len(s.waiting)), default=None)
 
     @property
     def all_inside(self) -> bool:
-        """Everybody came, and still it did not end: no rank is late, something between them is."""
+        """All ranks came, and still it did not end: no rank is late, something between them is."""
         place = self.place
         if place is None or not self.counted:
             return False
@@ -64,7 +64,7 @@ class Blame(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def explained(self) -> bool:
-        """Somebody tells of his own trouble, or ended by something from outside."""
+        """A rank reports its own trouble, or was ended from outside."""
         return bool(self.own or self.ended)
 
     def others(self, *culprits: int | None) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ def _of(wreckage: Wreckage) -> Blame:
 
 
 def _comparable(wreckage: Wreckage) -> dict[int, Recorder]:
-    """Watchdogs know no types: what they told counts beside whole dumps only as positions."""
+    """Watchdogs show no types: beside whole dumps their messages count only as positions."""
     dumped = {one.rank for one in wreckage.ranks if one.dumped}
     found = wreckage.recorders
     for rank in found.keys() - dumped:
@@ -138,7 +138,7 @@ def _ended(wreckage: Wreckage, complained: set[int]) -> tuple[Exit, ...]:
 
 
 def by_signal(wreckage: Wreckage, *numbers: int, but: str = "") -> tuple[Exit, ...]:
-    """Ranks that such a signal ended, and that nothing of their own explains but that fault."""
+    """Ranks ended by such a signal, without trouble of their own beside that of `but`."""
     blame = of(wreckage)
     troubled = {trouble.rank for trouble in blame.own if not but or trouble.slug != but}
     ended = [end for end in blame.ended if end.rank is None or end.rank not in troubled]
@@ -183,16 +183,16 @@ def _left_a_sign(wreckage: Wreckage, rank: int) -> bool:
 
 
 def has_log(wreckage: Wreckage, rank: int) -> bool:
-    """Its own lines were given, so that its silence means something."""
+    """Its own lines were given, so its silence means something."""
     remains = wreckage.rank(rank)
     return remains is not None and bool(remains.logs or remains.last or remains.sightings)
 
 
-# --- words -------------------------------------------------------------------------------------
+# --- texts -------------------------------------------------------------------------------------
 
 
 def first_complaint(wreckage: Wreckage, *more: LogPattern) -> tuple[Sighting, ...]:
-    """One line of each rank that waited or lost somebody."""
+    """One line of each rank that waited or lost another one."""
     found: dict[int | None, Sighting] = {}
     for one in wreckage.seen(*TIMEOUTS, *LOSSES, *more):
         found.setdefault(one.rank, one)
@@ -204,7 +204,7 @@ def complaints(wreckage: Wreckage) -> list[Evidence]:
 
 
 def positions(wreckage: Wreckage) -> list[Evidence]:
-    """Where the ranks stood, as far as recorders tell; those who are behind first."""
+    """Where the ranks were, as far as recorders show; those behind first."""
     place = of(wreckage).place
     if place is None:
         return []
@@ -220,9 +220,9 @@ def ruled_out(wreckage: Wreckage) -> tuple[str, ...]:
     blame = of(wreckage)
     if blame.own:
         return ()
-    found = ["an exception or a crash: no rank reported one of its own"]
+    found = ["an exception or a crash: no rank reported one"]
     if wreckage.exits and not blame.ended:
-        found.append("a kill from outside: the launcher tells of none")
+        found.append("a kill from outside: the launcher reports none")
     return tuple(found)
 
 
@@ -234,11 +234,11 @@ def unknown(wreckage: Wreckage, *ranks: int) -> tuple[str, ...]:
         if not has_log(wreckage, rank):
             found.append(f"no log of rank {rank} was given")
         if remains is None or not remains.dumped:
-            found.append(f"no flight-recorder dump of rank {rank}")
+            found.append(f"no flight-recorder dump of rank {rank} was given")
         if remains is None or remains.stack is None:
-            found.append(f"where rank {rank} was: no stack of it")
+            found.append(f"where rank {rank} was: no stack of it was given")
     if not ranks and wreckage.world_size is None:
-        found.append("how many ranks there were: nothing tells the world size")
+        found.append("how many ranks there were: no line shows the world size")
     if not any(s.kind in ("kernel", "journal") for s in wreckage.sources) and not wreckage.seen(
         *kernel.ALL
     ):

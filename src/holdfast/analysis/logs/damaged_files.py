@@ -1,4 +1,4 @@
-"""What is wrong with a file that could not be loaded, in words, from what its reader said. Pure."""
+"""What is wrong with a file that could not be loaded, from what its reader said. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ PLAIN = {
 }
 
 
-def words(one: Sighting) -> str:
-    """By the fields of the wording that was seen; the line itself where they say nothing."""
+def what_is_wrong(one: Sighting) -> str:
+    """By the fields of the sighting; the line itself where they say nothing."""
     fields = one.fields
     if "missing" in fields:
         return f"it ends {int(fields['missing']):,} bytes too early"
     if "key" in fields:
         return f"it begins with {STAND_INS.get(fields['key'], repr(fields['key']))}"
     if "record" in fields:
-        return f"its table of contents names {fields['record']}, which is not in it"
+        return f"its table of contents names {fields['record']}, which is missing"
     if fields.get("why") in POINTER:
         return "its header makes no sense, as with a Git LFS pointer in place of the file"
     plain = next((text for name, text in PLAIN.items() if name in fields), "")

@@ -1,4 +1,4 @@
-"""Ranks of one group that were not in the same collective, and who of them is the odd one. Pure."""
+"""Ranks of one group that were not in the same collective, and the odd ones among them. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
     sides: dict[str, tuple[int, ...]]
     """'all_reduce [4] Float in #11' or 'all_reduce #12' -> who"""
     odd: tuple[int, ...] = ()
-    """the minority; () when nobody can tell"""
+    """the minority; () when it cannot be known"""
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -29,10 +29,7 @@ class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
 
     def words(self) -> str:
         """'ranks 0-2 all_reduce [4] in #11; rank 3 barrier in #11'"""
-        return "; ".join(
-            f"rank{'s' if len(who) > 1 else ''} {text.numbers(who)} {what}"
-            for what, who in self.sides.items()
-        )
+        return "; ".join(f"{text.ranks(who)} {what}" for what, who in self.sides.items())
 
 
 def of_mismatch(found: Mismatch) -> Disagreement:
@@ -93,7 +90,7 @@ def _op(recorders: Recorders, ranks: Sequence[int], group: str, sequence: int) -
 
 
 def minority(sides: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Everybody outside the one largest side; () in a tie."""
+    """All ranks outside the one largest side; () in a tie."""
     largest = max(map(len, sides))
     if sum(len(side) == largest for side in sides) > 1:
         return ()

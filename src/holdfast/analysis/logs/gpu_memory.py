@@ -1,6 +1,6 @@
 """What torch's allocator says when a GPU has no room left: numbers out of its sentence. Pure.
 
-The sentence has changed several times since torch 1.0; each number has a wording of its own here,
+The sentence has changed several times since torch 1.0; each number has its own pattern here,
 so that a line that is cut, or broken in two, gives what it still holds.
 """
 

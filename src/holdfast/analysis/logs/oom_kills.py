@@ -1,4 +1,4 @@
-"""Who was killed, and whether it was for memory, as the kernel and the schedulers tell it. Pure."""
+"""Which process was killed, and whether for lack of memory: kernel and schedulers. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     what: str = ""
     seen: tuple[Sighting, ...] = ()
     told: tuple[LogLine, ...] = ()
-    """lines of launchers that tell of the end"""
+    """lines in which launchers report the end"""
     cgroup: bool = False
     """the limit of a cgroup was reached, not the end of the machine's memory"""
     look: str = ""
@@ -66,7 +66,7 @@ def _the_one_that_died(wreckage: Wreckage, name: str) -> Kill | None:
 
 
 def _a_stranger(wreckage: Wreckage, name: str, pid: int | None, host: str) -> Kill:
-    """No line ties it to a rank; beside other troubles it may be an old kill of somebody else."""
+    """No line ties it to a rank; beside other troubles it may be an old kill of another process."""
     who = f"{name} (pid {pid})" if pid else name
     ours = bool(re.search("python|^pt_|ray", name)) or not wreckage.roots()
     return Kill(who=who, confidence=0.9 if ours else 0.6, host=host, pid=pid, what=who)
@@ -99,7 +99,7 @@ def by_scheduler(wreckage: Wreckage, *more: LogPattern) -> Kill | None:
 
 
 def by_nobody_known(wreckage: Wreckage) -> Kill | None:
-    """Killed, and nothing says by whom."""
+    """Killed, and nothing says by which process."""
     killed = sigkills(wreckage)
     if killed:
         first = killed[0]

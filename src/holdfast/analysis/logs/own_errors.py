@@ -1,4 +1,4 @@
-"""A rank's own trouble, told apart from what it says of others: pure, over the wreckage."""
+"""A rank's own trouble, told apart from what it reports of others. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ TIMEOUTS = (
     watchdog.BARRIER_ECHO,
     watchdog.STORE_GET,
 )
-"""whoever writes these waited for somebody"""
+"""a rank that writes these waited for another one"""
 DUMPS = (watchdog.DUMP_SIGNALLED, watchdog.DUMP_OBSERVED, watchdog.DUMP_RECEIVED)
-"""a rank whose process lives answers a timeout of another one with these (torch 2.3 and later)"""
+"""a living rank answers the timeout of another one with these (torch 2.3 and later)"""
 LOSSES = (
     peers.GLOO_CLOSED,
     peers.GLOO_BROKEN,
@@ -39,15 +39,15 @@ LAUNCHERS = frozenset(
         "WorkerCrashedError",
     }
 )
-"""exceptions by which a launcher tells that somebody else failed"""
+"""exceptions by which a launcher reports that another process failed"""
 GAVE_UP = "Timed out waiting for "
 """Horovod's launcher, of hosts and tasks that did not come"""
 STOPPED = ("KeyboardInterrupt", "SignalException", "SystemExit", "GeneratorExit")
-"""no error at all: somebody asked the process to end"""
+"""not an error: the process was asked to end"""
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank's own trouble, by a wording that belongs to a fault or by an exception."""
+    """A rank's own trouble, by a log pattern of a fault or by an exception."""
 
     rank: int | None
     slug: str
@@ -81,7 +81,7 @@ def tells_a_cause(raised: LoggedException) -> bool:
 
 
 def _first_complaints(wreckage: Wreckage) -> dict[tuple[int, str], int]:
-    """(rank, source) -> where it first told of a timeout or a lost peer."""
+    """(rank, source) -> where it first reported a timeout or a lost peer."""
     found: dict[tuple[int, str], int] = {}
     for one in wreckage.seen(*TIMEOUTS, *LOSSES, watchdog.TAKING_DOWN):
         if one.rank is not None:

@@ -1,4 +1,4 @@
-"""A wording that some program writes into a log, and the part it plays in the story.
+"""A line that some program writes into a log, and its role in a failure.
 
 Logs are searched for the anchors, all of them at once and at the speed of the disk; only a line
 that holds one is looked at by the pattern. So an anchor must be a fixed text, rare in a healthy
@@ -15,20 +15,20 @@ import msgspec
 
 
 class Role(enum.Enum):
-    """What a wording tells of the one who wrote it."""
+    """What a line says about the process that wrote it."""
 
     ROOT = "root"
-    """it tells of its own trouble: this may be the cause"""
+    """it reports its own trouble: this may be the cause"""
     CASCADE = "cascade"
-    """it tells that somebody else failed or is late: never a cause where it is written"""
+    """it reports that another process failed or is late: its writer is never the cause"""
     CONFIRMATION = "confirmation"
-    """seen from outside (kernel, scheduler, another rank): whom it names is the point"""
+    """seen from outside (kernel, scheduler, another rank): the process it names matters"""
     TEARDOWN = "teardown"
     """things being put away after a failure"""
     ADVICE = "advice"
     """a guess or a hint by the program; never evidence"""
     CONTEXT = "context"
-    """no trouble at all: who is who, what was set, how far things got"""
+    """no trouble: which process is which rank, what was set, how far it came"""
 
 
 class LogPattern(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class LogPattern(msgspec.Struct, frozen=True, kw_only=True):
     """a whole line as the program writes it, head included where it has one"""
     role: Role = Role.ROOT
     slug: str = ""
-    """the fault it belongs to; '' for wordings that several faults share"""
+    """the fault it belongs to; '' for patterns that several faults share"""
 
     @property
     def regex(self) -> re.Pattern[str]:

@@ -1,4 +1,4 @@
-"""Small questions to lines that were seen in a log: who wrote them, and what they say. Pure."""
+"""Small questions about sightings: which ranks wrote them, and what they say. Pure."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def field(seen: Iterable[Sighting], name: str) -> str:
 
 
 def saying(seen: Iterable[Sighting], pattern: str) -> tuple[Sighting, ...]:
-    """Those whose line holds this too."""
+    """Those whose line matches this as well."""
     regex = re.compile(pattern)
     return tuple(one for one in seen if regex.search(one.line.text))
 
 
 def of_first_rank(seen: Sequence[Sighting]) -> tuple[Sighting, ...]:
-    """The lines of whoever wrote the first of them."""
+    """The lines of the rank that wrote the first of them."""
     first = seen[0].line if seen else None
     return tuple(one for one in seen if first and one.line.rank == first.rank)
 
@@ -57,6 +57,6 @@ def raised_at(wreckage: Wreckage, sighting: Sighting) -> LoggedException | None:
     )
 
 
-def command(form: str, *words: str) -> str:
-    """'ls -l {}' with words from a log, quoted for a shell; '' when one of them is not known."""
-    return form.format(*map(shlex.quote, words)) if all(words) else ""
+def shell_command(form: str, *values: str) -> str:
+    """'ls -l {}' with values from a log, quoted for a shell; '' when one of them is missing."""
+    return form.format(*map(shlex.quote, values)) if all(values) else ""

@@ -1,8 +1,8 @@
-"""Who stands where by the stacks alone: for jobs whose recorders nobody can read. Pure.
+"""Where each rank is, by the stacks alone: for jobs without readable recorders. Pure.
 
 torchrun serves no flight recorder, and a py-spy dump of every rank is what people take of a hang.
-A rank inside a collective, or in backward() where DDP and FSDP make theirs, waits for somebody;
-one that is elsewhere while all the others do so is whom they wait for.
+A rank inside a collective, or in backward() where DDP and FSDP make theirs, waits for another
+rank; one that is elsewhere while all the others do so is the one they wait for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FEW = 4
 
 class StackPositions(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: dict[int, Stack]
-    """ranks that wait for nobody, as far as their stacks show"""
+    """ranks that wait for no other rank, as far as their stacks show"""
     waiting: dict[int, str]
     """rank -> what it waits in: 'all_reduce()', 'backward()'"""
     whole: bool

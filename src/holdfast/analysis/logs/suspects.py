@@ -1,7 +1,7 @@
-"""Whom the others waited for, when nobody tells of any trouble of his own: pure.
+"""Which rank the others waited for, when no rank reports trouble of its own. Pure.
 
-Timeouts invert blame: those who report them are those who came. What is left is the one whose
-position is behind, whom torch or Horovod names, or who says nothing at all.
+Timeouts invert blame: the ranks that report them are the ones that came. What is left is the rank
+whose position is behind, that torch or Horovod names, or that is silent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.findings import Culprit
 
 _ENDED = (peers.GLOO_CLOSED, peers.GLOO_BROKEN, peers.NCCL_CLOSED, peers.NCCL_REMOTE)
 """a connection that closes or is reset: the process at its other end has ended. One that is
-stopped, or whose machine is gone, keeps it open until a clock runs out"""
+stopped, or whose machine is gone, keeps it open until a timeout"""
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,9 +68,9 @@ class LoggedException(msgspec.Struct, frozen=True, kw_only=True):
     line: LogLine
     """the line that names it"""
     consequence: str = ""
-    """one of `consequences` (lost-peer, timed-out…), '' when it tells of a cause"""
+    """one of `consequences` (lost-peer, timed-out…), '' when it may be the cause"""
     root_slugs: tuple[str, ...] = ()
-    """faults whose own wording stands in it: a better name than 'an exception'"""
+    """faults whose own log pattern matches it: a better name than 'an exception'"""
     order: int = 0
 
     @property
@@ -79,7 +79,7 @@ class LoggedException(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process ended, as somebody tells it."""
+    """How a process ended, as a launcher, scheduler or journal reports it."""
 
     code: int
     """negative for a signal, as Python gives it"""
@@ -112,15 +112,15 @@ class RankRemains(msgspec.Struct, frozen=True, kw_only=True):
     raised: tuple[LoggedException, ...] = ()
     exit: Exit | None = None
     recorder: Recorder | Unread | None = None
-    """its flight recorder: a dump, or as much as its watchdog's words tell; None: no trace"""
+    """its flight recorder: a dump, or what its watchdog's messages show; None: nothing"""
     dumped: bool = False
-    """a dump of its own was found, so it lived when the others timed out"""
+    """it wrote a dump, so it was alive when the others timed out"""
     stack: Stack | None = None
     """its main thread at the end, innermost first"""
     nccl_stage: int = -1
-    """how far it came in NCCL's start (see remains.nccl.STAGES); -1 unknown"""
+    """how far it came in NCCL's start (see patterns/nccl.py: STAGES); -1 unknown"""
     finished: bool = False
-    """it left as a healthy rank does (exit code 0, or told so by a run folder)"""
+    """it exited as a healthy rank does (exit code 0, or so says the run's journal)"""
 
 
 class InputSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ class InputSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What `holdfast run` said while the job was alive, and could see what no folder keeps."""
+    """A verdict or notice of `holdfast run`, which saw what no folder keeps."""
 
     code: str
     slug: str
@@ -145,7 +145,7 @@ class LiveVerdict(msgspec.Struct, frozen=True, kw_only=True):
     verdict: bool
     """it was acted on; otherwise a notice"""
     afterwards: str = ""
-    """what became of the run then, where it went on: 'the run was restarted after it…'"""
+    """what became of the run then, where it continued: 'the run was restarted after it…'"""
     line: LogLine
 
 

@@ -1,6 +1,6 @@
-"""What the numbers mean that NVIDIA's driver writes into the kernel log (Xid), and whose fault.
+"""What the numbers mean that NVIDIA's driver writes into the kernel log (Xid), and who is to blame.
 
-From NVIDIA's catalogue of Xid messages, in our words. Numbers that are not here are reported with
+From NVIDIA's catalogue of Xid messages, reworded. Numbers that are not here are reported with
 little confidence: new ones appear with new drivers.
 """
 

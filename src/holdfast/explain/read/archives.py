@@ -1,4 +1,4 @@
-"""What lies in a tar or zip archive, member by member, read where it lies: never extracted.
+"""The members of a tar or zip archive, one by one, read in place: never extracted.
 
 Names in archives are labels to show, nothing is opened by them. Python's tarfile takes an
 extended header of any length into memory and, before 3.13, reads it in quadratic time; so tar
@@ -39,7 +39,7 @@ class ArchiveMember(NamedTuple):
     name: str
     size: int
     reader: Reader | None
-    """good until the next member is asked for; None: passed over"""
+    """good until the next member is asked for; None: skipped"""
     problem: str = ""
 
 
@@ -58,7 +58,7 @@ def tar_members(reader: Reader) -> Iterator[ArchiveMember]:
         if not header.strip(b"\0"):
             return
         if not _checksum_fits(header):
-            raise CutShortError("the archive is damaged: a header that is none")
+            raise CutShortError("the archive is damaged: an invalid header")
         kind, size = header[156:157], _number(header[124:136])
         if kind in b"xgLK" and kind:
             names |= _extension(kind, _exactly(reader, _bounded(size)))
@@ -81,8 +81,8 @@ def _tar_member(
     if kind in (b"0", b"\0", b"7") and not sparse:
         return ArchiveMember(name, size, body)
     folder = kind in (b"5", b"D")
-    what = "a sparse file" if sparse else _KIND_WORDS.get(kind, "no regular file")
-    return ArchiveMember(name, size, None, "" if folder else f"passed over: {what} in an archive")
+    what = "a sparse file" if sparse else _KIND_WORDS.get(kind, "not a regular file")
+    return ArchiveMember(name, size, None, "" if folder else f"skipped: {what} in an archive")
 
 
 class _Body:
@@ -130,7 +130,7 @@ def _number(field: bytes) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        raise CutShortError("the archive is damaged: a size that is none")
+        raise CutShortError("the archive is damaged: an invalid size")
     return number
 
 
@@ -175,7 +175,7 @@ def zip_members(
         raise CutShortError(f"the zip archive is damaged ({error})") from error
     names = {info.filename.rpartition("/")[2] for info in infos}
     if {"data.pkl", "version"} <= names:
-        raise CutShortError("passed over: a torch checkpoint, not a log")
+        raise CutShortError("skipped: a torch checkpoint, not a log")
     for info in infos:
         if not info.is_dir():
             yield _zip_member(archive, info, budget)

@@ -1,7 +1,7 @@
-"""Bytes as they come, and packed bytes unpacked as they come: bounded in memory and in all.
+"""Streams of bytes, plain or compressed: bounded in memory and in total.
 
 Nothing is ever written to disk. A bomb (a small file that unpacks to terabytes) is read up to a
-bound and then said to be cut short; plain files have no bound, they are as large as they are.
+limit and then reported as cut short; plain files have no limit.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ class TotalBudget:
 class FileBudget:
     """What may be unpacked from one file, all its layers and members together."""
 
-    def __init__(self, packed: int, purse: TotalBudget) -> None:
+    def __init__(self, packed: int, total: TotalBudget) -> None:
         self.packed = packed
-        self._purse = purse
+        self._total = total
         self._spent = 0
 
     def spend(self, count: int) -> None:
         self._spent += count
-        self._purse.left -= count
+        self._total.left -= count
         if self._spent > max(FREE, RATIO * self.packed):
             raise CutShortError(
                 f"read up to {size(self._spent)}: it unpacks to more than {RATIO} times its size"
             )
-        if self._purse.left < 0:
+        if self._total.left < 0:
             raise CutShortError(
-                f"read up to {size(self._spent)}: no more than {size(TOTAL)} are unpacked in one go"
+                f"read up to {size(self._spent)}: one call unpacks at most {size(TOTAL)}"
             )
 
 

@@ -20,14 +20,14 @@ from holdfast.analysis.scene.scene import Recorder, Stack
 
 FIRST = 20
 LAST = 5
-"""sightings of one wording by one writer that are kept; the rest is counted"""
+"""sightings of one pattern by one writer that are kept; the rest is counted"""
 MOST = 200_000
 """sightings in all: 1,024 ranks that say 200 different things"""
 RAISED = 5_000
 
 
 class _Pile:
-    """The sightings of one wording by one writer."""
+    """The sightings of one pattern by one writer."""
 
     __slots__ = ("count", "first", "last")
 
@@ -59,7 +59,7 @@ class Collected:
         self.sources: list[InputSource] = []
         self.raised: list[LoggedException] = []
         self.exits: list[Exit] = []
-        """told by our own journal; those of launchers are made from their words"""
+        """from our own journal; those of launchers are made from their log lines"""
         self.live_verdicts: tuple[LiveVerdict, ...] = ()
         self.recorders: dict[int, Recorder | Unread] = {}
         self.stacks: list[tuple[int | None, int | None, Stack]] = []
@@ -71,9 +71,9 @@ class Collected:
         self.host = ""
         self.world_size: int | None = None
         self.attempts: dict[str, int] = {}
-        """source -> the attempt its name tells of"""
+        """source -> the attempt in its name"""
         self.local_ranks: dict[str, int] = {}
-        """source -> the local rank its name tells of"""
+        """source -> the local rank in its name"""
         self.order = 0
         self._piles: dict[tuple[object, ...], _Pile] = {}
         self._kept = 0

@@ -1,4 +1,4 @@
-"""Small files that are no logs (torchrun's error.json, ncclras): what they tell. Pure."""
+"""Small files that are not logs (torchrun's error.json, ncclras): what they say. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.explain.read.tracebacks import ParsedException
 def raised(
     told: ParsedException, name: str, named: FileNameHints, *, order: int
 ) -> LoggedException:
-    """The last words of a rank, written by itself as it fell."""
+    """What a rank wrote into its error file as it failed."""
     words = LastWords(kind=told.kind, text=told.text, where="", at=0.0)
     line = LogLine(
         text=f"{told.kind}: {told.text.partition(chr(10))[0]}",

@@ -52,7 +52,7 @@ def _read(data: bytes, keep: int) -> Recorder | Unread:
 
 
 def _limit(what: int, value: int) -> None:
-    """The soft limit only, so that the time can be given anew for each dump."""
+    """The soft limit only, so that the time starts again for each dump."""
     _, hard = resource.getrlimit(what)
     within = value if hard == resource.RLIM_INFINITY else min(value, hard)
     with contextlib.suppress(ValueError, OSError):  # some systems do not limit address space

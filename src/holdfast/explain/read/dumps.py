@@ -52,7 +52,7 @@ def read(name: str, data: bytes) -> Recorder | Unread:
 
 def read_all(dumps: Sequence[Dump]) -> list[Recorder | Unread]:
     """In the order given; the bytes are fetched one dump after the other, and let go."""
-    answers: list[Recorder | Unread] = [Unread(why="it was not read")] * len(dumps)
+    answers: list[Recorder | Unread] = [Unread(why="not read")] * len(dumps)
     keep = min(KEEP, max(_FEWEST, _ENTRIES // max(1, len(dumps))))
     waiting = iter(enumerate(dumps))
     turn = threading.Lock()
@@ -82,9 +82,9 @@ def _fetch(dump: Dump) -> bytes | Unread:
     except OSError as problem:
         return Unread(why=f"{plain(name)} could not be read: {problem.strerror or problem}")
     if not data:
-        return Unread(why="the dump is empty: its process ended before it was written")
+        return Unread(why="empty: its process ended before writing it")
     if len(data) > LARGEST:
-        return Unread(why=f"it has more than {LARGEST >> 20} MiB, which no recorder writes")
+        return Unread(why=f"larger than {LARGEST >> 20} MiB, which no flight recorder writes")
     return data
 
 

@@ -1,8 +1,8 @@
 """What launchers, schedulers and shells say of ends -> Exits. Pure.
 
-One process is told of several times (torchrun: a line when it happens, a row in the summary);
+One process is reported several times (torchrun: a line when it happens, a row in the summary);
 those are put together by its pid or rank. An end that the launcher brought about itself, after
-another process had failed, is marked as teardown: it blames nobody.
+another process had failed, is marked as teardown: it is never blamed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _HOW = {
     "Illegal instruction": -4,
 }
 TASKS = 4096
-"""of one line; a list of tasks longer than that names nobody"""
+"""of one line; a longer list of tasks names none of them"""
 KILL, TERM = -9, -15
 
 _ELASTIC = (say.ELASTIC_FAILED, say.ROW_CODE, say.CLOSING, say.DEATH_SIGNAL)
 
 
 def exits(sightings: Sequence[Sighting]) -> tuple[Exit, ...]:
-    """Every end that is told of, each process once, in the order told."""
+    """Every reported end, each process once, in the order reported."""
     told = [one for each in _by_source(sightings) for one in _of_source(each)]
     return tuple(_marked(_merged(told), sightings))
 
@@ -131,7 +131,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _tasks(seen: Sighting, *, ranks: bool) -> Iterator[Exit]:
-    """`tasks 0-2,5: Killed`. A task is a rank, except where each task is a launcher of its own."""
+    """`tasks 0-2,5: Killed`. A task is a rank, except where each task is a launcher."""
     code = _code(seen.fields)
     if code is None:
         return

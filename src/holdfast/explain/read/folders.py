@@ -22,7 +22,7 @@ class Walk:
 
     def under(self, path: str) -> Iterator[str | InputSource]:
         """The path itself, or that of each regular file in the folder; a Source for each thing
-        that is passed over."""
+        that is skipped."""
         if not self._first_time(path):
             return
         if os.path.isdir(path):
@@ -39,10 +39,10 @@ class Walk:
         for name in names:
             path = os.path.join(folder, name)
             if hidden(name):
-                yield _passed(path, "passed over: hidden")
+                yield _passed(path, "skipped: hidden")
             elif os.path.isdir(path):
                 if depth >= DEEPEST:
-                    yield _passed(path, f"passed over: more than {DEEPEST} folders deep")
+                    yield _passed(path, f"skipped: more than {DEEPEST} folders deep")
                 elif self._first_time(path):
                     yield from self._folder(path, depth=depth + 1)
             elif self._files >= MOST_FILES:
@@ -57,8 +57,8 @@ class Walk:
                 self._files += 1
                 yield path
         elif os.path.lexists(path):
-            what = "a link that leads nowhere" if os.path.islink(path) else "no regular file"
-            yield _passed(path, f"passed over: {what}")
+            what = "a broken link" if os.path.islink(path) else "not a regular file"
+            yield _passed(path, f"skipped: {what}")
 
     def _first_time(self, path: str) -> bool:
         # By name and not by inode: some network file systems give one inode to many files.

@@ -1,7 +1,7 @@
 """Paths and stdin -> everything there is to read, one after the other, within bounds.
 
     for one in sources(["runs/", "bundle.tar.gz", "-"], stdin=sys.stdin.buffer):
-        if isinstance(one, Source):     # could not be read, or was passed over: says why
+        if isinstance(one, Source):     # could not be read, or was skipped: says why
             ...
         elif looks_like_a_dump(one.peek()):
             data = one.whole(LARGEST_DUMP)
@@ -54,7 +54,7 @@ class Opened:
         self.name = plain(name)
         """as the user would name it: 'bundle.tar.gz: rank0.log'"""
         self.size = size
-        """in bytes; 0 when nobody knows"""
+        """in bytes; 0 when not known"""
         self.path = path
         """of a plain file; '' within archives, packed files and pipes"""
         self.problem = ""
@@ -115,25 +115,25 @@ def sources(paths: Sequence[str], stdin: Reader | None = None) -> Iterator[Opene
     for path in wanted:
         if path == "-" and stdin is None:
             raise ConfigError(
-                "There is nothing to read: no path was given, and nothing is piped in.",
+                "nothing to read: no path was given, and nothing is piped in",
                 hint="holdfast explain PATH…, or … | holdfast explain -",
             )
         if path != "-" and not os.path.exists(path):
-            where = "is a link that leads nowhere" if os.path.islink(path) else "does not exist"
-            raise ConfigError(f"{plain(path)} {where}.")
+            where = "is a broken link" if os.path.islink(path) else "does not exist"
+            raise ConfigError(f"{plain(path)} {where}")
     return _all(wanted, stdin)
 
 
 def _all(paths: Iterable[str], stdin: Reader | None) -> Iterator[Opened | InputSource]:
-    purse, walk = TotalBudget(), folders.Walk()
+    total, walk = TotalBudget(), folders.Walk()
     for path in paths:
         if path == "-":
             assert stdin is not None
-            opened = Opened(STDIN, _Counted(stdin, budget := FileBudget(0, purse)))
+            opened = Opened(STDIN, _Counted(stdin, budget := FileBudget(0, total)))
             yield from _unwrapped(opened, budget)
             continue
         for found in walk.under(path):
-            yield from [found] if isinstance(found, InputSource) else _file(found, purse)
+            yield from [found] if isinstance(found, InputSource) else _file(found, total)
 
 
 class _Counted:
@@ -149,10 +149,10 @@ class _Counted:
         return data
 
 
-def _file(path: str, purse: TotalBudget) -> Iterator[Opened | InputSource]:
+def _file(path: str, total: TotalBudget) -> Iterator[Opened | InputSource]:
     pipe = path.startswith(_PIPES)
     try:
-        # Never wait at the door, and never take a terminal for ours.
+        # Never block on a pipe, and never make a terminal the controlling one.
         number = os.open(
             path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | (not pipe and os.O_NONBLOCK)
         )
@@ -162,9 +162,9 @@ def _file(path: str, purse: TotalBudget) -> Iterator[Opened | InputSource]:
     with io.FileIO(number) as file:
         status = os.fstat(number)
         if not (stat.S_ISREG(status.st_mode) or (pipe and stat.S_ISFIFO(status.st_mode))):
-            yield unread(path, "passed over: no regular file")
+            yield unread(path, "skipped: not a regular file")
             return
-        budget = FileBudget(status.st_size, purse)
+        budget = FileBudget(status.st_size, total)
         reader: Reader = _Counted(file, budget) if pipe else file
         opened = Opened(path, reader, size=status.st_size, path=path)
         yield from _unwrapped(opened, budget, file=None if pipe else file)
@@ -184,7 +184,7 @@ def _unwrapped(
     make = packing(peek)
     archive = archives.is_tar(peek) or archives.is_zip(peek)
     if make and layers >= _LAYERS:
-        why_not = "packed in itself too often"
+        why_not = "compressed too many times over"
     elif archive and inside > 1:
         why_not = "an archive in an archive in an archive: unpack it first"
     if why_not:
@@ -214,7 +214,7 @@ def _members(
             if member.reader is None:
                 yield from [unread(name, member.problem)] if member.problem else []
             elif folders.hidden(os.path.basename(member.name)):
-                yield unread(name, "passed over: hidden")
+                yield unread(name, "skipped: hidden")
             else:
                 inner = Opened(name, member.reader, size=member.size)
                 yield from _unwrapped(inner, budget, layers=layers, inside=inside)
@@ -227,14 +227,14 @@ def unread(name: str, problem: str, *, size: int = 0) -> InputSource:
 
 
 def _not_a_log(peek: bytes, size: int) -> str:
-    """Why data that begins like this is passed over; '' where it may be a log or a dump."""
+    """Why data that begins like this is skipped; '' where it may be a log or a dump."""
     if peek.startswith(b"\x80"):
-        return "passed over: too large for a dump" if size > LARGEST_PICKLE else ""
+        return "skipped: too large for a dump" if size > LARGEST_PICKLE else ""
     if peek[8:10] in (b'{"', b"{ ") and 2 < int.from_bytes(peek[:8], "little") < size:
-        return "passed over: safetensors weights, not a log"
+        return "skipped: safetensors weights, not a log"
     if archives.is_zip(peek) or archives.is_tar(peek) or packing(peek):
         return ""
-    # A log that was rotated under its writer begins with a hole, which reads as NULs.
+    # A log that was truncated while its writer had it open begins with a hole: NULs.
     written = peek.translate(None, b"\0")
     odd = len(written) - len(written.translate(None, _BINARY))
-    return "passed over: binary data, not a log" if odd > len(written) // 20 else ""
+    return "skipped: binary data, not a log" if odd > len(written) // 20 else ""

@@ -1,12 +1,12 @@
-"""A line of a log -> who wrote it, when, and what: by the grammar of whoever put words before it.
+"""A line of a log -> who wrote it, when, and what: by the grammar of the prefixes before it.
 
 Prefixes nest: `node7: [default3]:[rank11]:[E1115 01:03:15.14 ProcessGroupNCCL.cpp:689] …` went
 through pdsh, torchrun's --tee, torch's own handler and glog. They are peeled from the left until
-none fits. `[Rank 3]` is torch's word for the rank of the first group used, or a framework's for
-the global one: it counts only where nothing better is there, and `[PG … Rank r]` (counted within
-a group) only for the default group. NCCL's `[0]` is a CUDA device, no rank at all.
+none fits. `[Rank 3]` is torch's rank in the first group used, or a framework's global
+rank: it counts only where nothing better is there, and `[PG … Rank r]` (counted within
+a group) only for the default group. NCCL's `[0]` is a CUDA device, not a rank.
 
-Two prefixes look like ordinary words: srun's `12: ` and pdsh's `node7: `. They count only when a
+Two prefixes look like ordinary text: srun's `12: ` and pdsh's `node7: `. They count only when a
 sample of the file fits them (`grammar_of`).
 """
 
@@ -23,7 +23,7 @@ from holdfast.explain.read import timestamps
 PEELS = 10
 """more prefixes than any real line has"""
 LABELLED = 0.7
-"""so much of a file must fit a prefix that looks like an ordinary word"""
+"""so much of a file must fit a prefix that looks like ordinary text"""
 
 
 class Grammar(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ _FIELDS = {
     )
     for name in _PREFIXES
 }
-_OWN_WORD = re.compile(
+_RANK_IN_TEXT = re.compile(
     r"\[Rank (?P<frozen>\d{1,7})\]"
     r"|\[PG (?:ID 0 PG GUID )?0(?:\(default_pg\))? Rank (?P<first>\d{1,7})\]"
 )
@@ -130,8 +130,8 @@ def head(raw: str, grammar: Grammar = PLAIN) -> Head:
         if kind == "date" and (tag := _TAG.match(raw, at)):  # journalctl -o short-iso
             found.host, at = tag["host"], tag.end()
             names.append("tag")
-    if found.rank is None and (word := _OWN_WORD.match(raw, at)):
-        found.rank = int(word["frozen"] or word["first"])
+    if found.rank is None and (told := _RANK_IN_TEXT.match(raw, at)):
+        found.rank = int(told["frozen"] or told["first"])
         names.append("own-word")
     found.text = raw[at:]
     found.grammar = " ".join(names)
@@ -157,7 +157,7 @@ def _bare(raw: str, grammar: Grammar, found: Head, begin: int) -> int:
 
 
 def _take(found: Head, kind: str, prefix: re.Match[str], grammar: Grammar) -> None:
-    """What is told first stays, but torch's own word for the rank beats a launcher's."""
+    """The first value stays, but torch's own prefix for the rank beats a launcher's."""
     told = {field: value for field, group in _FIELDS[kind] if (value := prefix[group])}
     if "rank" in told and (found.rank is None or kind == "rank"):
         found.rank = int(told["rank"])

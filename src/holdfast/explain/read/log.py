@@ -29,7 +29,7 @@ _WRAPPERS = (
     "ProcessRaisedException",
     "SignalException",
 )
-"""a launcher's exceptions tell of the end of another process: they are Exits"""
+"""exceptions by which a launcher reports the end of another process: they are Exits"""
 
 
 class LogReader:
@@ -61,22 +61,22 @@ class LogReader:
         return "kernel" if _is_kernel(lines[:SAMPLE], grammar) else "log"
 
     def _see(self, head: Head, hit: Hit, line: LogLine) -> tuple[str, ...]:
-        """Note every wording in this line; the faults that it may be the cause of."""
+        """Record every pattern this line matches; the slugs of faults it may be the cause of."""
         slugs = []
-        for signature, fields in self._scanner.match(head.text, raw=hit.text):
+        for pattern, fields in self._scanner.match(head.text, raw=hit.text):
             self._collected.order += 1
             self._collected.see(
                 Sighting(
-                    pattern=signature.name,
-                    slug=signature.slug,
-                    role=signature.role,
+                    pattern=pattern.name,
+                    slug=pattern.slug,
+                    role=pattern.role,
                     line=line,
                     fields=fields,
                     order=self._collected.order,
                 )
             )
-            if signature.role is Role.ROOT and signature.slug:
-                slugs.append(signature.slug)
+            if pattern.role is Role.ROOT and pattern.slug:
+                slugs.append(pattern.slug)
         return tuple(slugs)
 
     def _catch(
@@ -106,9 +106,9 @@ class LogReader:
 
     def _roots(self, lines: Sequence[str]) -> Iterable[str]:
         for line in lines:
-            for signature, _ in self._scanner.match(line):
-                if signature.role is Role.ROOT and signature.slug:
-                    yield signature.slug
+            for pattern, _ in self._scanner.match(line):
+                if pattern.role is Role.ROOT and pattern.slug:
+                    yield pattern.slug
 
     def _remember_ends(
         self,

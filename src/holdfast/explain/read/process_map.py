@@ -1,4 +1,4 @@
-"""Which process is which rank: from everything that tells of two of them at once. Pure.
+"""Which process is which rank: from every line that names two of pid, host and rank. Pure.
 
 A log names its writers by rank, by local rank, or by host and pid, depending on who wrote the
 line. NCCL says 'rank 2' from pid 1011, torchrun's summary has rank, local rank and pid in a row,
@@ -39,7 +39,7 @@ class ProcessMap:
             self._offsets[host].add(rank - local_rank)
 
     def rank_of(self, line: LogLine) -> int | None:
-        """The global rank of whoever wrote this; None when nothing honest can be said."""
+        """The global rank of the writer; None when it cannot be known."""
         if line.rank is not None:
             return line.rank
         if line.pid is not None:

@@ -2,7 +2,7 @@
 
 Its ranks are numbers in a communicator, not in the job: only in one of the whole job are they the
 same. Processes are told by host and pid, which are the job's own. It may find nothing wrong in a
-job that stands still, so what it does not say proves nothing.
+job that hangs, so what it does not say proves nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Text copied from a terminal comes cut at its width: put such lines together again. Pure.
+"""Text copied from a terminal is cut at its width: rejoin such lines. Pure.
 
 A terminal cuts every longer line at exactly one width. So a text is taken for cut only if no line
 is longer than some width, several lines have just that width, and what follows them mostly does

@@ -99,7 +99,7 @@ class Packed:
         return story
 
     def passes_over(self, name: str) -> bool:
-        """A member of a packed run that does not tell of the attempt that is explained."""
+        """A member of a packed run that belongs to another attempt than the one explained."""
         for folder, story in self._stories.items():
             if name.startswith(folder):
                 return story is None or not _is_wanted(name[len(folder) :], story)

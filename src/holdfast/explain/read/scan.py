@@ -1,10 +1,10 @@
-"""A log -> the lines that hold a known wording, in one pass and in flat memory.
+"""A log -> the lines that match a log pattern, in one pass and in constant memory.
 
     scanner = Scanner(catalogue.log_patterns())
     for hit in scanner.lines(reader):            # any object with read(size) -> bytes
-        for signature, fields in scanner.match(text_without_head, raw=hit.text): ...
+        for pattern, fields in scanner.match(text_without_head, raw=hit.text): ...
 
-All anchors of all signatures make one Aho-Corasick automaton that runs over blocks of bytes;
+All anchors of all patterns make one Aho-Corasick automaton that runs over blocks of bytes;
 Python looks only at lines in which it found something. `\n` and `\r` both end a line (progress
 bars), but only `\n` counts in line numbers, as in every editor.
 """
@@ -33,7 +33,7 @@ AHEAD = 4
 SHOWN = 4_000
 """bytes of a line that are looked at: all of it, or a window around the anchor"""
 BEFORE = 1_000
-"""of that window, how much lies before the anchor"""
+"""of that window, how much comes before the anchor"""
 FOLLOWING = 60
 FOLLOWING_BYTES = 32 << 10
 TAIL = 64 << 10
@@ -71,14 +71,14 @@ class Hit:
         return self.after(FOLLOWING)
 
     def after(self, count: int, *, within: int = FOLLOWING_BYTES) -> Sequence[str]:
-        """Up to so many lines after this one, of those that lie within so many bytes."""
+        """Up to so many lines after this one, as far as they are within so many bytes."""
         rest = self._data[self._stop : self._stop + within]
         rest += self._ahead[: within - len(rest)]
         return [decoded(raw[:SHOWN]) for raw in rest.splitlines()[1 : count + 1]]
 
 
 class LogTail:
-    """The end of a source: the last words of each rank. Filled once its lines were read."""
+    """The end of a source: the last lines of each rank. Filled once its lines were read."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -105,14 +105,14 @@ class LogTail:
 
 
 class Scanner:
-    def __init__(self, signatures: Iterable[LogPattern]) -> None:
-        self._signatures = tuple(signatures)
+    def __init__(self, patterns: Iterable[LogPattern]) -> None:
+        self._patterns = tuple(patterns)
         meant: dict[bytes, list[int]] = {}
-        for index, signature in enumerate(self._signatures):
-            for anchor in signature.anchors:
+        for index, pattern in enumerate(self._patterns):
+            for anchor in pattern.anchors:
                 meant.setdefault(anchor.encode(), []).append(index)
         if any(b"\n" in anchor or b"\r" in anchor for anchor in meant):
-            raise ValueError("an anchor lies within one line")
+            raise ValueError("an anchor must be within one line")
         self.anchors = tuple(meant)
         self._meant = tuple(meant.values())
         self._overlap = SHOWN + max(map(len, meant), default=0)
@@ -132,17 +132,17 @@ class Scanner:
     def match(
         self, text: str, *, raw: str | None = None
     ) -> list[tuple[LogPattern, dict[str, str]]]:
-        """The signatures whose pattern is found in the text, with the named groups that took
-        part. Anchors may stand in the head that was taken off: then give the raw line too."""
+        """The patterns found in the text, with their named groups that matched. Anchors may be in
+        the prefix that was removed: then give the raw line too."""
         line = (text if raw is None else raw).encode("utf-8", "replace")
         anchors = self._linewise.find_matches_as_indexes(line, overlapping=True)
         meant = sorted({index for anchor, _, _ in anchors for index in self._meant[anchor]})
         found = []
-        for signature in (self._signatures[index] for index in meant):
-            match = signature.regex.search(text)
+        for pattern in (self._patterns[index] for index in meant):
+            match = pattern.regex.search(text)
             if match:
                 taking_part = {k: v for k, v in match.groupdict().items() if v is not None}
-                found.append((signature, taking_part))
+                found.append((pattern, taking_part))
         return found
 
     def lines(self, reader: Reader, *, tail: LogTail | None = None) -> Iterator[Hit]:

@@ -1,7 +1,7 @@
-"""Stacks that somebody kept -> Stack: py-spy, faulthandler, gdb, torch's debug server, our own.
+"""Saved stacks -> Stack: py-spy, faulthandler, gdb, torch's debug server, our own.
 
 One file may hold many processes and all their threads; of each process its main thread is told,
-or the one that crashed. Lines that belong to none of these are passed over.
+or the one that crashed. Lines that belong to none of these are skipped.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _INSTALLED = frozenset(
     | {"deepspeed", "transformers", "datasets", "horovod", "ray", "safetensors", "requests"}
     | {"urllib3", "huggingface_hub", "fsspec", "s3fs", "botocore", "megatron", "pandas", "PIL"}
 )
-"""packages that a rank's stack often shows and that nobody writes for one job"""
+"""packages that a rank's stack often shows and that no job brings itself"""
 
 _HEADS = re.compile(
     r"=== Rank \d+: \S+ ===|Process \d+: |Fatal Python error: |Timeout \(\d+:\d\d:\d\d|GNU gdb |"
@@ -77,7 +77,7 @@ class _Thread(msgspec.Struct):
 
 
 def looks_like(peek: bytes, name: str) -> bool:
-    """From its first words; a log in which a stack comes up later is a log."""
+    """By its first lines; a log with a stack further down is a log."""
     text = peek[:4096].decode("utf-8", "replace").lstrip()
     if text[:1] in ("[", "{"):
         return name.endswith(".stack.json") or ('"frames"' in text and '"owns_gil"' in text)

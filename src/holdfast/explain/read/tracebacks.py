@@ -1,8 +1,8 @@
 """Lines of a log -> Python exceptions, whole or cut, and what C++ threw.
 
-In an interleaved log the lines after `Traceback` are anybody's: those count whose prefix names
-the same writer. An exception's message goes on over several lines (NCCL's and CUDA's do), until
-something else begins.
+In an interleaved log the lines after `Traceback` may be of any rank: those count whose prefix
+names the same writer. An exception's message continues over several lines (NCCL's and CUDA's
+do) until something else begins.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OTHER_THING = re.compile(
 
 
 class ParsedException(msgspec.Struct, frozen=True, kw_only=True):
-    """An exception as its lines tell it."""
+    """An exception as its lines show it."""
 
     kind: str
     text: str
@@ -107,7 +107,7 @@ def printed(
 def thrown(
     first: Head, following: Sequence[str], grammar: Grammar = PLAIN
 ) -> ParsedException | None:
-    """From 'terminate called …': a C++ exception that nobody caught."""
+    """From 'terminate called …': an uncaught C++ exception."""
     found = _THROWN.search(first.text)
     if found is None:
         text = "terminate called without an active exception"

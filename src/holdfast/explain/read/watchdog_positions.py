@@ -1,4 +1,4 @@
-"""What torch's watchdog says of positions -> a small Recorder, for ranks that left no dump. Pure.
+"""Messages of torch's watchdog -> a small Recorder, for ranks without a dump. Pure.
 
 'last enqueued work: 11, last completed work: 10' is how far this rank had come in that group, and
 the collective that timed out is named with its operation and size: enough to compare ranks.
@@ -31,7 +31,7 @@ _OPS = {
 
 
 def recorder(sightings: Iterable[Sighting]) -> Recorder | None:
-    """Of one rank's words; None when they tell no position."""
+    """From the sightings of one rank; None when they show no position."""
     ours = [s for s in sightings if s.pattern in (*_CAUGHT, watchdog.STATUS.name)]
     entered: dict[str, int] = {}
     finished: dict[str, int] = {}

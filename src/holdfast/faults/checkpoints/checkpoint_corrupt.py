@@ -187,12 +187,12 @@ def loading_a_file_failed(wreckage: Wreckage) -> Diagnosis | None:
     path = _path(wreckage)
     return FAULT.diagnosis(
         f"{path or 'the file being loaded'} is damaged or not a checkpoint: "
-        f"{damaged_files.words(first)}",
+        f"{damaged_files.what_is_wrong(first)}",
         confidence=_sure(first, by_torch=by_torch),
         seen=(first, *(one for one in seen if one is not first)),
         culprit=Culprit(rank=None if path else first.rank, what=path or "the file being loaded"),
         fix=FIX,
-        next=sightings.command("ls -l {0} && head -c 100 {0}", path),
+        next=sightings.shell_command("ls -l {0} && head -c 100 {0}", path),
         unknown=() if path else ("which file it was: the log does not name it",),
     )
 
@@ -218,7 +218,7 @@ def torch_load_failed_without_a_reason(wreckage: Wreckage) -> Diagnosis | None:
             )
         ],
         fix=FIX,
-        next=sightings.command("ls -l {0} && head -c 100 {0}", path),
+        next=sightings.shell_command("ls -l {0} && head -c 100 {0}", path),
         unknown=() if path else ("which file it was: the log does not name it",),
     )
 

@@ -179,7 +179,7 @@ def _missing(first: Sighting, confidence: float, seen: tuple[Sighting, ...]) -> 
         culprit=Culprit(what=path),
         fix="resume from the newest complete checkpoint; if this one was copied, copy all of it; a "
         "script that picks 'the newest folder' must skip unfinished ones",
-        next=sightings.command("ls -la {}", path.rpartition("/")[0] or path),
+        next=sightings.shell_command("ls -la {}", path.rpartition("/")[0] or path),
         unknown=()
         if confidence > 0.8
         else ("whether the save was interrupted or the path is wrong",),

@@ -190,7 +190,7 @@ def _look(raised: LoggedException) -> str:
     if line.source.startswith("<") or ": " in line.source:  # piped in, or inside an archive
         return ""
     lines = f"{max(1, line.number - 40)},{line.number + 5}p"
-    return sightings.command("sed -n {} {}", lines, line.source)
+    return sightings.shell_command("sed -n {} {}", lines, line.source)
 
 
 @FAULT.explain

@@ -152,7 +152,7 @@ def _iommu_faults(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what=f"IOMMU, device {device}"),
         fix=f"{FIX_PCIE} `export NCCL_P2P_DISABLE=1`",
-        next=sightings.command("lspci -s {}", device) or "lspci -tv",
+        next=sightings.shell_command("lspci -s {}", device) or "lspci -tv",
     )
 
 

@@ -186,7 +186,9 @@ def _sysctl_not_set(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(host=seen[0].line.host, what=f"--sysctl {what}" if by_flag else what),
         fix=("remove the flag, and set it" if by_flag else "set it")
         + f" on the host if it is needed; flags that work: {WORKING_COMMAND}",
-        next=sightings.command("sysctl {}", what.removeprefix("/proc/sys/").replace("/", ".")),
+        next=sightings.shell_command(
+            "sysctl {}", what.removeprefix("/proc/sys/").replace("/", ".")
+        ),
     )
 
 

@@ -275,7 +275,7 @@ def no_space_to_write(wreckage: Wreckage) -> Diagnosis | None:
 
 def _free_space_command(path: str) -> str:
     """Of the folder: the file could not be created."""
-    return sightings.command("df -h {0}; df -i {0}", path.rpartition("/")[0] or ".")
+    return sightings.shell_command("df -h {0}; df -i {0}", path.rpartition("/")[0] or ".")
 
 
 def _confidence_of_short_write(seen: Sequence[Sighting]) -> float:

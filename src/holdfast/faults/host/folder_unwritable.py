@@ -183,7 +183,7 @@ def write_refused(wreckage: Wreckage) -> Diagnosis | None:
             fix="create the folder before the job starts: `mkdir -p`, on every machine that saves"
             if errno == "ENOTDIR"
             else MEANING[errno][1].format(place=place, path=path or place),
-            next=sightings.command("findmnt -T {0}; ls -ld {0}; id", place),
+            next=sightings.shell_command("findmnt -T {0}; ls -ld {0}; id", place),
         )
     return None
 

@@ -50,12 +50,12 @@ FAULT.log_patterns.extend((*start_errors.ALL, *start_checks.ALL))
 @functools.cache
 def _field_names() -> tuple[str, ...]:
     """Every field of the complaints; computed late, since it compiles all their patterns."""
-    return tuple(name for one in COMPLAINTS for name in one.wording.regex.groupindex)
+    return tuple(name for one in COMPLAINTS for name in one.pattern.regex.groupindex)
 
 
 @FAULT.explain
 def launcher_refused_counts(wreckage: Wreckage) -> Diagnosis | None:
-    matched = [(one, seen) for one in COMPLAINTS if (seen := wreckage.seen(one.wording))]
+    matched = [(one, seen) for one in COMPLAINTS if (seen := wreckage.seen(one.pattern))]
     if not matched:
         return None
     complaint, seen = min(matched, key=lambda pair: (-pair[0].sure, pair[1][0].order))

@@ -144,7 +144,9 @@ def scheduler_reported_end(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what="the scheduler" + (f" (job {job})" if job else ""), host=host),
         victims=blame.of(wreckage).members,
         fix="request more `--time`, or save often and on SIGTERM and submit with `--requeue`",
-        next=sightings.command("sacct -j {} --format=State,End,Timelimit", job.partition(".")[0])
+        next=sightings.shell_command(
+            "sacct -j {} --format=State,End,Timelimit", job.partition(".")[0]
+        )
         or "sacct --format=JobID,State,End,Timelimit",
         ruled_out=() if own else ("a failure in the job: none was reported before",),
     )

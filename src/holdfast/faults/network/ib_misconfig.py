@@ -115,7 +115,7 @@ def rdma_transfer_failed(wreckage: Wreckage) -> Diagnosis | None:
         culprit=_card(seen[0], f"the path to {peer}" if "peer" in first else ""),
         victims=[s.rank for s in seen if s.rank is not None],
         fix=f"check whether the process at {peer} was alive; if so, {CONFIRM_RDMA}",
-        next=sightings.command("ibstat; ping -c 3 {}", first.get("peer", "")) or "ibstat",
+        next=sightings.shell_command("ibstat; ping -c 3 {}", first.get("peer", "")) or "ibstat",
         unknown=[f"whether {peer} had died before: see its own log"],
     )
 

@@ -64,7 +64,9 @@ def connections_in_use_went_silent(wreckage: Wreckage) -> Diagnosis | None:
         victims=[one.rank for one in died if one.rank is not None],
         fix="use the same MTU along the whole path, or lower it on both ends: `sudo ip link set "
         "eth0 mtu 1500`",
-        next=sightings.command("ping -M do -s 8972 -c 3 {}", peers[0]) if peers else "ip -br link",
+        next=sightings.shell_command("ping -M do -s 8972 -c 3 {}", peers[0])
+        if peers
+        else "ip -br link",
         unknown=[
             "the MTU of each hop: only a ping with large packets, in both directions, can prove it"
         ],

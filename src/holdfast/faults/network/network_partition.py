@@ -63,7 +63,7 @@ def link_went_down(wreckage: Wreckage) -> Diagnosis | None:
         seen=down,
         culprit=Culprit(host=host, what=interface),
         fix="check cable, transceiver and switch port, then start the job again",
-        next=sightings.command("ethtool {}; journalctl -k | grep -i link", interface),
+        next=sightings.shell_command("ethtool {}; journalctl -k | grep -i link", interface),
     )
 
 
@@ -85,7 +85,7 @@ def hosts_lost_each_other(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what="path between the hosts"),
         fix="repair the path, then start the job again; with a restart policy and checkpoints it "
         "survives the next time",
-        next=sightings.command("ping -c 3 {}", min(lost)),
+        next=sightings.shell_command("ping -c 3 {}", min(lost)),
         unknown=[
             "whether small packets still passed: then it is the MTU (`ping -M do -s 8972 PEER`)"
         ],

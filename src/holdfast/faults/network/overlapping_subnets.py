@@ -142,7 +142,7 @@ def packets_arrived_on_another_interface(wreckage: Wreckage) -> Diagnosis | None
         culprit=Culprit(what=what),
         fix="give every interface its own subnet, or add rules by source address (`sudo ip rule "
         "add from ADDRESS table N`)",
-        next=sightings.command("ip route get {}; ip rule", peer) or "ip rule",
+        next=sightings.shell_command("ip route get {}; ip rule", peer) or "ip rule",
     )
 
 

@@ -74,7 +74,7 @@ def interface_lost_packets(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=Culprit(host=first.line.host, what=what or "path between the hosts"),
         fix="check cable, transceiver, switch port and ring sizes of this interface",
-        next=sightings.command("ethtool -S {} | grep -iE 'err|drop|crc|discard'", what)
+        next=sightings.shell_command("ethtool -S {} | grep -iE 'err|drop|crc|discard'", what)
         or "ip -s link",
     )
 

@@ -118,7 +118,7 @@ def address_could_not_be_reached(wreckage: Wreckage) -> Diagnosis | None:
         victims=[one.seen.rank for one in chosen if one.seen.rank is not None],
         fix="open all TCP ports between the nodes of the job, in both directions, or choose a "
         "network they share (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
-        next=sightings.command("ip route get {}", address) or "ip route",
+        next=sightings.shell_command("ip route get {}", address) or "ip route",
         unknown=_unknown(kind, address),
     )
 

@@ -143,7 +143,7 @@ def exception_inside_library(wreckage: Wreckage) -> Diagnosis | None:
         evidence=[_quote(first)],
         culprit=Culprit(rank=first.rank, what=f"{name} {version}".strip()),
         fix=f"search the issues of {name} for that line; try another version of it",
-        next=sightings.command("pip show {}", name.replace("_", "-")),
+        next=sightings.shell_command("pip show {}", name.replace("_", "-")),
         unknown=("whether the call or the library is wrong",),
     )
 

@@ -111,7 +111,7 @@ def node_reported_lost(wreckage: Wreckage) -> Diagnosis | None:
         fix=REPLACE_NODE,
         next="sinfo -R"
         if wreckage.seen(launchers.SLURM_NODE)
-        else sightings.command("ping -c 3 {}", host),
+        else sightings.shell_command("ping -c 3 {}", host),
         unknown=("why: see its kernel log once it is back",),
     )
 
@@ -147,7 +147,7 @@ def all_ranks_of_node_silent(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(host=host, what=host),
         victims=suspect.victims,
         fix=REPLACE_NODE,
-        next=sightings.command("ping -c 3 {}", host),
+        next=sightings.shell_command("ping -c 3 {}", host),
         ruled_out=(*blame.ruled_out(wreckage), "an exited process: no connection was closed"),
         unknown=("whether it is still running", *blame.unknown(wreckage)),
     )

@@ -139,7 +139,7 @@ def name_did_not_resolve(wreckage: Wreckage) -> Diagnosis | None:
         "container `--add-host NAME:ADDRESS`"
         if seen
         else "download it before the job, or give the job a working resolver and a route out",
-        next=sightings.command("getent ahosts {}", name),
+        next=sightings.shell_command("getent ahosts {}", name),
     )
 
 
@@ -159,7 +159,7 @@ def _script_looked_it_up(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what=name or "a node of the job", host=seen[0].line.host),
         fix="check that the master's pod or machine exists and has that name (on Kubernetes: a "
         "headless service), or use its address",
-        next=sightings.command("getent ahosts {}", name),
+        next=sightings.shell_command("getent ahosts {}", name),
         unknown=["whether the name resolved later"],
     )
 

@@ -256,5 +256,5 @@ def ssh_login_failed(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what=where or "a node"),
         fix="set up ssh without a password for the launching user: `ssh-copy-id NODE`, and accept "
         "its host key once",
-        next=sightings.command("ssh -o BatchMode=yes {} true", where),
+        next=sightings.shell_command("ssh -o BatchMode=yes {} true", where),
     )

@@ -119,9 +119,9 @@ def ranks_read_a_stale_rendezvous_file(wreckage: Wreckage) -> Diagnosis | None:
         seen=[*files, *(c.seen for c in calls), *waited, *store],
         culprit=Culprit(what=path),
         fix="make sure that no job uses it, then "
-        f"`{sightings.command('rm {}', file) or 'rm FILE'}`, or use a new file name for each run; "
-        "better, use env:// under torchrun",
-        next=sightings.command("ls -l {}", file),
+        f"`{sightings.shell_command('rm {}', file) or 'rm FILE'}`, or use a new file name for each "
+        "run; better, use env:// under torchrun",
+        next=sightings.shell_command("ls -l {}", file),
         unknown=["whether the file existed before the start: compare its age with the job's"],
     )
 

@@ -1,4 +1,4 @@
-"""Every wording that belongs to no single fault."""
+"""Every log pattern that belongs to no single fault."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Connections that did not come about, as torch's store, Gloo, NCCL, MPI and ssh tell it.
 
-All of them report at the one who called. What helps is whom it called and how the call ended:
-refused (a machine answered, nobody listens), silent (nothing came back), no way (no route, or a
+All of them report on the calling side. What helps is the address and how the call ended:
+refused (the machine answered, nothing listens), silent (nothing came back), no way (no route, or a
 firewall that says so). NCCL before 2.24 hides the first two behind 'Software caused connection
 abort'.
 """

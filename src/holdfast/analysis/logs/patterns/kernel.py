@@ -1,4 +1,4 @@
-"""The kernel's log (dmesg, journalctl, syslog): seen from outside, so whom it names counts."""
+"""The kernel's log (dmesg, journalctl, syslog): written from outside: the named process counts."""
 
 from __future__ import annotations
 

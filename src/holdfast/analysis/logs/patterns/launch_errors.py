@@ -11,9 +11,9 @@ from holdfast.analysis.logs.patterns import start_checks, start_errors
 class Complaint(NamedTuple):
     """An error of a launcher or framework, and what it means."""
 
-    wording: LogPattern
+    pattern: LogPattern
     means: str
-    """a sentence; '{wanted}' and the like are replaced by the fields of the wording"""
+    """a sentence; '{wanted}' and the like are replaced by the fields of the pattern"""
     culprit: str
     fix: str
     next: str = ""

@@ -1,7 +1,7 @@
 """What launchers and schedulers say of the ends they saw.
 
 They see from outside, and late: a code is a fact, 'first' is only the first that one agent noticed.
-What they did themselves afterwards (SIGTERM to the rest) is teardown and blames nobody.
+What they did themselves afterwards (SIGTERM to the rest) is teardown and never blamed.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ DEEPSPEED_EXIT = _saw(
     name="launchers: deepspeed-exit",
     pattern=r"exits with return code = (?P<code>-?\d+)",
     anchors=("exits with return code = ",),
-    # The command shown is the last one spawned, whoever failed: no rank in it.
+    # The command shown is the last one spawned, not the one that failed: no rank in it.
     example="[2026-03-02 20:28:05,674] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', "
     "'train.py'] exits with return code = -9",
 )

@@ -1,6 +1,6 @@
-"""Words of a rank that lost another one. Never a cause where they are written.
+"""Messages of a rank that lost another one. Their writer is never the cause.
 
-An address or a local rank in them says whom they lost: follow it.
+An address or a local rank in them says which rank they lost: follow it.
 """
 
 from __future__ import annotations

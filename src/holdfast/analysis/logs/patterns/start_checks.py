@@ -1,6 +1,6 @@
 """What launchers and frameworks say when their own check of the request fails.
 
-Each knows its own share of the numbers only, so the words name two of them that do not fit; which
+Each knows only its own share of the numbers, so it names two of them that do not fit; which
 of the two is wrong, the user knows.
 """
 

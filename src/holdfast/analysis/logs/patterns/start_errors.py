@@ -1,7 +1,7 @@
 """What the programs that start processes say when they cannot: Open MPI, Horovod, Slurm, ssh.
 
 They speak before any rank exists, so there is no rank to blame: only a number that does not fit,
-a program that is not there, or a machine that lets nobody in.
+a program that is not there, or a machine that refuses the login.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ SLURM = _refusal(
 )
 SLURM_OTHER = _refusal(
     name="starters: slurm-other",
-    # Without those that pass by themselves, or tell of Slurm's own trouble.
+    # Without those that pass by themselves, or report Slurm's own trouble.
     pattern=r"(?:srun|sbatch|salloc): error: (?:[Uu]nable to (?:create (?:job )?step|allocate "
     r"resources)|Batch job submission failed)[^:\n]{0,60}: (?P<what>(?!Unable to contact|Job/step "
     r"already|Requested nodes are busy|Requested partition configuration|Socket timed|Connection "

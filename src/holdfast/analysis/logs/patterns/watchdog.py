@@ -1,6 +1,6 @@
-"""Words of those who waited: torch's watchdog, heartbeat monitor, barriers and stores.
+"""Messages of ranks that waited: torch's watchdog, heartbeat monitor, barriers and stores.
 
-A clock that ran out tells whom it ran out on, never who was late. What helps is in the fields:
+A timeout shows which rank waited, never which rank was late. What helps is in the fields:
 at which collective, how far this rank had come, whose key or name was missing.
 """
 
