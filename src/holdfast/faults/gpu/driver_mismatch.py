@@ -21,7 +21,7 @@ Known limits   `explain` reads this from logs; `check` does not compare driver, 
                guess.
 Sources        https://docs.nvidia.com/deploy/cuda-compatibility/
                https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
-               pytorch/pytorch torch/cuda/__init__.py, c10/cuda/CUDAFunctions.cpp: the wordings
+               pytorch/pytorch torch/cuda/__init__.py, c10/cuda/CUDAFunctions.cpp: the messages
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Fix            In this order: make the versions equal, start the service, reset 
 Known limits   `check` does not query the fabric manager; this is read from logs only. From a
                container the service's state is not visible.
 Sources        https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/
-               NVIDIA/nccl src/transport/nvls.cc, src/mnnvl.cc: the wordings
+               NVIDIA/nccl src/transport/nvls.cc, src/mnnvl.cc: the messages
                https://github.com/NVIDIA/nccl/issues/976 (a restart without a reset)
                https://github.com/NVIDIA/gpu-operator/issues/544
                https://github.com/hiyouga/LlamaFactory/issues/8968

@@ -13,7 +13,7 @@ Fix            Keep datasets on the CPU and move batches in the training loop. W
                under `if __name__ == '__main__':`, or `DataLoader(multiprocessing_context='spawn')`.
 Known limits   Lint sees the parent's and the child's use of CUDA only in the same script, not
                behind an import. CUDA's `initialization error` has other causes than fork.
-Sources        pytorch/pytorch torch/cuda/__init__.py: the wording
+Sources        pytorch/pytorch torch/cuda/__init__.py: the message
                https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#cuda-in-multiprocessing
                https://github.com/pytorch/pytorch/issues/40403
 """

@@ -16,7 +16,7 @@ How to be sure `dmesg -T | grep -E 'Xid|SXid|AER'`, `nvidia-smi -q -d ECC,ROW_RE
 Fix            Take the machine out of the job (drain it) and start elsewhere. Reset the GPU or
                reboot; after 64, a second 79 or repeated 48, have it replaced. Contained errors (94)
                need only a restart of the program, and a reset when convenient.
-Known limits   `check` does not read ECC counters or Xids yet; this is read from logs. An Xid is
+Known limits   `check` does not report ECC counters or Xids; this is read from logs. An Xid is
                tied to a rank only by its pid or by the bus id that NCCL prints.
 Sources        https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
                https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/

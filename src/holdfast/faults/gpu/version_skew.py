@@ -19,7 +19,7 @@ Known limits   `check` sees the libraries of this machine only; it compares node
 Sources        https://github.com/pytorch/pytorch/issues/112285
                https://github.com/pytorch/pytorch/issues/116977
                https://man7.org/linux/man-pages/man8/ld.so.8.html
-               NVIDIA/nccl src/init.cc, src/bootstrap.cc: the wordings
+               NVIDIA/nccl src/init.cc, src/bootstrap.cc: the messages
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug
 """
 

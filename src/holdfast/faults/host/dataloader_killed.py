@@ -16,7 +16,7 @@ Known limits   torch reports the signal, not its sender: whether the OOM killer 
                only where the kernel log names the worker's pid. Pools outside torch report no
                signal at all.
 Sources        pytorch/pytorch torch/utils/data/_utils/signal_handling.py
-               pytorch/pytorch torch/csrc/DataLoader.cpp: the wordings
+               pytorch/pytorch torch/csrc/DataLoader.cpp: the messages
                https://github.com/pytorch/pytorch/issues/5040
                https://github.com/pytorch/pytorch/issues/13246
 """

@@ -18,7 +18,7 @@ Known limits   The log shows that the files were gone, not what removed them; th
                error.
 Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi_issues.rst
                https://www.freedesktop.org/software/systemd/man/latest/logind.conf.html (RemoveIPC)
-               NVIDIA/nccl src/misc/shmutils.cc: the wordings
+               NVIDIA/nccl src/misc/shmutils.cc: the messages
 """
 
 from __future__ import annotations
