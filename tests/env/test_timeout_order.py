@@ -32,7 +32,7 @@ def said(job: Job) -> list[tuple[str, str]]:
         (a_job("torchrun --nnodes 2 --rdzv-conf join_timeout=9 t.py"), "warning",
          "static rendezvous reads"),
         (a_job("torchrun --rdzv-conf timeout=9 t.py"), "warning", "c10d rendezvous reads"),
-        (a_job("holdfast run --patience 3600 t.py"), "note", "never comes to bear"),
+        (a_job("holdfast run --patience 3600 t.py"), "note", "has no effect"),
         (a_job(machine=RDMA, NCCL_IB_TIMEOUT="26"), "note", "outlasts the group"),
         (a_job(machine=RDMA, NCCL_IB_TIMEOUT="0"), "note", "never against 10 min"),
         (a_job("horovodrun -np 2 --stall-check-shutdown-time-seconds 30 python t.py"), "warning",

@@ -92,7 +92,7 @@ def _is_whole(text: str) -> bool:
 
 def _nproc(flags: Flags, environment: Mapping[str, str]) -> int | None:
     """As torchrun: a number; 'gpu', 'auto' and 'cpu' count on the machine later, so we skip them.
-    None when nobody named one."""
+    None when none was named."""
     named = flags.nproc_per_node
     if named is None:
         text = environment.get("PET_NPROC_PER_NODE", "")

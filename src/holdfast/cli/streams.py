@@ -55,7 +55,7 @@ def width() -> int:
 
 
 def remark(text: str) -> None:
-    """Narration on stderr: when nobody can hear it, the work goes on."""
+    """Narration on stderr: when it cannot be written, the work continues."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:

@@ -49,7 +49,7 @@ SAYS = {
 
 
 def overridden(name: str, launches: Sequence[Launch]) -> tuple[str, str]:
-    """Who overrides this variable, and what to do instead; ('', '') when nobody does."""
+    """What overrides this variable, and what to do instead; ('', '') when nothing does."""
     for launch in launches:
         if name in LAUNCHERS.get(launch.kind, ()) and _starts_several(launch):
             program = _program(launch.kind)

@@ -1,4 +1,4 @@
-"""Who reads a variable here, and why nobody does. Pure."""
+"""Which installed programs read a variable, and why none does. Pure."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def added(job: Job) -> tuple[SettingStatus, ...]:
             origin=by,
             verdict=Effect.IN_FORCE,
             status=Status.OK,
-            why=f"{by} sets it, since you do not",
+            why=f"{by} sets it because you did not",
             row=variables.lookup(name),
         )
         for name, value, by in launcher_overrides.added(job.launches, job.facts.plan.nproc)

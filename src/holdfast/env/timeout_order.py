@@ -65,7 +65,7 @@ def _outer_ends_first(
             yield tell(
                 f"{outer.name} ends the job after {exact_duration(outer.seconds)}, before a hang "
                 f"is noticed ({group.name}: {exact_duration(group.seconds)})",
-                reason="a hang would end without a word about its cause",
+                reason="a hang would end with no message about its cause",
                 evidence=_seen(outer, group),
                 fix="give init_process_group a shorter timeout, or the job more time",
             )
@@ -100,14 +100,14 @@ def _not_inherited(job: Job) -> Iterator[Finding]:
     yield FAULT.note(
         f"{call} at {where} does not take over the {long} of init_process_group",
         reason="a new group gets the default (30 min; 10 min where its backend is just 'nccl') "
-        "unless it is given a timeout of its own",
+        "unless it is given its own timeout",
         evidence=[Evidence(quote=f"{call}(…) without timeout=", source=where)],
         fix=f"{call}(…, timeout=timedelta(seconds={own[0].seconds:.0f}))",
     )
 
 
 def _rendezvous_keys(job: Job) -> Iterator[Finding]:
-    """Each rendezvous reads keys of its own and ignores the other's without a word."""
+    """Each rendezvous reads its own keys and ignores the other's without a word."""
     given = launchers.configuration(job)
     kind = launchers.backend(job)
     wrong, right = ("timeout", "join_timeout")
@@ -118,7 +118,7 @@ def _rendezvous_keys(job: Job) -> Iterator[Finding]:
     if wrong in given and right not in given:
         yield FAULT.warning(
             f"{given[wrong].origin} has no effect: the {kind} rendezvous reads {right}",
-            reason="torchrun accepts any key, and its rendezvous take only those they know",
+            reason="torchrun accepts any key, and each rendezvous reads only the keys it knows",
             evidence=[Evidence(quote=given[wrong].origin, source="command line")],
             fix=f"--rdzv-conf {right}={given[wrong].origin.rpartition('=')[2]}",
         )
@@ -131,9 +131,9 @@ def _patience(by_key: dict[str, Timeout], timeouts: Sequence[Timeout]) -> Iterat
     group = min(groups, key=lambda c: c.seconds or 0)
     if patience.seconds >= 0.8 * (group.seconds or 0):
         yield FAULT.note(
-            f"--patience {patience.seconds:g} never comes to bear: holdfast acts at 80 % of the "
+            f"--patience {patience.seconds:g} has no effect: holdfast acts at 80 % of the "
             f"group's {exact_duration(group.seconds)}",
-            reason="torch would abort at 100 % and blame a victim, so no wait is let go that far",
+            reason="torch would abort at 100 % and blame a victim, so holdfast acts before",
             evidence=_seen(patience, group),
             fix="give the group a longer timeout, or leave --patience out",
         )
@@ -148,7 +148,7 @@ def _stall(by_key: dict[str, Timeout]) -> Iterator[Finding]:
             f"Horovod will not end stalled jobs: the shutdown time, "
             f"{exact_duration(stop.seconds)}, is not above the warning time, "
             f"{exact_duration(warn.seconds)}",
-            reason="it only takes place where it is greater",
+            reason="it only applies where it is greater",
             evidence=_seen(stop, warn),
             fix="--stall-check-shutdown-time-seconds above the warning time",
         )

@@ -1,4 +1,4 @@
-"""Where the cgroup of this process lies in the file system: v1, v2 and hybrid."""
+"""Where the cgroup of this process is in the file system: v1, v2 and hybrid."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _holds(mount: Mount, controller: str, version: int) -> bool:
 
 
 def _below(path: str, mounted: str) -> str | None:
-    """The path relative to the mounted cgroup; None when it lies outside."""
+    """The path relative to the mounted cgroup; None when it is outside."""
     if mounted in ("/", path) or path.startswith(f"{mounted}/"):
         return path.removeprefix(mounted).strip("/")
     return None

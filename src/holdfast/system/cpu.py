@@ -112,7 +112,7 @@ def _neighbour(pid: int, share: float) -> Neighbour | None:
 
 
 def _pressure(root: str) -> float | None:
-    """Of the whole machine: who waits for whom is told by the ranks' own counters."""
+    """Of the whole machine: which rank waits is in the ranks' own counters."""
     try:
         text = cgroup_files.read(os.path.join(root, "proc/pressure"), "cpu")
     except OSError:

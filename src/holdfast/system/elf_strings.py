@@ -65,7 +65,7 @@ def _mapped(path: str) -> Iterator[mmap.mmap]:
 
 
 def _constants(data: mmap.mmap) -> list[_Extent]:
-    """Where the constants lie. ValueError for what is no sound 64-bit little-endian ELF file."""
+    """Where the constants are. ValueError for what is no sound 64-bit little-endian ELF file."""
     if len(data) < 64:
         raise ValueError("too short to be an ELF file")
     magic, bits, order, table, entry_size, count, names_at = _HEADER.unpack_from(data)
@@ -104,7 +104,7 @@ def _holds(data: mmap.mmap, extent: _Extent, name: bytes) -> bool:
     The end of a longer variable counts: linkers store 'NCCL_X' only once, as the tail of
     'TORCH_NCCL_X', when a program uses both. (The end of '_DEFAULT_PG_NCCL_TIMEOUT', which torch
     has, proves nothing: that is the name of a constant in Python.) A name with other characters
-    than a word's (an nccl.conf with spaces makes such) must be a constant of its own, or prose
+    than a word's (an nccl.conf with spaces makes such) must be a separate constant, or prose
     would match.
     """
     plain = _WORD.issuperset(name)

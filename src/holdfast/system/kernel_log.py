@@ -1,7 +1,7 @@
 """What the kernel log says about given processes, from a moment on.
 
 The kernel names a *thread* where it speaks of a crash or a hung task, and counts in the first
-pid namespace: inside a container with its own numbers a line about pid 4711 is somebody else's.
+pid namespace: inside a container with its own numbers pid 4711 is another one.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class KernelLog:
 
 def parse(record: str) -> tuple[int, str] | None:
     """The number and the text of a kmsg record ('priority,sequence,microseconds,flags;text');
-    None for what tells of no process's end or hang."""
+    None for a line that is not about the end or hang of a process."""
     head, separator, rest = record.partition(";")
     # Any program may write to the log what it likes; the kernel's own facility is 0, so that
     # priority (facility * 8 + level) is below 8.

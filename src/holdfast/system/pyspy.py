@@ -100,7 +100,7 @@ def _answer(run: subprocess.Popen[bytes], pid: int, end: float, seconds: float) 
             output, errors = run.communicate(timeout=max(0.05, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             run.kill()
-            # Reading a process whose memory lies on a dead file server cannot even be killed:
+            # Reading a process whose memory is on a dead file server cannot even be killed:
             # then it is left behind.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 run.wait(timeout=0.2)

@@ -1,6 +1,6 @@
 """Ask a rank for its flight recorder, over the Unix socket of torch's worker server.
 
-The server runs in threads of its own that never need the GIL, so it answers while the rank
+The server runs in its own threads, which never need the GIL, so it answers while the rank
 sleeps in C with the GIL held; only a stopped process stays silent.
 """
 

@@ -121,7 +121,7 @@ def say(seconds: float | None, *, sure: bool) -> str:
 
 def order(findings: Sequence[Finding], *, colour: bool, width: int) -> str:
     if not findings:
-        return "order: sound, as far as it is known (connections < groups < watchers < scheduler)"
+        return "order: fine, as far as it is known (connections < groups < watchers < scheduler)"
     return "\n\n".join(text.finding(one, colour=colour, width=width) for one in findings)
 
 

@@ -18,7 +18,7 @@ class Plan(Fact, frozen=True):
     port_origin: str
     """'--port', 'MASTER_PORT', 'PET_MASTER_PORT' or 'default'"""
     master_addr: str
-    """'' when nobody named one"""
+    """'' when none was named"""
     master_origin: str
     """'--master-addr', 'MASTER_ADDR', 'PET_MASTER_ADDR', or '' """
     node_rank: int | None
@@ -31,7 +31,7 @@ class Plan(Fact, frozen=True):
     environment: dict[str, str]
     """the whole environment the job would inherit; never printed as it is"""
     nproc_named: bool = False
-    """somebody said how many ranks; else it is a guess"""
+    """the number of ranks was given; else it is a guess"""
 
     @property
     def multi_node(self) -> bool:

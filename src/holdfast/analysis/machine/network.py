@@ -92,7 +92,7 @@ class PortFacts(Fact, frozen=True):
     others: tuple[Connection, ...]
     """non-listening sockets with this local port: outgoing, accepted, TIME_WAIT"""
     store: StoreAnswer | Unread | None
-    """None when nobody listens"""
+    """None when nothing listens"""
 
 
 class PortRanges(Fact, frozen=True):

@@ -32,7 +32,7 @@ def split_endpoint(endpoint: str) -> tuple[str, int | None]:
 
 
 def master_host(plan: Plan) -> tuple[str, str]:
-    """The host every rank will call, and who named it; ('', '') when nobody did."""
+    """The host every rank will call, and what named it; ('', '') when nothing did."""
     if plan.rdzv_endpoint:  # torchrun ignores the master address beside an endpoint
         return split_endpoint(plan.rdzv_endpoint)[0], "rendezvous endpoint"
     return plan.master_addr, plan.master_origin
@@ -82,7 +82,7 @@ def other_port(plan: Plan, ranges: PortRanges | Unread) -> int | None:
 
 
 def choose_another_port(plan: Plan, ranges: PortRanges | Unread) -> str:
-    """The advice to take another port, in the words of whoever named the present one."""
+    """The advice to take another port, in the words of what named the present one."""
     port = other_port(plan, ranges)
     if port is None:
         return f"keep the kernel from handing it out: {reserve(plan, ranges)}"

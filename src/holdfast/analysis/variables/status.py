@@ -75,7 +75,7 @@ class Timeout(msgspec.Struct, frozen=True, kw_only=True):
 STAGES = {
     "start": "while it starts",
     "run": "while it communicates",
-    "watch": "who watches",
+    "watch": "what watches it",
     "end": "when it ends",
     "outside": "from outside",
 }

@@ -94,7 +94,7 @@ def _cpu(place: CgroupFolder | None) -> tuple[float | None, float | None]:
 
 def _memory_v1(folder: str) -> CgroupUse:
     stat = table(read(folder, "memory.stat"))
-    # The second tells of ancestors that are not mounted here, too.
+    # The second counts ancestors that are not mounted here, too.
     limits = (number(read(folder, "memory.limit_in_bytes")), stat.get("hierarchical_memory_limit"))
     limit = min((value for value in limits if value is not None), default=NO_LIMIT_V1)
     cache = stat.get("total_active_file", 0) + stat.get("total_inactive_file", 0)

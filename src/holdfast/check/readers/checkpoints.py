@@ -123,7 +123,7 @@ def _item(candidate: _Candidate, *, held: bool) -> CheckpointItem | None:
 
 
 def _candidates(folder: str) -> Iterator[_Candidate]:
-    """The folder itself if it is one checkpoint, else what lies up to two levels deep."""
+    """The folder itself if it is one checkpoint, else what is in it, up to two levels deep."""
     with os.scandir(folder):
         pass  # the user named it: that it cannot be listed is not 'nothing in it'
     if whole := _as_checkpoint(folder):

@@ -10,7 +10,7 @@ from holdfast.analysis.machine import ClockSync, Plan, Unread
 
 STA_UNSYNC = 0x40
 LARGEST_ERROR = 16_000_000
-"""µs. The kernel starts here, and a clock that nobody keeps drifts back here within nine hours
+"""µs. The kernel starts here, and an unsynchronised clock drifts back here within nine hours
 (500 ppm), which sets STA_UNSYNC (kernel/time/ntp.c)."""
 
 
@@ -55,7 +55,7 @@ def ask_kernel() -> Timex:
 
 def sync_state(*, status: int, max_error: int) -> ClockSync:
     """chrony leaves STA_UNSYNC on unless `rtcsync` is set, and yet keeps the clock: then the
-    error bound tells, since somebody holds it below the kernel's largest.
+    error bound tells, since a daemon keeps it below the kernel's largest.
     """
     kept = not status & STA_UNSYNC or max_error < LARGEST_ERROR
     return ClockSync(synchronised=kept, max_error=max_error / 1e6)

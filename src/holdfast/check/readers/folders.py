@@ -80,7 +80,7 @@ def _error_of_stat(path: str) -> str:
 
 
 def filesystem_at(path: str) -> str:
-    """By mount id, which also tells mounts apart that lie on top of each other."""
+    """By mount id, which also tells mounts apart that cover each other."""
     handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         with open(f"/proc/self/fdinfo/{handle}", encoding="utf-8") as file:

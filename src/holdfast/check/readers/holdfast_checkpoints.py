@@ -25,7 +25,7 @@ class Inspection(NamedTuple):
 
 
 def is_ours(folder: str) -> bool:
-    """By its name, or, where somebody renamed it, by a manifest of ours."""
+    """By its name, or, where it was renamed, by a manifest of ours."""
     if manifests.order_of(os.path.basename(folder)):
         return True
     try:

@@ -16,7 +16,7 @@ from holdfast.system.proc import ProcessRow
 from holdfast.system.process import describe
 
 STRONG = "TORCHELASTIC_RUN_ID"
-"""set by torchelastic for its ranks, and by nobody else"""
+"""set by torchelastic for its ranks, and by nothing else"""
 WEAK = "LOCAL_RANK"
 """other launchers set it together with one of COMPANIONS; people set it alone, by hand"""
 COMPANIONS = ("LOCAL_WORLD_SIZE", "GROUP_RANK")

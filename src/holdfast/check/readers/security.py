@@ -136,7 +136,7 @@ def _nftables() -> Firewall:
 
 
 def count_rules(ruleset: bytes) -> Firewall:
-    """Tables that filter, and their rules; address translation blocks nobody."""
+    """Tables that filter, and their rules; address translation blocks nothing."""
     try:
         items = json.loads(ruleset)["nftables"]
         chains = [item["chain"] for item in items if "chain" in item]

@@ -85,7 +85,7 @@ def _read_file(path: str) -> Iterator[Setting]:
 def parse(content: bytes, path: str) -> Iterator[Setting]:
     """Lines as NCCL takes them: nothing is trimmed, and the first line for a name wins.
 
-    'NCCL_DEBUG = INFO' so names a variable 'NCCL_DEBUG ' that nobody reads. Only a carriage
+    'NCCL_DEBUG = INFO' so names a variable 'NCCL_DEBUG ' that no program reads. Only a carriage
     return at the end goes, as in newer NCCL; one before kept it in the value.
     """
     for number, raw in enumerate(content.split(b"\n"), start=1):

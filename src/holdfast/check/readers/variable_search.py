@@ -31,7 +31,7 @@ OWN_TEXT = {
 
 'torch gpu' holds ProcessGroupNCCL, which a CPU build lacks."""
 PLUGIN_VARIABLES = ("NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN")
-"""a plugin of NCCL may read NCCL_ variables of its own"""
+"""a plugin of NCCL may read its own NCCL_ variables"""
 
 
 class InstalledProgram(NamedTuple):

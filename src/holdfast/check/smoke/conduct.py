@@ -1,7 +1,7 @@
 """Lead the ranks from stage to stage, all together, and tell how it went.
 
 A rank begins a stage when all have finished the one before. So a deadline counts from the
-moment the last rank could begin, a slow import is nobody's network problem, and the rank
+moment the last rank could begin, a slow import is no network problem, and the rank
 that does not come is known by name.
 """
 

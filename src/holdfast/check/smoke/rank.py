@@ -87,7 +87,7 @@ class Rank:
     def store(self) -> dict[str, Any]:
         """Rank 0 listens first; the others come when the conductor has heard that it does.
 
-        So nobody joins a stranger's store while rank 0 finds its port taken.
+        So no rank joins another job's store while rank 0 finds its port taken.
         """
         if self.rank == 0:
             self._try_the_way()

@@ -96,7 +96,7 @@ class RankProcess:
 
     def kill(self) -> None:
         """The process and what it may have started itself: its session is one group."""
-        # As long as nobody has waited for it, its number cannot belong to anybody else.
+        # As long as it has not been waited for, its pid cannot belong to another process.
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -112,10 +112,10 @@ class RankProcess:
 
 
 def _die_with_parent() -> Callable[[], None]:
-    """Runs between fork and exec: the kernel shall kill the rank when we are gone.
+    """Runs between fork and exec: the kernel kills the rank when this process is gone.
 
     Set here, not in rank.py, so that it also holds for a rank that never gets that far.
-    The C library is loaded before the fork: afterwards its locks may be held by nobody.
+    The C library is loaded before the fork: afterwards another thread may hold its locks.
     """
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     parent = os.getpid()

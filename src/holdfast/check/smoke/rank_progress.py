@@ -1,4 +1,4 @@
-"""What the records tell of each rank: how far it came, and how it failed. Pure."""
+"""What the records say about each rank: how far it came, and how it failed. Pure."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def culprits(stage: str, standings: Sequence[RankProgress]) -> list[RankProgress
     """The ranks behind the failure of a stage, out of those that did not finish it.
 
     A rank that broke by itself comes first; else one that is silent (the others wait for
-    it); only when all of them waited in vain is there nobody else to name.
+    it); only when all of them are victims is there no other rank to name.
     """
     behind = [who for who in standings if who.reached <= STAGES.index(stage)]
     least = min((who.reached for who in behind), default=0)

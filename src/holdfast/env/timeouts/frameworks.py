@@ -50,7 +50,7 @@ def _deepspeed(job: Job) -> Timeout:
         does="as above, for deepspeed.init_distributed(); the variable counts minutes",
         source="deepspeedai/DeepSpeed deepspeed/constants.py, comm/comm.py (0.19.6)",
         sure=False,
-        remark="init_distributed(timeout=…) goes before it",
+        remark="init_distributed(timeout=…) overrides it",
     )
 
 

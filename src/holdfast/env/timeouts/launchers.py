@@ -1,4 +1,4 @@
-"""The launchers' timeouts: torchrun and those who use it, Horovod, holdfast run.
+"""The launchers' timeouts: torchrun and the launchers built on it, Horovod, holdfast run.
 
 torch 2.13.0: elastic/rendezvous/{dynamic,static_tcp}_rendezvous.py, c10d_rendezvous_backend.py,
 launcher/api.py, elastic/agent/server/api.py. Horovod 0.28.1: horovod/runner/launch.py.
@@ -152,7 +152,7 @@ def _keep_alive(given: dict[str, TimeoutValue], job: Job) -> Timeout:
         stage="watch",
         seconds=(every.seconds or 0) * (tries.seconds or 0) if both else None,
         origin=", ".join(named) or f"{default.origin}: 3 times 5 s",
-        does="an agent that is silent for so long counts as gone, and all ranks start anew",
+        does="an agent that is silent for so long counts as gone, and all ranks are restarted",
         source=DYNAMIC,
     )
 
@@ -182,7 +182,7 @@ def _agent(job: Job) -> Iterator[Timeout]:
         stage="end",
         seconds=grace.seconds,
         origin=grace.origin,
-        does="how long ranks may take to save and leave once they are told to",
+        does="how long ranks may take to save and exit after SIGTERM",
         source=AGENT,
     )
     if _several(job):
@@ -209,7 +209,7 @@ def _holdfast(job: Job) -> Iterator[Timeout]:
         stage="watch",
         seconds=patience.seconds if patience else None,
         origin=patience.origin if patience else "no --patience: until it is certain",
-        does="ends a rank that holds the others up; in any case no wait outlives 80 % of its "
+        does="ends a rank that stalls the others; no wait lasts longer than 80 % of its "
         "group's timeout",
         source="holdfast run --help",
     )

@@ -1,4 +1,4 @@
-"""Timeouts of those who started the launcher: the scheduler, `timeout`."""
+"""Timeouts of what started the launcher: the scheduler, `timeout`."""
 
 from __future__ import annotations
 

@@ -132,11 +132,11 @@ def _store(job: Job) -> Timeout:
         stage="start",
         seconds=value.seconds,
         origin=value.origin,
-        does="get() and wait() for a key that nobody sets; init_process_group gives its store "
+        does="get() and wait() for a key that no rank sets; init_process_group gives its store "
         "the group's timeout instead",
         source="torch 2.13.0 torch/csrc/distributed/c10d/Store.hpp (kDefaultTimeout)",
         sure=own is not None and own.seconds is not None,
-        remark="" if own else "only where the script makes one",
+        remark="" if own else "only where the script creates one",
     )
 
 
@@ -151,7 +151,7 @@ def _watch(job: Job) -> Iterator[Timeout]:
         stage="watch",
         seconds=None if off else beat.seconds,
         origin="TORCH_NCCL_ENABLE_MONITORING=0" if off else beat.origin,
-        does="nobody ends a process whose watchdog is stuck"
+        does="a process whose watchdog is stuck is not ended"
         if off
         else "the monitor ends the process when the watchdog itself is stuck in CUDA or NCCL",
         source=MONITOR,
@@ -164,7 +164,7 @@ def _watch(job: Job) -> Iterator[Timeout]:
         stage="watch",
         seconds=dump.seconds,
         origin=dump.origin,
-        does="how long the dying process waits for its dump to be written",
+        does="how long the exiting process waits for its dump to be written",
         source=MONITOR,
     )
     switch = job.setting("TORCH_NCCL_USE_COMM_NONBLOCKING")
@@ -177,6 +177,6 @@ def _watch(job: Job) -> Iterator[Timeout]:
             stage="start",
             seconds=wait.seconds,
             origin=wait.origin,
-            does="torch gives up on a communicator that is still being made",
+            does="torch gives up on a communicator that is still being created",
             source="pytorch/pytorch torch/csrc/cuda/nccl.cpp",
         )

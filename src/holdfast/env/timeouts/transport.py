@@ -53,7 +53,7 @@ def _socket(job: Job) -> Timeout:
         origin=", ".join(part for part in (by_count, by_pause) if part)
         or f"default of NCCL: {retries} tries, {pause} ms longer apart each",
         does="NCCL fails where a rank's address refuses, times out or has no route; "
-        "it waits without limit for a rank that never calls",
+        "it waits forever for a rank that never connects",
         source=ENV_RST,
     )
 
