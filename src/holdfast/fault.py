@@ -16,6 +16,7 @@ from holdfast.analysis.machine.smoke_failures import ErrorMeaning, SmokeFailure
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Source
+from holdfast.analysis.source.source_problem import SourceProblem
 from holdfast.analysis.variables.status import Effect
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place, Status, Verdict
 
@@ -351,6 +352,12 @@ class Fault:
     ) -> Finding:
         """Worth knowing; nothing has to be done for this job."""
         return self._finding(Status.NOTE, summary, reason, fix, evidence, at)
+
+    def from_problem(self, problem: SourceProblem) -> Finding:
+        """What a question of analysis/source found, under the name of this fault."""
+        status = Status(problem.status)
+        place = problem.place
+        return self._finding(status, problem.summary, problem.reason, problem.fix, (), place)
 
     def ok(self, summary: str, *, evidence: Iterable[Evidence] = ()) -> Finding:
         """Looked, and it is fine; the summary says what was looked at."""

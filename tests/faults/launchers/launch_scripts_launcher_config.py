@@ -25,7 +25,7 @@ CASES = (
         "warning",
         shell(BATCH + f"srun torchrun --nnodes=2 --nproc-per-node=8 {MEET} x.py\n"),
         lines=[4],
-        saying=["the batch script asks for 4 GPUs"],
+        saying=["the batch script requests 4 GPUs"],
     ),
     flags(
         "warning",

@@ -50,13 +50,13 @@ CASES = (
         "error",
         shell("torchrun --nnodes=2 --node-rank=$R x.py\n"),
         lines=[1],
-        saying=["no --master-addr", "127.0.0.1"],
+        saying=["without --master-addr", "127.0.0.1"],
     ),
     flags(
         "error",
         shell("torchrun --nnodes=2 --master-addr=a --master-port=29500 x.py\n"),
         lines=[1],
-        saying=["no --node-rank", "each takes itself for the first"],
+        saying=["without --node-rank", "each takes itself for node 0"],
     ),
     flags(
         "error",
@@ -86,13 +86,13 @@ CASES = (
         "warning",
         shell(f"torchrun --nnodes=2 {C10D} --rdzv-id=$RANDOM x.py\n"),
         lines=[1],
-        saying=["another one on each node", "my-job-17"],
+        saying=["differs from node to node", "my-job-17"],
     ),
     flags(  # an excerpt leaves out what its writer thought plain
         "warning",
         shell("torchrun --nnodes=2 x.py\n", complete=False),
         lines=[1],
-        saying=["no --master-addr"],
+        saying=["without --master-addr"],
     ),
     leaves(shell("torchrun --nnodes=8 ... x.py\n", complete=False)),
     leaves(  # Kubeflow's operator hands PET_ variables to its pods
@@ -115,7 +115,7 @@ CASES = (
             f"ssh b torchrun {TWO} --master-port 29600 --node-rank 1 x.py --lr 1\n"
         ),
         lines=[2],
-        saying=["node 1 looks for the master on port 29600, node 0 (line 1) on 29500"],
+        saying=["node 1 expects the master on port 29600, node 0 (line 1) on 29500"],
     ),
     flags(
         "error",

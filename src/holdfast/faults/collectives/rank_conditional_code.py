@@ -274,8 +274,7 @@ def horovod_lists_different_missing_tensors(wreckage: Wreckage) -> Diagnosis | N
 
 @FAULT.lint_python
 def one_rank_swallows_its_error(program: Program, _: Source) -> Iterator[Finding]:
-    for doubt in swallowed_errors.problems(program):
-        yield FAULT.warning(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)
+    yield from map(FAULT.from_problem, swallowed_errors.problems(program))
 
 
 MEANS = "a collective completes when every rank of its group has called it; "

@@ -139,11 +139,7 @@ def one_rank_for_several_gpus(wreckage: Wreckage) -> Diagnosis | None:
 @FAULT.lint
 def counts_contradict(source: Source) -> Iterator[Finding]:
     for launch in source.launches:
-        for problem in counts.problems(source, launch):
-            report = {"error": FAULT.error, "warning": FAULT.warning}.get(
-                problem.status, FAULT.note
-            )
-            yield report(problem.summary, reason=problem.reason, fix=problem.fix, at=problem.place)
+        yield from map(FAULT.from_problem, counts.problems(source, launch))
 
 
 @FAULT.lint

@@ -257,6 +257,4 @@ def _build(software: Software) -> Evidence:
 
 @FAULT.lint_python
 def script_asks_for_a_missing_backend(program: Program, source: Source) -> Iterator[Finding]:
-    for doubt in backends.problems(program, complete=source.complete):
-        tell = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
-        yield tell(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)
+    yield from map(FAULT.from_problem, backends.problems(program, complete=source.complete))

@@ -259,9 +259,6 @@ def no_node_serves_the_rendezvous(wreckage: Wreckage) -> Diagnosis | None:
 
 @FAULT.lint
 def launch_cannot_form_a_rendezvous(source: Source) -> Iterator[Finding]:
-    alone = (
-        doubt for launch in source.launches for doubt in launch_rendezvous.problems(source, launch)
-    )
-    for doubt in (*alone, *nodes_of_one_job.problems(source)):
-        speak = {"error": FAULT.error, "warning": FAULT.warning}.get(doubt.status, FAULT.note)
-        yield speak(doubt.summary, reason=doubt.reason, fix=doubt.fix, at=doubt.place)
+    for launch in source.launches:
+        yield from map(FAULT.from_problem, launch_rendezvous.problems(source, launch))
+    yield from map(FAULT.from_problem, nodes_of_one_job.problems(source))

@@ -75,9 +75,9 @@ def _misspelt(program: Program, init: InitCall) -> Iterator[SourceProblem]:
             continue
         yield SourceProblem(
             "error",
-            f"there is no backend '{word}': init_process_group refuses it",
-            f"torch knows {', '.join(BUILT_IN[:5])} and what a plugin registers; nothing here "
-            "registers this one",
+            f"unknown backend '{word}': init_process_group refuses it",
+            f"torch has {', '.join(BUILT_IN[:5])} and what a plugin registers; nothing in this "
+            "script registers it",
             f"`init_process_group('{close[0]}')`",
             program.place(init.given("backend") or init.call.node),
         )
@@ -95,11 +95,11 @@ def _tensors_on_cpu(program: Program) -> Iterator[SourceProblem]:
             shown = ast.unparse(tensor)
             yield SourceProblem(
                 "error",
-                f"{call.written} is given `{shown}`, a CPU tensor, and the group is NCCL's",
-                "NCCL works on GPU tensors only: RuntimeError: No backend type associated with "
-                "device type cpu",
-                "make it on the GPU (`device='cuda'`, after torch.cuda.set_device), or make a "
-                "group for both: `init_process_group('cpu:gloo,cuda:nccl')`",
+                f"{call.written} gets `{shown}`, a CPU tensor, but the group's backend is NCCL",
+                "NCCL takes GPU tensors only; this raises RuntimeError: No backend type "
+                "associated with device type cpu",
+                "create it on the GPU (`device='cuda'`, after torch.cuda.set_device), or use a "
+                "backend for each device: `init_process_group('cpu:gloo,cuda:nccl')`",
                 program.place(tensor),
             )
 
@@ -110,10 +110,9 @@ def _nothing_on_gpu(program: Program) -> Iterator[SourceProblem]:
         return
     yield SourceProblem(
         "warning",
-        f"{wrapped[0].written} gets a model on the CPU, and the group is NCCL's",
-        "nothing in this script moves a model or tensor to a GPU, and NCCL works on GPU tensors "
-        "only",
-        "`model.to(f'cuda:{local_rank}')` before it is wrapped, or `init_process_group('gloo')`",
+        f"{wrapped[0].written} gets a model on the CPU, but the group's backend is NCCL",
+        "nothing in this script moves a model or tensor to a GPU, and NCCL takes GPU tensors only",
+        "`model.to(f'cuda:{local_rank}')` before wrapping it, or `init_process_group('gloo')`",
         program.place(wrapped[0].node),
     )
 
@@ -131,8 +130,8 @@ def _gloo_for_gpus(program: Program, init: InitCall) -> Iterator[SourceProblem]:
         return
     yield SourceProblem(
         "note",
-        "Gloo synchronises the gradients of a model on GPUs here",
-        "it works, but carries every gradient through the CPU's memory; NCCL goes from GPU to GPU",
+        "Gloo synchronises the gradients of a model on GPUs",
+        "it works, but copies every gradient through CPU memory; NCCL sends from GPU to GPU",
         "`init_process_group('nccl')`, or leave the backend out: torch 2.6 and later choose by "
         "the device",
         program.place(init.given("backend") or init.call.node),

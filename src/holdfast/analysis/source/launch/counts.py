@@ -67,10 +67,10 @@ def _devices(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     if gpus is not None and setting is not None and ranks > gpus:
         yield SourceProblem(
             "warning",
-            f"{ranks} ranks on a machine, and CUDA_VISIBLE_DEVICES={setting.value} leaves "
+            f"{ranks} ranks per machine, but CUDA_VISIBLE_DEVICES={setting.value} leaves "
             f"{gpus} GPU{'s' if gpus > 1 else ''}",
-            "rank number n takes device n: the last ones get 'invalid device ordinal'",
-            f"`--{flag.name}={gpus}`, or name more devices",
+            "local rank n uses device n: the last ranks fail with 'invalid device ordinal'",
+            f"`--{flag.name}={gpus}`, or list more devices",
             flag.place,
         )
         return
@@ -78,9 +78,9 @@ def _devices(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     if granted is not None and ranks > granted:
         yield SourceProblem(
             "warning",
-            f"{ranks} ranks on a machine, and {who} {granted} GPU{'s' if granted > 1 else ''}",
-            "rank number n takes device n: the last ones get 'invalid device ordinal'",
-            f"`--{flag.name}={granted}`, or ask for {ranks}",
+            f"{ranks} ranks per machine, but {who} {granted} GPU{'s' if granted > 1 else ''}",
+            "local rank n uses device n: the last ranks fail with 'invalid device ordinal'",
+            f"`--{flag.name}={granted}`, or request {ranks} GPUs",
             flag.place,
         )
 
@@ -91,7 +91,7 @@ def _granted(source: Source, launch: Launch) -> tuple[int | None, str]:
         if containers.launch_inside(source, container) is launch:
             return containers.gpus(container), "the container gets"
     request = batch(source)
-    return gpus_per_node(request) if request else None, "the batch script asks for"
+    return gpus_per_node(request) if request else None, "the batch script requests"
 
 
 def _deepspeed(launch: Launch) -> Iterator[SourceProblem]:
@@ -110,7 +110,7 @@ def _deepspeed(launch: Launch) -> Iterator[SourceProblem]:
             "error",
             "--include and --exclude cannot be given together",
             "deepspeed ends with 'include_str and exclude_str are mutually exclusive'",
-            "keep --include: it names what is used",
+            "keep --include: it names the devices to use",
             named.place if named else launch.place,
         )
     setting = command_line.exported(launch, "CUDA_VISIBLE_DEVICES")
@@ -123,12 +123,12 @@ def _deepspeed(launch: Launch) -> Iterator[SourceProblem]:
     ):
         yield SourceProblem(
             "warning",
-            f"deepspeed ignores CUDA_VISIBLE_DEVICES beside --{chosen.name.replace('-', '_')}",
-            "with an option that names or counts devices it takes the variable away and goes by "
-            "the option: GPUs 0, 1, …",
+            f"deepspeed ignores CUDA_VISIBLE_DEVICES with --{chosen.name.replace('-', '_')}",
+            "an option that names or counts devices makes it unset the variable and use the "
+            "option: GPUs 0, 1, …",
             f"`deepspeed --include localhost:{setting.value}`"
             if setting.known
-            else "name the devices: `deepspeed --include localhost:0,1`",
+            else "`deepspeed --include localhost:0,1`",
             setting.place,
         )
 
@@ -146,8 +146,8 @@ def _accelerate(launch: Launch) -> Iterator[SourceProblem]:
     if total is not None and ranks is not None and hosts is not None and ranks % max(hosts, 1):
         yield SourceProblem(
             "error",
-            f"{ranks} processes cannot be shared out among {hosts} machines",
-            "--num_processes counts those of all machines together; accelerate starts "
+            f"{ranks} processes cannot be divided among {hosts} machines",
+            "--num_processes is the total of all machines; accelerate starts "
             f"{ranks // hosts} on each",
             f"`--num_processes {(ranks // hosts + 1) * hosts}`, or another multiple of {hosts}",
             total.place,
@@ -183,10 +183,10 @@ def _slots(launch: Launch) -> Iterator[SourceProblem]:
     if slots is not None and ranks > slots:
         yield SourceProblem(
             "error" if launch.kind == "horovodrun" else "warning",
-            f"{ranks} processes, and the hosts named have {slots} slot{'s' if slots > 1 else ''}",
-            "horovodrun refuses that"
+            f"{ranks} processes, but the hosts have {slots} slot{'s' if slots > 1 else ''}",
+            "horovodrun refuses to start"
             if launch.kind == "horovodrun"
-            else "Open MPI refuses that: 'not enough slots' (a host without :N has one)",
+            else "Open MPI refuses to start: 'not enough slots' (a host without :N has one)",
             f"`-np {slots}`, or more slots: `host:{-(-ranks // max(slots, 1))}`",
             wanted.place,
         )
@@ -226,8 +226,8 @@ def _by_hand(launch: Launch) -> Iterator[SourceProblem]:
         yield SourceProblem(
             "warning",
             f"WORLD_SIZE={own} is exported, but torchrun starts {ranks * count[1]} ranks",
-            "torchrun sets WORLD_SIZE, RANK and LOCAL_RANK for each of them and overwrites yours",
-            "drop the export; the script reads what torchrun sets",
+            "torchrun sets WORLD_SIZE, RANK and LOCAL_RANK for each rank and overwrites yours",
+            "drop the export: the script gets the values that torchrun sets",
             setting.place,
         )
 
@@ -244,7 +244,7 @@ def _batch(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     elif granted is not None and granted > 1 and not launch.around and not _carried(source):
         yield SourceProblem(
             "warning",
-            f"the batch script asks for {granted} nodes, and torchrun starts on the first only",
+            f"the batch script requests {granted} nodes, but torchrun starts on the first only",
             "a batch script runs on one node; `srun` starts a command on all of them",
             f"`srun --ntasks-per-node=1 torchrun --nnodes={granted} …`",
             launch.place,
@@ -254,8 +254,8 @@ def _batch(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     if granted not in range(count[0], count[1] + 1):
         yield SourceProblem(
             "warning",
-            f"--nnodes={nnodes.value}, and the batch script asks for {granted} nodes",
-            "srun starts torchrun on each of them; the rendezvous is for another number",
+            f"--nnodes={nnodes.value}, but the batch script requests {granted} nodes",
+            "srun starts torchrun on each of them, and the rendezvous waits for another number",
             "`--nnodes=$SLURM_NNODES`",
             nnodes.place,
         )
@@ -287,10 +287,10 @@ def _tasks(source: Source, request: Launch, launch: Launch) -> Iterator[SourcePr
         return
     yield SourceProblem(
         "warning" if count is None else "error",
-        f"srun starts torchrun {each} times on each node, and each of them starts "
+        f"srun starts torchrun {each} times on each node, and each torchrun starts "
         f"{ranks.value} ranks",
-        "torchrun is one process per node that starts the ranks itself; the others take the same "
-        "devices, and the rendezvous has no place for them",
+        "one torchrun per node starts all ranks of the node; the others use the same devices, and "
+        "the rendezvous does not admit them",
         "`srun --ntasks-per-node=1 torchrun …`",
         told.place,
     )

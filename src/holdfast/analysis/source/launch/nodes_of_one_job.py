@@ -66,10 +66,10 @@ def _ports(first: Launch, others: list[Launch]) -> Iterator[SourceProblem]:
             continue
         yield SourceProblem(
             "error",
-            f"node {_number(other)} looks for the master on port {flag.value}, node "
+            f"node {_number(other)} expects the master on port {flag.value}, node "
             f"{_number(first)} (line {first.place.line}) on {port}",
-            "the nodes of one job meet on one port: on two they wait for each other until the "
-            "timeout",
+            "all nodes of a job use one master port; with two they wait for each other until "
+            "the timeout",
             f"`--master-port {port}` on every node",
             flag.place,
         )
@@ -87,9 +87,9 @@ def _number_twice(source: Source, first: Launch, other: Launch) -> Iterator[Sour
         yield SourceProblem(
             "error",
             f"{here} (line {first.place.line}) and {there} are both --node-rank {flag.value}",
-            "every node of a job needs a number of its own: the job waits for the one that nobody "
-            "has, until the timeout",
-            "count them from 0: `--node-rank 0` on the master, `--node-rank 1` on the next",
+            "each node of a job needs its own rank; the job waits for the missing one until the "
+            "timeout",
+            "number the nodes from 0: `--node-rank 0` on the master, `--node-rank 1` on the next",
             flag.place,
         )
 

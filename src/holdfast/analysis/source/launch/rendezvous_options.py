@@ -68,7 +68,7 @@ def _count(launch: Launch) -> Iterator[SourceProblem]:
     if flag is not None and count is not None and not 0 < count[0] <= count[1]:
         yield SourceProblem(
             "error",
-            f"--nnodes={flag.value} is no number of nodes",
+            f"--nnodes={flag.value} is not a valid number of nodes",
             "torchrun ends with 'min_nodes must be > 0 and <= max_nodes'",
             f"`--nnodes={min(count) or 1}:{max(count) or 1}`",
             flag.place,
@@ -83,9 +83,9 @@ def _alone(launch: Launch) -> Iterator[SourceProblem]:
     if count is not None and count[0] > 1:
         yield SourceProblem(
             "error",
-            f"--standalone with --nnodes={count[0]}: each node would wait for the others for ever",
-            "--standalone meets on localhost under an id of its own, so no other node can join",
-            f"one machine: drop --nnodes; several: drop --standalone and give {ELASTIC}",
+            f"--standalone with --nnodes={count[0]}: each node would wait for the others forever",
+            "--standalone uses localhost and a random id, so no other node can join",
+            f"on one machine drop --nnodes; on several drop --standalone and add {ELASTIC}",
             alone.place,
         )
         return
@@ -95,7 +95,7 @@ def _alone(launch: Launch) -> Iterator[SourceProblem]:
             yield SourceProblem(
                 "warning" if name == "rdzv-endpoint" else "note",
                 f"--standalone overrides --{name}",
-                "it takes c10d on localhost, a free port and an id of its own, whatever is said",
+                "it always uses c10d on localhost, a free port and a random id",
                 f"keep one of the two: drop --{name}, or --standalone",
                 flag.place,
             )
@@ -112,8 +112,8 @@ def _static(source: Source, launch: Launch) -> Iterator[SourceProblem]:
         yield SourceProblem(
             "error",
             f"--nnodes={nnodes.value} with the static rendezvous waits for all {count[1]} nodes",
-            f"static ({said}) knows no range: with fewer nodes the job times out, and none may "
-            "come or go later",
+            f"static ({said}) does not support a range: with fewer nodes the job times out, and "
+            "nodes cannot join or leave later",
             f"add {ELASTIC}",
             nnodes.place,
         )
@@ -123,7 +123,7 @@ def _static(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     if endpoint is not None and endpoint.known and command_line.endpoint(endpoint.value)[1] is None:
         yield SourceProblem(
             "error",
-            f"the endpoint {endpoint.value} names no port",
+            f"the endpoint {endpoint.value} has no port",
             "the static rendezvous refuses it: 'Port is absent in endpoint'",
             f"`--rdzv-endpoint {endpoint.value}:29500`",
             endpoint.place,
@@ -136,17 +136,17 @@ def _incomplete(launch: Launch, nnodes: Flag, count: int, status: str) -> Iterat
     if not address and exported is None:  # an exported one is deepspeed-port-ignored's
         yield SourceProblem(
             status,
-            f"{count} nodes, and no --master-addr: each would look for the master on 127.0.0.1",
-            "that is torchrun's default, and a different machine on every node",
-            f"on every node {STATIC}; or {ELASTIC}",
+            f"{count} nodes without --master-addr: each would look for the master on 127.0.0.1",
+            "127.0.0.1 is torchrun's default, and on every node it is that node itself",
+            f"add {STATIC}, on every node; or {ELASTIC}",
             nnodes.place,
         )
     elif not _given(launch, "node-rank"):
         yield SourceProblem(
             status,
-            f"{count} nodes, and no --node-rank: each takes itself for the first",
-            "the static rendezvous numbers no nodes, and the default is 0 on all of them",
-            f"a number for each node, `--node-rank $SLURM_NODEID` say; or {ELASTIC}",
+            f"{count} nodes without --node-rank: each takes itself for node 0",
+            "the static rendezvous does not number the nodes, and the default is 0 on all of them",
+            f"give each node its number, such as `--node-rank $SLURM_NODEID`; or use {ELASTIC}",
             nnodes.place,
         )
 
@@ -159,17 +159,17 @@ def _c10d(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     if at is not None and lacking and count and count[0] > 1:
         yield SourceProblem(
             lacking,
-            f"{count[0]} nodes, c10d and no --rdzv-endpoint: each would meet on its own localhost",
-            "c10d does not read --master-addr, and takes localhost:29400 without an endpoint",
-            "on every node `--rdzv-endpoint HOST:29400`, HOST being one of them",
+            f"{count[0]} nodes with c10d and no --rdzv-endpoint: each would use its own localhost",
+            "c10d does not read --master-addr; without an endpoint it uses localhost:29400",
+            "add `--rdzv-endpoint HOST:29400` on every node, where HOST is one of them",
             at.place,
         )
     if endpoint is not None and endpoint.known and command_line.endpoint(endpoint.value)[1] is None:
         yield SourceProblem(
             "note",
-            f"the endpoint {endpoint.value} names no port",
-            "c10d takes 29400 then, where other launchers mean 29500",
-            f"say it: `--rdzv-endpoint {endpoint.value}:29400`",
+            f"the endpoint {endpoint.value} has no port",
+            "c10d then uses 29400, while other launchers use 29500",
+            f"`--rdzv-endpoint {endpoint.value}:29400`",
             endpoint.place,
         )
     for name in ("node-rank", "master-addr", "master-port"):
@@ -178,8 +178,8 @@ def _c10d(source: Source, launch: Launch) -> Iterator[SourceProblem]:
             yield SourceProblem(
                 "note",
                 f"--{name} is not used with --rdzv-backend c10d",
-                "c10d meets at the endpoint and numbers the nodes itself; that option is the "
-                "static rendezvous's",
+                "c10d uses the endpoint and numbers the nodes itself; the option is for the static "
+                "rendezvous",
                 f"drop --{name}",
                 flag.place,
             )
@@ -196,9 +196,9 @@ def _ids(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     if run.known is False and PER_RUN.search(written):
         yield SourceProblem(
             "warning",
-            f"--rdzv-id {written} is another one on each node",
-            f"this line runs on each of the {count[1]} nodes, and nodes with different ids do not "
-            "meet",
-            "the same fixed name on every node: `--rdzv-id my-job-17`",
+            f"--rdzv-id {written} differs from node to node",
+            f"this line runs on each of the {count[1]} nodes, and nodes with different ids never "
+            "join the same job",
+            "use the same id on every node: `--rdzv-id my-job-17`",
             run.place,
         )

@@ -52,10 +52,10 @@ def problems(program: Program) -> Iterator[SourceProblem]:
         yield SourceProblem(
             "warning",
             f"a rank that fails in this `try` skips {name} (line {stop.at.node.lineno})",
-            "what went wrong on one rank (out of memory, a bad file) did not on the others: they "
-            f"wait in {name} until a timeout, or meet this rank in a later one",
+            "what fails on one rank (out of memory, a bad file) does not fail on the others: they "
+            f"wait in {name} until a timeout, or are matched with a later call of this rank",
             "let the error end the rank, so that the launcher restarts all of them; or catch it "
-            f"around the work alone, and let every rank reach {name} with a flag that says so",
+            f"around the work alone, and call {name} on every rank with a flag for the failure",
             program.place(handler),
         )
 
@@ -79,11 +79,11 @@ def _left_behind(program: Program, paths: Paths) -> Iterator[SourceProblem]:
                 name = f"{stop.at.written} (line {stop.at.node.lineno})"
                 yield SourceProblem(
                     "warning",
-                    f"a rank whose own work fails leaves here, before {name}",
-                    "the work in this `try` differs from rank to rank, and so may its failure: the "
-                    "others wait for this rank until a timeout",
+                    f"a rank whose work fails leaves here, before {name}",
+                    "the work in this `try` differs by rank and may fail on one only: the others "
+                    "wait for that rank until a timeout",
                     "let the error end the rank, so that the launcher restarts all of them; or "
-                    "go on to the collective with a flag that says so",
+                    "go on to the collective with a flag for the failure",
                     program.place(leave),
                 )
 
