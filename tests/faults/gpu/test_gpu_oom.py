@@ -112,7 +112,7 @@ test_explain = explain_table(
         sure=0.95,
         rank=2,
         saying=[
-            "rank 2 ran out of GPU memory: it requested 2 GiB when 1 GiB of 79.1 GiB of GPU 2",
+            "rank 2 ran out of GPU memory: it requested 2 GiB when 1 GiB of 79.1 GiB on GPU 2",
             "was free, and held 77.9 GiB itself",
             "expandable_segments",
         ],
@@ -134,7 +134,7 @@ test_explain = explain_table(
         ),
         sure=0.8,
         rank=0,
-        saying=["256 MiB when 147 MiB of 22 GiB of GPU 0 was free"],
+        saying=["256 MiB when 147 MiB of 22 GiB on GPU 0 was free"],
     ),
     recognises(
         wreckage(
@@ -146,7 +146,7 @@ test_explain = explain_table(
             "unallocated.",
         ),
         sure=0.95,
-        saying=["20 MiB when 14.2 MiB of 79.2 GiB of GPU 0 was free, and held 78.5 GiB itself"],
+        saying=["20 MiB when 14.2 MiB of 79.2 GiB on GPU 0 was free, and held 78.5 GiB itself"],
     ),
     recognises(
         wreckage("HIP out of memory. Tried to al"), sure=0.8, saying=["ran out of GPU memory"]

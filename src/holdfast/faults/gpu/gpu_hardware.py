@@ -205,21 +205,23 @@ def _by_cuda_error(wreckage: Wreckage) -> Diagnosis | None:
         return None
     pci = next((p for n in ("pci", "handle", "failed") if (p := sightings.field(seen, n))), "")
     gpu = f"GPU {pci.rstrip(':.')}" if pci else ""
+    what = (
+        "stopped answering the driver" if wreckage.seen(GPU_LOST) else "had an uncorrectable error"
+    )
     line = seen[0].line
     return FAULT.diagnosis(
-        f"{sightings.who(seen, 'a GPU')}: "
-        + (
-            "its GPU stopped answering the driver"
-            if wreckage.seen(GPU_LOST)
-            else "its GPU had an uncorrectable error"
-        )
-        + (f" ({gpu})" if gpu else ""),
+        f"{_gpu_of(seen)} {what}" + (f" ({gpu})" if gpu else ""),
         confidence=0.96,
         seen=seen,
         culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=gpu),
         fix=REPLACE_GPU,
         next=SHOW_ERRORS,
     )
+
+
+def _gpu_of(seen: Sequence[Sighting]) -> str:
+    owner = sightings.who(seen, "")
+    return f"the GPU of {owner}" if owner else "a GPU"
 
 
 def _by_peer_access(wreckage: Wreckage) -> Diagnosis | None:

@@ -189,7 +189,7 @@ def _numbers_in_words(short: Shortage) -> str:
     if short.tried is not None:
         parts.append(f"it requested {text.size(short.tried)}")
     if short.free is not None and short.total is not None:
-        where = "" if short.gpu is None else f" of GPU {short.gpu}"
+        where = "" if short.gpu is None else f" on GPU {short.gpu}"
         room = f"{text.size(short.free)} of {text.size(short.total)}{where} was free"
         parts.append(f"when {room}" if parts else room)
     request = " ".join(parts)

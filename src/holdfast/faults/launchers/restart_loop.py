@@ -89,7 +89,8 @@ def same_failure_in_log(wreckage: Wreckage) -> Diagnosis | None:
         return None
     what = f"with {same[0].kind} each time" if same and repeated else "each time"
     return FAULT.diagnosis(
-        f"the job was restarted {restarts} times and failed {what}: a restart does not help",
+        f"the job was restarted {restarts} time{'' if restarts == 1 else 's'} and failed {what}: a "
+        "restart does not help",
         confidence=0.5 if backing_off and not blame.of(wreckage).explained else 0.4,
         seen=seen,
         culprit=Culprit(),

@@ -51,14 +51,13 @@ def ranks_without_launcher(facts: MachineFacts) -> Finding:
         holders = text.numbers(orphan.process.pid for orphan in blocking)
         return report(
             f"{count} running without a launcher, and pid {holders} holds port {facts.plan.port}",
-            reason="they wait for a job that is over, and this job's store cannot listen on the "
-            "port",
+            reason="leftovers of a job that is over; this job's store cannot listen on the port",
             evidence=evidence,
             fix=f"if they are yours: `kill {pids}`",
         )
     return FAULT.warning(
         f"{count} running without a launcher",
-        reason="they use CPU, GPU memory and ports, and wait for a job that is over",
+        reason="leftovers of a job that is over still use CPU, GPU memory and ports",
         evidence=evidence,
         fix=f"if they are yours: `kill {pids}`",
     )
