@@ -1,14 +1,16 @@
-"""Write src/holdfast/examples/: for each fault what holdfast really says when it meets it.
+"""Write src/holdfast/faults/_examples/: what holdfast says when it meets each fault.
 
-Nothing here is written by hand. A fault that `explain` recognises gets a small log, put together
-from the wordings it declares, and the answer to it. The others get what `run` says of a scene, or
-`check` of a machine, that the fault's own test sets up; those that can be seen in what people write
-get what `lint` says of that as well. `make docs` writes them; a test compares.
+Nothing here is written by hand. A fault that `explain` recognises gets a small log, made of the
+examples of its log patterns, and the answer to it. The others get what `run` says of a scene, or
+`check` of a machine, that the fault's own test sets up; those that `lint` finds get that as well.
+Every line comes from the views of the product. `make docs` writes them; a test compares.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
+import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,22 +19,30 @@ from typing import Any, NamedTuple
 from holdfast import catalogue
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.scene.scene import Policy, Scene
 from holdfast.analysis.source.source import Source, SourceKind
 from holdfast.explain.diagnose import Explanation, diagnose
 from holdfast.explain.gather import gather_bytes
 from holdfast.fault import Fault
-from holdfast.findings import Grade, Place
+from holdfast.findings import Grade, Place, Status, Verdict
+from holdfast.run.runs.journal import Journal
+from holdfast.run.watch import decide
+from holdfast.run.watch.decide import StallHistory
+from holdfast.run.watch.reporter import Reporter
 from holdfast.view import diagnosis, lint, run_screen, text
 from tests.analysis.source.made_sources import text_of
 from tests.faults.of import module_of_tests
 
 FOLDER = Path(__file__).parent.parent / "src" / "holdfast" / "faults" / "_examples"
 LOG, LINES = "job.log", 8
+PYTHON = "3.12.8"
+"""in an example that names the Python of this machine"""
+DEFAULT = Policy(patience=None, max_restarts=0)
 
 
 def example(fault: Fault) -> str:
-    """The most telling one there is: a sure answer to wreckage, else any first answer to it, else
-    what is said of a running job or of a machine."""
+    """The clearest there is: a certain diagnosis, else the first one of any grade, else what is
+    said of a running job or of a machine."""
     answers: list[Answer] = []
     best: Answer | None = None
     for one in itertools.chain(_from_logs(fault), _from_wreckage(fault)):
@@ -117,12 +127,23 @@ def _lines_of(wreckage: Wreckage) -> list[str]:
 
 def _from_a_job(fault: Fault) -> str:
     for case in _cases(fault, "test_run"):
-        for face in fault.run_faces:
-            if verdict := face(case.scene):
-                said = run_screen.judgement(verdict, case.scene)
-                lines = [f"{run_screen.PREFIX}{text.harmless(line)}" for line in said]
-                return "\n".join(["$ holdfast run train.py", *lines])
+        for verdict in fault.ask_run(case.scene):
+            assert isinstance(verdict, Verdict), verdict
+            return f"$ holdfast run train.py\n{_reported(verdict, case.scene)}"
     return ""
+
+
+def _reported(verdict: Verdict, scene: Scene) -> str:
+    """What the reporter of a run writes to its screen, with the action a run takes by default."""
+    shown = io.StringIO()
+    reporter = Reporter(Journal(None), run_screen.Screen(shown), "", None)
+    if scene.outlived:
+        reporter.outlived(scene.outlived, scene, steps=0)
+    else:
+        decision = decide.decide(scene.now, scene, verdict, DEFAULT, StallHistory())
+        action = decision.reason if decision.action in ("restart", "stop") else ""
+        reporter.judgement(verdict, scene, action=action, steps=0, evidence="")
+    return shown.getvalue().rstrip("\n")
 
 
 def _from_check(fault: Fault) -> str:
@@ -138,12 +159,12 @@ def _from_check(fault: Fault) -> str:
 
 
 def _from_lint(fault: Fault) -> str:
-    """The gravest thing it says of what its own test has written."""
+    """The most severe finding in the source of its own test."""
     found = [
         (one, case.source)
         for case in _cases(fault, "test_lint")
         for one in fault.ask_lint(case.source)
-        if one.status.concern and one.place is not None
+        if one.status is not Status.OK and one.place is not None
     ]
     if not found:
         return ""
@@ -151,14 +172,17 @@ def _from_lint(fault: Fault) -> str:
     assert worst.place is not None
     shown = lint.Shown(worst, _line(source, worst.place))
     named = worst.place.file or "--env"
-    return f"$ holdfast lint {named}\n{lint.paragraph(shown, colour=False)}"
+    told = lint.paragraph(shown, colour=False)
+    # The same text whichever Python writes it.
+    told = told.replace(f"Python {platform.python_version()} ", f"Python {PYTHON} ")
+    return f"$ holdfast lint {named}\n{told}"
 
 
 def _line(source: Source, place: Place) -> str:
-    """A line of what was read; of the environment the variable."""
+    """A line of what was read; of the environment the variable; '' where it could not be read."""
     if source.kind is SourceKind.ENVIRONMENT:
         return next(f"{one.name}={one.value}" for one in source.settings if one.place == place)
-    return text_of(source).splitlines()[place.line - 1]
+    return "" if source.refused else text_of(source).splitlines()[place.line - 1]
 
 
 def _cases(fault: Fault, table: str) -> Iterator[Any]:
@@ -170,7 +194,7 @@ def _cases(fault: Fault, table: str) -> Iterator[Any]:
 
 
 def everything() -> dict[str, str]:
-    """File name -> text, for all of src/holdfast/examples."""
+    """File name -> text, for all examples."""
     return {f"{entry.fault.slug}.txt": example(entry.fault) for entry in catalogue.entries()}
 
 
