@@ -48,17 +48,21 @@ def test_unnamed_a_rank_per_gpu_is_expected() -> None:
 @pytest.mark.parametrize(
     ("flags", "environment", "sentence"),
     [
-        ({"nnodes": "²"}, {}, "neither a number nor a range"),
-        ({"nnodes": "9" * 5000}, {}, "neither a number nor a range"),
-        ({}, {"MASTER_PORT": "9" * 5000}, "is not a number"),
+        ({"nnodes": "²"}, {}, "must be a number or a range"),
+        ({"nnodes": "9" * 5000}, {}, "must be a number or a range"),
+        ({}, {"MASTER_PORT": "9" * 5000}, "must be a number"),
         ({"checkpoint_folders": ("",)}, {}, "--ckpt names no folder"),
-        ({"port": 70000}, {}, "--port: 70000 is not a port"),
-        ({"port": -1}, {}, "not a port"),
-        ({}, {"MASTER_PORT": "auto"}, "MASTER_PORT='auto' in the environment is not a number"),
-        ({"nnodes": "two"}, {}, "--nnodes 'two' is neither a number nor a range"),
-        ({"nnodes": "4:2"}, {}, "needs 1 <= MIN <= MAX"),
-        ({"nnodes": "0"}, {}, "needs 1 <= MIN <= MAX"),
-        ({"nproc_per_node": 0}, {}, "at least one rank"),
+        ({"port": 70000}, {}, "--port must be from 0 to 65535, got 70000"),
+        ({"port": -1}, {}, "from 0 to 65535, got -1"),
+        (
+            {},
+            {"MASTER_PORT": "auto"},
+            "MASTER_PORT in the environment must be a number",
+        ),
+        ({"nnodes": "two"}, {}, "--nnodes must be a number or a range such as 2:4, got 'two'"),
+        ({"nnodes": "4:2"}, {}, "with 1 <= MIN <= MAX"),
+        ({"nnodes": "0"}, {}, "with 1 <= MIN <= MAX"),
+        ({"nproc_per_node": 0}, {}, "must be >= 1, got 0"),
     ],
 )
 def test_nonsense_is_one_sentence(

@@ -37,7 +37,7 @@ def make_plan(flags: Flags, environment: Mapping[str, str], *, accelerators: int
         ("default", DEFAULT_PORT),
     )
     if not 0 <= port <= 65535:
-        raise ConfigError(f"{port_origin}: {port} is not a port (0 to 65535)")
+        raise ConfigError(f"{port_origin} must be from 0 to 65535, got {port}")
     if "" in flags.checkpoint_folders:
         raise ConfigError("--ckpt names no folder", hint="is the variable after --ckpt set?")
     master, master_origin = _first(
@@ -81,7 +81,7 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
     if not text:
         return None
     if not _is_whole(text):
-        raise ConfigError(f"{name}={text[:40]!r} in the environment is not a number")
+        raise ConfigError(f"{name} in the environment must be a number, got {text[:40]!r}")
     return int(text)
 
 
@@ -100,7 +100,7 @@ def _nproc(flags: Flags, environment: Mapping[str, str]) -> int | None:
     if named is None:
         named = _number(environment, "LOCAL_WORLD_SIZE")
     if named is not None and named < 1:
-        raise ConfigError(f"--nproc-per-node {named}: a job needs at least one rank")
+        raise ConfigError(f"--nproc-per-node must be >= 1, got {named}")
     return named
 
 
@@ -108,10 +108,10 @@ def _node_range(text: str, origin: str) -> tuple[int, int]:
     """'2' or torchrun's elastic '2:4'."""
     low, colon, high = text.partition(":")
     if not _is_whole(low) or (colon and not _is_whole(high)):
-        raise ConfigError(f"{origin} {text[:40]!r} is neither a number nor a range such as 2:4")
+        raise ConfigError(f"{origin} must be a number or a range such as 2:4, got {text[:40]!r}")
     least, most = int(low), int(high or low)
     if not 1 <= least <= most:
-        raise ConfigError(f"{origin} {text!r}: needs 1 <= MIN <= MAX")
+        raise ConfigError(f"{origin} must be N or MIN:MAX with 1 <= MIN <= MAX, got {text!r}")
     return least, most
 
 

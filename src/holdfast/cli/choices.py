@@ -20,5 +20,5 @@ def seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time between 0 and 3600 s")
+        raise argparse.ArgumentTypeError(f"must be > 0 and <= 3600 seconds, got {text!r}")
     return number

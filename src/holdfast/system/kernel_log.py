@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from holdfast.analysis.machine import Unread
+from holdfast.text import shorten
 
 # The kernel gives its first pid namespace this number (include/linux/proc_ns.h).
 FIRST_PID_NAMESPACE = "pid:[4026531836]"
@@ -114,4 +115,4 @@ def parse(record: str) -> tuple[int, str] | None:
         return None
     number = int(next(group for group in found.groups() if group is not None))
     plain = "".join(c if c.isprintable() else " " for c in text).strip()
-    return number, plain if len(plain) <= LONGEST else plain[: LONGEST - 1] + "…"
+    return number, shorten(plain, LONGEST)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from holdfast.analysis.machine import Process, Unread
 from holdfast.system import proc
+from holdfast.text import shorten
 
 REDACTED = "<redacted>"
 LONGEST_COMMAND = 100
@@ -103,7 +104,7 @@ def command_line(arguments: Sequence[str]) -> str:
     line = " ".join(shown)
     # Another user's command line may hold anything, terminal escape codes too.
     line = " ".join("".join(c if c.isprintable() else " " for c in line).split())
-    return line if len(line) <= LONGEST_COMMAND else line[: LONGEST_COMMAND - 1] + "…"
+    return shorten(line, LONGEST_COMMAND)
 
 
 def _shown(argument: str, *, after: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from holdfast.analysis.variables.status import STAGES, TYPED, SettingStatus, Timeout, VariableInfo
 from holdfast.analysis.variables.table import Variable, tables
 from holdfast.findings import Finding
-from holdfast.text import exact_duration
+from holdfast.text import exact_duration, shorten
 from holdfast.view import text
 
 DETAIL = "      "
@@ -63,8 +63,7 @@ def _group(
 
 def _setting(one: SettingStatus, width: int, *, brief: bool, told: str) -> Iterator[str]:
     """`told`: the setting above that the same was said of."""
-    value = text.harmless(one.value)
-    value = value if len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 1] + "…"
+    value = shorten(text.harmless(one.value), LONGEST_VALUE)
     yield f"  {f'{text.harmless(one.name)}={value}':<46} {one.verdict.value}"
     if one.why and told and one.status.concern:
         yield f"{DETAIL}see {told}"

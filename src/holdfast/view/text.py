@@ -11,6 +11,7 @@ from typing import TextIO
 from holdfast import text
 from holdfast.analysis.machine import MachineFacts, Smoke, Software
 from holdfast.findings import Evidence, Finding, Page, Status
+from holdfast.text import shorten
 
 COLOURS = {
     Status.ERROR: "\033[1;31m",
@@ -41,7 +42,7 @@ def harmless(text: str) -> str:
     """Foreign text (command lines, log lines) must not drive the terminal nor fake a line."""
     one_line = " ".join(text.replace("\t", " ").splitlines())
     shown = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "�", one_line)
-    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+    return shorten(shown, LONGEST)
 
 
 def banner(facts: MachineFacts, *, port: bool = True) -> str:

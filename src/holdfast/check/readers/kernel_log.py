@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from holdfast.analysis.machine import KernelEvent, Plan, Unread
+from holdfast.text import shorten
 
 WINDOW = 24 * 3600.0
 MOST_EVENTS = 64
@@ -84,7 +85,7 @@ def _seconds_ago(head: str, now: float) -> float | None:
 
 def _plain(text: str) -> str:
     printable = "".join(c if c.isprintable() else " " for c in text).strip()
-    return printable if len(printable) <= LONGEST_TEXT else printable[: LONGEST_TEXT - 1] + "…"
+    return shorten(printable, LONGEST_TEXT)
 
 
 def _forget_server(events: deque[KernelEvent], name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from holdfast import catalogue, text
 from holdfast.analysis.machine import Reach, Smoke, SmokeRank, SmokeRung, SmokeStage, Unread
@@ -66,7 +66,7 @@ def judge_stage(
     if set(left_out) == {who.rank for who in roll}:
         return _stage(name, "skipped", left_out[0], seconds=seconds)
     if left_out and not any(who.failed_by_itself for who in behind):
-        reason = f"{_ranks(left_out)} could not take part: {next(iter(left_out.values()))}"
+        reason = f"{text.ranks(left_out)} could not take part: {next(iter(left_out.values()))}"
         return _stage(name, "failed", reason, _slug(SmokeFailure.NUMBERING), seconds)
     wrong = [record for record in here if record.kind == "rung" and not record.correct]
     if wrong:
@@ -105,7 +105,7 @@ def _why(name: str, roll: Sequence[RankProgress], seconds: float) -> ErrorMeanin
     who = _name(guilty)
     others = [one.rank for one in roll if one not in guilty]
     waited = (
-        f"; {_ranks(others)} {'is' if len(others) == 1 else 'are'} not to blame" if others else ""
+        f"; {text.ranks(others)} {text.plural(others, 'is', 'are')} not to blame" if others else ""
     )
     if first.error:
         return _error_of(who, first)
@@ -169,13 +169,13 @@ def _contradiction(roll: Sequence[RankProgress]) -> str:
     twice = sorted({gpu for gpu in gpus if gpus.count(gpu) > 1 and not gpu.endswith("(shared)")})
     if twice:
         sharers = [who.rank for who in roll if who.device in twice]
-        return f"{_ranks(sharers)} share {', '.join(twice)}"
+        return f"{text.ranks(sharers)} share {', '.join(twice)}"
     return ""
 
 
 def _wrong_sum(wrong: Sequence[Record]) -> str:
     first = wrong[0]
-    who = _ranks(record.rank for record in wrong if record.size == first.size)
+    who = text.ranks(record.rank for record in wrong if record.size == first.size)
     return (
         f"all_reduce of {text.size(first.size)} gave a wrong sum on {who}: {first.text}; "
         f"a training job would go on with wrong numbers"
@@ -218,12 +218,7 @@ def _rank(who: RankProgress) -> SmokeRank:
 def _name(guilty: Sequence[RankProgress]) -> str:
     if len(guilty) == 1 and guilty[0].pid:
         return f"rank {guilty[0].rank} (pid {guilty[0].pid})"
-    return _ranks(who.rank for who in guilty)
-
-
-def _ranks(ranks: Iterable[int]) -> str:
-    listed = sorted(set(ranks))
-    return f"rank{'s' if len(listed) != 1 else ''} {text.numbers(listed)}"
+    return text.ranks(who.rank for who in guilty)
 
 
 def _meaning(error: str) -> str:

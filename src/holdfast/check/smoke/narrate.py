@@ -1,4 +1,4 @@
-"""The lines that tell how the smoke test goes. Pure."""
+"""The lines that report the progress of the smoke test. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def rank_line(record: Record, world: int) -> str:
 
 
 def progress_line(stage: str, missing: Sequence[int]) -> str:
-    ranks = f"rank{'s' if len(missing) != 1 else ''} {text.numbers(missing)}"
-    return f"{stage}: waiting for {ranks}{' to import torch' if stage == STAGES[0] else ''}"
+    purpose = " to import torch" if stage == STAGES[0] else ""
+    return f"{stage}: waiting for {text.ranks(missing)}{purpose}"
 
 
 def stage_line(smoke: Smoke, name: str) -> str:
