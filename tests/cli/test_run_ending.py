@@ -40,8 +40,8 @@ def test_what_takes_too_long_or_fails_is_a_remark(
     with monkeypatch.context() as patch:
         patch.setattr(run_ending, "LARGEST", 10)
         assert run_ending.explain(folder) == (
-            None, f"the logs are large; `holdfast explain {folder}` reads them",
+            None, f"the logs are large; read them with `holdfast explain {folder}`",
         )  # fmt: skip
     monkeypatch.setattr(run_ending, "SECONDS", 0.0)
     answer, remark = run_ending.explain(folder)
-    assert answer or remark.startswith("it takes longer")
+    assert answer or remark.startswith("explaining it takes longer")

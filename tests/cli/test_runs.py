@@ -41,7 +41,7 @@ def test_runs_lists_what_lives_and_what_ended(tmp_path: Path) -> None:
 def test_no_runs_is_a_sentence_and_no_error(tmp_path: Path) -> None:
     done = run("runs", "--runs", "elsewhere", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "there are no runs in elsewhere\n"
+    assert done.stderr == "no runs in elsewhere\n"
     assert json.loads(run("runs", "--json", cwd=tmp_path).stdout)["runs"] == []
 
 
@@ -49,12 +49,12 @@ def test_stop_ends_the_run_that_was_named(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     with living_run(root) as (first, one), living_run(root) as (_, other):
         done = run("stop", first, cwd=tmp_path)
-        assert (done.returncode, done.stdout) == (0, f"{first} was told to stop and has ended\n")
+        assert (done.returncode, done.stdout) == (0, f"{first} stopped\n")
         assert one.wait(10) == -signal.SIGTERM
         assert other.poll() is None
     done = run("stop", "nothing", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr == "error: no run in runs is called 'nothing'\nhint: see `holdfast runs`\n"
+    assert done.stderr == "error: no run 'nothing' in runs\nhint: list them: `holdfast runs`\n"
 
 
 def test_bundle_makes_one_archive_and_never_overwrites(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_bundle_makes_one_archive_and_never_overwrites(tmp_path: Path) -> None:
         assert f"{paths.run_id}/journal.jsonl" in archive.getnames()
     again = run("bundle", paths.run_id, cwd=tmp_path)
     assert again.returncode == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     named = run("bundle", paths.run_id, "-o", "b.tar.gz", "--json", cwd=tmp_path)
     assert json.loads(named.stdout)["path"] == "b.tar.gz"
     assert (tmp_path / "b.tar.gz").exists()

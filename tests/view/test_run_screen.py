@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,16 +68,18 @@ def test_before_the_first_step_it_says_who_is_missing() -> None:
     )
     assert status(none) == "4 ranks starting for 40 s"
     assert status(some) == "2 of 4 ranks in the group, missing 1,3"
-    assert status(all_in) == "4 ranks before the first step for 40 s"
+    assert status(all_in) == "4 ranks waiting for the first step for 40 s"
     assert status(a_scene(a_rank(0, None))) == "1 rank starting for 40 s"
+    young = msgspec.structs.replace(none, started_at=none.now - 1.9)
+    assert status(young) == "4 ranks starting", "how long is no news yet"
 
 
 def test_the_dead_are_not_counted_as_alive() -> None:
     dead = Death(code=-9, at=99.0)
     scene = a_scene(a_rank(0, a_beat(), dead), a_rank(1, a_beat()))
     assert status(scene) == "2 ranks, 1 alive, step 1200, 61 ms a step"
-    assert status(a_scene(a_rank(0, a_beat(), dead))) == "1 rank, all ended"
-    assert status(a_scene()) == "0 ranks, all ended"
+    assert status(a_scene(a_rank(0, a_beat(), dead))) == "1 rank, all exited"
+    assert status(a_scene()) == "0 ranks, all exited"
 
 
 def test_a_paragraph_says_who_where_why_and_what_we_do() -> None:
@@ -90,15 +93,15 @@ def test_a_paragraph_says_who_where_why_and_what_we_do() -> None:
     )
     assert judgement(verdict, HEALTHY, evidence="runs/x/attempt-0/evidence-1") == [
         f"notice[HOLD606] rank-stuck: {verdict.reason}",
-        "  who       rank 2 (host b, pid 4702); held up: ranks 0-1,3",
+        "  who       rank 2 (host b, pid 4702); affected: ranks 0-1,3",
         "  --> rank 2: read() at data.py:88 (py-spy)",
-        "  we        watch on; nothing is done to the job",
+        "  action    none, still watching",
         "  evidence  runs/x/attempt-0/evidence-1",
         "  help: look at data.py:88",
     ]
-    acted = judgement(verdict, HEALTHY, action="restart 1 of 3")
+    acted = judgement(verdict, HEALTHY, action="restarting (1 of 3)")
     assert acted[0].startswith("verdict[HOLD606]")
-    assert "  we        restart 1 of 3" in acted
+    assert "  action    restarting (1 of 3)" in acted
 
 
 def test_many_culprits_are_compressed() -> None:

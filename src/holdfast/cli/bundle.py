@@ -33,6 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
         streams.answer(answer, encoding=document.ENCODING)
     else:
         streams.answer(made.path)
-        streams.remark("hint: look through it before you send it; what a program prints may hold "
-                       "secrets that no rule knows")  # fmt: skip
+        streams.remark("hint: look through it before you send it: what programs print may contain "
+                       "secrets that holdfast does not recognise")  # fmt: skip
     return 0

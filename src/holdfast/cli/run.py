@@ -158,7 +158,7 @@ def _refuses(facts: MachineFacts) -> bool:
         return False
     colour = text.wants_colour(sys.stderr)
     streams.remark("\n\n".join(text.finding(item, colour=colour) for item in errors))
-    streams.remark("hint: mend it, or start all the same with `holdfast run --no-check …`")
+    streams.remark("hint: fix it, or skip the checks with `holdfast run --no-check …`")
     return True
 
 
@@ -176,7 +176,7 @@ def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: CreatedRun, 
     from holdfast.analysis.job.journal_records import LaunchRecord
 
     journal.write(LaunchRecord(world=world, max_restarts=flags.max_restarts))
-    where = f", kept in {made.paths.folder}" if made.paths else ""
+    where = f", run folder {made.paths.folder}" if made.paths else ""
     screen.say(f"{world} rank{'s' if world > 1 else ''}{where}")
     for remark in (made.remark, *flags.remarks):
         if remark:
@@ -184,17 +184,21 @@ def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: CreatedRun, 
 
 
 def _tell_of_leftovers(left: EndedLeftovers, journal: Journal, screen: Screen) -> None:
+    from holdfast import text
     from holdfast.analysis.job.journal_records import LeftoversRecord
     from holdfast.analysis.job.phrases import children
 
     if left.gap:
-        screen.say(f"whether earlier runs left processes behind could not be seen: {left.gap}")
+        screen.say(f"could not look for processes of earlier runs: {left.gap}")
     if not left.processes:
         return
     runs = " and ".join(left.runs)
-    told = f"{children(left.processes)} had been left by {runs}, whose launcher is gone; ended"
+    told = f"ended {children(left.processes)}, left by {runs}, whose launcher is gone"
     if left.stuck:
-        told += f", but pid {', '.join(map(str, left.stuck))} hangs inside the kernel"
+        told += (
+            f"; pid {text.numbers(left.stuck)} did not exit after SIGKILL (uninterruptible in the "
+            "kernel?)"
+        )
     pids = tuple(process.pid for process in left.processes)
     journal.write(LeftoversRecord(runs=left.runs, pids=pids, stuck=left.stuck, reason=told))
     screen.say(told)

@@ -42,7 +42,7 @@ def explain(folder: str) -> tuple[Diagnosis | None, str]:
     Never raises, and never takes long: a run's exit code does not wait for our curiosity.
     """
     if _size(folder) > LARGEST:
-        return None, f"the logs are large; `holdfast explain {folder}` reads them"
+        return None, f"the logs are large; read them with `holdfast explain {folder}`"
     answers: list[Diagnosis | None] = []
     problems: list[str] = []
 
@@ -50,7 +50,7 @@ def explain(folder: str) -> tuple[Diagnosis | None, str]:
         try:
             answers.append(_first_answer(folder))
         except Exception as bug:  # noqa: BLE001 - the run's own verdict stands in any case
-            problems.append(f"the folder could not be explained: {type(bug).__name__}: {bug}")
+            problems.append(f"explaining the folder failed: {type(bug).__name__}: {bug}")
 
     thread = threading.Thread(target=ask, name="explain", daemon=True)
     thread.start()
@@ -61,7 +61,10 @@ def explain(folder: str) -> tuple[Diagnosis | None, str]:
     if problems:
         return None, problems[0]
     if not answers:
-        return None, f"it takes longer; `holdfast explain {folder}` goes on with it"
+        return (
+            None,
+            f"explaining it takes longer than {SECONDS:g} s; run `holdfast explain {folder}`",
+        )
     return answers[0], ""
 
 

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif runs:
         streams.answer("\n".join([HEAD, *(line(item, now=time.time()) for item in runs)]))
     else:
-        streams.remark(f"there are no runs in {arguments.runs}")
+        streams.remark(f"no runs in {arguments.runs}")
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.findings import Verdict
-from holdfast.text import numbers
+from holdfast.text import numbers, ranks
 from holdfast.view.text import harmless
 
 PREFIX = "holdfast> "
@@ -20,6 +20,8 @@ EVERY = 60.0
 """seconds between two status lines where they cannot be rewritten in place"""
 PATIENCE = 1.0
 """seconds a paragraph waits for a terminal that takes nothing (Ctrl-S, a full pipe)"""
+SHORTEST_START = 2.0
+"""seconds: how long a start has taken so far is worth saying after that"""
 QUOTES = 4
 ERASE = "\r\033[K"
 """to the start of the line, and all behind it away"""
@@ -40,7 +42,7 @@ def status(scene: Scene, *, restarts: int = 0) -> str:
     steps = max((beat.steps for beat in beats), default=0)
     again = f", {restarts} restart{'s' if restarts != 1 else ''}" if restarts else ""
     if not living:
-        return f"{_ranks(world)}, all ended{again}"
+        return f"{_ranks(world)}, all exited{again}"
     if steps:
         usual = sorted(beat.usual_step for beat in beats)[len(beats) // 2]
         pace = f", {_duration(usual)} a step" if usual else ""
@@ -50,13 +52,14 @@ def status(scene: Scene, *, restarts: int = 0) -> str:
     if beats and 0 < len(ready) < world:
         missing = numbers(view.rank for view in scene.ranks if view.rank not in ready)
         return f"{len(ready)} of {_ranks(world)} in the group, missing {missing}{again}"
-    waited = _duration(scene.now - scene.started_at)
-    doing = "before the first step" if len(ready) == world else "starting"
-    return f"{_ranks(world)} {doing} for {waited}{_phases(living)}{again}"
+    waited = scene.now - scene.started_at
+    since = f" for {_duration(waited)}" if waited >= SHORTEST_START else ""
+    doing = "waiting for the first step" if len(ready) == world else "starting"
+    return f"{_ranks(world)} {doing}{since}{_phases(living)}{again}"
 
 
 def judgement(verdict: Verdict, scene: Scene, *, action: str = "", evidence: str = "") -> list[str]:
-    """Who, where, why, what we do about it, and where the evidence lies."""
+    """Who, where, why, what holdfast does about it, and where the evidence is."""
     kind = "verdict" if verdict.certain or action else "notice"
     told = [f"{kind}[{verdict.code}] {verdict.slug}: {verdict.reason}"]
     if who := _who(verdict, scene):
@@ -66,7 +69,7 @@ def judgement(verdict: Verdict, scene: Scene, *, action: str = "", evidence: str
         for quote in verdict.evidence[:QUOTES]
     ]
     if action or not verdict.certain:
-        told.append(f"  we        {action or 'watch on; nothing is done to the job'}")
+        told.append(f"  action    {action or 'none, still watching'}")
     if evidence:
         told.append(f"  evidence  {evidence}")
     if verdict.fix:
@@ -81,8 +84,8 @@ def _who(verdict: Verdict, scene: Scene) -> str:
         parts = [f"ranks {numbers(verdict.ranks)}"]
     who = ", ".join(parts)
     if verdict.victims:
-        held = f"held up: rank{'s' * (len(verdict.victims) > 1)} {numbers(verdict.victims)}"
-        who = f"{who}; {held}" if who else held
+        affected = f"affected: {ranks(verdict.victims)}"
+        who = f"{who}; {affected}" if who else affected
     return who
 
 

@@ -34,7 +34,7 @@ test_run = run_table(
         saying=[
             "rank 2 (pid 4002) raised ValueError: bad batch at train.py:88 in forward",
             "after step 100",
-            "ranks 0-1 fell with it",
+            "ranks 0-1 exited as a result",
         ],
     ),
     # still unwinding

@@ -62,8 +62,8 @@ test_run = run_table(
         victims=[0, 1, 3],
         certain=False,
         saying=[
-            "rank 2 (pid 4002) has been in load() at data.py:88 for 6.0 s, without",
-            "a sign of life for 6.0 s; ranks 0-1,3 wait for it in all_reduce #101",
+            "rank 2 (pid 4002) has been in load() at data.py:88 for 6.0 s, no",
+            "activity for 6.0 s; ranks 0-1,3 wait for it in all_reduce #101",
         ],
     ),
     notices(
@@ -71,7 +71,7 @@ test_run = run_table(
         ranks=[0],
         victims=[1, 2, 3],
         certain=False,
-        saying=["in save() at ckpt.py:40 for 6.0 s, at work; ranks 1-3 wait"],
+        saying=["in save() at ckpt.py:40 for 6.0 s, active; ranks 1-3 wait"],
     ),
     notices(
         held_up({0: {"activity": an_activity(state="D", wait_channel="rpc_wait")}}),

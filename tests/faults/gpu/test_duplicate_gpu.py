@@ -74,7 +74,7 @@ test_run = run_table(
         ranks=[1],
         victims=[0],
         certain=True,
-        saying=["rank 1 (pid 4001) used the same GPU as another rank", "rank 0 fell with it"],
+        saying=["rank 1 (pid 4001) used the same GPU as another rank", "rank 0 exited as a result"],
     ),
     overlooks(a_scene()),
     # on purpose, by NCCL_HOSTID, or with Gloo

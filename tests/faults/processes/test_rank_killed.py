@@ -39,7 +39,7 @@ test_run = run_table(
         saying=[
             "rank 2 (pid 4002) was killed by SIGKILL from outside after step 100",
             "no cgroup OOM kill",
-            "ranks 0-1,3 fell with it",
+            "ranks 0-1,3 exited as a result",
         ],
     ),
     # the sockets close before the kernel tells of the death: its peers may speak first

@@ -134,7 +134,7 @@ def test_our_own_flags(answered: Mapping[str, Any]) -> None:
         ("environment", 29700, ""),
         ("c10d", 29611, "c10d"),
         ("c10d, any port", 0, "c10d"),
-        ("static endpoint", 29612, "10.0.0.7: all ranks are on this machine"),
+        ("static endpoint", 29612, "10.0.0.7: ignored, all ranks are on this node"),
     ],
 )
 def test_the_port_the_user_named_is_kept(
@@ -149,16 +149,16 @@ def test_the_port_the_user_named_is_kept(
 @pytest.mark.parametrize(
     ("case", "kind", "words"),
     [
-        ("two nodes", "EnvironmentFailure", "use torchrun for --nnodes 2"),
-        ("elastic", "EnvironmentFailure", "several machines come later"),
+        ("two nodes", "EnvironmentFailure", "use `torchrun --nnodes 2 …`"),
+        ("elastic", "EnvironmentFailure", "supports one node only"),
         ("nodes in words", "ConfigError", "'two'"),
-        ("no nodes", "ConfigError", "at least one machine"),
-        ("etcd", "EnvironmentFailure", "leave --rdzv-backend out"),
-        ("no patience", "ConfigError", "--patience 0.0"),
-        ("endless patience", "ConfigError", "--patience nan"),
-        ("no runs", "ConfigError", "--runs names no folder"),
-        ("negative restarts", "ConfigError", "--max-restarts -1"),
-        ("port too high", "ConfigError", "70000 is not a port"),
+        ("no nodes", "ConfigError", "--nnodes must be >= 1, got 0"),
+        ("etcd", "EnvironmentFailure", "omit --rdzv-backend: holdfast starts its own store"),
+        ("no patience", "ConfigError", "--patience must be > 0 seconds, got 0"),
+        ("endless patience", "ConfigError", "--patience must be > 0 seconds, got nan"),
+        ("no runs", "ConfigError", "--runs must name a folder, got ''"),
+        ("negative restarts", "ConfigError", "--max-restarts must be >= 0, got -1"),
+        ("port too high", "ConfigError", "--master-port must be 0 to 65535, got 70000"),
     ],
 )
 def test_what_cannot_be_is_said(

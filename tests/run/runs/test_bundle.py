@@ -85,8 +85,8 @@ def test_links_pipes_and_foreign_files_stay_out(paths: RunPaths, tmp_path: Path)
     }  # fmt: skip
     assert files["BUNDLE.txt"].decode().splitlines() == [
         "attempt-7: left out, a link",
-        "ckpt: left out, not ours",
-        "notes.txt: left out, not ours",
+        "ckpt: left out, not written by holdfast",
+        "notes.txt: left out, not written by holdfast",
         "attempt-0/evidence-0: left out, a link",
         "attempt-0/rank-0/error.json: left out, not a plain file",
         "attempt-0/rank-0/stderr.log: left out, a link",
@@ -107,7 +107,7 @@ def test_the_same_run_gives_the_same_archive(paths: RunPaths, tmp_path: Path) ->
 def test_nothing_is_overwritten_nor_written_through_a_link(paths: RunPaths, tmp_path: Path) -> None:
     target = tmp_path / "b.tar.gz"
     target.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         bundle.write(paths, str(target), environment={})
     assert not (tmp_path / "elsewhere").exists()
     with pytest.raises(EnvironmentFailure, match="No such file"):

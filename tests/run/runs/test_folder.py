@@ -111,7 +111,7 @@ def test_where_runs_cannot_be_a_temporary_folder_is(tmp_path: Path) -> None:
         assert answer.paths
         assert answer.paths.folder.startswith(tempfile.gettempdir())
         assert f"this run is kept in {answer.paths.folder}" in answer.remark
-        assert f"{blocked} cannot be written (" in answer.remark
+        assert f"cannot write {blocked} (" in answer.remark
     finally:
         if answer.paths:
             subprocess.run(["rm", "-r", answer.paths.root], check=True)
@@ -124,7 +124,7 @@ def test_where_nothing_can_be_written_the_screen_remains(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     answer = make(str(tmp_path / "runs"), "train.py", COMMAND, {})
     assert answer == CreatedRun(None, answer.remark)
-    assert "nothing of this run is kept but what you see here" in answer.remark
+    assert "nothing of this run is kept but what is on the screen" in answer.remark
 
 
 ON_A_FULL_DISK = """

@@ -168,8 +168,8 @@ def test_a_full_disk_costs_one_sentence_and_no_line(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.stdout.split() == ["True"] * 3, done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert "cannot be written" in done.stderr
-    assert "the job goes on" in done.stderr
+    assert "cannot write the journal" in done.stderr
+    assert "training continues" in done.stderr
 
 
 def test_a_journal_that_cannot_be_is_kept_in_memory(

@@ -103,7 +103,7 @@ def test_a_run_is_found_by_id_beginning_or_latest(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=second.run_id):
         find(root, first.run_id[: length - 1])
     for wanted in ("nothing", ""):
-        with pytest.raises(ConfigError, match="no run in"):
+        with pytest.raises(ConfigError, match="no run '"):
             find(root, wanted)
     with pytest.raises(ConfigError, match="no runs"):
         find(str(tmp_path / "none"), "latest")
@@ -111,10 +111,10 @@ def test_a_run_is_found_by_id_beginning_or_latest(tmp_path: Path) -> None:
 
 def test_stop_asks_first(tmp_path: Path) -> None:
     with living_run(tmp_path) as (run_id, process):
-        assert stop(find(str(tmp_path), run_id)) == f"{run_id} was told to stop and has ended"
+        assert stop(find(str(tmp_path), run_id)) == f"{run_id} stopped"
         assert process.wait(10) == -signal.SIGTERM
         again = stop(find(str(tmp_path), run_id))
-        assert again == f"{run_id} does not run any more (lost)"
+        assert again == f"{run_id} is not running (lost)"
 
 
 @pytest.mark.parametrize("state", ["deaf", "stopped"])
@@ -123,11 +123,11 @@ def test_stop_kills_what_does_not_answer_and_writes_the_end(tmp_path: Path, stat
         if state == "stopped":
             os.kill(process.pid, signal.SIGSTOP)
         said = stop(find(str(tmp_path), run_id), grace=0.2)
-        assert "ended by SIGKILL after 0.2 s without an answer to SIGTERM" in said
+        assert "killed by SIGKILL: it did not exit within 0.2 s after SIGTERM" in said
         assert process.wait(10) == -signal.SIGKILL
     run = find(str(tmp_path), run_id)
     assert (run.state, run.exit_code) == (RunState.ENDED, 137)
-    assert run.said.startswith("holdfast stop: ended by SIGKILL")
+    assert run.said.startswith("holdfast stop: killed by SIGKILL")
 
 
 def test_stop_never_touches_the_next_process_of_that_number(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_stop_never_touches_the_next_process_of_that_number(tmp_path: Path) -> N
         other = msgspec.structs.replace(who, started_ticks=who.started_ticks - 100)
         Path(paths.launcher).write_bytes(msgspec.json.encode(other))
         assert run.state is RunState.RUNNING
-        assert stop(run) == f"{run_id} has just ended by itself"
+        assert stop(run) == f"{run_id} had already ended"
         assert process.poll() is None
         # A signal sent to it would have ended it before it could answer this one.
         os.kill(process.pid, signal.SIGUSR1)
@@ -179,12 +179,12 @@ def test_a_really_recycled_pid(tmp_path: Path) -> None:
     inside = ("unshare", "--pid", "--fork", "--mount-proc")
     same, said = run_python(RECYCLE, str(tmp_path), inside=inside).splitlines()
     assert same == "True", "the kernel gave another pid: this test shows nothing"
-    assert said == "lost does not run any more (lost) None"
+    assert said == "lost is not running (lost) None"
 
 
 def test_stop_refuses_where_it_cannot_see(tmp_path: Path) -> None:
     run = read_run(a_run(tmp_path, host="b", boot_id="other"))
-    with pytest.raises(EnvironmentFailure, match="belongs to b and cannot be ended from here"):
+    with pytest.raises(EnvironmentFailure, match="runs on b and cannot be stopped from here"):
         stop(run)
 
 
@@ -209,6 +209,6 @@ def test_anothers_run_is_not_ended() -> None:
         paths = RunPaths(root, run_id)
         os.chmod(paths.launcher, 0o644)
         said = run_python(STOP_AS_NOBODY, root)
-        assert said == f"{run_id} belongs to user id 0, whose processes you may not end\n"
+        assert said == f"{run_id} belongs to user id 0: not permitted to stop it\n"
         assert process.poll() is None
         assert isinstance(journal.read(paths.journal)[-1], LaunchRecord)

@@ -58,7 +58,7 @@ def test_all_is_well() -> None:
 
 def test_an_end_acts_at_once() -> None:
     decision = decided(a_scene([a_rank(0), ended(1, -signal.SIGKILL, at=NOW)]))
-    assert (decision.action, decision.reason) == ("restart", "restart 1 of 3")
+    assert (decision.action, decision.reason) == ("restart", "restarting (1 of 3)")
     assert decision.verdict is not None
     assert decision.verdict.slug == "rank-killed"
 
@@ -105,7 +105,7 @@ def test_without_a_sign_of_life(seconds: float, pause: float, action: str) -> No
     assert decision.verdict is not None
     assert decision.verdict.ranks == (2,)
     if action == "restart":
-        assert decision.reason.startswith("no sign of life for")
+        assert decision.reason.startswith("no activity for")
 
 
 def test_who_is_at_work_is_only_talked_about() -> None:
@@ -137,7 +137,7 @@ def test_patience_is_absolute_once_the_job_steps() -> None:
     assert decided(at_work_for(7.9), policy=policy).action == "go-on"
     decision = decided(at_work_for(8.1), policy=policy)
     assert decision.action == "restart"
-    assert decision.reason.startswith("--patience 8 is over: restart")
+    assert decision.reason.startswith("waited longer than --patience 8: restarting")
     long = Policy(patience=500.0, max_restarts=3)
     assert decided(silent_for(300), policy=long).action == "go-on"
 
@@ -221,19 +221,19 @@ def failure(slug: str = "rank-killed", *, step: int = 7, lasted: float = 30.0) -
 
 def test_the_budget_ends() -> None:
     past = tuple(failure(step=n) for n in range(3))
-    assert decided(a_scene(KILLED, failures=past[:2])).reason == "restart 3 of 3"
+    assert decided(a_scene(KILLED, failures=past[:2])).reason == "restarting (3 of 3)"
     decision = decided(a_scene(KILLED, failures=past))
-    assert (decision.action, decision.reason) == ("stop", "no restart is left of 3")
+    assert (decision.action, decision.reason) == ("stop", "stopping: all 3 restarts are used")
     none = Policy(patience=None, max_restarts=0)
     decision = decided(a_scene(KILLED), policy=none)
-    assert (decision.action, decision.reason) == ("stop", "--max-restarts is 0")
+    assert (decision.action, decision.reason) == ("stop", "stopping (--max-restarts is 0)")
 
 
 def test_an_attempt_that_got_on_costs_nothing() -> None:
     past = tuple(failure(step=n, lasted=3600.0) for n in range(9))
-    assert decided(a_scene(KILLED, failures=past)).reason == "restart 1 of 3"
+    assert decided(a_scene(KILLED, failures=past)).reason == "restarting (1 of 3)"
     decision = decided(a_scene(KILLED, started_at=NOW - 3600, failures=past))
-    assert decision.reason == "restart, free because the job got on"
+    assert decision.reason == "restarting (not counted: the job made progress since the last one)"
 
 
 def test_the_same_failure_at_the_same_step_stops() -> None:

@@ -37,14 +37,15 @@ def test_a_resume_says_how_many_steps_are_repeated() -> None:
     account = resume_tracker.next_attempt(account, 1237)
     told = tell(account, "resume", attempt=1, step=1200, **RESUME)
     assert told.sentence == (
-        f"rank 0 resumed at step 1200 from {PATH}; the job had reached 1237: 37 steps are repeated"
+        f"rank 0 resumed at step 1200 from {PATH}; the job had reached step 1237: "
+        "37 steps are repeated"
     )
     assert (journalled(told)["reached"], journalled(told)["repeated"]) == (1237, 37)
     assert told.account.base == 1200
     again = resume_tracker.next_attempt(told.account, 50)
     assert again.reached == 1250
     one = tell(again, "resume", attempt=2, step=1249, **RESUME).sentence
-    assert one.endswith("the job had reached 1250: 1 step is repeated")
+    assert one.endswith("the job had reached step 1250: 1 step is repeated")
     none = tell(again, "resume", attempt=2, step=1250, **RESUME).sentence
     assert none.endswith("; no step is repeated")
 
@@ -63,14 +64,14 @@ def test_a_failed_save_is_said_once_until_one_succeeds() -> None:
     failed: dict[str, Any] = {"why": "disk full", "errno": 28}
     first = tell(CheckpointAccount(), "save-failed", step=100, **failed)
     assert first.sentence == (
-        "save of step 100 failed: disk full (ENOSPC); nothing is saved yet, training goes on and "
-        "the next save is tried as planned"
+        "save of step 100 failed: disk full (ENOSPC); nothing is saved yet; training continues, "
+        "next save as planned"
     )
     second = tell(first.account, "save-failed", step=200, **failed)
     assert second.sentence == ""
     good = tell(second.account, "saved", step=300, **COST)
-    assert good.sentence == f"saving works again: step 300 is safe in {PATH}"
-    assert "step 300 is safe" in tell(good.account, "save-failed", step=400, **failed).sentence
+    assert good.sentence == f"saving works again: saved step 300 in {PATH}"
+    assert "step 300 is saved" in tell(good.account, "save-failed", step=400, **failed).sentence
     assert tell(good.account, "saved", step=500, **COST).sentence == ""
 
 
@@ -90,15 +91,16 @@ def test_scripts_without_our_library() -> None:
     )
     adam = second_attempt({"digest": "bb", "optimizer_step": 40, "loaded": True})
     assert adam.sentence == (
-        "resumed: its optimizer had counted 40 steps; the job had reached 57: 17 steps are repeated"
+        "resumed: its optimizer had counted 40 steps; the job had reached step 57: "
+        "17 steps are repeated"
     )
     assert adam.account.base == 40
     plain = second_attempt({"digest": "bb", "optimizer_step": 0, "loaded": True})
-    assert plain.sentence.startswith("the job seems to have resumed")
+    assert plain.sentence.startswith("the job probably resumed")
     assert "repeated" not in journalled(plain)
     unknown = second_attempt({"digest": "", "optimizer_step": 0, "loaded": True})
     assert unknown.sentence == (
-        "whether the job resumed or began again cannot be told: its parameters could not be read"
+        "unknown whether the job resumed or started from step 0: its parameters could not be read"
     )
 
 

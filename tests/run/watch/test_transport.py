@@ -92,15 +92,15 @@ LO = (("lo", "127.0.0.1"),)
     ("seen", "told"),
     [
         (SeenTransport(), ""),
-        (SeenTransport(links=LO, gloo=True), "ranks talk over lo (127.0.0.1), Gloo"),
+        (SeenTransport(links=LO, gloo=True), "ranks communicate over lo (127.0.0.1), Gloo"),
         (SeenTransport(gloo=True), ""),
         (
             SeenTransport(nccl=("NET/Socket",), nccl_interfaces=("eth0",)),
-            "NCCL by NET/Socket on eth0",
+            "NCCL uses NET/Socket on eth0",
         ),
         (
             SeenTransport(links=(("eth0", "10.0.0.5"), *LO), nccl=("P2P",)),
-            "ranks talk over eth0 (10.0.0.5) and lo (127.0.0.1); NCCL by P2P",
+            "ranks communicate over eth0 (10.0.0.5) and lo (127.0.0.1); NCCL uses P2P",
         ),
     ],
 )
@@ -116,7 +116,7 @@ def test_the_sentence(seen: SeenTransport, told: str) -> None:
         (
             SeenTransport(links=LO, gloo=True),
             {"GLOO_SOCKET_IFNAME": "eth1"},
-            "GLOO_SOCKET_IFNAME=eth1 is set, yet the ranks talk over lo",
+            "GLOO_SOCKET_IFNAME=eth1 is set, but the ranks communicate over lo",
         ),
         # other links than Gloo's may be anything's
         (SeenTransport(links=LO), {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1"}, ""),
@@ -130,7 +130,7 @@ def test_the_sentence(seen: SeenTransport, told: str) -> None:
         (
             SeenTransport(nccl_interfaces=("lo",)),
             {"NCCL_SOCKET_IFNAME": "^lo,docker"},
-            "NCCL_SOCKET_IFNAME=^lo,docker is set, yet NCCL uses lo",
+            "NCCL_SOCKET_IFNAME=^lo,docker is set, but NCCL uses lo",
         ),
     ],
 )
@@ -177,7 +177,7 @@ def two_ranks_that_talk(address: str) -> Iterator[list[int]]:
 
 def test_two_processes_over_loopback(tmp_path: Any) -> None:
     with two_ranks_that_talk("127.0.0.1") as pids:
-        assert transport.describe(pids, []) == "ranks talk over lo (127.0.0.1), Gloo"
+        assert transport.describe(pids, []) == "ranks communicate over lo (127.0.0.1), Gloo"
         assert transport.describe(pids[:1], []) == ""
         log = tmp_path / f"nccl.{pids[0]}"
         log.write_text(NCCL_LOG)

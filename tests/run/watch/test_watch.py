@@ -221,7 +221,7 @@ def test_a_bug_of_our_own_is_said_once_and_the_job_is_watched_on(
         assert made.look_until(JobAction.RESTART) is JobAction.RESTART
         (own,) = (r for r in made.records() if r["kind"] == "own-fault")
         assert (own["slug"], own["exception"]) == ("slow-rank", "KeyError: 'nobody'")
-        assert made.screen.getvalue().count("a bug of its own") == 1
+        assert made.screen.getvalue().count("a bug in holdfast") == 1
         assert made.kinds("rank")[-1] == "action"
 
 
@@ -240,7 +240,7 @@ def test_what_outlived_its_rank_is_a_line_and_a_notice_that_blames_nobody(tmp_pa
         assert (left["kind"], left["pids"]) == ("left", [4711])
         said = [line.removeprefix("holdfast> rank 1's child sh (pid 4711) ")
                 for line in made.screen.getvalue().splitlines()]  # fmt: skip
-        end = "still runs, and is left alone: the job ended well"
+        end = "is still running; left alone because the job ended well"
         assert said[-2:] == ["outlived it and was ended", end]
 
 

@@ -164,7 +164,7 @@ class EvidenceRecord(AttemptRecord, frozen=True, kw_only=True, tag="evidence"):
 
 
 class SignalRecord(AttemptRecord, frozen=True, kw_only=True, tag="signal"):
-    """A signal was sent to ranks whose `holdfast.limit` had passed."""
+    """A signal was sent to ranks whose `holdfast.deadline` had passed."""
 
     signal: str
     ranks: tuple[int, ...] = ()

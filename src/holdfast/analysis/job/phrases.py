@@ -59,7 +59,7 @@ def how_it_ended(ending: Ending) -> Evidence:
 
 def exited_as_a_result(ranks: Iterable[int]) -> str:
     listed = tuple(ranks)
-    return f"; {text.ranks(listed)} fell with it" if listed else ""
+    return f"; {text.ranks(listed)} exited as a result" if listed else ""
 
 
 def kernel_lines(scene: Scene, named: re.Pattern[str]) -> list[Evidence]:

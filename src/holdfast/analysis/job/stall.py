@@ -68,9 +68,9 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
         if view.activity and view.activity.state == "D":
             life = f", inside the kernel ({view.activity.wait_channel or 'state D'})"
         elif quiet >= SILENT:
-            life = f", without a sign of life for {text.elapsed(quiet)}"
+            life = f", no activity for {text.elapsed(quiet)}"
         else:
-            life = ", at work" if quiet < self.seconds - COARSE else ""
+            life = ", active" if quiet < self.seconds - COARSE else ""
         verb = text.plural(self.roots, "has", "have")
         return (
             f"{phrases.who(self.scene, self.roots)} {verb} been {place(view)} for "

@@ -76,9 +76,9 @@ class Agent(LocalElasticAgent):
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, int]:
         if self._unkillable:
             raise EnvironmentFailure(
-                f"process {text.numbers(self._unkillable)} cannot be ended: it hangs inside "
-                "the kernel (D state), and would fight a new rank for its device",
-                hint="look for a dead disk, network mount or GPU: `dmesg | tail`; then reboot",
+                f"process {text.numbers(self._unkillable)} did not exit after SIGKILL "
+                "(uninterruptible in the kernel?): a new rank could not use its device",
+                hint="look for a failed disk, network mount or GPU: `dmesg | tail`; then reboot",
             )
         self._stop_if_told()
         known = terminate.strays(())
@@ -101,7 +101,7 @@ class Agent(LocalElasticAgent):
         told = self._orders.told
         if told is not None:
             self._ask(lambda: self._watcher.told_to_stop(told), None)
-            raise SignalException(f"told to end by {told.name}", sigval=told)
+            raise SignalException(f"stopped by {told.name}", sigval=told)
 
     def _ask(self, question: Callable[[], T], otherwise: T) -> T:
         """A watcher that fails is not asked again: the job goes on as under torchrun."""
@@ -112,7 +112,7 @@ class Agent(LocalElasticAgent):
         except Exception as bug:  # noqa: BLE001 - no bug of ours may end a training
             self._unwatched = True
             warn(
-                f"the job is no longer watched, and restarted only when a rank fails "
+                f"monitoring is disabled: the job is restarted only when a rank fails "
                 f"(a bug in holdfast: {type(bug).__name__}: {bug})"
             )
             return otherwise

@@ -15,6 +15,16 @@ from holdfast.errors import ConfigError, EnvironmentFailure
 
 RESTARTS = 3
 """torchrun's 0 would leave a job dead at night that one restart would have saved"""
+RESTARTS_HELP = (
+    "restarts of all ranks after a failure (default: 3; torchrun: 0). Not counted: an attempt that "
+    "made progress for 10 minutes. The same failure at the same step twice in a row stops the job"
+)
+PATIENCE_HELP = (
+    "act when ranks have waited S seconds for a rank, also if that rank is active; before the "
+    "first step only if it shows no activity. Default: after the first step, no activity for 60 s "
+    "or 10 times the longest pause so far. At 80 %% of the group's timeout in any case; at once "
+    "when a rank died or is stopped, or collectives do not match"
+)
 BACKENDS = ("static", "c10d", "holdfast")
 
 
@@ -47,35 +57,43 @@ def build_parser() -> argparse.ArgumentParser:
         ) from problem
     parser: argparse.ArgumentParser = get_args_parser()
     parser.prog = "holdfast run"
+    parser.usage = "holdfast run [options] SCRIPT [arguments of the script]"
     parser.description = (
-        "Starts a training as torchrun does, with the same flags; notices when it hangs or "
-        "dies, names the rank and the reason, keeps the evidence, and restarts it."
+        "Start a training job as torchrun does, with the same options. When it hangs or a rank "
+        "dies, name the rank and the reason, keep the evidence, and restart the job."
     )
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to list them
         if action.dest == "max_restarts" and "PET_MAX_RESTARTS" not in os.environ:
             action.default = RESTARTS
+        if action.dest == "max_restarts":
+            action.help = RESTARTS_HELP
         if action.dest == "master_port" and "PET_MASTER_PORT" not in os.environ:
             # Before 2.13 torch fills in 29500 itself; not named, it is ours to choose, so that
             # two jobs can be on one machine.
             action.default = None
-    add_own_flags(parser.add_argument_group("holdfast's own"))
+    add_own_flags(own := parser.add_argument_group("holdfast's options"))
+    groups = parser._action_groups  # noqa: SLF001 - nor to show ours first
+    groups.remove(own)
+    groups.insert(0, own)
+    for group in groups[1:]:
+        moved = [a for a in group._group_actions if a.dest == "max_restarts"]  # noqa: SLF001
+        own._group_actions += moved  # noqa: SLF001 - its default and meaning are ours
+        group._group_actions = [a for a in group._group_actions if a not in moved]  # noqa: SLF001
     return parser
 
 
 def add_own_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--patience", type=float, metavar="S",
-        help="end a rank that holds up the others for S seconds, whatever it seems to do "
-        "(default: only what is certainly stuck)",
+        "--patience", type=float, metavar="S", help=PATIENCE_HELP,
     )  # fmt: skip
     group.add_argument(
-        "--no-check", action="store_true", help="start without looking at this machine first"
+        "--no-check", action="store_true", help="skip the checks of this machine before the start"
     )
     group.add_argument(
-        "--dry-run", action="store_true", help="say what would be started and why, start nothing"
+        "--dry-run", action="store_true", help="show what would be started, and start nothing"
     )
     group.add_argument(
-        "--runs", default="runs", metavar="DIR", help="where the runs are kept (default: ./runs)"
+        "--runs", default="runs", metavar="DIR", help="folder for run folders (default: ./runs)"
     )
 
 
@@ -83,11 +101,13 @@ def parse(argv: Sequence[str]) -> RunFlags:
     typed = build_parser().parse_args(argv)
     patience = typed.patience
     if patience is not None and not (math.isfinite(patience) and patience > 0):
-        raise ConfigError(f"--patience {patience}: needs a number of seconds above 0")
+        raise ConfigError(f"--patience must be > 0 seconds, got {patience:g}")
     if not typed.runs:
-        raise ConfigError("--runs names no folder", hint="is the variable after --runs set?")
+        raise ConfigError(
+            "--runs must name a folder, got ''", hint="is the variable after --runs set?"
+        )
     if typed.max_restarts < 0:
-        raise ConfigError(f"--max-restarts {typed.max_restarts}: needs 0 or more")
+        raise ConfigError(f"--max-restarts must be >= 0, got {typed.max_restarts}")
     _refuse_several_machines(typed.nnodes)
     port, remarks = _port(typed)
     return RunFlags(
@@ -107,33 +127,34 @@ def _refuse_several_machines(nnodes: str) -> None:
         several = int(most or least) > 1 or int(least) > 1
         none = int(least) < 1
     except ValueError:
-        raise ConfigError(f"--nnodes {nnodes!r} is neither a number nor a range MIN:MAX") from None
+        raise ConfigError(f"--nnodes must be a number or MIN:MAX, got {nnodes!r}") from None
     if none:
-        raise ConfigError(f"--nnodes {nnodes}: a job needs at least one machine")
+        raise ConfigError(f"--nnodes must be >= 1, got {nnodes}")
     if several:
         raise EnvironmentFailure(
-            "holdfast run works on one machine so far; several machines come later",
-            hint=f"use torchrun for --nnodes {nnodes}",
+            "holdfast run supports one node only",
+            hint=f"use `torchrun --nnodes {nnodes} …`",
         )
 
 
 def _port(typed: argparse.Namespace) -> tuple[int, tuple[str, ...]]:
     """One machine always meets at our own store; only the port the user named is kept."""
     if typed.standalone:
-        return 0, ("--standalone: the ranks meet at holdfast's own store, fresh in each round",)
+        return 0, ("--standalone: no effect, every attempt gets a new store of holdfast's own",)
     if typed.rdzv_backend not in BACKENDS:
         raise EnvironmentFailure(
-            f"--rdzv-backend {typed.rdzv_backend}: one machine needs no service to meet at",
-            hint="leave --rdzv-backend out",
+            f"--rdzv-backend: unknown value {typed.rdzv_backend!r} (choose from "
+            f"{', '.join(BACKENDS)})",
+            hint="omit --rdzv-backend: holdfast starts its own store",
         )
     host, port = split_endpoint(typed.rdzv_endpoint)
     if not typed.rdzv_endpoint and typed.rdzv_backend == "static":
         host, port = typed.master_addr, typed.master_port
     if port is not None and not 0 <= port < 65536:
-        raise ConfigError(f"--master-port {port} is not a port (0 to 65535)")
+        raise ConfigError(f"--master-port must be 0 to 65535, got {port}")
     remarks = []
     if typed.rdzv_backend == "c10d":
-        remarks.append("--rdzv-backend c10d: holdfast's own store takes its place on one machine")
+        remarks.append("--rdzv-backend c10d: replaced by holdfast's own store")
     if host not in ("", "localhost", "127.0.0.1"):
-        remarks.append(f"{host}: all ranks are on this machine, so they meet on 127.0.0.1")
+        remarks.append(f"{host}: ignored, all ranks are on this node and connect to 127.0.0.1")
     return port or 0, tuple(remarks)

@@ -161,7 +161,7 @@ def nproc(flags: RunFlags) -> int:
     """How many ranks 'auto', 'gpu' or a number means here."""
     count = int(torchrun.determine_local_world_size(flags.torchrun.nproc_per_node))
     if count < 1:
-        raise ConfigError(f"--nproc-per-node {count}: a job needs at least one rank")
+        raise ConfigError(f"--nproc-per-node must be >= 1, got {count}")
     return count
 
 
@@ -175,7 +175,7 @@ def _signals(typed: argparse.Namespace) -> list[signal.Signals]:
     try:
         return [signal.Signals[name] for name in names]
     except KeyError as problem:
-        raise ConfigError(f"--signals-to-handle: {problem} is no signal of this system") from None
+        raise ConfigError(f"--signals-to-handle: unknown signal {problem}") from None
 
 
 def describe(
@@ -188,14 +188,14 @@ def describe(
     """What `start` would do, for --dry-run; starts nothing and makes no folder."""
     config, command, _ = _prepare(flags, paths=paths, rank_environment=None, write=write_all)
     ranks, typed = config.nproc_per_node, flags.torchrun
-    port = str(flags.port) if flags.port else "a free port outside the ephemeral range, new"
+    port = str(flags.port) if flags.port else "a free port outside the ephemeral range, a new one"
     lines = [
-        f"would start {ranks} rank{'s' * (ranks > 1)} on this machine, each",
+        f"would start {ranks} rank{'s' * (ranks > 1)} on this node, each",
         f"  {_shell(command)}",
-        f"by way of  {_shell(wrap(command))}" if wrap(command) != command else "",
-        f"store      127.0.0.1, {port} in every round; handed over listening",
-        f"restarts   up to {flags.max_restarts}, of the whole group",
-        f"patience   {f'{flags.patience:g} s' if flags.patience else 'until it is certain'}",
+        f"through    {_shell(wrap(command))}" if wrap(command) != command else "",
+        f"store      127.0.0.1, {port} in every attempt",
+        f"restarts   up to {flags.max_restarts}, of all ranks",
+        f"patience   {f'{flags.patience:g} s' if flags.patience else 'default (see --help)'}",
         f"logs       {paths.stdout(0, 0)} and so on, and the screen",
         f"log dir    {typed.log_dir} (--log-dir)" if typed.log_dir else "",
         *(f"note       {remark}" for remark in flags.remarks),

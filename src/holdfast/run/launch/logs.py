@@ -83,7 +83,7 @@ class Logs(LogsSpecs):
         try:
             prepared = self._rank_environment(local_rank, dict(env))
         except Exception as bug:  # noqa: BLE001 - the training matters more than our view of it
-            self._say_once(f"the ranks cannot be watched from within: {type(bug).__name__}: {bug}")
+            self._say_once(f"monitoring inside the ranks is disabled: {type(bug).__name__}: {bug}")
         else:
             env.clear()
             env.update(prepared)
@@ -178,7 +178,7 @@ class Logs(LogsSpecs):
 
     def _no_log(self, problem: OSError) -> None:
         self._say_once(
-            f"no logs can be written into {self.root_log_dir} ({problem.strerror}): "
+            f"cannot write logs to {self.root_log_dir} ({problem.strerror}): "
             "output goes to the screen only"
         )
 

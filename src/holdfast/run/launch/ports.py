@@ -38,7 +38,7 @@ def listen_anywhere(address: str = LOOPBACK) -> socket.socket:
         return _listen(address, 0)  # a machine whose range covers everything
     except OSError as problem:
         raise EnvironmentFailure(
-            f"no port could be bound on {address}: {problem.strerror}",
+            f"cannot bind a port on {address}: {problem.strerror}",
             hint="is the loopback interface up? `ip link show lo`",
         ) from problem
 
@@ -49,13 +49,13 @@ def listen_on(port: int, address: str = LOOPBACK) -> socket.socket:
         return _listen(address, port)
     except OSError as problem:
         if problem.errno == errno.EADDRINUSE:
-            reason = f"port {port} is taken: {_owner(port)}"
+            reason = f"port {port} is in use: {_owner(port)}"
         elif problem.errno == errno.EACCES:
             reason = f"port {port} is reserved for root on this machine"
         else:
-            reason = f"port {port} cannot be bound on {address}: {os.strerror(problem.errno or 0)}"
+            reason = f"cannot bind port {port} on {address}: {os.strerror(problem.errno or 0)}"
         raise EnvironmentFailure(
-            reason, hint="leave the port out, and holdfast takes one that is free"
+            reason, hint="omit the port: holdfast picks a free one"
         ) from problem
 
 
@@ -79,4 +79,7 @@ def _owner(port: int) -> str:
     for owner in owners.values():
         if not isinstance(owner, Unread):
             return f"{owner.description} listens on it"
-    return next((owner.why for owner in owners.values() if isinstance(owner, Unread)), "by whom?")
+    return next(
+        (owner.why for owner in owners.values() if isinstance(owner, Unread)),
+        "by an unknown process",
+    )

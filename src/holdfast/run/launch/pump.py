@@ -89,7 +89,7 @@ class RankStream:
             self._log = None
             self._shown = True
             warn(
-                f"the log of {self.name} could not be written ({problem.strerror}): "
+                f"cannot write the log of {self.name} ({problem.strerror}): "
                 "its output goes to the screen only"
             )
 
@@ -245,5 +245,5 @@ def warn(sentence: str) -> None:
     """On stderr, in one piece; nobody to hear it is no reason to stop."""
     with contextlib.suppress(OSError, ValueError):
         fresh = "\r\033[K" if sys.stderr.isatty() else ""  # the status line may stand there
-        sys.stderr.write(f"{fresh}holdfast: {sentence}\n")
+        sys.stderr.write(f"{fresh}holdfast> {sentence}\n")
         sys.stderr.flush()

@@ -106,8 +106,8 @@ class OneMachine(RendezvousHandler):
 def create(parameters: RendezvousParameters) -> OneMachine:
     if parameters.max_nodes > 1:
         raise EnvironmentFailure(
-            "the rendezvous backend 'holdfast' is for one machine so far",
-            hint="for several, use `--rdzv-backend c10d`",
+            "the rendezvous backend 'holdfast' supports one node only",
+            hint="for several nodes use `--rdzv-backend c10d`",
         )
     _, port = split_endpoint(parameters.endpoint)
     return OneMachine(run_id=parameters.run_id, port=port or 0)

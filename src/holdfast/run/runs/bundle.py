@@ -42,10 +42,10 @@ def write(paths: RunPaths, target: str, *, environment: Mapping[str, str]) -> Bu
         number = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as problem:
         raise ConfigError(
-            f"{target} exists already", hint="name another file: -o FILE"
+            f"{target} already exists", hint="give another file: `-o FILE`"
         ) from problem
     except OSError as problem:
-        raise EnvironmentFailure(f"{target} cannot be written: {problem.strerror}") from problem
+        raise EnvironmentFailure(f"cannot write {target}: {problem.strerror}") from problem
     try:
         with open(number, "wb") as file:
             files = _pack(paths, file, values, notes)
@@ -95,13 +95,13 @@ def _files(folder: str, notes: list[str]) -> Iterator[tuple[str, bytes, float]]:
             if os.path.islink(os.path.join(where, name)):
                 notes.append(f"{shown}: left out, a link")
             elif at_top and not is_ours(name):
-                notes.append(f"{shown}: left out, not ours")
+                notes.append(f"{shown}: left out, not written by holdfast")
                 folders.remove(name)
         folders.sort()
         for name in sorted(names):
             shown = name if at_top else os.path.join(inside, name)
             if at_top and not is_ours(name):
-                notes.append(f"{shown}: left out, not ours")
+                notes.append(f"{shown}: left out, not written by holdfast")
                 continue
             content, written, note = _read(name, handle)
             if note:

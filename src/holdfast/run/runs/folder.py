@@ -54,15 +54,15 @@ def make(
     try:
         elsewhere = tempfile.mkdtemp(prefix="holdfast-runs-")
     except OSError:
-        second: RunPaths | str = "no temporary folder can be made"
+        second: RunPaths | str = "it cannot be created"
     else:
         second = _try_make(elsewhere, name, command, environment)
         if isinstance(second, RunPaths):
-            return CreatedRun(second, f"{root} cannot be written ({problem}); this run is kept in "
-                                f"{second.folder}")  # fmt: skip
+            where = f"cannot write {root} ({problem}); this run is kept in {second.folder}"
+            return CreatedRun(second, where)
         shutil.rmtree(elsewhere, ignore_errors=True)
-    return CreatedRun(None, f"neither {root} ({problem}) nor a temporary folder ({second}) can be "
-                      "written; nothing of this run is kept but what you see here")  # fmt: skip
+    return CreatedRun(None, f"cannot write {root} ({problem}) nor a temporary folder ({second}); "
+                      "nothing of this run is kept but what is on the screen")  # fmt: skip
 
 
 def save(path: str, document: Any) -> str:

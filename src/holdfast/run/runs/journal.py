@@ -80,8 +80,8 @@ class Journal:
         why = getattr(problem, "strerror", None) or problem
         with contextlib.suppress(OSError, ValueError):
             print(
-                f"holdfast> the journal {self.path} cannot be written ({why}); the job goes on, "
-                f"the last {KEPT} lines are kept in memory until it can",
+                f"holdfast> cannot write the journal {self.path} ({why}): training continues, the "
+                f"last {KEPT} lines are kept in memory",
                 file=sys.stderr,
                 flush=True,
             )

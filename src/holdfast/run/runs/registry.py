@@ -124,9 +124,7 @@ def find(root: str, wanted: str) -> RunSummary:
     """The run of this id, of this beginning, or the `latest`."""
     runs = list_runs(root)
     if not runs:
-        raise ConfigError(
-            f"there are no runs in {root}", hint="name their folder with `--runs DIR`"
-        )
+        raise ConfigError(f"no runs in {root}", hint="give their folder: `--runs DIR`")
     if wanted == LATEST:
         return runs[0]
     found = [run for run in runs if run.id == wanted] or [
@@ -136,35 +134,35 @@ def find(root: str, wanted: str) -> RunSummary:
         return found[0]
     if found:
         names = ", ".join(run.id for run in found[:5])
-        raise ConfigError(f"{wanted!r} may be {names}", hint="give more of its id")
-    raise ConfigError(f"no run in {root} is called {wanted!r}", hint="see `holdfast runs`")
+        raise ConfigError(f"{wanted!r} matches several runs: {names}", hint="give more of its id")
+    raise ConfigError(f"no run {wanted!r} in {root}", hint="list them: `holdfast runs`")
 
 
 def stop(run: RunSummary, *, grace: float = GRACE) -> str:
     """End a run: what was done, as one sentence. Only its own launcher is ever signalled."""
     if run.state is RunState.UNKNOWN:
         raise EnvironmentFailure(
-            f"{run.id} belongs to {run.host or 'another machine'} and cannot be ended from here",
+            f"{run.id} runs on {run.host or 'another machine'} and cannot be stopped from here",
             hint=f"run `holdfast stop {run.id}` there",
         )
     paths = RunPaths(os.path.dirname(run.folder), run.id)
     who = owner.read(paths.launcher)
     if run.state is not RunState.RUNNING or who is None:
-        return f"{run.id} does not run any more ({run.state.value})"
+        return f"{run.id} is not running ({run.state.value})"
     try:
         handle = os.pidfd_open(who.pid)
     except ProcessLookupError:
-        return f"{run.id} has just ended by itself"
+        return f"{run.id} had already ended"
     except OSError as problem:
         raise EnvironmentFailure(
-            f"this kernel gives no safe handle on a process ({problem.strerror}), so pid "
-            f"{who.pid} may be another one by the time it is signalled",
+            f"pidfd_open failed ({problem.strerror}): pid {who.pid} may be another process by "
+            "the time it is signalled",
             hint=f"`kill -TERM {who.pid}` if `ps -p {who.pid}` shows your run",
         ) from problem
     try:
         # The handle stays with the process it was opened for; only now is it sure which.
         if not owner.is_process(who):
-            return f"{run.id} has just ended by itself"
+            return f"{run.id} had already ended"
         return _end(handle, who, paths, grace)
     finally:
         os.close(handle)
@@ -178,19 +176,19 @@ def _end(handle: int, who: owner.LauncherIdentity, paths: RunPaths, grace: float
             break
         except PermissionError as problem:
             raise EnvironmentFailure(
-                f"{paths.run_id} belongs to user id {who.user}, whose processes you may not end"
+                f"{paths.run_id} belongs to user id {who.user}: not permitted to stop it"
             ) from problem
         if _is_over(handle, seconds):
             break
     else:
         raise EnvironmentFailure(
-            f"pid {who.pid} did not even end by SIGKILL within {LAST_GRACE:g} s: it is stuck in "
-            "the kernel (a dead network disk, a hung driver)",
-            hint=f"`cat /proc/{who.pid}/wchan` says where",
+            f"pid {who.pid} did not exit within {LAST_GRACE:g} s after SIGKILL (uninterruptible in "
+            "the kernel?)",
+            hint=f"see where it hangs: `cat /proc/{who.pid}/wchan`",
         )
     if order is signal.SIGTERM:
-        return f"{paths.run_id} was told to stop and has ended"
-    sentence = f"ended by SIGKILL after {grace:g} s without an answer to SIGTERM"
+        return f"{paths.run_id} stopped"
+    sentence = f"killed by SIGKILL: it did not exit within {grace:g} s after SIGTERM"
     book = journal.Journal(paths.journal)
     attempts = [r.attempt for r in book.records() if isinstance(r, AttemptRecord)]
     book.write(
@@ -201,7 +199,7 @@ def _end(handle: int, who: owner.LauncherIdentity, paths: RunPaths, grace: float
         )
     )
     book.close()
-    return f"{paths.run_id} was {sentence}; its ranks end with it"
+    return f"{paths.run_id} {sentence}; its ranks end with it"
 
 
 def _is_over(handle: int, seconds: float) -> bool:

@@ -17,6 +17,7 @@ from holdfast.analysis.job.journal_records import (
     StepsRecord,
     VerdictRecord,
 )
+from holdfast.analysis.job.phrases import signal_name
 from holdfast.catalogue import traits
 from holdfast.findings import Diagnosis
 from holdfast.run.runs import report_saves
@@ -32,6 +33,8 @@ CAUSES_SHOWN = 5
 LIKELY = 0.5
 """of a diagnosis: under this the verdict given while the job ran is the better answer"""
 QUOTES = 2
+SIGNAL_BASE = 128
+"""exit codes above it mean 'ended by a signal'"""
 EXPIRED_FIX = "see the stacks and flight recorders in {folder}"
 """where the fix was a command for a process that has exited since"""
 
@@ -130,8 +133,8 @@ def lines(report: RunReport, *, diagnosis: Diagnosis | None = None, folder: str 
     told += [f"earlier: {_sentence(cause)}" for cause in causes[:-1]]
     if not causes:
         return _unique([*told, *_diagnosed(diagnosis, folder)])
-    if traits(causes[-1].slug).told_to_stop:
-        return _unique([*told, causes[-1].reason])
+    if _told_to_stop(causes[-1]):  # said when it happened
+        return _unique(told)
     return _unique([*told, *_root_cause(causes[-1], report.fix, diagnosis, folder)])
 
 
@@ -163,12 +166,11 @@ def _diagnosed(found: Diagnosis | None, folder: str) -> list[str]:
 
 
 def _figures(report: RunReport, *, verdicts_left_out: int) -> list[str]:
-    steps = f"{report.steps} steps" if report.steps else "steps unknown (no optimizer call seen)"
-    again = f"{report.restarts} restart{'s' if report.restarts != 1 else ''}"
-    head = {0: "done", None: "no end was written"}.get(
-        report.exit_code, f"ended with exit code {report.exit_code}"
+    steps = (
+        _count(report.steps, "step") if report.steps else "steps unknown (no optimizer call seen)"
     )
-    told = [f"{head}: {steps}, {again}, {duration(report.seconds)}"]
+    again = _count(report.restarts, "restart")
+    told = [f"{_head(report)}: {steps}, {again}, {duration(report.seconds)}"]
     if report.lost:
         told.append(f"{elapsed(report.lost)} lost between the last step before a restart and "
                     "the first after it")  # fmt: skip
@@ -182,6 +184,25 @@ def _figures(report: RunReport, *, verdicts_left_out: int) -> list[str]:
     if verdicts_left_out:
         told.append(f"{verdicts_left_out} earlier verdicts are in the journal")
     return told
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _head(report: RunReport) -> str:
+    if report.exit_code is None:
+        return "no end was written"
+    if report.exit_code == 0:
+        return "done"
+    if report.causes and _told_to_stop(report.causes[-1]) and report.exit_code > SIGNAL_BASE:
+        return f"stopped by {signal_name(report.exit_code - SIGNAL_BASE)}"
+    return f"failed with exit code {report.exit_code}"
+
+
+def _told_to_stop(cause: VerdictRecord) -> bool:
+    """From outside, by a signal to the launcher: then no rank is named."""
+    return traits(cause.slug).told_to_stop and not cause.ranks
 
 
 def _fix_after_the_end(cause: VerdictRecord, records: Sequence[JournalRecord]) -> str:

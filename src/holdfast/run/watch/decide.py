@@ -4,7 +4,7 @@ Conclusive evidence acts at once: an end, a mismatch, a stopped process. A rank 
 somewhere may be saving; there patience decides:
 
 - `--patience S` ends such a wait after S seconds. Before the first step it ends only ranks that
-  show no sign of life for that long: imports and compilation take what they take.
+  show no activity for that long: imports and compilation take what they take.
 - By default nothing is ended before the first step. Later a rank without any sign of life gets
   60 s, or ten times the longest pause the job came back from; one that is at work, or inside the
   kernel, is only talked about.
@@ -86,7 +86,7 @@ def decide(
             return Decision(action="hold", reason="a rank has ended; its cause is not clear yet")
         return _act(scene, verdict, policy, why="")
     if verdict is None:
-        return Decision(action="go-on", reason="nothing holds the job up")
+        return Decision(action="go-on", reason="nothing is wrong")
     if verdict.certain:
         return _act_if_still_so(now, scene, verdict, policy, history)
     return _be_patient(now, scene, verdict, policy, history)
@@ -118,12 +118,12 @@ def _be_patient(
     started = pace.steps(scene) > 0
     if policy.patience is not None:
         if (waited if started else min(waited, silent)) >= policy.patience:
-            why = f"--patience {policy.patience:g} is over"
+            why = f"waited longer than --patience {policy.patience:g}"
             return _act(scene, verdict, policy, why=why)
         return go_on
     allowed = max(NO_LIFE, TIMES_LONGEST_PAUSE * scene.longest_pause)
     if started and silent >= allowed and not any(_in_kernel(v) for v in culprits):
-        why = f"no sign of life for {text.elapsed(silent)}"
+        why = f"no activity for {text.elapsed(silent)}"
         return _act(scene, verdict, policy, why=why)
     return go_on
 
@@ -173,15 +173,15 @@ def _act(scene: Scene, verdict: Verdict | None, policy: Policy, *, why: str) -> 
     used = sum(failure.lasted < restart_loop.PROGRESS_SECONDS for failure in failures)
     if used > policy.max_restarts:
         left = (
-            f"no restart is left of {policy.max_restarts}"
+            f"stopping: all {policy.max_restarts} restarts are used"
             if policy.max_restarts
-            else ("--max-restarts is 0")
+            else "stopping (--max-restarts is 0)"
         )
         return Decision(action="stop", reason=f"{said}{left}", verdict=verdict)
     free = failures[-1].lasted >= restart_loop.PROGRESS_SECONDS
     count = (
-        "restart, free because the job got on"
+        "restarting (not counted: the job made progress since the last one)"
         if free
-        else (f"restart {used} of {policy.max_restarts}")
+        else (f"restarting ({used} of {policy.max_restarts})")
     )
     return Decision(action="restart", reason=f"{said}{count}", verdict=verdict)

@@ -74,7 +74,7 @@ class Reporter:
         """Steps go on: said after a hold-up, else only noted now and then."""
         stalled = self._said is not None and not traits(self._said[0]).survives_steps
         if stalled:
-            self.screen.say(f"going on: step {steps}")
+            self.screen.say(f"training continues: step {steps}")
             self._said = None
         if stalled or not self.noted_at or now >= self.noted_at + NOTE_EVERY:
             self.journal.write(ProgressRecord(attempt=attempt, steps=steps))
@@ -105,6 +105,10 @@ class Reporter:
         """A notice, or with an action the verdict that calls for it."""
         kind = VerdictRecord if action else NoticeRecord
         self._journal(kind, found, scene, steps=steps, evidence=evidence)
+        if traits(found.slug).told_to_stop and not found.ranks:
+            # Ctrl-C or a scheduler's signal is no failure: one line, not a verdict.
+            self.screen.say(f"stopping: {found.reason}")
+            return
         self.screen.say(run_screen.judgement(found, scene, action=action, evidence=evidence))
 
     def outlived(self, processes: Sequence[SurvivingProcess], scene: Scene, *, steps: int) -> None:
@@ -117,10 +121,9 @@ class Reporter:
     def left_alone(self, processes: Sequence[SurvivingProcess], *, attempt: int) -> None:
         told = phrases.children(processes)
         pids = tuple(p.pid for p in processes)
-        verb = text.plural(pids, "runs", "run")
+        verb = text.plural(pids, "is", "are")
         self.journal.write(LeftRecord(attempt=attempt, pids=pids, reason=told))
-        self.screen.say(f"{told} still {verb}, and {'is' if verb == 'runs' else 'are'} left alone: "
-                        "the job ended well")  # fmt: skip
+        self.screen.say(f"{told} {verb} still running; left alone because the job ended well")
 
     def _journal(
         self,
@@ -152,7 +155,7 @@ class Reporter:
 
     def aborts(self, attempt: int, ranks: Sequence[int]) -> None:
         self.journal.write(SignalRecord(attempt=attempt, signal="SIGABRT", ranks=tuple(ranks)))
-        self.screen.say(f"SIGABRT to {text.ranks(ranks)}, as the limit asks")
+        self.screen.say(f"sent SIGABRT to {text.ranks(ranks)}: the deadline passed")
 
     def action(
         self,
@@ -183,8 +186,8 @@ class Reporter:
                 OwnFaultRecord(attempt=attempt, slug=bug.slug, face=bug.face, exception=bug.problem)
             )
             self.screen.say(
-                f"holdfast cannot tell whether this is {bug.slug}: a bug of its own "
-                f"({bug.problem}); training goes on, all else is watched"
+                f"cannot check for {bug.slug}: a bug in holdfast ({bug.problem}); training and "
+                "all other checks continue"
             )
 
     def _transport(self, attempt: int, ranks: Sequence[ObservedRank]) -> None:

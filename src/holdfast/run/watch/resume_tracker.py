@@ -110,7 +110,7 @@ def _saved(account: CheckpointAccount, record: SavedRecord) -> TrackedEvent:
         at=record.told_at or 0.0,
     )
     saves = (*account.saves, saved)[-MOST_SAVES:]
-    recovered = f"saving works again: step {saved.step} is safe in {saved.path}"
+    recovered = f"saving works again: saved step {saved.step} in {saved.path}"
     sentence = recovered if account.saves_failed else ""
     account = msgspec.structs.replace(account, saves=saves, saves_failed=0)
     return TrackedEvent(account, record, sentence)
@@ -125,12 +125,12 @@ def _save_failed(account: CheckpointAccount, record: SaveFailedRecord) -> Tracke
     why = record.why + (f" ({name})" if name else "")
     where = f" in {record.where}" if record.where else ""
     # The commonest question then: how much is at stake?
-    safe = f"step {account.saves[-1].step} is safe" if account.saves else "nothing is saved yet"
+    safe = f"step {account.saves[-1].step} is saved" if account.saves else "nothing is saved yet"
     return TrackedEvent(
         account,
         record,
-        f"save of step {record.step} failed: {why}{where}; {safe}, training goes on "
-        "and the next save is tried as planned",
+        f"save of step {record.step} failed: {why}{where}; {safe}; training continues, "
+        "next save as planned",
     )
 
 
@@ -165,10 +165,10 @@ def _began(account: CheckpointAccount, seen: FirstStep, guess: AttemptStart) -> 
     if guess.what == "zero":
         return ""  # the notice of restart-from-zero says it
     if guess.what == "unknown":
-        return f"whether the job resumed or began again cannot be told: {guess.why}"
+        return f"unknown whether the job resumed or started from step 0: {guess.why}"
     if seen.optimizer_step:
         return f"resumed: {guess.why}{_again(account, seen.attempt)}"
-    return f"the job seems to have resumed: {guess.why}"
+    return f"the job probably resumed: {guess.why}"
 
 
 def repeated(account: CheckpointAccount, attempt: int) -> Repeated:
@@ -186,4 +186,4 @@ def _again(account: CheckpointAccount, attempt: int) -> str:
     if not steps:
         return "; no step is repeated"
     are = "step is" if steps == 1 else "steps are"
-    return f"; the job had reached {account.reached}: {steps} {are} repeated"
+    return f"; the job had reached step {account.reached}: {steps} {are} repeated"

@@ -80,15 +80,15 @@ def from_nccl_log(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def sentence(seen: SeenTransport) -> str:
-    """'ranks talk over lo (127.0.0.1), Gloo; NCCL by NET/Socket on eth0'; '' when unknown."""
+    """'ranks communicate over lo (127.0.0.1), Gloo; NCCL uses P2P on eth0'; '' when unknown."""
     parts = []
     if seen.links:
         over = " and ".join(f"{name} ({address})" for name, address in seen.links)
-        parts.append(f"ranks talk over {over}" + (", Gloo" if seen.gloo else ""))
+        parts.append(f"ranks communicate over {over}" + (", Gloo" if seen.gloo else ""))
     if seen.nccl or seen.nccl_interfaces:
-        by = f" by {', '.join(seen.nccl)}" if seen.nccl else ""
+        by = f" {', '.join(seen.nccl)}" if seen.nccl else ""
         on = f" on {', '.join(seen.nccl_interfaces)}" if seen.nccl_interfaces else ""
-        parts.append(f"NCCL{by}{on}")
+        parts.append(f"NCCL uses{by}{on}")
     return "; ".join(parts)
 
 
@@ -99,14 +99,14 @@ def contradiction(seen: SeenTransport, environment: Mapping[str, str]) -> str:
         wanted = nic_filter.read_nccl(asked)
         strange = [name for name in seen.nccl_interfaces if not wanted.admits(name)]
         if strange:
-            return f"{nic_filter.NCCL}={asked} is set, yet NCCL uses {', '.join(strange)}"
+            return f"{nic_filter.NCCL}={asked} is set, but NCCL uses {', '.join(strange)}"
     asked = environment.get(nic_filter.GLOO, "")
     used = {name for name, _ in seen.links}
     if nic_filter.is_ignored(asked) or not seen.gloo or not used:
         return ""
     if used.isdisjoint(nic_filter.read_gloo(asked)):
         names = ", ".join(sorted(used))
-        return f"{nic_filter.GLOO}={asked} is set, yet the ranks talk over {names}"
+        return f"{nic_filter.GLOO}={asked} is set, but the ranks communicate over {names}"
     return ""
 
 

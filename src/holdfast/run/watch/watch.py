@@ -102,7 +102,7 @@ class Watch:
         self._stop_signal = sign.name
         scene = self._scene(time.monotonic())
         if found := self._verdict(scene):
-            self._announce(found, scene, action="end the job, as told")
+            self._announce(found, scene, action="stopping the job")
         self.reporter.action("stop", scene, reason=sign.name, steps=self.observer.steps)
 
     def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
