@@ -82,6 +82,16 @@ def test_cut_at_any_byte_is_a_problem(
         shutil.rmtree(copy)
 
 
+def test_what_cannot_be_read_is_not_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / "step-000000001" / "manifest.json").mkdir(parents=True)  # no file to open
+    (tmp_path / "model.pt").write_bytes(b"")
+    found = look(tmp_path)
+    assert found["step-000000001"].problem == "cannot be read: EISDIR"
+    assert found["step-000000001"].unreadable
+    assert found["model.pt"].problem
+    assert not found["model.pt"].unreadable
+
+
 def test_a_sharded_save_that_died_lacks_its_metadata_or_a_shard(
     saved: Path, tmp_path: Path
 ) -> None:

@@ -69,7 +69,9 @@ test_check = check_table(
     ),
     speaks(
         "warning",
-        a_machine(NAMED, checkpoints=(item(problem="cannot be read: EACCES"), OLDER)),
+        a_machine(
+            NAMED, checkpoints=(item(problem="cannot be read: EACCES", unreadable=True), OLDER)
+        ),
         saying=["could not be read", "EACCES"],
         not_saying=["damaged"],
     ),
@@ -82,7 +84,10 @@ test_check = check_table(
         "note",
         a_machine(
             NAMED,
-            checkpoints=(item(), msgspec.structs.replace(OLDER, problem="cannot be read: EACCES")),
+            checkpoints=(
+                item(),
+                msgspec.structs.replace(OLDER, problem="cannot be read: EACCES", unreadable=True),
+            ),
         ),
         saying=["an older checkpoint could not be read"],
     ),

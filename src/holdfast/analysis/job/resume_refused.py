@@ -45,8 +45,11 @@ def refused(scene: Scene, slug: str) -> Refusal | None:
     )
 
 
-def verdict(make: Callable[..., Verdict], found: Refusal) -> Verdict:
+def verdict(make: Callable[..., Verdict], scene: Scene, slug: str) -> Verdict | None:
     """By the fault's own `verdict`. Fatal: the next attempt would find the same checkpoint."""
+    found = refused(scene, slug)
+    if found is None:
+        return None
     return make(
         found.sentence,
         ranks=found.ranks,

@@ -22,7 +22,7 @@ def missing_tensors(wreckage: Wreckage) -> dict[int, list[str]]:
 
 
 def ready_ranks(wreckage: Wreckage) -> set[frozenset[int]]:
-    """The ranks that had brought a tensor that others lacked, for each such tensor."""
+    """For each tensor that some ranks lack, the ranks that had submitted it."""
     lists = [
         found
         for one in wreckage.seen(HOROVOD_READY)

@@ -230,6 +230,8 @@ class CheckpointItem(Fact, frozen=True):
     """'' when its structure is whole, else what is wrong"""
     incomplete: bool = False
     """the problem is that its save did not finish; what was written is not damaged"""
+    unreadable: bool = False
+    """the problem is that it could not be read; it may be intact"""
     step: int | None = None
     """this and all below only where it says so itself: our own do, others tell nothing"""
     world_size: int | None = None

@@ -119,6 +119,7 @@ def _item(candidate: _Candidate, *, held: bool) -> CheckpointItem | None:
         return None
     except OSError as error:
         problem = f"cannot be read: {errno.errorcode.get(error.errno or 0, error.errno)}"
+        return msgspec.structs.replace(item, problem=problem, unreadable=True)
     return msgspec.structs.replace(item, problem=problem)
 
 

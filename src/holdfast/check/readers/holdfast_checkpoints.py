@@ -22,6 +22,7 @@ class Inspection(NamedTuple):
     problem: str
     size: int
     """bytes that are there"""
+    unreadable: bool = False
 
 
 def is_ours(folder: str) -> bool:
@@ -46,7 +47,8 @@ def look_into(folder: str) -> Inspection:
     except msgspec.DecodeError as error:
         return Inspection(None, f"damaged: {MANIFEST}: {error}", 0)
     if manifest.schema != manifests.SCHEMA:
-        return Inspection(None, f"cannot be read: it is of the kind {manifest.schema!r}", 0)
+        problem = f"cannot be read: it is of the kind {manifest.schema!r}"
+        return Inspection(None, problem, 0, unreadable=True)
     problem, size = "", 0
     for entry in manifest.files:
         found = _size(folder, entry.name)
@@ -74,13 +76,14 @@ def _wrong(entry: manifests.FileEntry, found: int) -> str:
 
 def item(folder: str, *, written: float) -> CheckpointItem:
     """Raises OSError, as `look_into` does."""
-    manifest, problem, size = look_into(folder)
+    manifest, problem, size, unreadable = look_into(folder)
     found = CheckpointItem(
         path=folder,
         kind="holdfast",
         size=size,
         age=max(0.0, time.time() - (manifest.saved_at if manifest else written)),
         problem=problem,
+        unreadable=unreadable,
         step=manifests.step_of(os.path.basename(folder)),
     )
     if manifest is None:

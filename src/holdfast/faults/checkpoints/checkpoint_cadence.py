@@ -27,7 +27,7 @@ from itertools import pairwise
 from statistics import median
 
 from holdfast.analysis.checkpoints import save_interval
-from holdfast.analysis.machine import CheckpointItem, MachineFacts, known
+from holdfast.analysis.machine import CheckpointItem, MachineFacts, checkpoint_items, known
 from holdfast.analysis.scene.checkpoints import Saved
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
@@ -56,7 +56,7 @@ TOLERANCE = 2.0
 def checkpoints_are_far_apart(facts: MachineFacts) -> Finding:
     """Only that: the files do not show how long a save paused training."""
     if not facts.plan.checkpoint_folders:
-        return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
+        return FAULT.does_not_apply(checkpoint_items.NO_FOLDER)
     series = _newest_series(known(facts.checkpoints))
     if len(series) < ENOUGH:
         return FAULT.does_not_apply(
@@ -88,10 +88,7 @@ def checkpoints_are_far_apart(facts: MachineFacts) -> Finding:
 
 def _newest_series(items: Sequence[CheckpointItem]) -> list[CheckpointItem]:
     """Complete ones of the kind and folder of the newest, newest first: one program's saves."""
-    complete = sorted(
-        (item for item in items if not item.problem and item.kind != "temporary"),
-        key=lambda item: item.age,
-    )
+    complete = checkpoint_items.complete(items)
     like = [
         item
         for item in complete

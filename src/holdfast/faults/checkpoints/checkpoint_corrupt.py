@@ -30,7 +30,7 @@ from holdfast import text
 from holdfast.analysis.logs import damaged_files, sightings
 from holdfast.analysis.logs.patterns import resume, unreadable_files
 from holdfast.analysis.logs.wreckage import LoggedException, Sighting, Wreckage
-from holdfast.analysis.machine import CheckpointItem, MachineFacts, known
+from holdfast.analysis.machine import CheckpointItem, MachineFacts, checkpoint_items, known
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -42,14 +42,11 @@ FAULT = Fault(
     related=("checkpoint-incomplete", "checkpoint-not-atomic", "disk-full", "config-changed"),
 )
 
-SETTLED = 60.0
-"""seconds: what was written more recently may be a save in progress"""
-
 
 @FAULT.check(needs=("checkpoints",))
 def checkpoint_is_damaged(facts: MachineFacts) -> Finding | list[Finding]:
     if not facts.plan.checkpoint_folders:
-        return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
+        return FAULT.does_not_apply(checkpoint_items.NO_FOLDER)
     complete = [item for item in known(facts.checkpoints) if not _unfinished(item)]
     if not complete:
         return FAULT.ok("no finished checkpoint in " + ", ".join(facts.plan.checkpoint_folders))
@@ -82,13 +79,8 @@ def _unfinished(item: CheckpointItem) -> bool:
     return item.kind == "temporary" or item.incomplete
 
 
-def _evidence(item: CheckpointItem) -> list[Evidence]:
-    size, age = text.size(item.size), text.duration(item.age)
-    return [Evidence(quote=f"{item.path}: {item.problem} ({size}, {age} old)", source=item.path)]
-
-
 def _finding(item: CheckpointItem, intact: list[CheckpointItem], *, newest: bool) -> Finding:
-    if item.problem.startswith("cannot be read"):  # it may be perfectly fine
+    if item.unreadable:  # it may be intact
         return _unreadable(item, newest=newest)
     return _newest(item, intact) if newest else _older(item)
 
@@ -98,7 +90,7 @@ def _unreadable(item: CheckpointItem, *, newest: bool) -> Finding:
     return report(
         f"{which} checkpoint could not be read: {item.path}",
         reason=f"{item.problem}; a resume as this user will fail the same way",
-        evidence=_evidence(item),
+        evidence=checkpoint_items.evidence(item),
         fix=f"check its owner and permissions: `ls -ld {item.path}`",
     )
 
@@ -107,7 +99,7 @@ def _older(item: CheckpointItem) -> Finding:
     return FAULT.note(
         f"an older checkpoint is damaged: {item.path}",
         reason=f"{item.problem}; there are newer ones, so a resume will not use it",
-        evidence=_evidence(item),
+        evidence=checkpoint_items.evidence(item),
         fix=f"remove it once you know the reason: `rm -r {item.path}`",
     )
 
@@ -119,13 +111,13 @@ def _newest(item: CheckpointItem, intact: list[CheckpointItem]) -> Finding:
         if good
         else "look for a copy elsewhere: no intact checkpoint is left in the folder"
     )
-    saving = item.age < SETTLED
+    saving = item.age < checkpoint_items.JUST_WRITTEN
     doubt = ", unless a save is in progress right now" if saving else ""
     report = FAULT.warning if saving else FAULT.error
     return report(
         f"the newest checkpoint is damaged: {item.path}",
         reason=f"{item.problem}; a resume from this file will fail{doubt}",
-        evidence=_evidence(item),
+        evidence=checkpoint_items.evidence(item),
         fix=previous,
     )
 

@@ -22,10 +22,9 @@ Sources        torch 2.13.0: torch/distributed/checkpoint/filesystem.py (metadat
 
 from __future__ import annotations
 
-from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.machine import CheckpointItem, MachineFacts, known
+from holdfast.analysis.machine import CheckpointItem, MachineFacts, checkpoint_items, known
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -37,14 +36,11 @@ FAULT = Fault(
     related=("checkpoint-corrupt", "world-size-mismatch", "disk-full", "preempted"),
 )
 
-SETTLED = 60.0
-"""seconds: what was written more recently may be a save in progress"""
-
 
 @FAULT.check(needs=("checkpoints",))
-def save_was_cut_short(facts: MachineFacts) -> Finding | list[Finding]:
+def save_was_interrupted(facts: MachineFacts) -> Finding | list[Finding]:
     if not facts.plan.checkpoint_folders:
-        return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
+        return FAULT.does_not_apply(checkpoint_items.NO_FOLDER)
     items = known(facts.checkpoints)
     folders = [item for item in items if item.incomplete]
     leftovers = [item for item in items if item.kind == "temporary"]
@@ -52,30 +48,23 @@ def save_was_cut_short(facts: MachineFacts) -> Finding | list[Finding]:
     return findings or FAULT.ok("no unfinished save in " + ", ".join(facts.plan.checkpoint_folders))
 
 
-def _evidence(item: CheckpointItem) -> list[Evidence]:
-    what = f"{item.path}: {item.problem}" if item.problem else item.path
-    quote = f"{what} ({text.size(item.size)}, {text.duration(item.age)} old)"
-    return [Evidence(quote=quote, source=item.path)]
-
-
 def _folder(item: CheckpointItem, items: tuple[CheckpointItem, ...]) -> Finding:
-    complete = [other for other in items if not other.problem and other.kind != "temporary"]
-    before = min(complete, key=lambda other: other.age, default=None)
-    resume = f"resume from {before.path}" if before else "start over: no complete checkpoint exists"
-    if any(other.age < item.age for other in complete):
+    newest = next(iter(checkpoint_items.complete(items)), None)
+    resume = f"resume from {newest.path}" if newest else "start over: no complete checkpoint exists"
+    if newest and newest.age < item.age:
         return FAULT.note(
             f"an older sharded save was never finished: {item.path}",
             reason=f"{item.problem}; there are newer checkpoints",
-            evidence=_evidence(item),
+            evidence=checkpoint_items.evidence(item),
             fix=f"remove it if it is no longer needed: `rm -r {item.path}`",
         )
-    saving = item.age < SETTLED
+    saving = item.age < checkpoint_items.JUST_WRITTEN
     doubt = "; it was written a moment ago and may be a save in progress" if saving else ""
     report = FAULT.warning if saving else FAULT.error
     return report(
         f"the newest sharded checkpoint was never finished: {item.path}",
         reason=f"{item.problem}, so it cannot be loaded{doubt}",
-        evidence=_evidence(item),
+        evidence=checkpoint_items.evidence(item),
         fix=f"{resume}; remove the leftovers with `rm -r {item.path}`",
     )
 
@@ -85,7 +74,7 @@ def _temporary(item: CheckpointItem) -> Finding:
         f"a save left a temporary file behind: {item.path}",
         reason="it was never renamed to a checkpoint; the previous checkpoint is untouched, and "
         "nothing will load this one unless a script picks files by age",
-        evidence=_evidence(item),
+        evidence=checkpoint_items.evidence(item),
         fix=f"if no job is saving there now, `rm -r {item.path}`",
     )
 

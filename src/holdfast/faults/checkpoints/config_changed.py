@@ -39,10 +39,7 @@ FAULT = Fault(
 
 @FAULT.run
 def ranks_refused_to_resume(scene: Scene) -> Verdict | None:
-    found = resume_refused.refused(scene, FAULT.slug)
-    if found is None:
-        return None
-    return resume_refused.verdict(FAULT.verdict, found)
+    return resume_refused.verdict(FAULT.verdict, scene, FAULT.slug)
 
 
 @FAULT.run

@@ -29,7 +29,7 @@ from holdfast import text
 from holdfast.analysis.job import resume_refused
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.machine import MachineFacts, known
+from holdfast.analysis.machine import MachineFacts, checkpoint_items, known
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -51,7 +51,7 @@ FIX = (
 def planned_ranks_differ_from_saved(facts: MachineFacts) -> Finding:
     plan = facts.plan
     if not plan.checkpoint_folders:
-        return FAULT.does_not_apply("no checkpoint folder was named: add --ckpt DIR")
+        return FAULT.does_not_apply(checkpoint_items.NO_FOLDER)
     told = [item for item in known(facts.checkpoints) if item.world_size and not item.problem]
     if not told:
         return FAULT.does_not_apply("no checkpoint in the folder says how many ranks saved it")
@@ -84,10 +84,7 @@ def planned_ranks_differ_from_saved(facts: MachineFacts) -> Finding:
 
 @FAULT.run
 def ranks_refused_to_resume(scene: Scene) -> Verdict | None:
-    found = resume_refused.refused(scene, FAULT.slug)
-    if found is None:
-        return None
-    return resume_refused.verdict(FAULT.verdict, found)
+    return resume_refused.verdict(FAULT.verdict, scene, FAULT.slug)
 
 
 @FAULT.run

@@ -193,17 +193,13 @@ def few_ranks_entered_the_collective(wreckage: Wreckage) -> Diagnosis | None:
         confidence=0.6,
         seen=blame.first_complaint(wreckage),
         evidence=blame.positions(wreckage),
-        culprit=_named(place.waiting),
+        culprit=odd_ranks.named(place.waiting),
         victims=absent,
         fix=FIX,
         next=DETAIL,
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, *absent[:1]),
     )
-
-
-def _named(ranks: tuple[int, ...]) -> Culprit:
-    return Culprit(rank=ranks[0]) if len(ranks) == 1 else Culprit(what=text.ranks(ranks))
 
 
 @FAULT.explain
@@ -222,7 +218,7 @@ def ranks_waited_for_each_other(wreckage: Wreckage) -> Diagnosis | None:
         seen=blame.first_complaint(wreckage),
         evidence=[Evidence(quote=f"waits in {s.title}", source="flight recorder", rank=r)
                   for s in sides for r in s.waiting[:1]],
-        culprit=_named(odd) if odd else Culprit(what=told),
+        culprit=odd_ranks.named(odd) if odd else Culprit(what=told),
         victims=known.others(*odd),
         fix="call the collectives of both groups in the same order on every rank that is in both",
         next=DETAIL,

@@ -23,14 +23,14 @@ from __future__ import annotations
 from holdfast import text
 from holdfast.analysis.collectives import waits
 from holdfast.analysis.job import phrases, stall
-from holdfast.analysis.logs import blame
+from holdfast.analysis.logs import blame, odd_ranks
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import exits, secondary_errors
 from holdfast.analysis.scene.scene import RankView, Recorder, Scene
 from holdfast.fault import Fault, RunTraits
-from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.findings import Diagnosis, Evidence, Verdict
 
 FAULT = Fault(
     code="HOLD605",
@@ -149,7 +149,7 @@ def finished_rank_was_still_needed(wreckage: Wreckage) -> Diagnosis | None:
         "lost the connection to it or timed out waiting for it",
         confidence=0.8 if certain else 0.6,
         seen=(*put_away[:2], *blame.first_complaint(wreckage)),
-        culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=text.ranks(left)),
+        culprit=odd_ranks.named(left),
         victims=missed,
         fix=FIX,
         ruled_out=blame.ruled_out(wreckage),
@@ -195,7 +195,7 @@ def _by_launcher(
         "needed it",
         confidence=confidence,
         seen=(*wreckage.seen(LEFT)[:1], *blame.first_complaint(wreckage)),
-        culprit=Culprit(rank=left[0]) if len(left) == 1 else Culprit(what=text.ranks(left)),
+        culprit=odd_ranks.named(left),
         victims=known.victims,
         fix=FIX,
         ruled_out=blame.ruled_out(wreckage),

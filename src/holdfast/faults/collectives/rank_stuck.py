@@ -24,7 +24,7 @@ from __future__ import annotations
 from holdfast import text
 from holdfast.analysis.collectives import stacks
 from holdfast.analysis.job import stall
-from holdfast.analysis.logs import blame, horovod_stall, stack_positions, suspects
+from holdfast.analysis.logs import blame, horovod_stall, odd_ranks, stack_positions, suspects
 from holdfast.analysis.logs.patterns import launchers, missing_rank, watchdog
 from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_OLD, HOROVOD_READY, UNIQUE_ID
 from holdfast.analysis.logs.suspects import Suspect
@@ -145,7 +145,7 @@ def horovod_names_missing_ranks(wreckage: Wreckage) -> Diagnosis | None:
         f"others did ({', '.join(missing[ranks[0]][:2]) or 'not named'})",
         confidence=0.4 if several else 0.7,
         seen=seen,
-        culprit=Culprit(rank=ranks[0]) if len(ranks) == 1 else Culprit(what=text.ranks(ranks)),
+        culprit=odd_ranks.named(ranks),
         victims=[r for r in blame.of(wreckage).members if r not in ranks],
         fix="find out where that rank is; if it is running, make it submit the same tensors as the "
         "others",
@@ -254,7 +254,7 @@ def stacks_show_a_rank_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
         ]
         + [Evidence(quote=f"in {place}", source="stack", rank=rank)
            for rank, place in sorted(stood.waiting.items())],
-        culprit=Culprit(rank=ranks[0]) if one else Culprit(what=text.ranks(ranks)),
+        culprit=odd_ranks.named(ranks),
         victims=stood.waiting,
         fix=FIX,
         next=_stack_of(wreckage, ranks[0]),

@@ -185,7 +185,7 @@ def ddp_timeout_is_a_timedelta(program: Program, _: Source) -> Iterator[Finding]
 
 @FAULT.lint_python
 def timedelta_is_not_imported(program: Program, source: Source) -> Iterator[Finding]:
-    """Of a block in a document only where it has imports of its own: else they stand elsewhere."""
+    """An excerpt is judged only if it has imports: otherwise they are elsewhere."""
     if program.stars or not (source.complete or _has_imports(program)):
         return
     told = [call.keyword("timeout") for call, _ in torch_ops(program)]

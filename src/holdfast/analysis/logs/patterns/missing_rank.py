@@ -27,7 +27,7 @@ HOROVOD_OLD = _PATTERN(
 )
 HOROVOD_READY = _PATTERN(
     name="rank-stuck: horovod-ready",
-    # Until Horovod 0.16 the report listed who had come, not who was missing.
+    # Until Horovod 0.16 the report listed the ready ranks, not the missing ones.
     pattern=r"\[ready ranks: (?P<ready>[\d, ]{1,4000})",
     anchors=("[ready ranks: ",),
     example="Stalled ops: allreduce.fc.weight [ready ranks: 0, 1, 3]",
