@@ -17,6 +17,6 @@ def test_a_rank_that_takes_the_number_of_another_is_named(tmp_path: Path) -> Non
     assert done.said() == [("verdict", "rank-assignment", [1])], done.err
     verdict = done.records("verdict")[0]
     assert verdict["victims"] == [0]
-    assert "says it is 0 of 2 and was given 1 of 2" in verdict["reason"]
+    assert "claims to be 0 of 2 and was given 1 of 2" in verdict["reason"]
     assert done.process.returncode == 124
     assert done.actions() == ["stop"]

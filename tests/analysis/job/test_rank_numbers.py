@@ -20,7 +20,7 @@ def test_any_permutation_is_fine_also_while_some_are_late(
         else late(rank)
         for rank, number in enumerate(numbers)
     ]
-    assert rank_numbers.find(starting(*views)) is None
+    assert rank_numbers.find_conflict(starting(*views)) is None
 
 
 @st.composite
@@ -38,20 +38,20 @@ def claimants(draw: st.DrawFn, given_rank: int) -> RankView:
 
 
 @given(st.data())
-def test_a_muddle_names_only_ranks_that_say_something_else_than_given(data: st.DataObject) -> None:
+def test_a_conflict_names_only_ranks_that_claim_other_than_given(data: st.DataObject) -> None:
     scene = starting(*(data.draw(claimants(rank)) for rank in range(4)))
-    found = rank_numbers.find(scene)
+    found = rank_numbers.find_conflict(scene)
     if found is None:
         return
-    assert found.trouble
-    assert {view.rank for view in found.strayed} <= {view.rank for view in found.members}
-    for view in found.strayed:
+    assert found.problem
+    assert {view.rank for view in found.misnumbered} <= {view.rank for view in found.members}
+    for view in found.misnumbered:
         claim = view.beat.claim if view.beat else None
         assert claim is not None
         assert (claim.rank, claim.world_size) != (view.rank, 4)
 
 
 def test_a_long_list_is_cut() -> None:
-    said = rank_numbers.sayings([joiner(rank, rank=0) for rank in range(6)])
-    assert said.startswith("rank 0 (pid 4000) says it is 0 of 2 and was given 0 of 2, rank 1")
+    said = rank_numbers.describe_claims([joiner(rank, rank=0) for rank in range(6)])
+    assert said.startswith("rank 0 (pid 4000) claims to be 0 of 2 and was given 0 of 2, rank 1")
     assert said.endswith("and 2 more")

@@ -87,7 +87,7 @@ test_check = check_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 NONE = "[rank1]: NCCL WARN Bootstrap : no socket interface found"
 

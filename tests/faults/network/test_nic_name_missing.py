@@ -110,7 +110,7 @@ test_check = check_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 NONE = "[rank1]: NCCL WARN Bootstrap : no socket interface found"
 
@@ -218,7 +218,7 @@ test_lint = lint_table(
         saying=["this machine has no interface ens5"],
         not_saying=["the machine that runs the job"],
     ),
-    flags(  # a file in somebody's repository
+    flags(  # a file of another repository
         "note",
         nccl_conf("NCCL_SOCKET_IFNAME=ens5", file="conf/nccl.conf", here=KNOWN_HERE),
         lines=[1],

@@ -35,7 +35,7 @@ test_check = check_table(
         not_saying=["a job on one machine"],
     ),
     speaks(
-        "warning",  # one inside the other: the narrower route wins, whoever was chosen
+        "warning",  # one inside the other: the narrower route wins, whichever was chosen
         having(ETH0, at("eth1", "10.9.0.6", 8)),
         saying=["eth0, eth1 share the subnet 10.0.0.0/8"],
     ),
@@ -76,7 +76,7 @@ test_check = check_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 STRAY = "node-a kernel: IPv4: martian source 192.0.2.2 from 192.0.2.7, on dev eth1"
 FAILED = "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Connection timed out"

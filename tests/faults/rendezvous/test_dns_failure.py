@@ -61,7 +61,7 @@ test_check = check_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 RETRIED = (
     "[W socket.cpp:697] [c10d] The IPv6 network addresses of (node-a, 29500) cannot be retrieved "

@@ -53,7 +53,7 @@ test_check = check_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 SYSTEM_ERROR = (
     "[rank1]: RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:784, unhandled system error, NCCL "

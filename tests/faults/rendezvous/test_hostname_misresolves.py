@@ -95,7 +95,7 @@ test_check = check_table(
     # Gloo takes the first usable address, so a loopback behind it does no harm
     silent(named("10.0.0.5", "127.0.1.1")),
     silent(named("2001:db8::5", interfaces=DUAL, routes=ON_LINK)),
-    # whoever cannot see routes does not blame them
+    # without the routes none is blamed
     silent(named("2001:db8::5", interfaces=DUAL, routes=Unread(why="no /proc/net"))),
     # only c10d publishes the full name
     silent(a_machine(TWO, own_fqdn="localhost")),
@@ -105,7 +105,7 @@ test_check = check_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 MESH = (
     "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/"

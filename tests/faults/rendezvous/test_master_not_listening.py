@@ -180,7 +180,7 @@ test_run = run_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 TIMED_OUT = (
     "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while "

@@ -98,7 +98,7 @@ test_check = check_table(
         saying=["pid not visible (not permitted)"],
     ),
     speaks(
-        "warning",  # nobody named this port
+        "warning",  # no setting names this port
         a_machine(port=a_port(binds=TAKEN, others=(time_wait(5.0),))),
         saying=["another 5 s"],
     ),
@@ -130,7 +130,7 @@ test_check = check_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 test_explain = explain_table(
     "port-ephemeral",

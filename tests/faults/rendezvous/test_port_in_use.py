@@ -30,7 +30,7 @@ test_check = check_table(
         ],
     ),
     speaks(
-        "warning",  # nobody asked for this port: another launcher may well choose its own
+        "warning",  # no setting names this port: another launcher may well choose its own
         a_machine(port=a_port(binds=TAKEN, listeners=(a_connection(),))),
         saying=["torchrun's default"],
     ),
@@ -63,7 +63,7 @@ test_check = check_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 test_explain = explain_table(
     "port-in-use",

@@ -118,8 +118,8 @@ test_run = run_table(
         victims=[0],
         certain=True,
         saying=[
-            "rank 1 (pid 4001) says it is 0 of 2 and was given 1 of 2",
-            "number 0 is claimed more than once, nobody is 1",
+            "rank 1 (pid 4001) claims to be 0 of 2 and was given 1 of 2",
+            "number 0 is claimed more than once, no rank claims 1",
             "rank 0 cannot join without it",
             "without rank= and world_size=",
             "rank 0 claims rank 0 of 2 at 127.0.0.1:29400",
@@ -138,16 +138,16 @@ test_run = run_table(
         ranks=[3],
         victims=[0, 1, 2],
         certain=True,
-        saying=["world sizes 1 and 4 do not agree", "rank 3 (pid 4003) says it is 0 of 1"],
+        saying=["world sizes 1 and 4 do not agree", "rank 3 (pid 4003) claims to be 0 of 1"],
     ),
     notices(
         starting(joiner(0), gave_up(1, "RuntimeError", OUT_OF_RANGE, rank=5)),
         ranks=[1],
         victims=[0],
         certain=True,
-        saying=["5 is not below the world size 2", "rank < size"],
+        saying=["5 is out of range for world size 2", "rank < size"],
     ),
-    # it waited in vain for a number that nobody has
+    # it timed out waiting for a number that no rank has
     notices(
         starting(
             gave_up(0, "DistStoreError", "wait timeout after 2000ms, keys: /default_pg/0/1"),
@@ -158,13 +158,13 @@ test_run = run_table(
         certain=True,
         saying=["number 0 is claimed more than once"],
     ),
-    # somebody we can not see might be ranks 2 and 3
+    # ranks that are not visible here might be 2 and 3
     notices(
         starting(joiner(0, world_size=4), joiner(1, world_size=4)),
         ranks=[0, 1],
         victims=[],
         certain=False,
-        saying=["nobody is 2-3 of 4, and all that were started have spoken"],
+        saying=["no rank claims 2-3 of 4, although all ranks have started to join"],
     ),
     # without stacks the claims may be old
     notices(
@@ -181,7 +181,7 @@ test_run = run_table(
         starting(*four(0, 1, 1, 3, own_store=True)),
         ranks=[2],
         certain=False,
-        saying=["number 1 is claimed more than once, nobody is 2"],
+        saying=["number 1 is claimed more than once, no rank claims 2"],
     ),
     overlooks(starting(joiner(0), joiner(1))),
     overlooks(starting(*four(3, 2, 0, 1))),  # a permutation is the script's affair
@@ -203,7 +203,7 @@ test_run = run_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 test_explain = explain_table(
     "rank-assignment",

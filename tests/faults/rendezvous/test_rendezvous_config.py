@@ -170,13 +170,13 @@ def _calling(machine: MachineFacts, name: str, found: list[str]) -> MachineFacts
     return msgspec.structs.replace(machine, plan=plan, master_name=resolution)
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 LOST = (
     "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the "
     "C10d store has failed. See inner exception for details."
 )
-NOBODY = "The client socket has timed out after 60s while trying to connect to (node-a, 29400)."
+NO_ANSWER = "The client socket has timed out after 60s while trying to connect to (node-a, 29400)."
 
 test_explain = explain_table(
     "rendezvous-config",
@@ -214,19 +214,21 @@ test_explain = explain_table(
         saying=["c10"],
     ),
     recognises(
-        wreckage(NOBODY, LOST),
+        wreckage(NO_ANSWER, LOST),
         sure=0.5,
         what="node-a port 29400",
         saying=["no node served it", "no log says that it hosts", "is_host=1"],
     ),
     recognises(
-        wreckage("Process 4711 hosts the TCP store for the C10d rendezvous backend.", NOBODY, LOST),
+        wreckage(
+            "Process 4711 hosts the TCP store for the C10d rendezvous backend.", NO_ANSWER, LOST
+        ),
         sure=0.25,
         what="node-a",
         saying=["no node served it"],
         not_saying=["no log says"],
     ),
-    passes_over(wreckage(NOBODY)),
+    passes_over(wreckage(NO_ANSWER)),
     passes_over(wreckage(LOST)),
     passes_over(
         wreckage(

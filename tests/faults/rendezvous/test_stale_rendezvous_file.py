@@ -54,7 +54,7 @@ test_check = check_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 METHOD = "init_process_group(backend='nccl', init_method='file:///shared/rendezvous', rank=0)"
 REFUSED = "NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Connection refused"

@@ -133,7 +133,7 @@ test_check = check_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 AT_HOME = "The client socket has timed out after 60s while trying to connect to (127.0.0.1, 29500)."
 
@@ -322,7 +322,7 @@ test_lint = lint_table(
             # this shell asks, once
             'srun bash -c "torchrun --nnodes=4 --rdzv-endpoint=$(hostname):29400 x.py"',
             "srun torchrun --nnodes=4 --rdzv-endpoint=$(hostname):29400 x.py",
-            # a job of its own on each node
+            # a separate job on each node
             "srun bash -c 'torchrun --nnodes=1 --master-addr=$(hostname) x.py'",
             "srun bash -c 'MASTER_ADDR=$(hostname); torchrun --nproc-per-node=8 x.py'",
             # one node is asked

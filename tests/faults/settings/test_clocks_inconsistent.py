@@ -55,7 +55,7 @@ test_check = check_table(
     ),
     silent(a_machine()),
     silent(a_machine(settings=settings(TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC="1800"))),
-    silent(  # tiny, but nobody acts on it
+    silent(  # tiny, but nothing acts on it
         a_machine(
             settings=settings(
                 TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC="1", TORCH_NCCL_ENABLE_MONITORING="0"

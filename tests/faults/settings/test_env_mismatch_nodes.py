@@ -38,7 +38,7 @@ test_explain = explain_table(
         saying=["not on node-b"],
     ),
     passes_over(nodes(*TWO, trouble="")),  # a job that runs may differ as it likes
-    passes_over(nodes(*TWO, trouble="[rank0]: KeyError: 'LOCAL_RANK'")),  # a cause of its own
+    passes_over(nodes(*TWO, trouble="[rank0]: KeyError: 'LOCAL_RANK'")),  # another cause
     passes_over(  # machines have other names for their cards
         nodes(("node-a", "NCCL_SOCKET_IFNAME", "eth0"), ("node-b", "NCCL_SOCKET_IFNAME", "ens3"))
     ),

@@ -56,7 +56,7 @@ test_check = check_table(
 )
 
 
-# --- recognise -----------------------------------------------------------------------
+# --- explain --------------------------------------------------------------------------
 
 REFUSED = "[rank1]: NCCL WARN Net : Connect to 127.0.0.1<43210> failed : Connection refused"
 LO = {"NCCL_SOCKET_IFNAME": "lo"}

@@ -1,8 +1,8 @@
-"""Do the numbers that ranks claim make a group? Pure.
+"""Do the rank numbers that processes claim form a group? Pure.
 
-Ranks that call one store with one world size W belong together; they make a group when every
-number below W is claimed once. Which rank takes which number is the script's affair, and so is
-whether it makes several groups.
+Ranks that use one store with one world size W belong together; they form a group when every
+number below W is claimed once. Which process takes which number is up to the script, and so is
+whether it forms several groups.
 """
 
 from __future__ import annotations
@@ -16,65 +16,67 @@ from holdfast import text
 from holdfast.analysis.job import join
 from holdfast.analysis.scene.scene import Claim, RankView, Scene
 
-Member = tuple[RankView, Claim]
-NAMED = 4
-"""ranks whose claims fit into a sentence"""
+Claimant = tuple[RankView, Claim]
+SHOWN_CLAIMS = 4
+"""ranks whose claims fit into one sentence"""
 
 
-class Muddle(msgspec.Struct, frozen=True, kw_only=True):
-    """Ranks that can not become a group as they are numbered."""
+class NumberConflict(msgspec.Struct, frozen=True, kw_only=True):
+    """Ranks that cannot form a group with the numbers they claim."""
 
     members: tuple[RankView, ...]
-    strayed: tuple[RankView, ...]
-    """those that say something else than they were given"""
-    trouble: str
+    misnumbered: tuple[RankView, ...]
+    """those that claim another number or world size than they were given"""
+    problem: str
     sure: bool
-    """False where somebody we can not see might still make it a group"""
+    """False where ranks that are not visible here may complete the group"""
 
 
-def find(scene: Scene) -> Muddle | None:
-    speaking = [
+def find_conflict(scene: Scene) -> NumberConflict | None:
+    claimants = [
         (view, claim)
         for view in scene.ranks
         if view.beat is not None
-        and not view.beat.steps  # whoever trains has found its group
+        and not view.beat.steps  # a rank that takes steps has its group
         and (claim := view.beat.claim) is not None
         and min(claim.rank, claim.world_size) >= 0
     ]
     complete = not _may_still_come(scene)
-    found = [(group, *_trouble(group, speaking, complete=complete)) for group in _groups(speaking)]
-    bad = [(group, trouble, sure) for group, trouble, sure in found if trouble]
+    found = [
+        (group, *_problem(group, claimants, complete=complete)) for group in _groups(claimants)
+    ]
+    bad = [(group, problem, sure) for group, problem, sure in found if problem]
     inside = [member for group, _, _ in bad for member in group]
-    around = [m for m in speaking if any(_one_store(m[1], group[0][1]) for group, _, _ in bad)]
-    # Whoever is missing from a group may have made one of its own.
-    strayed = _strayed(inside) or _strayed(around)
-    if not strayed:
+    around = [m for m in claimants if any(_one_store(m[1], group[0][1]) for group, _, _ in bad)]
+    # A rank that is missing from a group may have formed another one.
+    misnumbered = _misnumbered(inside) or _misnumbered(around)
+    if not misnumbered:
         return None
-    # With NCCL init_process_group returns before anybody has met; with Gloo the group is there.
-    on_the_way = any(not join.joined(view) for view, _ in inside)
-    return Muddle(
+    # With NCCL init_process_group returns before ranks connect; with Gloo the group has formed.
+    joining = any(not join.joined(view) for view, _ in inside)
+    return NumberConflict(
         members=tuple(view for view, _ in around),
-        strayed=strayed,
-        trouble="; ".join(dict.fromkeys(trouble for _, trouble, _ in bad)),
-        sure=on_the_way and any(sure for _, _, sure in bad),
+        misnumbered=misnumbered,
+        problem="; ".join(dict.fromkeys(problem for _, problem, _ in bad)),
+        sure=joining and any(sure for _, _, sure in bad),
     )
 
 
-def sayings(views: Sequence[RankView]) -> str:
-    """'rank 1 (pid 4001) says it is 0 of 2'"""
+def describe_claims(views: Sequence[RankView]) -> str:
+    """'rank 1 (pid 4001) claims to be 0 of 2 and was given 1 of 2'"""
     said = [
-        f"rank {v.rank} (pid {v.pid}) says it is {claim.rank} of {claim.world_size} "
-        f"and was given {claim.given_rank} of {claim.given_world_size}"
-        for v in views[:NAMED]
+        f"rank {v.rank} (pid {v.pid}) claims to be {claim.rank} of {claim.world_size} and was "
+        f"given {claim.given_rank} of {claim.given_world_size}"
+        for v in views[:SHOWN_CLAIMS]
         if (claim := join.claim_of(v))
     ]
-    more = len(views) - NAMED
+    more = len(views) - SHOWN_CLAIMS
     return ", ".join(said) + (f", and {more} more" if more > 0 else "")
 
 
-def _groups(speaking: list[Member]) -> list[list[Member]]:
-    found: list[list[Member]] = []
-    for member in speaking:
+def _groups(claimants: list[Claimant]) -> list[list[Claimant]]:
+    found: list[list[Claimant]] = []
+    for member in claimants:
         home = next((group for group in found if _together(group[0][1], member[1])), None)
         if home is None:
             found.append([member])
@@ -91,36 +93,40 @@ def _one_store(one: Claim, other: Claim) -> bool:
     return one.own_store == other.own_store and join.same_place(one.store, other.store)
 
 
-def _trouble(group: list[Member], speaking: list[Member], *, complete: bool) -> tuple[str, bool]:
-    """What keeps these from becoming a group, '' for nothing; and whether that is sure."""
+def _problem(
+    group: list[Claimant], claimants: list[Claimant], *, complete: bool
+) -> tuple[str, bool]:
+    """Why these cannot form a group, '' if they can; and whether that is certain."""
     first = group[0][1]
     world, counts = first.world_size, Counter(claim.rank for _, claim in group)
     if beyond := [number for number in counts if number >= world]:
         verb = text.plural(beyond, "is", "are")
-        return f"{text.numbers(beyond)} {verb} not below the world size {world}", True
+        return f"{text.numbers(beyond)} {verb} out of range for world size {world}", True
     if world == 1:
-        return "", False  # each of them is a world of its own
+        return "", False  # each of them is a group by itself
     missing = [number for number in range(world) if number not in counts]
-    nobody = f"nobody is {text.numbers(missing)}" if missing else ""
+    unclaimed = f"no rank claims {text.numbers(missing)}" if missing else ""
     if _clash(counts, several=first.own_store, complete=complete, missing=bool(missing)):
         twice = text.numbers(number for number, count in counts.items() if count > 1)
         taken = f"number {twice} is claimed more than once"
-        return (f"{taken}, {nobody}" if nobody else taken), not first.own_store
+        return (f"{taken}, {unclaimed}" if unclaimed else taken), not first.own_store
     if not missing or not complete:
         return "", False
-    sizes = sorted({c.world_size for _, c in speaking if _one_store(c, first)})
+    sizes = sorted({c.world_size for _, c in claimants if _one_store(c, first)})
     if len(sizes) > 1:
         return f"world sizes {' and '.join(map(str, sizes))} do not agree", not first.own_store
-    # The numbers fit what was given: somebody is late, or calls another store.
+    # The numbers match what was given: a rank is late, or uses another store.
     unheard = world != first.given_world_size
-    return (f"{nobody} of {world}, and all that were started have spoken" if unheard else ""), False
+    return (
+        f"{unclaimed} of {world}, although all ranks have started to join" if unheard else ""
+    ), False
 
 
 def _clash(counts: Counter[int], *, several: bool, complete: bool, missing: bool) -> bool:
     """Whether a number is claimed twice in what must be one group.
 
-    By prefixes, which can not be seen, one store of the script's may serve several groups: then
-    every number is claimed equally often once all have spoken.
+    With key prefixes, which are not visible, one store of the script may serve several groups:
+    then every number is claimed equally often once all ranks have joined.
     """
     if max(counts.values()) == 1:
         return False
@@ -134,8 +140,8 @@ def _may_still_come(scene: Scene) -> bool:
     )
 
 
-def _strayed(members: list[Member]) -> tuple[RankView, ...]:
-    """Those that say something else than they were given."""
+def _misnumbered(members: list[Claimant]) -> tuple[RankView, ...]:
+    """Those that claim another number or world size than they were given."""
     return tuple(
         view
         for view, claim in members

@@ -1,4 +1,4 @@
-"""The two little languages that choose a network interface: NCCL's and Gloo's.
+"""The two syntaxes that select a network interface: NCCL's and Gloo's.
 
 NCCL_SOCKET_IFNAME  optional `^` (not), then optional `=` (exact), once for the WHOLE list, then
                     names with commas between; without `=` each name is a prefix
@@ -6,7 +6,7 @@ NCCL_SOCKET_IFNAME  optional `^` (not), then optional `=` (exact), once for the 
 GLOO_SOCKET_IFNAME  names with commas between, each exact, each must exist
                     (pytorch/gloo: gloo/transport/tcp/device.cc; tried with torch 2.13)
 
-Both ignore a value of fewer than two characters without a word.
+Both ignore a value of fewer than two characters without a warning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GLOO = "GLOO_SOCKET_IFNAME"
 
 
 class NcclFilter(NamedTuple):
-    """What NCCL understands of a value; it reports nothing it did not understand."""
+    """How NCCL reads a value; it does not report what it cannot read."""
 
     exclude: bool
     exact: bool
@@ -37,7 +37,7 @@ class NcclFilter(NamedTuple):
 
 
 def is_ignored(value: str) -> bool:
-    """Too short to be taken for a name: NCCL and torch's Gloo then choose by themselves."""
+    """Too short for a name: NCCL and torch's Gloo then choose by themselves."""
     return len(value) < 2
 
 
@@ -64,17 +64,17 @@ def is_possible_name(name: str) -> bool:
 
 
 def strange(name: str) -> str:
-    """Why no interface is called so; '' when one may be."""
+    """Why no interface can have this name; '' when one can."""
     if name[:1] in ("^", "=", "!"):
-        return "a sign counts once, in front of the whole list"
+        return "a sign is allowed once, in front of the whole list"
     if not is_possible_name(name):
-        return "no name holds a blank, `/` or `:`"
+        return "a name cannot contain a blank, `/` or `:`"
     if name[0] in "'\"" or name[-1] in "'\"":
-        return "the quotes are taken for part of the name"
+        return "the quotes are read as part of the name"
     if set(name) & set("*?["):
         return "patterns are not expanded"
     if re.fullmatch(r"\d+(\.\d+)+", name):
-        return "it is an address, and names are wanted"
+        return "it is an address, not a name"
     return ""
 
 

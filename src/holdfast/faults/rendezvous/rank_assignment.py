@@ -186,20 +186,20 @@ def _describe(smoke: Smoke, rank: SmokeRank) -> Evidence:
 
 @FAULT.run
 def ranks_claim_conflicting_numbers(scene: Scene) -> Verdict | None:
-    conflict = rank_numbers.find(scene)
+    conflict = rank_numbers.find_conflict(scene)
     if conflict is None or stopped.any_stopped(scene) or not _explains_the_exits(scene):
         return None
-    ranks = [view.rank for view in conflict.strayed]
+    ranks = [view.rank for view in conflict.misnumbered]
     victims = exits.fallen(scene, ranks)
     ended = exits.endings(scene)
-    seen = all(join.shown_joining(view) for view in conflict.strayed)
+    seen = all(join.shown_joining(view) for view in conflict.misnumbered)
     others = (
         f"; {text.ranks(victims)} cannot join without {text.plural(ranks, 'it', 'them')}"
         if victims
         else ""
     )
     return FAULT.verdict(
-        f"{rank_numbers.sayings(conflict.strayed)}: {conflict.trouble}{others}",
+        f"{rank_numbers.describe_claims(conflict.misnumbered)}: {conflict.problem}{others}",
         ranks=ranks,
         victims=victims,
         certain=conflict.sure and (seen or bool(ended)),
