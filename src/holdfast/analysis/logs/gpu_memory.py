@@ -1,4 +1,4 @@
-"""What torch's allocator says when a GPU has no room left: numbers out of its sentence. Pure.
+"""The numbers in the message of torch's allocator when a GPU is out of memory. Pure.
 
 The sentence has changed several times since torch 1.0; each number has its own pattern here,
 so that a line that is cut, or broken in two, gives what it still holds.
@@ -36,14 +36,14 @@ CONTEXT = 2 << 30
 
 
 class Shortage(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes; None for what the text does not tell."""
+    """Bytes; None for what the message does not say."""
 
     gpu: int | None = None
     tried: float | None = None
     total: float | None = None
     free: float | None = None
     own: float | None = None
-    """held by the process that speaks"""
+    """held by the process that wrote the message"""
     unused: float | None = None
     """of that, kept by torch and not in use: fragments"""
     others: tuple[tuple[int, float], ...] = ()
@@ -51,14 +51,14 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def foreign(self) -> float | None:
-        """Neither free nor the speaker's."""
+        """Neither free nor held by the process itself."""
         if self.total is None or self.free is None or self.own is None:
             return None
         return max(self.total - self.free - self.own, 0.0)
 
     @property
     def foreign_share(self) -> float:
-        """Of the whole GPU; 0 when it cannot be told, or is no more than a context takes."""
+        """Of the whole GPU; 0 when unknown, or no more than a context takes."""
         foreign = self.foreign
         if foreign is None or not self.total or foreign < CONTEXT:
             return 0.0
@@ -85,7 +85,7 @@ def read(texts: Iterable[str]) -> Shortage:
 
 
 def _own(text: str) -> tuple[float | None, float | None]:
-    """What the speaker holds, and how much of that it does not use."""
+    """What the process holds, and how much of that it does not use."""
     allocated, unused = _bytes(_ALLOCATED, text), _bytes(_UNALLOCATED, text)
     reserved = _bytes(_RESERVED, text)
     if unused is None and reserved is not None and allocated is not None:

@@ -39,14 +39,14 @@ def by_kernel(wreckage: Wreckage) -> Kill | None:
     pids = [int(pid) for one in seen if (pid := one.fields.get("pid"))]
     name = sightings.field(seen, "name") or "a process"
     kill = (
-        _a_known_rank(wreckage, pids)
-        or _the_one_that_died(wreckage, name)
-        or _a_stranger(wreckage, name, next(iter(pids), None), seen[0].line.host)
+        _known_rank(wreckage, pids)
+        or _only_sigkilled_rank(wreckage, name)
+        or _unidentified_process(wreckage, name, next(iter(pids), None), seen[0].line.host)
     )
     return msgspec.structs.replace(kill, seen=seen, cgroup=cgroup)
 
 
-def _a_known_rank(wreckage: Wreckage, pids: Sequence[int]) -> Kill | None:
+def _known_rank(wreckage: Wreckage, pids: Sequence[int]) -> Kill | None:
     owners = {r.pid: r for r in wreckage.ranks if r.pid is not None}
     mine = next((owners[pid] for pid in pids if pid in owners), None)
     if mine is None:
@@ -55,7 +55,7 @@ def _a_known_rank(wreckage: Wreckage, pids: Sequence[int]) -> Kill | None:
     return Kill(who=who, confidence=0.97, rank=mine.rank, host=mine.host, pid=mine.pid)
 
 
-def _the_one_that_died(wreckage: Wreckage, name: str) -> Kill | None:
+def _only_sigkilled_rank(wreckage: Wreckage, name: str) -> Kill | None:
     """One rank alone ended by SIGKILL: the kernel's process and it are most likely the same."""
     killed = {e.rank: e for e in sigkills(wreckage) if e.rank is not None}
     if len(killed) != 1:
@@ -65,7 +65,7 @@ def _the_one_that_died(wreckage: Wreckage, name: str) -> Kill | None:
     return Kill(who=who, confidence=0.9, rank=end.rank, host=end.host, pid=end.pid)
 
 
-def _a_stranger(wreckage: Wreckage, name: str, pid: int | None, host: str) -> Kill:
+def _unidentified_process(wreckage: Wreckage, name: str, pid: int | None, host: str) -> Kill:
     """No line ties it to a rank; beside other troubles it may be an old kill of another process."""
     who = f"{name} (pid {pid})" if pid else name
     ours = bool(re.search("python|^pt_|ray", name)) or not wreckage.roots()
@@ -98,7 +98,7 @@ def by_scheduler(wreckage: Wreckage, *more: LogPattern) -> Kill | None:
     )
 
 
-def by_nobody_known(wreckage: Wreckage) -> Kill | None:
+def by_unknown_sender(wreckage: Wreckage) -> Kill | None:
     """Killed, and nothing says by which process."""
     killed = sigkills(wreckage)
     if killed:

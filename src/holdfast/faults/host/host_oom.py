@@ -278,7 +278,7 @@ def _allocation_refused(wreckage: Wreckage) -> Diagnosis | None:
 
 def _killed_without_proof(wreckage: Wreckage) -> Diagnosis | None:
     """SIGKILL alone: rank-killed is the better name, memory its most common cause."""
-    kill = oom_kills.by_nobody_known(wreckage)
+    kill = oom_kills.by_unknown_sender(wreckage)
     if kill is None:
         return None
     return FAULT.diagnosis(
