@@ -53,7 +53,7 @@ class IgnoreComments:
                 self._on_line.setdefault(line, set()).update(one.names)
 
     def _below(self, line: int) -> list[int]:
-        """The line under a comment of its own; a whole block where that opens a fence."""
+        """The line under a comment that stands alone; a whole block where that opens a fence."""
         following = line + 1
         while following <= len(self._lines) and not self._lines[following - 1].strip():
             following += 1

@@ -15,7 +15,7 @@ NO_NODES = frozenset(
         *("cls_name", "kwd_attrs", "str", "tag", "lineno"),
     }
 )
-"""fields that hold no statement or expression that anybody asks for"""
+"""fields without a statement or expression that is asked for"""
 
 
 def walk(

@@ -80,7 +80,7 @@ def container_words(words: Sequence[ShellWord]) -> int | None:
 
 
 def container(command: Command) -> ContainerRun | None:
-    """`docker exec` enters one that exists: it is no Container of its own."""
+    """`docker exec` enters one that exists: it starts no container."""
     found = _options(command.words)
     if found is None:
         return None

@@ -176,7 +176,7 @@ def _exec_form(body: NestedText) -> list[list[WordPiece]] | None:
 
 
 def _word(body: NestedText, start: int, end: int) -> list[WordPiece]:
-    """A JSON string; each escape is a part of its own, so that places stay exact."""
+    """A JSON string; each escape is a separate part, so that places stay exact."""
     data = grammar.masked(body.data)
     atoms: list[WordPiece] = []
     known = not re.fullmatch(rb"\$\{?\w+\}?", data[start:end])

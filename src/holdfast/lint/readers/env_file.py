@@ -1,7 +1,7 @@
 """.env files, DeepSpeed's .deepspeed_env and nccl.conf -> Source.
 
 An nccl.conf is read as NCCL reads it: nothing is trimmed, so that `NCCL_DEBUG = INFO` sets a
-variable nobody asks for. The others are read kindly, as compose and python-dotenv do.
+variable that nothing reads. The others are read leniently, as compose and python-dotenv do.
 """
 
 from __future__ import annotations

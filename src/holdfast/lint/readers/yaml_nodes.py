@@ -1,7 +1,7 @@
 """YAML with the place of every value: composed, never constructed.
 
 Aliases share nodes, so a document that would unfold to gigabytes stays as small as its text; what
-walks over the nodes has a bound of its own.
+walks over the nodes has its own bound.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.analysis.source.parted import check, scripts
+from tests.analysis.source.ranks.rank_scripts import check, scripts
 
 ONE_SIDED = scripts("""
 if rank == 0:

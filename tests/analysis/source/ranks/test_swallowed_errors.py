@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.analysis.source.ranks import swallowed_errors
 from tests.analysis.source.made_sources import python
-from tests.analysis.source.parted import HEAD, scripts
+from tests.analysis.source.ranks.rank_scripts import HEAD, scripts
 
 TRY = """
 for batch in loader:

@@ -35,7 +35,7 @@ def epoch_loops(program: Program) -> list[EpochLoop]:
 
 def _over_epochs(program: Program, loop: ast.For | ast.While) -> bool:
     if isinstance(loop, ast.While):
-        return True  # whatever it waits for, it begins the loader anew each time
+        return True  # whatever it waits for, it starts the loader again each time
     over = loop.iter
     counted = isinstance(over, ast.Call) and program.name_of(over.func) == "builtins.range"
     if isinstance(over, ast.Call) and counted:

@@ -23,7 +23,7 @@ LOADERS = ("torch.load", "torch.serialization.load")
 RENAMES = ("os.replace", "os.rename", "os.renames", "shutil.move", "os.link")
 COPIES = ("shutil.copy", "shutil.copyfile", "shutil.copy2", "os.link")
 RESUMES = re.compile(r"(?i)check_?point|ckpt|resume|(?:^|[^a-z])last|latest|snapshot")
-"""words of a file that somebody means to go on from"""
+"""words in the name of a file that is meant for a resume"""
 
 EXPORTS = re.compile(r"(?i)best|final|export|release|weights|pretrain|ema|top_?\d|swa")
 """words of a file that is a result"""

@@ -133,7 +133,7 @@ def _of_function(program: Program, call: Call) -> CollectiveCall | None:
     if name in COLLECTIVES:
         return CollectiveCall(name, call, _group(program, call, name))
     if name in JOINING:
-        # A group of a size of its own may be meant for some ranks only.
+        # A group of another size may be meant for some ranks only.
         sized = name == "init_process_group" and call.argument(3, "world_size") is not None
         alone = sized or constant(call.keyword("use_local_synchronization")) is True
         return None if alone else CollectiveCall(name, call, _group(program, call, name))

@@ -87,7 +87,7 @@ def backends(program: Program) -> frozenset[str]:
 
 
 def own_group(call: Call) -> bool:
-    """Whether it names a group of its own, or may do so."""
+    """Whether it names another group than the default one, or may do so."""
     group = call.keyword("group") or call.keyword("process_group") or call.keyword("process_set")
     if group is None:
         return call.starred

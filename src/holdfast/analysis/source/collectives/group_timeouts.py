@@ -27,7 +27,7 @@ SLURM = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 
 
 class CustomTimeout(NamedTuple):
-    """The default group gets a timeout of its own."""
+    """The default group gets its own timeout."""
 
     call: Call
     value: ast.expr

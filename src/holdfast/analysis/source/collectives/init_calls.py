@@ -75,7 +75,7 @@ def started_here(program: Program, init: InitCall) -> Call | None:
 
 def runs(program: Program, init: InitCall) -> bool:
     """It belongs to a script that is run: at its top level, or in a function that a script with a
-    main guard calls or starts processes with. A library's or a test's is somebody else's."""
+    main guard calls or starts processes with. Those of libraries and tests do not count."""
     function = program.function_of(init.call.node)
     if not program.main_guards:
         plain = not any(isinstance(a, ast.If | ast.Try) for a in program.above(init.call.node))
@@ -94,7 +94,7 @@ def runs(program: Program, init: InitCall) -> bool:
 
 
 def mentions(program: Program, variable: str) -> bool:
-    """Whether the code (not a comment) speaks of a variable of the environment: as a string, or
+    """Whether the code (not a comment) mentions an environment variable: as a string, or
     as a keyword of dict()."""
     if variable not in program.text:
         return False

@@ -156,7 +156,7 @@ def _called_alike(program: Program, function: Function) -> bool:
 
 
 def _neighbour(program: Program, one: Exchange) -> str:
-    """'computed', 'named', or '' when the other side may be anybody."""
+    """'computed', 'named', or '' when the other side may be any rank."""
     peers = [_peer(one.inner.node)]
     if one.via is not None:
         peers += [*one.call.node.args, *(k.value for k in one.call.node.keywords)]

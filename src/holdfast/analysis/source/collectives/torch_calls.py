@@ -64,7 +64,7 @@ POINT_TO_POINT = frozenset(
     ]
 )
 AT_ONCE = frozenset(["isend", "irecv"])
-"""calls that return a Work and wait for nobody"""
+"""calls that return a Work and do not wait for other ranks"""
 NEW_GROUPS = frozenset(
     ["new_group", "new_subgroups", "new_subgroups_by_enumeration", "split_group"]
 )
@@ -174,7 +174,7 @@ def exchange(program: Program, call: Call) -> str:
 
 
 def _accelerators(program: Program) -> set[str]:
-    """'accelerator', 'self.accelerator': what is set to an Accelerator of its own making."""
+    """'accelerator', 'self.accelerator': what this file sets to an Accelerator that it makes."""
     if not any(name.startswith("accelerate") for name in program.imports.values()):
         return set()
     made = {call.node for call in program.called(*ACCELERATORS)}

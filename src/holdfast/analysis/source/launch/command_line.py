@@ -1,4 +1,4 @@
-"""Questions that several rules ask of a launch, a command or a word."""
+"""What several faults ask about a launch, a command or a word."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def arguments(words: Sequence[ShellWord], taking_values: frozenset[str]) -> list
 
 
 def is_loopback(address: str) -> bool:
-    """A name or address that every machine and every container has of its own."""
+    """A name or address by which every machine and container means itself."""
     return address in ("localhost", "::1", "[::1]") or bool(re.fullmatch(r"127(\.\d+){3}", address))
 
 

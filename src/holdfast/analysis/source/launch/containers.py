@@ -1,4 +1,4 @@
-"""Questions that rules ask of a container somebody starts."""
+"""What faults ask about a container that is started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def has_own_bridge(container: ContainerRun) -> bool:
 
 
 def stands_alone(container: ContainerRun) -> bool:
-    """It shares its loopback with nobody: neither with the host nor with another container."""
+    """It shares its loopback neither with the host nor with another container."""
     network = container.option("network")
     if network is None:
         return True

@@ -20,7 +20,7 @@ def is_port(name: str) -> bool:
 
 
 def searches(source: Source) -> Iterator[tuple[ShellLoop, str]]:
-    """Loops that draw a port and look whether somebody has it; with the tool that looks."""
+    """Loops that draw a port and test whether it is in use, with the tool that tests."""
     for number, loop in enumerate(source.loops):
         inside = [c for c in source.commands if number in c.loops or _in(c, loop)]
         looker = next((name for c in inside if (name := _looks(c))), "")

@@ -18,7 +18,7 @@ _ASKED = re.compile(r"[\"']?(?:\$\(|`)\s*(?:hostname|uname\s+-n)\b")
 _NODE_OF_SLURM = re.compile(r"SLURM_(?:NODEID|PROCID)")
 _EVERYWHERE = frozenset({"srun", "pdsh", "clush", "pssh", "parallel-ssh", "mpirun", "mpiexec"})
 _ONE_NODE = ("nodelist", "relative", "nodefile")
-"""options by which srun is sent to a machine of its own"""
+"""options by which srun chooses its machine"""
 
 
 class OwnName(NamedTuple):

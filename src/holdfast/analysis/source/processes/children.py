@@ -3,7 +3,7 @@
     Process(target=work, args=(t,))   class Worker(Process): def run(self)   mp.spawn(work)
     Pool().map(work, …)               ProcessPoolExecutor().submit(work, t)
 
-How they start is a question of its own: start_method.py.
+How they start: start_method.py.
 """
 
 from __future__ import annotations

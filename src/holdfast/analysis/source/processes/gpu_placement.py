@@ -1,4 +1,4 @@
-"""Which device the ranks of a script take: how each gets a GPU of its own, and what comes before.
+"""Which device the ranks of a script take: how each gets its own GPU, and what comes before.
 
 torch.cuda.set_device(local_rank)      init_process_group(device_id=…)
 model.to(f"cuda:{local_rank}")         DDP(model, device_ids=[local_rank])

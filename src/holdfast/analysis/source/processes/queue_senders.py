@@ -1,4 +1,4 @@
-"""Child processes that put tensors into a queue and end, perhaps before anybody has read them.
+"""Child processes that put tensors into a queue and end, perhaps before they are read.
 
 With torch's usual sharing strategy a queue carries no tensor, only where to fetch it: from the
 process that put it, as long as that lives (torch/multiprocessing/reductions.py).

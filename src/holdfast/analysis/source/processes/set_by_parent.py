@@ -35,7 +35,7 @@ class StaleVariable(NamedTuple):
 
 
 def stale_variables(children: Processes) -> Iterator[StaleVariable]:
-    """Of children that may be started afresh; one for each variable and start."""
+    """Of children that may start with a fresh interpreter; one for each variable and start."""
     for start in children.starts:
         if start.method in ("fork", "unknown") or start.kind == "initializer":
             continue

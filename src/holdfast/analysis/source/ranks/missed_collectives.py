@@ -209,7 +209,7 @@ def _sure(stop: CollectiveOnPath, split: RankSplit) -> bool | None:
     if collective.group and collective.group == split.group:
         return plain
     if collective.group:
-        # Leaders, islands and stages have groups of their own; one rank alone has none.
+        # Leaders, islands and stages have their own groups; one rank alone has none.
         return False if split.scope is RankScope.JOB and split.zero and plain else None
     return plain and split.scope in (RankScope.JOB, RankScope.MACHINE)
 

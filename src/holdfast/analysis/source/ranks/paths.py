@@ -85,7 +85,7 @@ class Paths:
         )
 
     def _calls(self, nodes: Block, *, nested: bool = False) -> Iterator[Call]:
-        """The calls below, found by where they stand: what lies between a node's first and last
+        """The calls below, found by position: what is between a node's first and last
         character belongs to it."""
         for node in nodes:
             first = bisect.bisect_left(self._starts, _start(node))

@@ -195,7 +195,7 @@ class RankQuestions:
 
     def _same_everywhere(self, op: ast.cmpop, other: ast.expr, value: int | None) -> bool:
         """`rank >= 0`, `rank != -1` and `rank < world_size` hold on all; in `for r in range(n):
-        if rank == r:` everybody has a turn; None and words single nobody out."""
+        if rank == r:` every rank has a turn; None and words select no rank."""
         if value is not None:
             return value < 0 or (value == 0 and isinstance(op, ast.GtE | ast.Lt))
         if any(isinstance(part, ast.Name) and self.is_counter(part) for part in ast.walk(other)):

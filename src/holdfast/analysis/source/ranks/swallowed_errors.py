@@ -26,7 +26,7 @@ from holdfast.analysis.source.ranks.rank_dependence import rank_questions
 from holdfast.analysis.source.source_problem import SourceProblem
 
 EVERYWHERE = frozenset(["ImportError", "ModuleNotFoundError", "KeyboardInterrupt", "StopIteration"])
-"""kinds that come on all ranks alike, or speak of the end of the data"""
+"""kinds that all ranks raise alike, or that mean the end of the data"""
 HARMLESS = frozenset(
     {
         *("print", "len", "range", "isinstance", "str", "float", "int", "append", "update"),

@@ -1,7 +1,7 @@
 """Loops whose length follows the rank, with something inside that all ranks must do equally often.
 
 for file in files[rank::world_size]:      one more on the first ranks, unless it divides
-for item in [x for i, x in enumerate(items) if i % world_size == rank]:      likewise
+for item in [x for i, x in enumerate(items) if i % world_size == rank]:      the same
 for _ in range(rank):                     differs for certain, and so does range(20 + rank)
 """
 

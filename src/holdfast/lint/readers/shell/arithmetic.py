@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 DEEPEST = 30
 LARGEST = 2**62
-"""a shell computes in 64 bits; beyond that nobody means what they wrote"""
+"""a shell computes in 64 bits; a larger number is a mistake"""
 
 OPERATORS: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,

@@ -1,6 +1,6 @@
 """Text inside text: which byte of the file a byte of a quoted script, or of a RUN line, is.
 
-A script in `bash -c "…"` is parsed as a text of its own, after one round of quoting is taken off;
+A script in `bash -c "…"` is parsed as a separate text, after one round of quoting is taken off;
 its places must still be those of the file.
 """
 

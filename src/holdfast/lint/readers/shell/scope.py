@@ -1,6 +1,6 @@
 """What the variables of a script hold at some point of it, as far as the text tells.
 
-A branch, a loop, a function and a subshell each work on a layer of their own; what they changed is
+A branch, a loop, a function and a subshell each work on their own layer; what they changed is
 folded back as certain, as uncertain, or not at all.
 """
 
@@ -21,7 +21,7 @@ GIVEN_FROM_OUTSIDE = re.compile(
     r"|NODE_COUNT|NODES|WORKER_\w+|(?:MASTER|MAIN|HEAD|RDZV)_\w*(?:ADDR|ADDRESS|IP|HOST|NODE|ID)\w*"
     r"|NODE_?ID|NODE_?NUM)$"
 )
-"""who and where a process is: a default beside these is for the one case where nobody said"""
+"""which process this is: a default for these is only for the case where they are not set"""
 
 EXPORTS_KEPT = 500
 """of each command; more than any launch script has, and a bound on hostile ones"""

@@ -41,7 +41,7 @@ class ShellReading:
         return self._forks
 
     def asks(self, text: str) -> None:
-        """`A=${A:-1}` does not make A be read by anybody."""
+        """`A=${A:-1}` does not count as a read of A."""
         for match in ASKED.finditer(text):
             if match["into"] != match["name"]:
                 self.reads.add(match["name"])

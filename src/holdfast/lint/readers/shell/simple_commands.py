@@ -154,7 +154,7 @@ class CommandReader:
             return
         if node.type == "heredoc_redirect":
             spelled.documents.append(node)
-            for child in node.children:  # the grammar hangs on it what follows on the line
+            for child in node.children:  # the grammar attaches the rest of the line to it
                 if child.type.endswith("_redirect"):
                     self._redirect(child, spelled)
                 elif child.type in WORDS:

@@ -145,7 +145,7 @@ class ShellWalker(BranchWalker):
         self.join([functools.partial(self.statement, node)], one_is_taken=False)
 
     def pipeline(self, node: Node) -> int | None:
-        """Each part runs in a shell of its own."""
+        """Each part runs in its own shell."""
         first: int | None = None
         before: int | None = None
         for stage in node.named_children:

@@ -1,6 +1,6 @@
 """Words of the grammar -> text, with the variables of the script filled in.
 
-What only a running shell knows (`$1`, `$(hostname)`, a variable nobody here sets) stays as it was
+What only a running shell knows (`$1`, `$(hostname)`, a variable not set here) stays as it was
 written and makes its word unknown. Commands inside `$(…)` are handed to whoever walks statements.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 DEPTH = 60
-"""of words inside words; nobody nests deeper on purpose"""
+"""of words inside words; real scripts do not nest deeper"""
 
 ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
 SHIFT = re.compile(rb'\\([$`"\\]|\n)|\n')
@@ -138,7 +138,7 @@ class WordExpander:
         return parts
 
     def _string(self, node: Node, depth: int) -> list[Part]:
-        """Every line of it is a part of its own, so that its place is exact."""
+        """Every line of it is a separate part, so that its place is exact."""
         parts: list[Part] = []
         start, end = node.start_byte + 1, node.end_byte
         if self.data[end - 1 : end] == b'"' and end > start:

@@ -17,7 +17,7 @@ class Wrapper(msgspec.Struct, frozen=True, kw_only=True):
     with_value: frozenset[str] = frozenset()
     """options that take the next word"""
     positional: int = 0
-    """words of its own before the program: the seconds of timeout"""
+    """its own words before the program: the seconds of timeout"""
     assigns: bool = False
     """takes NAME=value words: env, sudo"""
     verb: str = ""

@@ -1,4 +1,4 @@
-"""Scripts in which ranks part: `#!` marks what is surely missed, `#?` what is likely to be."""
+"""Scripts in which ranks diverge: `#!` marks what is surely missed, `#?` what is likely to be."""
 
 from __future__ import annotations
 
