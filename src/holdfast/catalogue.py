@@ -205,8 +205,8 @@ def lint(source: Source, faults: Iterable[Fault]) -> list[Finding]:
 
 
 def log_patterns() -> tuple[LogPattern, ...]:
-    """Every wording that logs are searched for: the shared ones, and each fault's own."""
-    own = (signature for entry in entries() for signature in entry.fault.log_patterns)
+    """Every pattern that logs are searched for: the shared ones, and each fault's own."""
+    own = (pattern for entry in entries() for pattern in entry.fault.log_patterns)
     return (*all_patterns.ALL, *own)
 
 

@@ -143,7 +143,7 @@ def test_many_unread_files_are_counted() -> None:
 # --- progress -----------------------------------------------------------------------------------
 
 
-def test_progress_is_told_only_when_reading_takes_long(
+def test_progress_is_shown_only_when_reading_takes_long(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "log").write_bytes(b"x" * 4096)

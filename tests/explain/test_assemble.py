@@ -1,4 +1,4 @@
-"""From findings to Wreckage: who is who, who ended how, how far each came."""
+"""From what was collected to Wreckage: ranks, exits, positions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STATUS = (
 )
 
 
-def test_nccl_tells_which_pid_is_which_rank() -> None:
+def test_nccl_lines_map_pids_to_ranks() -> None:
     found = read(
         *(init(rank, 100 + rank) for rank in range(4)),
         "",
@@ -78,7 +78,7 @@ def test_how_far_each_came() -> None:
     assert stages[0] > stages[1] >= 0
 
 
-def test_the_watchdogs_words_make_a_recorder() -> None:
+def test_messages_of_the_watchdog_make_a_recorder() -> None:
     found = read(WATCHDOG, STATUS)
     rank = found.rank(1)
     assert rank
@@ -92,7 +92,7 @@ def test_the_watchdogs_words_make_a_recorder() -> None:
     assert not rank.dumped
 
 
-def test_local_ranks_become_ranks_where_the_launcher_tells_the_offset() -> None:
+def test_local_ranks_become_ranks_where_the_launcher_prints_the_offset() -> None:
     found = read(
         "[default1]:Traceback (most recent call last):",
         '[default1]:  File "a.py", line 1, in <module>',

@@ -77,7 +77,7 @@ def test_only_one_line_can_be_the_sure_cause(sure: list[float], orders: list[int
     assert bool(answers) == any(c >= 0.1 for c in sure)
 
 
-def test_a_broken_face_hides_nobody_and_is_told() -> None:
+def test_a_broken_face_hides_no_other_and_is_reported() -> None:
     def broken(_: Wreckage) -> Diagnosis | None:
         raise KeyError("rank")
 
@@ -94,7 +94,7 @@ def test_a_healthy_run_gives_nothing() -> None:
     assert (report.diagnoses, report.failed, report.anomalies) == ((), False, ())
 
 
-def test_an_unknown_failure_shows_the_earliest_trouble_and_blames_nobody() -> None:
+def test_an_unknown_failure_shows_the_earliest_trouble_and_blames_no_rank() -> None:
     seen = (
         sighting(Role.CASCADE, rank=0, number=3),
         sighting(Role.ROOT, rank=1, number=7),
@@ -106,13 +106,13 @@ def test_an_unknown_failure_shows_the_earliest_trouble_and_blames_nobody() -> No
     assert [(e.rank, e.quote) for e in report.anomalies] == [(1, "root text"), (0, "cascade text")]
 
 
-def test_the_first_answer_says_whose_words_are_fallout() -> None:
+def test_the_first_answer_says_which_lines_are_fallout() -> None:
     seen = tuple(sighting(Role.CASCADE, rank=rank, number=rank + 1) for rank in (0, 1, 2, 3))
     (found,) = diagnose(Wreckage(sightings=seen), [saying(1, 0.9, rank=2)]).diagnoses
     assert found.victims == (0, 1, 3)
     assert "of ranks 0-1,3: consequences" in found.ruled_out[0]
 
 
-def test_what_could_not_be_read_is_told() -> None:
+def test_what_could_not_be_read_is_reported() -> None:
     unread = InputSource(name="rank3.log.zst", kind="log", problem="needs zstd")
     assert diagnose(Wreckage(sources=(unread,)), []).remarks == ("rank3.log.zst: needs zstd",)

@@ -1,4 +1,4 @@
-"""A job that still lives: where its ranks stand, and whom the others wait for."""
+"""A job that still runs: where its ranks are, and which rank the others wait for."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_ranks_on_other_machines_make_us_less_sure() -> None:
         a_scene(),
     ],
 )
-def test_nobody_is_named_where_stacks_do_not_tell_one_from_the_others(scene: Scene) -> None:
+def test_no_rank_is_named_where_stacks_do_not_tell_one_from_the_others(scene: Scene) -> None:
     report = explained(scene, world=len(scene.ranks))
     assert not report.diagnoses
     assert not report.failed

@@ -36,7 +36,7 @@ def order(wreckage: Wreckage, *answers: Diagnosis) -> list[str]:
     ("said", "answers", "first"),
     [
         ([told("rank-frozen")], [answer("rank-killed", 0.75)], "rank-frozen"),
-        # A log's own wording is the better name for 'it raised'…
+        # A log pattern of a fault is the better name for 'it raised'…
         ([told("python-exception")], [answer("gpu-oom", 0.95)], "gpu-oom"),
         # …but not when it stands in the log of another rank, or is only a guess.
         ([told("python-exception")], [answer("gpu-oom", 0.95, rank=1)], "python-exception"),

@@ -41,7 +41,7 @@ def test_a_notice_is_said_once_an_attempt_and_news_as_often_as_it_comes(tmp_path
     assert screen.count("so it was told") == 2
 
 
-def test_a_calm_job_is_told_of_nothing(tmp_path: Path) -> None:
+def test_a_healthy_job_gets_no_notice(tmp_path: Path) -> None:
     kinds, screen = told(a_scene(), 1, tmp_path)
     assert kinds == ["first-step"]
     assert "notice" not in screen

@@ -1,4 +1,4 @@
-"""Who is blamed when the loudest lines come from those who waited."""
+"""Which rank is blamed when the loudest lines come from ranks that waited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers in torch's sentence about a full GPU, in every wording it has had."""
+"""The numbers in torch's sentence about a full GPU, in every version of it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ CONTAINED = (
         (CONTAINED, 0, 24, 19.5, 0.5),
     ],
 )
-def test_every_wording(text: str, gpu: int, total: float, own: float, foreign: float) -> None:
+def test_every_version_of_the_sentence(
+    text: str, gpu: int, total: float, own: float, foreign: float
+) -> None:
     short = gpu_memory.read([text])
     assert short.gpu == gpu
     assert short.total == total * GIB

@@ -1,4 +1,4 @@
-"""Archives are read where they lie, honest ones whole and hostile ones within bounds."""
+"""Archives are read in place: honest ones whole, hostile ones within limits."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_of_a_packed_file_that_is_cut_the_rest_is_read(pack: Pack) -> None:
     assert str(problem).endswith("the packed data ends too early")
 
 
-def test_damage_in_the_middle_is_told() -> None:
+def test_damage_in_the_middle_is_reported() -> None:
     data = bytearray(gzip.compress(LOG))
     data[-8] ^= 1  # its checksum
     assert "damaged" in str(everything(stdin=io.BytesIO(bytes(data)))["<stdin>!"])
@@ -213,7 +213,7 @@ def test_what_zipfile_cannot_bound_is_not_unpacked() -> None:
         assert "uncommon method" in str(why)
 
 
-def test_an_encrypted_member_is_told() -> None:
+def test_an_encrypted_member_is_reported() -> None:
     data = bytearray(zipped({"a": LOG}))
     data[data.index(b"PK\1\2") + 8] |= 1
     assert read(bytes(data)) == {"a": "encrypted"}

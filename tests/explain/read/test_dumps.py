@@ -1,4 +1,4 @@
-"""Dumps from strangers, read by processes of limited means."""
+"""Dumps of unknown origin, read by processes with limited memory and time."""
 
 from __future__ import annotations
 

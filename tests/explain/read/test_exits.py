@@ -1,4 +1,4 @@
-"""Ends as launchers tell them: codes, ranks, who was first, and what was only swept up."""
+"""Exits as launchers report them: codes, ranks, which was first, and what was only teardown."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_sigterm_alone_came_from_outside() -> None:
         ("srun: error: node7: task 3: Exited with exit code 1", 1, 3, "slurm"),
     ],
 )
-def test_one_line_tells_an_end(line: str, code: int, rank: int | None, teller: str) -> None:
+def test_one_line_reports_an_exit(line: str, code: int, rank: int | None, teller: str) -> None:
     (one,) = told(line)
     assert (one.code, one.rank, one.teller) == (code, rank, teller)
 
@@ -122,7 +122,7 @@ def test_slurm_sweeps_up_after_the_first() -> None:
     assert (first.teardown, rest.teardown) == (False, True)
 
 
-def test_mpirun_tells_in_two_lines() -> None:
+def test_mpirun_reports_in_two_lines() -> None:
     (one,) = told("  Process name: [[51823,1],2]", "  Exit code:    1")
     assert (one.rank, one.code, one.first) == (2, 1, True)
 

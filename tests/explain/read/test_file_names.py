@@ -1,4 +1,4 @@
-"""What a path tells of its writer, and numbers that are no ranks."""
+"""What a path says of its writer, and numbers that are not ranks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("path", "told"), PATHS)
-def test_a_path_tells(path: str, told: FileNameHints) -> None:
+def test_what_a_path_says_of_its_writer(path: str, told: FileNameHints) -> None:
     assert file_names.hints(path) == told
 
 

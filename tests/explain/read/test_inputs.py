@@ -1,4 +1,4 @@
-"""Whatever path is given: what can be read is read, and of the rest is said why not."""
+"""Whatever path is given: what can be read is read, and the rest is listed with the reason."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_a_folder_is_read_in_the_order_of_people(tmp_path: Path) -> None:
     assert names == ["Z", "attempt-0/rank1/out", "rank2.log", "rank10.log"]
 
 
-def test_a_path_that_does_not_exist_is_told_before_anything_is_read(tmp_path: Path) -> None:
+def test_a_path_that_does_not_exist_is_reported_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.log does not exist"):
         sources([str(put(tmp_path / "a")), str(tmp_path / "nowhere.log")])
 
 
-def test_a_broken_link_is_told_as_such(tmp_path: Path) -> None:
+def test_a_broken_link_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere")
     with pytest.raises(ConfigError, match="is a broken link"):
         sources([str(tmp_path / "link")])
@@ -95,8 +95,8 @@ def test_a_pipe_that_the_shell_made_is_read() -> None:
 
 
 @contextlib.contextmanager
-def as_nobody() -> Iterator[None]:
-    """Root may read everything, so for a moment we are somebody else."""
+def as_other_user() -> Iterator[None]:
+    """Root may read everything, so for a moment we are another user."""
     before = os.geteuid()
     if before == 0:
         os.seteuid(65534)
@@ -104,11 +104,11 @@ def as_nobody() -> Iterator[None]:
     os.seteuid(before)
 
 
-def test_what_may_not_be_read_is_told() -> None:
+def test_what_may_not_be_read_is_reported() -> None:
     with tempfile.TemporaryDirectory() as folder:  # into pytest's own only root may look
         os.chmod(folder, 0o755)
         put(Path(folder, "a.log")).chmod(0)
-        with as_nobody():
+        with as_other_user():
             found = everything(folder)
     assert found == {f"{folder}/a.log": "could not be opened: Permission denied"}
 
@@ -172,7 +172,7 @@ def test_an_endless_stdin_is_read_as_it_comes() -> None:
 # --- what a file is -------------------------------------------------------------------------
 
 
-def test_packing_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+def test_compression_is_recognised_by_content_not_by_name(tmp_path: Path) -> None:
     log = put(tmp_path / "a.log", gzip.compress(LOG) + gzip.compress(b"second part\n"))
     lie = put(tmp_path / "b.gz", LOG)
     assert everything(log, lie) == {str(log): LOG + b"second part\n", str(lie): LOG}

@@ -106,7 +106,7 @@ def test_bare_labels_count_when_the_whole_file_has_them() -> None:
 
 
 @pytest.mark.parametrize("line", ["loss: 0.5", "INFO: hello", "ValueError: 3", "step 3"])
-def test_words_are_no_machines(line: str) -> None:
+def test_ordinary_labels_are_not_hosts(line: str) -> None:
     assert line_prefix.grammar_of([line] * 20) == line_prefix.PLAIN
 
 

@@ -95,7 +95,7 @@ def test_json() -> None:
     )  # fmt: skip
 
 
-def test_it_is_known_by_its_words() -> None:
+def test_it_is_recognised_by_its_text() -> None:
     assert ras.looks_like(TEXT.encode())
     assert not ras.looks_like(b"step 1 loss 2.0\n[rank0]: Communicators\n")
     assert ras.read(b"Rank 3 -- GPU 1 managed by process 4 on node n1\n") == ()

@@ -74,7 +74,7 @@ def test_the_logs_of_all_ranks_and_the_last_evidence(tmp_path: Path) -> None:
     assert files == [(0, "stderr.log"), (0, "rank-0.recorder.json")]
 
 
-def test_an_end_that_nobody_had_a_word_for_is_explained_too(tmp_path: Path) -> None:
+def test_an_end_without_a_verdict_is_explained_too(tmp_path: Path) -> None:
     text = journal(LAUNCH, VERDICT, {"kind": "end", "exit_code": 1, "attempt": 2})
     assert run_folder.read(str(made(tmp_path / "r", text))).story.attempt == 2
 

@@ -14,13 +14,13 @@ from holdfast.explain.read.scan import BLOCK, FOLLOWING, SHOWN, Hit, LogTail, Sc
 from tests.explain.read.packed import Trickle
 
 
-def signature(name: str, pattern: str, *anchors: str) -> LogPattern:
+def log_pattern(name: str, pattern: str, *anchors: str) -> LogPattern:
     return LogPattern(name=name, pattern=pattern, anchors=anchors, example="")
 
 
-BROKEN = signature("broken", r"link (?P<link>\w+) is broken(?: by (?P<who>\w+))?", "is broken")
-TIMEOUT = signature("timeout", r"timed? ?out", "timeout", "timed out")
-INSIDE = signature("inside", r"broken", "broken")
+BROKEN = log_pattern("broken", r"link (?P<link>\w+) is broken(?: by (?P<who>\w+))?", "is broken")
+TIMEOUT = log_pattern("timeout", r"timed? ?out", "timeout", "timed out")
+INSIDE = log_pattern("inside", r"broken", "broken")
 SCANNER = Scanner([BROKEN, TIMEOUT, INSIDE])
 
 
@@ -65,7 +65,7 @@ def test_patterns_decide_and_give_their_groups() -> None:
 
 
 def test_an_anchor_may_stand_in_the_head_that_was_taken_off() -> None:
-    scanner = Scanner([signature("warn", r"^no route$", "NCCL WARN")])
+    scanner = Scanner([log_pattern("warn", r"^no route$", "NCCL WARN")])
     raw = "node1:12:13 [0] NCCL WARN no route"
     assert [s.name for s, _ in scanner.match("no route", raw=raw)] == ["warn"]
     assert scanner.match("no route") == []
@@ -75,13 +75,13 @@ def test_lone_surrogates_are_no_trouble() -> None:
     assert SCANNER.match("\udcff timeout") == [(TIMEOUT, {})]
 
 
-def test_without_signatures_nothing_is_found() -> None:
+def test_without_patterns_nothing_is_found() -> None:
     assert list(Scanner([]).lines(io.BytesIO(b"timeout\n"))) == []
 
 
 def test_an_anchor_lies_within_one_line() -> None:
     with pytest.raises(ValueError, match="one line"):
-        Scanner([signature("two lines", "a", "first\nsecond")])
+        Scanner([log_pattern("two lines", "a", "first\nsecond")])
 
 
 # --- where blocks are cut -------------------------------------------------------------------

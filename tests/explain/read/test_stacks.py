@@ -141,7 +141,7 @@ def test_gdb_of_a_core() -> None:
     assert where(kept.stack) == "in ncclTopoGetPath() at paths.cc:91"
 
 
-def test_torch_s_debug_server_tells_ranks() -> None:
+def test_torch_s_debug_server_names_ranks() -> None:
     kept = read(DEBUG_SERVER)
     assert [(k.rank, k.host, k.pid) for k in kept] == [
         (0, "node1", None),
@@ -190,7 +190,7 @@ def test_a_real_faulthandler(tmp_path: Path) -> None:
         ("[1, 2]", False),
     ],
 )
-def test_a_file_of_stacks_is_known_by_its_first_words(text: str, is_one: bool) -> None:
+def test_a_file_of_stacks_is_recognised_by_its_first_lines(text: str, is_one: bool) -> None:
     assert stacks.looks_like(text.encode(), "x.txt") is is_one
 
 

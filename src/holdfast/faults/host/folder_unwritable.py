@@ -25,6 +25,7 @@ Sources        https://man7.org/linux/man-pages/man2/open.2.html (EROFS, EACCES,
 from __future__ import annotations
 
 import re
+import shlex
 
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -113,7 +114,7 @@ def _judge(folder: Folder) -> Finding:
                 source=folder.looked_at,
             )
         ],
-        fix=fix.format(place=folder.looked_at, path=folder.path),
+        fix=fix.format(place=shlex.quote(folder.looked_at), path=shlex.quote(folder.path)),
     )
 
 
@@ -182,7 +183,9 @@ def write_refused(wreckage: Wreckage) -> Diagnosis | None:
             culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=path),
             fix="create the folder before the job starts: `mkdir -p`, on every machine that saves"
             if errno == "ENOTDIR"
-            else MEANING[errno][1].format(place=place, path=path or place),
+            else MEANING[errno][1].format(
+                place=shlex.quote(place), path=shlex.quote(path or place)
+            ),
             next=sightings.shell_command("findmnt -T {0}; ls -ld {0}; id", place),
         )
     return None

@@ -1,4 +1,4 @@
-"""Wreckage of small jobs for the faults that need inference: who stood where, who ended how."""
+"""Wreckage of small jobs for the faults that need inference: positions and exits of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared wordings: the drifts between versions, and what they must leave alone."""
+"""Shared log patterns: what changed between versions, and what they must leave alone."""
 
 from __future__ import annotations
 
@@ -140,15 +140,13 @@ SEEN: list[tuple[LogPattern, str, dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("signature", "line", "fields"), SEEN, ids=lambda v: getattr(v, "name", "")
-)
-def test_every_version_of_a_wording_is_found(
-    signature: LogPattern, line: str, fields: dict[str, str]
+@pytest.mark.parametrize(("pattern", "line", "fields"), SEEN, ids=lambda v: getattr(v, "name", ""))
+def test_every_version_of_a_line_is_found(
+    pattern: LogPattern, line: str, fields: dict[str, str]
 ) -> None:
-    found = signature.regex.search(line)
+    found = pattern.regex.search(line)
     assert found
-    assert any(anchor in line for anchor in signature.anchors)
+    assert any(anchor in line for anchor in pattern.anchors)
     assert {name: found[name] for name in fields} == fields
 
 
@@ -164,10 +162,10 @@ NOT_SEEN = [
 ]
 
 
-@pytest.mark.parametrize(("signature", "line"), NOT_SEEN, ids=lambda v: getattr(v, "name", ""))
-def test_near_misses_are_left_alone(signature: LogPattern, line: str) -> None:
-    found = signature.regex.search(line)
-    assert not (found and any(anchor in line for anchor in signature.anchors))
+@pytest.mark.parametrize(("pattern", "line"), NOT_SEEN, ids=lambda v: getattr(v, "name", ""))
+def test_near_misses_are_left_alone(pattern: LogPattern, line: str) -> None:
+    found = pattern.regex.search(line)
+    assert not (found and any(anchor in line for anchor in pattern.anchors))
 
 
 def test_stages_are_in_the_order_in_which_a_rank_passes_them() -> None:

@@ -177,10 +177,10 @@ _LAYERS: tuple[tuple[str, tuple[LogPattern, ...]], ...] = (
     (MPI, (MPI_CONNECT, MPI_DAEMON)),
     (SSH, (SSH_FAILED,)),
 )
-_LAYER_OF = {one.name: layer for layer, signatures in _LAYERS for one in signatures}
+_LAYER_OF = {one.name: layer for layer, patterns in _LAYERS for one in patterns}
 
 OWN: tuple[LogPattern, ...] = tuple(
-    one for _, signatures in _LAYERS for one in signatures if one is not watchdog.CLIENT_TIMEOUT
+    one for _, patterns in _LAYERS for one in patterns if one is not watchdog.CLIENT_TIMEOUT
 )
 """what peer-unreachable registers, so that logs are searched for them"""
 
