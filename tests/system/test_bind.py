@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from holdfast.analysis.machine import Bind
-from holdfast.system.bind import try_store_binds
+from holdfast.system.sockets import try_store_binds
 from tests.system.sockets import (
     BECOME_NOBODY,
     free_port,
@@ -65,7 +65,7 @@ def test_server_side_time_wait_does_not_block() -> None:
 def test_a_privileged_port_for_a_common_user() -> None:
     needs_root()
     code = (
-        "from holdfast.system.bind import try_store_binds\n"
+        "from holdfast.system.sockets import try_store_binds\n"
         + BECOME_NOBODY
         + "print(try_store_binds(1))\n"
     )
@@ -81,7 +81,7 @@ def test_ipv6_switched_off_in_a_namespace() -> None:
     needs_root()
     code = (
         "from pathlib import Path\n"
-        "from holdfast.system.bind import try_store_binds\n"
+        "from holdfast.system.sockets import try_store_binds\n"
         "Path('/proc/sys/net/ipv6/conf/all/disable_ipv6').write_text('1')\n"
         "print(try_store_binds(29500))\n"
     )

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from holdfast.system.connect import connect, error_name
+from holdfast.system.sockets import connect, error_name
 from tests.system.sockets import free_port, listener, needs, needs_root, run_python
 
 
@@ -38,7 +38,7 @@ def test_silence_costs_the_deadline_and_is_a_timeout() -> None:
 @pytest.mark.lab
 def test_no_route() -> None:
     needs_root()
-    code = "from holdfast.system.connect import connect; print(connect('10.9.8.7', 9, seconds=2))"
+    code = "from holdfast.system.sockets import connect; print(connect('10.9.8.7', 9, seconds=2))"
     assert "error='ENETUNREACH'" in run_python(code, inside=["unshare", "--net"])
 
 
@@ -58,7 +58,7 @@ def test_a_firewall_that_rejects() -> None:
     needs("nft")
     code = (
         "import subprocess, sys\n"
-        "from holdfast.system.connect import connect\n"
+        "from holdfast.system.sockets import connect\n"
         "subprocess.run(['ip', 'link', 'set', 'lo', 'up'], check=True)\n"
         "subprocess.run(['nft', '-f', '-'], input=sys.argv[1], text=True, check=True)\n"
         "print(connect('127.0.0.1', 4000, seconds=2))\n"

@@ -9,15 +9,13 @@ import time
 from typing import TYPE_CHECKING
 
 from holdfast.cli import streams
-from holdfast.cli.choices import FAIL_ON, names, seconds
+from holdfast.cli.choices import FAIL_ON, add_deadline, names
 
 if TYPE_CHECKING:
     from holdfast.analysis.machine import MachineFacts, Plan
     from holdfast.findings import Finding
 
 SUMMARY = "look at this machine: what will break a training job, and how to fix it"
-DEADLINE = 0.8
-"""seconds: all readers run at once, and an ordinary `check` must be done within one"""
 BANNER_NEEDS = ("software",)
 SMOKE_NEEDS = ("loopback", "accelerators")
 
@@ -44,13 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     look.add_argument(
         "--smoke", action="store_true", help="start a few ranks and let them sum (needs torch)"
     )
-    look.add_argument(
-        "--deadline",
-        type=seconds,
-        default=DEADLINE,
-        metavar="SECONDS",
-        help=f"how long a fact may take to read before it is skipped (default: {DEADLINE})",
-    )
+    add_deadline(look)
     out = parser.add_argument_group("what to print")
     out.add_argument("--json", action="store_true", help="one JSON document on stdout")
     out.add_argument(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli import streams
-from holdfast.cli.choices import FAIL_ON, seconds
+from holdfast.cli.choices import FAIL_ON, add_deadline
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from holdfast.findings import Finding
 
 SUMMARY = "show every setting and timeout of a job, and whether it takes effect"
-DEADLINE = 0.8
-"""seconds: all readers run at once; what takes longer hangs (a name server, mostly)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,13 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names", nargs="*", metavar="NAME", help="explain these variables; NCCL_IB_* for a family"
     )
     parser.add_argument("--nnodes", metavar="N", help="machines of the job, or MIN:MAX")
-    parser.add_argument(
-        "--deadline",
-        type=seconds,
-        default=DEADLINE,
-        metavar="SECONDS",
-        help=f"how long a fact may take to read before it is left out (default: {DEADLINE})",
-    )
+    add_deadline(parser)
     out = parser.add_argument_group("what to print")
     out.add_argument("--all", action="store_true", help="also the whole table, set or not")
     out.add_argument(

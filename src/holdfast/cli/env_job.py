@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.analysis.source.source import Launch
     from holdfast.env.job import Asked, Job
 
-RECIPES = ("sbatch", "salloc", "qsub", "bsub", "bash", "sh", "source", ".")
+LAUNCH_SCRIPTS = ("sbatch", "salloc", "qsub", "bsub", "bash", "sh", "source", ".")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 NODES = re.compile(r"\d{1,9}(?::\d{1,9})?")
 ABOUT_NAMES = ("settings", "software", "variable_search")
@@ -41,7 +41,7 @@ class Typed(NamedTuple):
 
 def take_apart(words: Sequence[str]) -> Typed:
     """`A=1 env B=2 timeout 1h torchrun …`; the shell has expanded all of it already."""
-    from holdfast.env import durations
+    from holdfast.env.timeouts.schedulers import seconds_of_timeout
 
     settings: dict[str, str] = {}
     limit: float | None = None
@@ -53,7 +53,7 @@ def take_apart(words: Sequence[str]) -> Typed:
             while len(left) > 1 and left[1].startswith("-"):
                 # -s and -k take a word of their own.
                 del left[1 : 3 if left[1] in ("-s", "-k", "--signal", "--kill-after") else 2]
-            limit = durations.coreutils(left[1]) if len(left) > 1 else None
+            limit = seconds_of_timeout(left[1]) if len(left) > 1 else None
             del left[1:2]
         elif os.path.basename(left[0]) != "env":
             break
@@ -119,7 +119,7 @@ def _launches(words: list[str]) -> tuple[Launch, ...]:
     from holdfast.lint.readers import shell
 
     found = shell.read(shlex.join(words), TYPED).launches
-    if found or os.path.basename(words[0]) not in RECIPES:
+    if found or os.path.basename(words[0]) not in LAUNCH_SCRIPTS:
         return found
     recipe = next((word for word in words[1:] if os.path.isfile(word)), "")
     if not recipe:

@@ -132,10 +132,10 @@ def _look_first(flags: RunFlags, world: int) -> MachineFacts:
     from holdfast.check.collect import collect
     from holdfast.check.plan import Flags, make_plan
     from holdfast.check.reader_list import readers
-    from holdfast.cli import check
+    from holdfast.cli.choices import DEADLINE
 
     plan = make_plan(Flags(port=flags.port, nproc_per_node=world), os.environ, accelerators=0)
-    return collect(plan, readers(), seconds=check.DEADLINE)
+    return collect(plan, readers(), seconds=DEADLINE)
 
 
 def _without_environment(facts: MachineFacts) -> MachineFacts:

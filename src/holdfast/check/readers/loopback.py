@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from holdfast.analysis.machine import Plan, Reach
-from holdfast.system.connect import error_name, family_of
+from holdfast.system.sockets import error_name, family_of
 
 ADDRESSES = ("127.0.0.1", "::1")
 SECONDS = 0.5

@@ -8,7 +8,7 @@ import time
 
 from holdfast.analysis.machine import Plan, Reach, Resolution, Unread
 from holdfast.check.readers.network import own_addresses
-from holdfast.system.connect import connect
+from holdfast.system.sockets import connect
 
 CONNECT_SECONDS = 0.5
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.analysis.machine import Connection, Plan, PortFacts, PortRanges, StoreAnswer, Unread
-from holdfast.system import bind, store_protocol, tcp_table
+from holdfast.system import sockets, store_protocol, tcp_table
 from holdfast.system.process import user_name
 
 LOOPBACK_FOR = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -14,7 +14,7 @@ def read_port(plan: Plan) -> PortFacts:
     port = plan.port
     if port == 0:
         return PortFacts(port=0, binds=(), listeners=(), others=(), store=None)
-    binds = bind.try_store_binds(port)
+    binds = sockets.try_store_binds(port)
     # The table comes before the question to the listener, which would add its own connection.
     rows = tcp_table.read(port)
     owners = tcp_table.owners_of({row.inode for row in rows if row.inode})

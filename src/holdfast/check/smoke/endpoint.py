@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from holdfast.analysis.machine import Plan
 from holdfast.errors import EnvironmentFailure
-from holdfast.system.bind import try_store_binds
+from holdfast.system.sockets import try_store_binds
 
 LOOPBACK = "127.0.0.1"
 FIRST_PORT = 20000

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from holdfast.analysis.source.collectives.group_timeouts import slurm_seconds
 from holdfast.analysis.variables.status import Timeout
-from holdfast.env import durations
 from holdfast.env.job import Job
 from holdfast.text import exact_duration
 
 SBATCH = "https://slurm.schedmd.com/sbatch.html (--time, SLURM_JOB_END_TIME)"
+
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 
 
 def timeouts(job: Job) -> Iterator[Timeout]:
@@ -21,7 +25,7 @@ def timeouts(job: Job) -> Iterator[Timeout]:
                 name=f"{launch.kind} --time",
                 key="scheduler-asked",
                 stage="outside",
-                seconds=durations.slurm(flag.value) if flag.known else None,
+                seconds=slurm_seconds(flag.value) if flag.known else None,
                 origin=f"--time {flag.value}",
                 does="Slurm sends SIGTERM to all processes, then SIGKILL after its KillWait",
                 source=SBATCH,
@@ -56,3 +60,9 @@ def _allocation(job: Job) -> Iterator[Timeout]:
         source=SBATCH,
         remark=f"{exact_duration(float(round(left)))} are left" if left > 0 else "it is over",
     )
+
+
+def seconds_of_timeout(text: str) -> float | None:
+    """The duration that coreutils' `timeout` takes: a number, with s, m, h or d; 0 is no limit."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d*)?)([smhd]?)", text)
+    return float(match[1]) * UNITS[match[2]] or None if match else None

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.env import durations
+from holdfast.analysis.source.collectives.group_timeouts import slurm_seconds
+from holdfast.env.timeouts.schedulers import seconds_of_timeout
 from holdfast.text import exact_duration
 
 
@@ -26,7 +27,7 @@ from holdfast.text import exact_duration
     ],
 )
 def test_slurm(text: str, seconds: float | None) -> None:
-    assert durations.slurm(text) == seconds
+    assert slurm_seconds(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_slurm(text: str, seconds: float | None) -> None:
     [("90", 90), ("1.5h", 5400), ("2d", 172800), ("10m", 600), ("0", None), ("soon", None)],
 )
 def test_coreutils(text: str, seconds: float | None) -> None:
-    assert durations.coreutils(text) == seconds
+    assert seconds_of_timeout(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -57,5 +58,5 @@ def test_exact(seconds: float | None, said: str) -> None:
 
 @given(st.text(max_size=20))
 def test_any_text_is_read_without_a_stumble(text: str) -> None:
-    assert (durations.slurm(text) or 0) >= 0
-    assert (durations.coreutils(text) or 0) >= 0
+    assert (slurm_seconds(text) or 0) >= 0
+    assert (seconds_of_timeout(text) or 0) >= 0
