@@ -201,6 +201,9 @@ def _doubt(address: str, *, several: bool) -> tuple[str, float]:
 USE_SHARED_ADDRESS = (
     "use node rank 0's address on the network that all nodes share; `hostname -I` there lists them"
 )
+FIRST_SLURM_NODE = (
+    '`export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)`'
+)
 
 
 @FAULT.lint
@@ -237,9 +240,7 @@ def variable_sets_a_wrong_master(source: Source) -> Iterator[Finding]:
             yield FAULT.error(
                 f"MASTER_ADDR={setting.value} is each machine's own loopback",
                 reason=f"the job has {most} nodes, and every one of them would wait for itself",
-                fix="in a batch script: `export MASTER_ADDR=$(scontrol show hostnames "
-                '"$SLURM_JOB_NODELIST" | head -n 1)`; elsewhere '
-                f"{USE_SHARED_ADDRESS}",
+                fix=f"in a Slurm job, {FIRST_SLURM_NODE}; elsewhere {USE_SHARED_ADDRESS}",
                 at=setting.place,
             )
 
@@ -261,7 +262,7 @@ def _malformed(what: str, value: str, at: Place, *, most: int) -> Iterator[Findi
         yield FAULT.error(
             f"{what} {value} is a URL, but must be a plain name or address",
             reason="it is looked up as a host name, which does not exist",
-            fix=f"`{re.sub(r'^[a-z]+://', '', value).partition('/')[0].partition(':')[0]}`",
+            fix=f"use `{re.sub(r'^[a-z]+://', '', value).partition('/')[0].partition(':')[0]}`",
             at=at,
         )
     elif re.fullmatch(r"[\w.\-]+:\d{2,5}", value):
@@ -294,8 +295,8 @@ def each_node_sets_itself_as_master(source: Source) -> Iterator[Finding]:
         yield speak(
             "each node sets itself as the master",
             reason=f"{runs}, and `hostname` differs on each",
-            fix="set it once, before the ranks are started: `export MASTER_ADDR=$(scontrol show "
-            'hostnames "$SLURM_JOB_NODELIST" | head -n 1)` in a Slurm job, else the first '
-            "node's name",
+            fix="set it once, before the ranks are started, to the name of the first node; in a "
+            "Slurm "
+            f"job: {FIRST_SLURM_NODE}",
             at=own.place,
         )
