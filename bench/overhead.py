@@ -65,7 +65,7 @@ def a_small_step() -> Callable[[], object]:
 
 def hook() -> None:
     _, buffer = heartbeat_page.create()
-    own_page.adopt(heartbeat_page.Page(buffer))
+    own_page.adopt(heartbeat_page.HeartbeatPage(buffer))
     optimizer = object()
     empty = median_microseconds(lambda: empty_hook(optimizer, (), {}), calls=CALLS)
     ours = median_microseconds(lambda: after_optimizer_step(optimizer, (), {}), calls=CALLS)

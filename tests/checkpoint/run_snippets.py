@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _FENCE = re.compile(
-    r"(?:^<!-- snippet: compiled only, (?P<why>.+) -->\n)?^```python\n(?P<text>.*?)^```$",
+    r"(?:^<!-- snippet: compiled only, (?P<why>[^\n]+) -->\n)?^```python\n(?P<text>.*?)^```$",
     re.M | re.S,
 )
 

@@ -142,7 +142,7 @@ def test_advice(interval: float, cost: float, far_off: bool, words: str) -> None
 
 
 @given(cost=costs, writing=st.floats(0, 1000), mtbf=rates)
-def test_nothing_is_said_against_what_auto_does(cost: float, writing: float, mtbf: float) -> None:
+def test_auto_intervals_are_never_far_off(cost: float, writing: float, mtbf: float) -> None:
     interval = cadence.auto_interval(stall=cost, writing=writing, mtbf=mtbf)
     assert not cadence.advice(interval, cost, mtbf, writing=writing).far_off
 
@@ -173,7 +173,7 @@ def test_restarts_enough_for(mean: float, enough: int) -> None:
 
 
 @given(st.floats(1, 1e6))
-def test_enough_lies_above_the_mean(mean: float) -> None:
+def test_enough_is_above_the_mean(mean: float) -> None:
     enough = cadence.enough_for(mean)
     assert mean < enough < mean + 3 * math.sqrt(mean) + 4
 

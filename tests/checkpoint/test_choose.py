@@ -17,7 +17,7 @@ from holdfast.analysis.checkpoints.manifest import FileEntry
 from holdfast.checkpoint import choose
 from holdfast.checkpoint.choose import Candidate, CheckpointProblem
 from holdfast.checkpoint.files import DISK
-from tests.checkpoint.saves import save_all
+from tests.checkpoint.small_saves import save_all
 
 FILES = ["manifest.json", *(f"rank-{r}.{end}" for r in (0, 1) for end in ("json", "safetensors"))]
 

@@ -15,7 +15,15 @@ from holdfast.checkpoint.commit import SaveError, SaveFolder
 from holdfast.checkpoint.files import read
 from holdfast.checkpoint.messages import SaveFailure
 from tests.checkpoint.crashing_files import Crash, CrashingFiles, Keep
-from tests.checkpoint.saves import Clock, content, newest_whole, request, save, save_all, try_save
+from tests.checkpoint.small_saves import (
+    Clock,
+    content,
+    newest_whole,
+    request,
+    save,
+    save_all,
+    try_save,
+)
 
 ROOT = "/data/ckpts"
 STEPS = (10, 20, 30, 40)
@@ -152,7 +160,7 @@ def test_the_manifest_tells_all_of_it() -> None:
     )
 
 
-def test_parts_that_never_come_are_named() -> None:
+def test_ranks_that_write_no_part_are_named() -> None:
     files, clock = disk(), Clock()
     place = SaveFolder(ROOT, 10, "a")
     own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, control=clock.control())
@@ -185,7 +193,7 @@ def test_patience_starts_again_with_every_byte_that_comes() -> None:
     assert newest_whole(files, ROOT) == 10
 
 
-def test_a_rank_that_failed_is_heard_at_once() -> None:
+def test_a_failed_rank_is_noticed_at_once() -> None:
     files, clock = disk(), Clock()
     place = SaveFolder(ROOT, 10, "a")
     own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, control=clock.control())

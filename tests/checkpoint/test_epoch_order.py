@@ -15,7 +15,7 @@ seeds = st.integers(-(2**70), 2**70)
 
 
 @given(length=st.integers(1, 3000), seed=seeds, epoch=st.integers(0, 10**6))
-def test_every_sample_has_one_place(length: int, seed: int, epoch: int) -> None:
+def test_every_sample_has_one_position(length: int, seed: int, epoch: int) -> None:
     order = EpochOrder(length, seed=seed, epoch=epoch, shuffle=True)
     assert sorted(order[place] for place in range(length)) == list(range(length))
 
@@ -43,7 +43,7 @@ def test_unshuffled_is_the_order_of_the_data() -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 7])
-def test_there_is_nothing_beside_the_data(place: int) -> None:
+def test_there_is_nothing_outside_the_data(place: int) -> None:
     with pytest.raises(IndexError):
         EpochOrder(7, seed=1, epoch=0, shuffle=True)[place]
 

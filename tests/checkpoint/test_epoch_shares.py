@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.checkpoint.epoch import BatchShares, fits, micro_batches
 from holdfast.errors import ConfigError
-from tests.checkpoint.samplers import sampler
+from tests.checkpoint.sampler_ranks import sampler
 
 sizes = st.tuples(st.integers(1, 200), st.integers(1, 24), st.integers(1, 16))
 
@@ -62,7 +62,9 @@ def test_shares_are_fair(sizes: tuple[int, int, int], batches: int, data: st.Dat
         ({"length": iter([])}, ["has no length", "StatefulDataLoader"]),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_what_can(given: dict[str, Any], words: list[str]) -> None:
+def test_impossible_sizes_are_refused_with_possible_ones(
+    given: dict[str, Any], words: list[str]
+) -> None:
     with pytest.raises(ConfigError) as refused:
         sampler(**given)
     text = f"{refused.value.sentence} {refused.value.hint}"

@@ -84,12 +84,12 @@ def test_generators_of_the_users_own(make: Any, draw_one: Any) -> None:
 @pytest.mark.parametrize(
     "damage", [{"python": (3, (1, 2), None)}, {"torch": b"short"}, {"numpy": {"key": 1}}]
 )
-def test_damage_is_said(damage: dict[str, Any]) -> None:
+def test_damage_is_reported(damage: dict[str, Any]) -> None:
     with pytest.raises(DamagedTreeError):
         generators.restore(generators.capture() | damage)
 
 
-def test_a_gpu_that_is_gone_is_said() -> None:
+def test_a_missing_gpu_is_reported() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     saved = generators.capture() | {"cuda": {"current": 0, "devices": [b"0" * 16]}}

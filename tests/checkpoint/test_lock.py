@@ -87,7 +87,7 @@ def test_a_lock_without_a_readable_owner_is_held_all_the_same(tmp_path: Path) ->
         os.close(fd)
 
 
-def test_a_file_system_without_locks_is_said(
+def test_a_file_system_without_locks_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(fd: int, how: int) -> None:
@@ -100,7 +100,7 @@ def test_a_file_system_without_locks_is_said(
     lock.release()
 
 
-def test_whoever_takes_the_folder_clears_what_dead_saves_left(tmp_path: Path) -> None:
+def test_taking_the_folder_removes_what_dead_saves_left(tmp_path: Path) -> None:
     left = tmp_path / ".tmp-step-000000009-abcd"
     left.mkdir()
     (left / "rank-0.json").write_text("{")

@@ -25,7 +25,7 @@ def test_what_rank_0_publishes_is_what_the_others_read() -> None:
     assert second.announcement(2) == announcement(2)
 
 
-def test_words_that_all_have_read_are_cleared_away() -> None:
+def test_announcements_that_all_have_read_are_removed() -> None:
     store = MemoryStore()
     boards = [MessageBoard(store, rank=rank, world_size=3) for rank in range(3)]
     for number in range(1, 10 * BLOCK):
@@ -35,7 +35,7 @@ def test_words_that_all_have_read_are_cleared_away() -> None:
     assert len(store) < 3 * BLOCK
 
 
-def test_a_rank_that_is_far_behind_finds_every_word() -> None:
+def test_a_rank_that_is_far_behind_finds_every_announcement() -> None:
     store = MemoryStore()
     boards = [MessageBoard(store, rank=rank, world_size=3) for rank in range(3)]
     for number in range(1, 5 * BLOCK):
@@ -73,7 +73,7 @@ def test_an_announcement_that_never_comes_names_its_sender() -> None:
 
 def test_a_rank_that_waits_says_for_which_one_on_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
     page = mmap.mmap(-1, heartbeat_page.SIZE)
-    monkeypatch.setattr(own_page, "page", heartbeat_page.Page(page))
+    monkeypatch.setattr(own_page, "page", heartbeat_page.HeartbeatPage(page))
     own_page.page.announce(1)  # type: ignore[union-attr]
     seen = []
 

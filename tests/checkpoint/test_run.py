@@ -13,7 +13,7 @@ from tests.places import TARGETS
 from tests.run.launching import surroundings
 
 
-def test_a_launcher_that_is_told_to_end_lets_its_ranks_save(tmp_path: Path) -> None:
+def test_sigterm_to_the_launcher_lets_its_ranks_save(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with (
         out.open("w") as file,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.checkpoint.epoch import fits
 from holdfast.checkpoint.sampler import Sampler
 from holdfast.errors import ConfigError
-from tests.checkpoint.samplers import PlainLoader, sampler, train
+from tests.checkpoint.sampler_ranks import PlainLoader, sampler, train
 
 # --- the order through restarts ----------------------------------------------------------------
 
@@ -75,7 +75,7 @@ def test_ranks_are_those_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- following ---------------------------------------------------------------------------------
 
 
-def test_the_place_is_where_training_is_not_where_the_loader_is() -> None:
+def test_the_data_position_is_that_of_training_not_of_the_loader() -> None:
     one = sampler()
     loop = one.follow(PlainLoader(one))
     places = []
@@ -170,7 +170,7 @@ def test_a_loader_with_another_sampler_is_refused() -> None:
         ({"shuffle": False}, "shuffle was True and is False"),
     ],
 )
-def test_a_place_in_other_data_is_refused_unless_accepted(
+def test_a_position_in_other_data_is_refused_unless_accepted(
     changed: dict[str, Any], words: str
 ) -> None:
     one, other = sampler(), sampler(**changed)
@@ -196,7 +196,7 @@ def test_follow_has_the_length_of_what_is_left() -> None:
     assert len(left) == len(list(left))
 
 
-def test_a_loader_that_is_not_followed_has_no_place() -> None:
+def test_a_loader_that_is_not_followed_has_no_position() -> None:
     one = sampler()
     assert len(list(PlainLoader(one))) == len(one)
     with pytest.raises(ConfigError, match="data-position-lost"):

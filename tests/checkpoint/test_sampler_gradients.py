@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.checkpoint.samplers import PlainLoader, sampler
+from tests.checkpoint.sampler_ranks import PlainLoader, sampler
 from tests.places import TARGETS
 
 TARGET = TARGETS / "weighted_ddp.py"

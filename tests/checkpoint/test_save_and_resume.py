@@ -21,20 +21,20 @@ from holdfast.checkpoint.sampler import Sampler
 from holdfast.checkpoint.saver import Saver
 from holdfast.checkpoint.state import State
 from holdfast.errors import ConfigError, EnvironmentFailure, ResumeRefused
-from tests.checkpoint.crew import Crew, job
+from tests.checkpoint.thread_ranks import ThreadRanks, job
 
 
 def launch(
     monkeypatch: pytest.MonkeyPatch, size: int, folder: Path, steps: int, **options: Any
 ) -> list[dict[str, Any]]:
-    return Crew(size, monkeypatch).run(job(folder, steps, **options))
+    return ThreadRanks(size, monkeypatch).run(job(folder, steps, **options))
 
 
 def steps_in(folder: Path) -> list[int]:
     return sorted(int(path.name[5:14]) for path in folder.glob("step-*"))
 
 
-def test_every_rank_goes_on_with_what_it_had(
+def test_every_rank_resumes_with_its_own_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first = launch(monkeypatch, 3, tmp_path, 5)
@@ -68,7 +68,7 @@ def test_steps_saved_on_the_way_are_the_multiples_and_only_the_newest_stay(
 
 
 @pytest.mark.parametrize("victim", ["rank-0.safetensors", "rank-1.json", MANIFEST])
-def test_a_damaged_one_is_set_aside_and_the_one_before_is_used(
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(
     victim: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     launch(monkeypatch, 2, tmp_path, 2)
@@ -84,7 +84,7 @@ def test_a_damaged_one_is_set_aside_and_the_one_before_is_used(
     assert f"skipped checkpoint {newest.parent}: {why.strip()}; moved to" in capfd.readouterr().err
 
 
-def test_another_number_of_ranks_is_refused_with_the_words_that_accept_it(
+def test_another_number_of_ranks_is_refused_with_how_to_accept_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch(monkeypatch, 2, tmp_path, 2)
@@ -112,7 +112,7 @@ def test_another_model_is_always_refused_by_the_tensor_that_differs(
 ) -> None:
     launch(monkeypatch, 1, tmp_path, 2)
     monkeypatch.setattr(
-        "tests.checkpoint.crew.small_model",
+        "tests.checkpoint.thread_ranks.small_model",
         lambda: ((m := torch.nn.Linear(4, 3)), torch.optim.AdamW(m.parameters())),
     )
     with pytest.raises(ConfigError, match=r"model\.weight: float32 \[2, 4\] then"):
@@ -136,14 +136,14 @@ def test_a_second_job_in_the_same_folder_is_refused_on_every_rank(
             failed.append(problem.sentence)
 
     try:
-        Crew(2, monkeypatch).run(rank)
+        ThreadRanks(2, monkeypatch).run(rank)
     finally:
         other.release()
     assert len(failed) == 2
     assert all(f"pid {os.getpid()}" in sentence for sentence in failed)
 
 
-def test_a_full_disk_is_said_once_and_training_goes_on(
+def test_a_full_disk_is_reported_once_and_training_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A real full disk is in test_writer_disks.py: here is what a job makes of the answer."""
@@ -182,7 +182,7 @@ def test_without_memory_for_a_copy_the_rank_writes_by_itself(
     assert torch.equal(again[1]["weights"], first[0]["weights"])
 
 
-def test_what_cannot_be_saved_is_said_in_the_first_steps(
+def test_what_cannot_be_saved_is_refused_in_the_first_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -207,7 +207,7 @@ def test_a_requested_save_happens_once(tmp_path: Path, monkeypatch: pytest.Monke
                 ckpt.step()
         return ckpt.last_committed
 
-    assert Crew(2, monkeypatch).run(rank)[0] in steps_in(tmp_path)
+    assert ThreadRanks(2, monkeypatch).run(rank)[0] in steps_in(tmp_path)
     assert len(steps_in(tmp_path)) == 1
 
 
@@ -215,7 +215,7 @@ def test_a_rank_that_does_not_see_the_folder_is_named_and_nothing_is_set_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch(monkeypatch, 2, tmp_path, 2)
-    crew, there = Crew(2, monkeypatch), os.path.isdir
+    ranks, there = ThreadRanks(2, monkeypatch), os.path.isdir
     work, failed = job(tmp_path, 0), []
 
     def rank(number: int) -> None:
@@ -225,13 +225,13 @@ def test_a_rank_that_does_not_see_the_folder_is_named_and_nothing_is_set_aside(
             failed.append(problem.sentence)
 
     # Rank 1 is on another machine, with a disk of its own.
-    monkeypatch.setattr(os.path, "isdir", lambda path: there(path) and crew.rank == 0)
-    crew.run(rank)
+    monkeypatch.setattr(os.path, "isdir", lambda path: there(path) and ranks.rank == 0)
+    ranks.run(rank)
     assert failed == [f"rank 1 does not see {tmp_path}/step-000000002, which rank 0 sees"] * 2
     assert steps_in(tmp_path) == [2]
 
 
-def test_events_are_told_by_rank_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_0_reports_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[dict[str, Any]] = []
 
     def tell(kind: str, **fields: Any) -> None:

@@ -102,7 +102,7 @@ def test_a_resumed_job_keeps_the_multiples() -> None:
     assert Course(100, pace=0.01, start=250).run(200).saves == [300, 400]
 
 
-def test_steps_faster_than_the_points_are_saved_all_the_same() -> None:
+def test_steps_faster_than_the_sync_points_are_saved_all_the_same() -> None:
     assert Course(10, pace=0.0001).run(50).saves == [10, 20, 30, 40, 50]
 
 
@@ -113,13 +113,13 @@ def test_a_slow_disk_delays_the_next_save_and_skips_none_for_good() -> None:
     assert course.saves[1] < 300
 
 
-def test_a_time_means_about_that_time() -> None:
+def test_a_duration_means_about_that_time() -> None:
     saves = Course("30s", pace=0.1).run(1000).saves
     assert len(saves) == 3
     assert all(abs(later - sooner - 300) <= 6 for sooner, later in pairwise(saves))
 
 
-def test_points_come_about_twice_a_second() -> None:
+def test_sync_points_come_about_twice_a_second() -> None:
     points = Course("5m", pace=0.01).run(2000).points
     gaps = [later - sooner for sooner, later in pairwise(points)]
     assert max(gaps) == 50
@@ -131,11 +131,11 @@ def test_a_short_interval_is_looked_at_more_often() -> None:
     assert all(abs(later - sooner - 100) <= 10 for sooner, later in pairwise(saves))
 
 
-def test_long_steps_are_points_each() -> None:
+def test_long_steps_are_all_sync_points() -> None:
     assert Course("5m", pace=8.0).run(20).points == list(range(1, 21))
 
 
-def test_a_wish_is_granted_at_the_next_point() -> None:
+def test_a_request_is_granted_at_the_next_sync_point() -> None:
     course = Course("2h", pace=0.01).run(1000, {500: "save"})
     assert len(course.saves) == 1
     assert 500 < course.saves[0] <= 600
@@ -147,7 +147,7 @@ def test_the_end_does_not_wait_for_the_disk() -> None:
     assert course.saves == [100, course.stopped_at]
 
 
-def test_after_a_pause_the_points_are_close_again() -> None:
+def test_after_a_pause_the_sync_points_are_close_again() -> None:
     schedule = SaveSchedule(interval("1h"), start=0, now=0.0)
     announcement = save_schedule.first_announcement(0)
     now = 0.0

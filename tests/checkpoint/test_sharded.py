@@ -84,7 +84,7 @@ def test_a_new_plan_is_made_for_changes_only(found: Found) -> None:
     assert [rank["plans"]["numbers"] for rank in found] == [[1, 1, 2, 2, 3, 4]] * 4
 
 
-def test_what_one_rank_cannot_save_is_said_on_all(found: Found) -> None:
+def test_what_one_rank_cannot_save_fails_on_all_with_the_same_error(found: Found) -> None:
     said = [rank["plans"]["said"] for rank in found]
     assert said[1].startswith('ConfigError: state["optimizer"]["blocks.0.norm.weight"]["odd"] is a')
     assert {said[0], said[2], said[3]} == {

@@ -92,7 +92,7 @@ def test_nothing_is_touched_unless_all_of_it_is_there(
         assert bool((into == 99).all())
 
 
-def test_a_name_that_was_never_saved_is_said(tmp_path: Path) -> None:
+def test_a_name_that_was_never_saved_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DamagedTreeError, match="'v' is not in the index"):
         load(
             str(tmp_path), save(tmp_path, WHOLE, [[], []]), {"w": TensorToFill("v", WHOLE.clone())}

@@ -65,7 +65,7 @@ def test_every_piece_is_written_exactly_once(heights: list[int], replicas: int, 
             assert (name, part.offsets) in [(i.name, i.offsets) for i in held[part.rank]]
 
 
-def test_a_piece_has_its_place_in_its_name_unless_it_is_whole() -> None:
+def test_a_piece_has_its_offset_in_its_name_unless_it_is_whole() -> None:
     assert piece_name("model.fc.weight", (4, 3), (2, 0), (2, 3)) == "model.fc.weight[2,0]"
     assert piece_name("model.fc.weight", (4, 3), (0, 0), (4, 3)) == "model.fc.weight"
     assert piece_name("step", (), (), ()) == "step"
@@ -131,7 +131,7 @@ def test_a_rank_that_does_not_come_ends_this_save_and_not_the_next() -> None:
     assert job.agree("two", HELD) == [(0,), (0,), ()]
 
 
-def test_shards_that_do_not_fit_are_said_on_every_rank() -> None:
+def test_shards_that_do_not_fit_are_an_error_on_every_rank() -> None:
     job = Job(2, patience=20)
     said = job.agree("one", [HELD[0], [rows("a", 3, 4, 4)]])
     assert said[0] == said[1]

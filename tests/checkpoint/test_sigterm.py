@@ -13,7 +13,7 @@ import pytest
 from holdfast.checkpoint.sigterm import DEFAULT_GRACE, SigtermGrace, grace_time
 from tests.places import TARGETS
 
-TARGET = TARGETS / "told_to_end.py"
+TARGET = TARGETS / "handle_sigterm.py"
 
 
 def told(how: str, grace: float = 20.0) -> tuple[int, str, float]:
@@ -32,13 +32,13 @@ def told(how: str, grace: float = 20.0) -> tuple[int, str, float]:
     return process.returncode, out, time.monotonic() - began
 
 
-def test_a_process_that_steps_is_let_save_and_then_ends_by_the_signal() -> None:
+def test_a_process_that_steps_saves_and_then_exits_by_the_signal() -> None:
     code, out, _ = told("steps")
     assert code == -signal.SIGTERM
     assert out == "saved with True\n"
 
 
-def test_one_that_is_stuck_in_c_ends_long_before_its_grace_is_over() -> None:
+def test_a_rank_stuck_in_c_exits_long_before_its_grace_is_over() -> None:
     code, out, seconds = told("stuck", grace=20.0)
     assert code == -signal.SIGTERM
     assert out == ""
@@ -51,7 +51,7 @@ def test_a_handler_of_the_script_gets_the_signal_after_the_save() -> None:
     assert out.split("\n")[:3] == ["saved with True", "mine", "still here"]
 
 
-def test_a_forked_child_hears_the_signal_as_before_and_alone() -> None:
+def test_a_forked_child_receives_the_signal_as_before_and_alone() -> None:
     """Else a launcher that tells the group would end loader workers, and these their rank."""
     grace = SigtermGrace(seconds=5.0, pace=lambda: 0.01)
     assert grace.open()

@@ -102,7 +102,7 @@ def test_another_process_reads_it_through_the_descriptor(buffer: StagingBuffer) 
 
 
 @pytest.mark.parametrize(("peers", "room"), [(1, 1 << 20), (8, 20 << 20)])
-def test_too_little_memory_is_said_before_any_is_taken(peers: int, room: int) -> None:
+def test_too_little_memory_is_refused_before_any_is_taken(peers: int, room: int) -> None:
     buffer, tensors = (
         StagingBuffer(peers=peers, room=lambda: room),
         [NamedTensor("t", torch.zeros(1 << 20))],

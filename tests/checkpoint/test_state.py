@@ -251,7 +251,7 @@ def test_each_rank_gets_its_own(
         assert torch.equal(numbers, torch.rand(2))
 
 
-def test_a_new_rank_is_said(tmp_path: Path) -> None:
+def test_a_new_rank_is_reported(tmp_path: Path) -> None:
     folder = saved_by_two_ranks(tmp_path)
     state = State(data=Place(0), noise=torch.Generator())
     assert state.restore(folder, 5, saved_world=2) == [
@@ -263,7 +263,7 @@ def test_a_new_rank_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "scope"), [(None, "unknown"), (Place(1), "per-rank"), (Place(1, "global"), "global")]
 )
-def test_the_scope_of_the_place_in_the_data(data: Any, scope: str) -> None:
+def test_the_scope_of_the_data_position(data: Any, scope: str) -> None:
     assert State(data=data).data_scope == scope
 
 

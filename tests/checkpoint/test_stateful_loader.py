@@ -14,7 +14,7 @@ from holdfast.checkpoint import tree
 from holdfast.checkpoint.stateful_loader import StatefulLoader
 from holdfast.checkpoint.tensors import TensorEncoder
 from holdfast.errors import ConfigError
-from tests.checkpoint.samplers import sampler
+from tests.checkpoint.sampler_ranks import sampler
 
 # torchdata 0.11 calls what torch 2.13 has given up
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
@@ -174,12 +174,12 @@ def test_a_stream_with_other_workers_is_refused() -> None:
         streamed(workers=2).load_state_dict(state)
 
 
-def test_what_it_says_of_its_place() -> None:
+def test_its_scope_and_length() -> None:
     assert mapped().data_scope == "global"
     assert streamed().data_scope == "per-rank"
     assert len(mapped()) == 32
 
 
-def test_a_loader_without_a_place_is_refused() -> None:
+def test_a_loader_without_a_position_is_refused() -> None:
     with pytest.raises(ConfigError, match="its data position is unknown"):
         StatefulLoader(DataLoader(torch.zeros(4)))  # type: ignore[arg-type]

@@ -113,7 +113,7 @@ def test_an_optimizer_with_numbers_as_keys(state: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "value", [torch.bfloat16, torch.device("cuda:1"), torch.Size([2, 3]), torch.Size([])], ids=str
 )
-def test_torchs_own_words(value: Any) -> None:
+def test_torchs_own_types(value: Any) -> None:
     again = through([value])[0]
     assert (again, type(again)) == (value, type(value))
 

@@ -120,7 +120,7 @@ HERE = __name__
         ([print], "state[0] is a builtin_function_or_method: give it"),
     ],
 )  # fmt: skip
-def test_what_cannot_come_back_is_refused_with_its_place(value: Any, sentence: str) -> None:
+def test_what_cannot_be_restored_is_refused_with_its_path(value: Any, sentence: str) -> None:
     with pytest.raises(ConfigError) as refused:
         tree.encode(value, no_leaf)
     assert sentence in refused.value.sentence
@@ -165,7 +165,7 @@ def test_bytes_that_are_no_json_give_one_kind_of_error(text: bytes) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_each_kind_of_damage_is_said(node: Any) -> None:
+def test_each_kind_of_damage_is_an_error(node: Any) -> None:
     with pytest.raises(DamagedTreeError, match="the saved state is damaged"):
         tree.decode(node, no_kind)
 

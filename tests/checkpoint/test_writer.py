@@ -96,7 +96,7 @@ def steps(folder: Path) -> list[int]:
     return [one.step for one in found]
 
 
-def test_what_lies_in_the_buffer_is_what_lies_on_the_disk(
+def test_the_file_has_the_bytes_of_the_buffer(
     tmp_path: Path, buffer: int, writer: WriterProcess
 ) -> None:
     folder = tmp_path / "a" / "ckpts"

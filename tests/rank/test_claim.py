@@ -77,7 +77,7 @@ class Cuda:
         (Cuda(initialized=True, names=()), None, ""),  # the driver refuses
     ],
 )
-def test_the_gpu_is_told_and_cuda_never_started_for_it(
+def test_the_gpu_is_reported_and_cuda_never_started_for_it(
     cuda: Cuda, asked: object, expected: str
 ) -> None:
     assert device(SimpleNamespace(cuda=cuda), asked) == expected
@@ -97,7 +97,7 @@ if "STRAY" in os.environ:
 """
 
 
-def test_a_claim_is_told_before_the_wait_and_leaves_no_frame(tmp_path: Path) -> None:
+def test_a_claim_is_reported_before_the_wait_and_leaves_no_frame(tmp_path: Path) -> None:
     port, stray = free_port(), free_port()
     before = time.monotonic()
     rank = ran(tmp_path, SCRIPT, place(0, 1, port, STRAY=str(stray)))

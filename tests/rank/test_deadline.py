@@ -17,7 +17,7 @@ from holdfast.errors import ConfigError
 from tests.rank.ranks import PATIENCE, bare, started, wait_for
 
 
-def test_a_limit_is_on_the_page_and_the_first_to_run_out_counts(tmp_path: Path) -> None:
+def test_a_deadline_is_on_the_page_and_the_first_to_pass_counts(tmp_path: Path) -> None:
     script = """
 import holdfast, time
 with holdfast.deadline('outer', 100), holdfast.deadline('inner', 500):
@@ -45,7 +45,7 @@ with holdfast.deadline('forward', 0.3):
 """
 
 
-def test_without_a_launcher_a_limit_is_kept_with_the_gil_held() -> None:
+def test_without_a_launcher_a_deadline_is_enforced_with_the_gil_held() -> None:
     began = time.monotonic()
     done = bare(LATE, RANK="3")
     assert done.returncode == -signal.SIGABRT
@@ -83,7 +83,7 @@ def test_a_stopped_process_is_ended_too() -> None:
     assert time.monotonic() - began < 25  # and not only when the grace is over
 
 
-def test_a_limit_that_is_kept_ends_nothing_and_leaves_no_process() -> None:
+def test_a_section_within_its_deadline_ends_nothing_and_leaves_no_process() -> None:
     script = """
 import holdfast, os, psutil, threading, time
 def section():
@@ -106,7 +106,7 @@ print(code, len(children), psutil.pid_exists(children[0].pid))
     assert (done.stdout, done.stderr, done.returncode) == ("0 1 True\n", "", 0)
 
 
-def test_off_means_no_limit() -> None:
+def test_off_means_no_deadline() -> None:
     script = (
         "import holdfast, time\nwith holdfast.deadline('x', 0.1): time.sleep(1)\nprint('through')"
     )

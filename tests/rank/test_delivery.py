@@ -107,7 +107,7 @@ def test_a_broken_sitecustomize_breaks_as_it_would_have(tmp_path: Path) -> None:
     assert b"mine" in without.stderr
 
 
-def test_a_hook_that_fails_says_one_line_and_the_script_goes_on(tmp_path: Path) -> None:
+def test_a_hook_that_fails_prints_one_line_and_the_script_continues(tmp_path: Path) -> None:
     rank = ran(tmp_path, "print('trained')", {"TEST_PAGE": "/nowhere/at/all"})
     assert rank.process.returncode == 0
     assert rank.out.read_text() == "trained\n"

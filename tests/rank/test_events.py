@@ -54,7 +54,7 @@ def test_lines_of_many_threads_stay_whole(told: Path) -> None:
     assert len(lines(told)) == 200
 
 
-def test_nobody_listens_and_nothing_is_told(
+def test_without_a_launcher_nothing_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(delivery.EVENTS, raising=False)

@@ -17,7 +17,7 @@ SCRIPT = """
 import json, sys
 import torch
 from holdfast.rank import own_page
-from holdfast.rank.first_step import FirstStep, digest, steps_counted
+from holdfast.rank.first_step import FirstStepHook, digest, steps_counted
 
 own_page.page = object()
 
@@ -48,7 +48,7 @@ odd = [digest(torch, torch.optim.SGD([p], lr=1)) for p in (turned, empty, scalar
 seen["odd"] = [bool(odd[0]), odd[1], bool(odd[2])]
 
 before = torch.load, torch.nn.Module.load_state_dict, torch.optim.Optimizer.load_state_dict
-FirstStep(torch).expect()
+FirstStepHook(torch).expect()
 target = model(1)
 target.load_state_dict(net.state_dict())
 optimizer = adam(target.parameters())

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.rank import heartbeat_page
-from holdfast.rank.heartbeat_page import Page, read, read_limit
+from holdfast.rank.heartbeat_page import HeartbeatPage, read, read_limit
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_an_untouched_page_says_nothing() -> None:
 
 def test_all_that_a_rank_says_is_read() -> None:
     buffer = fresh()
-    page = Page(buffer)
+    page = HeartbeatPage(buffer)
     page.announce(4711)
     page.torch_imported()
     page.group(ready=True, timeout=1800.0)
@@ -55,7 +55,7 @@ def test_all_that_a_rank_says_is_read() -> None:
 
 def test_the_group_can_end() -> None:
     buffer = fresh()
-    page = Page(buffer)
+    page = HeartbeatPage(buffer)
     page.announce(1)
     page.torch_imported()
     page.group(ready=True, timeout=60.0)
@@ -67,12 +67,12 @@ def test_the_group_can_end() -> None:
 
 def test_a_new_rank_clears_what_an_earlier_one_left() -> None:
     buffer = fresh()
-    page = Page(buffer)
+    page = HeartbeatPage(buffer)
     page.announce(1)
     page.step(9, 9, 9)
     page.phase("save")
     page.limit("save", 9.0)
-    Page(buffer).announce(2)
+    HeartbeatPage(buffer).announce(2)
     beat = read(buffer)
     assert beat is not None
     assert (beat.steps, beat.step_at, beat.phase, beat.limit_until) == (0, 0.0, "", 0.0)
@@ -86,7 +86,7 @@ CLAIM = (
 
 def test_a_claim_can_be_made_and_taken_back() -> None:
     buffer = fresh()
-    page = Page(buffer)
+    page = HeartbeatPage(buffer)
     page.announce(1)
     page.claim(CLAIM, 12.5)
     beat = read(buffer)
@@ -104,7 +104,7 @@ def test_a_claim_can_be_made_and_taken_back() -> None:
 @pytest.mark.parametrize("text", [CLAIM[:40], "[]", "null", '{"rank": "one"}', CLAIM + "x" * 9999])
 def test_a_claim_that_is_not_whole_is_none(text: str) -> None:
     buffer = fresh()
-    page = Page(buffer)
+    page = HeartbeatPage(buffer)
     page.announce(1)
     page.claim(text, 12.5)
     beat = read(buffer)
@@ -115,7 +115,7 @@ def test_a_claim_that_is_not_whole_is_none(text: str) -> None:
 @given(st.text(), st.floats(min_value=0, max_value=1e9))
 def test_any_name_comes_back_whole_or_cut(name: str, until: float) -> None:
     buffer = fresh()
-    page = Page(buffer)
+    page = HeartbeatPage(buffer)
     page.limit(name, until)
     got, when = read_limit(buffer)
     whole = name.encode("utf-8", "replace").decode()
@@ -127,7 +127,7 @@ def test_any_name_comes_back_whole_or_cut(name: str, until: float) -> None:
 @given(st.integers(24, heartbeat_page.SIZE - 64), st.binary(min_size=1, max_size=64))
 def test_rubbish_on_an_announced_page_never_raises(at: int, rubbish: bytes) -> None:
     buffer = fresh()
-    page = Page(buffer)
+    page = HeartbeatPage(buffer)
     page.announce(1)
     page.phase("a phase")
     buffer[at : at + len(rubbish)] = rubbish
@@ -139,7 +139,7 @@ def test_rubbish_on_an_announced_page_never_raises(at: int, rubbish: bytes) -> N
 def test_a_half_written_name_is_no_name() -> None:
     """As a rank stopped in the middle of its write leaves it."""
     buffer = fresh()
-    page = Page(buffer)
+    page = HeartbeatPage(buffer)
     page.announce(1)
     page.limit("forward", 60.0)
     at = buffer.find(b"forward")
@@ -151,7 +151,7 @@ def test_a_half_written_name_is_no_name() -> None:
 
 def test_name_and_time_read_together_belong_together() -> None:
     buffer = fresh()
-    page = Page(buffer)
+    page = HeartbeatPage(buffer)
     stop = threading.Event()
 
     def write() -> None:
@@ -178,7 +178,7 @@ def test_another_process_writes_what_we_read(shared: tuple[int, mmap.mmap]) -> N
     fd, buffer = shared
     script = (
         "import sys; from holdfast.rank.heartbeat_page import *; "
-        "page = Page(attach(sys.argv[1])); page.announce(1); page.phase('über')"
+        "page = HeartbeatPage(attach(sys.argv[1])); page.announce(1); page.phase('über')"
     )
     subprocess.run([sys.executable, "-c", script, f"/proc/{os.getpid()}/fd/{fd}"], check=True)
     beat = read(buffer)
@@ -194,6 +194,6 @@ def test_nobody_can_shrink_the_page_under_its_reader(shared: tuple[int, mmap.mma
 def test_the_writing_side_needs_nothing_but_the_standard_library() -> None:
     script = (
         "import sys; from holdfast.rank.heartbeat_page import *; fd, buffer = create(); "
-        "Page(buffer).announce(1); sys.exit('msgspec' in sys.modules)"
+        "HeartbeatPage(buffer).announce(1); sys.exit('msgspec' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

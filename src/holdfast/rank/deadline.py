@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from holdfast.rank import heartbeat_page, kernel, own_page
+from holdfast.rank import heartbeat_page, own_page, prctl
 from holdfast.rank.delivery import is_off
 from holdfast.rank.durations import Duration, in_seconds
 
@@ -103,8 +103,8 @@ def _start_watcher() -> None:
     finally:
         os.close(fd)
     atexit.register(_dismiss, _watcher, os.getpid())
-    kernel.let_trace(_watcher.pid)
-    own_page.adopt(heartbeat_page.Page(buffer))
+    prctl.let_trace(_watcher.pid)
+    own_page.adopt(heartbeat_page.HeartbeatPage(buffer))
 
 
 def _dismiss(watcher: subprocess.Popen[bytes], pid: int) -> None:

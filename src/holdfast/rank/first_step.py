@@ -22,7 +22,7 @@ OTHER_WAYS = ("safetensors", "deepspeed", "megatron", "tensorstore")
 DCP_LOAD = "torch.distributed.checkpoint.state_dict_loader"
 
 
-class FirstStep:
+class FirstStepHook:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._done = False
@@ -74,7 +74,7 @@ class FirstStep:
         )
 
 
-def before_step(first: FirstStep) -> Callable[..., None]:
+def before_step(first: FirstStepHook) -> Callable[..., None]:
     def before_optimizer_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         try:
             first.before(optimizer)

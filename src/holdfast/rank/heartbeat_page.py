@@ -1,8 +1,8 @@
 """A rank's page in shared memory: what it says of itself, readable without its help.
 
 The launcher makes one page per rank (`create`); the rank maps it and writes numbers with single
-aligned stores (`Page`); the launcher reads them (`read`) also when the rank is stopped, holds
-the GIL or is dead. Times are nanoseconds of CLOCK_MONOTONIC, which all processes share.
+aligned stores (`HeartbeatPage`); the launcher reads them (`read`) also when the rank is stopped,
+holds the GIL or is dead. Times are nanoseconds of CLOCK_MONOTONIC, which all processes share.
 
 The writing side uses the standard library only: it runs inside any Python that runs a rank.
 
@@ -72,7 +72,7 @@ def attach(path: str) -> mmap.mmap:
         os.close(fd)
 
 
-class Page:
+class HeartbeatPage:
     """The rank's side: setters, each a few stores and no system call."""
 
     def __init__(self, buffer: mmap.mmap) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import _thread
 import signal
 
-from holdfast.rank import kernel, own_page
+from holdfast.rank import own_page, prctl
 
 NAME = "holdfast-beat"
 """the kernel's name of the thread: the CPU time of the rank is counted without this one"""
@@ -50,7 +50,7 @@ def stop() -> None:
 
 def _beat() -> None:
     try:
-        kernel.name_this_thread(NAME)
+        prctl.name_this_thread(NAME)
         while True:
             page = own_page.page
             if page is not None:

@@ -6,7 +6,7 @@ import atexit
 import faulthandler
 import os
 
-from holdfast.rank import claim, heartbeat_page, heartbeat_thread, kernel, own_page, torch_import
+from holdfast.rank import claim, heartbeat_page, heartbeat_thread, own_page, prctl, torch_import
 from holdfast.rank import events as rank_events
 from holdfast.rank.delivery import crash_file
 from holdfast.rank.last_words import LastWordsWriter
@@ -17,12 +17,12 @@ from holdfast.rank.worker_server import WorkerServer
 def start(*, page: str, words: str, socket: str, launcher: str, events: str = "") -> None:
     """Without a page nothing could be seen: that fails as a whole. The rest is each for itself: a
     folder that cannot be written must not cost the steps."""
-    own_page.adopt(heartbeat_page.Page(heartbeat_page.attach(page)))
+    own_page.adopt(heartbeat_page.HeartbeatPage(heartbeat_page.attach(page)))
     claim.remember(os.environ)
     server = WorkerServer(socket)
     for part in (
         lambda: rank_events.adopt(events),
-        lambda: kernel.let_trace(int(launcher)),
+        lambda: prctl.let_trace(int(launcher)),
         lambda: keep_crashes(crash_file(words)),
         lambda: atexit.register(_end, os.getpid(), LastWordsWriter(words), server),
         lambda: torch_import.expect(

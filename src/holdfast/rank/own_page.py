@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 
-from holdfast.rank.heartbeat_page import Page
+from holdfast.rank.heartbeat_page import HeartbeatPage
 from holdfast.rank.print_line import say
-from holdfast.rank.steps import Steps
+from holdfast.rank.step_counter import StepCounter
 
-page: Page | None = None
+page: HeartbeatPage | None = None
 """None without a launcher of ours: plain python or torchrun, HOLDFAST=off, a forked child"""
-steps = Steps()
+steps = StepCounter()
 optimizer_seen = False
 _complained = False
 
 
-def adopt(new: Page) -> None:
+def adopt(new: HeartbeatPage) -> None:
     """From now on this process writes here; a child forked from it does not."""
     global page  # noqa: PLW0603 - one process has one page
     if page is None:

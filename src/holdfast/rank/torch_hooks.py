@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.rank import claim, own_page
-from holdfast.rank.first_step import FirstStep
+from holdfast.rank.first_step import FirstStepHook
 from holdfast.rank.worker_server import WorkerServer
 
 _ENTRIES = "2000"
@@ -21,7 +21,7 @@ def install(torch: Any, server: WorkerServer) -> None:
     """Each part for itself: torch changes, and one part that fails must not cost the others."""
     if own_page.page is not None:
         own_page.page.torch_imported()
-    parts: list[Callable[[], None]] = [_count_steps, lambda: FirstStep(torch).expect()]
+    parts: list[Callable[[], None]] = [_count_steps, lambda: FirstStepHook(torch).expect()]
     if torch.distributed.is_available():
         parts += [
             lambda: _keep_a_flight_recorder(torch),

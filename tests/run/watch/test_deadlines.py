@@ -49,7 +49,7 @@ def test_the_launcher_keeps_a_limit(tmp_path: Path) -> None:
 
 def test_a_machine_that_slept_gives_a_limit_its_time_back() -> None:
     _, buffer = heartbeat_page.create()
-    page = heartbeat_page.Page(buffer)
+    page = heartbeat_page.HeartbeatPage(buffer)
     page.announce(1)
     rank = ObservedRank(
         rank=0, local_rank=0, pid=1, host="a", page=buffer, words_file="", stderr_file="",

@@ -93,7 +93,7 @@ def test_a_step_is_a_sign_of_life(tmp_path: Path) -> None:
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
         rank.read_page(100.0)
         assert rank.view().beat is None
-        page = heartbeat_page.Page(rank.page)
+        page = heartbeat_page.HeartbeatPage(rank.page)
         page.announce(child.pid)
         page.step(3, at=int(99e9), usual=int(5e7))
         rank.read_page(101.0)
@@ -125,7 +125,7 @@ def test_a_rank_that_took_a_step_after_its_words_has_not_ended(tmp_path: Path) -
     """A script may call sys.excepthook itself, to log what it caught."""
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
         Path(rank.words_file).write_text(json.dumps(WORDS))
-        page = heartbeat_page.Page(rank.page)
+        page = heartbeat_page.HeartbeatPage(rank.page)
         page.announce(child.pid)
         page.step(1, at=int(4e9), usual=0)
         rank.read_page(6.0)

@@ -70,8 +70,8 @@ class Watching:
         wait_until(looked)
         return seen[-1]
 
-    def page(self, rank: int) -> heartbeat_page.Page:
-        return heartbeat_page.Page(self.watch.observer.pages[rank][1])
+    def page(self, rank: int) -> heartbeat_page.HeartbeatPage:
+        return heartbeat_page.HeartbeatPage(self.watch.observer.pages[rank][1])
 
     def kinds(self, *without: str) -> list[str]:
         return [r["kind"] for r in self.records() if r["kind"] not in without]

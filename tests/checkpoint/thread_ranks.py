@@ -34,7 +34,7 @@ class SharedMemory(MemoryStore):
             return super().add(key, amount)
 
 
-class Crew:
+class ThreadRanks:
     """One launch of a job."""
 
     def __init__(self, size: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,9 @@ from collections import deque
 WINDOW = 31
 
 
-class Steps:
+class StepCounter:
+    """Counts the steps of the optimizers it is told about."""
+
     def __init__(self) -> None:
         self.count = 0
         self.at = 0

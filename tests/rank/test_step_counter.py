@@ -7,11 +7,11 @@ import statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rank.steps import WINDOW, Steps
+from holdfast.rank.step_counter import WINDOW, StepCounter
 
 
 def counted(calls: list[int]) -> int:
-    steps = Steps()
+    steps = StepCounter()
     for at, optimizer in enumerate(calls):
         steps.called(optimizer, at)
     return steps.count
@@ -44,7 +44,7 @@ def test_an_optimizer_that_is_replaced_does_not_stop_the_count() -> None:
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=100))
 def test_the_usual_duration_is_the_median_of_the_last(durations: list[int]) -> None:
-    steps = Steps()
+    steps = StepCounter()
     now = 0
     steps.called(1, now)
     for duration in durations:
@@ -55,6 +55,6 @@ def test_the_usual_duration_is_the_median_of_the_last(durations: list[int]) -> N
 
 
 def test_before_the_second_step_nothing_is_usual() -> None:
-    steps = Steps()
+    steps = StepCounter()
     assert steps.called(1, 5)
     assert steps.usual == 0
