@@ -14,6 +14,7 @@ TESTED_ELSEWHERE = {
     "analysis": "a folder of rooms",
     "analysis/source/checkpoints": "tests/faults/checkpoints, by the lint faces",
     "analysis/source/collectives": "tests/faults/collectives, by the lint faces",
+    "fault": "tests/test_catalogue.py",
     "faults": "a folder of rooms",
     "run": "a folder of rooms",
     "rank/site": "tests/rank/test_delivery.py",

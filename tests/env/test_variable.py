@@ -71,6 +71,6 @@ def test_every_page_fits(width: int) -> None:
 
 
 def _longest(row: variables.Variable) -> int:
-    """VariableInfo word cannot be broken."""
+    """One word cannot be broken."""
     texts = (row.name, row.effect, row.source, row.instead, row.default)
     return max(len(word) for text in texts for word in (text or "-").split()) + 8

@@ -22,7 +22,7 @@ BOOTSTRAP_SINCE = (2, 23)
 
 
 class ExportLine(msgspec.Struct, frozen=True, kw_only=True):
-    """VariableInfo line to put into a shell."""
+    """One line to put into a shell."""
 
     name: str
     value: str | None

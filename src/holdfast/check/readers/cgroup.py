@@ -110,7 +110,7 @@ def _memory_v2(folder: str) -> CgroupUse:
 
 
 def _without(used: int | None, cache: int) -> int | None:
-    """CgroupUse without the page cache: the kernel drops cached file pages before it kills anyone.
+    """Use without the page cache: the kernel drops cached file pages before it kills anyone.
 
     Files in /dev/shm stay counted: they live among the anonymous pages.
     """

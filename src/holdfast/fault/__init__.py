@@ -10,15 +10,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.analysis.logs.pattern import LogPattern, Role
-from holdfast.analysis.logs.wreckage import Sighting, Wreckage, quote
+from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import CouldNotLook, MachineFacts
 from holdfast.analysis.machine.smoke_failures import ErrorMeaning, SmokeFailure
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Source
-from holdfast.analysis.source.source_problem import SourceProblem
 from holdfast.analysis.variables.status import Effect
-from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place, Status, Verdict
+from holdfast.fault.answers import SHOWN, Answers
+from holdfast.fault.traits import RunTraits
+from holdfast.findings import Diagnosis, Finding, Place, Verdict
+
+__all__ = ["FACES", "SHOWN", "Broken", "Fault", "RunTraits"]
 
 CheckFace = Callable[[MachineFacts], Finding | Sequence[Finding]]
 LintFace = Callable[[Source], Iterable[Finding]]
@@ -29,9 +32,6 @@ ExplainFace = Callable[[Wreckage], Diagnosis | None]
 READABLE_FACTS = frozenset(MachineFacts.__struct_fields__) - {"plan", "host"}
 """what a check face may need; the plan and the host's name cost nothing and are always there"""
 
-SHOWN = 5
-"""lines of evidence that are quoted; the count tells of the rest"""
-
 FACES = {
     "check": "facts of a machine -> findings",
     "lint": "what a user wrote -> findings",
@@ -39,32 +39,6 @@ FACES = {
     "explain": "what is left of a job -> diagnosis",
 }
 """Every face a fault can have: the verb that asks it, and what it makes of what."""
-
-
-class RunTraits(msgspec.Struct, frozen=True, kw_only=True):
-    """What `holdfast run` must know of a fault to choose among several that it notices."""
-
-    priority: int
-    """of two equally certain verdicts the lower one is taken. 100 told to stop, 200 what ended a
-    rank, 300 ranks that can never meet, 400 ranks that are late, 500 after the ranks have exited,
-    600 news that holds nothing up"""
-    needs_stall: bool = False
-    """read from positions, which in a running job are torn and change by the millisecond"""
-    needs_steps: bool = False
-    """only while steps continue: when nothing moves it is something else"""
-    never_acts: bool = False
-    """always a notice, whatever the patience"""
-    survives_steps: bool = False
-    """a new step does not refute it"""
-    names_nobody: bool = False
-    """it explains a delay without a culprit, so no rank is to be named"""
-    told_to_stop: bool = False
-    """the order came from outside and may not wait; there is no cause to look for"""
-    general: bool = False
-    """a name for 'it ended' or 'it does not come', whatever the reason: a fault with a log line
-    of its own is the better name"""
-    from_history: bool = False
-    """judged from earlier attempts when a restart is decided, not from what is happening now"""
 
 
 class Broken(NamedTuple):
@@ -79,8 +53,8 @@ class Broken(NamedTuple):
         return f"a bug in holdfast, {self.slug} ({self.face}): {self.problem}"
 
 
-class Fault:
-    """VariableInfo thing that goes wrong, with a stable code and slug, and what we can do about it.
+class Fault(Answers):
+    """One thing that goes wrong, with a stable code and slug, and what we can do about it.
 
     A file under `faults/` makes one, decorates its faces with it, and builds findings
     from it, so that code and slug are written once.
@@ -247,7 +221,7 @@ class Fault:
     def _ask(
         self, face: Callable[[Any], Any], seen: object, then: Callable[[Any], Any] = lambda a: a
     ) -> Any:
-        """VariableInfo broken face must not hide the others."""
+        """One broken face must not hide the others."""
         try:
             return then(face(seen))
         except CouldNotLook:
@@ -255,140 +229,3 @@ class Fault:
         except Exception as bug:  # noqa: BLE001 - whatever it is, it is told as what it is
             name = str(getattr(face, "__name__", face))
             return Broken(self.slug, name, f"{type(bug).__name__}: {bug}")
-
-    # --- building answers: the words come from the fault's file, the identity from here ----------
-
-    def verdict(
-        self,
-        reason: str,
-        *,
-        ranks: Iterable[int],
-        certain: bool,
-        victims: Iterable[int] = (),
-        fatal: bool = False,
-        fix: str = "",
-        evidence: Iterable[Evidence] = (),
-    ) -> Verdict:
-        """This is what holds the job up."""
-        return Verdict(
-            code=self.code,
-            slug=self.slug,
-            ranks=tuple(sorted(set(ranks))),
-            victims=tuple(sorted(set(victims))),
-            reason=reason,
-            certain=certain,
-            fatal=fatal,
-            fix=fix,
-            evidence=tuple(evidence),
-        )
-
-    def diagnosis(  # noqa: PLR0913 - each one is said by name
-        self,
-        reason: str,
-        *,
-        confidence: float,
-        seen: Iterable[Sighting] = (),
-        culprit: Culprit | None = None,
-        victims: Iterable[int] = (),
-        fix: str,
-        next: str = "",  # noqa: A002 - its name in the JSON document
-        evidence: Iterable[Evidence] = (),
-        ruled_out: Iterable[str] = (),
-        unknown: Iterable[str] = (),
-    ) -> Diagnosis:
-        """This is what broke the job. Without a culprit the writer of the first line seen is it;
-        give `Culprit()` fields, or `what`, where that would blame a witness."""
-        lines = tuple(seen)
-        if culprit is None and lines:
-            line = lines[0].line
-            culprit = Culprit(rank=line.rank, host=line.host, pid=line.pid)
-        return Diagnosis(
-            code=self.code,
-            slug=self.slug,
-            confidence=round(min(max(confidence, 0.0), 1.0), 2),
-            culprit=culprit,
-            reason=reason,
-            victims=tuple(sorted(set(victims))),
-            evidence=(*evidence, *map(quote, lines))[:SHOWN],
-            fix=fix,
-            next=next,
-            ruled_out=tuple(ruled_out),
-            unknown=tuple(unknown),
-            order=min((one.order for one in lines), default=0),
-        )
-
-    def error(
-        self,
-        summary: str,
-        *,
-        reason: str,
-        fix: str,
-        evidence: Iterable[Evidence] = (),
-        at: Place | None = None,
-    ) -> Finding:
-        """This will break the job."""
-        return self._finding(Status.ERROR, summary, reason, fix, evidence, at)
-
-    def warning(
-        self,
-        summary: str,
-        *,
-        reason: str,
-        fix: str,
-        evidence: Iterable[Evidence] = (),
-        at: Place | None = None,
-    ) -> Finding:
-        """This may break the job, or makes it slow or blind."""
-        return self._finding(Status.WARNING, summary, reason, fix, evidence, at)
-
-    def note(
-        self,
-        summary: str,
-        *,
-        reason: str,
-        fix: str = "",
-        evidence: Iterable[Evidence] = (),
-        at: Place | None = None,
-    ) -> Finding:
-        """Worth knowing; nothing has to be done for this job."""
-        return self._finding(Status.NOTE, summary, reason, fix, evidence, at)
-
-    def from_problem(self, problem: SourceProblem) -> Finding:
-        """What a question of analysis/source found, under the name of this fault."""
-        status = Status(problem.status)
-        place = problem.place
-        return self._finding(status, problem.summary, problem.reason, problem.fix, (), place)
-
-    def ok(self, summary: str, *, evidence: Iterable[Evidence] = ()) -> Finding:
-        """Looked, and it is fine; the summary says what was looked at."""
-        return self._finding(Status.OK, summary, "", "", evidence)
-
-    def skipped(self, why: str) -> Finding:
-        """Could not look."""
-        return self._finding(Status.SKIPPED, "not looked at", why, "", ())
-
-    def does_not_apply(self, why: str) -> Finding:
-        """The question does not arise here."""
-        return msgspec.structs.replace(
-            self._finding(Status.SKIPPED, "does not apply", why, "", ()), applies=False
-        )
-
-    def _finding(
-        self,
-        status: Status,
-        summary: str,
-        reason: str,
-        fix: str,
-        evidence: Iterable[Evidence],
-        at: Place | None = None,
-    ) -> Finding:
-        return Finding(
-            code=self.code,
-            slug=self.slug,
-            status=status,
-            summary=summary,
-            reason=reason,
-            fix=fix,
-            evidence=tuple(evidence),
-            place=at,
-        )

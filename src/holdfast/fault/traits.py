@@ -1,0 +1,31 @@
+"""What `holdfast run` must know of a fault beside its faces."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RunTraits(msgspec.Struct, frozen=True, kw_only=True):
+    """What `holdfast run` must know of a fault to choose among several that it notices."""
+
+    priority: int
+    """of two equally certain verdicts the lower one is taken. 100 told to stop, 200 what ended a
+    rank, 300 ranks that can never meet, 400 ranks that are late, 500 after the ranks have exited,
+    600 news that stops nothing"""
+    needs_stall: bool = False
+    """read from positions, which in a running job are torn and change by the millisecond"""
+    needs_steps: bool = False
+    """only while steps continue: when nothing moves it is something else"""
+    never_acts: bool = False
+    """always a notice, whatever the patience"""
+    survives_steps: bool = False
+    """a new step does not refute it"""
+    names_nobody: bool = False
+    """it explains a delay without a culprit, so no rank is to be named"""
+    told_to_stop: bool = False
+    """the order came from outside and may not wait; there is no cause to look for"""
+    general: bool = False
+    """a name for 'it ended' or 'it does not come', whatever the reason: a fault with a log line
+    of its own is the better name"""
+    from_history: bool = False
+    """judged from earlier attempts when a restart is decided, not from what is happening now"""
