@@ -3,9 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
-from holdfast.analysis.scene.attempt_start import infer
 from holdfast.analysis.scene.checkpoints import (
     CheckpointAccount,
     FirstStep,
@@ -47,33 +45,6 @@ def resumed(step: int, attempt: int = 1, **changes: Any) -> Resumed:
 SAVED = Saved(
     attempt=0, step=40, path="/ckpts/step-000000040", bytes=9, stall=0.1, seconds=1.0, at=1.7e9
 )
-
-HOW_IT_BEGAN = [
-    # (the first attempt, this one) -> what, and whether we are sure
-    (first(), first(1), "zero", True),
-    (first(loaded=True), first(1, loaded=True), "zero", True),  # pretrained weights, twice
-    (first(optimizer_step=500), first(1, optimizer_step=500), "zero", True),  # as it began
-    (first(), first(1, digest="bbbb", optimizer_step=40, loaded=True), "resumed", True),
-    (first(), first(1, optimizer_step=40), "resumed", True),  # frozen values: Adam knows better
-    (first(optimizer_step=500), first(1, digest="bbbb", optimizer_step=540), "resumed", True),
-    (first(), first(1, digest="bbbb", optimizer_step=None), "resumed", True),  # momentum
-    (None, first(1, optimizer_step=40), "resumed", True),
-    (first(), first(1, digest="bbbb", loaded=True), "resumed", False),  # plain SGD
-    (first(loaded=True), first(1, digest="bbbb", loaded=True), "unknown", True),
-    (first(), first(1, digest="bbbb", other_ways=True), "unknown", True),
-    (first(digest=""), first(1, digest=""), "unknown", True),
-    (first(digest=""), first(1), "unknown", True),
-    (None, first(1), "unknown", True),
-    (first(), first(1, digest="bbbb"), "zero", False),  # drawn anew, without a seed
-]
-
-
-@pytest.mark.parametrize(("before", "now", "what", "sure"), HOW_IT_BEGAN)
-def test_how_an_attempt_began(
-    before: FirstStep | None, now: FirstStep, what: str, sure: bool
-) -> None:
-    guess = infer(before, now)
-    assert (guess.what, guess.sure) == (what, sure), guess
 
 
 def restarted(**account: Any) -> Scene:
