@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import nccl
-from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
+from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE, peer_of
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
@@ -53,7 +53,7 @@ def connections_in_use_went_silent(wreckage: Wreckage) -> Diagnosis | None:
     if not died:
         return None
     formed = wreckage.seen(nccl.INIT_COMPLETE, nccl.CONNECTED)
-    peers = sorted({_peer(one) for one in died} - {""})
+    peers = sorted({peer_of(one) for one in died} - {""})
     before = "; the group had formed before, over the same network" if formed else ""
     return FAULT.diagnosis(
         f"established connections went silent{_between(died, peers)}{before}: small packets passed "
@@ -86,10 +86,6 @@ def hop_rejected_a_large_packet(wreckage: Wreckage) -> Diagnosis | None:
         fix="use the same MTU along the whole path; `ping -M do -s 1472 -c 3 PEER` tests it",
         next="ip -br link",
     )
-
-
-def _peer(died: Sighting) -> str:
-    return died.fields.get("address") or died.fields.get("peer", "")
 
 
 def _between(died: Sightings, peers: list[str]) -> str:

@@ -24,8 +24,8 @@ from __future__ import annotations
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections
-from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
-from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE, peer_of
+from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis
 
@@ -74,7 +74,7 @@ def hosts_lost_each_other(wreckage: Wreckage) -> Diagnosis | None:
         return None
     died = wreckage.seen(DIED_IN_USE)
     sides = {one.line.host for one in died if one.line.host}
-    lost = {_peer(one) for one in died} - {""}
+    lost = {peer_of(one) for one in died} - {""}
     if len(sides) < 2 or len(lost) < 2 or wreckage.roots(but=[FAULT.slug]):
         return None
     return FAULT.diagnosis(
@@ -90,7 +90,3 @@ def hosts_lost_each_other(wreckage: Wreckage) -> Diagnosis | None:
             "whether small packets still passed: then it is the MTU (`ping -M do -s 8972 PEER`)"
         ],
     )
-
-
-def _peer(seen: Sighting) -> str:
-    return seen.fields.get("address") or seen.fields.get("peer", "")

@@ -32,7 +32,7 @@ from holdfast.analysis.machine import MachineFacts, Setting, known, nic_filter
 from holdfast.analysis.source.source import Source, SourceKind
 from holdfast.analysis.variables.in_source import as_fact, at, judged, put, without
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(
     code="HOLD203",
@@ -54,16 +54,12 @@ def interface_filter_is_misread(facts: MachineFacts) -> Finding | list[Finding]:
     return problems or FAULT.ok(", ".join(f"{s.name}={s.value} is well formed" for s in settings))
 
 
-def _evidence(setting: Setting) -> list[Evidence]:
-    return [setting.evidence]
-
-
 def _problems(setting: Setting) -> Iterator[Finding]:
     if setting.name != setting.name.strip():
         yield FAULT.warning(
             f"the name of {setting.name.strip()!r} contains a blank, so no program reads it",
             reason=f"nccl.conf is not trimmed: the variable set there is {setting.name!r}",
-            evidence=_evidence(setting),
+            evidence=[setting.evidence],
             fix=f"write `{setting.name.strip()}={setting.value.strip()}` without blanks at "
             f"{setting.origin}",
         )
@@ -73,7 +69,7 @@ def _problems(setting: Setting) -> Iterator[Finding]:
                 f"{setting.name}={setting.value} is ignored: a value of one character is not read "
                 "as a name",
                 reason="the interface is chosen as if the variable were not set",
-                evidence=_evidence(setting),
+                evidence=[setting.evidence],
                 fix=f"write the whole name, or {without(setting)}",
             )
     elif setting.name == nic_filter.GLOO:
@@ -93,7 +89,7 @@ def _gloo_problems(setting: Setting) -> Iterator[Finding]:
         f"{setting.name}={setting.value}: Gloo reads {wrong[0]!r} as the name of an interface",
         reason=f"{note}Gloo accepts exact names separated by commas, without blanks; "
         "init_process_group will raise",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=f"{put(setting, setting.name, 'NAME[,NAME]')} with names from `ip -br addr`",
     )
 
@@ -117,7 +113,7 @@ def _nccl_problems(setting: Setting) -> Iterator[Finding]:
     yield speak(
         f"{setting.name}={setting.value}: {wrong[0]!r} cannot match any interface",
         reason=f"{nic_filter.strange(wrong[0])}; {effect}",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=put(setting, setting.name, sign + ",".join(repaired or ["NAME"])),
     )
 
@@ -132,7 +128,7 @@ def _loopback(setting: Setting) -> Iterator[Finding]:
             f"{setting.name}={setting.value} admits the loopback interface",
             reason="the filter replaces NCCL's own ranking; lo usually comes first, and the other "
             "machines cannot reach it: the job then hangs at its first collective",
-            evidence=_evidence(setting),
+            evidence=[setting.evidence],
             fix=f"set the interface (`{setting.name}==eth0`), or exclude lo too: "
             f"`{nic_filter.excluding_loopback(understood)}`",
         )

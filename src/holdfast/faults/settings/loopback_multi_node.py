@@ -28,7 +28,7 @@ from holdfast.analysis.machine import MachineFacts, Setting, known, nic_filter
 from holdfast.analysis.source.source import Source
 from holdfast.analysis.variables.in_source import as_fact, at, machines, readable, without
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(
     code="HOLD508",
@@ -70,16 +70,12 @@ def _program(setting: Setting) -> str:
     return "NCCL" if setting.name == nic_filter.NCCL else "Gloo"
 
 
-def _evidence(setting: Setting) -> list[Evidence]:
-    return [setting.evidence]
-
-
 def _on_one_machine(setting: Setting) -> Finding:
     return FAULT.note(
         f"{setting.name}={setting.value} is not needed on one machine",
         reason=f"{_program(setting)} chooses its interface by itself; the setting breaks the job "
         "as soon as a second machine joins",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=without(setting),
     )
 
@@ -96,7 +92,7 @@ def _across_machines(setting: Setting, count: int) -> Finding:
         f"{setting.name}={setting.value} selects loopback for a job on up to {count} machines",
         reason=f"{_program(setting)} announces 127.0.0.1, which on another machine is that machine "
         f"itself{doubt}",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=f"{without(setting)}, or set the interface that `ip route get` shows for a peer",
     )
 

@@ -43,7 +43,7 @@ from holdfast.analysis.variables.in_source import (
 from holdfast.analysis.variables.status import Effect
 from holdfast.analysis.versions import release
 from holdfast.fault import Fault
-from holdfast.findings import Evidence, Finding
+from holdfast.findings import Finding
 
 FAULT = Fault(
     code="HOLD502",
@@ -105,17 +105,13 @@ def _judge(setting: Setting, row: Variable, versions: InstalledVersions) -> Find
     return _still_read(setting, row, "torch") if torch >= CURRENT else None
 
 
-def _evidence(setting: Setting) -> list[Evidence]:
-    return [setting.evidence]
-
-
 def _old_name(setting: Setting, row: Variable, reader: str) -> Finding:
     if setting.name == ASYNC:
         return FAULT.warning(
             f"{setting.name} has no effect under torchrun",
             reason=f"{reader} prefers {row.instead}, which torchrun sets for every rank; with "
             "other launchers the old name still works",
-            evidence=_evidence(setting),
+            evidence=[setting.evidence],
             fix=_rename(setting, row),
         )
     return _still_read(setting, row, reader)
@@ -125,7 +121,7 @@ def _still_read(setting: Setting, row: Variable, reader: str) -> Finding:
     return FAULT.note(
         f"{setting.name} is the old name of {row.instead}",
         reason=f"{reader} still reads it, but the new name wins if both are set",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=_rename(setting, row),
     )
 
@@ -140,7 +136,7 @@ def _too_new(setting: Setting, torch: str) -> Finding:
     return FAULT.warning(
         f"{setting.name} is ignored by torch {torch}",
         reason="the TORCH_NCCL_ names exist since torch 2.2",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=f"{renamed(setting, OLD_OF[setting.name])}, or upgrade torch",
     )
 
@@ -151,7 +147,7 @@ def _nccl_name(setting: Setting, row: Variable, version: str) -> Finding | None:
         return FAULT.note(
             f"{setting.name} is deprecated in favour of {row.instead}",
             reason="NCCL still reads it, but may stop",
-            evidence=_evidence(setting),
+            evidence=[setting.evidence],
             fix=f"{fix}; its values may differ, see NCCL's documentation",
         )
     last = release(row.until)
@@ -159,7 +155,7 @@ def _nccl_name(setting: Setting, row: Variable, version: str) -> Finding | None:
         return FAULT.note(
             f"{setting.name} is read by NCCL up to {row.until} only",
             reason="the installed version of NCCL is not known",
-            evidence=_evidence(setting),
+            evidence=[setting.evidence],
             fix=fix,
         )
     if release(version)[: len(last)] <= last:
@@ -167,7 +163,7 @@ def _nccl_name(setting: Setting, row: Variable, version: str) -> Finding | None:
     return FAULT.warning(
         f"{setting.name} is no longer read by NCCL {version}",
         reason=f"the last version that read it was {row.until}",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=fix,
     )
 

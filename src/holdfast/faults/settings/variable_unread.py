@@ -42,7 +42,7 @@ from holdfast.analysis.variables.in_source import as_fact, at, judged, put, with
 from holdfast.analysis.variables.status import Effect
 from holdfast.analysis.versions import release
 from holdfast.fault import Fault
-from holdfast.findings import Evidence, Finding, Status
+from holdfast.findings import Finding, Status
 
 FAULT = Fault(
     code="HOLD501",
@@ -89,10 +89,6 @@ def _searched(search: VariableSearch) -> str:
     return f"searched {', '.join(search.searched)}"
 
 
-def _evidence(setting: Setting) -> list[Evidence]:
-    return [setting.evidence]
-
-
 def _blank(setting: Setting) -> Finding | None:
     name = setting.name.strip()
     if name in (nic_filter.NCCL, nic_filter.GLOO):
@@ -101,7 +97,7 @@ def _blank(setting: Setting) -> Finding | None:
         f"the name {setting.name!r} contains a blank, so no program reads it",
         reason="lines of nccl.conf are not trimmed: blanks around `=` become part of name and "
         "value",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=f"write `{name}={setting.value.strip()}` without blanks at {setting.origin}",
     )
 
@@ -114,7 +110,7 @@ def _unknown(setting: Setting, search: VariableSearch) -> Finding:
         return FAULT.warning(
             f"{name} is not read by any program installed here",
             reason=f"none contains the name: {_searched(search)}; {NO_EFFECT}",
-            evidence=_evidence(setting),
+            evidence=[setting.evidence],
             fix=f"{suggestion}otherwise `unset {name}`" if meant else f"`unset {name}`",
         )
     version = variables.version_read(name)
@@ -122,7 +118,7 @@ def _unknown(setting: Setting, search: VariableSearch) -> Finding:
         f"{name} is not in holdfast's table of variables",
         reason=f"the table was read from {version}; another version, a plugin or your own script "
         "may read it",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=f"{suggestion}check the spelling in the documentation of that program",
     )
 
@@ -134,7 +130,7 @@ def _never_existed(setting: Setting, row: Variable, search: VariableSearch) -> F
     return FAULT.warning(
         f"{name} is not read by any program",
         reason=f"{row.source}{proof}; {NO_EFFECT}",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=f"{without(setting)}; {row.effect}",
     )
 
@@ -151,7 +147,7 @@ def _missing_here(setting: Setting, row: Variable, search: VariableSearch) -> Fi
         f"{setting.name} is not read by the version installed here",
         reason=f"{row.reader} reads it{since} (table of {version}), but no program here contains "
         f"the name: {_searched(search)}",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=f"`unset {setting.name}`, unless another program needs it",
     )
 
@@ -208,7 +204,7 @@ def _misspelt_or_unknown(setting: Setting) -> Finding:
     return FAULT.warning(
         f"{setting.name} is not a known variable: did you mean {meant}?",
         reason=f"{version} does not read it, and no program warns about unknown names; {NO_EFFECT}",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=f"write {put(setting, meant, setting.value)}, or {without(setting)}",
     )
 
@@ -218,7 +214,7 @@ def _too_late(setting: Setting) -> Finding:
         f"{setting.name} has no effect in an nccl.conf: torch reads it, not NCCL",
         reason="NCCL reads this file when its first communicator starts; torch read the "
         "environment before that, when it created the process group",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=f"`export {setting.name}={setting.value}` where the job is started",
     )
 
@@ -236,6 +232,6 @@ def _not_yet(setting: Setting, row: Variable, here: LintingMachine) -> Finding |
         f"{setting.name} is read by {row.reader} from {row.since} on; {version} is installed here",
         reason="an older version ignores it; the machine that runs the job may have another "
         "version",
-        evidence=_evidence(setting),
+        evidence=[setting.evidence],
         fix=f"{without(setting)}, or use {row.reader} {row.since} or later",
     )

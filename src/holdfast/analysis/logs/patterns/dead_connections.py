@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from holdfast.analysis.logs.pattern import LogPattern, Role
+from holdfast.analysis.logs.wreckage import Sighting
 
 _pattern = functools.partial(LogPattern, slug="mtu-black-hole")
 
@@ -18,3 +19,8 @@ DIED_IN_USE = _pattern(
     "192.0.2.7<43210> failed : Connection timed out",
     role=Role.CASCADE,
 )
+
+
+def peer_of(seen: Sighting) -> str:
+    """The address at the other end of the connection, or ''."""
+    return seen.fields.get("address") or seen.fields.get("peer", "")
