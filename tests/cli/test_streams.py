@@ -50,7 +50,8 @@ ASCII_ONLY = {"PYTHONIOENCODING": "ascii"}
     ("arguments", "words"),
     [
         (("explain", "--help"), "'port'..."),
-        (("check", "--only", "nic-filter-syntax", "-v"), "GLOO_..."),
+        (("explain", "HOLD101"), "... EADDRINUSE`"),
+        (("env", "NCCL_TIMEOUT"), "timeout=...)"),
         (("check", "--only", "dns-failure", "--master-addr", "grün.invalid"), "gr\\xfcn.invalid"),
     ],
 )
