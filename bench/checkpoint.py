@@ -5,7 +5,7 @@
 The state is a model of transformer-like tensors with AdamW. Everything in one run, in turns,
 medians: timings on a shared machine are noisy, their ratios less so. The stall is what training
 waits for, and it is held to the strictest memcpy: one thread, one warm block of as many bytes,
-which the C library copies faster than tensor by tensor. Training stands still meanwhile, so our
+which the C library copies faster than tensor by tensor. Training is paused meanwhile, so our
 copy may use all cores; the same block copied by as many threads is printed, too. torch runs with
 one thread, as under a launcher.
 """

@@ -2,7 +2,7 @@
 
 Jobs of 2 and of 4 ranks are killed several times each, at random steps and ranks, half of them
 around a save. The weights, the optimizer's state and the loss of every step on every rank, steps
-done twice included, must be those of a run that nobody touched.
+done twice included, must be those of an undisturbed run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The job of `tools.bit_identical`: every bit of it hangs on its seed, and it kills itself as told.
+"""The job of `tools.bit_identical`: every bit depends on its seed, and it kills itself as asked.
 
     FOLDER STEPS EVERY [KILL…]      a KILL is ATTEMPT:RANK:STEP:MILLISECONDS
 

@@ -107,7 +107,7 @@ class Job:
     def stopped(self) -> Iterator[None]:
         """So that it starts no other writer while the folder is looked at.
 
-        It also keeps the writer's pid: the rank cannot wait for it, so nobody else gets the number.
+        It also keeps the writer's pid: the rank cannot wait for it, so the number is not reused.
         """
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)

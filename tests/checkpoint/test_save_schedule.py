@@ -189,7 +189,7 @@ def test_all_ranks_save_at_the_same_steps_whatever_their_speeds(
                 requested=requests[index % len(requests)],
             )
             announcements[announcement.number] = announcement
-            # Published a point ahead: whoever is no further than rank 0 never waits.
+            # Published a sync point ahead: a rank that is no further than rank 0 never waits.
             assert announcement.step > step
             assert announcement.following > announcement.step
     for lag in lags:

@@ -1,4 +1,4 @@
-"""Real writer processes on a real disk: they commit, fail, are killed, and outlive nobody."""
+"""Real writer processes on a real disk: they commit, fail, are killed, and end with their rank."""
 
 from __future__ import annotations
 

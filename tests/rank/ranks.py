@@ -114,7 +114,7 @@ def ran(folder: Path, script: str | Path, environment: dict[str, str] | None = N
 
 
 def bare(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Plain python: nobody watches."""
+    """Plain python, without a launcher."""
     return subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, **environment},

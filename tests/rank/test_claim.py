@@ -1,4 +1,4 @@
-"""What a rank says it is: as torch will find it, told from inside a real rank, in nobody's way."""
+"""What a rank says it is: as torch will find it, from inside a real rank, without side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank tells: whole lines, whoever else writes, and never an exception."""
+"""What a rank reports: whole lines, also beside other writers, and never an exception."""
 
 from __future__ import annotations
 

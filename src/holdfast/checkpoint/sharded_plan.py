@@ -144,7 +144,7 @@ class ShardAgreement:
 
     def __init__(self, board: MessageBoard, *, patience: float = PATIENCE) -> None:
         self._board, self._patience = board, patience
-        self._told: tuple[ShardPiece, ...] | None = None
+        self._posted: tuple[ShardPiece, ...] | None = None
         self._taken: tuple[int, ...] = ()
         self._number = 0
         # On rank 0:
@@ -160,15 +160,15 @@ class ShardAgreement:
 
         A `problem` of one rank ends the save on all of them, with the same sentence.
         """
-        new = None if items == self._told else items
+        new = None if items == self._posted else items
         mine = _HeldPieces(items=new, division=self._number, problem=problem)
         yours = self._lead(token, mine) if self._board.rank == 0 else self._follow(token, mine)
         if yours.problem:
-            self._told = None
+            self._posted = None
             raise EnvironmentFailure(yours.problem, hint=yours.hint)
         if yours.taken is not None:
             self._taken, self._number = yours.taken, yours.division
-        self._told = items
+        self._posted = items
         return self._taken
 
     def _follow(self, token: str, mine: _HeldPieces) -> _AssignedPieces:

@@ -47,17 +47,17 @@ class TorchFinder:
             del loader.exec_module  # type: ignore[union-attr]
             # Not earlier: many a library only asks whether torch can be found.
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-            _told(self.begins)
+            _safely(self.begins)
             exec_module(module)
-            _told(lambda: self.done(module))
+            _safely(lambda: self.done(module))
 
         # On the one object, not its class; it takes itself off again when it is called.
         loader.exec_module = exec_and_tell  # type: ignore[union-attr,method-assign]
 
 
-def _told(tell: Callable[[], None]) -> None:
+def _safely(call: Callable[[], None]) -> None:
     try:
-        tell()
+        call()
     except Exception as problem:  # noqa: BLE001 - the import of torch must not fail for us
         own_page.complain(problem)
 
