@@ -114,7 +114,7 @@ def _counts(op: str, told: dict[str, str | None]) -> dict[str, int]:
 # --- JSON ----------------------------------------------------------------------------------------
 
 
-class _Status(msgspec.Struct):
+class _RasStatus(msgspec.Struct):
     init_state: int = 0
     async_error: int = 0
     unresponsive: bool = True
@@ -125,7 +125,7 @@ class _Rank(msgspec.Struct):
     rank: int
     host: str = ""
     pid: int = -1
-    status: _Status = msgspec.field(default_factory=_Status)
+    status: _RasStatus = msgspec.field(default_factory=_RasStatus)
     collective_counts: dict[str, int] = {}
 
 
@@ -136,7 +136,7 @@ class _Communicator(msgspec.Struct):
     missing_ranks: list[_Rank] = []
 
 
-class _Document(msgspec.Struct):
+class _RasDocument(msgspec.Struct):
     communicators: list[_Communicator]
 
 
@@ -149,18 +149,18 @@ _ERRORS = (
 
 def _from_json(data: bytes) -> Iterator[RasRank]:
     try:
-        document = msgspec.json.decode(data, type=_Document)
+        document = msgspec.json.decode(data, type=_RasDocument)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return
     for communicator in document.communicators:
         for rank in communicator.ranks:
-            yield _told(communicator, rank, missing=False)
+            yield _ras_rank(communicator, rank, missing=False)
         for rank in communicator.missing_ranks:
             # One that answered and knows nothing of this communicator has left it, or not come.
-            yield _told(communicator, rank, missing=rank.status.unresponsive)
+            yield _ras_rank(communicator, rank, missing=rank.status.unresponsive)
 
 
-def _told(communicator: _Communicator, rank: _Rank, *, missing: bool) -> RasRank:
+def _ras_rank(communicator: _Communicator, rank: _Rank, *, missing: bool) -> RasRank:
     codes = (rank.status.init_state, rank.status.async_error)
     wrong = next((code for code in codes if code not in (_SUCCESS, _IN_PROGRESS)), _SUCCESS)
     named = _ERRORS[wrong] if 0 <= wrong < len(_ERRORS) else f"error {wrong}"
