@@ -32,7 +32,7 @@ def test_a_script_that_loads_nothing_began_again(tmp_path: Path) -> None:
 def test_a_script_with_code_of_its_own_goes_on(tmp_path: Path) -> None:
     done = killed_once(tmp_path, "torch")
     assert "restart-from-zero" not in noticed(done)
-    assert "its optimizer had counted 10 steps; the job had reached 17: 7 steps" in done.err
+    assert "its optimizer had counted 10 steps; the job had reached step 17: 7 steps" in done.err
     first, second = done.records("first-step")
     assert (first["optimizer_step"], first["loaded"]) == (0, False)
     assert (second["guess"], second["optimizer_step"], second["repeated"]) == ("resumed", 10, 7)

@@ -19,7 +19,7 @@ from tests.run.scenes import a_scene, ended, held_up, words
 BEGAN_AGAIN = restarted(first_steps=(first(), first(1)))
 NEWS = [
     resume_tracker.TrackedEvent(
-        BEGAN_AGAIN.kept, FirstStepRecord(attempt=1, digest=""), "so it was told"
+        BEGAN_AGAIN.checkpoints, FirstStepRecord(attempt=1, digest=""), "so it was told"
     )
 ]
 
@@ -48,11 +48,11 @@ def test_a_healthy_job_gets_no_notice(tmp_path: Path) -> None:
 
 
 def test_it_never_explains_a_stall_nor_an_end() -> None:
-    account = BEGAN_AGAIN.kept
-    stuck = verdict.judge(held_up({2: {}}, attempt=1, kept=account))
+    account = BEGAN_AGAIN.checkpoints
+    stuck = verdict.judge(held_up({2: {}}, attempt=1, checkpoints=account))
     assert stuck is not None
     assert stuck.slug == "rank-stuck"
-    killed = verdict.judge(a_scene([ended(0, -9), ended(1, 1)], attempt=1, kept=account))
+    killed = verdict.judge(a_scene([ended(0, -9), ended(1, 1)], attempt=1, checkpoints=account))
     assert killed is not None
     assert killed.slug == "rank-killed"
     assert verdict.judge(BEGAN_AGAIN) is None
@@ -71,10 +71,14 @@ def test_a_refusal_ends_the_job_and_no_restart_is_tried() -> None:
 def test_the_same_bug_after_a_resume_is_met_at_the_same_step_of_the_job() -> None:
     bug = [ended(0, 1, said=words("ValueError", "bad batch"))]  # after step 100 of the attempt
     first_time = decide.failure_of(a_scene(bug), None)
-    again = decide.failure_of(a_scene(bug, attempt=1, kept=CheckpointAccount(base=1200)), None)
+    again = decide.failure_of(
+        a_scene(bug, attempt=1, checkpoints=CheckpointAccount(base=1200)), None
+    )
     assert (first_time.step, again.step) == (100, 1300)
 
 
 def test_the_status_shows_the_step_of_the_job() -> None:
-    line = run_screen.status(a_scene(attempt=1, kept=CheckpointAccount(base=1200)), restarts=1)
+    line = run_screen.status(
+        a_scene(attempt=1, checkpoints=CheckpointAccount(base=1200)), restarts=1
+    )
     assert "step 1300" in line

@@ -47,7 +47,7 @@ def status(scene: Scene, *, restarts: int = 0) -> str:
         usual = sorted(beat.usual_step for beat in beats)[len(beats) // 2]
         pace = f", {_duration(usual)} a step" if usual else ""
         alive = "" if len(living) == world else f", {len(living)} alive"
-        step = scene.kept.base + steps  # of the job, over all attempts
+        step = scene.checkpoints.base + steps  # of the job, over all attempts
         return f"{_ranks(world)}{alive}, step {step}{pace}{_phases(living)}{again}"
     if beats and 0 < len(ready) < world:
         missing = numbers(view.rank for view in scene.ranks if view.rank not in ready)

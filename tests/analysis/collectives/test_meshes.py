@@ -199,7 +199,7 @@ def test_no_innocent_is_named_for_a_wrong_size(play: Play, data: st.DataObject) 
 @pytest.mark.parametrize("slow", range(4))
 def test_the_slow_rank_of_a_mesh_is_named_not_those_it_delays(slow: int) -> None:
     costs = {rank: 0.25 if rank == slow else 0.05 for rank in range(4)}
-    late = arrivals.latecomer(timed(Mesh(2, 2), again(FSDP_TP, 12), costs, step=5))
+    late = arrivals.straggler(timed(Mesh(2, 2), again(FSDP_TP, 12), costs, step=5))
     assert late is not None
     assert late.rank == slow
     assert late.lag == pytest.approx(0.2, abs=0.01)
@@ -209,5 +209,5 @@ def test_the_slow_rank_of_a_mesh_is_named_not_those_it_delays(slow: int) -> None
 def test_no_innocent_is_called_slow(mesh: Mesh, step: list[Op], data: st.DataObject) -> None:
     slow = data.draw(st.sampled_from(mesh.ranks))
     costs = {rank: 0.25 if rank == slow else 0.05 for rank in mesh.ranks}
-    late = arrivals.latecomer(timed(mesh, again(step, 12), costs, step=len(step)))
+    late = arrivals.straggler(timed(mesh, again(step, 12), costs, step=len(step)))
     assert late is None or late.rank == slow

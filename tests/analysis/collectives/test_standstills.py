@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.collectives import standstills
-from holdfast.analysis.collectives.standstills import Census
+from holdfast.analysis.collectives.standstills import WaitCensus
 from holdfast.analysis.scene.scene import Collective, Recorder
 from tests.analysis.collectives.dumped import START, entry, message, recorder, up_to
 
 ALL = {"0": range(4)}
 
 
-def take(ranks: Mapping[int, list[Any]], *, world: int = 4, groups: Any = ALL) -> Census:
+def take(ranks: Mapping[int, list[Any]], *, world: int = 4, groups: Any = ALL) -> WaitCensus:
     made = {rank: recorder(*entries, groups=groups) for rank, entries in ranks.items()}
     return standstills.take(made, range(world))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.analysis.scene.attempt_start import infer
-from holdfast.analysis.scene.checkpoints import FirstStep
+from holdfast.analysis.scene.checkpoints import FirstStepState
 from tests.faults.checkpoints.test_restart_from_zero import first
 
 STARTS = [
@@ -35,7 +35,7 @@ STARTS = [
 
 @pytest.mark.parametrize(("before", "now", "what", "sure"), STARTS)
 def test_how_an_attempt_started(
-    before: FirstStep | None, now: FirstStep, what: str, sure: bool
+    before: FirstStepState | None, now: FirstStepState, what: str, sure: bool
 ) -> None:
     start = infer(before, now)
     assert (start.what, start.sure) == (what, sure), start

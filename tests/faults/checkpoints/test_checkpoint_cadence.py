@@ -85,7 +85,7 @@ def job(interval: float, *, stall: float = 0.5, count: int = 4, **changes: Any) 
         )
         for n in range(count)
     )  # fmt: skip
-    scene = a_scene(started_at=NOW - 24 * HOUR, kept=CheckpointAccount(saves=saves))
+    scene = a_scene(started_at=NOW - 24 * HOUR, checkpoints=CheckpointAccount(saves=saves))
     return msgspec.structs.replace(scene, **changes)
 
 

@@ -131,23 +131,25 @@ ASIDE = SetAside(attempt=1, path="/c/damaged/step-000000040", why="rank-0.json: 
 test_run = run_table(
     "checkpoint-corrupt",
     notices(
-        a_scene(attempt=1, kept=CheckpointAccount(set_aside=(ASIDE,))),
+        a_scene(attempt=1, checkpoints=CheckpointAccount(set_aside=(ASIDE,))),
         ranks=[],
         certain=False,
         saying=["skipped damaged checkpoint /c/damaged/step-000000040: rank-0.json: other bytes"],
     ),
     notices(
-        a_scene(attempt=1, kept=CheckpointAccount(set_aside=(ASIDE, ASIDE))),
+        a_scene(attempt=1, checkpoints=CheckpointAccount(set_aside=(ASIDE, ASIDE))),
         ranks=[],
         certain=False,
         saying=["(and 1 more)"],
     ),
     overlooks(a_scene()),
-    overlooks(a_scene(attempt=2, kept=CheckpointAccount(set_aside=(ASIDE,)))),
+    overlooks(a_scene(attempt=2, checkpoints=CheckpointAccount(set_aside=(ASIDE,)))),
     overlooks(
         a_scene(
             attempt=1,
-            kept=CheckpointAccount(set_aside=(msgspec.structs.replace(ASIDE, problem="missing"),)),
+            checkpoints=CheckpointAccount(
+                set_aside=(msgspec.structs.replace(ASIDE, problem="missing"),)
+            ),
         )
     ),
 )

@@ -73,13 +73,13 @@ TORN = msgspec.structs.replace(ASIDE, why="rank-1.safetensors is missing", probl
 test_run = run_table(
     "checkpoint-incomplete",
     notices(
-        a_scene(attempt=1, kept=CheckpointAccount(set_aside=(TORN,))),
+        a_scene(attempt=1, checkpoints=CheckpointAccount(set_aside=(TORN,))),
         ranks=[],
         certain=False,
         saying=["skipped incomplete checkpoint", "rank-1.safetensors is missing"],
     ),
     overlooks(a_scene()),
-    overlooks(a_scene(attempt=1, kept=CheckpointAccount(set_aside=(ASIDE,)))),
+    overlooks(a_scene(attempt=1, checkpoints=CheckpointAccount(set_aside=(ASIDE,)))),
 )
 
 test_explain = explain_table(

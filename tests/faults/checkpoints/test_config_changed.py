@@ -48,14 +48,16 @@ test_run = run_table(
         not_saying=["HOLDFAST_ACCEPT"],
     ),
     notices(
-        a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(40, accepted=("config",)),))),
+        a_scene(
+            attempt=1, checkpoints=CheckpointAccount(resumed=(resumed(40, accepted=("config",)),))
+        ),
         ranks=[],
         certain=False,
         saying=["resumed at step 40 with a different configuration", "it is a different run"],
     ),
     overlooks(a_scene()),
     overlooks(a_scene([ended(0, 1, said=REFUSED)])),  # world-size-mismatch's alone
-    overlooks(a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(40),)))),
+    overlooks(a_scene(attempt=1, checkpoints=CheckpointAccount(resumed=(resumed(40),)))),
 )
 
 SHAPE = (

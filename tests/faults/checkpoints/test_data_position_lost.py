@@ -23,17 +23,21 @@ test_run = run_table(
         saying=["1000 samples then, 900 now", "start with the same data"],
     ),
     notices(
-        a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(40, data="unknown"),))),
+        a_scene(attempt=1, checkpoints=CheckpointAccount(resumed=(resumed(40, data="unknown"),))),
         ranks=[],
         certain=False,
         saying=["resumed at step 40 without a saved data position", "holdfast.Sampler"],
     ),
     overlooks(a_scene()),
-    overlooks(a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(40, data="global"),)))),
     overlooks(
-        a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(40),)))
+        a_scene(attempt=1, checkpoints=CheckpointAccount(resumed=(resumed(40, data="global"),)))
+    ),
+    overlooks(
+        a_scene(attempt=1, checkpoints=CheckpointAccount(resumed=(resumed(40),)))
     ),  # it did not tell
-    overlooks(a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(0, data="unknown"),)))),
+    overlooks(
+        a_scene(attempt=1, checkpoints=CheckpointAccount(resumed=(resumed(0, data="unknown"),)))
+    ),
 )
 
 EPOCHS = """

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.analysis.scene.checkpoints import (
     CheckpointAccount,
-    FirstStep,
+    FirstStepState,
     Resumed,
     Saved,
     SetAside,
@@ -29,8 +29,8 @@ from tests.faults.table import (
 from tests.run.scenes import a_scene
 
 
-def first(attempt: int = 0, **changes: Any) -> FirstStep:
-    seen = FirstStep(attempt=attempt, digest="aaaa", optimizer_step=0, loaded=False)
+def first(attempt: int = 0, **changes: Any) -> FirstStepState:
+    seen = FirstStepState(attempt=attempt, digest="aaaa", optimizer_step=0, loaded=False)
     return msgspec.structs.replace(seen, **changes)
 
 
@@ -49,7 +49,7 @@ SAVED = Saved(
 
 def restarted(**account: Any) -> Scene:
     """A second attempt, after one that had come to step 57."""
-    return a_scene(attempt=1, kept=CheckpointAccount(**{"reached": 57, **account}))
+    return a_scene(attempt=1, checkpoints=CheckpointAccount(**{"reached": 57, **account}))
 
 
 test_run = run_table(
@@ -105,7 +105,7 @@ test_run = run_table(
     overlooks(restarted(first_steps=(first(), first(1, optimizer_step=40)), base=40)),
     overlooks(restarted(first_steps=(first(), first(1, digest="bbbb", other_ways=True)))),
     overlooks(restarted(first_steps=(first(), first(1)), reached=0)),  # nothing was lost
-    overlooks(a_scene(attempt=0, kept=CheckpointAccount(first_steps=(first(),), reached=9))),
+    overlooks(a_scene(attempt=0, checkpoints=CheckpointAccount(first_steps=(first(),), reached=9))),
 )
 
 SAVED_LINE = "  successfully saved checkpoint from iteration    1200 to /ckpts"

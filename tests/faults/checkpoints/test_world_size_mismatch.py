@@ -78,16 +78,23 @@ test_run = run_table(
     notices(
         a_scene(
             attempt=1,
-            kept=CheckpointAccount(resumed=(resumed(40, saved_world=8, accepted=("world-size",)),)),
+            checkpoints=CheckpointAccount(
+                resumed=(resumed(40, saved_world=8, accepted=("world-size",)),)
+            ),
         ),
         ranks=[],
         certain=False,
         saying=["resumed with 4 ranks from a checkpoint of 8", "learning rate"],
     ),
     overlooks(a_scene()),
-    overlooks(a_scene(attempt=1, kept=CheckpointAccount(resumed=(resumed(40, saved_world=8),)))),
+    overlooks(
+        a_scene(attempt=1, checkpoints=CheckpointAccount(resumed=(resumed(40, saved_world=8),)))
+    ),
     overlooks(  # told of an earlier attempt
-        a_scene(attempt=2, kept=CheckpointAccount(resumed=(resumed(40, accepted=("world-size",)),)))
+        a_scene(
+            attempt=2,
+            checkpoints=CheckpointAccount(resumed=(resumed(40, accepted=("world-size",)),)),
+        )
     ),
     overlooks(  # somebody else's words
         a_scene([ended(0, 1, said=words("ValueError", "oh [world-size-mismatch]"))])

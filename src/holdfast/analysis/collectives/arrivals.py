@@ -28,7 +28,7 @@ BREAK = 10.0
 """seconds between two collectives: an evaluation or a save lies between, not a step"""
 
 
-class Late(msgspec.Struct, frozen=True, kw_only=True):
+class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     group: str
     """in which it kept the others waiting most"""
@@ -51,13 +51,13 @@ class _Round(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.arrivals.values())
 
 
-def latecomer(scene: Scene) -> Late | None:
+def straggler(scene: Scene) -> Straggler | None:
     """The one rank for which the others wait, in whichever groups they meet it."""
     recorders = groups.of(scene)
     return among(recorders) if len(recorders) == len(scene.ranks) else None
 
 
-def among(recorders: Recorders) -> Late | None:
+def among(recorders: Recorders) -> Straggler | None:
     """The same, from the recorders of all ranks of a job, with one name for one group."""
     if len(recorders) < 2:
         return None
@@ -73,7 +73,7 @@ def among(recorders: Recorders) -> Late | None:
     own = [r for r in rounds if worst in r.arrivals]
     if len(own) < ENOUGH or len(lags) < ENOUGH // 2 or sums[worst] < 0.8 * sum(sums.values()):
         return None  # too soon to say, or they take turns: no one is slow
-    return Late(
+    return Straggler(
         rank=worst,
         group=statistics.mode(group for group, _ in late[worst]),
         last=len(lags),

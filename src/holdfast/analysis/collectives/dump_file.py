@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from holdfast.analysis.collectives import entries
-from holdfast.analysis.collectives.entries import Entry, Group
+from holdfast.analysis.collectives.entries import Group, RecorderEntry
 from holdfast.analysis.collectives.groups import is_default
 from holdfast.analysis.scene.scene import Collective, Recorder
 
@@ -75,7 +75,7 @@ def _recorder(documents: list[dict[str, Any]], keep: int) -> Recorder:
     raw = [entry for part in documents for entry in part.get("entries") or ()]
     if not raw:
         return _from_status(documents[0])
-    chosen = msgspec.convert(list(_chosen(raw, keep)), list[Entry], strict=False)
+    chosen = msgspec.convert(list(_chosen(raw, keep)), list[RecorderEntry], strict=False)
     is_over = _over(chosen)
     qualify = len(documents) > 1
     listed = [(e, entries.collective(e, finished=is_over(e), qualify=qualify)) for e in chosen]
@@ -100,7 +100,7 @@ def _members(document: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _of_the_only_group(
-    document: dict[str, Any], listed: Iterable[tuple[Entry, Collective]]
+    document: dict[str, Any], listed: Iterable[tuple[RecorderEntry, Collective]]
 ) -> dict[str, tuple[int, ...]]:
     """Gloo's groups share one nameless row, which holds the ranks of the one made last. It is the
     default one's where no other was ever used."""
@@ -131,13 +131,13 @@ def _from_status(document: dict[str, Any]) -> Recorder:
     )
 
 
-def _over(chosen: Iterable[Entry]) -> Callable[[Entry], bool]:
+def _over(chosen: Iterable[RecorderEntry]) -> Callable[[RecorderEntry], bool]:
     """Which entries are over. 'retired' means that nobody watches it any more: of one that is
     retired and not completed the time ran out. Only, Gloo's are never called completed."""
     tells = {entry.backend for entry in chosen if entry.state in ("started", "completed")}
     tells.add("nccl")
 
-    def is_over(entry: Entry) -> bool:
+    def is_over(entry: RecorderEntry) -> bool:
         completed = entry.state == "completed"
         if entry.retired is None:
             return completed

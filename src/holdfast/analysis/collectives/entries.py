@@ -17,7 +17,7 @@ from holdfast.analysis.scene.scene import Collective, Frame, Recorder
 _MESSAGE = re.compile(r"i?(?:send|recv)\b")
 
 
-class Line(msgspec.Struct):
+class RecordedFrame(msgspec.Struct):
     """One line of the script, of an entry's stack."""
 
     name: str = ""
@@ -25,7 +25,7 @@ class Line(msgspec.Struct):
     line: int = 0
 
 
-class Entry(msgspec.Struct):
+class RecorderEntry(msgspec.Struct):
     """What we read of an entry; torch writes more, and more with every version."""
 
     process_group: tuple[str, ...] | str | None = None
@@ -42,7 +42,7 @@ class Entry(msgspec.Struct):
     time_created_ns: int | None = None
     time_created_us: int | None = None
     timeout_ms: int | None = None
-    frames: list[Line] | None = None
+    frames: list[RecordedFrame] | None = None
 
     @property
     def group(self) -> str:
@@ -94,7 +94,7 @@ def _ranks(told: str | list[int]) -> tuple[int, ...]:
     return tuple(told if isinstance(told, list) else map(int, re.findall(r"\d{1,9}", told)))
 
 
-def collective(entry: Entry, *, finished: bool, qualify: bool = False) -> Collective:
+def collective(entry: RecorderEntry, *, finished: bool, qualify: bool = False) -> Collective:
     """`qualify` tells the groups of other backends from NCCL's: '0 (gloo)'."""
     backend, _, op = (entry.profiling_name or "").rpartition(":")
     name = entry.group
@@ -114,7 +114,7 @@ def collective(entry: Entry, *, finished: bool, qualify: bool = False) -> Collec
     )
 
 
-def _shape(entry: Entry) -> str:
+def _shape(entry: RecorderEntry) -> str:
     """'[4] Float', of several tensors '[[4], [2, 3]] Float, Half'; '' for a barrier."""
     types = ", ".join(dict.fromkeys(entry.input_dtypes or ()))
     if not entry.input_sizes:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.analysis.collectives import entries
-from holdfast.analysis.collectives.entries import Entry, Group
+from holdfast.analysis.collectives.entries import Group, RecorderEntry
 from holdfast.analysis.scene.scene import Recorder
 
 
 class _Document(msgspec.Struct):
-    entries: list[Entry] | None = None
+    entries: list[RecorderEntry] | None = None
     pg_config: dict[str, Group] | None = None
 
 

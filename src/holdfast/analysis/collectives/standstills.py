@@ -55,7 +55,7 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.op or 'collective'} {place}"
 
 
-class Census(msgspec.Struct, frozen=True, kw_only=True):
+class WaitCensus(msgspec.Struct, frozen=True, kw_only=True):
     standstills: tuple[Standstill, ...] = ()
     """one for each group that has an open collective, the one entered first before the others"""
     messages: tuple[Message, ...] = ()
@@ -84,10 +84,10 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
 Index = Mapping[tuple[str, int], Collective]
 
 
-def take(recorders: Recorders, members: Iterable[int] = ()) -> Census:
+def take(recorders: Recorders, members: Iterable[int] = ()) -> WaitCensus:
     """Of those recorders; `members` are all ranks the job is known to have had."""
     if not recorders:
-        return Census(unread=tuple(sorted(set(members))))
+        return WaitCensus(unread=tuple(sorted(set(members))))
     recorders = groups.named(recorders)
     told = {group: ranks for r in recorders.values() for group, ranks in r.members.items()}
     unanswered = messages.unanswered(recorders, told)
@@ -105,7 +105,7 @@ def take(recorders: Recorders, members: Iterable[int] = ()) -> Census:
     standstills = sorted((s for s in found if s is not None), key=lambda s: s.since)
     graph = wait_graph.follow(_waits(standstills, unanswered))
     unread = everyone - recorders.keys()
-    return Census(
+    return WaitCensus(
         standstills=tuple(standstills),
         messages=unanswered,
         mismatch=among(recorders, failed=True, complete=not unread),

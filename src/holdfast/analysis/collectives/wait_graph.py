@@ -7,7 +7,7 @@ from collections.abc import Mapping, Set
 import msgspec
 
 
-class Graph(msgspec.Struct, frozen=True, kw_only=True):
+class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
     ends: frozenset[int]
     """waited for, and waiting for nobody"""
     led: frozenset[int]
@@ -16,7 +16,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     """a circle with no way out, each rank waiting for the next; () when there is none"""
 
 
-def follow(waits: Mapping[int, Set[int]]) -> Graph:
+def follow(waits: Mapping[int, Set[int]]) -> WaitGraph:
     """`waits`: rank -> the ranks it waits for."""
     ends = frozenset(other for others in waits.values() for other in others if other not in waits)
     waiters: dict[int, set[int]] = {}
@@ -29,7 +29,7 @@ def follow(waits: Mapping[int, Set[int]]) -> Graph:
         new = waiters.get(ahead.pop(), set()) - led
         led |= new
         ahead += new
-    return Graph(ends=ends, led=frozenset(led), ring=_ring(waits, waits.keys() - led))
+    return WaitGraph(ends=ends, led=frozenset(led), ring=_ring(waits, waits.keys() - led))
 
 
 def _ring(waits: Mapping[int, Set[int]], closed: Set[int]) -> tuple[int, ...]:

@@ -85,7 +85,7 @@ def _behind_the_pace(scene: Scene, living: list[RankView]) -> CpuShare | None:
     goes_on = scene.now - pace.last_progress(scene) <= max(pace.SHORTEST, pace.TIMES_USUAL * usual)
     if not best or usual < pace.SLOWER * best or not goes_on:
         return None
-    late = arrivals.latecomer(scene)
+    late = arrivals.straggler(scene)
     everybody = share(living, since=scene.now - WINDOW)
     seen = share([scene.rank(late.rank)], since=scene.now - WINDOW) if late else everybody
     if not seen.starved or usual * seen.got >= pace.SLOWER * best:

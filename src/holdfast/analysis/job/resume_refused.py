@@ -15,7 +15,7 @@ from holdfast.findings import Evidence, Verdict
 LONGEST = 400
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class ResumeRefusal(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     hint: str
     slugs: tuple[str, ...]
@@ -24,7 +24,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...]
 
 
-def refused(scene: Scene, slug: str) -> Refusal | None:
+def refused(scene: Scene, slug: str) -> ResumeRefusal | None:
     """All ranks refuse alike, each for itself: there is no first one to blame."""
     found = [
         (ending, words)
@@ -35,7 +35,7 @@ def refused(scene: Scene, slug: str) -> Refusal | None:
         return None
     first, words = found[0]
     ranks = tuple(ending.rank for ending, _ in found)
-    return Refusal(
+    return ResumeRefusal(
         sentence=text.shorten(" ".join(words.text.split()), LONGEST),
         hint=words.hint,
         slugs=words.slugs,

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.analysis.collectives import groups, standstills
-from holdfast.analysis.collectives.standstills import Census, Standstill
+from holdfast.analysis.collectives.standstills import Standstill, WaitCensus
 from holdfast.analysis.logs import disagreement, own_errors
 from holdfast.analysis.logs.disagreement import Disagreement
 from holdfast.analysis.logs.own_errors import DUMPS, LOSSES, TIMEOUTS, Trouble
@@ -38,7 +38,7 @@ class Blame(msgspec.Struct, frozen=True, kw_only=True):
     """members that reported nothing and left no recorder, while others complain"""
     signalled: bool = False
     """a rank called for dumps: every living NCCL rank would have answered"""
-    census: Census = Census()
+    census: WaitCensus = WaitCensus()
     disagreement: Disagreement | None = None
     counted: bool = False
     """the number of ranks is known, so that no unknown rank can be missing"""

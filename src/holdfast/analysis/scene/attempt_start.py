@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.analysis.scene.checkpoints import CheckpointAccount, FirstStep
+from holdfast.analysis.scene.checkpoints import CheckpointAccount, FirstStepState
 
 
 class AttemptStart(NamedTuple):
@@ -14,7 +14,7 @@ class AttemptStart(NamedTuple):
     sure: bool = True
 
 
-def infer(first: FirstStep | None, now: FirstStep) -> AttemptStart:
+def infer(first: FirstStepState | None, now: FirstStepState) -> AttemptStart:
     """From what was seen before its first step and before the first step of the first attempt."""
     if now.optimizer_step:
         if first is None or now.optimizer_step > (first.optimizer_step or 0):
@@ -28,7 +28,7 @@ def infer(first: FirstStep | None, now: FirstStep) -> AttemptStart:
     return _unlike(first, now)
 
 
-def _unlike(first: FirstStep, now: FirstStep) -> AttemptStart:
+def _unlike(first: FirstStepState, now: FirstStepState) -> AttemptStart:
     """Other parameters than at first: restored ones, or initialised again without a seed."""
     if not now.digest or not first.digest:
         return AttemptStart("unknown", "its parameters could not be read")

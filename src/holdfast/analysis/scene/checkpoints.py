@@ -58,7 +58,7 @@ class Saved(CheckpointEvent, frozen=True):
     """wall seconds"""
 
 
-class FirstStep(CheckpointEvent, frozen=True):
+class FirstStepState(CheckpointEvent, frozen=True):
     """Rank 0 as it was just before the first step of an attempt, seen without our library."""
 
     digest: str
@@ -82,7 +82,7 @@ class CheckpointAccount(msgspec.Struct, frozen=True, kw_only=True):
     saves_failed: int = 0
     """since the last one that succeeded"""
     set_aside: tuple[SetAside, ...] = ()
-    first_steps: tuple[FirstStep, ...] = ()
+    first_steps: tuple[FirstStepState, ...] = ()
     """at most one an attempt"""
     reached: int = 0
     """the step that the attempts before this one had come to, as far as it can be told"""

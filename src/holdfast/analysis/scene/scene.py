@@ -252,7 +252,7 @@ class Scene(Signal, frozen=True, dict=True):
     """None while no rank has been short of processor time"""
     scheduler: Scheduler | None = None
     """None when nothing in the environment tells of one"""
-    kept: CheckpointAccount = CheckpointAccount()
+    checkpoints: CheckpointAccount = CheckpointAccount()
     """what the ranks told of checkpoints and resumes, in all attempts"""
 
     def rank(self, number: int) -> RankView:

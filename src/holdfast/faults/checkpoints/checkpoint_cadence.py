@@ -101,7 +101,7 @@ def _newest_series(items: Sequence[CheckpointItem]) -> list[CheckpointItem]:
 @FAULT.run
 def interval_is_far_from_the_best(scene: Scene) -> Verdict | None:
     uptime = scene.now - scene.started_at
-    saves = [saved for saved in scene.kept.saves if saved.attempt == scene.attempt]
+    saves = [saved for saved in scene.checkpoints.saves if saved.attempt == scene.attempt]
     if uptime < LONG_ENOUGH or len(saves) < ENOUGH:
         return None
     interval, pause, writing = typical_save(saves)

@@ -130,7 +130,7 @@ def resume_skipped_a_damaged_checkpoint(scene: Scene) -> Verdict | None:
     """Nothing to act on: the resume that found it continued with the one before."""
     damaged = [
         aside
-        for aside in scene.kept.set_aside
+        for aside in scene.checkpoints.set_aside
         if aside.attempt == scene.attempt and not aside.part_missing
     ]
     if not damaged:

@@ -87,7 +87,7 @@ def resume_skipped_an_incomplete_checkpoint(scene: Scene) -> Verdict | None:
     """Nothing to act on: the resume that found it continued with the one before."""
     incomplete = [
         aside
-        for aside in scene.kept.set_aside
+        for aside in scene.checkpoints.set_aside
         if aside.attempt == scene.attempt and aside.part_missing
     ]
     if not incomplete:

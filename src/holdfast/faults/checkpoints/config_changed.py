@@ -45,7 +45,9 @@ def ranks_refused_to_resume(scene: Scene) -> Verdict | None:
 @FAULT.run
 def changed_config_was_accepted(scene: Scene) -> Verdict | None:
     resumed = [
-        r for r in scene.kept.resumed if r.attempt == scene.attempt and "config" in r.accepted
+        r
+        for r in scene.checkpoints.resumed
+        if r.attempt == scene.attempt and "config" in r.accepted
     ]
     if not resumed:
         return None

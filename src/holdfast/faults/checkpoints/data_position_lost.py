@@ -51,7 +51,7 @@ def ranks_refused_to_resume(scene: Scene) -> Verdict | None:
 
 @FAULT.run
 def no_data_position_was_saved(scene: Scene) -> Verdict | None:
-    resumed = [r for r in scene.kept.resumed if r.attempt == scene.attempt and r.step > 0]
+    resumed = [r for r in scene.checkpoints.resumed if r.attempt == scene.attempt and r.step > 0]
     if not resumed or resumed[-1].data != "unknown":
         return None
     last = resumed[-1]

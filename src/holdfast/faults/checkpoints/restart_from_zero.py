@@ -53,7 +53,7 @@ FIX = (
 
 @FAULT.run
 def attempt_started_from_scratch(scene: Scene) -> Verdict | None:
-    kept = scene.kept
+    kept = scene.checkpoints
     if not scene.attempt or kept.reached <= kept.base:  # nothing was lost
         return None
     resumed = [r for r in kept.resumed if r.attempt == scene.attempt]

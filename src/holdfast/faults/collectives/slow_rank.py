@@ -41,7 +41,7 @@ SHARE = 0.25
 
 @FAULT.run
 def rank_keeps_arriving_last(scene: Scene) -> Verdict | None:
-    late = arrivals.latecomer(scene)
+    late = arrivals.straggler(scene)
     if late is None or late.share < SHARE:
         return None
     others = tuple(v.rank for v in scene.ranks if v.rank != late.rank and v.death is None)

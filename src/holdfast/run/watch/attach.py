@@ -26,7 +26,7 @@ SERVERS = ("HOLDFAST_SOCKET", "TORCH_WORKER_SERVER_SOCKET")
 """variables that tell a rank where to serve its recorder: ours, and torchrun's"""
 
 
-class Sample(NamedTuple):
+class ProcessSample(NamedTuple):
     at: float
     seen: dict[int, Activity | None]
     stacks: Mapping[int, Stack | Unread]
@@ -48,10 +48,10 @@ def look(pids: Sequence[int], *, seconds: float = WATCHED) -> AttachedJob:
     # Whoever is asked for its stack or recorder moves: all questions lie outside the two readings
     # of the counters.
     stacks = pyspy.dump_many(numbered)
-    first = Sample(time.monotonic(), activity.read_many(numbered), stacks)
+    first = ProcessSample(time.monotonic(), activity.read_many(numbered), stacks)
     time.sleep(seconds)
     counters, at = activity.read_many(numbered), time.monotonic()
-    last = Sample(at, counters, pyspy.dump_many(numbered))
+    last = ProcessSample(at, counters, pyspy.dump_many(numbered))
     recorders = {pid: _recorder(environments[pid]) for pid in numbered}
     views = [
         _view(pid, rank, environments[pid], recorders[pid], (first, last))
@@ -63,7 +63,7 @@ def look(pids: Sequence[int], *, seconds: float = WATCHED) -> AttachedJob:
     return AttachedJob(_scene(views, started, last.at), still, _world(environments.values()))
 
 
-def _stood_still(pid: int, first: Sample, last: Sample) -> bool:
+def _stood_still(pid: int, first: ProcessSample, last: ProcessSample) -> bool:
     before, after = first.stacks.get(pid), last.stacks.get(pid)
     return isinstance(before, Stack) and isinstance(after, Stack) and before.frames == after.frames
 
@@ -143,7 +143,7 @@ def _view(
     rank: int,
     environment: Mapping[str, str],
     found: Recorder | Unread,
-    looks: tuple[Sample, Sample],
+    looks: tuple[ProcessSample, ProcessSample],
 ) -> RankView:
     local = environment.get("LOCAL_RANK", "")
     first, last = looks

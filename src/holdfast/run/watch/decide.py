@@ -159,7 +159,7 @@ def failure_of(scene: Scene, verdict: Verdict | None) -> Failure:
         slug=verdict.slug if verdict else "",
         ranks=verdict.ranks if verdict else (),
         # After a resume the same fault comes sooner in the attempt, at the same step of the job.
-        step=steps and scene.kept.base + steps,
+        step=steps and scene.checkpoints.base + steps,
         lasted=until - scene.started_at,
     )
 

@@ -244,7 +244,7 @@ class Observer:
             evidence_wall=self.evidence_wall,
             failures=failures,
             best_step=best_step,
-            kept=self.events.account,
+            checkpoints=self.events.account,
             processor=self.processor,
             scheduler=scheduler.read(os.environ, wall=time.time()) if told_to_stop else None,
         )

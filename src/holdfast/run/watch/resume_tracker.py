@@ -27,7 +27,7 @@ from holdfast.analysis.scene.attempt_start import AttemptStart
 from holdfast.analysis.scene.checkpoints import (
     CheckpointAccount,
     CheckpointEvent,
-    FirstStep,
+    FirstStepState,
     Resumed,
     Saved,
     SetAside,
@@ -141,7 +141,7 @@ def _set_aside(account: CheckpointAccount, record: SetAsideRecord) -> TrackedEve
 
 
 def _first_step(account: CheckpointAccount, record: FirstStepRecord) -> TrackedEvent:
-    seen = _noun(FirstStep, record)
+    seen = _noun(FirstStepState, record)
     account = msgspec.structs.replace(account, first_steps=(*account.first_steps, seen))
     if any(resumed.attempt == seen.attempt for resumed in account.resumed):
         return TrackedEvent(account, record)  # our library told exactly
@@ -161,7 +161,7 @@ def _first_step(account: CheckpointAccount, record: FirstStepRecord) -> TrackedE
     return TrackedEvent(account, record, _began(account, seen, guess))
 
 
-def _began(account: CheckpointAccount, seen: FirstStep, guess: AttemptStart) -> str:
+def _began(account: CheckpointAccount, seen: FirstStepState, guess: AttemptStart) -> str:
     if guess.what == "zero":
         return ""  # the notice of restart-from-zero says it
     if guess.what == "unknown":
