@@ -23,7 +23,7 @@ test_run = run_table(
         victims=[1, 2, 3],
         certain=False,
         saying=[
-            "in save() at ckpt.py:40 for 16 minutes, at work",
+            "in save() at ckpt.py:40 for 16 minutes, active",
             "their timeout is 30 minutes: holdfast will end the wait after 24 minutes",
             "init_process_group(timeout=",
         ],

@@ -22,7 +22,6 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#groups
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from holdfast import text
 from holdfast.analysis.collectives import groups, siblings, waits
@@ -33,10 +32,8 @@ from holdfast.analysis.logs.disagreement import Disagreement
 from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_READY
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene.scene import Scene
-from holdfast.analysis.source.collectives.torch_calls import NEW_GROUPS
 from holdfast.analysis.source.program import Program
-from holdfast.analysis.source.ranks import missed_collectives, swallowed_errors
-from holdfast.analysis.source.ranks.missed_collectives import MissedCollective
+from holdfast.analysis.source.ranks import missed_collectives, missed_messages, swallowed_errors
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -273,68 +270,9 @@ def one_rank_swallows_its_error(program: Program, _: Source) -> Iterator[Finding
     yield from map(FAULT.from_problem, swallowed_errors.problems(program))
 
 
-MEANS = "a collective completes when every rank of its group has called it; "
-
-
 @FAULT.lint_python
 def some_ranks_miss_a_collective(program: Program, _: Source) -> Iterator[Finding]:
     for one in missed_collectives.missed_collectives(program):
-        words = _words(one)
         report = FAULT.error if one.sure else FAULT.warning
-        group = one.stop.collective.group
-        alone = f" (unless `{group}` has no other members)" if group and not one.sure else ""
-        yield report(
-            words.summary,
-            reason=MEANS + words.reason + alone,
-            fix=words.fix,
-            at=program.place(one.at),
-        )
-
-
-class _Words(NamedTuple):
-    summary: str
-    reason: str
-    fix: str
-
-
-def _words(one: MissedCollective) -> _Words:
-    if one.left:
-        return _some_leave_before_it(one)
-    if one.stop.collective.name in NEW_GROUPS:
-        return _some_create_the_group(one)
-    return _some_call_it(one)
-
-
-def _some_call_it(one: MissedCollective) -> _Words:
-    return _Words(
-        _runs_only(one),
-        "the ranks that call it wait for the others until a timeout, or are matched with the next "
-        "collective that the others call",
-        f"move {one.stop.at.written}(…) out of the condition so that every rank of the group calls "
-        "it; keep only what one rank does (print, save) inside",
-    )
-
-
-def _some_create_the_group(one: MissedCollective) -> _Words:
-    return _Words(
-        _runs_only(one),
-        "that includes creating a group, for members and non-members; a rank that creates another "
-        "group meanwhile takes it for this one, and the members get mixed up",
-        f"call {one.stop.collective.call.written} on every rank for every group, in the same "
-        "order, and keep the group this rank is a member of",
-    )
-
-
-def _some_leave_before_it(one: MissedCollective) -> _Words:
-    return _Words(
-        f"ranks {one.split.where} {one.word} here, before {one.stop.title}",
-        "the remaining ranks wait there for the ones that left, until a timeout",
-        f"let every rank reach {one.stop.collective.call.written}; to stop all of them, broadcast "
-        "the decision and test the received value on every rank",
-    )
-
-
-def _runs_only(one: MissedCollective) -> str:
-    first = one.stop.at.written
-    name = f"{first}, which calls {one.stop.collective.title}," if one.stop.deep else first
-    return f"{name} runs only {one.split.where}"
+        said = missed_messages.message(one)
+        yield report(said.summary, reason=said.reason, fix=said.fix, at=program.place(one.at))
