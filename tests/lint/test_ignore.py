@@ -89,7 +89,7 @@ def test_in_markdown() -> None:
     assert [hidden(text, line) for line in (4, 5, 8, 9)] == [True, True, True, False]
 
 
-def test_a_name_that_no_fault_has_is_told() -> None:
+def test_a_name_that_no_fault_has_is_reported() -> None:
     known = frozenset(names_of("HOLD613", "timeout-keyword"))
     ignored = IgnoreComments("# holdfast: ignore[timeout-kewyord,HOLD613,6]\n# holdfast: ignore\n")
     assert ignored.unknown(known) == [(1, "timeout-kewyord")]

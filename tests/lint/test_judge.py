@@ -47,8 +47,8 @@ def test_excerpts_tell_no_secret() -> None:
     fault.lint(lambda _source: [finding(1), finding(9)])
     text = LintText("x", Language.SHELL, "docker run -e HF_TOKEN=hf_abcdefghijklmn image\n")
     piece = FileSources(text, [Source(file="x", kind=SourceKind.SHELL)])
-    told = judge(piece, [fault], IgnoreComments(text.text), here=LintingMachine())
-    assert [one.excerpt for one in told] == ["docker run -e HF_TOKEN=<redacted> image", ""]
+    found = judge(piece, [fault], IgnoreComments(text.text), here=LintingMachine())
+    assert [one.excerpt for one in found] == ["docker run -e HF_TOKEN=<redacted> image", ""]
 
 
 def test_a_finding_tells_no_password_of_an_address() -> None:
@@ -74,9 +74,9 @@ def test_many_findings_on_one_long_line_are_quick_and_only_a_line_feed_ends_one(
     line = "export NCCL_DEBUG=INFO; " * 20_000
     text = LintText("x", Language.SHELL, f"# \u2028\x0c\n{line}\n")
     piece = FileSources(text, [Source(file="x", kind=SourceKind.SHELL)])
-    told = judge(piece, [fault], IgnoreComments(text.text), here=LintingMachine())
-    assert len(told) == len(columns)
-    assert {one.excerpt for one in told} == {line.rstrip()}
+    found = judge(piece, [fault], IgnoreComments(text.text), here=LintingMachine())
+    assert len(found) == len(columns)
+    assert {one.excerpt for one in found} == {line.rstrip()}
 
 
 def test_a_rule_sees_the_machine_and_its_launches() -> None:

@@ -26,7 +26,7 @@ def lint(folder: Path, *select: str, wanted: LintConfig | None = None) -> LintRe
 
 
 def places(report: LintReport) -> list[tuple[str, int]]:
-    found = [told.finding.place for told in report.told]
+    found = [one.finding.place for one in report.findings]
     return [(os.path.basename(place.file), place.line) for place in found if place]
 
 
@@ -54,7 +54,7 @@ def test_several_processors_say_the_same_in_the_same_order(
     monkeypatch.setattr(session_module, "SHARE", 4)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     assert lint(tmp_path, *CHOSEN) == alone
-    assert len(alone.told) == 20
+    assert len(alone.findings) == 20
     assert len(alone.remarks) == 1
 
 
@@ -75,10 +75,10 @@ def test_a_file_may_be_spared(tmp_path: Path) -> None:
         per_file_ignores={"a.py": CHOSEN, "b.*": ("script-broken",)},
     )
     report = lint(tmp_path, wanted=wanted)
-    assert report.told == []
+    assert report.findings == []
     assert report.refused == 1
 
 
-def test_an_unknown_name_is_told_before_any_file_is_read() -> None:
+def test_an_unknown_name_is_reported_before_any_file_is_read() -> None:
     with pytest.raises(ConfigError, match="no fault is called 'nobody'"):
         LintSession((), LintConfig(per_file_ignores={"*.py": ("nobody",)}), LintingMachine())

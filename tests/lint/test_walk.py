@@ -70,14 +70,14 @@ def test_pipes_and_sockets_are_never_opened(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket.py"))
         assert found(tmp_path) == []
-        told = walk.read(FoundFile(str(tmp_path / "pipe.py"), named=True))
-        assert told == UnreadFile(str(tmp_path / "pipe.py"), "not a regular file")
-    told = walk.read(FoundFile("/dev/zero", named=True))
-    assert told == UnreadFile("/dev/zero", "not a regular file")
+        answer = walk.read(FoundFile(str(tmp_path / "pipe.py"), named=True))
+        assert answer == UnreadFile(str(tmp_path / "pipe.py"), "not a regular file")
+    answer = walk.read(FoundFile("/dev/zero", named=True))
+    assert answer == UnreadFile("/dev/zero", "not a regular file")
 
 
 @contextlib.contextmanager
-def as_nobody() -> Iterator[None]:
+def as_another_user() -> Iterator[None]:
     """Root may read everything, so for a moment we are not root."""
     before = os.geteuid()
     if before == 0:
@@ -88,16 +88,16 @@ def as_nobody() -> Iterator[None]:
         os.seteuid(before)
 
 
-def test_what_is_not_permitted_is_told() -> None:
+def test_what_is_not_permitted_is_reported() -> None:
     with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to others
         os.chmod(folder, 0o755)
         write(Path(folder, "x.py")).chmod(0)
         write(Path(folder, "closed", "y.py")).parent.chmod(0)
-        with as_nobody():
-            told = walk.read(FoundFile(f"{folder}/x.py", named=True))
+        with as_another_user():
+            answer = walk.read(FoundFile(f"{folder}/x.py", named=True))
             (file, inside) = walk.files([folder], lambda _: False)
         Path(folder, "closed").chmod(0o700)
-    assert told == UnreadFile(f"{folder}/x.py", "Permission denied")
+    assert answer == UnreadFile(f"{folder}/x.py", "Permission denied")
     assert file == FoundFile(f"{folder}/x.py", named=False)
     assert inside == UnreadFile(f"{folder}/closed", "Permission denied")
 
@@ -106,7 +106,7 @@ def understood(content: bytes, path: str, *, named: bool = True) -> LintText | U
     return walk.understand(content, path, named=named)
 
 
-def test_binary_huge_and_undecodable_files_are_told_in_a_line(tmp_path: Path) -> None:
+def test_binary_huge_and_undecodable_files_are_reported_in_a_line(tmp_path: Path) -> None:
     binary = understood(b"\x7fELF\0\0", "train.py")
     assert isinstance(binary, UnreadFile)
     assert "not text" in binary.why
@@ -116,16 +116,16 @@ def test_binary_huge_and_undecodable_files_are_told_in_a_line(tmp_path: Path) ->
     huge = tmp_path / "huge.py"
     with huge.open("wb") as file:
         file.truncate(walk.LARGEST + 1)
-    told = walk.read(FoundFile(str(huge), named=True))
-    assert isinstance(told, UnreadFile)
-    assert "only files up to 5 MiB" in told.why
+    answer = walk.read(FoundFile(str(huge), named=True))
+    assert isinstance(answer, UnreadFile)
+    assert "only files up to 5 MiB" in answer.why
 
 
 def test_an_unknown_kind_is_a_word_when_named_and_nothing_in_a_folder() -> None:
     assert understood(b"int main;\n", "x.c", named=False) is None
-    told = understood(b"int main;\n", "x.c")
-    assert isinstance(told, UnreadFile)
-    assert "not a script, launch script or document" in told.why
+    answer = understood(b"int main;\n", "x.c")
+    assert isinstance(answer, UnreadFile)
+    assert "not a script, launch script or document" in answer.why
     assert understood(b"\0\0", "run", named=False) is None
     notes = understood(b"Some words.\n", "notes")
     assert isinstance(notes, LintText)
@@ -144,12 +144,12 @@ def test_an_unknown_kind_is_a_word_when_named_and_nothing_in_a_folder() -> None:
     ],
 )
 def test_encodings(content: bytes, path: str, text: str) -> None:
-    told = understood(content, path)
-    assert isinstance(told, LintText)
-    assert told.text == text
+    answer = understood(content, path)
+    assert isinstance(answer, LintText)
+    assert answer.text == text
 
 
-def test_a_large_file_in_a_folder_is_told_only_if_its_name_says_that_it_is_ours(
+def test_a_large_file_in_a_folder_is_reported_only_if_its_name_says_that_it_is_ours(
     tmp_path: Path,
 ) -> None:
     for name in ("program", "run.sh"):

@@ -108,7 +108,7 @@ def _lint(arguments: argparse.Namespace) -> int:
     _answer(report, arguments, time.monotonic() - began)
     if paths and not report.looked_at and (report.unread or report.refused):
         raise EnvironmentFailure("no file could be read")
-    worst = max((told.finding.status.concern for told in report.told), default=0)
+    worst = max((one.finding.status.concern for one in report.findings), default=0)
     return int(worst >= FAIL_ON[arguments.fail_on])
 
 
@@ -232,7 +232,7 @@ def _progress(total: int) -> Callable[[int], None]:
 def _answer(report: LintReport, arguments: argparse.Namespace, seconds: float) -> None:
     from holdfast.view import document, lint, text
 
-    findings = [told.finding for told in report.told]
+    findings = [one.finding for one in report.findings]
     counts = text.count(findings)
     wanted = "json" if arguments.json else arguments.output_format
     for unread in report.unread:
@@ -252,7 +252,7 @@ def _answer(report: LintReport, arguments: argparse.Namespace, seconds: float) -
         if any(finding.status.concern for finding in findings):
             streams.answer(lint.github(findings))
         return
-    shown = [lint.Shown(told.finding, told.excerpt) for told in report.told]
+    shown = [lint.Shown(one.finding, one.excerpt) for one in report.findings]
     body = lint.report(shown, colour=text.wants_colour(sys.stdout))
     concerned = {f.place.file for f in findings if f.place and f.status.concern}
     gaps = len(report.unread) + report.refused

@@ -67,7 +67,7 @@ _PYTHON_LINE = re.compile(
 
 
 def by_name(path: str) -> Language | None:
-    """None: the name does not tell. YAML is never told by its ending: most of it is not ours."""
+    """None: not by its name. YAML never by its ending: most of it is not ours."""
     name = os.path.basename(path)
     for pattern, language in BY_NAME:
         if re.fullmatch(pattern, name, re.IGNORECASE):
@@ -83,7 +83,7 @@ def may_tell_by_content(path: str) -> bool:
 
 
 def by_content(path: str, text: str) -> Language | None:
-    """Only what is beyond doubt: prose that begins with 'import' is no script."""
+    """Only what is certain: a text that begins with 'import' may not be a script."""
     if os.path.splitext(path)[1].lower() in (".yaml", ".yml"):
         return of_yaml(text)
     head = text[:HEAD]

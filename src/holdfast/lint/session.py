@@ -90,8 +90,8 @@ class LintSession:
             for line, (name, value) in enumerate(values.items(), start=1)
         )
         source = Source(file="", kind=SourceKind.ENVIRONMENT, settings=settings)
-        told = of_environment(source, self._chosen(), self._here)
-        self._tally.told += [(-1, one) for one in told]
+        found = of_environment(source, self._chosen(), self._here)
+        self._tally.findings += [(-1, one) for one in found]
 
     def report(self) -> LintReport:
         return self._tally.report()
@@ -170,8 +170,8 @@ class LintSession:
             wanted = catalogue.choose((), (*self._configuration.ignore, *ignored_here))
             faults = [fault for fault in wanted if fault is BROKEN]
         started_by = self._links.of(path)
-        told = judge(piece, faults, ignored, here=self._here, started_by=started_by)
-        self._tally.told += [(order, one) for one in told]
+        found = judge(piece, faults, ignored, here=self._here, started_by=started_by)
+        self._tally.findings += [(order, one) for one in found]
 
 
 def _is_refused(piece: FileSources) -> bool:

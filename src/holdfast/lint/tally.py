@@ -11,7 +11,7 @@ from holdfast.lint.walk import UnreadFile
 
 
 class LintReport(NamedTuple):
-    told: list[LintFinding]
+    findings: list[LintFinding]
     unread: list[UnreadFile]
     read: list[tuple[str, str]]
     """path and language of every file that was looked at"""
@@ -29,14 +29,14 @@ class LintTally(msgspec.Struct):
     """Everything is kept with the number of its file: files may be done in any order. A struct, so
     that a child process can hand it over as typed bytes."""
 
-    told: list[tuple[int, LintFinding]] = []
+    findings: list[tuple[int, LintFinding]] = []
     unread: list[tuple[int, UnreadFile]] = []
     read: list[tuple[int, tuple[str, str]]] = []
     remarks: list[tuple[int, str]] = []
     refused: int = 0
 
     def add(self, other: LintTally) -> None:
-        self.told += other.told
+        self.findings += other.findings
         self.unread += other.unread
         self.read += other.read
         self.remarks += other.remarks
@@ -44,7 +44,7 @@ class LintTally(msgspec.Struct):
 
     def report(self) -> LintReport:
         return LintReport(
-            told=[told for _, told in sorted(self.told, key=lambda pair: pair[0])],
+            findings=[one for _, one in sorted(self.findings, key=lambda pair: pair[0])],
             unread=[unread for _, unread in sorted(self.unread)],
             read=[read for _, read in sorted(self.read)],
             refused=self.refused,

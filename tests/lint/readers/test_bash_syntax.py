@@ -45,7 +45,7 @@ def test_a_token_out_of_place() -> None:
         "",
     ],
 )
-def test_what_bash_accepts_is_not_told(text: str) -> None:
+def test_what_bash_accepts_is_not_reported(text: str) -> None:
     assert refused(text) is None
 
 
@@ -70,7 +70,7 @@ def test_an_excerpt_is_not_asked_about() -> None:
     assert shell.read("echo )\n", "guide.md", complete=False).refused is None
 
 
-def test_yaml_that_is_none_is_told_at_its_line() -> None:
+def test_invalid_yaml_is_reported_at_its_line() -> None:
     text = "services:\n  a:\n    shm_size: 1g\n    environment: [A=1\n    ipc: host\n"
     source = compose.read(text, "compose.yaml")
     assert source.refused is not None

@@ -61,7 +61,7 @@ def test_commands_in_all_forms() -> None:
     assert [setting.name for setting in launch.settings] == ["A"]
 
 
-def test_a_stage_of_its_own_starts_anew() -> None:
+def test_a_new_stage_starts_with_no_settings() -> None:
     source = dockerfile("FROM a\nENV A=1\nFROM b\nRUN x\n")
     assert source.commands[0].settings == ()
 

@@ -31,8 +31,8 @@ def hosts_of(passage: NestedText) -> Iterator[HostSlots]:
         match = LINE.match(text)
         if match is None:
             continue
-        told = SLOTS.search(match["rest"])
-        slots = told[1] if told else match["colon"]
+        given = SLOTS.search(match["rest"])
+        slots = given[1] if given else match["colon"]
         yield HostSlots(
             name=match["name"],
             slots=int(slots) if slots else None,

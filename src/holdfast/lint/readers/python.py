@@ -17,9 +17,9 @@ WORDS = (
     "import cuda", "init_process_group", "torch_xla", "concurrent.futures", "getenv", "putenv",
     "fork", "Trainer(",
 )  # fmt: skip
-"""No rule has anything to say about a script without any of these, such as one that only defines a
-model: it is parsed, so that a broken one is told, but not walked. Of an example in a document they
-may stand further up."""
+"""Nothing is ever found in a script without any of these, such as one that only defines a model: it
+is parsed, so that a broken one is reported, but not walked. For an example in a document they may
+be further up."""
 
 
 def concerns_us(text: str) -> bool:

@@ -99,7 +99,7 @@ for b in data:
 
 
 @pytest.mark.parametrize("script", HARMLESS)
-def test_errors_that_keep_nobody_waiting(script: str) -> None:
+def test_errors_that_keep_no_rank_waiting(script: str) -> None:
     source = python(HEAD + script)
     assert source.program is not None
     assert list(swallowed_errors.problems(source.program)) == []

@@ -35,7 +35,7 @@ Finder = Callable[[Sequence[ShellWord]], InnerCommand | None]
 
 
 def inner_command(command: Command) -> InnerCommand | None:
-    """None where it starts nothing, or nothing that can be told."""
+    """None where it starts nothing, or it is not clear what."""
     finder = FINDERS.get(command.name)
     found = finder(command.words) if finder else None
     if found is None or (not found.text and found.at >= len(command.words)):

@@ -28,7 +28,7 @@ class ParameterExpander:
         self.words = words
         self.budget = BUDGET
         self.assign: Callable[[Node, str, tuple[WordPiece, ...]], None] | None = None
-        """told of `${NAME:=default}`"""
+        """called for `${NAME:=default}`"""
 
     def arithmetic(self, node: Node) -> WordPiece:
         for found in grammar.substitutions(node):
