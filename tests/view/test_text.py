@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import textwrap
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast import catalogue
 from holdfast.analysis.machine import Smoke, SmokeRung, SmokeStage
 from holdfast.fault import Fault
 from holdfast.findings import Evidence
@@ -149,3 +151,14 @@ def test_colour_changes_the_head_only() -> None:
     plain = text.finding(LONG, colour=False, width=60).splitlines()
     assert coloured[1:] == plain[1:]
     assert len(coloured[0]) > len(plain[0])
+
+
+def test_a_page_shows_its_limits_and_its_relatives() -> None:
+    page = catalogue.search("rank-stuck")[0]
+    shown = text.page(page)
+    assert page.limits
+    assert f"Known limits\n{textwrap.indent(page.limits, '  ')}" in shown
+    assert [f"holdfast explain {slug}" in shown for slug in page.related] == [True] * len(
+        page.related
+    )
+    assert page.related

@@ -160,7 +160,9 @@ def page(item: Page) -> str:
         ("Why it happens", item.why),
         ("How to be sure", item.sure),
         ("Fix", item.fix),
+        ("Known limits", item.limits),
         ("Example", item.example),
+        ("See also", "\n".join(f"holdfast explain {slug}" for slug in item.related)),
         ("Sources", "\n".join(item.sources)),
     ]
     title = f"{item.code} {item.slug}: {item.title}"

@@ -61,8 +61,7 @@ def locked_memory_limit_low(facts: MachineFacts) -> Finding:
 def _needs_locked_memory(facts: MachineFacts) -> str:
     software = facts.software
     if isinstance(software, Software) and "deepspeed" in software.packages:
-        return "DeepSpeed locks its buffers when it offloads to disk, and fails if the limit is "
-        "too low"
+        return "DeepSpeed locks its buffers when it offloads to disk; too low a limit stops it"
     if facts.plan.multi_node:
         return "no RDMA device is visible here; RDMA on another machine of the job would fail"
     return ""
