@@ -1,4 +1,4 @@
-"""How `holdfast run` takes leave of a failed run: its folder explained, the root cause last.
+"""The end of a failed `holdfast run`: its folder explained, the root cause last.
 
 The verdict was given while the job lived. Now that all logs are there, `explain` may know a better
 name for it; if it only agrees, one line says where the evidence is.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.findings import Diagnosis
 
 SECONDS = 5.0
-"""somebody waits for the prompt, or a scheduler for the node"""
+"""a person waits for the prompt, or a scheduler for the node"""
 LARGEST = 256 << 20
 """bytes of a run folder that are read in that time on any machine"""
 

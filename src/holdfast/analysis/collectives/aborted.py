@@ -1,6 +1,6 @@
 """A rank that Gloo ended because it was sent more than it expected, and left no recorder.
 
-Either it expected too little, or somebody sent it too much. Those who are left tell: what they
+Either it expected too little, or a rank sent too much. The ranks that are left tell: what they
 sent is compared with what their own group and the groups beside it have at that position.
 """
 

@@ -3,7 +3,7 @@
 The times are the host's clock on one machine; for NCCL they show when the host asked.
 
 Where ranks meet in several groups, lateness is handed on: who waits for a slow one in one group
-comes late to the next. So nobody is charged with more than the time since its own last wait.
+comes late to the next. So no rank is charged with more than the time since its own last wait.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def _from_status(document: dict[str, Any]) -> Recorder:
 
 
 def _over(chosen: Iterable[RecorderEntry]) -> Callable[[RecorderEntry], bool]:
-    """Which entries are over. 'retired' means that nobody watches it any more: of one that is
+    """Which entries are over. 'retired' means that it is not watched any more: of one that is
     retired and not completed the time ran out. Only, Gloo's are never called completed."""
     tells = {entry.backend for entry in chosen if entry.state in ("started", "completed")}
     tells.add("nccl")

@@ -52,7 +52,7 @@ def votes(group: str, sequence: int, recorders: Recorders) -> dict[int, Kind]:
 
 
 def is_whole(group: str, sequence: int, recorders: Recorders) -> bool:
-    """All its members were seen in it, so nobody else can be one."""
+    """All its members were seen in it, so no other rank can be one."""
     seen = len(groups.seen_in(group, recorders))
     if members := groups.told(group, recorders):
         return seen >= len(members)

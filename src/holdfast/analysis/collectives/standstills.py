@@ -62,7 +62,7 @@ class WaitCensus(msgspec.Struct, frozen=True, kw_only=True):
     """sends and receives that are not over and whose other side never came"""
     mismatch: Mismatch | None = None
     roots: tuple[int, ...] = ()
-    """ranks with a recorder that others wait for and that wait for nobody themselves"""
+    """ranks with a recorder that others wait for and that wait for no rank themselves"""
     unseen: tuple[int, ...] = ()
     """ranks without a recorder that the waits lead to, where nobody else is missing"""
     victims: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Follow waits from rank to rank, to those who wait for nobody, or round in a circle."""
+"""Follow waits from rank to rank, to ranks that wait for no other, or round in a circle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
     ends: frozenset[int]
-    """waited for, and waiting for nobody"""
+    """waited for, and waiting for no rank"""
     led: frozenset[int]
     """whose waits lead to one of these"""
     ring: tuple[int, ...]

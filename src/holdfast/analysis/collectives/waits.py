@@ -33,7 +33,7 @@ POINT_TO_POINT = re.compile("send|recv")
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
     waits: tuple[Wait, ...] = ()
     roots: tuple[int, ...] = ()
-    """living ranks that others wait for and that wait for nobody themselves"""
+    """living ranks that others wait for and that wait for no rank themselves"""
     victims: tuple[int, ...] = ()
     """ranks whose wait leads to a root"""
     deadlock: tuple[int, ...] = ()
@@ -144,7 +144,7 @@ def _shown_waiting(view: RankView) -> bool | None:
 
 
 def _timed_out(scene: Scene) -> bool:
-    """Ranks have ended, all of them because they waited in vain or lost those who did."""
+    """Ranks have ended, all of them because they timed out or lost a rank that did."""
     ended = exits.endings(scene)
     return bool(ended) and ended[0].consequence == TIMED_OUT and all(e.consequence for e in ended)
 
@@ -176,7 +176,7 @@ def _led_to(
         reached |= more
     unseen = {
         r for r in roots if not isinstance(living[r].recorder, Recorder)
-    }  # nobody's recorder can name it, so all who wait may wait for it
+    }  # no recorder can name it, so every rank that waits may wait for it
     if unseen:
         reached |= set(waits)
     return tuple(sorted(reached - set(roots)))

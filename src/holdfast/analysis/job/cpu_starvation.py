@@ -55,7 +55,7 @@ class CpuShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(scene: Scene) -> CpuShare | None:
-    """The ranks whose want of processor time explains that the job is held up or slow."""
+    """The ranks whose lack of CPU time explains that the job stalls or is slow."""
     living = [view for view in scene.ranks if view.death is None]
     if not living or exits.endings(scene):
         return None

@@ -69,7 +69,7 @@ def kernel_lines(scene: Scene, named: re.Pattern[str]) -> list[Evidence]:
 
 
 def unread_kernel_log(scene: Scene) -> list[Evidence]:
-    """A log that nobody could read is not a clean one."""
+    """A log that could not be read is not a clean one."""
     gap = scene.kernel_events
     return [Evidence(quote=gap.why)] if isinstance(gap, Unread) else []
 

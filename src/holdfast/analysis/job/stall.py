@@ -1,4 +1,4 @@
-"""Who holds the job up, and since when: what the faults of stuck and late ranks have in common."""
+"""Which rank stalls the job, and since when: shared by the faults of stuck and late ranks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.findings import Evidence
 
 LONG_ENOUGH = 2.0
-"""seconds: in every healthy step somebody waits for somebody, for milliseconds"""
+"""seconds: in every healthy step some rank waits for another, for milliseconds"""
 WAITS = 1.0
-"""seconds that somebody must have waited in one and the same collective: a job may go on without
-steps (an evaluation, an update of its own), and then somebody waits at any moment, but briefly"""
+"""seconds that a rank must have waited in one and the same collective: a job may go on without
+steps (an evaluation, a custom update), and then some rank waits at any moment, but briefly"""
 END_AT = 0.8
 """of the timeout: `run` ends the wait before torch aborts and blames a rank that only waited"""
 PLACES = 2

@@ -1,4 +1,4 @@
-"""Which rank ended first, and which only fell with it: pure, from the scene of a job.
+"""Which rank ended first, and which exited as a result: pure, from the scene of a job.
 
 The rule of every launcher, 'the first one seen dead is to blame', accuses victims: survivors of
 a lost peer die within 50 ms, and the order in which a poll sees them is chance.
@@ -72,7 +72,7 @@ def left_well(scene: Scene) -> tuple[RankView, ...]:
 
 
 def cause(scene: Scene) -> tuple[Ending, ...]:
-    """The first ending that is nobody's consequence; several only when they tie exactly."""
+    """The first ending that is not a consequence of another; several only when they tie exactly."""
     ended = endings(scene)
     echoes = [e.at for e in ended if e.consequence and not e.mute]
     gone = [v.death.at for v in left_well(scene) if v.death]
@@ -93,7 +93,7 @@ def cause(scene: Scene) -> tuple[Ending, ...]:
 
 
 def had_peers(view: RankView) -> bool:
-    """Whether it could lose a peer at all: without a group of its own nobody pulls it down."""
+    """Whether it could lose a peer at all: without a group there is none to lose."""
     return view.beat is None or view.beat.group_ready
 
 

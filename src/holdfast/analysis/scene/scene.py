@@ -235,7 +235,7 @@ class Scene(Signal, frozen=True, dict=True):
     oom_kills: int
     """out-of-memory kills counted in our cgroup since this attempt started; -1 unknown"""
     kernel_events: tuple[str, ...] | Unread
-    """lines about our pids since this attempt started; looked for when somebody died or stalls"""
+    """lines about our pids since this attempt started; looked for when a rank died or stalls"""
     told_to_stop: str
     """'SIGTERM', 'SIGINT', 'SIGHUP' when the launcher itself was told; ''"""
     evidence_at: float

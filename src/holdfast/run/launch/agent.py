@@ -162,7 +162,7 @@ class Agent(LocalElasticAgent):
     def _exit_code(self, rank: int, pid: int) -> int | None:
         try:
             return terminate.exit_code(pid)
-        except ChildProcessError:  # somebody reaped it; torch's Popen may know
+        except ChildProcessError:  # already reaped; torch's Popen may know
             code: int | None = self._handlers()[rank].proc.poll()
             return code
 
@@ -177,7 +177,7 @@ class Agent(LocalElasticAgent):
         return JobAction.KEEP_RUNNING
 
     def _waited_too_long(self, codes: Mapping[int, int | None]) -> bool:
-        """Nobody is left, somebody failed, and the watcher still says nothing."""
+        """All ranks have exited, one failed, and the watcher still has no verdict."""
         if None in codes.values() or not any(codes.values()):
             self._dead_since = None
             return False
@@ -205,7 +205,7 @@ class Agent(LocalElasticAgent):
             self._close_our_ends()
             self._logs.settle()
             self._ask(self._watcher.ranks_stopped, None)
-        # torch reaps them and stops its own helpers; nobody is left to be signalled.
+        # torch reaps them and stops its own helpers; no process is left to be signalled.
         super()._shutdown(**accepted(super()._shutdown, death_sig=death_sig, timeout=1))
 
     def _end_what_is_left(self, ranks: Mapping[int, int], seen: Sequence[Descendant]) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 
 LOG_LIMIT = 64 << 20
-"""a log that grows past this begins anew; the first part and the one before are kept"""
+"""a log that grows past this starts a new file; the first part and the one before are kept"""
 
 
 class LogFile:

@@ -208,7 +208,7 @@ class Logs(LogsSpecs):
 
 
 class TorchrunLogs(Logs):
-    """The entry point `torchrun.logs_specs`: under stock torchrun nobody made a run's folder."""
+    """The entry point `torchrun.logs_specs`: stock torchrun makes no run folder."""
 
     def __init__(
         self,

@@ -92,13 +92,13 @@ class Descendants:
         return [outlived(member) for member in left]
 
     def reap(self, ranks: Iterable[int]) -> None:
-        """Take leave of adopted children that have ended: nobody else will, and each is a pid.
+        """Reap adopted children that have ended: no other process will, and each holds a pid.
 
         The ranks, and what else we started, are left to those who wait for them.
         """
         try:
             if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                return  # nobody has ended; the table of a busy machine has thousands of rows
+                return  # none has ended; the table of a busy machine has thousands of rows
         except ChildProcessError:
             return
         for row in _adopted(process_table(), ranks):
@@ -126,7 +126,7 @@ def end_all(
             _send(member.row, signal.SIGCONT)
     _wait(everybody, GRACE, hurry)
     deadline = time.monotonic() + KILL_DEADLINE
-    # Those ended may have started others in between: until nobody is left.
+    # Those ended may have started others in between: until none is left.
     while (left := living()) and time.monotonic() < deadline:
         everybody |= _found(left)
         for member in left:

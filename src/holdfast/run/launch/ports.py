@@ -23,7 +23,7 @@ def listen_anywhere(address: str = LOOPBACK) -> socket.socket:
     """On a free port that the kernel never hands to outgoing connections.
 
     A port from inside that range (what `bind(0)` gives) may be the local end of some other
-    program's connection by the time the group forms anew. The port is ours from here on:
+    program's connection by the time the group forms again. The port is ours from here on:
     it is bound, not only found to be free.
     """
     with open(EPHEMERAL_RANGE, encoding="ascii") as text:
@@ -44,7 +44,7 @@ def listen_anywhere(address: str = LOOPBACK) -> socket.socket:
 
 
 def listen_on(port: int, address: str = LOOPBACK) -> socket.socket:
-    """On this very port; where somebody has it, the error names them."""
+    """On this port; when it is in use, the error names the process."""
     try:
         return _listen(address, port)
     except OSError as problem:

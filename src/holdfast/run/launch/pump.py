@@ -34,7 +34,7 @@ def write_all(screen: int, text: bytes) -> None:
     while text:
         try:
             text = text[os.write(screen, text) :]
-        except BlockingIOError:  # noqa: PERF203 - somebody made our terminal non-blocking
+        except BlockingIOError:  # noqa: PERF203 - another program made our terminal non-blocking
             select.select([], [screen], [], 1.0)
 
 
@@ -114,7 +114,7 @@ class RankStream:
 
 
 class OutputPump:
-    """A thread that reads every rank's output until nobody can write to it any more."""
+    """A thread that reads every rank's output until no process can write to it any more."""
 
     def __init__(self, *, write: Writer = write_all) -> None:
         self._write = write
@@ -227,7 +227,7 @@ class OutputPump:
         except OSError as problem:
             if problem.errno != errno.EIO:
                 raise
-            text = b""  # so says a terminal when nobody holds its other end any more
+            text = b""  # a terminal says so when its other end is closed everywhere
         if text:
             stream.take(text, self._write)
         else:
@@ -242,7 +242,7 @@ class OutputPump:
 
 
 def warn(sentence: str) -> None:
-    """On stderr, in one piece; nobody to hear it is no reason to stop."""
+    """On stderr, in one piece; a closed stderr is no reason to stop."""
     with contextlib.suppress(OSError, ValueError):
         fresh = "\r\033[K" if sys.stderr.isatty() else ""  # the status line may stand there
         sys.stderr.write(f"{fresh}holdfast> {sentence}\n")

@@ -30,7 +30,7 @@ STORE_TIMEOUT = timedelta(minutes=5)
 
 
 class OneMachine(RendezvousHandler):
-    """All ranks are here, so nobody has to be waited for."""
+    """All ranks are on this node, so no other has to be waited for."""
 
     def __init__(self, *, run_id: str, port: int = 0) -> None:
         """`port` 0 takes a free one in each round; any other is used in all of them."""

@@ -4,7 +4,7 @@ torchrun lets its ranks write to its own terminal, so progress bars move, traceb
 colours and the width of the window is known. Behind a pipe all that is lost. So a rank gets a
 terminal of its own, which changes no byte, and we carry what comes out of it.
 
-It is nobody's controlling terminal: no Ctrl-C and no hang-up reach a rank through it, as none
+It is no process's controlling terminal: no Ctrl-C and no hang-up reach a rank through it, as none
 do under torchrun, which starts each rank in a session of its own.
 """
 

@@ -52,7 +52,7 @@ def end(
             break
         time.sleep(LOOK_AGAIN)
     deadline = time.monotonic() + KILL_DEADLINE
-    # Those killed may have started others in between: until nobody is left.
+    # Those killed may have started others in between: until none is left.
     while (left := _kill_sessions(leaders)) and time.monotonic() < deadline:
         time.sleep(LOOK_AGAIN)
     return left
@@ -82,7 +82,7 @@ def is_leaving(pid: int) -> bool:
         os.readlink(f"/proc/{pid}/exe")
     except FileNotFoundError:
         return True
-    except OSError:  # somebody else's: nothing can be told
+    except OSError:  # another user's: unknown
         return False
     return False
 
@@ -94,7 +94,7 @@ def is_gone(row: ProcessRow | None) -> bool:
 
 
 def strays(known: Collection[int]) -> list[int]:
-    """Session leaders among our children that nobody knows of."""
+    """Session leaders among our children that are not known."""
     rows = process_table().values()
     return [
         row.pid

@@ -170,7 +170,7 @@ def _write(path: str, document: Any) -> None:
 
 
 def _point_latest(paths: RunPaths) -> None:
-    """A convenience: where it cannot be had, or `latest` is somebody's file, nothing is said."""
+    """A convenience: where it cannot be had, or `latest` is a user's file, nothing is said."""
     if os.path.lexists(paths.latest) and not os.path.islink(paths.latest):
         return
     beside = f"{paths.latest}.{paths.run_id}"

@@ -112,7 +112,7 @@ def _encode(record: JournalRecord) -> bytes:
 
 
 def _ends_torn(path: str) -> bool:
-    """Whether somebody's last line has no end yet; a fresh file has no such line."""
+    """Whether the last line has no end yet; a new file has no such line."""
     with open(path, "rb") as file:
         if file.seek(0, os.SEEK_END) == 0:
             return False

@@ -34,7 +34,7 @@ class EndedLeftovers(NamedTuple):
     stuck: tuple[int, ...]
     """pids that even SIGKILL did not end"""
     gap: str = ""
-    """why nobody could look; ''"""
+    """why it was not possible to look; ''"""
 
 
 def end(root: str) -> EndedLeftovers:
@@ -91,7 +91,7 @@ def _folder_of(pid: int) -> str:
 
 
 def _ancestors() -> Iterator[int]:
-    """Ourselves and all above: somebody may work in a shell that a rank once started."""
+    """Ourselves and all above: a user may work in a shell that a rank once started."""
     pid = os.getpid()
     while pid > 0:
         yield pid

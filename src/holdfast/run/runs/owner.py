@@ -1,4 +1,4 @@
-"""Who runs a run: noted so that nobody mistakes another process for it later.
+"""The launcher of a run: noted so that no other process is mistaken for it later.
 
 A bare pid is worth nothing: the kernel gives it to the next process, another container counts
 its own, and a shared disk shows the runs of other machines.

@@ -21,7 +21,7 @@ from holdfast.system import activity, pyspy, recorder_query
 from holdfast.system.proc import row_of
 
 WATCHED = 3.5
-"""seconds: a process that is stopped for a look by somebody else runs on before that"""
+"""seconds: a process that is stopped by another tool for a look runs again before that"""
 SERVERS = ("HOLDFAST_SOCKET", "TORCH_WORKER_SERVER_SOCKET")
 """variables that tell a rank where to serve its recorder: ours, and torchrun's"""
 

@@ -5,7 +5,7 @@ somewhere may be saving; there patience decides:
 
 - `--patience S` ends such a wait after S seconds. Before the first step it ends only ranks that
   show no activity for that long: imports and compilation take what they take.
-- By default nothing is ended before the first step. Later a rank without any sign of life gets
+- By default nothing is ended before the first step. Later a rank without any activity gets
   60 s, or ten times the longest pause the job came back from; one that is at work, or inside the
   kernel, is only talked about.
 - No wait outlives 80 % of its timeout: torch would abort at 100 %, and blame a victim.

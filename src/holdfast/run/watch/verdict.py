@@ -26,7 +26,7 @@ class Opinion(NamedTuple):
 
 
 def judge(scene: Scene, *, timers_since: float = 0.0, standstill: bool = False) -> Verdict | None:
-    """What holds the job up, if anything does. Never raises.
+    """What stalls or ended the job, if anything did. Never raises.
 
     `standstill`: nothing moves, as is known from elsewhere; else the job's own habit tells.
     """
