@@ -106,7 +106,7 @@ def variable_page() -> str:
     reader = source = ""
     for row in variables.everything().values():
         if row.reader != reader:
-            title = row.reader if row.is_read else "Read by nobody"
+            title = row.reader if row.is_read else "Read by no program"
             version = variables.version_of(row).removeprefix(title).strip()
             lines += ["", f"## {title}{f' ({version})' if version else ''}"]
         if (row.reader, row.source) != (reader, source):

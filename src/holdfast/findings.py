@@ -19,7 +19,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class Status(enum.Enum):
-    """How a finding stands; the order is the order of concern."""
+    """How serious a finding is; the order is the order of concern."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -62,7 +62,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     applies: bool = True
     """False when the question does not arise here ('one machine', 'no container')"""
     place: Place | None = None
-    """where it stands in a file; only lint has one"""
+    """where it is in a file; only lint has one"""
 
     @property
     def about(self) -> tuple[str, ...]:
@@ -71,14 +71,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds whom up, and whether that is certain enough to act on."""
+    """Which ranks block which, and whether that is certain enough to act on."""
 
     code: str
     slug: str
     ranks: tuple[int, ...]
     """culprits only"""
     victims: tuple[int, ...] = ()
-    """ranks that wait for them or fell with them"""
+    """ranks that wait for them, or exited as a result"""
     reason: str
     """the sentence that log, screen, journal and test all show"""
     certain: bool
@@ -132,7 +132,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
     """0 to 1. Over 0.8 only where this text or these positions can hardly mean anything else."""
     culprit: Culprit | None
-    """None when nobody can be named honestly"""
+    """None when the evidence does not name one"""
     reason: str
     """the sentence: what happened, to whom, and how that follows from what was seen"""
     victims: tuple[int, ...] = ()

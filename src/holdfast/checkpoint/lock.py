@@ -108,7 +108,7 @@ def _owner() -> dict[str, object]:
 
 
 def _describe(written: bytes) -> str:
-    """The owner, from what it wrote; a lock without a readable owner is held all the same."""
+    """The owner, from what it wrote; a lock whose owner cannot be read still counts as held."""
     try:
         owner = json.loads(written)
         run = f", run {owner['run']}" if owner["run"] else ""

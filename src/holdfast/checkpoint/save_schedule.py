@@ -7,7 +7,7 @@ are *sync points*, steps at which all ranks read rank 0's announcement, about ha
     at sync point i      rank 0 publishes announcement i+1: what to do at i+1, and where i+2 is
     at sync point i+1    every rank reads announcement i+1, published a sync point ago
 
-so no rank waits for it in practice, and a rank that is late acts at the same step all the same.
+so no rank waits for it in practice, and even a rank that is late acts at the same step.
 """
 
 from __future__ import annotations

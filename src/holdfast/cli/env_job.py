@@ -106,12 +106,12 @@ def _lost_file(environment: Mapping[str, str]) -> str:
     if not named or os.path.isfile(named):
         return ""
     lost = os.path.isdir(named) or not os.path.exists(named)
-    how = "no file: NCCL goes on without it" if lost else "no regular file: it is not read here"
+    how = "no file: NCCL continues without it" if lost else "no regular file: it is not read here"
     return f"NCCL_CONF_FILE names {redact(named)!r}, which is {how}"
 
 
 def _launches(words: list[str]) -> tuple[Launch, ...]:
-    """Of the command itself, or of the recipe it runs: `sbatch job.sh`, `bash launch.sh`."""
+    """Of the command itself, or of the launch script it runs: `sbatch job.sh`, `bash launch.sh`."""
     if not words:
         return ()
     from holdfast.lint import walk
@@ -121,15 +121,15 @@ def _launches(words: list[str]) -> tuple[Launch, ...]:
     found = shell.read(shlex.join(words), TYPED).launches
     if found or os.path.basename(words[0]) not in LAUNCH_SCRIPTS:
         return found
-    recipe = next((word for word in words[1:] if os.path.isfile(word)), "")
-    if not recipe:
+    script = next((word for word in words[1:] if os.path.isfile(word)), "")
+    if not script:
         return ()
-    text = walk.read_as(Language.SHELL, recipe)
-    return () if isinstance(text, walk.UnreadFile) else shell.read(text.text, recipe).launches
+    text = walk.read_as(Language.SHELL, script)
+    return () if isinstance(text, walk.UnreadFile) else shell.read(text.text, script).launches
 
 
 def _inner_settings(launches: Sequence[Launch]) -> dict[str, tuple[str, str]]:
-    """Exports of a recipe, `mpirun -x NAME=value`, `srun --export=NAME=value`; with their place."""
+    """Exports of a launch script, `mpirun -x NAME=value`, `srun --export=NAME=value`; and where."""
     found: dict[str, tuple[str, str]] = {}
     for setting in (s for launch in launches for s in launch.settings):
         if setting.by == "unset":

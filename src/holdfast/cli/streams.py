@@ -17,8 +17,8 @@ PLAIN = {"…": "...", "�": "?", "·": "*", "µ": "u"}
 
 def prepare() -> None:
     """Before anything else: so that no later line needs to think of it."""
-    # A free number below 3 would go to the first file or socket that we open, and whoever
-    # writes to 'stdout' would write into that. The kernel gives the lowest free number.
+    # A free number below 3 would go to the first file or socket that we open, and what is
+    # written to 'stdout' would end up in it. The kernel gives the lowest free number.
     with contextlib.suppress(OSError):  # a chroot may have no /dev/null
         while (number := os.open(os.devnull, os.O_RDWR)) < 3:
             pass

@@ -42,8 +42,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     wall: float = 0.0
     """now, seconds since 1970"""
     typed: Mapping[str, str] = {}
-    """variables that the command or a recipe sets: name -> 'command line' or 'launch.sh:3'; to the
-    programs they are part of the environment"""
+    """variables that the command or its launch script sets: name -> 'command line' or
+    'launch.sh:3'; to the programs they are part of the environment"""
 
     def setting(self, name: str) -> Setting | None:
         return self.facts.setting(name)

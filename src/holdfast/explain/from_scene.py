@@ -13,8 +13,9 @@ def wreckage(
 ) -> Wreckage:
     """`standstill`: the stack of every rank was the same at both looks.
 
-    In a job that gets on, one rank is elsewhere at any moment: stacks speak only where all of them
-    stood still. Recorders have spoken in the verdict, which knows how old their entries are.
+    In a job that makes progress, some rank is elsewhere at any moment: stacks are evidence only
+    where none of them changed. The verdict has used the recorders already; it knows how old their
+    entries are.
     """
     return Wreckage(
         ranks=tuple(_remains(view, stands=standstill) for view in scene.ranks),

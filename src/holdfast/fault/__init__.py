@@ -73,7 +73,7 @@ class Fault(Answers):
         """Args:
         traits: what `run` must know of it; goes with a run face
         related: slugs of faults that are easily confused with it
-        setting_effect: what becomes of a setting that has it, as `env` says it
+        setting_effect: the effect of a setting that has this fault, as `env` shows it
         smoke_fix: what to do when a smoke test fails by it, where its page says less
         """
         if not re.fullmatch(r"HOLD[1-9]\d\d", code):

@@ -49,8 +49,8 @@ class DeathWatch:
     def watch(self, pid: int, returncode: Callable[[], int | None] | None = None) -> None:
         """Watch a child; raises ProcessLookupError when it is already reaped.
 
-        `returncode` asks whoever else may reap it (`lambda: popen.returncode`): it is called,
-        from `deaths`, only when the kernel has already forgotten the status.
+        `returncode` asks the other code that may reap it (`lambda: popen.returncode`): it is
+        called, from `deaths`, only when the kernel has already forgotten the status.
         """
         descriptor = _pidfd(pid) if self._pidfds else None
         with self._lock:

@@ -151,7 +151,7 @@ def started_by_torchrun(setting: Written, source: Source) -> bool:
     """Does a launch that is seen hand this setting to ranks of torchrun?"""
     launches = [one for one in source.launches if setting in one.settings]
     if setting.by == "os.environ":
-        launches = list(source.started_by)  # set inside the rank: whoever starts this script
+        launches = list(source.started_by)  # set inside the rank: ask what starts the script
     return any(one.kind in TORCHRUN for one in launches)
 
 

@@ -3,7 +3,7 @@
 A file is tab-separated, one variable a line, below comments that say what holds for the rows that
 follow, until the next such comment:
 
-    # reader: NCCL                        the program that reads them, or 'nobody'
+    # reader: NCCL                        the program that reads them, or 'no program'
     # version: NCCL 2.30.7                what they were read from; none where only documents tell
     # prefixes: NCCL_                     names that begin so are judged by this table
     # source: docs/…/env.rst, RDMA        where exactly
@@ -38,7 +38,7 @@ FILES = (
 )
 """in the order in which `env` shows their readers"""
 
-NO_READER = "nobody"
+NO_READER = "no program"
 _STATE = re.compile(
     r"(?:until (?P<until>[\d.]+))? ?(?:use (?P<instead>\w+))?|(?P<obsolete>obsolete)"
 )
@@ -51,7 +51,7 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """ends in '*' for a family of names"""
     reader: str
-    """'NCCL', 'PyTorch', 'Gloo in PyTorch', 'torchrun', 'Accelerate'…, or 'nobody'"""
+    """'NCCL', 'PyTorch', 'Gloo in PyTorch', 'torchrun', 'Accelerate'…, or 'no program'"""
     since: str
     until: str
     """the last version that read it; '' while it is read"""
@@ -59,7 +59,7 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True):
     """the name to use today; '' when this one is right"""
     default: str
     effect: str
-    """for a reader 'nobody': why, and what to do instead"""
+    """where no program reads it: why, and what to do instead"""
     source: str
     obsolete: bool = False
     """still read, without effect"""

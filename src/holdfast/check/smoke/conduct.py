@@ -107,7 +107,7 @@ class _Conductor:
         began = time.monotonic()
         ready = True
         if stage == "store":
-            # Nobody else connects before rank 0 listens: a stranger's store may be there.
+            # No other rank connects before rank 0 listens: another job's store may be there.
             self._go(stage, {0})
             ready = self._wait(stage, frozenset({0}), {"listening"})
             self._go(stage, self.everybody - {0} if ready else ())

@@ -27,7 +27,7 @@ torch there is of no concern to a job started by `torchrun elsewhere/train.py`."
 
 
 class RankProcess:
-    """A started rank. Whoever makes one must `kill` and `close` it."""
+    """A started rank; its maker must `kill` and `close` it."""
 
     def __init__(self, rank: int, environment: Mapping[str, str]) -> None:
         self.rank = rank

@@ -51,7 +51,7 @@ FETCH = FAULT.log_pattern(
     role=Role.CONTEXT,
 )
 FETCH_ERROR = FAULT.log_pattern(
-    "nobody",
+    "fetch-error",
     r"^(?:\w+Error: )?.*(?:ConnectionRefusedError|ConnectionResetError|FileNotFoundError|EOFError)"
     r"(?::|$)"
     # Python 2

@@ -100,7 +100,7 @@ def port_could_not_be_bound(wreckage: Wreckage) -> Diagnosis | None:
         next=f"ss -ltnp 'sport = :{port or 29500}'",
         ruled_out=["TIME_WAIT of an earlier store: it does not block a new one"],
         unknown=[
-            "which process holds the port: run the command above on that machine while it does"
+            "which process holds the port: run the command below on that machine while it does"
         ],
     )
 

@@ -1,6 +1,6 @@
 """Calls at which the ranks meet: collectives of torch and of the frameworks on top of it.
 
-Whoever makes such a call waits for the other members of its group, so all of them must make it.
+A rank that makes such a call waits for the other members of its group, so all must make it.
 """
 
 from __future__ import annotations

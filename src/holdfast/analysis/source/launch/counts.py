@@ -134,7 +134,7 @@ def _deepspeed(launch: Launch) -> Iterator[SourceProblem]:
 
 
 def _the_first(setting: SourceSetting, counted: Flag | None) -> bool:
-    """`CUDA_VISIBLE_DEVICES=0,1` beside `--num_gpus 2`: the same devices, whoever is heard."""
+    """`CUDA_VISIBLE_DEVICES=0,1` beside `--num_gpus 2`: the same devices, whichever counts."""
     count = command_line.number(counted) if counted is not None else None
     return count is not None and setting.value == ",".join(map(str, range(count)))
 

@@ -6,7 +6,7 @@
         ARGS = parse()              of this the children see nothing, unless they are forked:
         mp.spawn(work, nprocs=2)    they import the module again, and do not run main()
 
-Likewise `settings["lr"] = 0.1`, `config.lr = 0.1` and what is set under the main guard.
+The same goes for `settings["lr"] = 0.1`, `config.lr = 0.1` and what the main guard sets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Words of the grammar -> text, with the variables of the script filled in.
 
 What only a running shell knows (`$1`, `$(hostname)`, a variable not set here) stays as it was
-written and makes its word unknown. Commands inside `$(…)` are handed to whoever walks statements.
+written and makes its word unknown. Commands inside `$(…)` go to the walker of statements.
 """
 
 from __future__ import annotations
