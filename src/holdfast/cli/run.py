@@ -216,7 +216,7 @@ def _end(code: int, watch: Watch, journal: Journal, screen: Screen, paths: RunPa
 
 
 def _explained(summary: RunReport, journal: Journal, folder: str) -> list[str]:
-    """The end of a run that failed: what its folder tells now that everything is in it."""
+    """The end of a run that failed: what its folder shows now that everything is in it."""
     from holdfast import catalogue
     from holdfast.cli import run_ending
     from holdfast.run.runs import report

@@ -49,14 +49,14 @@ def explain(folder: str) -> tuple[Diagnosis | None, str]:
     def ask() -> None:
         try:
             answers.append(_first_answer(folder))
-        except Exception as bug:  # noqa: BLE001 - the run's own verdict stands in any case
+        except Exception as bug:  # noqa: BLE001 - the run's own verdict holds in any case
             problems.append(f"explaining the folder failed: {type(bug).__name__}: {bug}")
 
     thread = threading.Thread(target=ask, name="explain", daemon=True)
     thread.start()
     try:
         thread.join(SECONDS)
-    except KeyboardInterrupt:  # whoever has no time for it gets what is known
+    except KeyboardInterrupt:  # the user does not want to wait
         return None, ""
     if problems:
         return None, problems[0]

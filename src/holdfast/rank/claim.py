@@ -1,7 +1,7 @@
 """What this rank says it is: number, world size and store, noted before it waits for the others.
 
 When ranks disagree about these, init_process_group never returns; so they are written down at
-its entry. No frame of ours may stand in a traceback of the user's, so init_process_group itself
+its entry. No frame of ours may appear in a traceback of the user's, so init_process_group itself
 is not wrapped: a small function that it calls first, and that returns at once, looks at the
 arguments of its caller.
 """

@@ -47,7 +47,7 @@ def main() -> int:
 
 def end(pid: int) -> None:
     os.kill(pid, signal.SIGABRT)
-    os.kill(pid, signal.SIGCONT)  # a stopped process takes no signal before it goes on
+    os.kill(pid, signal.SIGCONT)  # a stopped process takes no signal before it continues
     deadline = time.monotonic() + GRACE
     while os.getppid() == pid and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)

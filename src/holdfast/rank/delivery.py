@@ -1,7 +1,7 @@
 """How the hook gets into a rank without an edit of its script (the launcher's side).
 
 A folder at the head of PYTHONPATH holds a sitecustomize, which Python imports before the
-script; a few variables tell it where to write. Both are taken back inside the rank, so that
+script; a few variables say where to write. Both are taken back inside the rank, so that
 what the rank starts inherits nothing.
 """
 

@@ -1,6 +1,6 @@
 """Rank 0 just before its first step: did it start from scratch, or resume? Reported once.
 
-What is told decides nothing: the launcher compares it with the first attempt's.
+What is reported decides nothing: the launcher compares it with the first attempt's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FirstStepHook:
         self._unwrap: list[Callable[[], None]] = []
 
     def expect(self) -> None:
-        """Have the first call of any optimizer told; only rank 0 speaks."""
+        """Have the first call of any optimizer reported; only rank 0 does."""
         if os.environ.get("RANK") != "0":
             return
         torch = self._torch

@@ -160,7 +160,7 @@ def _read_claim(buffer: mmap.mmap) -> Claim | None:
 
 @functools.lru_cache(maxsize=1024)
 def _claim_of(at: int, text: str) -> Claim | None:
-    """A claim stands for hours, and the launcher reads it ten times a second."""
+    """A claim stays the same for hours, and the launcher reads it ten times a second."""
     import msgspec  # noqa: PLC0415 - a rank may lack it
 
     from holdfast.analysis.scene.scene import Claim  # noqa: PLC0415
@@ -175,7 +175,7 @@ def _claim_of(at: int, text: str) -> Claim | None:
 def _get(buffer: mmap.mmap, slot: int, *, longest: int = _LONGEST_TEXT) -> tuple[int, str]:
     """Number and text that belong together.
 
-    The checksum tells a torn read, on processors that reorder stores too. A rank stopped in
+    The checksum reveals a torn read, on processors that reorder stores too. A rank stopped in
     the middle of its write never finishes it: then nothing is known, and nothing is said.
     """
     for _ in range(_TRIES):

@@ -143,7 +143,7 @@ def _nccl(torch: Any, device: torch.device) -> bool:
 def _store(dist: Any, patience: float) -> Any:
     """The job's store, under a name of this attempt.
 
-    torch 2.13 keeps one store over all attempts and no longer tells their keys apart: Gloo
+    torch 2.13 keeps one store over all attempts and no longer separates their keys: Gloo
     would connect to addresses of the dead.
     """
     deadline = time.monotonic() + patience
@@ -172,7 +172,7 @@ def _serves_the_store() -> bool:
 
 
 def _wait_for_listener(deadline: float) -> None:
-    """torch waits in silence for half an hour; the kernel tells a plain socket why."""
+    """torch waits in silence for half an hour; a plain socket learns why from the kernel."""
     address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     began = time.monotonic()
     say_at = began + SAY_EVERY

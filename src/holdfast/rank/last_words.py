@@ -1,7 +1,7 @@
 """The exception that ends a rank, written down before its process comes apart.
 
 Survivors of a dead peer raise within milliseconds and may well be gone first: only the words
-and their time tell the cause from the consequences.
+and their time separate the cause from the consequences.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LastWordsWriter:
     def note(
         self, kind: type[BaseException], value: BaseException, trace: TracebackType | None
     ) -> None:
-        if self.wrote or os.getpid() != self.pid:  # a forked child has its own parent to tell
+        if self.wrote or os.getpid() != self.pid:  # a forked child reports to its own parent
             return
         self.wrote = True
         with contextlib.suppress(Exception):  # the traceback itself matters more
@@ -105,8 +105,8 @@ def recorder_file(words: str) -> str:
 
 
 def keep_recorder(path: str) -> None:
-    """The flight recorder of a rank that goes: its server goes with it, and who disagrees in a
-    collective can only be told from both sides."""
+    """The flight recorder of a rank that goes: its server goes with it, and which rank disagrees in
+    a collective can only be seen from both sides."""
     dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)
     if dump is None:
         return

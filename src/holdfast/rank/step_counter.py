@@ -15,7 +15,7 @@ WINDOW = 31
 
 
 class StepCounter:
-    """Counts the steps of the optimizers it is told about."""
+    """Counts the steps of the optimizers it is given."""
 
     def __init__(self) -> None:
         self.count = 0

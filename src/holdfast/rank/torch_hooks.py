@@ -1,4 +1,4 @@
-"""What the rank's own torch tells, once the script has imported it: steps, and the group."""
+"""What the rank's own torch reports, once the script has imported it: steps, and the group."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _note_group(group: Any) -> None:
 
 
 def group_timeout(group: Any) -> float:
-    """The shortest timeout of the group's backends, seconds; 0 when they do not tell."""
+    """The shortest timeout of the group's backends, seconds; 0 when they do not say."""
     found = []
     for device in getattr(group, "_device_types", ()):
         timeout = getattr(group._get_backend(device).options, "_timeout", None)  # noqa: SLF001

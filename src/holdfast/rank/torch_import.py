@@ -1,4 +1,4 @@
-"""Tells when torch is imported, and never imports it.
+"""Notices when torch is imported, and never imports it.
 
 A finder at the head of `sys.meta_path` waits for the one name. It lets the other finders do the
 finding and has the found loader call us before and after it runs the module; then it leaves.

@@ -34,7 +34,7 @@ Writer = Callable[[int, bytes], None]
 
 
 def status(scene: Scene, *, restarts: int = 0) -> str:
-    """Where the job stands, in one line."""
+    """How far the job is, in one line."""
     world = len(scene.ranks)
     living = [view for view in scene.ranks if view.death is None]
     beats = [view.beat for view in living if view.beat]
@@ -118,8 +118,8 @@ def _duration(seconds: float) -> str:
 class Screen:
     """Writes whole lines to stderr; on a terminal the last one is the status, rewritten.
 
-    Nobody reading must not stop the watching: a stream that takes nothing is waited for a
-    moment at most, and one that broke stays silent. All of it is in the journal anyway.
+    A screen that is not read must not stop the watching: a stream that takes nothing is waited
+    for a moment at most, and one that broke stays silent. All of it is in the journal anyway.
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
@@ -157,7 +157,7 @@ class Screen:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """The status line is out of the way while somebody else writes to the terminal."""
+        """The status line is out of the way while a rank writes to the terminal."""
         with self._lock:
             if self._shown and self._write(ERASE, patience=PATIENCE):
                 self._shown = ""
@@ -168,7 +168,7 @@ class Screen:
 
         The status line goes before their first byte, and comes back after a newline: a progress
         bar or a prompt keeps its line to itself. The lock is not held while they are written: a
-        terminal that takes nothing (Ctrl-S) holds up the ranks, as under torchrun, not us.
+        terminal that takes nothing (Ctrl-S) blocks the ranks, as under torchrun, not us.
         """
 
         def write_beside(number: int, text: bytes) -> None:

@@ -1,6 +1,6 @@
 """A rank that Gloo ended because it was sent more than it expected, and left no recorder.
 
-Either it expected too little, or a rank sent too much. The ranks that are left tell: what they
+Either it expected too little, or a rank sent too much. The remaining ranks show which: what they
 sent is compared with what their own group and the groups beside it have at that position.
 """
 
@@ -76,7 +76,7 @@ def _place(
 
 
 def _may_be_in(rank: int, group: str, sequence: int, recorders: Recorders) -> bool:
-    if groups.told(group, recorders) or groups.is_default(group) or rank in recorders:
+    if groups.listed_members(group, recorders) or groups.is_default(group) or rank in recorders:
         return groups.belongs(rank, group, recorders)
     return not siblings.is_whole(group, sequence, recorders)
 

@@ -25,7 +25,7 @@ ENOUGH = 8
 NEGLIGIBLE = 0.005
 """seconds of lag that any scheduler makes"""
 BREAK = 10.0
-"""seconds between two collectives: an evaluation or a save lies between, not a step"""
+"""seconds between two collectives: an evaluation or a save came between, not a step"""
 
 
 class Straggler(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ index of billions, a dict key of nested tuples). So strangers' dumps are read in
 limited means: `wreckage.dumps` does it. It is C that reads, for a big job leaves a gigabyte.
 
 Of each group only the entries that can matter are kept: the last ones, and those around the last
-that is over. The stack is kept for the few where the script stood.
+that is over. The stack is kept for the few where the script was.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.analysis.collectives.groups import is_default
 from holdfast.analysis.scene.scene import Collective, Recorder
 
 KEEP = 2048
-"""entries of each group that are kept unless told otherwise: torch records 2,000 in all"""
+"""entries of each group that are kept by default: torch records 2,000 in all"""
 _BEFORE = 16
 """kept from before the last one that is over, to see what the group usually does"""
 _STACKS = 2
@@ -118,7 +118,7 @@ class _Status(msgspec.Struct):
 
 
 def _from_status(document: dict[str, Any]) -> Recorder:
-    """Recording was off, or nothing was done yet: of the default group the counters still tell.
+    """Recording was off, or nothing was done yet: the counters still describe the default group.
     They count messages too, which the default group seldom has."""
     told = document.get("pg_status") or {}
     status = msgspec.convert(told.get("0", {}), _Status, strict=False)
@@ -134,14 +134,16 @@ def _from_status(document: dict[str, Any]) -> Recorder:
 def _over(chosen: Iterable[RecorderEntry]) -> Callable[[RecorderEntry], bool]:
     """Which entries are over. 'retired' means that it is not watched any more: of one that is
     retired and not completed the time ran out. Only, Gloo's are never called completed."""
-    tells = {entry.backend for entry in chosen if entry.state in ("started", "completed")}
-    tells.add("nccl")
+    backends_with_states = {
+        entry.backend for entry in chosen if entry.state in ("started", "completed")
+    }
+    backends_with_states.add("nccl")
 
     def is_over(entry: RecorderEntry) -> bool:
         completed = entry.state == "completed"
         if entry.retired is None:
             return completed
-        return entry.retired and (completed or entry.backend not in tells)
+        return entry.retired and (completed or entry.backend not in backends_with_states)
 
     return is_over
 

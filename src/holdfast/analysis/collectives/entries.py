@@ -1,7 +1,7 @@
 """The entries of torch's flight recorder, as every version since 2.2 writes them, as our nouns.
 
 What drifted: the oldest dumps number their groups instead of naming them ('pg_id'), count sends
-and receives among the collectives ('seq_id') and tell microseconds; JSON writes numbers as texts
+and receives among the collectives ('seq_id') and report microseconds; JSON writes numbers as texts
 in places, and 0 or "" where a pickle has None; 'entries' is left out when there are none.
 """
 
@@ -95,7 +95,7 @@ def _ranks(told: str | list[int]) -> tuple[int, ...]:
 
 
 def collective(entry: RecorderEntry, *, finished: bool, qualify: bool = False) -> Collective:
-    """`qualify` tells the groups of other backends from NCCL's: '0 (gloo)'."""
+    """`qualify` distinguishes the groups of other backends from NCCL's: '0 (gloo)'."""
     backend, _, op = (entry.profiling_name or "").rpartition(":")
     name = entry.group
     return Collective(

@@ -1,7 +1,7 @@
 """Which ranks belong to a group.
 
-NCCL's recorder tells (its pg_config), Gloo's does not: there the default group has all ranks, any
-other one those that were ever seen in it.
+NCCL's recorder lists them (its pg_config), Gloo's does not: there the default group has all ranks,
+and any other group has those that were ever seen in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def is_default(group: str) -> bool:
     return group.partition(" ")[0] == "0"
 
 
-def told(group: str, recorders: Recorders) -> tuple[int, ...]:
+def listed_members(group: str, recorders: Recorders) -> tuple[int, ...]:
     """What a recorder says of its members; () when none does."""
     return next((r.members[group] for r in recorders.values() if group in r.members), ())
 
@@ -31,8 +31,8 @@ def seen_in(group: str, recorders: Recorders) -> frozenset[int]:
 
 
 def belongs(rank: int, group: str, recorders: Recorders) -> bool:
-    """As far as it is told or was ever seen."""
-    if members := told(group, recorders):
+    """As far as a recorder says so, or the rank was ever seen in it."""
+    if members := listed_members(group, recorders):
         return rank in members
     return is_default(group) or (rank in recorders and group in recorders[rank].entered)
 

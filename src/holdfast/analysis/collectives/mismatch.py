@@ -77,7 +77,7 @@ def _judge(
         sides.setdefault(kind(collective), set()).add(rank)
     silent = [rank for rank in shortened if rank not in seen]
     if silent and len({op for op, _ in sides}) == 1:
-        # It expected less than it was sent, so it stood with the smaller one.
+        # It expected less than it was sent, so it called the smaller one.
         sides[min(sides, key=size)] |= set(silent)
     right = _right(group, sequence, sides, recorders, complete=complete)
     odd = {rank for ranks in sides.values() for rank in ranks} - right
@@ -101,7 +101,7 @@ def _right(
     *,
     complete: bool,
 ) -> set[int]:
-    """The majority, the groups beside it included; nobody when there is none."""
+    """The majority, the groups beside it included; empty when there is none."""
     beside = list(siblings.votes(group, sequence, recorders).values())
     voices = {side: len(ranks) + beside.count(side) for side, ranks in sides.items()}
     most = [side for side, count in voices.items() if count == max(voices.values())]

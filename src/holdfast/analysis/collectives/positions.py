@@ -58,7 +58,7 @@ def open_collectives(
             continue
         entry = signature.entry(own, group, sequence)
         others = [r for r in sorted(recorders) if r != rank and groups.belongs(r, group, recorders)]
-        known = is_default(group) or bool(groups.told(group, recorders))
+        known = is_default(group) or bool(groups.listed_members(group, recorders))
         wait = Wait(
             rank=rank,
             group=group,

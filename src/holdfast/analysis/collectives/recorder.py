@@ -44,6 +44,6 @@ def parse(document: bytes) -> Recorder:
             for entry in listed
             if not entry.is_message
         ),
-        # NCCL's document comes first, and only it tells.
+        # NCCL's document comes first, and only it lists the members.
         members=entries.members((documents[0].pg_config or {}).values()) if documents else {},
     )

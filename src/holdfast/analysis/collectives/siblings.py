@@ -1,6 +1,6 @@
 """Groups that do the same thing side by side: the tensor-parallel groups of all replicas, say.
 
-A pair cannot tell which of its two ranks is wrong, but the pairs beside it can: they run the same
+A pair does not show which of its two ranks is wrong, but the pairs beside it do: they run the same
 program, so at the same position of theirs they have what both should have. Which groups are
 siblings no recorder says; those are that did the same at every earlier position.
 """
@@ -54,7 +54,7 @@ def votes(group: str, sequence: int, recorders: Recorders) -> dict[int, Kind]:
 def is_whole(group: str, sequence: int, recorders: Recorders) -> bool:
     """All its members were seen in it, so no other rank can be one."""
     seen = len(groups.seen_in(group, recorders))
-    if members := groups.told(group, recorders):
+    if members := groups.listed_members(group, recorders):
         return seen >= len(members)
     beside = of(group, sequence, recorders)
     return bool(beside) and seen >= max(len(groups.seen_in(o, recorders)) for o in beside)

@@ -30,7 +30,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     sequence: int
     odd: tuple[int, ...]
-    """the minority; everybody in it when nobody can tell"""
+    """the minority; all ranks of the group when there is no majority"""
     right: tuple[int, ...]
     undecided: bool
     kinds: dict[int, str]

@@ -46,7 +46,7 @@ def _is_no_script(frame: Frame) -> bool:
 
 
 def _name(frame: Frame) -> str:
-    """Without the classes and functions around it, which only newer Pythons tell."""
+    """Without the classes and functions around it, which only newer Pythons report."""
     return frame.function.rpartition(".")[2]
 
 
@@ -120,7 +120,7 @@ class _Rule(NamedTuple):
 
 def activity_of(stack: Stack, *, wait_channel: str = "") -> str:
     """What it is busy with: 'compile', 'collective', 'save', 'load', 'download',
-    'data loading', 'evaluation', 'sleep', or '' when the frames do not tell.
+    'data loading', 'evaluation', 'sleep', or '' when the frames do not show it.
 
     The most telling comes first: a download inside data loading inside an evaluation is a
     download. Sleep is seen by the kernel's wait channel, or by the innermost function's name.

@@ -1,8 +1,8 @@
-"""Who stands where: what the flight recorders of a job that is over say, taken together.
+"""Which rank waits where: what the flight recorders of a job that is over say, taken together.
 
 In each group the ranks are compared at the first position that is not over. Who entered it waits;
 who has a recorder and never entered it is absent; who left no recorder is unread, and may be
-either. Followed from group to group, the waits lead to the ranks that wait for nobody.
+either. Followed from group to group, the waits lead to the ranks that wait for no other.
 
 An entry counts as entered whatever its state: a rank that sent another size than the others is
 'completed' by NCCL, while its counters lag behind (seen on an H200, torch 2.11).
@@ -43,7 +43,7 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     last: dict[int, int] = {}
     """absent rank -> the last position it entered in this group; 0 when none is recorded"""
     where: str = ""
-    """'in all_reduce() at train.py:30': where most of those who wait asked for it"""
+    """'in all_reduce() at train.py:30': where most of the waiting ranks called it"""
     since: float = 0.0
     """wall seconds: when the first of them entered it; 0 unknown"""
     timeout: float = 0.0
@@ -64,7 +64,7 @@ class WaitCensus(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[int, ...] = ()
     """ranks with a recorder that others wait for and that wait for no rank themselves"""
     unseen: tuple[int, ...] = ()
-    """ranks without a recorder that the waits lead to, where nobody else is missing"""
+    """ranks without a recorder that the waits lead to, where no other rank is missing"""
     victims: tuple[int, ...] = ()
     """ranks whose waits lead to one of these"""
     ring: tuple[int, ...] = ()
@@ -123,7 +123,7 @@ def take(recorders: Recorders, members: Iterable[int] = ()) -> WaitCensus:
 
 
 def _index(recorder: Recorder) -> Index:
-    """Of operations issued as one the first stands for all."""
+    """Of operations issued as one, the first represents all."""
     found: dict[tuple[str, int], Collective] = {}
     for c in recorder.collectives:
         found.setdefault((c.group, c.sequence), c)
@@ -167,8 +167,8 @@ def _standstill(
 
 
 def _first_open(positions: Mapping[int, tuple[int, int]]) -> int | None:
-    """From (entered, finished) of each rank: the first from which somebody is missing; otherwise
-    the first that nobody has behind it, for a recorder may be late to tell that one is over."""
+    """From (entered, finished) of each rank: the first that some rank has not entered;
+    otherwise the first that no rank has finished, for a recorder may note the end late."""
     candidates = sorted({done + 1 for entered, done in positions.values() if done < entered})
     for sequence in candidates:
         if any(entered < sequence for entered, _ in positions.values()):
@@ -180,8 +180,8 @@ def _first_open(positions: Mapping[int, tuple[int, int]]) -> int | None:
 def _waits(
     standstills: Iterable[Standstill], unanswered: Iterable[Message]
 ) -> dict[int, frozenset[int]]:
-    """Rank -> whom it waits for. One who is surely missing explains a wait; only where there is
-    none may it be one of those who left no recorder."""
+    """Rank -> the ranks it waits for. A rank that is surely missing explains a wait; only where
+    there is none may it be one of the ranks that left no recorder."""
     waits: dict[int, frozenset[int]] = {}
     for s in standstills:
         missing = frozenset(s.absent or (s.unread if s.members_known else ()))

@@ -2,7 +2,7 @@
 
 Positions are (group, sequence). A rank that entered one and has not finished it waits for every
 member that never entered it; followed across groups, that leads to the ranks that wait for
-nobody: the roots. Recorders are read one after the other, milliseconds apart, so in a job that
+no other: the roots. Recorders are read one after the other, milliseconds apart, so in a job that
 runs the picture may be slightly torn: what it says counts only while nothing moves.
 
 Which ranks belong to a group: see groups.py.
@@ -96,7 +96,7 @@ def _wait(
         if w.absent or w.gone or w.unread or shown is True
     ]
     if found:
-        # The one somebody is missing from holds it up; any other is merely in flight.
+        # The one that a rank is missing from is what it waits in; any other is merely in flight.
         chosen = max(found, key=lambda w: (bool(w.absent), bool(w.gone)))
         return msgspec.structs.replace(chosen, sure=shown is True)
     if shown and isinstance(view.stack, Stack) and stacks.in_collective(view.stack):
@@ -115,8 +115,8 @@ def _wait(
 
 
 def _told_wait(scene: Scene, view: RankView) -> Wait | None:
-    """A wait that the rank itself tells of: for another one's word in the store, which neither a
-    recorder nor a stack shows. It asks again and again, so it never falls silent."""
+    """A wait that the rank itself reports: for another rank's key in the store, which neither a
+    recorder nor a stack shows. It polls, so it never looks inactive."""
     beat = view.beat
     if beat is None or beat.waits_for is None:
         return None
@@ -129,7 +129,7 @@ def _told_wait(scene: Scene, view: RankView) -> Wait | None:
 
 
 def _shown_waiting(view: RankView) -> bool | None:
-    """What the stack says; None when it does not tell.
+    """What the stack says; None when it does not show it.
 
     Work.wait() and .item() leave no frame of their own, so a line of user code proves nothing.
     """

@@ -18,7 +18,7 @@ from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import RankView, Scene
 
 WINDOW = 5.0
-"""seconds looked back on while steps go on: about the time of the steps behind `usual_step`"""
+"""seconds looked back on while steps continue: about the time of the steps behind `usual_step`"""
 SHORTEST = 0.9
 """seconds: two looks a second apart; less says nothing"""
 GOT_LITTLE = 0.6
@@ -80,7 +80,7 @@ def suspected(scene: Scene) -> bool:
 
 
 def _behind_the_pace(scene: Scene, living: list[RankView]) -> CpuShare | None:
-    """Steps go on, but at less than half the pace this job has had."""
+    """Steps continue, but at less than half the pace this job has had."""
     usual, best = pace.usual_step(scene), scene.best_step
     goes_on = scene.now - pace.last_progress(scene) <= max(pace.SHORTEST, pace.TIMES_USUAL * usual)
     if not best or usual < pace.SLOWER * best or not goes_on:

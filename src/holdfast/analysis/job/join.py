@@ -70,7 +70,7 @@ def not_come(scene: Scene) -> tuple[RankView, ...]:
 
 
 def same_place(one: str, other: str) -> bool:
-    """Two ways to write one store's address, as far as that can be told without looking."""
+    """Two ways to write one store's address, as far as that can be known without looking."""
     return _plain(one) == _plain(other)
 
 

@@ -68,7 +68,7 @@ class RankRecord(AttemptRecord, frozen=True, kw_only=True, tag="rank"):
 
 
 class ProgressRecord(StepsRecord, frozen=True, kw_only=True, tag="progress"):
-    """Steps go on: at the first step, after a stall, and once a minute."""
+    """Steps continue: at the first step, after a stall, and once a minute."""
 
 
 class TransportRecord(JournalRecord, frozen=True, kw_only=True, tag="transport"):
@@ -193,11 +193,11 @@ class DiagnosisRecord(JournalRecord, frozen=True, kw_only=True, tag="diagnosis")
     fix: str = ""
 
 
-# --- what a rank told of its checkpoints ---------------------------------------------------------
+# --- what a rank reported of its checkpoints ------------------------------------------------------
 
 
 class EventRecord(AttemptRecord, frozen=True, kw_only=True):
-    """The base of what a rank told by its events file."""
+    """The base of what a rank reports in its events file."""
 
     rank: int = 0
     told_at: float | None = None
@@ -217,7 +217,7 @@ class SavedRecord(EventRecord, frozen=True, kw_only=True, tag="saved"):
 
 
 class SaveFailedRecord(EventRecord, frozen=True, kw_only=True, tag="save-failed"):
-    """A checkpoint could not be saved; training goes on."""
+    """A checkpoint could not be saved; training continues."""
 
     step: int
     why: str = ""
@@ -327,7 +327,7 @@ EVENTS: dict[str, type[EventRecord]] = {
     for record in RECORDS
     if issubclass(record, EventRecord) and record is not RankEventRecord
 }
-"""those that a rank may tell, by kind"""
+"""those that a rank may report, by kind"""
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def decode_lines(content: bytes) -> Iterator[tuple[int, JournalRecord]]:
 
 
 def event(kind: str, told: dict[str, Any], *, rank: int, attempt: int) -> EventRecord:
-    """The record of what a rank told; never raises, whatever a rank may have written."""
+    """The record of what a rank reported; never raises, whatever a rank may have written."""
     at = told.get("t")
     is_time = isinstance(at, (int, float)) and not isinstance(at, bool)
     told_at = float(at) if is_time else None  # type: ignore[arg-type]

@@ -23,13 +23,13 @@ keep a core busy"""
 SLOWER = 2.0
 """times the pace it once had"""
 LOOK_AGAIN = 2.0
-"""seconds between two looks at a stall that goes on, at first"""
+"""seconds between two looks at a continuing stall, at first"""
 LOOK_AT_LEAST = 60.0
 """seconds between them in the end"""
 
 
 def pause_between_looks(held_up: float) -> float:
-    """It may go on for days, as a job without an optimizer does: looks grow rarer."""
+    """It may last for days, as a job without an optimizer does: looks grow rarer."""
     return min(max(LOOK_AGAIN, held_up / 10), LOOK_AT_LEAST)
 
 
@@ -71,7 +71,7 @@ def stalled(scene: Scene, *, timers_since: float = 0.0) -> bool:
 
 
 def slowed(scene: Scene, best: float) -> bool:
-    """Whether steps go on, but at less than half the best pace seen (`best`: seconds a step)."""
+    """Whether steps continue, but at less than half the best pace seen (`best`: seconds a step)."""
     now = usual_step(scene)
     return best > 0 and now >= SLOWER * best and now - best >= 0.02
 

@@ -77,7 +77,7 @@ class RunPaths:
         return os.path.join(self.rank(attempt, rank), "last_words.json")
 
     def events(self, attempt: int, rank: int) -> str:
-        """What the rank had to tell: saves, resumes (rank/events.py)."""
+        """What the rank reported: saves, resumes (rank/events.py)."""
         return os.path.join(self.rank(attempt, rank), "events.jsonl")
 
     # --- what was seen when something went wrong -----------------------------------------------

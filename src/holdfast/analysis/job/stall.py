@@ -14,7 +14,7 @@ from holdfast.findings import Evidence
 LONG_ENOUGH = 2.0
 """seconds: in every healthy step some rank waits for another, for milliseconds"""
 WAITS = 1.0
-"""seconds that a rank must have waited in one and the same collective: a job may go on without
+"""seconds that a rank must have waited in one and the same collective: a job may continue without
 steps (an evaluation, a custom update), and then some rank waits at any moment, but briefly"""
 END_AT = 0.8
 """of the timeout: `run` ends the wait before torch aborts and blames a rank that only waited"""

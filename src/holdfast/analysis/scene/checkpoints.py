@@ -1,4 +1,4 @@
-"""What the ranks of a job have told of their checkpoints: frozen nouns, no I/O, no judgement.
+"""What the ranks of a job have reported of their checkpoints: frozen nouns, no I/O, no judgement.
 
 It comes from our library (`holdfast.Checkpoint`) and from the hook at a rank's first step, by
 way of the rank's events file (rank/events.py).
@@ -16,7 +16,7 @@ class CheckpointEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resumed(CheckpointEvent, frozen=True):
-    """`resume()` returned: the script goes on from here."""
+    """`resume()` returned: the script continues from here."""
 
     step: int
     """0 when there was nothing to resume from"""
@@ -27,7 +27,7 @@ class Resumed(CheckpointEvent, frozen=True):
     accepted: tuple[str, ...] = ()
     """differences that the user accepted: 'config', 'world-size'"""
     data: str = ""
-    """as the manifest says: 'global', 'per-rank', 'unknown'; '' when it was not told"""
+    """as the manifest says: 'global', 'per-rank', 'unknown'; '' when it was not reported"""
 
 
 class SetAside(CheckpointEvent, frozen=True):
@@ -37,7 +37,7 @@ class SetAside(CheckpointEvent, frozen=True):
     why: str
     problem: str = ""
     """'missing' when a file is not there, 'changed' when its bytes are not those that were saved,
-    'unreadable' when it could not be looked at; '' when it was not told"""
+    'unreadable' when it could not be read; '' when it was not reported"""
 
     @property
     def part_missing(self) -> bool:
@@ -51,7 +51,7 @@ class Saved(CheckpointEvent, frozen=True):
     path: str
     bytes: int
     stall: float
-    """seconds the training stood still for it"""
+    """seconds the training paused for it"""
     seconds: float
     """how long the writing took"""
     at: float
@@ -85,6 +85,6 @@ class CheckpointAccount(msgspec.Struct, frozen=True, kw_only=True):
     first_steps: tuple[FirstStepState, ...] = ()
     """at most one an attempt"""
     reached: int = 0
-    """the step that the attempts before this one had come to, as far as it can be told"""
+    """the step that the attempts before this one had come to, as far as it is known"""
     base: int = 0
     """the step at which this attempt began; its own steps are counted from there"""

@@ -14,7 +14,7 @@ class CpuLook(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Neighbour(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A busy process that is none of ours and may run on our cores."""
+    """A busy process that does not belong to the job and may run on our cores."""
 
     pid: int
     name: str
@@ -46,7 +46,7 @@ class Processor(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Scheduler(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Whose job this is, as the environment tells."""
+    """Whose job this is, according to the environment."""
 
     name: str
     """'Slurm', 'Kubernetes', 'LSF', 'PBS'"""

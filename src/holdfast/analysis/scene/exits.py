@@ -43,7 +43,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mute(self) -> bool:
-        """It said nothing that tells a cause from a consequence; nor does its exit code."""
+        """It said nothing that separates a cause from a consequence; nor does its exit code."""
         if self.consequence == secondary_errors.TEARDOWN:
             return True
         return self.view.words is None and self.signal in (0, signal.SIGABRT)
@@ -77,15 +77,15 @@ def cause(scene: Scene) -> tuple[Ending, ...]:
     echoes = [e.at for e in ended if e.consequence and not e.mute]
     gone = [v.death.at for v in left_well(scene) if v.death]
     if speaking := _first([e for e in ended if not e.consequence and not e.mute]):
-        # A wrapper that turns 'connection reset' into an exception of its own tells no cause
-        # when somebody had left before. A signal is a cause whenever it came.
+        # A wrapper that turns 'connection reset' into an exception of its own names no cause
+        # when another rank had left before. A signal is a cause whenever it came.
         echo = any(at < speaking[0].at and left <= at for at in echoes for left in gone)
         return () if echo and not any(e.signal for e in speaking) else speaking
     mute = _first([e for e in ended if e.mute])
     if not mute:
         return ()
-    # Whoever left without a word after others had complained, or right after somebody had gone,
-    # went with them. Sockets close a moment before the kernel tells of the death.
+    # A rank that left without a word after others had complained, or right after one had gone,
+    # went with them. Sockets close a moment before the kernel reports the death.
     too_late = any(at < mute[0].at - ALMOST_AT_ONCE for at in echoes)
     in_a_group = any(had_peers(e.view) for e in mute)
     followed = in_a_group and any(0 <= mute[0].at - at < RIGHT_AFTER for at in gone)

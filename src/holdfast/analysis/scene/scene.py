@@ -33,7 +33,7 @@ class Claim(Signal, frozen=True):
     """-1 for this and the other numbers where there is none"""
     world_size: int
     store: str
-    """'127.0.0.1:29500', a file, or '' when its store does not tell"""
+    """'127.0.0.1:29500', a file, or '' when its store does not say"""
     own_store: bool
     """the script made the store itself: by prefixes one address may serve several groups"""
     agent_store: bool
@@ -85,7 +85,7 @@ class Death(Signal, frozen=True):
     code: int
     """as subprocess gives it: negative for a signal"""
     at: float
-    """when the kernel told us"""
+    """when the kernel reported it"""
 
 
 class Activity(Signal, frozen=True):
@@ -156,7 +156,7 @@ class Collective(Signal, frozen=True):
     timeout: float
     """seconds"""
     frames: tuple[Frame, ...] = ()
-    """where the script asked for it, innermost first; only dumps tell, and only of the last ones"""
+    """where the script asked for it, innermost first; only in dumps, for the last entries"""
 
 
 class Recorder(Signal, frozen=True):
@@ -168,7 +168,7 @@ class Recorder(Signal, frozen=True):
     finished: dict[str, int]
     """group -> sequence number of the last collective finished"""
     members: dict[str, tuple[int, ...]] = {}
-    """group -> its ranks, where the recorder tells: NCCL's does, Gloo's does not"""
+    """group -> its ranks, where the recorder lists them: NCCL's does, Gloo's does not"""
     messages: tuple[Collective, ...] = ()
     """sends and receives, oldest first, of dumps only: 'send 0->1' and 'recv 1<-0' in the numbers
     of the group, with the sequence that its messages have for themselves"""
@@ -213,7 +213,7 @@ class SurvivingProcess(Signal, frozen=True):
     """A process that a rank started and that lived on without it."""
 
     rank: int | None
-    """None when it cannot be told whose child it was"""
+    """None when it is unknown whose child it was"""
     pid: int
     name: str
     """the kernel's short name"""
@@ -237,7 +237,7 @@ class Scene(Signal, frozen=True, dict=True):
     kernel_events: tuple[str, ...] | Unread
     """lines about our pids since this attempt started; looked for when a rank died or stalls"""
     told_to_stop: str
-    """'SIGTERM', 'SIGINT', 'SIGHUP' when the launcher itself was told; ''"""
+    """'SIGTERM', 'SIGINT', 'SIGHUP' when the launcher itself got that signal; else ''"""
     evidence_at: float
     """when stacks and recorders were taken; 0 when they were not"""
     evidence_wall: float = 0.0
@@ -251,9 +251,9 @@ class Scene(Signal, frozen=True, dict=True):
     processor: Processor | Unread | None = None
     """None while no rank has been short of processor time"""
     scheduler: Scheduler | None = None
-    """None when nothing in the environment tells of one"""
+    """None when nothing in the environment names one"""
     checkpoints: CheckpointAccount = CheckpointAccount()
-    """what the ranks told of checkpoints and resumes, in all attempts"""
+    """what the ranks reported of checkpoints and resumes, in all attempts"""
 
     def rank(self, number: int) -> RankView:
         return next(view for view in self.ranks if view.rank == number)

@@ -1,9 +1,9 @@
 """The words of a rank that fell because another one did: they are never the headline.
 
-Gloo, the store and NCCL all report at the rank that *waited*: it lost a connection, or its clock
-ran out. Such text says that somebody is gone or late, never who or why. Everything here is
-recognised from what torch itself writes; a user's own `ConnectionResetError` (a download, a
-database) is a cause like any other.
+Gloo, the store and NCCL all report at the rank that *waited*: it lost a connection, or its
+timeout ran out. Such text says that a rank is gone or late, never which one or why. Everything
+here is recognised from what torch itself writes; a user's own `ConnectionResetError` (a download,
+a database) is a cause like any other.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _WORDINGS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 def consequence(words: LastWords) -> str:
-    """Which kind of consequence these words are, '' when they tell of a cause."""
+    """Which kind of consequence these words are, '' when they name a cause."""
     if not _TORCH_KINDS.fullmatch(words.kind.rpartition("torch.distributed.")[2]):
         return ""
     # Inside DistNetworkError and its like, the plain words of the system are about a peer too.

@@ -97,14 +97,14 @@ class Agent(LocalElasticAgent):
         return pids
 
     def _stop_if_told(self) -> None:
-        """End the job when we were told to; torch's own exception makes it end the ranks."""
+        """End the job when a signal asked for it; torch's own exception makes it end the ranks."""
         told = self._orders.told
         if told is not None:
             self._ask(lambda: self._watcher.told_to_stop(told), None)
             raise SignalException(f"stopped by {told.name}", sigval=told)
 
     def _ask(self, question: Callable[[], T], otherwise: T) -> T:
-        """A watcher that fails is not asked again: the job goes on as under torchrun."""
+        """A watcher that fails is not asked again: the job continues as under torchrun."""
         if self._unwatched:
             return otherwise
         try:

@@ -49,7 +49,7 @@ def start(
     wrap: Wrap = list,
     write: Writer = write_all,
 ) -> int:
-    """Run the job to its end and answer the exit code: 0, 128 + the signal that told us to end,
+    """Run the job to its end and answer the exit code: 0, 128 + the signal that ended us,
     or the watcher's.
 
     Without `paths` nothing is kept. `rank_environment` changes a rank's environment, `wrap` its

@@ -1,7 +1,7 @@
 """What ranks started, and what of it outlives them.
 
 Helpers of a rank may have sessions of their own (`setsid`, daemons, some loaders): no signal to
-the rank's session reaches them, and they go on holding GPU memory, ports and files. As a child
+the rank's session reaches them, and they keep holding GPU memory, ports and files. As a child
 subreaper we become the parent of every such orphan instead of pid 1, so that descent from our ranks
 stays visible, and with it the proof that a process is ours to end.
 """
@@ -35,7 +35,7 @@ EVIDENCE_TAKERS = frozenset({"py-spy"})
 class Descendant(NamedTuple):
     row: ProcessRow
     rank: int | None
-    """whose child it is; None when its parent had gone and its environment does not tell"""
+    """whose child it is; None when its parent had gone and its environment does not say"""
 
 
 class Descendants:
@@ -94,7 +94,7 @@ class Descendants:
     def reap(self, ranks: Iterable[int]) -> None:
         """Reap adopted children that have ended: no other process will, and each holds a pid.
 
-        The ranks, and what else we started, are left to those who wait for them.
+        The ranks, and what else we started, are left to the code that waits for them.
         """
         try:
             if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:

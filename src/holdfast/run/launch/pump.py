@@ -1,6 +1,6 @@
 """Carries what the ranks print to the screen, unchanged, and into their log files.
 
-A pipe, or a terminal where we have one, stands between a rank and its log. A rank that wrote
+A pipe, or a terminal where we have one, is between a rank and its log. A rank that wrote
 into the file itself would get the error when the disk is full, and its next `print` would end
 the training.
 """
@@ -104,7 +104,7 @@ class RankStream:
         if self._shown:
             try:
                 write(self._screen, b"".join(shown))
-            except OSError:  # `| head` has seen enough; the log goes on
+            except OSError:  # `| head` has seen enough; the log continues
                 self._shown = False
 
     def close(self) -> None:
@@ -195,7 +195,7 @@ class OutputPump:
         os.close(self._wake_writer)
 
     def _more(self) -> bool:
-        """Whether something came that no event told of: between the two ends of a terminal a
+        """Whether something came without an event: between the two ends of a terminal a
         kernel thread carries the bytes, and only a read waits for it."""
         return True in [self._guarded(stream, self._read) for stream in self._streams()]
 
@@ -211,7 +211,7 @@ class OutputPump:
         return [key.data for key in keys if key.data is not None]
 
     def _guarded(self, stream: RankStream, act: Callable[[RankStream], bool | None]) -> bool:
-        """Nobody else empties these pipes: whatever happens, the reading goes on."""
+        """Nothing else empties these pipes: whatever happens, the reading continues."""
         try:
             return bool(act(stream))
         except Exception as bug:  # noqa: BLE001
@@ -244,6 +244,6 @@ class OutputPump:
 def warn(sentence: str) -> None:
     """On stderr, in one piece; a closed stderr is no reason to stop."""
     with contextlib.suppress(OSError, ValueError):
-        fresh = "\r\033[K" if sys.stderr.isatty() else ""  # the status line may stand there
+        fresh = "\r\033[K" if sys.stderr.isatty() else ""  # the status line may be there
         sys.stderr.write(f"{fresh}holdfast> {sentence}\n")
         sys.stderr.flush()

@@ -11,7 +11,7 @@ POD = "KUBERNETES_SERVICE_HOST"
 """set in every container of a pod, whose name is its host name"""
 END = "SLURM_JOB_END_TIME"
 """wall seconds, since Slurm 22.05. It is as old as the job: a limit that was changed since
-(`scontrol update`) is not in it. Neither LSF nor PBS tells; a pod rarely has an end."""
+(`scontrol update`) is not in it. Neither LSF nor PBS reports one; a pod rarely has an end."""
 
 
 def read(environment: Mapping[str, str], *, wall: float) -> Scheduler | None:

@@ -13,7 +13,7 @@ _NAME = re.compile(r"holdfast-(\d+)-\w+")
 
 
 def make() -> str:
-    """A new one; those of launchers that were killed go on this occasion."""
+    """A new one; those of launchers that were killed are removed on this occasion."""
     sweep(tempfile.gettempdir())
     return tempfile.mkdtemp(prefix=f"holdfast-{os.getpid()}-")
 

@@ -77,7 +77,7 @@ def _to_group(leader: int, sign: int) -> None:
 
 def is_leaving(pid: int) -> bool:
     """The kernel takes it apart, or has: its memory is gone, and with it the name of its program.
-    On a busy machine seconds may pass from there until we are told of its end."""
+    On a busy machine seconds may pass from there until its end is reported to us."""
     try:
         os.readlink(f"/proc/{pid}/exe")
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def strays(known: Collection[int]) -> list[int]:
 
 
 class StopSignals:
-    """The signals that tell us to end the job; noted, and obeyed at the next tick.
+    """The signals that ask us to end the job; noted, and obeyed at the next tick.
 
     torch's own handler raises wherever the program happens to be, in the middle of a journal
     line too.

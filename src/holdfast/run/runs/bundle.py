@@ -33,7 +33,7 @@ class Bundle(NamedTuple):
 def write(paths: RunPaths, target: str, *, environment: Mapping[str, str]) -> Bundle:
     """Pack the run into `target` (.tar.gz), which must not exist yet.
 
-    What a variable with a secret's name holds in `environment` is struck out wherever it stands.
+    What a variable with a secret's name holds in `environment` is struck out wherever it appears.
     """
     values = redact.values_of(environment)
     notes: list[str] = []

@@ -104,7 +104,7 @@ def _try_make(
     """The paths, or why not; what was begun is taken away again."""
     paths = None
     try:
-        root = os.path.abspath(root)  # the names go to ranks, which may stand elsewhere
+        root = os.path.abspath(root)  # ranks may have another working directory
         os.makedirs(root, exist_ok=True)
         paths = _new_folder(root, name)
         _describe(paths, command, environment)
@@ -163,7 +163,7 @@ def _write(path: str, document: Any) -> None:
         content = (
             msgspec.json.encode(printable(msgspec.to_builtins(document, enc_hook=str))) + b"\n"
         )
-    # Not for other users: an environment tells more than its owner may think.
+    # Not for other users: an environment holds more than its owner may think.
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(number, "wb") as file:
         file.write(content)

@@ -57,7 +57,7 @@ def read(path: str) -> LauncherIdentity | None:
 
 
 def liveness(launcher: LauncherIdentity) -> Liveness:
-    """'unknown' when it cannot be told from here: another machine, or another container."""
+    """'unknown' when it cannot be seen from here: another machine, or another container."""
     if launcher.boot_id != boot_id():
         return "gone" if launcher.host == socket.gethostname() else "unknown"
     if launcher.pid_namespace != _pid_namespace():

@@ -1,4 +1,4 @@
-"""What a run's folder and bundle must not tell: by the name of a thing, and by its form."""
+"""What a run's folder and bundle must not reveal: by the name of a thing, and by its form."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def from_text(text: str) -> str:
 
 
 def from_data(value: Any, name: str = "") -> Any:
-    """Plain data of JSON; `name` is the key it stands under."""
+    """Plain data of JSON; `name` is the key it is under."""
     if isinstance(value, str):
         return REDACTED if name and is_secret_name(name) else from_text(value)
     if isinstance(value, dict):

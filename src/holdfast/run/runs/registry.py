@@ -28,7 +28,7 @@ from holdfast.run.runs import journal, owner
 from holdfast.run.runs.report import restarts_in, steps_in
 
 GRACE = 20.0
-"""seconds: a launcher told to stop gives its ranks up to 10 of their own"""
+"""seconds: a launcher that is to stop gives its ranks up to 10 of their own"""
 LAST_GRACE = 5.0
 SENTENCES = (
     LeftoversRecord,

@@ -17,7 +17,7 @@ from holdfast.analysis.job.journal_records import (
 from holdfast.text import elapsed
 
 ENOUGH_SAVES = 3
-"""fewer tell nothing about how often"""
+"""fewer say nothing about how often"""
 SHORT_RUN = 60.0
 """seconds: nor does a run that was over so soon"""
 LONGEST = 1e6
@@ -25,7 +25,7 @@ LONGEST = 1e6
 
 
 def lines(records: Sequence[JournalRecord]) -> list[str]:
-    """For the report at the end; nothing of a run that told nothing."""
+    """For the report at the end; nothing for a run that reported none."""
     return [told for told in (_saves(records), *_restarts(records), _cadence(records)) if told]
 
 
@@ -61,7 +61,7 @@ def _cadence(records: Sequence[JournalRecord]) -> str:
     uptime = records[-1].t - records[0].t if records else 0.0
     if len(saved) < ENOUGH_SAVES or uptime < SHORT_RUN:
         return ""
-    # Between two attempts lies the restart: that is no interval.
+    # The restart is between two attempts: that is no interval.
     apart = [
         _when(later) - _when(earlier)
         for earlier, later in pairwise(saved)

@@ -23,7 +23,7 @@ from holdfast.system.proc import row_of
 WATCHED = 3.5
 """seconds: a process that is stopped by another tool for a look runs again before that"""
 SERVERS = ("HOLDFAST_SOCKET", "TORCH_WORKER_SERVER_SOCKET")
-"""variables that tell a rank where to serve its recorder: ours, and torchrun's"""
+"""variables that say where a rank is to serve its recorder: ours, and torchrun's"""
 
 
 class ProcessSample(NamedTuple):
@@ -37,15 +37,15 @@ class AttachedJob(NamedTuple):
     still: frozenset[int]
     """ranks whose stack was the same at the first and the last look"""
     world: int | None
-    """how many ranks the job has, as they were told; more than are here when other machines
+    """how many ranks the job has, as their environment says; more than are here when other machines
     have some"""
 
 
 def look(pids: Sequence[int], *, seconds: float = WATCHED) -> AttachedJob:
-    """A launcher's pid stands for its ranks: its descendants that were given a RANK."""
+    """A launcher's pid means its ranks: its descendants that were given a RANK."""
     environments = {pid: _environment(pid) for pid in _ranks_of(pids)}
     numbered = _numbered(environments)
-    # Whoever is asked for its stack or recorder moves: all questions lie outside the two readings
+    # A rank asked for its stack or recorder moves: all questions are outside the two readings
     # of the counters.
     stacks = pyspy.dump_many(numbered)
     first = ProcessSample(time.monotonic(), activity.read_many(numbered), stacks)
@@ -115,7 +115,7 @@ def _environment(pid: int) -> dict[str, str]:
 
 
 def _numbered(environments: Mapping[int, Mapping[str, str]]) -> dict[int, int]:
-    """pid -> rank: as it was told, else one that is free."""
+    """pid -> rank: as its environment says, else one that is free."""
     told = {pid: env.get("RANK", "") for pid, env in environments.items()}
     numbered = {pid: int(rank) for pid, rank in told.items() if rank.isdigit() and len(rank) < 7}
     free = (n for n in range(len(environments) + len(numbered)) if n not in numbered.values())

@@ -16,4 +16,4 @@ def abort(pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGABRT)
-            os.kill(pid, signal.SIGCONT)  # a stopped process takes no signal before it goes on
+            os.kill(pid, signal.SIGCONT)  # a stopped process takes no signal before it continues

@@ -108,7 +108,7 @@ def _write(path: str, piece: object) -> str:
 
 
 def _thin_out(paths: RunPaths, *, attempt: int, newest: int) -> None:
-    """A job that stalls and goes on for days is told about again and again."""
+    """A job that stalls and continues for days is reported again and again."""
     numbers = [paths.evidence_number(name) for name in os.listdir(paths.attempt(attempt))]
     for number in numbers:
         if number is not None and KEEP_FIRST <= number <= newest - KEEP_NEWEST:

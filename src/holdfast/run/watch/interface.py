@@ -1,4 +1,4 @@
-"""What the agent asks of whoever watches the job, and what it may be told to do."""
+"""What the agent asks of the job's watcher, and what the watcher may have it do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Watcher(Protocol):
         """Local ranks to kill at once when the others are asked to end."""
 
     def told_to_stop(self, sign: signal.Signals) -> None:
-        """The launcher was told to end the job; the ranks are ended next."""
+        """A signal asked the launcher to end the job; the ranks are ended next."""
 
     def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
         """What ranks had started lives on without them: it was ended, or left alone."""

@@ -112,7 +112,7 @@ class Observer:
         self.ranks = []
 
     def close(self) -> None:
-        """What ranks told last is read before: the last save is often made at the very end."""
+        """What ranks reported last is read before: the last save is often made at the very end."""
         self.events.read_all()
         self.deaths.close()
         self.kernel_log.close()
@@ -185,7 +185,7 @@ class Observer:
         return now - self.evidence_at
 
     def new_events(self) -> list[TrackedEvent]:
-        """What ranks have told of checkpoints since this was last asked."""
+        """What ranks have reported of checkpoints since this was last asked."""
         return self.events.news()
 
     def reset_timers(self, now: float, *, late: float) -> None:
@@ -218,7 +218,7 @@ class Observer:
         self.kernel_events = self.kernel_log.about(owners)
 
     def keep_evidence(self) -> None:
-        """What was told about is kept; a look in which nothing was seen is not worth the disk."""
+        """What was reported is kept; a look in which nothing was seen is not worth the disk."""
         self.evidence_number += 1
 
     # --- the scene -----------------------------------------------------------------------------

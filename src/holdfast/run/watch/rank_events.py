@@ -1,4 +1,4 @@
-"""Reads what the ranks tell in their events files (rank/events.py), and keeps the account of it."""
+"""Reads the ranks' events files (rank/events.py), and keeps the account of them."""
 
 from __future__ import annotations
 

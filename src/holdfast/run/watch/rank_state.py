@@ -121,7 +121,7 @@ class ObservedRank:
 
     def _words(self) -> LastWords | None:
         words = read_words(self.words_file) or self._words_of_abort()
-        # Some scripts call sys.excepthook themselves, to log what they have caught, and go on.
+        # Some scripts call sys.excepthook themselves, to log what they have caught, and continue.
         went_on = words and self.beat and self.beat.step_at > words.at
         return None if went_on else words
 

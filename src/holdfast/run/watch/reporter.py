@@ -39,7 +39,7 @@ NOTE_EVERY = 60.0
 
 
 class Reporter:
-    """Also remembers what was told, so that nothing is told twice."""
+    """Also remembers what was reported, so that nothing is reported twice."""
 
     def __init__(
         self, journal: Journal, screen: run_screen.Screen, host: str, paths: RunPaths | None
@@ -53,7 +53,7 @@ class Reporter:
         self._checkpoint_notices: set[tuple[int, str]] = set()
 
     def attempt(self, attempt: int, ranks: Sequence[ObservedRank]) -> None:
-        """A new one has begun: what was said of the one before is no longer news told."""
+        """A new one has begun: what was said of the one before may be said again."""
         self._said = None
         self.noted_at = 0.0
         for rank in ranks:
@@ -71,7 +71,7 @@ class Reporter:
         )
 
     def progress(self, attempt: int, steps: int, now: float, ranks: Sequence[ObservedRank]) -> None:
-        """Steps go on: said after a hold-up, else only noted now and then."""
+        """Steps continue: said after a stall, else only noted now and then."""
         stalled = self._said is not None and not traits(self._said[0]).survives_steps
         if stalled:
             self.screen.say(f"training continues: step {steps}")
@@ -84,7 +84,7 @@ class Reporter:
             self._transport(attempt, ranks)
 
     def checkpoint_events(self, news: Sequence[TrackedEvent], scene: Scene) -> None:
-        """What ranks told of saves and resumes, and what it means: a notice once an attempt."""
+        """What ranks reported of saves and resumes, and what it means: a notice once an attempt."""
         for event in news:
             self.journal.write(event.record)
             if event.sentence:

@@ -1,4 +1,4 @@
-"""Where a job stands over all its attempts: steps, saves, resumes, and what is repeated. Pure.
+"""How far a job is, over all its attempts: steps, saves, resumes, and what is repeated. Pure.
 
 The optimizer hook counts the steps of one attempt. With the step at which the attempt began they
 make the step of the whole job: what was reached before a fault, less where the next attempt
@@ -46,7 +46,7 @@ class TrackedEvent(NamedTuple):
 
     account: CheckpointAccount
     record: EventRecord
-    """for the journal: as the rank told it, and what follows from it"""
+    """for the journal: as the rank reported it, and what follows from it"""
     sentence: str = ""
     """for the screen; '' when there is no need"""
 
@@ -144,7 +144,7 @@ def _first_step(account: CheckpointAccount, record: FirstStepRecord) -> TrackedE
     seen = _noun(FirstStepState, record)
     account = msgspec.structs.replace(account, first_steps=(*account.first_steps, seen))
     if any(resumed.attempt == seen.attempt for resumed in account.resumed):
-        return TrackedEvent(account, record)  # our library told exactly
+        return TrackedEvent(account, record)  # our library reported it exactly
     # Before the first step a fresh optimizer has counted 0, and so has the job.
     account = msgspec.structs.replace(account, base=seen.optimizer_step or 0)
     guess = attempt_start.of_attempt(account, seen.attempt)

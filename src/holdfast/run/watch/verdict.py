@@ -28,7 +28,7 @@ class Opinion(NamedTuple):
 def judge(scene: Scene, *, timers_since: float = 0.0, standstill: bool = False) -> Verdict | None:
     """What stalls or ended the job, if anything did. Never raises.
 
-    `standstill`: nothing moves, as is known from elsewhere; else the job's own habit tells.
+    `standstill`: nothing moves, as is known from elsewhere; else the job's usual pace decides.
     """
     return consider(scene, timers_since=timers_since, standstill=standstill).verdict
 
@@ -54,7 +54,7 @@ def _ask(scene: Scene) -> Iterator[Verdict | Broken]:
         if traits(entry.fault.slug).from_history:  # decide.py asks it when a restart is due
             continue
         for answer in entry.fault.ask_run(scene):
-            # What was heard of saves and resumes holds nobody up: it is told once, as news.
+            # News of saves and resumes stalls no rank: it is reported once.
             if isinstance(answer, Broken) or not is_checkpoint_news(answer):
                 yield answer
 
@@ -64,7 +64,7 @@ def is_checkpoint_news(verdict: Verdict) -> bool:
 
 
 def checkpoint_news(scene: Scene) -> list[Verdict]:
-    """What the catalogue makes of what the ranks told of their checkpoints. Never raises."""
+    """What the catalogue makes of what the ranks reported of their checkpoints. Never raises."""
     family = (e.fault for e in catalogue.entries() if e.fault.code.startswith(CHECKPOINTS))
     answers = [answer for fault in family for answer in fault.ask_run(scene)]
     # `consider` owns up to a face that raised

@@ -1,5 +1,5 @@
 """Watches a job: asks the observer for a scene every tick, and when something is wrong has
-evidence taken, asks for a verdict, and tells the agent what to do.
+evidence taken, asks for a verdict, and has the agent act on it.
 
 This file only ties the pieces together; what it decides with is pure (pace, verdict, decide).
 """
@@ -157,7 +157,7 @@ class Watch:
             self.reporter.checkpoint_events(events, self._scene(now))
 
     def _take_evidence(self) -> Scene:
-        """And how the job stands with it."""
+        """And the scene with it."""
         self.observer.take_evidence()
         self.reporter.evidence(self.observer.attempt, self.observer.evidence_folder)
         return self._scene(time.monotonic())
@@ -211,7 +211,7 @@ class Watch:
         """A section's time is over: evidence, the sentence, then the signal its author asked for.
 
         What we say of it is settled here: once the rank is gone, its victims' last words and
-        its own abort would tell another story.
+        its own abort would suggest another cause.
         """
         if self.over_limit:
             waited = scene.now - self.aborted_at
