@@ -1,4 +1,4 @@
-"""How soon each launcher names somebody after a fault, and whether that rank is to blame.
+"""How soon each launcher names a rank after a fault, and whether that rank is to blame.
 
 Four CPU ranks, an unmodified DDP script, default settings, the fault on rank 2. What the ranks
 themselves print goes to files, so that only the launcher's own lines count. `accelerate` and
@@ -49,7 +49,7 @@ def wait_for_mark(running: Job, mark: str) -> float:
             with open(mark, encoding="ascii") as file:
                 if text := file.read():
                     return float(text)
-    raise RuntimeError("\n".join(line.text for line in running.lines[-20:]) or "nobody came")
+    raise RuntimeError("\n".join(line.text for line in running.lines[-20:]) or "no fault injected")
 
 
 def main() -> int:

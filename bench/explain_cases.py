@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
     label: str
     place: int
     """of the right cause among the answers, from 1; 0 when it is not there"""
-    wrong_and_sure: bool
+    confidently_wrong: bool
     culprit: bool | None
     """whether the right rank was named; None where the truth names no rank"""
     answers: tuple[Diagnosis, ...]
@@ -58,14 +58,14 @@ def judge(truth: dict[str, Any], name: str, label: str, answers: tuple[Diagnosis
         cause=truth["cause"],
         label=label,
         place=place,
-        wrong_and_sure=sure and place != 1,
+        confidently_wrong=sure and place != 1,
         culprit=_named(truth.get("culprit"), culprit) if answers else None,
         answers=answers,
     )
 
 
 def _named(truth: str | None, culprit: Culprit | None) -> bool | None:
-    """Ranks can be compared; other culprits are a matter of words."""
+    """Only ranks are compared; other culprits have no canonical name."""
     ranks = re.match(r"rank (\d+)", truth or "")
     if not ranks:
         return None
@@ -113,15 +113,15 @@ def score(outcomes: list[Outcome], title: str) -> None:
     print(
         f"{title}: {sum(o.place == 1 for o in outcomes)}/{len(outcomes)} first, "
         f"{sum(1 <= o.place <= 3 for o in outcomes)}/{len(outcomes)} in the first three, "
-        f"{sum(o.wrong_and_sure for o in outcomes)} wrong and sure, "
+        f"{sum(o.confidently_wrong for o in outcomes)} confidently wrong, "
         f"rank right in {sum(named)}/{len(named)}"
     )
 
 
 def show(outcome: Outcome, beside: str = "") -> None:
     answers = ", ".join(f"{d.slug} {d.confidence:.2f}" for d in outcome.answers) or "nothing"
-    mark = "ok  " if outcome.place == 1 else f"#{outcome.place or '-'}  "
-    mark = "SURE" if outcome.wrong_and_sure else mark
+    mark = "ok   " if outcome.place == 1 else f"#{outcome.place or '-'}   "
+    mark = "WRONG" if outcome.confidently_wrong else mark
     who = {True: "", False: " (other rank)", None: ""}[outcome.culprit]
     line = f"{mark} {outcome.name} [{outcome.label}] {outcome.cause}: {answers}{who}"
     print(line + (f" | torchfrtrace: {beside}" if beside else ""))

@@ -1,9 +1,8 @@
-"""How long a big job's flight-recorder dumps take to read and understand, torchfrtrace beside.
+"""How long it takes to read and analyse the flight-recorder dumps of a big job, and torchfrtrace.
 
-Dumps are made in a temporary folder: every rank meets the others in the default group and seven
-neighbours in a group of eight, until one rank stays away from the last collective. torchfrtrace
-reads a part of them, growing until it takes too long; its time for all of them is what its growth
-between the last two sizes makes of it, and is printed as such.
+Dumps are made in a temporary folder: every rank has collectives in the default group and in a group
+of eight, until one rank misses the last collective. torchfrtrace reads a growing part of them until
+it takes too long; its time for all of them is extrapolated from the last two sizes, and marked so.
 
     python -m bench.explain_dumps [--ranks 1024] [--entries 2000] [--patience 60]
 """

@@ -101,7 +101,7 @@ def make_log(path: str, mb: int) -> None:
 class Run(NamedTuple):
     seconds: float
     processor: float
-    """seconds of it on all cores: tells more where other work shares the machine"""
+    """seconds of it on all cores: more reliable where other work shares the machine"""
     memory: float
     """the largest, in MiB"""
 
@@ -110,7 +110,7 @@ def measured(command: list[str]) -> Run:
     began = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(child.pid, 0)
-    # It was waited for here, because only this way tells its memory.
+    # Waited for here, because only wait4 reports its memory.
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode not in (0, 1):  # 1: a diagnosis was found
         raise RuntimeError(f"{' '.join(command)} ended with exit code {child.returncode}")

@@ -29,7 +29,7 @@ class Launcher(NamedTuple):
     """environment that keeps what the ranks print off the screen"""
     package: str = ""
     """what brings it; nothing where our own environment has it"""
-    environment: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
+    environment: dict[str, str] = {}  # noqa: RUF012 - it is never changed
 
 
 FT = ("--ft-rank-heartbeat-timeout", "--ft-workload-check-interval")

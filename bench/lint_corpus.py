@@ -1,8 +1,8 @@
 """What `holdfast lint` says about good code, finding by finding, with a judgement of each.
 
-The corpus: torch as installed, and packages from PyPI in the versions below. Every finding stands
+The corpus: torch as installed, and packages from PyPI in the versions below. Every finding is
 in bench/lint_corpus.md with a reviewer's judgement, which is kept when the table is made again; a
-finding that nobody has judged yet says so.
+finding without a judgement says so.
 
     python -m bench.lint_corpus FOLDER [--tree NAME@COMMIT=PATH …] [--write]
 
@@ -55,7 +55,7 @@ class Found(NamedTuple):
     def key(self) -> Key:
         """Lines stay what they are in a pinned version; what we say about them may be reworded.
 
-        What is said louder or more softly than before has to be judged anew.
+        A finding whose severity changed has to be judged again.
         """
         return self.place, self.slug, self.status
 

@@ -26,7 +26,7 @@ curve() { # NAME: its losses and the digest of its weights; a step done again mu
 say "1. What on this machine would break a training job?          holdfast check"
 "$holdfast" check --nproc-per-node 4
 
-say "2. A training that nobody disturbs                           holdfast run train.py"
+say "2. Undisturbed training                                      holdfast run train.py"
 run undisturbed
 
 say "3. The same, killed and later hung on purpose                BREAK=1 holdfast run train.py"

@@ -34,7 +34,7 @@ class Leaks:
 
 class Look:
     """Made before a launch, asked after it. Our own process must adopt orphans meanwhile
-    (orphans.Descendants), so that nobody gets away by leaving his parent."""
+    (orphans.Descendants), so that no process escapes by leaving its parent."""
 
     def __init__(self, runs: Path, temporary: Path) -> None:
         self._runs, self._temporary = runs, temporary
@@ -95,7 +95,7 @@ def shm_entries() -> frozenset[str]:
 
 
 def unheld(paths: Iterable[str]) -> list[str]:
-    """Those that nobody has open or mapped: what a neighbour works with is his."""
+    """Those that no process has open or mapped: what another process uses is not ours."""
     paths = list(paths)
     held = holders(paths, mapped=True).pids if paths else {}
     return [path for path in paths if os.path.exists(path) and not held[path]]

@@ -41,7 +41,7 @@ class Fault(NamedTuple):
 
 
 LATE = ("rank-stuck", "rank-frozen", "slow-rank-timeout", "rank-conditional-code", "ranks-missing")
-"""four seconds without a rank: a text cannot tell which, the folder of a run could"""
+"""four seconds without a rank: a log does not show which of these it was, a run folder could"""
 
 FAULTS = {
     "healthy": Fault("healthy", culprit=None),
@@ -83,7 +83,7 @@ def command(launcher: str, deepspeed: str, port: int, logs: Path) -> list[str]:
 
 
 def launch(launcher: str, name: str, deepspeed: str, folder: Path) -> str:
-    """Everything it printed; recorder dumps and log folder lie in `folder` afterwards."""
+    """Everything it printed; recorder dumps and log folder are in `folder` afterwards."""
     fault = FAULTS[name]
     logs = folder / "logs"
     with socket.socket() as door:
@@ -111,7 +111,7 @@ def launch(launcher: str, name: str, deepspeed: str, folder: Path) -> str:
 
 
 def scrubbed(text: str, folder: Path, deepspeed: str) -> str:
-    """Without a word about the machine it was made on."""
+    """Without paths and names of the machine it was made on."""
     packages = sysconfig.get_paths()["purelib"]
     places = {
         str(folder): "/scratch/job",
@@ -138,7 +138,7 @@ def keep(folder: Path, printed: str, out: Path, deepspeed: str, fault: Fault) ->
         if file.name.startswith("fr_"):
             shutil.copy(file, out / file.name)
         elif file.name in ("stderr.log", "stdout.log", "error.json"):
-            # logs/RUN/attempt_0/LOCAL_RANK/stderr.log; that one is empty tells something, too.
+            # logs/RUN/attempt_0/LOCAL_RANK/stderr.log; an empty one is evidence, too.
             to = out / Path(*file.parts[-3:])
             to.parent.mkdir(parents=True, exist_ok=True)
             to.write_text(scrubbed(file.read_text(errors="replace"), folder, deepspeed))

@@ -15,9 +15,9 @@ class Case:
     seconds: float
     ranks: int = 2
     may_be_named: tuple[int, ...] = ()
-    """who really holds the others up at some time, so that a notice may say so"""
+    """ranks that really delay the others at some time, so that a notice may say so"""
     never: tuple[str, ...] = ("gil-held", "rank-frozen", "rank-exits-early")
-    """notices that would be untrue, whoever they name"""
+    """notices that would be untrue, whichever rank they name"""
     meanwhile: str = ""
 
     def arguments(self, scale: float) -> list[str]:

@@ -3,7 +3,7 @@
     python -m tools.quiet_table [NAMES…] [--scale 0.2] [--jobs 2]
 
 Every case is a real job under `holdfast run` with default settings. It passes when the job ends
-with 0, without a verdict and without a restart, and no notice names a rank that holds nobody up.
+with 0, without a verdict and without a restart, and no notice names a rank that delays no other.
 The notices are printed: a person can judge whether they are true. Writes proof/quiet-table-DATE.md.
 """
 
@@ -118,7 +118,7 @@ def _act(record: Mapping[str, Any]) -> str:
 
 
 def _suspend(job: subprocess.Popen[str], folder: Path, seconds: float) -> None:
-    """As a laptop's lid or a hypervisor does: nobody runs, the launcher neither."""
+    """As a laptop's lid or a hypervisor does: no process runs, not even the launcher."""
     pids = [job.pid, *_ranks_once_they_train(job, folder)]
     try:
         for pid in pids:

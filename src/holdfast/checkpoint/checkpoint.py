@@ -39,7 +39,7 @@ SECONDS_BEHIND = 0.5
 
 
 class Checkpoint:
-    """Saves `state` into `folder` while training goes on, and resumes from it.
+    """Saves `state` into `folder` while training continues, and resumes from it.
 
     Make one on every rank, with the same arguments, after the process group. Call `resume()` once,
     `step()` after every optimizer step, and `save()` at the end. As a context manager it closes

@@ -1,4 +1,4 @@
-"""Is what was saved the run that wants to go on? Pure.
+"""Was the checkpoint saved by the run that wants to resume from it? Pure.
 
 Another model or optimizer can never continue. Another configuration, or another number of ranks,
 may be intended: then the user has to accept it, and the error says how.

@@ -20,7 +20,7 @@ from holdfast.text import plural, ranks
 
 
 class SaveError(Exception):
-    """The save cannot go on, for a reason that is no failed system call of our own."""
+    """The save cannot continue, for a reason other than a failed system call of our own."""
 
     def __init__(self, what: str, where: str, number: int = 0) -> None:
         super().__init__(what)

@@ -1,7 +1,7 @@
 """The only pause: tensors are copied into memory that the writer process shares.
 
     buffer = Buffer()                       before the writer starts: it inherits buffer.fd
-    buffer.warm(tensors, len(text))         takes the memory, while the training goes on
+    buffer.warm(tensors, len(text))         takes the memory, while training continues
     staged = buffer.stage(tensors, text)    the stall; reused from save to save
     staged.pieces(rank, buffer.fd)          what to tell the writer
     write_directly(path, tensors)           where NoRoomError says that there is no memory

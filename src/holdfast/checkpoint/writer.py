@@ -107,7 +107,7 @@ def carry_out(save: SaveOrder, mapping: SharedBuffers, parent: Parent) -> SaveAn
     names = [piece.name for piece in save.pieces]
     try:
         return _save(save, place, mapping, _control(save, place, parent))
-    except Exception as error:  # noqa: BLE001 - training goes on, whatever happened here
+    except Exception as error:  # noqa: BLE001 - training continues, whatever happened here
         failed = _failure(save, error)
     if save.rank == 0 or parent.gone():  # without any one rank there is no checkpoint
         commit.abandon(DISK, place)

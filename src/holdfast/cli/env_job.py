@@ -30,7 +30,7 @@ ABOUT_ALL = (*ABOUT_NAMES, "interfaces", "routes", "own_name", "master_name", "r
 
 
 class Typed(NamedTuple):
-    """What stood after `--`, taken apart."""
+    """What came after `--`, taken apart."""
 
     settings: dict[str, str]
     """NAME=value in front, or after `env`"""
@@ -101,7 +101,7 @@ def read_job(
 
 
 def _lost_file(environment: Mapping[str, str]) -> str:
-    """NCCL goes on without a word where there is none; a FIFO can be read only once."""
+    """NCCL continues without a message where there is none; a FIFO can be read only once."""
     named = environment.get("NCCL_CONF_FILE", "")
     if not named or os.path.isfile(named):
         return ""

@@ -122,12 +122,12 @@ def _directives(text: str) -> list[IgnoreComment]:
 
 
 def _command_lines(lines: list[str]) -> list[int]:
-    """For each line the first one of its command: a backslash at the end goes on."""
+    """For each line the first one of its command: a backslash at the end continues it."""
     first: list[int] = []
-    goes_on = False
+    continues = False
     for number, line in enumerate(lines, start=1):
-        first.append(first[-1] if goes_on else number)
-        goes_on = line.rstrip().endswith("\\")
+        first.append(first[-1] if continues else number)
+        continues = line.rstrip().endswith("\\")
     return first
 
 

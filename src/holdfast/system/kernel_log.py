@@ -95,7 +95,7 @@ class KernelLog:
             except BlockingIOError:
                 return
             except BrokenPipeError:
-                continue  # it was overwritten before we came: the next read goes on after it
+                continue  # overwritten before we read it: the next read continues after it
             if not record:
                 return
             yield record.decode(errors="replace")

@@ -3,7 +3,7 @@
 Failures come at random, on average every `mtbf` seconds. Between two saves are `interval` seconds
 of training; a save pauses training for `cost` seconds; after a failure `restart` seconds pass
 before it trains again (finding out, starting, loading; and the time a save takes to become safe
-while training goes on, since a failure falls back behind it). Then `interval` seconds of progress
+while training continues, since a failure falls back behind it). Then `interval` seconds of progress
 take on average
 
     mtbf · e^(restart/mtbf) · (e^((interval+cost)/mtbf) − 1)

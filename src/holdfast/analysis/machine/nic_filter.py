@@ -47,7 +47,7 @@ def read_nccl(value: str) -> NcclFilter:
     rest = value[1:] if exclude else value
     exact = rest.startswith("=")
     rest = rest[1:] if exact else rest
-    # The same parser serves NCCL_IB_HCA, whose entries go on `:port`; NCCL cuts that off here too.
+    # The same parser reads NCCL_IB_HCA, where entries may end in `:port`; NCCL drops that here too.
     names = (entry.partition(":")[0] for entry in rest.split(","))
     return NcclFilter(exclude, exact, tuple(name for name in names if name))
 

@@ -56,7 +56,7 @@ def _next_record(ring: int) -> bytes:
     except BlockingIOError:
         return b""
     except BrokenPipeError:
-        return b"\n"  # the record was overwritten while we read: the next read goes on
+        return b"\n"  # overwritten while we read it: the next read continues
 
 
 def parse(lines: Iterable[str], now: float) -> tuple[KernelEvent, ...]:

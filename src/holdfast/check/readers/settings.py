@@ -73,12 +73,12 @@ def _files(plan: Plan, root: str) -> Iterator[str]:
 
 def _read_file(path: str) -> Iterator[Setting]:
     try:
-        if not os.path.isfile(path):  # of a folder NCCL reads nothing; a FIFO would hold us up
+        if not os.path.isfile(path):  # of a folder NCCL reads nothing; a FIFO would block us
             return
         with open(path, "rb") as file:
             content = file.read(LARGEST_FILE)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return  # NCCL, too, goes on without a word
+        return  # NCCL, too, continues without a message
     yield from parse(content, path)
 
 

@@ -178,7 +178,7 @@ def _wrong_sum(wrong: Sequence[Record]) -> str:
     who = text.ranks(record.rank for record in wrong if record.size == first.size)
     return (
         f"all_reduce of {text.size(first.size)} gave a wrong sum on {who}: {first.text}; "
-        f"a training job would go on with wrong numbers"
+        f"a training job would continue with wrong numbers"
     )
 
 

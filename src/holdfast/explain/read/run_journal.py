@@ -1,6 +1,6 @@
 """The journal of a `holdfast run`, read once the run is over: who was who, what was said. Pure.
 
-Of several attempts the last one that failed is explained. A run that failed and went on was
+Of several attempts the last one that failed is explained. A run that failed and continued was
 restarted for a reason, and that reason is what its user wants to know.
 """
 

@@ -20,7 +20,7 @@ FRAMES = 40
 MESSAGE = 2_000
 """characters of a message that are kept"""
 MORE_LINES = 14
-"""of a message that goes on"""
+"""of a message that continues on the lines below"""
 
 _KIND = r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:\([\w.]+\))?"
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]*)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?')

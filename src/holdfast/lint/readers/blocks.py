@@ -82,7 +82,7 @@ def _block(lines: list[str], first_line: int, language: str) -> CodeBlock:
 
 
 def _indented(lines: list[_TextLine]) -> Iterator[CodeBlock]:
-    """Four spaces after a blank line make a block in Markdown, unless a list goes on there. It is
+    """Four spaces after a blank line make a block in Markdown, unless a list continues there. It is
     taken for one only where it plainly is code."""
     held: list[_TextLine] = []
     above: _TextLine | None = None

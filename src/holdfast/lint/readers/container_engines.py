@@ -46,7 +46,7 @@ def _options(words: Sequence[ShellWord]) -> tuple[str, int, SplitOptions] | None
 
 
 def _split(words: Sequence[ShellWord], options: Options) -> SplitOptions:
-    """`docker run "${OPTIONS[@]}" $IMAGE …`: behind what is not known options may go on."""
+    """`docker run "${OPTIONS[@]}" $IMAGE …`: more options may follow an unknown word."""
     flags: list[Flag] = []
     at = 0
     while True:

@@ -51,7 +51,7 @@ _ERRNOS = {
     "10065": NO_WAY,
 }
 """what c10d prints beside the words; 101 is missing on purpose: without an IPv6 route it says so
-once and goes on by IPv4"""
+once and continues over IPv4"""
 
 _way = functools.partial(LogPattern, role=Role.CASCADE, slug="peer-unreachable")
 

@@ -1,4 +1,4 @@
-"""Whether a script goes on from what an earlier start had saved."""
+"""Whether a script resumes from what an earlier start had saved."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def load_calls(program: Program) -> list[Call]:
 
 
 def only_if_asked(program: Program, started_by: tuple[Launch, ...]) -> ResumeOption | None:
-    """Every load stands under an option that is off unless given, and no launch gives it."""
+    """Every load is under an option that is off unless given, and no launch gives it."""
     found: ResumeOption | None = None
     for call in [c for c in program.calls if _loads(c)]:
         option = next((o for o in _options(program, call) if _off(program, o)), None)
@@ -119,8 +119,8 @@ def _off(program: Program, option: str) -> bool:
 
 
 def trainer_without_resume(program: Program) -> Call | None:
-    """`trainer.train()` of transformers or `trainer.fit(…)` of Lightning, with nothing to go on
-    from."""
+    """`trainer.train()` of transformers or `trainer.fit(…)` of Lightning, with no checkpoint to
+    resume from."""
     makers = {"train": TRAINERS, "fit": LIGHTNING}
     for call in program.calls:
         names = makers.get(call.method)

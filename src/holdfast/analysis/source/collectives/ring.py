@@ -30,7 +30,7 @@ class Ring(NamedTuple):
     first: Exchange
     """what blocks everywhere"""
     second: Exchange
-    """what would let it go on"""
+    """what would let it continue"""
     computed: bool
     """whether the text shows that each rank has its neighbour; else their names say so"""
 
@@ -52,7 +52,7 @@ def rings(program: Program) -> Iterator[Ring]:
 
 
 def _block(program: Program, node: ast.AST) -> tuple[list[ast.stmt], int]:
-    """The statements among which it stands, and its place there."""
+    """The block of statements that holds it, and its index there."""
     below = node
     for above in program.above(node):
         for field in ("body", "orelse", "finalbody"):

@@ -34,7 +34,7 @@ def parameters(function: Function) -> list[str]:
 
 
 def in_loop(program: Program, node: ast.AST) -> bool:
-    """It runs again and again where it stands (not: its function is called again)."""
+    """It is inside a loop itself (not: its function is called in one)."""
     for above in program.above(node):
         if isinstance(above, Function | ast.Lambda):
             return False
@@ -67,7 +67,7 @@ def under_main_guard(program: Program, node: ast.AST) -> bool:
 
 
 def unconditional(program: Program, node: ast.AST) -> bool:
-    """No `if` stands around it but the main guard, or one that asks for the start method."""
+    """No `if` encloses it but the main guard, or one that asks for the start method."""
     return all(
         "__name__" in (said := ast.dump(above.test)) or "start_method" in said
         for above in program.above(node)
@@ -76,7 +76,7 @@ def unconditional(program: Program, node: ast.AST) -> bool:
 
 
 def may_reach(program: Program, first: ast.AST, then: ast.AST) -> bool:
-    """Of two nodes in one function: the first stands before, and its branch goes on to then."""
+    """Of two nodes in one function: `first` comes before `then`, and its branch gets there."""
     if getattr(first, "lineno", 0) >= getattr(then, "lineno", 0):
         return False
     around = set(program.above(then))

@@ -10,7 +10,7 @@ for batch in loader:
 try:
     rows = read(f"part-{rank}")    a file of this rank's own
 except OSError:
-    return                         and the others go on to the next collective
+    return                         and the others continue to the next collective
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _left_behind(program: Program, paths: Paths) -> Iterator[SourceProblem]:
                     "the work in this `try` differs by rank and may fail on one only: the others "
                     "wait for that rank until a timeout",
                     "let the error end the rank, so that the launcher restarts all of them; or "
-                    "go on to the collective with a flag for the failure",
+                    "continue to the collective with a flag for the failure",
                     program.place(leave),
                 )
 

@@ -150,7 +150,7 @@ class ChildReader:
             self._file(paths[-1], self._joined(said), ShellScope())
 
     def _file(self, path: str, passage: NestedText, scope: ShellScope) -> None:
-        from holdfast.lint.readers import env_file, hostfile  # noqa: PLC0415 - they stand on passages too
+        from holdfast.lint.readers import env_file, hostfile  # noqa: PLC0415 - they use passages too
 
         if NCCL_CONF.search(path):
             self.reading.settings.extend(env_file.nccl_settings_of(passage))
