@@ -11,11 +11,7 @@ from tools import write_house
 
 ROOMS = write_house.rooms()
 TESTED_ELSEWHERE = {
-    "analysis": "a folder of rooms",
-    "analysis/source/checkpoints": "tests/faults/checkpoints, by the lint faces",
-    "analysis/source/collectives": "tests/faults/collectives, by the lint faces",
     "fault": "tests/test_catalogue.py",
-    "faults": "a folder of rooms",
     "run": "a folder of rooms",
     "rank/site": "tests/rank/test_delivery.py",
     "env/timeouts": "tests/env/test_timeouts_in_force.py",

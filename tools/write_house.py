@@ -1,6 +1,6 @@
 """Write the map of the house into docs/design.md: every room, from its own docstring.
 
-`make docs` writes it; a test compares what stands there with what would be written.
+`make docs` writes it; a test compares what is there with what would be written.
 """
 
 from __future__ import annotations

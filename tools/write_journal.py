@@ -1,6 +1,6 @@
 """Write docs/journal.md: every kind of line in a run's journal, from the types that write it.
 
-`make docs` writes it; a test compares what stands there with what would be written.
+`make docs` writes it; a test compares what is there with what would be written.
 """
 
 from __future__ import annotations

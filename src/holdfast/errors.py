@@ -45,7 +45,7 @@ class ResumeRefused(ConfigError):  # noqa: N818 - its name is what happened
         self.slugs = tuple(slugs)
 
     def __str__(self) -> str:
-        """The slugs stand in the text as well, so that `explain` finds them in any log."""
+        """The slugs are in the text as well, so that `explain` finds them in any log."""
         hint = f"\nhint: {self.hint}" if self.hint else ""
         return f"{self.sentence} [{', '.join(self.slugs)}]{hint}"
 

@@ -117,7 +117,7 @@ def write_part(
         return written
 
     _with_room(files, place, make_place)
-    # Only now, as this may fail: with the folder there, a failure can be told to rank 0.
+    # Only now, as this may fail: with the folder there, a failure can be reported to rank 0.
     ready = list(sources)
     entries = _with_room(files, place, write_all)
     return RankPart(rank=rank, files=entries, stall=stall, seconds=control.clock() - began)

@@ -98,7 +98,7 @@ class _DiskFile:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             with _naming(self._path):
-                os.close(fd)  # NFS may tell of a full disk only here
+                os.close(fd)  # NFS may report a full disk only here
 
 
 class Disk:

@@ -50,7 +50,7 @@ class SaveOrder(msgspec.Struct, frozen=True, kw_only=True):
     """absolute, on a file system that all ranks share"""
     step: int
     token: str
-    """hex, chosen by rank 0 for this save and told to all: it names the temporary folder"""
+    """hex, chosen by rank 0 for this save and sent to all: it names the temporary folder"""
     rank: int
     world_size: int
     pieces: tuple[FilePiece, ...]
@@ -82,7 +82,7 @@ class SaveCommitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SaveFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing of the save is left; the one before stands. Also what a rank leaves for rank 0."""
+    """Nothing of the save is left; the one before is intact. Also what a rank leaves for rank 0."""
 
     step: int
     errno: int

@@ -125,7 +125,7 @@ def _write_item(item: ShardPiece) -> WriteItem:
 
 class _HeldPieces(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[ShardPiece, ...] | None = None
-    """None: those it has told before"""
+    """None: those it has sent before"""
     division: int = 0
     """the one that this rank knows"""
     problem: str = ""
@@ -211,7 +211,7 @@ class ShardAgreement:
                 self._division = ShardPlan([], {})
         if not self._division.taken:
             held = [items for items in self._held if items is not None]
-            assert len(held) == self._board.world_size, "a rank has never told its items"
+            assert len(held) == self._board.world_size, "a rank has never sent its items"
             self._division = divide(held)
             self._latest += 1
             self.index_text = msgspec.json.encode(self._division.index)

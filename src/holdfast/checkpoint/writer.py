@@ -43,7 +43,7 @@ class Parent:
     def __init__(self) -> None:
         self._pid = os.getppid()
         self._poll = select.poll()
-        self._poll.register(0, 0)  # POLLHUP is always told
+        self._poll.register(0, 0)  # POLLHUP is always reported
         self._text = b""
 
     def gone(self) -> bool:

@@ -79,7 +79,7 @@ class VerbWords(NamedTuple):
     choices: dict[str, tuple[str, ...]]
     """flag -> what may follow it"""
     own: tuple[str, ...]
-    """what may stand without a flag"""
+    """what may be given without a flag"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if words[:1] == ["run"]:  # what follows is torchrun's language, not ours
             return run.launch(words[1:])
         command: list[str] = []
-        if words[:1] == ["env"]:  # behind -- stands the job it is asked about
+        if words[:1] == ["env"]:  # after -- comes the job it is asked about
             words, command = env.cut_command(words)
         arguments = build_parser().parse_args(words, argparse.Namespace(command=command))
         return VERBS[arguments.verb].run(arguments)

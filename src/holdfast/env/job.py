@@ -1,4 +1,4 @@
-"""What `holdfast env` is asked about; what it says stands in holdfast/judged.py."""
+"""What `holdfast env` is asked about; its answers are in analysis/variables/status.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Whether the order of the timeouts is sound: each must outlast what it guards. Pure.
 
 connections < groups < watchers < scheduler. What the environment alone shows, the check face of
-clocks-inconsistent says; here stands what needs the command line, the script, or all timeouts.
+clocks-inconsistent says; here is what needs the command line, the script, or all timeouts.
 """
 
 from __future__ import annotations

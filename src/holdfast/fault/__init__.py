@@ -226,6 +226,6 @@ class Fault(Answers):
             return then(face(seen))
         except CouldNotLook:
             raise
-        except Exception as bug:  # noqa: BLE001 - whatever it is, it is told as what it is
+        except Exception as bug:  # noqa: BLE001 - whatever it is, it is reported as what it is
             name = str(getattr(face, "__name__", face))
             return Broken(self.slug, name, f"{type(bug).__name__}: {bug}")

@@ -11,7 +11,7 @@ from holdfast.analysis.source.source_problem import SourceProblem
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place, Status, Verdict
 
 SHOWN = 5
-"""lines of evidence that are quoted; the count tells the rest"""
+"""lines of evidence that are quoted; the rest are counted"""
 
 
 class Answers:

@@ -28,7 +28,7 @@ class IgnoreComment(NamedTuple):
     line: int
     whole_file: bool
     alone: bool
-    """nothing else stands on its line"""
+    """nothing else is on its line"""
     names: frozenset[str]
 
 
@@ -53,7 +53,7 @@ class IgnoreComments:
                 self._on_line.setdefault(line, set()).update(one.names)
 
     def _below(self, line: int) -> list[int]:
-        """The line under a comment that stands alone; a whole block where that opens a fence."""
+        """The line under a comment on a line of its own; a whole block where that opens a fence."""
         following = line + 1
         while following <= len(self._lines) and not self._lines[following - 1].strip():
             following += 1
@@ -143,7 +143,7 @@ class Statements:
         self._first = [first for first, _, _ in spans]
         self._last = [-last for _, last, _ in spans]
         self._around: list[int] = []
-        """for each statement the index of the one it stands in; -1 for none"""
+        """for each statement the index of the one around it; -1 for none"""
         open_ones: list[int] = []
         for index, first in enumerate(self._first):
             while open_ones and self._last[open_ones[-1]] < first:

@@ -20,7 +20,7 @@ from holdfast.system.process import redact
 class LintFinding(NamedTuple):
     finding: Finding
     excerpt: str
-    """the line it stands on, without what looks like a secret"""
+    """the line it is on, without what looks like a secret"""
 
 
 def judge(
@@ -81,8 +81,8 @@ def _position(finding: Finding) -> tuple[str, int, int, str]:
 
 
 class _Excerpts:
-    """The lines findings stand on. Each is looked through for secrets once: a file may be a single
-    line of many megabytes with thousands of findings on it."""
+    """The lines with findings. Each is searched for secrets once: a file may be a single line
+    of many megabytes with thousands of findings on it."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines

@@ -101,7 +101,7 @@ def _cpu(pid: int) -> float:
 def _cpu_of_threads(pid: int) -> tuple[float, float]:
     """Seconds on a core, and ready but without one, of all threads that do more than keep time.
 
-    Both stand in one line of schedstat (the kernel's Documentation/scheduler/sched-stats.rst),
+    Both are in one line of schedstat (the kernel's Documentation/scheduler/sched-stats.rst),
     and both are exactly still while the threads wait for something else. Time in which a quota
     holds a ready thread back counts as waiting for a core (seen on Linux 6.18).
     """

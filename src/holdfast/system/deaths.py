@@ -1,4 +1,4 @@
-"""Who died, how and in which order, told by the kernel and not by polling.
+"""Which child died, how and in which order, as the kernel reports it, without polling.
 
 When one rank dies, its peers raise 'connection reset' within 50 ms and die too, so the order
 decides who is the culprit. A pidfd becomes readable when the last thread of its process has

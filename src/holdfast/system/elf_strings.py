@@ -90,7 +90,7 @@ def _constants(data: mmap.mmap) -> list[_Extent]:
 
 
 def _ends_a_variable(data: mmap.mmap, extent: _Extent, at: int) -> bool:
-    """Whether what stands before the name makes it the tail of a longer variable's name."""
+    """Whether what precedes the name makes it the tail of a longer variable's name."""
     start = at
     while start > extent.start and data[start - 1] in _UPPER and at - start < 64:
         start -= 1
@@ -99,7 +99,7 @@ def _ends_a_variable(data: mmap.mmap, extent: _Extent, at: int) -> bool:
 
 
 def _holds(data: mmap.mmap, extent: _Extent, name: bytes) -> bool:
-    """Whether the name stands there as a word, or as the end of a constant.
+    """Whether the name is there as a word, or as the end of a constant.
 
     The end of a longer variable counts: linkers store 'NCCL_X' only once, as the tail of
     'TORCH_NCCL_X', when a program uses both. (The end of '_DEFAULT_PG_NCCL_TIMEOUT', which torch

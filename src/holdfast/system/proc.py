@@ -64,7 +64,7 @@ def row_of(pid: int) -> ProcessRow | None:
 
 
 def parse_stat(stat: str) -> ProcessRow:
-    """The name stands in parentheses and may hold spaces and parentheses itself."""
+    """The name is in parentheses and may hold spaces and parentheses itself."""
     before, _, after = stat.rpartition(")")
     pid, _, name = before.partition("(")
     fields = after.split()

@@ -50,7 +50,7 @@ _IN_TEXT = (
         re.compile(rf"(?<!\S)(-[\w.-]*{_SENSITIVE}\s+)(?!--){_QUOTED_OR_BARE}", re.IGNORECASE),
         rf"\1{REDACTED}",
     ),
-    # Keys that show by their own form, wherever they stand: Hugging Face, OpenAI and alike,
+    # Keys that show by their own form, wherever they are: Hugging Face, OpenAI and alike,
     # GitHub, GitLab, Slack, AWS, Google, signed web tokens, Weights & Biases (40 hex digits;
     # that also hides a commit id, which is no loss).
     (

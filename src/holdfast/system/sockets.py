@@ -56,7 +56,7 @@ def family_of(address: str) -> socket.AddressFamily:
 
 
 def error_name(problem: OSError) -> str:
-    """The errno's name; our own deadline is told like the kernel's: nothing came back."""
+    """The errno's name; our own deadline is reported like the kernel's: nothing came back."""
     if isinstance(problem, TimeoutError):
         return "ETIMEDOUT"
     return errno.errorcode.get(problem.errno or 0, str(problem))

@@ -88,7 +88,7 @@ def _members(table: bytes, entries: int) -> Iterator[_Member]:
 
 
 def _large_values(extra: bytes, packed: int, full: int, start: int) -> tuple[int, int]:
-    """Values that did not fit into 32 bits stand in extra field 1, in this order."""
+    """Values that did not fit into 32 bits are in extra field 1, in this order."""
     at = 0
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<HH", extra, at)

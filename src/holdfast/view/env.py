@@ -163,10 +163,10 @@ def _fields(row: Variable, answer: VariableInfo, width: int) -> Iterator[str]:
     if row.name.endswith("*"):
         yield from _field("family", row.name, width)
     if answer.read_by:
-        yield from _field("proof", f"the name stands in {', '.join(answer.read_by)}", width)
+        yield from _field("proof", f"the name is in {', '.join(answer.read_by)}", width)
     elif answer.searched:
         searched = ", ".join(answer.searched)
-        yield from _field("proof", f"the name stands in none of {searched}", width)
+        yield from _field("proof", f"the name is in none of {searched}", width)
     yield from _field("source", row.source, width)
 
 

@@ -64,7 +64,7 @@ def place_of(finding: Finding) -> str:
 
 
 def _origin(evidence: Evidence, finding: Finding) -> str:
-    """Only its line where it stands in the same file."""
+    """Only its line where it is in the same file."""
     if not evidence.source:
         return ""
     if finding.place and evidence.source == finding.place.file and evidence.line:

@@ -131,7 +131,7 @@ def _speaks_for_itself(item: Finding) -> bool:
 
 
 def count(findings: Iterable[Finding]) -> dict[str, int]:
-    """How many findings stand where; `skipped` counts only what we could not look at."""
+    """How many findings have which status; `skipped` counts only what we could not look at."""
     counts = dict.fromkeys(("ok", "note", "warning", "error", "skipped", "not_applicable"), 0)
     for item in findings:
         counts[item.status.value if item.applies else "not_applicable"] += 1

@@ -44,7 +44,7 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank has written, told to the one that commits; a file in the temporary folder."""
+    """What one rank has written, for the rank that commits; a file in the temporary folder."""
 
     rank: int
     files: tuple[FileEntry, ...]

@@ -27,7 +27,7 @@ from holdfast.findings import Evidence
 class Blame(msgspec.Struct, frozen=True, kw_only=True):
     members: frozenset[int] = frozenset()
     own: tuple[Trouble, ...] = ()
-    """earliest first, as far as that can be told"""
+    """earliest first, as far as that is known"""
     ended: tuple[Exit, ...] = ()
     """exits that are not a consequence of another rank's, the first one seen first"""
     waited: frozenset[int] = frozenset()

@@ -10,7 +10,7 @@ from holdfast.analysis.logs.wreckage import Wreckage
 
 
 def missing_tensors(wreckage: Wreckage) -> dict[int, list[str]]:
-    """rank -> tensors that it did not submit, as the stall report tells."""
+    """rank -> tensors that it did not submit, from the stall report."""
     missing: dict[int, list[str]] = {}
     for one in wreckage.seen(launchers.HOROVOD_MISSING, HOROVOD_OLD):
         tensors = [name.strip() for name in one.fields.get("tensors", "").split(",") if name]

@@ -90,7 +90,7 @@ def _first_complaints(wreckage: Wreckage) -> dict[tuple[int, str], int]:
 
 
 def _is_fallout(trouble: Trouble, complaints: dict[tuple[int, str], int]) -> bool:
-    """It came after the same rank had told, in the same file, that it lost or missed another."""
+    """It came after the same rank had reported, in the same file, a lost or missing other rank."""
     if trouble.rank is None:
         return False
     complained = complaints.get((trouble.rank, trouble.line.source))

@@ -41,7 +41,7 @@ def of_first_rank(seen: Sequence[Sighting]) -> tuple[Sighting, ...]:
 
 
 def raised_at(wreckage: Wreckage, sighting: Sighting) -> LoggedException | None:
-    """The exception that this line names, or tells the text of."""
+    """The exception that this line names, or whose text it has."""
     line = sighting.line
     for one in wreckage.raised:
         if (one.line.source, one.line.number) == (line.source, line.number):

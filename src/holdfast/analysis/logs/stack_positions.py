@@ -14,7 +14,7 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene.scene import Stack
 
 FEW = 4
-"""one in so many ranks may stand elsewhere: if more do, the job is somewhere between two steps"""
+"""one in so many ranks may be elsewhere: if more are, the job is somewhere between two steps"""
 
 
 class StackPositions(msgspec.Struct, frozen=True, kw_only=True):

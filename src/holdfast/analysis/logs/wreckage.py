@@ -157,7 +157,7 @@ class Wreckage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     exits: tuple[Exit, ...] = ()
     ranks: tuple[RankRemains, ...] = ()
     world_size: int | None = None
-    """as told by the logs; None when nothing tells"""
+    """from the logs; None when nothing says"""
     settings: dict[str, str] = {}
     """environment variables that the logs show, e.g. NCCL_SOCKET_IFNAME"""
     versions: dict[str, str] = {}

@@ -10,7 +10,7 @@ class Container(Fact, frozen=True):
     kind: str
     """'' for no container; 'docker', 'podman', 'kubernetes', 'apptainer', 'lxc', 'other'"""
     sign: str
-    """what told us"""
+    """how we know"""
     rootless: bool | None
     network: str
     """'host', 'own' or 'unknown'"""

@@ -82,7 +82,7 @@ class StoreAnswer(Fact, frozen=True):
 
     is_store: bool
     keys: int | None
-    """how many keys the store holds, when it told us"""
+    """how many keys the store holds, when it answered"""
 
 
 class PortFacts(Fact, frozen=True):

@@ -69,7 +69,7 @@ class Program:
         self.first_line = first_line
         """the line of the file on which the text begins"""
         self.indent = indent
-        """columns that stand before the code: of a fenced block inside a list"""
+        """columns before the code: of a fenced block inside a list"""
         self.parents: dict[ast.AST, ast.AST] = {}
         self.calls: list[Call] = []
         self.functions: list[Function] = []

@@ -1,4 +1,4 @@
-"""One piece of what a user wrote, and what stands in it, whatever language it is written in.
+"""One piece of what a user wrote, and what it contains, whatever language it is written in.
 
 The readers (lint/) fill these in; a `lint` face asks only for what it needs: a face about a
 setting reads `source.settings` and so works for a shell script, a Dockerfile, a compose file, an
@@ -63,7 +63,7 @@ class SourceSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A simple command, wherever it stands: in a loop, a function, `$(…)`, a Dockerfile's RUN."""
+    """A simple command, wherever it is: in a loop, a function, `$(…)`, a Dockerfile's RUN."""
 
     name: str
     """basename of the program, wrappers taken off: 'pkill' for `sudo -E nohup /usr/bin/pkill`"""
@@ -219,7 +219,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     started_by: tuple[Launch, ...] = ()
     """launches in other files of this lint that name this script"""
     complete: bool = True
-    """False: an excerpt (a fenced block); what is missing may stand elsewhere"""
+    """False: an excerpt (a fenced block); what is missing may be elsewhere"""
     here: LintingMachine = LintingMachine()
 
     def setting(self, name: str) -> SourceSetting | None:

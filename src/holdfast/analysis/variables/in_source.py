@@ -1,6 +1,6 @@
 """Settings in what a user wrote, as the judgements about settings want them.
 
-A judgement takes facts: name, value, origin. Here they are made of what stands in a script, a
+A judgement takes facts: name, value, origin. Here they are made of what is written in a script, a
 Dockerfile, an nccl.conf: which settings one process finds together, on how many machines.
 """
 
@@ -102,7 +102,7 @@ def environments(source: Source) -> list[Environment]:
 def at(finding: Finding, *settings: Written) -> Finding:
     """The finding, placed at the last of these settings; the others stay its evidence."""
     last = max(settings, key=lambda s: s.place)
-    # Its own line is shown where it stands; only what is written elsewhere needs a quote.
+    # Its own line is shown anyway; only what is written elsewhere needs a quote.
     own = (last.name, _origin(last))
     evidence = tuple(e for e in finding.evidence if (e.setting, e.source) != own)
     return msgspec.structs.replace(finding, place=last.place, evidence=evidence)

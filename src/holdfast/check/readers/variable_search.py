@@ -1,4 +1,4 @@
-"""Which installed program can read a variable at all: the name must stand in its own text."""
+"""Which installed program can read a variable at all: its own text must contain the name."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _search(program: InstalledProgram, names: Collection[str]) -> set[str]:
 
 
 def words_in_source(source: bytes, names: Collection[str]) -> set[str]:
-    """Names that stand in Python source, whole or put together from a literal beginning.
+    """Names in Python source, whole or put together from a literal beginning.
 
     accelerate asks for `prefix + "BACKEND"` with prefix = "ACCELERATE_DYNAMO_": so a literal
     that ends in '_' and is longer than the family's own prefix counts for all its names.

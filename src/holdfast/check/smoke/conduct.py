@@ -1,4 +1,4 @@
-"""Lead the ranks from stage to stage, all together, and tell how it went.
+"""Lead the ranks from stage to stage, all together, and report how it went.
 
 A rank begins a stage when all have finished the one before. So a deadline counts from the
 moment the last rank could begin, a slow import is no network problem, and the rank

@@ -37,7 +37,7 @@ class RankProcess:
         """the beginning of a report whose end has not come yet"""
         self.printed = b""
         self.gone = False
-        """its exit has been seen and told"""
+        """its exit has been seen and reported"""
         self.reports, theirs = os.pipe()
         try:
             self.process = subprocess.Popen(

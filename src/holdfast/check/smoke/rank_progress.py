@@ -19,7 +19,7 @@ CONSEQUENCE = re.compile(
 
 
 class RankProgress(NamedTuple):
-    """Where one rank stands."""
+    """How far one rank got."""
 
     rank: int
     reached: int

@@ -6,7 +6,7 @@ import json
 from typing import Any, NamedTuple
 
 STAGES = ("start", "store", "gloo", "nccl")
-"""in this order, after 'loopback', which needs no ranks: each stands on the one before"""
+"""in this order, after 'loopback', which needs no ranks: each relies on the one before"""
 
 LADDER = (1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20)
 """bytes of the all_reduce, from what fits one packet to what fills a gradient bucket"""

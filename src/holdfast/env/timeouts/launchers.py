@@ -58,7 +58,7 @@ def backend(job: Job) -> str:
 
 
 def _takes_a_free_port(job: Job, launch: Launch | None) -> bool:
-    """On one machine, and told nothing of where to meet, torchrun does as with --standalone."""
+    """On one machine, and without an endpoint or port, torchrun does as with --standalone."""
     version = job.version("torch")
     if version and release(version) < FREE_PORT_SINCE:
         return False

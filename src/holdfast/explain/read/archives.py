@@ -23,7 +23,7 @@ _LONGEST_HEADER = 64 << 10
 _LARGEST_DIRECTORY = 8 << 20
 """of a zip, in the file; in memory it takes ten times as much"""
 _LARGEST_INNER_ZIP = 256 << 20
-"""a zip that comes as a stream is held in memory, for its directory stands at its end"""
+"""a zip that comes as a stream is held in memory, because its directory is at its end"""
 
 _KIND_WORDS = {
     b"1": "a hard link",

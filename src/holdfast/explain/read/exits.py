@@ -92,7 +92,7 @@ _FIRST = (say.ELASTIC_FAILED.name, say.SPAWN_ENDED.name, say.MPI_SIGNAL.name)
 
 
 def _single(seen: Sighting) -> Exit | None:
-    """An end that one line tells by itself."""
+    """An end that one line reports by itself."""
     teller = _TELLERS.get(seen.pattern)
     if teller is None or _code(seen.fields) is None:
         return None

@@ -9,7 +9,7 @@
             for hit in scanner.lines(one): ...
         read.append(one.source("log"))  # its problem is known once it was read
 
-What kind of packing a file has is told by its first bytes, not by its name. Pipes, devices and
+How a file is packed shows in its first bytes, not in its name. Pipes, devices and
 sockets in folders are never opened: to open the pipe of a flight recorder, or a tape, is an act.
 """
 

@@ -110,7 +110,7 @@ _TAG = re.compile(rf"(?P<host>{_HOST}) (?:kernel|[\w./\-]+\[(?P<pid>\d{{1,9}})\]
 _BARE_RANK = re.compile(r" {0,5}(\d{1,6}): ?")
 _BARE_HOST = re.compile(r"([A-Za-z][\w.\-]*): ?")
 _MID_LINE = re.compile(r"\[rank\d{1,7}\]:(?:\[[IWEF][\d ]| Traceback )")
-"""a progress bar ends without a line break, so the next message stands behind it"""
+"""a progress bar ends without a line break, so the next message follows on the same line"""
 
 
 def head(raw: str, grammar: Grammar = PLAIN) -> Head:

@@ -1,8 +1,8 @@
 """The answer of `ncclras`, as text or JSON -> the ranks it misses, and how far the others came.
 
 Its ranks are numbers in a communicator, not in the job: only in one of the whole job are they the
-same. Processes are told by host and pid, which are the job's own. It may find nothing wrong in a
-job that hangs, so what it does not say proves nothing.
+same. Processes are identified by host and pid, which are the job's own. It may find nothing wrong
+in a job that hangs, so what it does not say proves nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RasRank(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     """'ncclSystemError': what its communicator is in"""
     counts: dict[str, int] = {}
-    """'AllReduce' -> how many it has launched; only where it was told"""
+    """'AllReduce' -> how many it has launched; only where it was printed"""
     line: int = 1
 
 

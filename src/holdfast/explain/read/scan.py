@@ -44,7 +44,7 @@ class _Block(NamedTuple):
 
     data: bytes
     fresh: int
-    """before this, bytes that stood at the end of the block before already"""
+    """before this come bytes that the end of the previous block had already"""
     offset: int
     """of data[0] in the source"""
 

@@ -63,7 +63,7 @@ class ProcessStack(msgspec.Struct, frozen=True, kw_only=True):
     fatal: str = ""
     """'Segmentation fault', 'SIGABRT': what this thread died of"""
     line: int = 1
-    """where it stands in the file"""
+    """where it is in the file"""
 
 
 class _Thread(msgspec.Struct):

@@ -235,7 +235,7 @@ def _sure(one: Sighting, *, by_torch: bool) -> float:
     if one.pattern == unreadable_files.RECORD.name:
         return 0.75
     if one.pattern == unreadable_files.PICKLE.name:
-        # Sizes stand in the file twice: two writers at once, as when every rank saves to one name.
+        # The file holds sizes twice: two writers at once, as when every rank saves to one name.
         return 0.85 if by_torch or "bytes" in one.fields else 0.7
     if (
         one.pattern == unreadable_files.NO_INPUT.name

@@ -119,7 +119,7 @@ ARCHITECTURE = FAULT.log_pattern(
 )
 REFUSED = FAULT.log_pattern(
     "refused",
-    # What differs stands on the lines below, where they were not cut away.
+    # What differs is on the lines below, where they were not cut away.
     r"Error\(s\) in loading state_dict for(?: (?P<model>[\w.]{1,80}))?",
     anchors="Error(s) in loading state_dict",
     example="RuntimeError: Error(s) in loading state_dict for LlamaForCausalLM:",

@@ -192,7 +192,7 @@ def _recovers(program: Program, handler: ast.ExceptHandler) -> bool:
 
 
 def _again(program: Program, guard: ast.Try, one: Exchange) -> ast.Call | None:
-    """The handler makes the same call, or calls the function that it stands in."""
+    """The handler makes the same call, or calls the function that it is in."""
     function, same = program.function_of(guard), ast.dump(one.call.node)
     itself = {function.name, f"self.{function.name}"} if function else set()
     for handler in _handlers(guard):

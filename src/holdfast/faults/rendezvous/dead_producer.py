@@ -47,7 +47,7 @@ FETCH = FAULT.log_pattern(
     anchors=("rebuild_storage_fd", "resource_sharer.py"),
     example='  File "/opt/venv/site-packages/torch/multiprocessing/reductions.py", line 541, in '
     "rebuild_storage_fd",
-    # The same frames stand above 'received 0 items of ancdata', which is another fault.
+    # The same frames precede 'received 0 items of ancdata', which is another fault.
     role=Role.CONTEXT,
 )
 FETCH_ERROR = FAULT.log_pattern(

@@ -62,7 +62,7 @@ BIND = FAULT.log_pattern(
 )
 PRIVILEGED = FAULT.log_pattern(
     "privileged",
-    # The reason is cut off, or stands before it: for such a port it is nearly always the same.
+    # The reason is cut off, or comes before it: for such a port it is nearly always the same.
     r"server socket has failed to bind to \S{1,80}:(?P<port>[1-9]\d{0,2}|10[01]\d|102[0-3])\b"
     r"(?!.*(?:in use|EADDRINUSE|errno: (?!13)))",
     anchors=("server socket has failed to bind to",),

@@ -13,7 +13,7 @@ from holdfast.lint import detect_language
 from holdfast.lint.lines import lines as lines_of
 
 FENCE = re.compile(
-    # a list's bullets and a quotation's marks may stand before it
+    # a list's bullets and a quotation's marks may come before it
     r"(?:\s|[-*+](?=\s)|\d{1,9}[.)](?=\s)|>)*(?P<fence>`{3,}|~{3,})(?P<info>.*)$"
 )
 _DIRECTIVE = re.compile(
@@ -29,7 +29,7 @@ class CodeBlock(NamedTuple):
     text: str
     first_line: int
     indent: int
-    """columns that stand before its text"""
+    """columns before its text"""
 
 
 class _TextLine(NamedTuple):
@@ -94,7 +94,7 @@ def _indented(lines: list[_TextLine]) -> Iterator[CodeBlock]:
         if not indented and not blank:
             in_list = bool(re.match(r"\s*(?:[-*+]|\d+[.)])\s", line.text))
         elif not adjoins:
-            in_list = False  # a fence stood between
+            in_list = False  # there was a fence between
         after_blank = above is None or not adjoins or not above.text.strip()
         if held and not (adjoins and (indented or blank)):
             yield from _code_among(held)
@@ -138,7 +138,7 @@ def _indentation(line: str) -> int:
 
 
 def _without_options(lines: list[str]) -> Iterator[str]:
-    """`:linenos:` and its like stand between the directive and the code: blank lines instead."""
+    """`:linenos:` and its like come between the directive and the code: blank lines instead."""
     in_head = True
     for line in lines:
         in_head = in_head and (not line.strip() or bool(re.match(r"\s+:[\w-]+:", line)))

@@ -15,7 +15,7 @@ GLOBAL = Options(
     shorts={"H": "host", "l": "log-level", "n": "namespace"},
     aliases={"n": "namespace"},
 )
-"""what may stand between docker and its verb"""
+"""what may come between docker and its verb"""
 IMAGE = re.compile(r"(?:[\w.\-]+(?::\d+)?/)*[\w.\-]+(?::[\w.\-]+|@sha256:\w+)")
 """a name with a tag: nothing that runs inside is called so"""
 PATH = re.compile(r"[\w\-]+(?:\.[\w.\-]+)?(?::\d+)?(?:/[\w.\-]+)+(?<!\.py)(?<!\.sh)")
@@ -59,7 +59,7 @@ def _split(words: Sequence[ShellWord], options: Options) -> SplitOptions:
 
 
 def _image_is_to_come(words: Sequence[ShellWord], options: Options) -> bool:
-    """Whether the first of these two words is no image, by what stands behind it."""
+    """Whether the first of these two words is no image, by what follows it."""
     if len(words) < 2 or words[0].known or not VARIABLE.fullmatch(words[0].text):
         return False
     behind = words[1]

@@ -41,7 +41,7 @@ TOOLS = frozenset(
 )
 """modules that are no training"""
 STARTS_A_COMMAND = ("horovodrun", "mpirun", "srun")
-"""what stands behind their options is a program, not a Python file"""
+"""what follows their options is a program, not a Python file"""
 OUTER = {
     **{name: name for name in (*ENGINES, "srun", "horovodrun", "ssh", "pdsh", "clush", "kubectl")},
     **dict.fromkeys(known.MPI_PROGRAMS, "mpirun"),

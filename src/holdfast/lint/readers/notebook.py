@@ -69,7 +69,7 @@ def _python(lines: list[str]) -> list[str]:
 
 
 def _locate(text: str, sources: list[list[str]]) -> list[NotebookCell] | None:
-    """Where the lines of each cell stand, found one after the other in the file's own order; None
+    """Where the lines of each cell are, found one after the other in the file's own order; None
     where those of one do not."""
     starts = [0, *(n + 1 for n, character in enumerate(text) if character == "\n")]
     found: list[NotebookCell] = []

@@ -1,4 +1,4 @@
-"""Connections that did not come about, as torch's store, Gloo, NCCL, MPI and ssh tell it.
+"""Connections that did not come about, as torch's store, Gloo, NCCL, MPI and ssh report it.
 
 All of them report on the calling side. What helps is the address and how the call ended:
 refused (the machine answered, nothing listens), silent (nothing came back), no way (no route, or a
@@ -194,7 +194,7 @@ class Attempt(NamedTuple):
     """as the log names it, a name or an IP address; '' when it does not"""
     port: int | None
     kind: str
-    """REFUSED, SILENT, NO_WAY, MASKED, '' when only the end of all patience is told"""
+    """REFUSED, SILENT, NO_WAY, MASKED, '' when only the timeout is reported"""
 
     @property
     def where(self) -> str:

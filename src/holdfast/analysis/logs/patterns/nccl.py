@@ -93,7 +93,7 @@ ERROR_CODE = _tells(
     name="nccl: error-code",
     pattern=r"(?:NCCL INFO )?(?P<file>[\w/.]{1,80}\.(?:cc|h|cu)):(?P<line>\d+)(?: \(\w+\))? "
     r"(?:NCCL INFO )?-> (?P<code>\d)(?!\d)",
-    # ' -> 2' itself stands in every line about a channel, thousands of them in a healthy start.
+    # ' -> 2' itself is in every line about a channel, thousands of them in a healthy start.
     anchors=(
         "init.cc:",
         "init.cu:",

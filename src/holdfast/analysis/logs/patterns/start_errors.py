@@ -121,7 +121,7 @@ NO_DAEMON = _refusal(
     r"|(?:ORTE|PRTE) does not know how to route a message to the specified daemon",
     anchors=("reliably start one or more daemons", "how to route a message to the specified"),
     example="ORTE was unable to reliably start one or more daemons.",
-    # What stopped them stands above it, where ssh or the shell could say it.
+    # What stopped them is above it, where ssh or the shell could say it.
     role=Role.CASCADE,
 )
 

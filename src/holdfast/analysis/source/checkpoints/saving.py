@@ -197,7 +197,7 @@ def _added_later(program: Program, name: ast.Name) -> list[tuple[str, ast.expr]]
 
 
 def save_functions(program: Program, save: SaveCall) -> list[str]:
-    """The name of the function it stands in, and of those that call that one."""
+    """The name of the function it is in, and of those that call that one."""
     function = program.function_of(save.call.node)
     if function is None:
         return []

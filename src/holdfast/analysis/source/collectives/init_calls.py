@@ -13,7 +13,7 @@ from holdfast.analysis.source.python.flow import reached
 from holdfast.analysis.source.python.name_values import names
 
 POSITIONS = {"backend": 0, "init_method": 1, "world_size": 3, "rank": 4, "store": 5, "device_id": 8}
-"""torch 2.13.0, distributed_c10d.py; the first three have stood there since 1.0"""
+"""torch 2.13.0, distributed_c10d.py; the first three have been there since 1.0"""
 
 
 class InitCall(NamedTuple):

@@ -59,7 +59,7 @@ LIGHTNING = ("lightning.", "pytorch_lightning.", "lightning_fabric.")
 
 
 class TimeoutArgument(NamedTuple):
-    """A timeout stands here."""
+    """A place where a timeout is given."""
 
     call: Call
     value: ast.expr
@@ -84,7 +84,7 @@ def _timeout_arguments(program: Program) -> Iterator[TimeoutArgument]:
 
 
 def _taker(program: Program, call: Call) -> tuple[str, int, bool]:
-    """Its name, where its timeout stands, whether it takes a float; ('', …) for other calls."""
+    """Its name, where its timeout is given, whether it takes a float; ('', …) for other calls."""
     func = call.node.func
     last = func.attr if isinstance(func, ast.Attribute) else call.method
     op = distributed(program, call)

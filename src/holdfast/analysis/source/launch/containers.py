@@ -56,7 +56,7 @@ def hides_options(source: Source, container: ContainerRun) -> bool:
     hidden = any(
         not w.known and not w.text.startswith("-") and w.text not in values for w in before
     )
-    # an unknown first word is taken for the image; then the image stands where a program should
+    # an unknown first word is taken for the image; then the image is where a program should be
     first = container.words[0].text.rpartition("/")[2] if container.words else ""
     return hidden or (container.image.startswith("$") and first not in PROGRAMS)
 

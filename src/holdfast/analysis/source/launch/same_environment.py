@@ -54,7 +54,7 @@ def _last(settings: Iterable[SourceSetting]) -> list[SourceSetting]:
 
 
 def _apart(settings: list[SourceSetting], source: Source) -> Iterator[list[SourceSetting]]:
-    """For every path that a setting stands on: what certainly is set there too."""
+    """For every path on which a setting is made: what certainly is set there too."""
     paths = [_path(s, source) for s in settings]
     for path in dict.fromkeys(paths):
         here = set(path)

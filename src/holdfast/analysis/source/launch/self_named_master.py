@@ -67,7 +67,7 @@ def _said(source: Source) -> Iterator[tuple[Place, Launch | None]]:
 
 
 def _asker(source: Source, place: Place) -> Command | None:
-    """The `hostname` that stands there; one that a variable brought along stands further up."""
+    """The `hostname` written there; one that a variable brought along is further up."""
     return next(
         (
             command

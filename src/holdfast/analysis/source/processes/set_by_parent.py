@@ -99,7 +99,7 @@ def _root(target: ast.expr) -> str:
 
 
 def _of_the_module(children: Processes, name: str, target: ast.expr) -> bool:
-    """A variable of the module, and not one of the function that this stands in."""
+    """A variable of the module, not one of the function around it."""
     if isinstance(target, ast.Name):
         return children.names.scope(name, target) is None
     return children.names.home(name, target) is None

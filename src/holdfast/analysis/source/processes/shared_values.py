@@ -176,7 +176,7 @@ def _inherited_value(
 
 
 def shared_later(children: Processes, parent: str, start: ProcessStart) -> bool | None:
-    """Whether `x.share_memory_()` stands somewhere; None when something unnamed is shared."""
+    """Whether `x.share_memory_()` is called somewhere; None when something unnamed is shared."""
     names = children.names
     receivers = {
         call.written.rpartition(".")[0]
@@ -242,7 +242,7 @@ def comes_back(children: Processes, found: InheritedValue) -> bool:
 
 
 def _handed_over(program: Program, node: ast.AST, start: ProcessStart) -> bool:
-    """It stands in a start of children (this one or another): that reads nothing."""
+    """It is an argument to a start of children (this or another), which does not read it."""
     return any(above is start.call.node for above in program.above(node)) or any(
         isinstance(above, ast.keyword) and above.arg in ("args", "kwargs", "initargs")
         for above in program.above(node)

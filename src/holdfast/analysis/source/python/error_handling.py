@@ -1,4 +1,4 @@
-"""What a script does about failures: which `try` stands around a call, and how its handlers end."""
+"""What a script does about failures: which `try` encloses a call, and how its handlers end."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _ending(program: Program, statement: ast.stmt) -> frozenset[str]:
 
 
 def is_last_act(program: Program, guard: ast.Try) -> bool:
-    """It stands in a `finally`, or in a function that clears up: nothing comes after it."""
+    """It is in a `finally`, or in a function that cleans up: nothing comes after it."""
     function = program.function_of(guard)
     if function is not None and LAST_ACTS.search(function.name):
         return True

@@ -1,4 +1,4 @@
-"""What to tell about a collective that some ranks miss: summary, reason and fix. Pure."""
+"""What to say about a collective that some ranks miss: summary, reason and fix. Pure."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class BranchWalker(abc.ABC):
         outer.join(ends, one_is_taken=one_is_taken)
 
     def substitution(self, node: Node, scope: ShellScope, depth: int) -> None:
-        """`$(…)`, wherever it stands."""
+        """`$(…)`, wherever it is."""
         if depth + self.depth > DEEPEST:
             return
         kept, self.depth = self.depth, self.depth + depth + 1
@@ -193,7 +193,7 @@ class BranchWalker(abc.ABC):
         return (self.assigned[number][1] for number in range(first, last))
 
     def function(self, node: Node) -> None:
-        """Its text is read where it stands, with the variables as they are there."""
+        """Its text is read where it is called, with the variables as they are there."""
         body = node.child_by_field_name("body")
         name = node.child_by_field_name("name")
         if body is None or name is None:

@@ -60,7 +60,7 @@ class ChildReader:
                 command,
                 name=program(bare.words[0]),
                 words=bare.words,
-                place=max(bare.words[0].place, command.place),  # a variable stands further up
+                place=max(bare.words[0].place, command.place),  # a variable is set further up
                 wrappers=(*around, *bare.wrappers),
                 settings=(*handed_on, *prefixes),
             )

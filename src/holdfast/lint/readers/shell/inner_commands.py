@@ -20,7 +20,7 @@ class InnerCommand(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     """its first word"""
     text: bool = False
-    """what stands there is text for a shell, not a command"""
+    """it is text for a shell, not a command"""
     one_word: bool = False
     """only that word is the text; the others are its arguments"""
     inherits: bool = True
@@ -63,7 +63,7 @@ def _behind_options(options: Options) -> Finder:
 
 
 def _remote(options: Options, *, hosts: int) -> Finder:
-    """What stands behind options and host is joined, and read by a shell over there."""
+    """What follows options and host is joined, and read by a shell over there."""
 
     def find(words: Sequence[ShellWord]) -> InnerCommand | None:
         at = 1 + split(words[1:], options).rest + hosts

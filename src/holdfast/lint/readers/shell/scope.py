@@ -35,7 +35,7 @@ class WordPiece(NamedTuple):
     at: int
     """byte of the ground"""
     exact: bool = True
-    """the text stands there as it is, byte by byte"""
+    """the text is there as it is, byte by byte"""
     splits: bool = False
     """an expansion outside quotes: its blanks separate words"""
 
@@ -108,7 +108,7 @@ class ShellScope:
 
     def set(self, name: str, variable: ShellVariable) -> None:
         self.own[name] = variable
-        self.passed_on.pop(name, None)  # the last one set stands last
+        self.passed_on.pop(name, None)  # the last one set comes last
         exported = msgspec.structs.replace(variable.setting, exported=True)
         self.passed_on[name] = exported if variable.exported else None
 

@@ -1,4 +1,4 @@
-"""What a walk over shell text has found so far, in whatever texts stand inside each other."""
+"""What a walk over shell text has found so far, however texts are nested in each other."""
 
 from __future__ import annotations
 
