@@ -38,7 +38,7 @@ say "4. What was kept of it                                       holdfast runs"
 say "5. Was anything lost?"
 curve undisturbed >"$work/expected"
 curve broken >"$work/found"
-step=$(sed -n 's/^holdfast> resumed at step \([0-9]*\) from .*/\1/p' "$work/broken.txt" | tail -n 1)
+step=$(sed -n 's/^holdfast> rank 0 resumed at step \([0-9]*\) from .*/\1/p' "$work/broken.txt" | tail -n 1)
 if [ -n "$step" ] && grep -q '^done' "$work/expected" && cmp -s "$work/expected" "$work/found"; then
     weights=$(sed -n 's/^done.*weights //p' "$work/found")
     echo "resumed at step $step, weights $weights, loss identical to the undisturbed run"

@@ -86,6 +86,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     fatal: bool = False
     """no restart can help (the job was told to stop, the same fault comes back)"""
     fix: str = ""
+    fix_after_end: str | None = None
+    """where `fix` is a command for a process that runs: what to do once the job's processes have
+    been ended, besides reading the evidence; None when `fix` holds then too"""
     evidence: tuple[Evidence, ...] = ()
 
 

@@ -88,7 +88,7 @@ def test_a_script_that_always_raises_is_given_up(tmp_path: Path) -> None:
     assert done.actions() == ["restart", "stop"]
     assert ("verdict", "restart-loop", [1]) in done.said()
     last = done.err.splitlines()[-1]
-    assert last.startswith("holdfast> root cause: python-exception on rank 1: ")
+    assert last.startswith("holdfast> root cause: python-exception: rank 1 ")
     assert "ValueError: no data here at train.py:2" in last
     assert not any(lives(pid) for pid in done.pids())
 
@@ -105,7 +105,7 @@ def test_without_restarts_the_first_failure_is_the_end(tmp_path: Path) -> None:
     assert (found["slug"], found["ranks"]) == done.said()[-1][1:], "explained from its own folder"
     *_, hint, cause = done.err.splitlines()
     assert re.fullmatch(r"holdfast> `holdfast explain \S+/runs/\S+` shows the evidence", hint)
-    assert cause.startswith(f"holdfast> root cause: {found['slug']} on rank 0")
+    assert cause.startswith(f"holdfast> root cause: {found['slug']}: rank 0 ")
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])

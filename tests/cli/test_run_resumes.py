@@ -47,6 +47,8 @@ def test_with_our_library_it_is_known_exactly(tmp_path: Path) -> None:
     assert (again["reached"], again["repeated"]) == (17, 17 - again["step"])
     sentence = f"rank 0 resumed at step {again['step']} from {again['path']}; the job had reached"
     assert sentence in done.err
+    said = f"resumed at step {again['step']} from "
+    assert done.err.count(said) == 1, "by the launcher, not by the rank as well"
     saved = done.records("saved")
     assert saved[-1]["step"] > again["step"]
     assert f"the last at step {saved[-1]['step']} in" in done.err

@@ -71,7 +71,7 @@ def test_before_the_first_step_it_says_who_is_missing() -> None:
     assert status(all_in) == "4 ranks waiting for the first step for 40 s"
     assert status(a_scene(a_rank(0, None))) == "1 rank starting for 40 s"
     young = msgspec.structs.replace(none, started_at=none.now - 1.9)
-    assert status(young) == "4 ranks starting", "how long is no news yet"
+    assert status(young) == "", "most starts are over before they are worth a line"
 
 
 def test_the_dead_are_not_counted_as_alive() -> None:
@@ -104,6 +104,16 @@ def test_a_paragraph_says_who_where_why_and_what_we_do() -> None:
     assert "  action    restarting (1 of 3)" in acted
 
 
+def test_a_quote_that_begins_with_its_rank_is_not_given_it_again() -> None:
+    quotes = ["rank 2 (pid 4702): ended by SIGKILL", "rank 25 waits"]
+    seen = [Evidence(quote=quote, rank=2) for quote in quotes]
+    told = judgement(FAULT.verdict("x", ranks=[2], certain=True, evidence=seen), HEALTHY)
+    assert told[2:] == [
+        "  --> rank 2 (pid 4702): ended by SIGKILL",
+        "  --> rank 2: rank 25 waits",
+    ]
+
+
 def test_many_culprits_are_compressed() -> None:
     scene = a_scene(*(a_rank(n, a_beat()) for n in range(64)))
     told = judgement(FAULT.verdict("x", ranks=range(64), certain=True), scene)
@@ -122,6 +132,7 @@ class Clock:
 def test_a_pipe_gets_one_status_line_a_minute_and_every_paragraph() -> None:
     stream, clock = io.StringIO(), Clock()
     screen = Screen(stream, clock)
+    screen.status("")
     for tenth in range(1300):
         clock.now = tenth / 10
         screen.status(f"step {tenth}")

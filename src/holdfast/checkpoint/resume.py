@@ -22,7 +22,7 @@ from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.state import State, saved_structure
 from holdfast.errors import EnvironmentFailure, Error
-from holdfast.rank.events import tell
+from holdfast.rank.events import has_launcher, tell
 from holdfast.rank.phase import phase
 from holdfast.rank.print_line import say
 
@@ -78,7 +78,8 @@ def resume(
     if board.rank == 0:
         taken = [difference.accept for difference in found]
         also = f", accepted: {', '.join(taken)}" if taken else ""
-        say(f"resumed at step {state.step} from {path}{also}")
+        if not has_launcher():  # which says so itself, and how many steps are repeated
+            say(f"resumed at step {state.step} from {path}{also}")
         if "config" in taken:
             say(
                 "what was restored keeps its saved values, the optimizer's learning rate among "

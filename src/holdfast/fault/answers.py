@@ -29,6 +29,7 @@ class Answers:
         victims: Iterable[int] = (),
         fatal: bool = False,
         fix: str = "",
+        fix_after_end: str | None = None,
         evidence: Iterable[Evidence] = (),
     ) -> Verdict:
         """This is what stops the job."""
@@ -41,6 +42,7 @@ class Answers:
             certain=certain,
             fatal=fatal,
             fix=fix,
+            fix_after_end=fix_after_end,
             evidence=tuple(evidence),
         )
 

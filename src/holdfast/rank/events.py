@@ -31,6 +31,11 @@ def forget() -> None:
     _file = ""
 
 
+def has_launcher() -> bool:
+    """Whether a launcher of ours reads what this process reports."""
+    return bool(_file or os.environ.get(EVENTS))
+
+
 def tell(kind: str, **fields: Any) -> None:
     """Append one line; what JSON cannot hold becomes text. Never raises into a script."""
     path = _file or os.environ.get(EVENTS, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import threading
 import time
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
 from holdfast.analysis.scene.scene import RankView, Scene
-from holdfast.findings import Verdict
+from holdfast.findings import Evidence, Verdict
 from holdfast.text import numbers, ranks
 from holdfast.view.text import harmless
 
@@ -21,7 +22,7 @@ EVERY = 60.0
 PATIENCE = 1.0
 """seconds a paragraph waits for a terminal that takes nothing (Ctrl-S, a full pipe)"""
 SHORTEST_START = 2.0
-"""seconds: how long a start has taken so far is worth saying after that"""
+"""seconds: a start that takes longer is worth a line"""
 QUOTES = 4
 ERASE = "\r\033[K"
 """to the start of the line, and all behind it away"""
@@ -34,7 +35,7 @@ Writer = Callable[[int, bytes], None]
 
 
 def status(scene: Scene, *, restarts: int = 0) -> str:
-    """How far the job is, in one line."""
+    """How far the job is, in one line; '' while its start is too young to mention."""
     world = len(scene.ranks)
     living = [view for view in scene.ranks if view.death is None]
     beats = [view.beat for view in living if view.beat]
@@ -49,13 +50,14 @@ def status(scene: Scene, *, restarts: int = 0) -> str:
         alive = "" if len(living) == world else f", {len(living)} alive"
         step = scene.checkpoints.base + steps  # of the job, over all attempts
         return f"{_ranks(world)}{alive}, step {step}{pace}{_phases(living)}{again}"
+    waited = scene.now - scene.started_at
+    if waited < SHORTEST_START:
+        return ""
     if beats and 0 < len(ready) < world:
         missing = numbers(view.rank for view in scene.ranks if view.rank not in ready)
         return f"{len(ready)} of {_ranks(world)} in the group, missing {missing}{again}"
-    waited = scene.now - scene.started_at
-    since = f" for {_duration(waited)}" if waited >= SHORTEST_START else ""
     doing = "waiting for the first step" if len(ready) == world else "starting"
-    return f"{_ranks(world)} {doing}{since}{_phases(living)}{again}"
+    return f"{_ranks(world)} {doing} for {_duration(waited)}{_phases(living)}{again}"
 
 
 def judgement(verdict: Verdict, scene: Scene, *, action: str = "", evidence: str = "") -> list[str]:
@@ -65,7 +67,7 @@ def judgement(verdict: Verdict, scene: Scene, *, action: str = "", evidence: str
     if who := _who(verdict, scene):
         told.append(f"  who       {who}")
     told += [
-        f"  --> {_rank_of(quote.rank)}{quote.quote}" + (f" ({quote.source})" * bool(quote.source))
+        f"  --> {_rank_of(quote)}{quote.quote}" + (f" ({quote.source})" * bool(quote.source))
         for quote in verdict.evidence[:QUOTES]
     ]
     if action or not verdict.certain:
@@ -93,8 +95,10 @@ def _place(view: RankView) -> str:
     return f"rank {view.rank} (host {view.host}, pid {view.pid})"
 
 
-def _rank_of(rank: int | None) -> str:
-    return "" if rank is None else f"rank {rank}: "
+def _rank_of(evidence: Evidence) -> str:
+    """Once: some quotes begin with their rank."""
+    named = evidence.rank is None or re.match(rf"rank {evidence.rank}\b", evidence.quote)
+    return "" if named else f"rank {evidence.rank}: "
 
 
 def _phases(living: Sequence[RankView]) -> str:
@@ -133,7 +137,12 @@ class Screen:
         self._in_place = stream.isatty() and os.environ.get("TERM", "") != "dumb"
 
     def status(self, text: str) -> None:
-        """The one calm line: in place on a terminal, else at most one a minute."""
+        """The one calm line: in place on a terminal, else at most one a minute.
+
+        '' leaves it as it is.
+        """
+        if not text:
+            return
         with self._lock:
             line = PREFIX + harmless(text)
             if not self._in_place:

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.analysis.job.journal_records import JournalRecord, decode
 from holdfast.findings import Culprit, Diagnosis, Evidence
-from holdfast.run.runs.report import (
-    EXPIRED_FIX,
-    lines,
-    lost_in,
-    steps_in,
-    suggested_timeout,
-    summarise,
-)
+from holdfast.run.runs.report import lines, lost_in, steps_in, suggested_timeout, summarise
 from tests.run.journals import record
 
 
@@ -65,7 +58,7 @@ def test_a_restart_is_counted_and_told() -> None:
         "done: 1700 steps, 1 restart, 2 minutes",
         "10.0 s lost between the last step before a restart and the first after it",
         TIMEOUT,
-        "recovered from rank-killed on rank 2: rank 2 was killed",
+        "recovered from rank-killed on rank 2 (restart 1)",
     ]
 
 
@@ -79,7 +72,7 @@ def test_the_root_cause_is_the_last_line_of_a_failure() -> None:
     told = lines(summarise(failed))
     assert told[0] == "failed with exit code 137: 830 steps, 1 restart, 1 minute"
     assert told[-3:] == [
-        "earlier: rank-killed on rank 2: rank 2 was killed",
+        "earlier: rank-killed: rank 2 was killed",
         "help: fix train.py:88",
         "root cause: restart-loop on rank 2: the same again",
     ]
@@ -89,8 +82,8 @@ def test_a_sentence_is_said_once_however_often_it_was_true() -> None:
     failed = [LAUNCH, *(verdict(110 + n, n, 1) for n in range(3)), at(111, "end", exit_code=1)]
     assert sum("rank 2 was killed" in line for line in lines(summarise(failed))) == 2
     assert lines(summarise(failed))[-2:] == [
-        "earlier: rank-killed on rank 2: rank 2 was killed",
-        "root cause: rank-killed on rank 2: rank 2 was killed",
+        "earlier: rank-killed: rank 2 was killed",
+        "root cause: rank-killed: rank 2 was killed",
     ]
 
 
@@ -100,24 +93,23 @@ def test_a_job_that_was_told_to_stop_has_no_root_cause() -> None:
     assert told == ["stopped by SIGINT: 1 step, 0 restarts, 11 s"]
 
 
-@pytest.mark.parametrize(
-    ("exited", "help_line"),
-    [([], f"help: {EXPIRED_FIX.format(folder='/r/evidence-0')}"), ([71], "help: look at 71")],
-)
-def test_no_advice_about_a_process_that_has_exited_since(exited: list[int], help_line: str) -> None:
-    """A core dump may be looked at by the pid of a rank that was dead when the verdict came."""
-    ranks = [record("rank", t=100 + n, rank=n, pid=70 + n, what="started") for n in range(2)]
-    ends = [record("rank", t=105, rank=1, pid=pid, what="exited", code=-11) for pid in exited]
-    cause = verdict(110, 0, 1, fix="look at 71", evidence="/r/evidence-0")
-    later = record("rank", t=111, rank=1, pid=71, what="exited", code=-9)
-    told = lines(summarise([LAUNCH, *ranks, *ends, cause, later, at(112, "end", exit_code=124)]))
-    assert told[-2] == help_line
+def test_a_rank_that_the_reason_only_begins_like_is_named() -> None:
+    failed = [LAUNCH, verdict(110, 0, 1, reason="rank 25 waits"), at(111, "end", exit_code=1)]
+    assert lines(summarise(failed))[-1] == "root cause: rank-killed on rank 2: rank 25 waits"
+
+
+def test_only_what_was_restarted_has_a_restart() -> None:
+    cut_off = [*RESTARTED[:-1], verdict(200, 1, 30)]
+    assert lines(summarise(cut_off))[-2:] == [
+        "recovered from rank-killed on rank 2 (restart 1)",
+        "recovered from rank-killed on rank 2",
+    ]
 
 
 # --- with what explain says -----------------------------------------------------------------------
 
 HINT = "`holdfast explain runs/ID` shows the evidence"
-CAUSE = "root cause: rank-killed on rank 2: rank 2 was killed"
+CAUSE = "root cause: rank-killed: rank 2 was killed"
 
 
 def found(slug: str, rank: int | None = 2, confidence: float = 0.92) -> Diagnosis:
@@ -138,12 +130,12 @@ def found(slug: str, rank: int | None = 2, confidence: float = 0.92) -> Diagnosi
         ([2], None, [CAUSE]),
         ([2], found("gpu-oom", confidence=0.4), [CAUSE]),
         ([2], found("rank-killed"), [HINT, CAUSE]),
-        ([], found("rank-killed", None), [HINT, CAUSE.replace(" on rank 2", "")]),
+        ([], found("rank-killed", None), [HINT, CAUSE]),
         (
             [2],
             found("gpu-oom"),
             [
-                "verdict while it ran: rank-killed on rank 2: rank 2 was killed",
+                "verdict while it ran: rank-killed: rank 2 was killed",
                 "  --> stderr.log:9: rank 2: CUDA out of memory",
                 "help: a smaller batch",
                 HINT,

@@ -65,6 +65,7 @@ def heartbeat_stopped_in_a_live_process(scene: Scene) -> Verdict | None:
         victims=held.victims,
         certain=False,
         fix=f"find the call with `py-spy dump --pid {view.pid}` and make it release the GIL",
+        fix_after_end="make the call release the GIL",
         evidence=held.evidence(),
     )
 

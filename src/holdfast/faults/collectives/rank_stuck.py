@@ -52,6 +52,7 @@ def others_wait_for_it(scene: Scene) -> Verdict | None:
         victims=held.victims,
         certain=False,
         fix=f"see which line it is in: `py-spy dump --pid {scene.rank(held.roots[0]).pid}`",
+        fix_after_end="",
         evidence=held.evidence(),
     )
 

@@ -75,6 +75,7 @@ def join_will_time_out(scene: Scene) -> Verdict | None:
         victims=joined,
         certain=False,
         fix=f"`py-spy dump --pid {missing[0].pid}`; {RAISE_TIMEOUT}" if missing else RAISE_TIMEOUT,
+        fix_after_end=RAISE_TIMEOUT if missing else None,
         evidence=[_joined_evidence(v) for v in waiting] + [_location_evidence(v) for v in missing],
     )
 

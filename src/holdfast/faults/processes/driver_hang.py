@@ -49,6 +49,7 @@ TRAINING = re.compile(r"\b(python[\d.]*|torchrun|deepspeed|accelerate|nvidia-smi
 RECENT_SECONDS = 3600
 LONG_IN_STATE_D = 10.0
 """seconds in state D before it is reported; a save to a slow disk takes as long"""
+CHECK_STORAGE = "storage: `timeout 5 stat -f PATH`"
 
 
 @FAULT.check(needs=("leftovers",))
@@ -133,8 +134,8 @@ def rank_stuck_in_kernel(scene: Scene) -> Verdict | None:
         ranks=[v.rank for v in stuck],
         victims=stalled.victims,
         certain=False,
-        fix=f"check again: `ps -o pid,stat,wchan:32,cmd -p {view.pid}`; storage: `timeout 5 stat "
-        "-f PATH`",
+        fix=f"check again: `ps -o pid,stat,wchan:32,cmd -p {view.pid}`; {CHECK_STORAGE}",
+        fix_after_end=CHECK_STORAGE,
         evidence=[
             Evidence(
                 quote=f"state D in {channel}", source=f"/proc/{view.pid}/wchan", rank=view.rank

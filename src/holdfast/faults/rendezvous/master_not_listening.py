@@ -28,6 +28,7 @@ Sources        torch/csrc/distributed/c10d/TCPStore.cpp and socket.cpp: what is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from holdfast import text
 from holdfast.analysis.job import join, phrases
@@ -105,7 +106,7 @@ def ranks_call_a_store_that_no_rank_serves(scene: Scene) -> Verdict | None:
     if not calling or exits.endings(scene):
         return None
     calling = [v for v in calling if _same_store(v, calling[0])]
-    why, ranks, fix = _explain(scene, calling)
+    why, ranks, fix, fix_after_end = _explain(scene, calling)
     if not ranks:
         return None  # they call the given address: no rank is to blame
     since = min(claim.at for v in calling if (claim := join.claim_of(v)))
@@ -118,6 +119,7 @@ def ranks_call_a_store_that_no_rank_serves(scene: Scene) -> Verdict | None:
         victims=set(numbers) - set(ranks),
         certain=False,
         fix=fix,
+        fix_after_end=fix_after_end,
         evidence=[_store_evidence(v) for v in calling],
     )
 
@@ -133,7 +135,7 @@ def ranks_gave_up_on_the_store(scene: Scene) -> Verdict | None:
     if served or any(not join.gave_up_on_store(e) for e in exits.cause(scene)):
         return None
     trying = [v for v in scene.ranks if join.waits_to_join(v) and _same_store(v, gave_up[0].view)]
-    why, ranks, fix = _explain(scene, [*(e.view for e in gave_up), *trying])
+    why, ranks, fix, fix_after_end = _explain(scene, [*(e.view for e in gave_up), *trying])
     victims = exits.fallen(scene, ranks)
     return FAULT.verdict(
         f"{text.ranks(e.rank for e in gave_up)} could not reach the store: {why}: "
@@ -142,6 +144,7 @@ def ranks_gave_up_on_the_store(scene: Scene) -> Verdict | None:
         victims=victims,
         certain=True,
         fix=fix,
+        fix_after_end=fix_after_end,
         evidence=[phrases.how_it_ended(e) for e in gave_up],
     )
 
@@ -170,8 +173,16 @@ def _same_store(one: RankView, other: RankView) -> bool:
     return join.same_place(_store(one), _store(other))
 
 
-def _explain(scene: Scene, calling: Sequence[RankView]) -> tuple[str, list[int], str]:
+class _Explanation(NamedTuple):
     """Why no rank serves the store, which ranks caused that, and what to do."""
+
+    why: str
+    ranks: list[int]
+    fix: str
+    fix_after_end: str | None = None
+
+
+def _explain(scene: Scene, calling: Sequence[RankView]) -> _Explanation:
     claims = [(v, claim) for v in calling if (claim := join.claim_of(v)) is not None]
     misdirected = [v for v, c in claims if not join.same_place(c.store, c.given_store)]
     late = [v for v in join.not_come(scene) if v.rank == 0 and v.death is None]
@@ -179,13 +190,11 @@ def _explain(scene: Scene, calling: Sequence[RankView]) -> tuple[str, list[int],
     elsewhere = join.host_of(first.store) != join.host_of(first.given_store)
     if late and not first.agent_store and not elsewhere:
         place = f"see where rank 0 is: `py-spy dump --pid {late[0].pid}`"
-        return (
-            "it is not up yet: rank 0, which serves it, has not reached init_process_group",
-            [0],
-            place,
-        )
+        why = "it is not up yet: rank 0, which serves it, has not reached init_process_group"
+        return _Explanation(why, [0], place, fix_after_end="")
     if not misdirected:
-        return "no answer at the address that the launcher gave", [], USE_LAUNCHER_ADDRESS
+        why = "no answer at the address that the launcher gave"
+        return _Explanation(why, [], USE_LAUNCHER_ADDRESS)
     given = f"the launcher's store is at {first.given_store or 'no address'}"
     if elsewhere:
         why = f"that is not the host that the launcher gave: {given}"
@@ -193,7 +202,7 @@ def _explain(scene: Scene, calling: Sequence[RankView]) -> tuple[str, list[int],
         why = f"no rank will ever serve one there: {given}, and the script sets another address"
     else:
         why = f"no rank of this job serves one there: {given}"
-    return why, [v.rank for v in misdirected], USE_LAUNCHER_ADDRESS
+    return _Explanation(why, [v.rank for v in misdirected], USE_LAUNCHER_ADDRESS)
 
 
 def _store(view: RankView) -> str:

@@ -106,6 +106,7 @@ def ranks_have_not_joined_yet(scene: Scene) -> Verdict | None:
         victims=[v.rank for v in waiting],
         certain=False,
         fix=f"see where it is: `py-spy dump --pid {missing[0].pid}`",
+        fix_after_end="",
         evidence=[
             Evidence(
                 quote=f"{len(announced)} of {len(scene.ranks)} ranks started their heartbeat",

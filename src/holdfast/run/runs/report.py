@@ -13,7 +13,6 @@ from holdfast.analysis.job.journal_records import (
     EndRecord,
     JournalRecord,
     JudgementRecord,
-    RankRecord,
     StepsRecord,
     VerdictRecord,
 )
@@ -35,8 +34,6 @@ LIKELY = 0.5
 QUOTES = 2
 SIGNAL_BASE = 128
 """exit codes above it mean 'ended by a signal'"""
-EXPIRED_FIX = "see the stacks and flight recorders in {folder}"
-"""where the fix was a command for a process that has exited since"""
 
 
 class RunReport(NamedTuple):
@@ -53,8 +50,6 @@ class RunReport(NamedTuple):
     """None when the run has no end"""
     causes: tuple[VerdictRecord, ...]
     """the verdicts, oldest first; the last is the root cause of the end"""
-    fix: str
-    """for the last of them, as far as it still helps now that its processes have exited"""
     checkpoints: tuple[str, ...] = ()
     """sentences about saves, and steps done twice"""
 
@@ -73,7 +68,6 @@ def summarise(records: Sequence[JournalRecord]) -> RunReport:
         suggested_timeout=suggested_timeout(max(pauses, default=0.0)),
         exit_code=end.exit_code if end else None,
         causes=causes,
-        fix=_fix_after_the_end(causes[-1], records) if causes else "",
         checkpoints=tuple(report_saves.lines(records)),
     )
 
@@ -129,28 +123,26 @@ def lines(report: RunReport, *, diagnosis: Diagnosis | None = None, folder: str 
     causes = report.causes[-CAUSES_SHOWN:]
     told = _figures(report, verdicts_left_out=len(report.causes) - len(causes))
     if report.exit_code in (0, None):
-        return _unique([*told, *(f"recovered from {_sentence(cause)}" for cause in causes)])
-    told += [f"earlier: {_sentence(cause)}" for cause in causes[:-1]]
+        return _unique([*told, *(_recovered(report, cause) for cause in causes)])
+    told += [f"earlier: {_verdict(cause)}" for cause in causes[:-1]]
     if not causes:
         return _unique([*told, *_diagnosed(diagnosis, folder)])
     if _told_to_stop(causes[-1]):  # said when it happened
         return _unique(told)
-    return _unique([*told, *_root_cause(causes[-1], report.fix, diagnosis, folder)])
+    return _unique([*told, *_root_cause(causes[-1], diagnosis, folder)])
 
 
-def _root_cause(
-    cause: VerdictRecord, fix: str, diagnosis: Diagnosis | None, folder: str
-) -> Iterator[str]:
+def _root_cause(cause: VerdictRecord, diagnosis: Diagnosis | None, folder: str) -> Iterator[str]:
     better = _diagnosed(diagnosis, folder)
     if diagnosis and better and not _agree(diagnosis, cause):
-        yield f"verdict while it ran: {_sentence(cause)}"
+        yield f"verdict while it ran: {_verdict(cause)}"
         yield from better
         return
-    if fix:
-        yield f"help: {fix}"
+    if cause.fix:
+        yield f"help: {cause.fix}"
     if better:
         yield _hint(folder)
-    yield f"root cause: {_sentence(cause)}"
+    yield f"root cause: {_verdict(cause)}"
 
 
 def _diagnosed(found: Diagnosis | None, folder: str) -> list[str]:
@@ -161,7 +153,7 @@ def _diagnosed(found: Diagnosis | None, folder: str) -> list[str]:
         *(f"  --> {evidence(one)}" for one in found.evidence[:QUOTES]),
         *([f"help: {found.fix}"] if found.fix else []),
         _hint(folder),
-        f"root cause: {found.slug}{_on(_culprits(found))}: {found.reason}",
+        f"root cause: {_sentence(found.slug, _culprits(found), found.reason)}",
     ]
 
 
@@ -205,22 +197,6 @@ def _told_to_stop(cause: VerdictRecord) -> bool:
     return traits(cause.slug).told_to_stop and not cause.ranks
 
 
-def _fix_after_the_end(cause: VerdictRecord, records: Sequence[JournalRecord]) -> str:
-    """The verdict's fix, unless it is a command for a rank that lived then and has exited since."""
-    alive: set[int] = set()
-    for record in records:
-        if record is cause:
-            break
-        if isinstance(record, RankRecord) and record.what == "started":
-            alive.add(record.pid)
-        elif isinstance(record, RankRecord) and record.what == "exited":
-            alive.discard(record.pid)
-    named = {int(number) for number in re.findall(r"\b\d{1,9}\b", cause.fix)}
-    if not named & alive:
-        return cause.fix
-    return EXPIRED_FIX.format(folder=cause.evidence) if cause.evidence else ""
-
-
 def _agree(found: Diagnosis, cause: VerdictRecord) -> bool:
     same_ranks = set(_culprits(found)) <= set(cause.ranks) if _culprits(found) else not cause.ranks
     return found.slug == cause.slug and same_ranks
@@ -235,8 +211,20 @@ def _hint(folder: str) -> str:
     return f"`holdfast explain {folder}` shows the evidence"
 
 
-def _sentence(cause: VerdictRecord) -> str:
-    return f"{cause.slug}{_on(cause.ranks)}: {cause.reason}"
+def _recovered(report: RunReport, cause: VerdictRecord) -> str:
+    """Short: its whole sentence was said when it happened, and is in the journal."""
+    restart = f" (restart {cause.attempt + 1})" if cause.attempt < report.restarts else ""
+    return f"recovered from {cause.slug}{_on(cause.ranks)}{restart}"
+
+
+def _verdict(cause: VerdictRecord) -> str:
+    return _sentence(cause.slug, cause.ranks, cause.reason)
+
+
+def _sentence(slug: str, culprits: Sequence[int], reason: str) -> str:
+    """Names the culprits once: most reasons begin with them."""
+    named = culprits and re.match(rf"{re.escape(ranks(culprits))}\b", reason)
+    return f"{slug}{'' if named else _on(culprits)}: {reason}"
 
 
 def _on(culprits: Sequence[int]) -> str:

@@ -36,6 +36,8 @@ from holdfast.view import run_screen
 
 NOTE_EVERY = 60.0
 """seconds between two notes of progress in the journal"""
+SEE_EVIDENCE = "see the stacks and flight recorders in {folder}"
+"""in place of a command for a process that is ended now"""
 
 
 class Reporter:
@@ -103,6 +105,8 @@ class Reporter:
         self, found: Verdict, scene: Scene, *, action: str, steps: int, evidence: str
     ) -> None:
         """A notice, or with an action the verdict that calls for it."""
+        if action:
+            found = msgspec.structs.replace(found, fix=fix_once_ended(found, evidence))
         kind = VerdictRecord if action else NoticeRecord
         self._journal(kind, found, scene, steps=steps, evidence=evidence)
         if traits(found.slug).told_to_stop and not found.ranks:
@@ -199,3 +203,11 @@ class Reporter:
         if told := transport.sentence(seen):
             self.journal.write(TransportRecord(seen=told, warning=warning))
             self.screen.say([told, f"warning: {warning}"] if warning else told)
+
+
+def fix_once_ended(found: Verdict, evidence: str) -> str:
+    """What to do about it when the action ends the job's processes."""
+    if found.fix_after_end is None:
+        return found.fix
+    kept = SEE_EVIDENCE.format(folder=evidence) if evidence else ""
+    return "; ".join(filter(None, (kept, found.fix_after_end)))

@@ -1,0 +1,61 @@
+"""What is said of a verdict whose action ends the ranks that its fix is a command for."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from holdfast.analysis.job.journal_records import JudgementRecord
+from holdfast.findings import Verdict
+from holdfast.run.runs.journal import Journal
+from holdfast.run.watch import verdict
+from holdfast.run.watch.reporter import Reporter
+from holdfast.view.run_screen import Screen
+from tests.run.scenes import a_scene, an_activity, ended, held_up
+
+STUCK = held_up({2: {}})
+FROZEN = held_up({2: {"activity": an_activity(state="T"), "state_since": 0.0}})
+KEPT = "see the stacks and flight recorders in /r/evidence-0"
+
+
+def judged(*, action: str, evidence: str = "/r/evidence-0", found: Verdict | None = None) -> str:
+    """The help on the screen, which is also the journal's; '' when there is none."""
+    screen, journal = io.StringIO(), Journal(None)
+    found = found or verdict.judge(STUCK)
+    assert found is not None
+    reporter = Reporter(journal, Screen(screen), "node-a", None)
+    reporter.judgement(found, STUCK, action=action, steps=1, evidence=evidence)
+    (record,) = journal.records()
+    assert isinstance(record, JudgementRecord)
+    shown = re.findall(r"help: (.*)", screen.getvalue())
+    assert shown == [record.fix] * bool(record.fix)
+    return record.fix
+
+
+def test_a_notice_advises_to_look_at_the_process() -> None:
+    assert judged(action="") == "see which line it is in: `py-spy dump --pid 4002`"
+
+
+def test_a_verdict_that_ends_it_points_to_what_was_kept() -> None:
+    assert judged(action="restarting (1 of 3)") == KEPT
+    assert judged(action="restarting (1 of 3)", evidence="") == ""
+
+
+def test_what_still_helps_is_kept() -> None:
+    frozen = verdict.judge(FROZEN)
+    assert frozen is not None
+    assert frozen.slug == "rank-frozen"
+    assert judged(action="", found=frozen) == "let it continue: `kill -CONT 4002`"
+    after = judged(action="restarting (1 of 3)", found=frozen)
+    assert after.startswith(f"{KEPT}; find out who sent SIGSTOP")
+
+
+@pytest.mark.parametrize("action", ["", "restarting (1 of 3)"])
+def test_a_fix_for_a_rank_that_has_ended_stays(action: str) -> None:
+    """A core dump is looked at by the pid of a dead rank."""
+    crashed = verdict.judge(a_scene([ended(0, -11), ended(1, 1)]))
+    assert crashed is not None
+    assert "4000" in crashed.fix
+    assert judged(action=action, found=crashed) == crashed.fix
