@@ -19,6 +19,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from holdfast.analysis.job.journal_records import ActionRecord, ResumeRecord
+from holdfast.run.runs import journal
+
 STEPS, EVERY = 100, 10
 KILLS_A_JOB = 5
 JOB = Path(__file__).with_name("deterministic_job.py")
@@ -33,6 +36,7 @@ class Ran:
     """(rank, step) -> every loss that was printed for it"""
     digest: str = ""
     resumed: list[int] = field(default_factory=list)
+    restarts: int = 0
     log: str = ""
 
 
@@ -71,11 +75,10 @@ def run(world: int, folder: str, planned: list[str]) -> Ran:
             ran.digest = said["digest"]
         else:
             ran.losses.setdefault((said["rank"], said["step"]), set()).add(said["loss"])
-    ran.resumed = [
-        int(line.split("resumed at step ")[1].split()[0])
-        for line in done.stderr.splitlines()
-        if line.startswith("holdfast> resumed at step ")
-    ]
+    records = journal.read(f"{folder}/runs/latest/journal.jsonl")
+    resumes = [one for one in records if isinstance(one, ResumeRecord) and one.rank == 0]
+    ran.resumed = [one.step for one in resumes if one.step]
+    ran.restarts = sum(isinstance(one, ActionRecord) and one.action == "restart" for one in records)
     return ran
 
 
@@ -89,9 +92,8 @@ def differences(disturbed: Ran, undisturbed: Ran, restarts: int) -> list[str]:
     for place, expected in sorted(undisturbed.losses.items()):
         if disturbed.losses.get(place) != expected:
             wrong.append(f"rank {place[0]} step {place[1]}: {disturbed.losses.get(place)}")
-    attempts = disturbed.log.count("holdfast>   we        restart")
-    if attempts != restarts:
-        wrong.append(f"{attempts} restarts instead of {restarts}")
+    if disturbed.restarts != restarts:
+        wrong.append(f"{disturbed.restarts} restarts instead of {restarts}")
     return wrong
 
 
