@@ -35,7 +35,7 @@ def test_holdfast_alone_prints_its_help() -> None:
         (["explain", "xyzzy"], "error: no fault's page mentions 'xyzzy'"),
         (["explain", "no/such.log"], "error: there is no file or folder 'no/such.log'"),
         (["explain", "--pid", "4194305"], "error: there is no process 4194305"),
-        (["explain", "--run", "xyzzy", "--runs", "no-such"], "error: there are no runs in no-such"),
+        (["explain", "--run", "xyzzy", "--runs", "no-such"], "error: no runs in no-such"),
         (["check", "--port", "many"], "invalid int value: 'many'"),
         (["check", "--deadline", "0"], "--deadline: must be > 0 and <= 3600 seconds, got '0'"),
         (["chekc"], "invalid choice: 'chekc'"),

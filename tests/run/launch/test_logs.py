@@ -99,7 +99,7 @@ def test_a_full_disk_ends_the_log_and_not_the_rank(capsys: pytest.CaptureFixture
         made.settle(seconds=30)
     assert screen.written[1] == b"one\ntwo\n"
     said = capsys.readouterr().err
-    assert said.count("could not be written (No space left on device)") == 1
+    assert said.count("cannot write the log of rank 3 (stdout) (No space left on device)") == 1
 
 
 def test_a_screen_that_is_gone_does_not_end_the_log(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_an_unwritable_folder_leaves_the_screen(tmp_path: Path) -> None:
     assert code == 0
     assert out.count("ends without a newline") == 2
     assert err.count("complaint\n") == 2
-    assert err.count("no logs can be written") == 1
+    assert err.count("cannot write logs to") == 1
 
 
 def test_the_screen_gets_the_same_bytes_as_without_us(tmp_path: Path) -> None:
