@@ -36,4 +36,5 @@ def complain(problem: BaseException) -> None:
     if _complained:
         return
     _complained = True
-    say(f"monitoring is disabled in this rank: {type(problem).__name__}: {problem}")
+    why = f"{type(problem).__name__}: {problem}"
+    say(f"monitoring is disabled in this rank, training continues: {why}")

@@ -65,6 +65,6 @@ finally:
     except Exception as _problem:  # noqa: BLE001 - nothing of ours may break a script
         os.write(
             2,
-            f"holdfast> monitoring is disabled in this rank: "
+            f"holdfast> monitoring is disabled in this rank, training continues: "
             f"{type(_problem).__name__}: {_problem}\n".encode(),
         )
