@@ -72,7 +72,7 @@ def test_what_is_left_is_seen(tmp_path: Path) -> None:
         wait_until(lambda: look.processes() == [])
 
 
-def test_shared_memory_that_somebody_uses_is_no_leak() -> None:
+def test_shared_memory_in_use_is_no_leak() -> None:
     path = f"/dev/shm/holdfast-test-{os.getpid()}"
     before = shm_entries()
     try:

@@ -36,7 +36,7 @@ def test_the_screens_are_up_to_date(page: Path) -> None:
         "…\nFound 1 error in 1 file (1 looked at).\n…\nlaunch.sh:1:8: HOLD501 [variable-unread]",
     ],
 )
-def test_a_stale_screen_is_written_anew(stale: str) -> None:
+def test_a_stale_screen_is_written_again(stale: str) -> None:
     made = write_screens.refreshed(SESSION.format(shown=stale))
     assert "\nlaunch.sh:1:8: HOLD501 [variable-unread] error: NCCL_TIMEOUT" in made
     assert "1 looked at).\n```\nAfter\n" in made

@@ -17,7 +17,7 @@ Keep = Callable[[int], int]
 
 
 class Crash(BaseException):
-    """The machine is gone; no `except Exception` may go on as if it were not."""
+    """The machine is gone; no `except Exception` may continue as if it were not."""
 
 
 @dataclass

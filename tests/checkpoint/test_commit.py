@@ -64,7 +64,7 @@ def check(stop: int, keep: Keep) -> None:
     reported = run(files)
     image = files.crash(keep)
     assert newest_whole(image, ROOT) >= reported, files.log[-5:]
-    # The next attempt goes on in this very folder, whatever is left in it.
+    # The next attempt continues in this very folder, whatever is left in it.
     save_all(image, ROOT, 50)
     assert newest_whole(image, ROOT) == 50
     left = [name for name in image.listdir(ROOT) if step_of_temporary(name) is not None]

@@ -1,4 +1,4 @@
-"""Random numbers go on exactly where they were; a new rank gets its own, always the same."""
+"""Random numbers continue exactly where they were; a new rank gets its own, always the same."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def draw() -> list[float]:
 
 
 @pytest.mark.parametrize("before", range(4))
-def test_every_library_goes_on_where_it_was(before: int) -> None:
+def test_every_library_continues_where_it_was(before: int) -> None:
     for _ in range(before):
         draw()
     saved = through_the_file(generators.capture())

@@ -22,10 +22,10 @@ from tests.checkpoint.sampler_ranks import PlainLoader, sampler, train
     batch=st.integers(5, 40),
     data=st.data(),
 )
-def test_another_world_goes_on_in_the_same_order(
+def test_another_world_continues_in_the_same_order(
     worlds: list[int], length: int, batch: int, data: st.DataObject
 ) -> None:
-    """Stopped anywhere and gone on with any number of ranks: each global batch holds the same
+    """Stopped anywhere and resumed with any number of ranks: each global batch holds the same
     samples as in a job of one rank that was never stopped."""
     rest = length % batch or batch
     assume(all(fits(b, w, 4) for b in (batch, rest) for w in worlds))
@@ -85,7 +85,7 @@ def test_the_data_position_is_that_of_training_not_of_the_loader() -> None:
     assert places == [(0, False)] * 3 + [(1, True)] + [(1, False)] * 3 + [(2, True), (2, False)]
 
 
-def test_a_loop_left_early_goes_on_where_it_was() -> None:
+def test_a_loop_left_early_continues_where_it_was() -> None:
     one = sampler()
     first = train([one], 3)
     assert one.position == 3

@@ -1,4 +1,4 @@
-"""A job of several ranks saves, ends, and goes on: real writers, real folders."""
+"""A job of several ranks saves, ends, and resumes: real writers, real folders."""
 
 from __future__ import annotations
 

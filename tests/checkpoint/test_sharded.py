@@ -56,7 +56,7 @@ def _over(codes: list[int | None]) -> bool:
 
 
 @pytest.mark.parametrize("mesh", ["same", "same both"])
-def test_the_same_ranks_go_on_bit_for_bit(found: Found, mesh: str) -> None:
+def test_the_same_ranks_continue_bit_for_bit(found: Found, mesh: str) -> None:
     results = [rank[mesh] for rank in found if rank[mesh]]
     assert len(results) == {"same": 2, "same both": 4}[mesh]
     good = {"losses": True, "statistics": True, "tied": True, "differ": []}

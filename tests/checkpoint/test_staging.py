@@ -68,7 +68,7 @@ def test_a_second_save_has_the_new_values_in_the_same_memory(
     capacity = buffer.capacity
     weight += 1
     staged = buffer.stage([NamedTensor("weight", weight)])
-    weight += 1  # after the stall the training may go on
+    weight += 1  # after the stall the training may continue
     assert TensorFile(str(written(buffer, staged, tmp_path))).read("weight").tolist() == [1.0] * 100
     assert buffer.capacity == capacity
 

@@ -1,4 +1,4 @@
-"""`State`: what was captured and restored goes on exactly as if nothing had happened."""
+"""`State`: what was captured and restored continues exactly as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Run:
         return float(loss.detach())
 
 
-def test_a_resumed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_bit_for_bit(tmp_path: Path) -> None:
     run = Run(seed=1)
     for _ in range(3):
         run.step()
@@ -70,7 +70,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     again.step()
     assert again.state.restore(folder, 0, saved_world=1) == []
     for file in tmp_path.iterdir():
-        file.unlink()  # nothing that was restored may go on lying in the files
+        file.unlink()  # nothing that was restored may still be read from the files
     assert (again.state.step, again.state.epoch) == (3, 2)
     assert [again.step() for _ in range(4)] == expected
     assert again.state.extras["best"] == run.state.extras["best"]
@@ -90,7 +90,7 @@ SCHEDULERS: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("make", SCHEDULERS, ids=range(len(SCHEDULERS)))
-def test_schedulers_go_on(make: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_schedulers_continue(make: Callable[[Any], Any], tmp_path: Path) -> None:
     def run() -> tuple[Any, State, Callable[[], float]]:
         optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9)
         scheduler = make(optimizer)

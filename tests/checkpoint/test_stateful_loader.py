@@ -88,7 +88,7 @@ def indices(batches: list[list[int]]) -> list[int]:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_same_world_goes_on_exactly(workers: int) -> None:
+def test_same_world_continues_exactly(workers: int) -> None:
     """Also what the dataset itself keeps, in every worker."""
     whole = rest(mapped(workers=workers))
     first, state = taken(mapped(workers=workers), 12)  # three global batches of four
@@ -133,7 +133,7 @@ def test_within_a_global_batch_it_is_repeated_as_a_whole() -> None:
     assert indices(rest(again))[:6] == indices(first[4:6])
 
 
-def test_another_world_goes_on_by_the_sampler() -> None:
+def test_another_world_continues_by_the_sampler() -> None:
     first, state = taken(mapped(), 12)
     seen = indices(first)
     for rank in range(3):
@@ -143,7 +143,7 @@ def test_another_world_goes_on_by_the_sampler() -> None:
     assert sorted(seen) == list(range(LENGTH))
 
 
-def test_another_number_of_workers_goes_on_by_the_sampler() -> None:
+def test_another_number_of_workers_continues_by_the_sampler() -> None:
     first, state = taken(mapped(workers=2), 12)
     again = mapped()
     again.load_state_dict(state)
@@ -151,7 +151,7 @@ def test_another_number_of_workers_goes_on_by_the_sampler() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_stream_goes_on_in_the_same_world(workers: int) -> None:
+def test_a_stream_continues_in_the_same_world(workers: int) -> None:
     whole = rest(streamed(workers=workers))
     first, state = taken(streamed(workers=workers), 5)
     again = streamed(workers=workers)

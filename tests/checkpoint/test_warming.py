@@ -1,4 +1,4 @@
-"""The memory of the first save is taken while the training goes on, and taken once."""
+"""The memory of the first save is taken while training continues, and taken once."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_own_name_at_loopback(tmp_path: Path) -> None:
     assert one["status"] == "note"
 
 
-def test_a_setting_nobody_reads() -> None:
+def test_a_setting_that_no_program_reads() -> None:
     environment = {"NCCL_REUSE_SOCKET_ADDR": "0"}
     (finding,) = findings(environment=environment)["variable-unread"]
     assert finding["status"] == "warning"

@@ -76,7 +76,7 @@ def test_environment_command_line_and_script_come_together(ask: Asker, tmp_path:
     assert (group["seconds"], group["origin"]) == (420, "init_process_group at train.py:4")
 
 
-def test_a_recipe_is_read_too(ask: Asker, tmp_path: Path) -> None:
+def test_a_launch_script_is_read_too(ask: Asker, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "job.sh").write_text(
         "#SBATCH --time=00:05:00\nexport NCCL_IB_DISABLE=1\nsrun torchrun --nnodes 2 train.py\n"
@@ -86,7 +86,7 @@ def test_a_recipe_is_read_too(ask: Asker, tmp_path: Path) -> None:
     assert "before a hang is noticed" in json.dumps(answer["findings"])
 
 
-def test_a_broken_script_is_told_and_the_rest_goes_on(ask: Asker, tmp_path: Path) -> None:
+def test_a_broken_script_is_reported_and_the_rest_is_answered(ask: Asker, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("def broken(:\n")
     answer = ask.document("--", "torchrun", "train.py")
     assert any("train.py could not be read" in remark for remark in answer["remarks"])
@@ -149,7 +149,7 @@ def test_a_script_that_cannot_be_read(ask: Asker, tmp_path: Path, content: bytes
     assert any(why in remark and "<unknown>" not in remark for remark in answer["remarks"])
 
 
-def test_a_script_with_a_mark_and_a_recipe_of_any_name(ask: Asker, tmp_path: Path) -> None:
+def test_a_script_with_a_mark_and_a_launch_script_of_any_name(ask: Asker, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_bytes(b"\xef\xbb\xbf" + SCRIPT.encode())
     (tmp_path / "go.now").write_text("export NCCL_IB_DISABLE=1\ntorchrun train.py\n")
     answer = ask.document("--", "bash", "go.now")

@@ -1,4 +1,4 @@
-"""`holdfast lint` in the hands of somebody in a hurry, or with ill will."""
+"""`holdfast lint` with careless or hostile input."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_nothing_to_lint_is_not_called_clear(tmp_path: Path, lint: Lint) -> None
     assert "nothing to lint" in done.stderr
 
 
-def test_github_is_told_of_scripts_that_could_not_be_looked_at(project: Path, lint: Lint) -> None:
+def test_github_shows_scripts_that_could_not_be_read(project: Path, lint: Lint) -> None:
     (project / "broken.py").write_text("def f(:\n")
     done = lint("--output-format", "github", "fine.py", "broken.py")
     assert done.stdout == ""

@@ -182,7 +182,7 @@ def test_bad_input_is_one_sentence(
     assert "Traceback" not in done.stderr
 
 
-def test_a_slip_in_the_configuration_or_a_comment_is_told(project: Path, lint: Lint) -> None:
+def test_a_slip_in_the_configuration_or_a_comment_is_reported(project: Path, lint: Lint) -> None:
     (project / "fine.py").write_text("import torch  # holdfast: ignore[no-such]\n")
     done = lint("fine.py")
     assert done.stderr == "fine.py:1: unknown fault 'no-such': this comment ignores nothing\n"

@@ -33,13 +33,13 @@ def test_a_closed_stream_is_no_error(redirection: str) -> None:
 @pytest.mark.parametrize(
     "arguments", [ONE_CHECK, (*ONE_CHECK, "--json"), ("explain", "--list"), ("completion", "zsh")]
 )
-def test_an_answer_that_cannot_be_written_is_told(arguments: tuple[str, ...]) -> None:
+def test_an_answer_that_cannot_be_written_is_reported(arguments: tuple[str, ...]) -> None:
     done = behind(">/dev/full", *arguments)
     assert done.stderr == b"error: the answer could not be written: No space left on device\n"
     assert done.returncode == 2
 
 
-def test_an_error_that_cannot_be_told_keeps_its_exit_code() -> None:
+def test_an_error_that_cannot_be_written_keeps_its_exit_code() -> None:
     assert behind("2>/dev/full", "check", "--port", "99999").returncode == 2
 
 

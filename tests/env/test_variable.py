@@ -42,7 +42,7 @@ def test_a_family() -> None:
     assert variable.family("NO_SUCH_*") == ()
 
 
-def test_absence_is_told_only_where_it_proves_something() -> None:
+def test_absence_is_reported_only_where_it_proves_something() -> None:
     def searched(*prefixes: str) -> tuple[str, ...]:
         search = f.VariableSearch(
             searched=("libnccl.so.2 (NCCL 2.29.7)",), prefixes=prefixes, found={"NCCL_TIMEOUT": ()}

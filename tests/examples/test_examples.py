@@ -34,7 +34,7 @@ def lines(job: Job, beginning: str) -> list[str]:
 # checkpoint was the last to be safe is the disk's affair.
 @pytest.mark.long
 @pytest.mark.parametrize("example", ["hf_trainer.py", "lightning_trainer.py"])
-def test_a_trainer_goes_on_where_it_was(tmp_path: Path, example: str) -> None:
+def test_a_trainer_continues_where_it_was(tmp_path: Path, example: str) -> None:
     if example == "hf_trainer.py" and find_spec("transformers") is None:
         pytest.skip("needs transformers, which needs Python 3.11")
     job = broken_and_whole(tmp_path, example, "1:13")
@@ -44,7 +44,7 @@ def test_a_trainer_goes_on_where_it_was(tmp_path: Path, example: str) -> None:
     assert broken == undisturbed
 
 
-def test_the_plain_script_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_the_plain_script_continues_where_it_was(tmp_path: Path) -> None:
     job = broken_and_whole(tmp_path, "train.py", "1:25")
     (step,) = resumed_at(job)
     assert 10 <= step < 25

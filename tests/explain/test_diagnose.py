@@ -57,7 +57,7 @@ def sighting(role: Role, *, rank: int | None = None, number: int = 1) -> Sightin
             [saying(1, 0.9, order=3, line=3), saying(2, 0.85, order=3, line=3)],
             [("fault-1", 0.9), ("fault-2", 0.85)],
         ),
-        # Nobody is sure: as they are.
+        # None is sure: as they are.
         ([saying(1, 0.6), saying(2, 0.7)], [("fault-2", 0.7), ("fault-1", 0.6)]),
         ([saying(1, 0.05)], []),
     ],

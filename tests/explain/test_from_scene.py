@@ -50,7 +50,7 @@ def first(report: Explanation) -> Diagnosis:
         ((IN_BARRIER, IN_BACKWARD, IN_BACKWARD, IN_SLEEP), 3, 0.6),
     ],
 )
-def test_the_one_that_stands_elsewhere_is_named(
+def test_the_rank_that_is_elsewhere_is_named(
     stacks: tuple[Stack, ...], rank: int, sure: float
 ) -> None:
     found = first(explained(under_torchrun(*stacks)))
@@ -92,8 +92,8 @@ def test_a_job_that_moves_is_well_wherever_its_ranks_are() -> None:
     assert "  rank 2: in load() at data.py:88 (stack of pid 4002)" in text
 
 
-def test_recorders_speak_at_once_when_everything_stands_still() -> None:
-    """Somebody else's look at a rank moves its counters: it seems alive, and does not get on."""
+def test_recorders_count_at_once_when_no_rank_moves() -> None:
+    """Another program's look at a rank moves its counters: it seems alive without any progress."""
     hangs = held_up({1: {"alive_at": NOW, "beat": None}}, ranks=2, seconds=4.0,
                     victim={"alive_at": NOW, "beat": None})  # fmt: skip
     scene = msgspec.structs.replace(

@@ -253,7 +253,7 @@ def recognises(
     victims: Sequence[int] | None = None,
     not_saying: Sequence[str] = (),
 ) -> Reading:
-    """The fault must be named, this sure of it, with this culprit (None and '': nobody), and its
+    """The fault must be named, this sure of it, with this culprit (None and '': none), and its
     sentence, fix and next command contain these words."""
     assert saying, "say which words the user must see"
     return Reading(

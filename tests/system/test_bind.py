@@ -24,7 +24,7 @@ def errors(binds: tuple[Bind, ...]) -> dict[str, str]:
     return {bind.family: bind.error for bind in binds}
 
 
-def test_a_free_port_can_be_bound_and_nobody_could_have_connected() -> None:
+def test_a_free_port_can_be_bound_and_no_client_could_have_connected() -> None:
     port = free_port()
     assert errors(try_store_binds(port)) == FREE
     assert errors(try_store_binds(port)) == FREE, "the probe itself must leave nothing behind"

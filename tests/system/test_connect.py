@@ -17,7 +17,7 @@ def test_a_listener_is_reached(address: str) -> None:
     assert 0 <= reach.seconds < 2
 
 
-def test_nobody_listens() -> None:
+def test_no_process_listens() -> None:
     assert connect("127.0.0.1", free_port(), seconds=2).error == "ECONNREFUSED"
 
 

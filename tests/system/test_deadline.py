@@ -109,7 +109,7 @@ os.setuid(65534)
 """
 
 
-def test_a_limit_that_strikes_us_too_is_told() -> None:
+def test_a_limit_that_strikes_us_too_is_reported() -> None:
     said = run_python(FEW_FILES + ASK_FIVE)
     assert said == "could not start its reader: Too many open files|fine\n"
     needs_root()  # the kernel does not count the processes of root

@@ -50,7 +50,7 @@ def kill_and_see_dead(pid: int, number: int = signal.SIGKILL) -> None:
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
-def test_the_order_is_the_kernels_even_when_nobody_listens_meanwhile() -> None:
+def test_the_order_is_the_kernels_even_when_no_thread_listens_meanwhile() -> None:
     with children(12) as started, watching(started) as watch:
         order = [child.pid for child in started]
         random.shuffle(order)

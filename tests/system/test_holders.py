@@ -19,7 +19,7 @@ sys.stdin.read()
 """
 
 LOOK_AT_A_CHILD = """
-PR_SET_DUMPABLE = 4  # whoever gives up privileges is hidden until it says otherwise
+PR_SET_DUMPABLE = 4  # a process that gives up privileges is hidden until it says otherwise
 ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, int(sys.argv[1] == "open"), 0, 0, 0)
 child = os.fork() or signal.pause()
 print(*sorted(holders(['/tmp']).hidden))
@@ -46,8 +46,8 @@ def test_a_mapped_file_is_held_though_its_descriptor_is_closed(tmp_path: Path) -
 
 
 @pytest.mark.lab
-def test_the_users_of_hidden_processes_are_told() -> None:
-    """Nobody may look into root's processes, nor into its own when they hide themselves."""
+def test_the_users_of_hidden_processes_are_named() -> None:
+    """A user may not look into root's processes, nor into its own when they hide themselves."""
     needs_root()
     code = "import ctypes, signal, sys\nfrom holdfast.system.holders import holders\n"
     assert run_python(code + BECOME_NOBODY + LOOK_AT_A_CHILD, "open").split() == ["0"]

@@ -51,4 +51,4 @@ def break_it(group: dist.ProcessGroup | None) -> None:
     elif FAULT == "size":
         dist.all_reduce(torch.ones(7), group=group)
     elif FAULT == "group":
-        dist.all_reduce(torch.ones(1))  # of all ranks, where nobody else comes
+        dist.all_reduce(torch.ones(1))  # of all ranks, where no other rank comes

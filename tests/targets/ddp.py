@@ -43,7 +43,7 @@ def main() -> None:
         time.sleep(0.05 * slow)
         if first_attempt and rank == CULPRIT and step == AT:
             note_the_time()
-            if FAULT == "skip":  # the others go on with this step's collectives
+            if FAULT == "skip":  # the others continue with this step's collectives
                 dist.all_reduce(torch.ones(3))
                 continue
             slow = break_it(second)

@@ -74,7 +74,7 @@ def be_a_rank(fault: Callable[[int], None], rank: int, folder: str) -> None:
     except RuntimeError as problem:
         with open(f"{folder}/{rank}.json", "w") as file:
             json.dump({"kind": type(problem).__name__, "text": str(problem)}, file)
-        # The others shall find their own words before this connection closes.
+        # The others must raise their own errors before this connection closes.
         time.sleep(0.1)
         os._exit(1)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Two ranks to step 30, killed once at 17. argv: how it goes on ('not', 'torch', 'holdfast')."""
+"""Two ranks to step 30, killed once at 17. argv: how it resumes ('not', 'torch', 'holdfast')."""
 
 from __future__ import annotations
 

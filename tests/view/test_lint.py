@@ -56,7 +56,7 @@ def test_colour_only_where_wanted() -> None:
         ("short", 90, "short", ""),
     ],
 )
-def test_the_mark_stands_under_the_word(line: str, column: int, shown: str, marked: str) -> None:
+def test_the_mark_is_under_the_word(line: str, column: int, shown: str, marked: str) -> None:
     text, mark = lint.excerpt(line, column)
     assert text == shown
     assert text[mark.find("^") :][: mark.count("^")] == marked
@@ -72,14 +72,14 @@ def test_an_excerpt_is_never_wide_and_always_marked(line: str, column: int) -> N
 
 def test_the_environment_has_no_line() -> None:
     finding = Finding(
-        code="HOLD501", slug="variable-unread", status=Status.NOTE, summary="nobody reads it",
+        code="HOLD501", slug="variable-unread", status=Status.NOTE, summary="no program reads it",
         place=Place(file="", line=4),
     )  # fmt: skip
     told = lint.paragraph(Shown(finding, "NCCL_X=1"), colour=False)
-    assert told.startswith("environment: HOLD501 [variable-unread] note: nobody reads it\n")
+    assert told.startswith("environment: HOLD501 [variable-unread] note: no program reads it\n")
     assert "  NCCL_X=1" in told.replace("|", " ")
     assert "4" not in told
-    assert lint.github([finding]) == "::notice title=HOLD501 variable-unread::nobody reads it"
+    assert lint.github([finding]) == "::notice title=HOLD501 variable-unread::no program reads it"
 
 
 def counts(**given: int) -> dict[str, int]:

@@ -62,7 +62,7 @@ def test_a_healthy_job_is_left_alone() -> None:
     assert suspects.find(HEALTHY) is None
 
 
-def test_runners_up_stand_in_the_order_of_what_silence_means() -> None:
+def test_runners_up_are_in_the_order_of_what_silence_means() -> None:
     slugs = [one.slug for one in diagnose(VANISHED, FAULTS).diagnoses]
     assert slugs[:3] == ["rank-killed", "rank-frozen", "rank-stuck"]
 

@@ -19,7 +19,7 @@ HERE = ["lo", "eth0", "eth1", "eth10", "docker0", "ib0"]
         ("eth1", ["eth1", "eth10"]),
         ("=eth1", ["eth1"]),
         ("=eth1,eth0", ["eth0", "eth1"]),
-        ("=eth0,=eth1", ["eth0"]),  # the second `=` belongs to a name nobody has
+        ("=eth0,=eth1", ["eth0"]),  # the second `=` belongs to a name that no interface has
         ("^docker,lo", ["eth0", "eth1", "eth10", "ib0"]),
         ("^docker0", ["lo", "eth0", "eth1", "eth10", "ib0"]),
         ("^docker0,^lo", ["lo", "eth0", "eth1", "eth10", "ib0"]),
@@ -103,7 +103,7 @@ def test_what_an_interface_may_be_called(name: str) -> None:
 
 
 @given(st.text())
-def test_an_exclusion_can_be_mended(value: str) -> None:
-    mended = nic_filter.read_nccl(nic_filter.excluding_loopback(nic_filter.read_nccl(f"^{value}")))
-    assert mended.exclude
-    assert not mended.admits("lo")
+def test_an_exclusion_can_be_fixed(value: str) -> None:
+    fixed = nic_filter.read_nccl(nic_filter.excluding_loopback(nic_filter.read_nccl(f"^{value}")))
+    assert fixed.exclude
+    assert not fixed.admits("lo")

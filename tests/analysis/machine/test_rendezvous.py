@@ -89,9 +89,7 @@ def test_a_plain_machine_is_offered_a_port_near_the_usual_one() -> None:
         ("PET_MASTER_PORT", 2, "`export PET_MASTER_PORT=29600` on every node"),
     ],
 )
-def test_advice_speaks_the_words_of_whoever_named_the_port(
-    origin: str, nodes: int, words: str
-) -> None:
+def test_advice_uses_the_words_of_what_named_the_port(origin: str, nodes: int, words: str) -> None:
     plan = a_plan(port_origin=origin, max_nodes=nodes)
     advice = rendezvous.choose_another_port(plan, a_machine().port_ranges)
     assert advice == f"choose another port: {words}"

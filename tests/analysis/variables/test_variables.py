@@ -134,7 +134,7 @@ def test_nearest(slip: str, meant: str) -> None:
     assert variables.nearest(slip) == meant
 
 
-def test_nothing_that_nobody_reads_is_suggested() -> None:
+def test_nothing_that_no_program_reads_is_suggested() -> None:
     myths = [row.name for row in ROWS if not row.is_read]
     assert "NCCL_REUSE_SOCKET_ADDR" in myths
     assert [name for name in myths if variables.nearest(name) in myths] == []

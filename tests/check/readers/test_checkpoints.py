@@ -123,7 +123,7 @@ def temporary(folder: Path, name: str, *, age: float) -> Path:
 
 
 @pytest.mark.parametrize("name", ["model.pt.tmp", "model.pt.tmp.4711", ".tmp-7", "w.incomplete"])
-def test_a_temporary_that_nobody_holds_was_left_behind(tmp_path: Path, name: str) -> None:
+def test_a_temporary_that_no_process_holds_was_left_behind(tmp_path: Path, name: str) -> None:
     temporary(tmp_path, name, age=60)
     item = look(tmp_path)[name]
     assert (item.kind, item.size) == ("temporary", 100)

@@ -70,7 +70,7 @@ def test_a_container_that_forbids_the_question(code: int) -> None:
     ("status", "max_error", "synchronised"),
     [
         (0x2001, 25_000, True),
-        (0x40, 16_000_000, False),  # nobody keeps it
+        (0x40, 16_000_000, False),  # no daemon keeps it
         (0x40, 17_288, True),  # chrony without rtcsync
     ],
 )

@@ -108,7 +108,7 @@ def test_a_read_only_disk_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("below", ["", "closed/ckpts"])
-def test_a_folder_of_somebody_else_is_forbidden(below: str) -> None:
+def test_a_folder_of_another_user_is_forbidden(below: str) -> None:
     needs_root()
     with tempfile.TemporaryDirectory() as theirs:
         Path(theirs).chmod(0o755)
@@ -164,7 +164,7 @@ except OSError as problem:
 """
 
 
-def test_a_current_folder_that_was_removed_is_told(tmp_path: Path) -> None:
+def test_a_current_folder_that_was_removed_is_reported(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
     said = run_python(FROM_A_REMOVED_FOLDER, str(here))

@@ -99,7 +99,7 @@ def test_root_reads_the_real_log_to_its_end() -> None:
 
 
 @pytest.mark.lab
-def test_a_user_who_may_not_read_it_is_told(tmp_path: Path) -> None:
+def test_a_user_who_may_not_read_it_gets_the_reason(tmp_path: Path) -> None:
     needs_root()
     log = tmp_path / "kmsg"
     log.touch(mode=0o600)

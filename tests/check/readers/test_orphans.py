@@ -207,4 +207,4 @@ def test_where_proc_hides_the_processes_of_others(hidepid: str) -> None:
     inside = ("unshare", "--pid", "--fork", "--mount", "sh", "-c", f"{setup}; exit $?", "sh")
     sign, hidden = run_python(AMONG_HIDDEN_PROCESSES, hidepid, inside=inside).splitlines()
     assert sign == ("TORCHELASTIC_RUN_ID is set and its parent is pid 1 (hidden from this user)")
-    assert hidden == "-1", "somebody may hold the file, nobody can tell who"
+    assert hidden == "-1", "a process may hold the file, but which one is hidden"

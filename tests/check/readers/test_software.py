@@ -51,7 +51,7 @@ def test_gloo_and_cuda_are_what_torch_itself_says() -> None:
     assert found.torch_cuda == cuda
 
 
-def test_where_torch_is_missing_the_rest_is_still_told() -> None:
+def test_where_torch_is_missing_the_rest_is_still_reported() -> None:
     code = "import importlib.util; importlib.util.find_spec = lambda name: None\n" + LOOK
     assert run_python(code).split("|")[1] == "-"
 

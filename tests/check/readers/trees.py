@@ -42,7 +42,7 @@ def elsewhere(question: Callable[[], object], kind: type[T], *, seconds: float =
 
 @contextlib.contextmanager
 def a_cgroup(controller: str) -> Iterator[Path]:
-    """A v1 cgroup below our own; whoever joins it must have ended when the block ends."""
+    """A v1 cgroup below our own; a process that joins it must have ended when the block ends."""
     needs_root()
     place = find(controller)
     if place is None or place.version != 1:

@@ -99,7 +99,7 @@ def ranks_started_by_us() -> list[int]:
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_process_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("HOLDFAST_TEST_MARK", str(os.getpid()))
     yield
     left = ranks_started_by_us()
@@ -139,7 +139,7 @@ def test_four_ranks_come_meet_and_add_up() -> None:
 
 
 @needs_torch
-def test_a_taken_port_fails_the_store_and_nobody_talks_to_the_stranger() -> None:
+def test_a_taken_port_fails_the_store_and_no_rank_talks_to_the_stranger() -> None:
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         stranger.setblocking(False)
         port = stranger.getsockname()[1]

@@ -11,7 +11,7 @@ def test_the_master_is_the_jobs_own_where_this_machine_can_be_it() -> None:
     chosen = endpoint.choose(elsewhere)
     assert chosen.address == "127.0.0.1"
     assert "192.0.2.7 is not this machine" in chosen.remark
-    # On one machine a wrong address is the job's own fault, and the test shall meet it.
+    # On one machine a wrong address is the job's own fault, and the test must show it.
     assert endpoint.choose(a_plan(port=1, master_addr="192.0.2.7")).address == "192.0.2.7"
 
 

@@ -67,7 +67,7 @@ def test_a_wrong_sum_is_a_failure_even_though_every_rank_finished() -> None:
     assert [rung.correct for rung in smoke.ladder] == [True] * 4 + [False]
 
 
-def test_the_port_taken_is_rank_0s_trouble_and_nobody_elses() -> None:
+def test_the_port_taken_is_the_fault_of_rank_0_only() -> None:
     failed = failure(verdict([*up_to("start"), error(0, "store", TAKEN)]))
     assert (failed.name, failed.cause) == ("store", "port-in-use")
     assert failed.reason.startswith("rank 0 (pid 100): another program holds the port")
@@ -125,7 +125,7 @@ def test_an_abort_by_the_watchdog_is_a_victims_end() -> None:
     assert failure(verdict(records)).reason.startswith("rank 3 (pid 103)")
 
 
-def test_when_nobody_gets_through_nobody_is_called_missing() -> None:
+def test_when_no_rank_gets_through_none_is_called_missing() -> None:
     failed = failure(verdict([*up_to("store"), *(late(rank, "gloo") for rank in range(WORLD))]))
     assert failed.cause == ""
     assert "ranks 0-3 got no further" in failed.reason
@@ -228,7 +228,7 @@ def test_never_blames_a_rank_that_came_further_than_one_that_failed(
 def test_a_rank_that_never_came_is_the_only_one_blamed(
     absent: int, stage: str, data: st.DataObject
 ) -> None:
-    """Whatever the others say when they wait in vain, and whoever of them says it."""
+    """Whatever the others say when their wait ends in a timeout, and whichever of them says it."""
     came = STAGES[: STAGES.index(stage)]
     records = [started(rank) for rank in range(WORLD)]
     records += [done(rank, name) for rank in range(WORLD) for name in came]

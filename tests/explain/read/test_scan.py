@@ -64,7 +64,7 @@ def test_patterns_decide_and_give_their_groups() -> None:
     assert SCANNER.match("fine") == []
 
 
-def test_an_anchor_may_stand_in_the_head_that_was_taken_off() -> None:
+def test_an_anchor_may_be_in_the_head_that_was_taken_off() -> None:
     scanner = Scanner([log_pattern("warn", r"^no route$", "NCCL WARN")])
     raw = "node1:12:13 [0] NCCL WARN no route"
     assert [s.name for s, _ in scanner.match("no route", raw=raw)] == ["warn"]

@@ -34,7 +34,7 @@ def test_lines_of_other_ranks_in_between() -> None:
     assert (told.kind, told.text) == ("KeyError", "'a'")
 
 
-def test_a_message_goes_on_until_something_else_begins() -> None:
+def test_a_message_continues_until_something_else_begins() -> None:
     told = read(
         f"[rank0]: {BEGIN}",
         "[rank0]: torch.distributed.DistBackendError: NCCL error in: x.cpp:1, NCCL version 2.27",

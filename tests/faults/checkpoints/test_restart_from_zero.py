@@ -128,7 +128,7 @@ test_explain = explain_table(
     ),
     passes_over(
         wreckage(SAVED_LINE, RESTART, LOADED, "step 0: loss 6.9")
-    ),  # counts from there anew
+    ),  # its count begins again there
     passes_over(wreckage(EMPTY, "step 0: loss 6.9", SAVED_LINE)),  # the very first start
     passes_over(wreckage(RESTART, "step 0: loss 6.9")),  # nothing had been saved
     passes_over(wreckage(SAVED_LINE, RESTART)),  # the second attempt never came to a step

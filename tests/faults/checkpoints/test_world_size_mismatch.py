@@ -96,7 +96,7 @@ test_run = run_table(
             checkpoints=CheckpointAccount(resumed=(resumed(40, accepted=("world-size",)),)),
         )
     ),
-    overlooks(  # somebody else's words
+    overlooks(  # another library's words
         a_scene([ended(0, 1, said=words("ValueError", "oh [world-size-mismatch]"))])
     ),
 )

@@ -91,7 +91,7 @@ test_run = run_table(
         certain=True,
         saying=["called a smaller collective than all_reduce [4] Float"],
     ),
-    # at two ranks, or two against two, nobody can tell
+    # with two ranks, or two against two, the culprit is not known
     notices(
         changed(held_up({}, ranks=2), 1, recorder=LARGER),
         ranks=[0, 1],
@@ -121,7 +121,7 @@ test_run = run_table(
         )
     ),
     overlooks(held_up({r: {"recorder": SCATTER[r]} for r in range(4)})),
-    # long over, and all went on: it did no harm
+    # long over, and all continued: it did no harm
     overlooks(
         changed(
             held_up({}),

@@ -74,7 +74,7 @@ test_lint = lint_table(
         lines=[7],
         saying=["dist.send"],
     ),
-    leaves(  # a line, not a ring: the last has nobody to send to
+    leaves(  # a line, not a ring: the last has no rank to send to
         python("""
             import torch.distributed as dist
             def pass_on(x, y, rank):

@@ -42,7 +42,7 @@ test_run = run_table(
         not_saying=["busy"],
     ),
     overlooks(held_up({})),
-    overlooks(held_up({2: {}})),  # its beat goes on
+    overlooks(held_up({2: {}})),  # its beat continues
     overlooks(changed(BUSY, 2, activity=an_activity(state="T"))),
     overlooks(changed(BUSY, 2, beat=None)),
     overlooks(changed(BUSY, 2, beat=a_beat(step_at=NOW - 6, beat_at=0.0))),  # no torch yet

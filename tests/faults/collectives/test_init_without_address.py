@@ -154,7 +154,7 @@ test_lint = lint_table(
     leaves(spawned("'gloo', **options")),
     leaves(spawned("...")),
     leaves(spawned("'mpi'")),
-    leaves(python(PLAIN.format("'nccl'"))),  # whoever starts it may set everything
+    leaves(python(PLAIN.format("'nccl'"))),  # what starts it may set everything
     leaves(started("torchrun")),
     leaves(started("python", "srun")),
     leaves(python(PLAIN.format("init_method='tcp://10.0.0.1:2345?rank=0&world_size=2'"))),

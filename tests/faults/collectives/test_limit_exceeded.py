@@ -55,7 +55,7 @@ test_run = run_table(
             "a longer deadline",
         ],
     ),
-    # the job goes on meanwhile: the others have not come to the collective yet
+    # the job continues meanwhile: the others have not come to the collective yet
     notices(limited(a_scene(), 1), ranks=[1], certain=True, saying=["could not be seen"]),
     notices(
         limited(held_up({2: {"stack": Unread(why="not allowed")}}), 2),
@@ -63,7 +63,7 @@ test_run = run_table(
         certain=True,
         saying=["at a place that could not be seen"],
     ),
-    # whoever waits is not to blame: the one that never came is
+    # ranks that wait are not to blame: the one that never came is
     notices(
         limited(STUCK, 0),
         ranks=[2],

@@ -63,7 +63,7 @@ test_run = run_table(
         certain=True,
         saying=["ConnectionResetError"],
     ),
-    # nobody is blamed when only echoes are left
+    # no rank is blamed when only echoes are left
     notices(
         a_scene([lost_its_peer(0), lost_its_peer(1), a_rank(2)]),
         ranks=[],
@@ -74,7 +74,7 @@ test_run = run_table(
     overlooks(a_scene()),
     overlooks(a_scene([a_rank(0), ended(1, 0)])),
     overlooks(a_scene([ended(0, -signal.SIGKILL, at=NOW - 2), lost_its_peer(1)])),
-    # somebody had left: what a wrapper makes of the lost connection is an echo too
+    # another rank had left: what a wrapper makes of the lost connection is an echo too
     notices(
         a_scene(
             [

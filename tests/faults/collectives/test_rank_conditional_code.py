@@ -94,7 +94,7 @@ test_run = run_table(
         certain=False,
         saying=["rank 2"],
     ),
-    # no steps, but collectives go on: they have only just come to these
+    # no steps, but collectives complete: they have only just entered these
     overlooks(
         changed(
             held_up(
@@ -128,7 +128,7 @@ test_explain = explain_table(
         what="ranks 0-2 versus rank 3",
         saying=["only ranks 0-2 submitted", "only rank 3 submitted"],
     ),
-    # Whoever is merely late lacks both.
+    # A rank that is merely late lacks both.
     passes_over(a_job("Stalled ops: a [ready ranks: 3], b [ready ranks: 3, 0, 1]")),
     recognises(
         a_job(

@@ -59,7 +59,7 @@ test_run = run_table(
         certain=False,
         saying=["still wait for it"],
     ),
-    # nobody's words could be had
+    # no rank left last words
     notices(
         a_scene([ended(0, 0, at=NOW - 2), ended(1, 1, at=NOW - 1.9)]),
         ranks=[0],
@@ -75,11 +75,11 @@ test_run = run_table(
             ]
         )
     ),
-    overlooks(JUST_COME),  # the others go on without it, it seems
+    overlooks(JUST_COME),  # the others seem to continue without it
     overlooks(a_scene()),
     overlooks(a_scene([a_rank(0), ended(1, 0, at=NOW - 60)])),  # in peace
     overlooks(a_scene([ended(0, 0, at=NOW - 60), ended(1, -signal.SIGKILL), lost_its_peer(2)])),
-    # their clocks ran out over somebody else
+    # their timeouts expired over another rank
     overlooks(
         a_scene(
             [

@@ -26,7 +26,7 @@ test_run = run_table(
         certain=True,
         saying=["rank 1 (pid 4001) has been stopped (state T) for 3.4 s", "kill -CONT 4001"],
     ),
-    # somebody suspended the whole job
+    # the whole job was suspended
     notices(
         a_scene([stopped(0), stopped(1)]),
         ranks=[0, 1],

@@ -99,7 +99,7 @@ test_run = run_table(
         saying=["rank 2"],
     ),
     overlooks(a_scene()),
-    # no steps, but collectives go on: the others have only just come to this one
+    # no steps, but collectives complete: the others have only just entered this one
     overlooks(held_up({2: {}}, evidence_wall=WALL + (STEPS + 1) * 0.05 + 0.4)),
     notices(
         held_up({2: {"alive_at": NOW - 0.6}}, evidence_wall=WALL + (STEPS + 1) * 0.05 + 1.5),
@@ -107,9 +107,9 @@ test_run = run_table(
         certain=False,
         saying=["for 1.6 s; ranks 0-1,3 wait"],  # counters are too coarse to say more
     ),
-    overlooks(held_up({2: {}}, seconds=0.5)),  # in every healthy step somebody waits
-    overlooks(held_up({})),  # all are in it: nobody is late
-    overlooks(changed(STUCK, 0, beat=a_beat(step_at=NOW))),  # it went on since we looked
+    overlooks(held_up({2: {}}, seconds=0.5)),  # in every healthy step some rank waits
+    overlooks(held_up({})),  # all are in it: none is late
+    overlooks(changed(STUCK, 0, beat=a_beat(step_at=NOW))),  # it has stepped since we looked
     # a rank that waits elsewhere, for a message say, is not the one to blame
     overlooks(held_up({2: {"stack": IN_BARRIER}})),
     # two of which nothing is known: either may be the one

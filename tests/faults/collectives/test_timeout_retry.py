@@ -124,7 +124,7 @@ test_lint = lint_table(
         lines=[3],
         saying=["with_retries calls dist.barrier again"],
     ),
-    # --- gone on as if nothing had happened ---
+    # --- continued as if nothing had happened ---
     flags(
         "warning",
         python("""
@@ -155,7 +155,7 @@ test_lint = lint_table(
         lines=[6],
         saying=["dist.all_reduce"],
     ),
-    flags(  # of an excerpt nobody knows what follows
+    flags(  # what follows an excerpt is not known
         "warning",
         python(
             """
@@ -192,7 +192,7 @@ test_lint = lint_table(
                     continue
         """)
     ),
-    leaves(  # the group is formed anew
+    leaves(  # the group is formed again
         python("""
             import torch.distributed as dist
             def start():

@@ -86,7 +86,7 @@ test_lint = lint_table(
             threading.Timer(30, lambda: os.abort()).start()
         """)
     ),
-    leaves(  # somebody asks for the flag; nothing is pretended; it comes again and again
+    leaves(  # the flag is read; no timeout is claimed; it is repeated
         python("""
             import threading, torch
             stop = threading.Event()

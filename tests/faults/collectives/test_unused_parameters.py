@@ -29,7 +29,7 @@ test_explain = explain_table(
     recognises(  # the first line is cut away
         wreckage(INDICES), sure=0.95, rank=3, what="282", saying=["282 283"]
     ),
-    recognises(  # several ranks: nobody is singled out
+    recognises(  # several ranks: none is singled out
         wreckage(INDICES, INDICES.replace("rank 3", "rank 1")),
         sure=0.95,
         saying=["ranks 1,3"],

@@ -54,7 +54,7 @@ test_run = run_table(
         certain=True,
         saying=["rank 3 (pid 4003) shared CUDA device 1b000"],
     ),
-    # NCCL 2.30 names nobody, the pages do
+    # NCCL 2.30 names no rank, the pages do
     notices(
         starting(
             joined(0, device="GPU-a"),
@@ -129,7 +129,7 @@ test_explain = explain_table(
         wreckage(
             "[rank1]: ncclInvalidUsage: This usually reflects invalid usage of NCCL",
             "[rank1]: Last error:",
-            "[rank1]: something that nobody has met before",
+            "[rank1]: an error that no pattern knows",
         )
     ),
 )

@@ -33,7 +33,7 @@ test_check = check_table(
         ],
     ),
     speaks("note", a_machine(limits=SMALL, software=WITH_DEEPSPEED), saying=["DeepSpeed locks"]),
-    silent(a_machine(limits=SMALL)),  # one machine without RDMA: nobody minds
+    silent(a_machine(limits=SMALL)),  # one machine without RDMA: it does not matter
     silent(a_machine(TWO_NODES)),
     silent(a_machine(TWO_NODES, limits=limits(memlock=Limit(soft=64 << 20, hard=None)))),
     silent(a_machine(TWO_NODES, limits=limits(memlock=Limit(soft=0, hard=0), ipc_lock=True))),

@@ -55,7 +55,7 @@ test_lint = lint_table(
     leaves(shell("export MASTER_PORT=29777\ndeepspeed --master_port $MASTER_PORT train.py\n")),
     leaves(shell("export MASTER_PORT=29777\nsrun python train.py\n")),
     leaves(shell("export MASTER_PORT=29777\nsrun python train.py\ntorchrun train.py\n")),
-    leaves(shell("MASTER_PORT=29777\ndeepspeed train.py\n")),  # never exported: nobody sees it
+    leaves(shell("MASTER_PORT=29777\ndeepspeed train.py\n")),  # never exported: no program sees it
     leaves(shell("export MASTER_PORT=29500\ndeepspeed train.py\n")),
     leaves(shell("export MASTER_PORT=29777\ntorchrun $ARGS train.py\n")),
     leaves(shell("export MASTER_PORT=29777\ntorchrun --rdzv-endpoint=a:$MASTER_PORT train.py\n")),

@@ -22,7 +22,7 @@ test_lint = lint_table(
     ),
     leaves(shell(LINE.format("node-1:29400"))),
     leaves(shell("#!/bin/bash\n#SBATCH --partition=gpu\nsrun " + LINE.format("node-1:29400"))),
-    leaves(  # a fixed number of nodes: nobody expects the others to go on
+    leaves(  # a fixed number of nodes: the others are not expected to continue
         shell(
             "#!/bin/bash\n#SBATCH --requeue\n"
             "srun torchrun --nnodes=4 --rdzv-backend c10d --rdzv-endpoint a:29400 train.py\n"

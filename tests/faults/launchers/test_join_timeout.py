@@ -43,7 +43,7 @@ test_run = run_table(
         certain=False,
         saying=["rank 1 ended with exit code 0"],
     ),
-    # all of ours are there: said, and nobody is blamed
+    # all of ours are there: said, and no node is blamed
     notices(
         starting(joiner(0, **HALF), joiner(1)),
         ranks=[],
@@ -74,7 +74,7 @@ test_run = run_table(
     overlooks(starting(joiner(0, at=NOW - 200, timeout=600.0), late(1))),  # ranks-missing says it
     overlooks(starting(joiner(0, at=NOW - 400, timeout=0.0), late(1))),
     overlooks(starting(joined(0, **HALF), joined(1, **HALF))),
-    # its init_process_group failed, and the script went on without
+    # its init_process_group failed, and the script continued without it
     overlooks(starting(joiner(0, **HALF, view={"stack": IN_SLEEP}), late(1))),
     overlooks(starting(gave_up(0, "DistNetworkError", STORE), late(1))),
     overlooks(starting(a_rank(0, words=words("DistStoreError", KEYS)), a_rank(1))),
@@ -104,7 +104,7 @@ test_explain = explain_table(
         sure=0.75,
         saying=["the join timed out"],
     ),
-    passes_over(  # more than belong: nobody is missing
+    passes_over(  # more than belong: none is missing
         wreckage(
             "RuntimeError: Timed out initializing process group in store based barrier on "
             "rank: 0, for key: store_based_barrier_key:1 (world_size=2, worker_count=3)"

@@ -32,7 +32,7 @@ test_run = run_table(
             "sacct -j 123",
         ],
     ),
-    # a rank that was told too has ended already: still nobody's fault
+    # a rank that got the signal too has ended already: still no rank's fault
     notices(
         a_scene([a_rank(0), ended(1, -15)], told_to_stop="SIGTERM", scheduler=slurm(7200.0)),
         ranks=[],
@@ -75,7 +75,7 @@ test_run = run_table(
     # people, not schedulers
     overlooks(a_scene(told_to_stop="SIGINT", scheduler=slurm(3600.0))),
     overlooks(a_scene(told_to_stop="SIGHUP", scheduler=slurm(3600.0))),
-    # somebody picked one rank
+    # the signal went to one rank only
     overlooks(a_scene([a_rank(0), ended(1, -15)], scheduler=slurm(3600.0))),
 )
 

@@ -154,7 +154,7 @@ test_explain = explain_table(
         sure=0.55,
         saying=["a process was inside the GPU driver"],
     ),
-    recognises(  # whoever it is, its stack is in the driver
+    recognises(  # whichever process it is, its stack is in the driver
         a_job(
             "INFO: task gdscheck:509579 blocked for more than 120 seconds.",
             " os_acquire_rwlock_read+0x35/0x50 [nvidia]",

@@ -53,12 +53,12 @@ test_check = check_table(
         saying=["pid 12 holds port 29500", "`kill 11 12`"],
     ),
     speaks(
-        "warning",  # the port nobody asked for
+        "warning",  # a port that was not asked for
         a_machine(port=listening(12), leftovers=left(orphan(12, 1))),
         saying=["pid 12 holds port 29500"],
     ),
     speaks(
-        "warning",  # somebody else holds the port
+        "warning",  # another process holds the port
         a_machine(NAMED, port=listening(99), leftovers=left(orphan(12, 1))),
         saying=["1 rank keeps running"],
         not_saying=["holds port"],

@@ -68,7 +68,7 @@ test_run = run_table(
         saying=["SIGXCPU"],
         not_saying=["memory", "OOM"],
     ),
-    # a rank that ended well long ago is nobody's victim, nor its culprit
+    # a rank that ended well long ago is neither victim nor culprit
     notices(
         a_scene([ended(0, 0, at=NOW - 50), a_rank(1), ended(2, -signal.SIGKILL)]),
         ranks=[2],

@@ -174,7 +174,7 @@ test_explain = explain_table(
     ),
     passes_over(wreckage(f"[rank1]: {AT_HOME}")),  # one machine: loopback is right
     passes_over(
-        wreckage(  # no IPv6 there: it goes on by IPv4
+        wreckage(  # no IPv6 there: it continues over IPv4
             "[W socket.cpp:601] [c10d] The client socket has failed to connect to "
             "[localhost]:29500 (errno: 99 - Cannot assign requested address)."
         )

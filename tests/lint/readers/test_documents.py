@@ -106,7 +106,7 @@ def test_prompts_go_and_every_character_keeps_its_place(text: str, kept: str) ->
 
 
 @given(st.text(alphabet="`~\n #$>py-bash=", max_size=120))
-def test_whatever_is_found_stands_in_the_document(text: str) -> None:
+def test_whatever_is_found_is_in_the_document(text: str) -> None:
     found = [*documents.markdown(text, "guide.md"), *documents.rst(text, "guide.md")]
     assert all(source.file == "guide.md" and not source.complete for source in found)
     places = [setting.place for source in found for setting in source.settings]

@@ -68,7 +68,7 @@ def test_what_a_cell_hands_to_another_program_is_passed_over() -> None:
     assert barriers(notebook.read(json.dumps(written), "x.ipynb")) == [("x.ipynb (cells)", 3, 1)]
 
 
-def test_the_text_of_the_code_stands_where_the_places_say() -> None:
+def test_the_text_of_the_code_is_where_the_places_say() -> None:
     for indent in (1, None):
         text = json.dumps(made(*CELLS), indent=indent, ensure_ascii=False)
         read = notebook.read(text, "demo.ipynb")

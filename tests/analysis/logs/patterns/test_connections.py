@@ -64,7 +64,7 @@ TOLD = [
         ),
         (connections.STORE, "node-a", 29500, connections.NO_WAY),
     ),
-    (  # without IPv6 it says so once, and goes on by IPv4
+    (  # without IPv6 it says so once, and continues over IPv4
         (
             "The client socket has failed to connect to [node-a]:29500 (errno: 101 - Network is "
             "unreachable)."
@@ -107,7 +107,7 @@ def test_is_read(line: str, expected: tuple[str, str, int | None, str]) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "RuntimeError: Connection reset by peer",  # the store died: nobody was out of reach
+        "RuntimeError: Connection reset by peer",  # the store died: no host was out of reach
         "requests.exceptions.ConnectionError: Connection refused",
         "The client socket has connected to [node-a]:29500 on SocketImpl(fd=3).",
     ],

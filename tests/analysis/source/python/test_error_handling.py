@@ -63,7 +63,7 @@ def test_only_the_body_of_a_try_is_guarded_by_it() -> None:
     assert caught(script.tries[0].handlers[0]) == {"RuntimeError", "Trouble"}
 
 
-def test_what_stands_in_a_finally_is_the_last_act() -> None:
+def test_what_is_in_a_finally_is_the_last_act() -> None:
     script = program("""
         try:
             try:

@@ -147,7 +147,7 @@ def test_places(text: str, name: str, line: int, column: int) -> None:
     assert (command.place.line, command.place.column) == (line, column)
 
 
-def test_words_of_a_variable_stand_where_they_were_written() -> None:
+def test_words_of_a_variable_are_where_they_were_written() -> None:
     source = shell('ARGS=(--nnodes 2\n  --x)\nP=1\ntorchrun "${ARGS[@]}" -p $P')
     places = [(word.place.line, word.place.column) for word in source.commands[0].words]
     assert places == [(4, 1), (1, 7), (1, 16), (2, 3), (4, 23), (4, 26)]
