@@ -23,7 +23,9 @@ def broken_and_whole(tmp_path: Path, example: str, killed_at: str) -> Job:
 
 
 def resumed_at(job: Job) -> list[int]:
-    return [int(step) for step in re.findall(r"holdfast> resumed at step (\d+) from", job.err)]
+    return [
+        int(step) for step in re.findall(r"holdfast> rank 0 resumed at step (\d+) from", job.err)
+    ]
 
 
 def lines(job: Job, beginning: str) -> list[str]:

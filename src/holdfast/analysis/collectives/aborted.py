@@ -24,7 +24,7 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     seen: dict[int, Collective]
     against: tuple[int, ...]
-    """who of those seen had something else than the groups beside it"""
+    """which of the ranks seen had something else than the groups beside it"""
     fine: bool
     """what they had is what others had as well"""
 

@@ -1,9 +1,10 @@
-"""Who comes last to the collectives, again and again, from the times in the ranks' recorders.
+"""Which rank comes last to the collectives, again and again, by the times in the recorders.
 
 The times are the host's clock on one machine; for NCCL they show when the host asked.
 
-Where ranks meet in several groups, lateness is handed on: who waits for a slow one in one group
-comes late to the next. So no rank is charged with more than the time since its own last wait.
+Where ranks meet in several groups, lateness is handed on: a rank that waits for a slow one in
+one group comes late to the next. So no rank is charged with more than the time since its own last
+wait.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _rounds(recorders: Recorders) -> list[_Round]:
 
 
 def _lags(rounds: Sequence[_Round]) -> Iterator[tuple[int, str, float]]:
-    """Who came last, to which group, and by how much of its own doing."""
+    """Which rank came last, to which group, and how much of the delay it caused itself."""
     released: dict[int, list[float]] = {}
     for r in rounds:  # by their end, so each list is sorted
         for rank in r.arrivals:

@@ -1,4 +1,4 @@
-"""The collectives a rank has entered and that are not over, and who is missing from each."""
+"""The collectives a rank has entered that are not over, and the ranks missing from each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     gone: tuple[int, ...] = ()
     """members that have ended"""
     alone: bool = False
-    """in a group in which no other rank was ever seen: whom it waits for is not known"""
+    """in a group in which no other rank was ever seen: which rank it waits for is not known"""
     unread: bool = False
     """a rank that may be a member has no recorder: it may be the one that is missing"""
     timeout: float = 0.0

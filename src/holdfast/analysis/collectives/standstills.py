@@ -1,8 +1,9 @@
 """Which rank waits where: what the flight recorders of a job that is over say, taken together.
 
-In each group the ranks are compared at the first position that is not over. Who entered it waits;
-who has a recorder and never entered it is absent; who left no recorder is unread, and may be
-either. Followed from group to group, the waits lead to the ranks that wait for no other.
+In each group the ranks are compared at the first position that is not over. A rank that
+entered it waits; one that has a recorder and never entered it is absent; one that left no recorder
+is unread, and may be either. Followed from group to group, the waits lead to the ranks that wait
+for no other.
 
 An entry counts as entered whatever its state: a rank that sent another size than the others is
 'completed' by NCCL, while its counters lag behind (seen on an H200, torch 2.11).
@@ -39,7 +40,7 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     passed: tuple[int, ...] = ()
     """for them it is over"""
     members_known: bool = True
-    """False for Gloo's smaller groups: only who was ever seen in it is known to belong"""
+    """False for Gloo's smaller groups: only ranks that were seen in it are known to belong"""
     last: dict[int, int] = {}
     """absent rank -> the last position it entered in this group; 0 when none is recorded"""
     where: str = ""

@@ -1,4 +1,4 @@
-"""Who waits for whom: from every rank's recorder and stack, as far as there are any.
+"""Which rank waits for which: from every rank's recorder and stack, as far as there are any.
 
 Positions are (group, sequence). A rank that entered one and has not finished it waits for every
 member that never entered it; followed across groups, that leads to the ranks that wait for

@@ -1,1 +1,1 @@
-"""Questions about a running job: who stalls it, who has not joined, whether it lacks CPU."""
+"""Questions about a running job: which rank stalls it or has not joined, whether it lacks CPU."""

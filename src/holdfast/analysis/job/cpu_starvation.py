@@ -74,7 +74,7 @@ def find(scene: Scene) -> CpuShare | None:
 
 
 def suspected(scene: Scene) -> bool:
-    """Whether it is worth asking the machine who takes the processors."""
+    """Whether it is worth asking the machine which processes use the processors."""
     since = min(scene.now - WINDOW, pace.last_progress(scene))
     return any(share([view], since=since).starved for view in scene.ranks)
 
@@ -86,11 +86,11 @@ def _behind_the_pace(scene: Scene, living: list[RankView]) -> CpuShare | None:
     if not best or usual < pace.SLOWER * best or not goes_on:
         return None
     late = arrivals.straggler(scene)
-    everybody = share(living, since=scene.now - WINDOW)
-    seen = share([scene.rank(late.rank)], since=scene.now - WINDOW) if late else everybody
+    all_ranks = share(living, since=scene.now - WINDOW)
+    seen = share([scene.rank(late.rank)], since=scene.now - WINDOW) if late else all_ranks
     if not seen.starved or usual * seen.got >= pace.SLOWER * best:
         return None
-    return everybody if everybody.starved else seen
+    return all_ranks if all_ranks.starved else seen
 
 
 def share(views: Iterable[RankView], *, since: float) -> CpuShare:

@@ -1,4 +1,4 @@
-"""Ranks on their way into the group: who came, who has not, and what each says it is. Pure."""
+"""Ranks on their way into the group: which came, which did not, and what each says it is. Pure."""
 
 from __future__ import annotations
 

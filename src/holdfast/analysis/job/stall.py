@@ -51,7 +51,7 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(words)
 
     def _places(self) -> dict[str, tuple[int, ...]]:
-        """Where those are who wait for a root itself: most groups of a large job do not."""
+        """Where the ranks are that wait for a root itself: most groups of a large job do not."""
         waiting = [w for w in waits.analyse(self.scene).waits if w.rank in self.victims]
         direct = [w for w in waiting if set(w.absent) & set(self.roots)] or waiting
         places: dict[str, tuple[int, ...]] = {}

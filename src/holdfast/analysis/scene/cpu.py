@@ -1,4 +1,4 @@
-"""What surrounds a job on its machine: who shares the processors, and who lent them. Pure nouns."""
+"""A job's surroundings: what else uses its processors, and its scheduler. Pure nouns."""
 
 from __future__ import annotations
 

@@ -102,6 +102,6 @@ def _first(found: list[Ending]) -> tuple[Ending, ...]:
 
 
 def fallen(scene: Scene, culprits: Iterable[int]) -> tuple[int, ...]:
-    """Everybody else who did not end well by himself: they go down with the group."""
+    """Every other rank that did not end well by itself: it ends with the group."""
     guilty, well = set(culprits), {view.rank for view in left_well(scene)}
     return tuple(v.rank for v in scene.ranks if v.rank not in guilty and v.rank not in well)

@@ -78,14 +78,14 @@ class Descendants:
         *,
         hurry: Callable[[], bool] = lambda: False,
     ) -> tuple[list[SurvivingProcess], list[int]]:
-        """End what outlived these ranks, which have ended, `seen` before or not; answers whom it
-        was, and the pids that even SIGKILL left."""
+        """End what outlived these ranks, which have ended, `seen` before or not; answers what
+        it was, and the pids that even SIGKILL left."""
         ended, left = end_all(seen, others=lambda: self.members(ranks), hurry=hurry)
         self.reap(ranks)
         return ended, left
 
     def after_a_good_end(self, ranks: Mapping[int, int]) -> list[SurvivingProcess]:
-        """Who lives on; helpers that end by themselves get a moment to do so."""
+        """The processes that live on; helpers that end by themselves get a moment to do so."""
         deadline = time.monotonic() + SETTLE
         while (left := self.members(ranks)) and time.monotonic() < deadline:
             time.sleep(LOOK_AGAIN)
@@ -116,23 +116,23 @@ def end_all(
     """SIGTERM, a moment, SIGKILL, to those seen and to those that `others` finds meanwhile."""
 
     def living() -> list[Descendant]:
-        return [m for m in {**_found(others()), **everybody}.values() if lives(m.row)]
+        return [m for m in {**_found(others()), **to_end}.values() if lives(m.row)]
 
-    everybody = _found(seen)
-    everybody = _found(living())
-    for member in everybody.values():
+    to_end = _found(seen)
+    to_end = _found(living())
+    for member in to_end.values():
         _send(member.row, signal.SIGTERM)
         if member.row.state in ("T", "t"):  # a stopped process takes no signal before it runs on
             _send(member.row, signal.SIGCONT)
-    _wait(everybody, GRACE, hurry)
+    _wait(to_end, GRACE, hurry)
     deadline = time.monotonic() + KILL_DEADLINE
     # Those ended may have started others in between: until none is left.
     while (left := living()) and time.monotonic() < deadline:
-        everybody |= _found(left)
+        to_end |= _found(left)
         for member in left:
             _send(member.row, signal.SIGKILL)
         time.sleep(LOOK_AGAIN)
-    return [outlived(member) for member in everybody.values()], [m.row.pid for m in left]
+    return [outlived(member) for member in to_end.values()], [m.row.pid for m in left]
 
 
 def _found(members: Iterable[Descendant]) -> dict[int, Descendant]:
@@ -202,9 +202,9 @@ def _send(row: ProcessRow, sign: signal.Signals) -> None:
             os.close(handle)
 
 
-def _wait(everybody: Mapping[int, Descendant], seconds: float, hurry: Callable[[], bool]) -> None:
+def _wait(to_end: Mapping[int, Descendant], seconds: float, hurry: Callable[[], bool]) -> None:
     deadline = time.monotonic() + seconds
-    while any(lives(member.row) for member in everybody.values()):
+    while any(lives(member.row) for member in to_end.values()):
         if time.monotonic() >= deadline or hurry():
             return
         time.sleep(LOOK_AGAIN)

@@ -73,7 +73,7 @@ class OneMachine(RendezvousHandler):
 
     def _forget_round(self) -> None:
         """The agent still holds the old store, which holds the port: shutting a listening
-        socket down takes it from all who hold it, so that the port can be bound again."""
+        socket down takes it from all its holders, so that the port can be bound again."""
         if self._listener is not None:
             self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()

@@ -49,8 +49,8 @@ def copy_size(source: int, target: int) -> None:
 class TerminalSizes:
     """The ranks' terminals grow and shrink with ours.
 
-    The kernel informs only us (SIGWINCH goes to whom the terminal controls); a rank that asks for
-    the size gets the new one, which is all it would get under torchrun.
+    The kernel informs only us (SIGWINCH goes to the session that the terminal controls); a rank
+    that asks for the size gets the new one, which is all it would get under torchrun.
     """
 
     def __init__(self) -> None:

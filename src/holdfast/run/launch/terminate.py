@@ -59,7 +59,7 @@ def end(
 
 
 def _kill_sessions(leaders: Collection[int]) -> list[int]:
-    """SIGKILL to everybody in these sessions: DataLoader workers have groups of their own."""
+    """SIGKILL to every process of these sessions: DataLoader workers have groups of their own."""
     if not leaders:
         return []
     rows = process_table().values()

@@ -21,7 +21,7 @@ class JobAction(enum.Enum):
 
 
 class Watcher(Protocol):
-    """Who decides. All calls come from the agent's one thread; ranks are local ranks."""
+    """Decides about the job. All calls come from the agent's one thread; ranks are local ranks."""
 
     def ranks_started(self, attempt: int, pids: Mapping[int, int]) -> None:
         """A new attempt runs, counted from 0: local rank -> pid."""
