@@ -21,7 +21,9 @@ PAGES = [
     ROOT / "README.md",
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("checkpoints", "data-and-cadence", "checkpoint-storage", "with-trainers")
+        for name in (
+            *("checkpoints", "data-and-cadence", "checkpoint-storage", "with-trainers", "run"),
+        )
     ),
 ]
 ALL = [snippet for page in PAGES for snippet in snippets(page)]
