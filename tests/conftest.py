@@ -31,26 +31,28 @@ def torch_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
 # Edges are tested for real: processes, sockets, namespaces. `make quick` leaves those tests out,
 # and only they are tried once more when they fail: a busy machine is no reason for a red run,
 # and a pure test that fails sometimes is a bug.
-_PURE_ROOMS = ("analysis", "env", "faults", "lint", "view")
-_TOUCHES_THE_WORLD = re.compile(
-    r"^(?:import|from) (?:subprocess|socket|multiprocessing|pty|threading|torch)\b"
-    r"|\bos\.(?:fork|kill)\(|\bimport torch\b",
-    re.MULTILINE,
+_IMPORTS = re.compile(r"\A.*?(?=^(?:def|class|@|[A-Za-z_]+ ?[:=(]))", re.MULTILINE | re.DOTALL)
+_WORLD = re.compile(
+    r"^(?:import|from) (?:subprocess|socket|multiprocessing|pty|threading|torch)\b", re.MULTILINE
 )
-_HELPERS = re.compile(r"^from (tests(?:\.\w+)*) import", re.MULTILINE)
-_TESTS = Path(__file__).parent
+_HELPERS = re.compile(r"^from ((?:tests|tools)(?:\.\w+)*) import (.*)$", re.MULTILINE)
+_ROOT = Path(__file__).parent.parent
 
 
 @functools.cache
 def is_real(file: Path) -> bool:
-    """Whether tests of this file, or their helpers, start processes, open sockets, import torch."""
-    if file.relative_to(_TESTS).parts[0] in _PURE_ROOMS:  # their snippets only look like it
-        return False
-    text = file.read_text()
-    if _TOUCHES_THE_WORLD.search(text):
+    """Whether this file of tests, or a helper of it, imports what starts processes or threads,
+    opens sockets, or torch. Only the head is read: snippets below it merely look like it."""
+    head = _IMPORTS.match(file.read_text())
+    imports = head.group() if head else ""
+    if _WORLD.search(imports):
         return True
-    names = (name.removeprefix("tests.").replace(".", "/") for name in _HELPERS.findall(text))
-    helpers = (_TESTS / f"{name}.py" for name in names)
+    names = [
+        path
+        for module, imported in _HELPERS.findall(imports)
+        for path in (module, *(f"{module}.{name.strip()}" for name in imported.split(",")))
+    ]
+    helpers = (_ROOT / f"{name.replace('.', '/')}.py" for name in names)
     return any(is_real(helper) for helper in helpers if helper.exists() and helper != file)
 
 
