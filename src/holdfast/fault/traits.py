@@ -20,7 +20,7 @@ class RunTraits(msgspec.Struct, frozen=True, kw_only=True):
     """always a notice, whatever the patience"""
     survives_steps: bool = False
     """a new step does not refute it"""
-    names_nobody: bool = False
+    no_culprit: bool = False
     """it explains a delay without a culprit, so no rank is to be named"""
     told_to_stop: bool = False
     """the order came from outside and may not wait; there is no cause to look for"""

@@ -12,7 +12,7 @@ The writing side uses the standard library only: it runs inside any Python that 
           256  phase: a slot, its number is 1 + the rank that this one waits for, 0 for none
          1024  limit: a slot, its number is when the limit runs out
          2048  claim: a slot, its number is when init_process_group was entered, its text the
-               other fields of `signals.Claim` as JSON
+               other fields of `Claim` (analysis/scene) as JSON
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def _script_goes_on() -> bool:
 def write(
     path: str, kind: type[BaseException], value: BaseException, trace: TracebackType | None
 ) -> None:
-    """The fields of `signals.LastWords`; whole or not at all, for a reader may come any moment.
+    """The fields of `LastWords` (analysis/scene), whole or not at all: readers come any time.
 
     As it was said, secrets and all: it is for the reader to redact.
     """

@@ -44,4 +44,6 @@ def test_the_number_of_a_dump_is_its_rank(path: str) -> None:
 
 @given(st.text(max_size=40))
 def test_any_name_is_taken(path: str) -> None:
-    file_names.hints(path)
+    found = file_names.hints(path)
+    assert found.rank is None or any(letter.isdigit() for letter in path)
+    assert found.host == "" or found.host in path

@@ -73,5 +73,5 @@ def checkpoint_news(scene: Scene) -> list[Verdict]:
 
 def _weight(verdict: Verdict) -> tuple[bool, bool, bool, int]:
     known = traits(verdict.slug)
-    nobody = not verdict.ranks and not known.names_nobody
-    return not verdict.fatal, not verdict.certain, nobody, known.priority
+    unnamed = not verdict.ranks and not known.no_culprit
+    return not verdict.fatal, not verdict.certain, unnamed, known.priority
