@@ -88,3 +88,8 @@ class CheckpointAccount(msgspec.Struct, frozen=True, kw_only=True):
     """the step that the attempts before this one had come to, as far as it is known"""
     base: int = 0
     """the step at which this attempt began; its own steps are counted from there"""
+
+    def accepted(self, difference: str, *, attempt: int) -> Resumed | None:
+        """The resume of that attempt, if the user had accepted such a difference for it."""
+        found = (one for one in reversed(self.resumed) if one.attempt == attempt)
+        return next((one for one in found if difference in one.accepted), None)

@@ -44,14 +44,9 @@ def ranks_refused_to_resume(scene: Scene) -> Verdict | None:
 
 @FAULT.run
 def changed_config_was_accepted(scene: Scene) -> Verdict | None:
-    resumed = [
-        r
-        for r in scene.checkpoints.resumed
-        if r.attempt == scene.attempt and "config" in r.accepted
-    ]
-    if not resumed:
+    last = scene.checkpoints.accepted("config", attempt=scene.attempt)
+    if last is None:
         return None
-    last = resumed[-1]
     return FAULT.verdict(
         f"resumed at step {last.step} with a different configuration than it was saved with (the "
         "change was accepted): from here on it is a different run",

@@ -89,14 +89,9 @@ def ranks_refused_to_resume(scene: Scene) -> Verdict | None:
 
 @FAULT.run
 def changed_world_size_was_accepted(scene: Scene) -> Verdict | None:
-    resumed = [
-        r
-        for r in scene.checkpoints.resumed
-        if r.attempt == scene.attempt and "world-size" in r.accepted
-    ]
-    if not resumed:
+    last = scene.checkpoints.accepted("world-size", attempt=scene.attempt)
+    if last is None:
         return None
-    last = resumed[-1]
     return FAULT.verdict(
         f"resumed with {last.world_size} ranks from a checkpoint of {last.saved_world} (the change "
         "was accepted): samples are skipped or seen twice in this epoch, and the global batch has "
