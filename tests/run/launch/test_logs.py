@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import sys
@@ -100,6 +101,65 @@ def test_a_full_disk_ends_the_log_and_not_the_rank(capsys: pytest.CaptureFixture
     assert screen.written[1] == b"one\ntwo\n"
     said = capsys.readouterr().err
     assert said.count("cannot write the log of rank 3 (stdout) (No space left on device)") == 1
+
+
+def test_a_full_disk_of_the_copies_loses_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """--duplicate-stdout-filters: what cannot be copied is still on the screen."""
+    screen, full = Screen(), LogFile("/dev/full")
+    stream = RankStream("rank 3", screen=1, copies=(full, (b"loss",)))
+    stream.take(b"loss 1\nloss 2\n", screen.write)
+    full.close()
+    assert screen.written[1] == b"loss 1\nloss 2\n"
+    assert capsys.readouterr().err.count("cannot copy lines of rank 3 to /dev/full") == 1
+
+
+def test_the_pump_survives_a_bug_in_whatever_it_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without it every rank would soon block in `print`."""
+    screen, broken = Screen(), {"times": 3}
+
+    def write(number: int, text: bytes) -> None:
+        if broken["times"]:
+            broken["times"] -= 1
+            raise RuntimeError("a bug")
+        screen.write(number, text)
+
+    made = OutputPump(write=write)
+    turn, bugs = made._turn, iter(["a bug", "the same"])
+    made._turn = lambda: bool(int(next(bugs, "0"))) or turn()  # type: ignore[method-assign]
+    for number in range(5):
+        print_into(made, RankStream("rank 0", screen=1), b"line %d\n" % number)
+        made.settle(seconds=30)
+    made.close()
+    assert not made._thread.is_alive()
+    assert screen.written[1] == b"line 3\nline 4\n"
+    said = capsys.readouterr().err
+    assert said.count("the output of rank 0 is incomplete: RuntimeError: a bug") == 1
+    assert said.count("the output of the ranks is incomplete: ValueError") == 1
+
+
+def test_streams_come_and_go_while_the_pump_works() -> None:
+    """A new attempt opens its streams while those of the last one are still emptied."""
+    screen = Screen()
+    with pump(screen) as made:
+        for number in range(200):
+            ends = [made.open(RankStream(f"rank {rank}", screen=1)) for rank in range(8)]
+            with contextlib.ExitStack() as stack:
+                files = [stack.enter_context(open(end, "wb", buffering=0)) for end in ends]
+                made.started()
+                for file in files:
+                    file.write(b"%d\n" % number)
+        made.settle(seconds=30)
+    assert len(screen.written[1].splitlines()) == 200 * 8
+
+
+def test_pipes_of_many_ranks_leave_the_users_other_programs_theirs() -> None:
+    with pump(Screen()) as made:
+        sizes = []
+        for rank in range(40):
+            with open(made.open(RankStream(f"rank {rank}", screen=1)), "wb") as end:
+                sizes.append(fcntl.fcntl(end, fcntl.F_GETPIPE_SZ))
+        assert sum(sizes) <= 12 << 20
+        assert sizes[0] > sizes[-1]
 
 
 def test_a_screen_that_is_gone_does_not_end_the_log(tmp_path: Path) -> None:

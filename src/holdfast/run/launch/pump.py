@@ -24,8 +24,12 @@ from holdfast.run.launch.log_file import LogFile
 LINE_DELAY = 0.05
 """seconds to wait for the end of a line, so that lines of several ranks do not mix"""
 LONGEST_LINE = 1 << 16
-PIPE_SIZE = 1 << 20
+PIPE_SIZE = 1 << 18
 """room for a burst, so that a rank does not wait for a slow terminal; 64 KiB is the default"""
+LARGE_PIPES = 32
+"""that get it, 8 MiB in all: past 64 MiB the kernel gives every program of this user tiny pipes"""
+AFTER_A_BUG = 0.05
+"""seconds to pause, so that a bug that comes back at once does not take a processor"""
 
 Writer = Callable[[int, bytes], None]
 
@@ -100,12 +104,19 @@ class RankStream:
             self._at_line_start = line.endswith((b"\n", b"\r"))
             shown.append(header + line)
             if self._copies and any(needle in line for needle in self._copies[1]):
-                self._copies[0].write(header + line)
+                self._copy(self._copies[0], header + line)
         if self._shown:
             try:
                 write(self._screen, b"".join(shown))
             except OSError:  # `| head` has seen enough; the log continues
                 self._shown = False
+
+    def _copy(self, log: LogFile, line: bytes) -> None:
+        try:
+            log.write(line)
+        except OSError as problem:  # the line is still shown, and in the rank's own log
+            self._copies = None
+            warn(f"cannot copy lines of {self.name} to {log.path} ({problem.strerror})")
 
     def close(self) -> None:
         os.close(self.source)
@@ -119,6 +130,10 @@ class OutputPump:
     def __init__(self, *, write: Writer = write_all) -> None:
         self._write = write
         self._waiting = selectors.DefaultSelector()
+        # Replaced as a whole: the thread iterates it while a new attempt's streams are opened.
+        self._streams: tuple[RankStream, ...] = ()
+        self._lock = threading.Lock()
+        self._failed: set[str] = set()
         self._our_ends: list[int] = []
         self._sizes = terminal.TerminalSizes()
         self._wake_reader, self._wake_writer = os.pipe()
@@ -137,6 +152,8 @@ class OutputPump:
         stream.source, end = self._pair(like)
         os.set_blocking(stream.source, False)
         self._our_ends.append(end)
+        with self._lock:
+            self._streams = (*self._streams, stream)
         self._waiting.register(stream.source, selectors.EVENT_READ, stream)
         return f"/proc/self/fd/{end}"
 
@@ -147,8 +164,9 @@ class OutputPump:
                 self._sizes.follow(ours, like)
                 return ours, end
         ours, end = os.pipe()
-        with contextlib.suppress(OSError):  # this user's pipes may hold no more together
-            fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+        if len(self._streams) < LARGE_PIPES:
+            with contextlib.suppress(OSError):  # this user's pipes may hold no more together
+                fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
         return ours, end
 
     def started(self) -> None:
@@ -171,52 +189,66 @@ class OutputPump:
         self._thread.join(timeout=2.0)
 
     def _run(self) -> None:
+        """Nothing else empties the ranks' pipes: this must not end before it is told to."""
         while True:
-            closing = self._closing
-            held = [stream for stream in self._streams() if stream.held_since is not None]
-            ready = self._waiting.select(0 if closing else LINE_DELAY if held else None)
-            woken = [key for key, _ in ready if key.data is None]
-            streams = [key.data for key, _ in ready if key.data is not None]
-            for stream in streams:
-                self._guarded(stream, self._read)
-            now = time.monotonic()
-            for stream in held:
-                since = stream.held_since
-                if since is not None and now - since >= LINE_DELAY:
-                    self._guarded(stream, lambda stream: stream.flush(self._write))
-            if not streams and (closing or woken) and not self._more():
-                if closing:
+            try:
+                if self._turn():
                     break
-                self._answer()
-        for stream in list(self._streams()):
-            self._end(stream)
+            except Exception as bug:  # noqa: BLE001
+                self._own_up("the ranks", bug)
+                if self._closing:
+                    break
+        for stream in self._streams:
+            self._guarded(stream, self._end)
         self._waiting.close()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
 
+    def _turn(self) -> bool:
+        """Wait for output, and carry it; True when this was the last turn."""
+        closing = self._closing
+        held = [stream for stream in self._streams if stream.held_since is not None]
+        ready = self._waiting.select(0 if closing else LINE_DELAY if held else None)
+        woken = [key for key, _ in ready if key.data is None]
+        streams = [key.data for key, _ in ready if key.data is not None]
+        for stream in streams:
+            self._guarded(stream, self._read)
+        now = time.monotonic()
+        for stream in held:
+            since = stream.held_since
+            if since is not None and now - since >= LINE_DELAY:
+                self._guarded(stream, lambda stream: stream.flush(self._write))
+        if streams or not (closing or woken) or self._more():
+            return False
+        if not closing:
+            self._answer()
+        return closing
+
     def _more(self) -> bool:
         """Whether something came without an event: between the two ends of a terminal a
         kernel thread carries the bytes, and only a read waits for it."""
-        return True in [self._guarded(stream, self._read) for stream in self._streams()]
+        return True in [self._guarded(stream, self._read) for stream in self._streams]
 
     def _answer(self) -> None:
         """The bell was woken, and nothing is left to read."""
         os.read(self._wake_reader, 4096)
-        for stream in self._streams():
+        for stream in self._streams:
             self._guarded(stream, lambda stream: stream.flush(self._write))
         self._quiet.set()
 
-    def _streams(self) -> list[RankStream]:
-        keys = list(self._waiting.get_map().values())
-        return [key.data for key in keys if key.data is not None]
-
     def _guarded(self, stream: RankStream, act: Callable[[RankStream], bool | None]) -> bool:
-        """Nothing else empties these pipes: whatever happens, the reading continues."""
+        """One stream's trouble is not the others'."""
         try:
             return bool(act(stream))
         except Exception as bug:  # noqa: BLE001
-            warn(f"the output of {stream.name} is incomplete: {type(bug).__name__}: {bug}")
+            self._own_up(stream.name, bug)
             return False
+
+    def _own_up(self, who: str, bug: Exception) -> None:
+        if who not in self._failed:
+            self._failed.add(who)
+            warn(f"the output of {who} is incomplete: {type(bug).__name__}: {bug}")
+        time.sleep(AFTER_A_BUG)
 
     def _read(self, stream: RankStream) -> bool:
         """Whether there was something to read."""
@@ -235,6 +267,8 @@ class OutputPump:
         return bool(text)
 
     def _end(self, stream: RankStream) -> None:
+        with self._lock:
+            self._streams = tuple(one for one in self._streams if one is not stream)
         self._waiting.unregister(stream.source)
         self._sizes.forget(stream.source)
         self._guarded(stream, lambda stream: stream.flush(self._write))
