@@ -136,10 +136,13 @@ def test_data_workers_do_not_speak_for_their_rank_and_do_not_outlive_it(tmp_path
 
 
 def test_the_last_words_of_a_rank(tmp_path: Path) -> None:
-    script = """
-import json
+    packages = tmp_path / "other" / "site-packages"  # of another environment than this one
+    packages.mkdir(parents=True)
+    (packages / "pack.py").write_text("import json\ndef read(text):\n    json.loads(text)\n")
+    script = f"""
+import sys; sys.path.append({str(packages)!r}); import pack
 def load(path):
-    return json.loads('{')
+    return pack.read('{{')
 load('x')
 """
     before = time.monotonic()
@@ -148,7 +151,7 @@ load('x')
     assert words is not None
     assert words["kind"] == "JSONDecodeError"
     assert words["text"].startswith("Expecting property name")
-    assert words["where"] == "train.py:4 in load"  # not json's own line
+    assert words["where"] == "train.py:4 in load"  # not a package's line
     assert before < words["at"] < time.monotonic()
     assert rank.process.returncode == 1
     assert rank.err.read_text().startswith("Traceback (most recent call last):")

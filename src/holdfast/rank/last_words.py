@@ -134,7 +134,14 @@ def _where(value: BaseException, trace: TracebackType | None) -> str:
     while trace is not None:
         code = trace.tb_frame.f_code
         innermost = f"{os.path.basename(code.co_filename)}:{trace.tb_lineno} in {code.co_name}"
-        if not code.co_filename.startswith((*_LIBRARIES, "<frozen ")):
+        if not _is_installed(code.co_filename):
             own = innermost
         trace = trace.tb_next
     return own or innermost
+
+
+def _is_installed(file: str) -> bool:
+    """Python's own, a package's or ours; packages may come from other environments too
+    (--system-site-packages, PYTHONPATH)."""
+    packages = f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
+    return file.startswith((*_LIBRARIES, "<frozen ")) or any(name in file for name in packages)

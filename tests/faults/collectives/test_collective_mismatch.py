@@ -15,6 +15,8 @@ from tests.faults.table import (
 )
 from tests.run.scenes import (
     ENFORCE,
+    IN_BACKWARD,
+    IN_BARRIER,
     NOW,
     STEPS,
     a_recorder,
@@ -97,6 +99,48 @@ test_run = run_table(
         ranks=[0, 1],
         certain=True,
         saying=["undecided", "rank 0 all_reduce [4] Float", "rank 1 all_reduce [8] Float"],
+    ),
+    # both sides' lines; an aborted rank left a crash file and no recorder
+    notices(
+        changed(
+            changed(held_up({}, ranks=2), 1, recorder=A_BARRIER, stack=IN_BARRIER),
+            0,
+            stack=IN_BACKWARD,
+        ),
+        ranks=[0, 1],
+        certain=True,
+        saying=[
+            "rank 0 all_reduce [4] Float in backward() at train.py:30, rank 1 barrier in train()",
+            "at train.py:44; no majority",
+        ],
+    ),
+    notices(
+        changed(ODD, 1, stack=IN_BARRIER),
+        ranks=[1],
+        certain=True,
+        saying=["#101: rank 1 in train() at train.py:44, rank 0 in backward() at train.py:30"],
+    ),
+    notices(
+        changed(
+            gloo_aborted(changed(held_up({}, ranks=2), 1, recorder=LARGER), 0), 0, crash=IN_BARRIER
+        ),
+        ranks=[0, 1],
+        certain=True,
+        saying=["rank 0 an unknown one in train() at train.py:44, rank 1 all_reduce [8] Float in"],
+    ),
+    # it has gone on to a later one: where it is now is not where it called this one
+    notices(
+        changed(
+            held_up({}, ranks=2),
+            1,
+            recorder=waiting(
+                entry(STEPS + 1, shape="[8] Float", finished=False),
+                entry(STEPS + 2, finished=False),
+            ),
+        ),
+        ranks=[0, 1],
+        certain=True,
+        saying=["rank 1 all_reduce [8] Float; no majority"],
     ),
     notices(
         changed(ODD, 2, recorder=LARGER), ranks=[0, 1, 2, 3], certain=True, saying=["undecided"]

@@ -54,7 +54,7 @@ test_run = run_table(
         victims=[0, 1, 3],
         certain=True,
         saying=[
-            "rank 2 waits in barrier #1 of group 5 (in barrier() at train.py:44)",
+            "rank 2 waits in barrier #1 of group 5 (in train() at train.py:44)",
             "which no other rank calls; ranks 0-1,3 wait in all_reduce #101 for it",
         ],
     ),
@@ -79,7 +79,7 @@ test_run = run_table(
         victims=[0, 1, 3],
         certain=False,
         saying=[
-            "rank 2 waits in barrier (in barrier() at train.py:44)",
+            "rank 2 waits in barrier (in train() at train.py:44)",
             "which no other rank calls",
         ],
     ),

@@ -24,6 +24,7 @@ from tests.faults.table import (
 )
 from tests.run.scenes import (
     ENFORCE,
+    IN_SAVE,
     NOW,
     STEPS,
     a_rank,
@@ -64,6 +65,12 @@ test_run = run_table(
         victims=[0, 2],
         certain=True,
         saying=["rank 1 (pid 4001) crashed with SIGSEGV after step 100", SEGFAULT_LINE],
+    ),
+    notices(
+        changed(a_scene(crash(-signal.SIGSEGV)), 1, crash=IN_SAVE),
+        ranks=[1],
+        certain=True,
+        saying=["crashed with SIGSEGV in save() at ckpt.py:40 after step 100"],
     ),
     notices(
         a_scene(crash(-signal.SIGSEGV), kernel_events=(IN_A_THREAD, OF_ANOTHER)),

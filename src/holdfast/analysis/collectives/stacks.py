@@ -59,6 +59,17 @@ def where(stack: Stack) -> str:
     A trainer that is itself an installed package counts as user code when there is no other.
     '' for an empty stack.
     """
+    return _located(stack)
+
+
+def call_site(stack: Stack) -> str:
+    """'in evaluate() at train.py:26', for a sentence that names the collective itself: the call
+    that led to it (backward), or else the function of the user's line."""
+    return _located(stack, but=COLLECTIVES)
+
+
+def _located(stack: Stack, but: re.Pattern[str] | None = None) -> str:
+    """With the user's own function where the one it calls is named in the sentence already."""
     if not stack.frames:
         return ""
     index = _user_index(stack.frames)
@@ -67,6 +78,8 @@ def where(stack: Stack) -> str:
     calls = [_name(call) for call in reversed(stack.frames[:index])]
     named = [name for name in calls if not _WRAPPER.fullmatch(name)]
     name = next(iter(named), _name(frame))
+    if but is not None and but.fullmatch(name):
+        name = _name(frame)
     place = f"at {_short(frame.file)}" + (f":{frame.line}" if frame.line else "")
     return place if name.startswith("<") else f"in {name}() {place}"
 

@@ -194,6 +194,8 @@ class RankView(Signal, frozen=True):
     stack: Stack | Unread | None
     """None when no evidence was taken yet"""
     recorder: Recorder | Unread | None
+    crash: Stack | None = None
+    """where it was when a signal such as SIGSEGV or SIGABRT ended it, by Python's fault handler"""
     looks: tuple[CpuLook, ...] = ()
     """at its processor time, about one a second, oldest first"""
 

@@ -11,6 +11,7 @@ import sys
 
 import msgspec
 
+from holdfast.analysis.scene import crash_file
 from holdfast.analysis.scene.scene import Frame, Stack
 from holdfast.explain.read.sanitize import plain
 
@@ -29,10 +30,6 @@ _SPY_THREAD = re.compile(
 _SPY_FRAME = re.compile(r" {4}(\S.*?) \((.*?)(?::(\d{1,9}))?\)")
 _FATAL = re.compile(r"Fatal Python error: (.+)")
 _TIMEOUT = re.compile(r"Timeout \(\d{1,9}:\d\d:\d\d(?:\.\d+)?\)!")
-_HANDLER_THREAD = re.compile(
-    r"(Current thread|Thread) 0x([0-9a-f]{1,16})(?: \[(.*)\])? \(most recent call first\):?"
-)
-_HANDLER_FRAME = re.compile(r'\s*File "(.*)", line (\d{1,9}|\?\?\?)(?: in (.*))?')
 _GDB_THREAD = re.compile(r"Thread (\d{1,9}) \(.*?(?:LWP|process) (\d{1,9})\b.*\):?")
 _GDB_FRAME = re.compile(
     r"#\d{1,9}\s+(?:0x[0-9a-f]{1,16} in )?(\S.*?) \(.*?\)(?: (?:from|at) (\S+?)(?::(\d{1,9}))?)?"
@@ -137,7 +134,7 @@ class _Reader:
         return True
 
     def _take_thread(self, line: str, number: int) -> bool:
-        if handler := _HANDLER_THREAD.fullmatch(line):
+        if handler := crash_file.THREAD.fullmatch(line):
             name = handler[3] or handler[2]
             current = handler[1].startswith("Current")
             self._threads.append(_Thread(key=name, line=number, current=current, frames=[]))
@@ -181,9 +178,8 @@ class _Reader:
 
 
 def _frame(line: str) -> Frame | None:
-    if handler := _HANDLER_FRAME.fullmatch(line):
-        number = int(handler[2]) if handler[2].isdigit() else 0
-        return Frame(function=handler[3] or "", file=handler[1], line=number)
+    if handler := crash_file.frame(line):
+        return handler
     if spy := _SPY_FRAME.fullmatch(line):
         return Frame(function=spy[1], file=_lengthened(spy[2]), line=int(spy[3] or 0))
     if gdb := _GDB_FRAME.fullmatch(line):

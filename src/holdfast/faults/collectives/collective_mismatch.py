@@ -25,8 +25,10 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#debugging-t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast import text
-from holdfast.analysis.collectives import groups, progress, waits
+from holdfast.analysis.collectives import call_sites, groups, progress, waits
 from holdfast.analysis.collectives.signature import Mismatch
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, fingerprints, odd_ranks
@@ -56,10 +58,12 @@ def ranks_issued_different_collectives(scene: Scene) -> Verdict | None:
     where = "" if groups.is_default(found.group) else f" of group {found.group}"
     place = f"collective #{found.sequence}{where}"
     if found.undecided:
-        sides = ", ".join(f"rank {rank} {kind}" for rank, kind in found.kinds.items())
+        sides = ", ".join(f"{text.ranks(ranks)} {said}" for said, ranks in _sides(scene, found))
         reason = f"ranks disagree in {place}: {sides}; no majority, so undecided which is wrong"
     else:
+        lines = ", ".join(_lines(scene, found))
         reason = f"{phrases.who(scene, found.odd)} {_differs(found)} in {place}"
+        reason += f": {lines}" if lines else ""
     victims = [r for r in exits.fallen(scene, found.odd) if r not in found.odd]
     return FAULT.verdict(
         reason + (f"; {text.ranks(victims)} cannot continue" if victims else ""),
@@ -80,15 +84,36 @@ def gloo_or_torch_reported_a_mismatch(scene: Scene) -> Verdict | None:
     told = [e for e in exits.endings(scene) if e.consequence == secondary_errors.MISMATCH]
     if not told or waits.analyse(scene).mismatch:
         return None
+    lines = call_sites.each(scene, [view.rank for view in scene.ranks])
     return FAULT.verdict(
         f"{text.ranks(e.rank for e in told)} received a collective of a different size or kind "
-        "than expected; the sender is unknown, because no flight recorder could be read",
+        "than expected; the sender is unknown, because no flight recorder could be read"
+        + (f": {lines}" if lines else ""),
         ranks=(),
         victims=exits.fallen(scene, ()),
         certain=True,
         fix=FIX,
         evidence=[phrases.how_it_ended(e) for e in told],
     )
+
+
+def _sides(scene: Scene, found: Mismatch) -> list[tuple[str, list[int]]]:
+    """What the ranks called and from which line -> who; also a rank that left no recorder."""
+    sides: dict[str, list[int]] = {}
+    for rank in sorted({*found.kinds, *found.odd}):
+        kind = found.kinds.get(rank, "an unknown one")
+        line = call_sites.of_collective(scene, rank, found.group, found.sequence)
+        sides.setdefault(f"{kind} {line}".rstrip(), []).append(rank)
+    return list(sides.items())
+
+
+def _lines(scene: Scene, found: Mismatch) -> Iterator[str]:
+    """'rank 2 in evaluate() at train.py:26', of one rank on each side."""
+    for side in (found.odd, found.right):
+        lines = {r: call_sites.of_collective(scene, r, found.group, found.sequence) for r in side}
+        known = next(((rank, line) for rank, line in lines.items() if line), None)
+        if known:
+            yield f"rank {known[0]} {known[1]}"
 
 
 def _differs(found: Mismatch) -> str:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast import text
-from holdfast.analysis.collectives import groups, siblings, waits
+from holdfast.analysis.collectives import call_sites, groups, siblings, waits
 from holdfast.analysis.collectives.positions import Wait
 from holdfast.analysis.job import stall
 from holdfast.analysis.logs import blame, disagreement, fingerprints, horovod_stall, odd_ranks
@@ -58,17 +58,18 @@ def ranks_wait_for_each_other(scene: Scene) -> Verdict | None:
     odd = [w.rank for side in minority or sides.values() for w in side]
     rest = [rank for rank in seen.deadlock if rank not in odd]
     if not minority:
-        where = "; ".join(_waits(side) for side in sides.values())
+        where = "; ".join(_waits(side) + _line(scene, side) for side in sides.values())
         reason = (
             f"the ranks wait for each other in different groups: {where}; undecided which side is "
             "wrong"
         )
     else:
-        place = stall.place(scene.rank(odd[0]))
-        own = "; ".join(_waits(side) for side in minority)
+        own = "; ".join(_waits(side) + _line(scene, side) for side in minority)
         others = [side for side in sides.values() if side not in minority]
-        where = _waits(others[0]) if len(others) == 1 else f"{text.ranks(rest)} wait"
-        reason = f"{own} ({place}), which no other rank calls; {where} for it"
+        where = f"{text.ranks(rest)} wait for it"
+        if len(others) == 1:
+            where = f"{_waits(others[0])} for it{_line(scene, others[0])}"
+        reason = f"{own}, which no other rank calls; {where}"
     return FAULT.verdict(
         reason,
         ranks=odd,
@@ -99,6 +100,12 @@ def _minority(scene: Scene, sides: dict[tuple[str, int], list[Wait]]) -> list[li
 
 def _source(wait: Wait) -> str:
     return "flight recorder" if wait.group else "stack"
+
+
+def _line(scene: Scene, side: list[Wait]) -> str:
+    """' (in evaluate() at train.py:26)', of the first rank of that side that shows it."""
+    lines = (call_sites.last_line(scene.rank(wait.rank)) for wait in side)
+    return next((f" ({line})" for line in lines if line), "")
 
 
 def _waits(side: list[Wait]) -> str:

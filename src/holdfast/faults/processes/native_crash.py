@@ -28,7 +28,7 @@ import re
 import signal
 
 from holdfast import text
-from holdfast.analysis.collectives import waits
+from holdfast.analysis.collectives import call_sites, waits
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.pattern import Role
@@ -73,9 +73,10 @@ def native_crash_first(scene: Scene) -> Verdict | None:
     ranks = [e.rank for e in crashed]
     victims = exits.fallen(scene, ranks)
     first = crashed[0]
+    line = call_sites.last_line(first.view)
     return FAULT.verdict(
         f"{phrases.who(scene, ranks)} crashed with {phrases.signal_name(first.signal)}"
-        f"{phrases.at_step(first.view)}: {_signal_meaning(first)}"
+        f"{f' {line}' if line else ''}{phrases.at_step(first.view)}: {_signal_meaning(first)}"
         f"{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,

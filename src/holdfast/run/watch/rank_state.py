@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.analysis.collectives import recorder
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.scene import secondary_errors
+from holdfast.analysis.scene import crash_file, exits, secondary_errors
 from holdfast.analysis.scene.cpu import CpuLook
 from holdfast.analysis.scene.scene import (
     Activity,
@@ -26,6 +26,7 @@ from holdfast.analysis.scene.scene import (
     Stack,
 )
 from holdfast.rank import heartbeat_page, last_words
+from holdfast.rank.delivery import crash_file as crash_file_of
 
 TAIL = 64 * 1024
 """bytes of a rank's stderr in which its last words are looked for"""
@@ -63,6 +64,7 @@ class ObservedRank:
     """that limit was in force when the machine slept, and gets `extra` seconds"""
     extra: float = 0.0
     looks: deque[CpuLook] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    crash: Stack | None = None
     threads: tuple[int, ...] = ()
     """as last seen: the kernel log names the thread that crashed, and a dead one is not listed"""
 
@@ -116,6 +118,7 @@ class ObservedRank:
             words=self._words(),
             stack=self.stack,
             recorder=self._recorder(),
+            crash=self._crash(),
             looks=tuple(self.looks),
         )
 
@@ -135,6 +138,16 @@ class ObservedRank:
         except (OSError, ValueError):
             return self.recorder
         return self.recorder
+
+    def _crash(self) -> Stack | None:
+        """What Python's fault handler wrote, once it is dead: then all of it is there."""
+        if self.crash is None and self.death and -self.death.code in exits.CRASHES:
+            with (
+                contextlib.suppress(OSError),
+                open(crash_file_of(self.words_file), errors="replace") as file,
+            ):
+                self.crash = crash_file.parse(file.read(TAIL))
+        return self.crash
 
     def _words_of_abort(self) -> LastWords | None:
         """C++ that aborts in a thread of its own never reaches Python's excepthook."""
