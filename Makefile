@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Debian packages that real-edge tests drive: firewall rules, namespaces, ssh, Slurm.
-LAB_PACKAGES := iproute2 nftables util-linux openssh-server slurm-wlm munge
+LAB_PACKAGES := iproute2 nftables util-linux openssh-server slurm-wlm munge stress-ng e2fsprogs
 
 .PHONY: demo test quick coverage proof lab lint docs bench clean
 

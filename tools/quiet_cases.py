@@ -19,12 +19,16 @@ class Case:
     never: tuple[str, ...] = ("gil-held", "rank-frozen", "rank-exits-early")
     """notices that would be untrue, whichever rank they name"""
     meanwhile: str = ""
+    """of `quiet_surroundings.MEANWHILE`"""
+    around: str = ""
+    """of `quiet_surroundings.SURROUNDINGS`"""
 
     def arguments(self, scale: float) -> list[str]:
         return [word.format(s=round(self.seconds * scale, 1)) for word in self.words]
 
 
 PAUSES, LOOPS, EDGES = "quiet_pauses.py", "quiet_loops.py", "quiet_edges.py"
+WAITS, REINFORCE, SHAPES = "quiet_waits.py", "quiet_reinforce.py", "quiet_shapes.py"
 
 
 def _pause(name: str, what: str, seconds: float, *words: str, rank: int, ranks: int = 2) -> Case:
@@ -40,7 +44,39 @@ def _edge(name: str, what: str, seconds: float, which: str, named: tuple[int, ..
     return Case(name, what, EDGES, (which, "{s}"), seconds, may_be_named=named)
 
 
+def _wait(name: str, what: str, seconds: float, *, meanwhile: str = "", around: str = "") -> Case:
+    return Case(name, what, WAITS, (name, "{s}"), seconds, may_be_named=(0,), meanwhile=meanwhile,
+                around=around)  # fmt: skip
+
+
+def _shape(name: str, what: str, seconds: float, *, ranks: int = 2) -> Case:
+    return Case(name, what, SHAPES, (name, "{s}"), seconds, ranks)
+
+
 _TABLE = (
+    _wait("server", "rank 0 waits 80 s for the one answer of an HTTP server", 80),
+    _wait("command", "rank 0 waits 80 s for a command it runs", 80),
+    _wait("thread", "rank 0 joins a thread that takes 80 s", 80),
+    _wait("lock", "rank 0 waits 80 s for a file lock of another process", 80),
+    _wait("pipe", "rank 0 reads a pipe into which nothing comes for 80 s", 80),
+    _wait("debugger", "rank 0 is at a pdb prompt for 80 s", 80, meanwhile="continue"),
+    _wait("save-thread", "rank 0 waits 80 s for a save in a thread, on a slow disk", 80),
+    Case("ppo", "40 quick steps, then rollouts of 60 s, three times", REINFORCE, ("ppo", "{s}"), 60,
+         may_be_named=(0,)),
+    Case("grpo", "rank 0 waits 5 min for a generation server, twice; the others in a broadcast",
+         REINFORCE, ("grpo", "{s}"), 300, may_be_named=(0,)),
+    _shape("accumulation", "64 micro-batches of 60 ms to a step", 60),
+    _shape("optimizers", "five optimizer calls in every step of a second", 40),
+    _shape("alone", "a world of one rank", 15, ranks=1),
+    _shape("trees", "every step starts a tree of processes; some outlive it", 20),
+    _shape("prints", "more than a gigabyte of output, some lines of a megabyte", 20),
+    _shape("atexit", "exit handlers that sleep for 20 s on every rank", 20),
+    Case("clock", "the wall clock is set an hour ahead during a save of 30 s", PAUSES,
+         ("200", "save:0:30:{s}"), 30, may_be_named=(0,), meanwhile="set", around="clock"),
+    Case("launcher-stopped", "the launcher alone is stopped for 20 s (Ctrl-Z)", PAUSES, ("900",),
+         20, meanwhile="stop"),
+    Case("disk-hangs", "the disk of the runs folder takes no write for 40 s", PAUSES, ("1500",), 40,
+         meanwhile="freeze", around="disk"),
     _pause("first-save", "the first save, 90 s on rank 0 while the others wait, written with "
            "fsync to a slow disk", 90, "120", "save:0:60:{s}", rank=0, ranks=4),
     _pause("download-in-the-middle", "120 s download on rank 1 after 60 steps, 1 kB/s", 120,

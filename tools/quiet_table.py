@@ -2,7 +2,7 @@
 
     python -m tools.quiet_table [NAMES…] [--scale 0.2] [--jobs 2]
 
-Every case is a real job under `holdfast run` with default settings. It passes when the job ends
+Every case is a real job under `holdfast run` with default flags. It passes when the job ends
 with 0, without a verdict and without a restart, and no notice names a rank that delays no other.
 The notices are printed: a person can judge whether they are true. Writes proof/quiet-table-DATE.md.
 """
@@ -12,21 +12,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime as dt
-import json
 import os
 import platform
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tools.quiet_cases import CASES, Case
+from tools.quiet_surroundings import MEANWHILE, SURROUNDINGS, NotHereError, Surrounding, records
 
 ROOT = Path(__file__).parent.parent
 TARGETS = ROOT / "tests" / "targets"
@@ -37,12 +36,13 @@ DEADLINE = 240.0
 @dataclass(frozen=True)
 class Outcome:
     case: Case
-    seconds: float
-    exit_code: int
-    acts: list[str]
-    """verdicts, restarts and stops: there should be none"""
-    notices: list[dict[str, Any]]
-    screen: str
+    seconds: float = 0.0
+    exit_code: int = 0
+    acts: Sequence[str] = ()
+    """verdicts, restarts, stops and bugs of our own: there should be none"""
+    notices: Sequence[dict[str, Any]] = ()
+    screen: str = ""
+    skipped: str = ""
 
     @property
     def problems(self) -> list[str]:
@@ -60,38 +60,47 @@ class Outcome:
 def play(case: Case, *, scale: float) -> Outcome:
     """One job, from its start to its end; whatever happens, nothing of it is left."""
     with tempfile.TemporaryDirectory(prefix="quiet-") as folder:
-        command = [
-            sys.executable, "-m", "holdfast", "run", "--no-check", "--runs", folder,
-            "--nproc-per-node", str(case.ranks), str(TARGETS / case.script),
-            *case.arguments(scale),
-        ]  # fmt: skip
-        began = time.monotonic()
-        deadline = began + DEADLINE + 3 * case.seconds * scale
-        with _started(command, Path(folder)) as job:
-            if case.meanwhile:
-                MEANWHILE[case.meanwhile](job, Path(folder), case.seconds * scale)
-            try:
-                out, _ = job.communicate(timeout=max(1.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                out = "it was still running at the deadline"
-        records = _records(Path(folder))
-        return Outcome(
-            case=case,
-            seconds=time.monotonic() - began,
-            exit_code=job.returncode if job.returncode is not None else -1,
-            acts=[_act(r) for r in records if r["kind"] in ("verdict", "action")],
-            notices=[r for r in records if r["kind"] == "notice"],
-            screen=out,
-        )
+        try:
+            with SURROUNDINGS[case.around](Path(folder)) as around:
+                return _play(case, around, seconds=case.seconds * scale, scale=scale)
+        except NotHereError as lacking:
+            return Outcome(case=case, skipped=str(lacking))
+
+
+def _play(case: Case, around: Surrounding, *, seconds: float, scale: float) -> Outcome:
+    command = [
+        *around.before, sys.executable, "-m", "holdfast", "run", "--no-check",
+        "--runs", str(around.runs), "--nproc-per-node", str(case.ranks),
+        str(TARGETS / case.script), *case.arguments(scale),
+    ]  # fmt: skip
+    began = time.monotonic()
+    deadline = began + DEADLINE + 4 * seconds
+    with _started(command, around) as job:
+        if case.meanwhile:
+            MEANWHILE[case.meanwhile](job, around, seconds)
+        try:
+            out, _ = job.communicate(timeout=max(1.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            out = "it was still running at the deadline"
+    told = records(around.seen)
+    return Outcome(
+        case=case,
+        seconds=time.monotonic() - began,
+        exit_code=job.returncode if job.returncode is not None else -1,
+        acts=[_act(r) for r in told if r["kind"] in ("verdict", "action", "own-fault")],
+        notices=[r for r in told if r["kind"] == "notice"],
+        screen=out,
+    )
 
 
 @contextlib.contextmanager
-def _started(command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
+def _started(command: Sequence[str], around: Surrounding) -> Iterator[subprocess.Popen[str]]:
     outer = ("PET_", "TORCH", "NCCL_", "OMP_", "HOLDFAST")
-    surroundings = {k: v for k, v in os.environ.items() if not k.startswith(outer)}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(outer)}
     job = subprocess.Popen(
-        command, cwd=folder, env=surroundings, text=True, errors="replace",
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        command, cwd=around.runs.parent, env={**environment, **around.environment}, text=True,
+        errors="replace", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True,
     )  # fmt: skip
     try:
         yield job
@@ -102,63 +111,9 @@ def _started(command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[
         job.communicate()
 
 
-def _records(folder: Path) -> list[dict[str, Any]]:
-    journal = folder / "latest" / "journal.jsonl"
-    if not journal.exists():
-        return []
-    return [json.loads(line) for line in journal.read_text().splitlines() if line.endswith("}")]
-
-
 def _act(record: Mapping[str, Any]) -> str:
     what = record.get("slug") or record.get("action")
     return f"{record['kind']} {what}: {record.get('reason', '')}"
-
-
-# --- what happens to the machine meanwhile -----------------------------------------------------
-
-
-def _suspend(job: subprocess.Popen[str], folder: Path, seconds: float) -> None:
-    """As a laptop's lid or a hypervisor does: no process runs, not even the launcher."""
-    pids = [job.pid, *_ranks_once_they_train(job, folder)]
-    try:
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        time.sleep(seconds)
-    finally:
-        for pid in pids:  # the launcher first: it sees ranks that are still stopped
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-
-
-def _starve(job: subprocess.Popen[str], folder: Path, seconds: float) -> None:
-    """A neighbour who takes all cores, several times over. Each process has a session of its own:
-    where the kernel groups by session, as desktops do, they would else get one share together."""
-    _ranks_once_they_train(job, folder)
-    time.sleep(seconds / 5)  # so that the job's own pace is known
-    busy = [sys.executable, "-c", "while True: pass"]
-    many = range(4 * (os.cpu_count() or 1))
-    neighbours = [subprocess.Popen(busy, start_new_session=True) for _ in many]
-    try:
-        time.sleep(seconds)
-    finally:
-        for neighbour in neighbours:
-            neighbour.kill()
-            neighbour.wait()
-
-
-def _ranks_once_they_train(job: subprocess.Popen[str], folder: Path) -> list[int]:
-    while job.poll() is None:
-        records = _records(folder)
-        if any(r["kind"] == "progress" for r in records):
-            return [r["pid"] for r in records if r["kind"] == "rank"]
-        time.sleep(0.2)
-    return []
-
-
-MEANWHILE: Mapping[str, Callable[[subprocess.Popen[str], Path, float], None]] = {
-    "suspend": _suspend,
-    "starve": _starve,
-}
 
 
 # --- the table ---------------------------------------------------------------------------------
@@ -186,6 +141,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _lines(outcome: Outcome) -> list[str]:
+    if outcome.skipped:
+        return [f"skipped {outcome.case.name}: {outcome.skipped}"]
     verdict = "FAILED" if outcome.problems else "quiet"
     lines = [f"{verdict:7} {outcome.case.name} ({outcome.seconds:.0f} s)"]
     lines += [f"        PROBLEM {problem}" for problem in outcome.problems]
@@ -210,7 +167,8 @@ def _write(outcomes: Sequence[Outcome], *, scale: float) -> None:
     ]
     for outcome in outcomes:
         said = "<br>".join(f"`{n['slug']}` {n['reason']}" for n in outcome.notices) or "none"
-        result = "<br>".join(outcome.problems) or "quiet"
+        skipped = f"skipped: {outcome.skipped}" if outcome.skipped else "quiet"
+        result = "<br>".join(outcome.problems) or skipped
         report.append(
             f"| {outcome.case.name} | {outcome.case.what} | {outcome.seconds:.0f} s | {result} "
             f"| {said} |"
