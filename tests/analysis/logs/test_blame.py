@@ -29,6 +29,7 @@ from tests.analysis.logs.patterns.jobs import (
     stood,
     timed_out,
 )
+from tests.run.scenes import IN_BACKWARD, IN_BARRIER, IN_SLEEP
 
 FAULTS = [entry.fault for entry in catalogue.entries()]
 
@@ -258,3 +259,18 @@ def test_threads_that_ask_at_once_get_one_answer() -> None:
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(ask, range(4)))
     assert all(answer is answers[0] for answer in answers)
+
+
+def test_both_sides_lines_are_told_while_they_are_still_in_that_collective() -> None:
+    ahead = stood(12, 10)  # rank 1 has entered #12 since: its stack is of that one
+    wreck = a_job(
+        world=3,
+        recorders={0: stood(11, 10, op="barrier"), 1: ahead, 2: stood(11, 10)},
+        stacks={0: IN_BARRIER, 1: IN_SLEEP, 2: IN_BACKWARD},
+    )
+    found = blame.of(wreck).disagreement
+    assert found is not None
+    assert found.lines == {0: "in train() at train.py:44", 2: "in backward() at train.py:30"}
+    assert "rank 0 barrier" in found.words()
+    assert "called in train() at train.py:44" in found.words()
+    assert "called in backward() at train.py:30" in found.words()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from holdfast import text
 from holdfast.analysis.collectives import groups, signature, stacks
-from holdfast.analysis.scene.scene import RankView, Scene, Stack
+from holdfast.analysis.scene.scene import RankView, Recorder, Scene, Stack
 
 PLACES = 4
 """lines named in a sentence"""
@@ -27,12 +27,18 @@ def of_collective(scene: Scene, rank: int, group: str, sequence: int) -> str:
     """The same of one collective: as its recorder has it, or where the rank is, if that is the
     last one it entered; '' when it may have gone on since."""
     view, own = scene.rank(rank), groups.of(scene).get(rank)
-    if own is None:
-        return last_line(view)
-    entry = signature.entry(own, group, sequence)
+    if own is None or own.entered.get(group, 0) == sequence:
+        return recorded(own, group, sequence, None) or last_line(view)
+    return recorded(own, group, sequence, None)
+
+
+def recorded(recorder: Recorder | None, group: str, sequence: int, stack: Stack | None) -> str:
+    """By the frames of its entry; by `stack` if the rank has not entered a later one."""
+    entry = signature.entry(recorder, group, sequence) if recorder else None
     if entry is not None and entry.frames:
         return stacks.call_site(Stack(frames=entry.frames, active=False, holds_gil=False))
-    return last_line(view) if own.entered.get(group, 0) == sequence else ""
+    here = recorder is None or recorder.entered.get(group, 0) == sequence
+    return stacks.call_site(stack) if stack is not None and here else ""
 
 
 def each(scene: Scene, ranks: Iterable[int]) -> str:

@@ -94,11 +94,20 @@ def _of(wreckage: Wreckage) -> Blame:
         silent=_silent(wreckage, waited | lost, troubled),
         signalled=bool(wreckage.seen(*DUMPS)) or any(r.dumped for r in wreckage.ranks),
         census=taken,
-        disagreement=disagreement.of_mismatch(taken.mismatch)
-        if taken.mismatch
-        else disagreement.of_counts(recorders),
+        disagreement=_disagreement(wreckage, recorders, taken),
         counted=wreckage.world_size is not None or any(r.members for r in recorders.values()),
     )
+
+
+def _disagreement(
+    wreckage: Wreckage, recorders: dict[int, Recorder], taken: WaitCensus
+) -> Disagreement | None:
+    if taken.mismatch:
+        found: Disagreement | None = disagreement.of_mismatch(taken.mismatch)
+    else:
+        found = disagreement.of_counts(recorders)
+    stacks = {one.rank: one.stack for one in wreckage.ranks if one.stack is not None}
+    return disagreement.with_lines(found, recorders, stacks) if found else None
 
 
 def _comparable(wreckage: Wreckage) -> dict[int, Recorder]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from holdfast import text
-from holdfast.analysis.collectives import signature
+from holdfast.analysis.collectives import call_sites, signature
 from holdfast.analysis.collectives.groups import Recorders
 from holdfast.analysis.collectives.signature import Mismatch
+from holdfast.analysis.scene.scene import Stack
 
 ONE_SIDED = frozenset({"broadcast", "reduce", "scatter", "gather", "send", "recv", "coalesced"})
 """operations that one member may finish while another has not begun: there counts may differ"""
@@ -23,13 +24,24 @@ class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
     odd: tuple[int, ...] = ()
     """the minority; () when it cannot be known"""
 
+    places: dict[int, tuple[str, int]] = {}
+    """rank -> group and sequence number, where they are known"""
+    lines: dict[int, str] = {}
+    """rank -> 'in evaluate() at train.py:26', where a dump or a stack shows it"""
+
     @property
     def ranks(self) -> tuple[int, ...]:
         return tuple(sorted(rank for side in self.sides.values() for rank in side))
 
     def words(self) -> str:
-        """'ranks 0-2 all_reduce [4] in #11; rank 3 barrier in #11'"""
-        return "; ".join(f"{text.ranks(who)} {what}" for what, who in self.sides.items())
+        """'ranks 0-2 all_reduce [4] in #11; rank 3 barrier in #11, called in save() at a.py:9'"""
+        return "; ".join(
+            f"{text.ranks(who)} {what}{self.called(who)}" for what, who in self.sides.items()
+        )
+
+    def called(self, side: Sequence[int]) -> str:
+        """By the first rank of that side whose line is known; else ''."""
+        return next((f", called {self.lines[r]}" for r in side if self.lines.get(r)), "")
 
 
 def of_mismatch(found: Mismatch) -> Disagreement:
@@ -41,7 +53,20 @@ def of_mismatch(found: Mismatch) -> Disagreement:
         what="op" if found.ops_differ else "size",
         sides={kind: tuple(who) for kind, who in sides.items()},
         odd=() if found.undecided else found.odd,
+        places=dict.fromkeys(found.kinds, (found.group, found.sequence)),
     )
+
+
+def with_lines(
+    found: Disagreement, recorders: Recorders, stacks: Mapping[int, Stack]
+) -> Disagreement:
+    """From the recorders' own frames, or the stacks of ranks that are still in that collective."""
+    lines = {
+        rank: line
+        for rank, place in found.places.items()
+        if (line := call_sites.recorded(recorders.get(rank), *place, stacks.get(rank)))
+    }
+    return msgspec.structs.replace(found, lines=lines)
 
 
 def of_counts(recorders: Recorders) -> Disagreement | None:
@@ -75,6 +100,7 @@ def _counts(group: str, waiting: dict[int, list[int]], recorders: Recorders) -> 
             for number in sorted(waiting)
         },
         odd=minority(list(waiting.values())),
+        places={rank: (group, number) for number, who in waiting.items() for rank in who},
     )
 
 

@@ -18,7 +18,9 @@ def named(ranks: Sequence[int]) -> Culprit:
 
 def evidence(found: Disagreement) -> list[Evidence]:
     return [
-        Evidence(quote=f"{text.ranks(who)}: {what}", source="positions", rank=who[0])
+        Evidence(
+            quote=f"{text.ranks(who)}: {what}{found.called(who)}", source="positions", rank=who[0]
+        )
         for what, who in list(found.sides.items())[:3]
     ]
 
