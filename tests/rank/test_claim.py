@@ -14,6 +14,7 @@ from tests.rank.ranks import free_port, place, ran
 
 ENVIRONMENT = place(1, 4, 29400)
 TCP = SimpleNamespace(host="10.0.0.5", port=7000)
+FILE = SimpleNamespace(path="/tmp/one/store")
 PREFIXED = SimpleNamespace(underlying_store=SimpleNamespace(underlying_store=TCP))
 
 
@@ -30,6 +31,7 @@ PREFIXED = SimpleNamespace(underlying_store=SimpleNamespace(underlying_store=TCP
         ({"init_method": "etcd://me:secret@a:1"}, -1, -1, "a:1", False),
         ({"store": TCP, "rank": 2, "world_size": 3}, 2, 3, "10.0.0.5:7000", True),
         ({"store": PREFIXED, "rank": 2, "world_size": 3}, 2, 3, "10.0.0.5:7000", True),
+        ({"store": FILE, "rank": 0, "world_size": 1}, 0, 1, "/tmp/one/store", True),
         ({"store": object(), "rank": 2, "world_size": 3}, 2, 3, "", True),
         ({"init_method": f"file:///{'x' * 999}"}, -1, -1, "/" + "x" * (LONGEST - 1), False),
     ],
@@ -110,13 +112,32 @@ def test_a_claim_is_reported_before_the_wait_and_leaves_no_frame(tmp_path: Path)
     assert given == (0, 1, f"127.0.0.1:{port}")
     assert (claim.timeout, claim.own_store, claim.agent_store) == (1.0, False, False)
     assert before < claim.at < time.monotonic()
+    assert (claim.first, claim.remade) == (False, 0)  # the one destroyed was of another store
+    assert abs(claim.wall - time.time() + time.monotonic() - claim.at) < 1.0
     assert "DistNetworkError" in rank.err.read_text()
     assert "holdfast" not in rank.err.read_text()
 
 
-def test_a_group_that_is_gone_leaves_no_claim(tmp_path: Path) -> None:
-    rank = ran(tmp_path, SCRIPT, place(0, 1, free_port()))
-    assert (rank.process.returncode, rank.out.read_text()) == (0, "0 1\n"), rank.err.read_text()
+AGAIN = """
+import sys
+import torch.distributed as dist
+for _ in range(2):
+    store = dist.FileStore(sys.argv[0] + ".store", 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    dist.destroy_process_group()
+"""
+
+
+def test_a_group_that_was_destroyed_leaves_a_former_claim_that_counts_how_often(
+    tmp_path: Path,
+) -> None:
+    rank = ran(tmp_path, AGAIN, place(0, 1, free_port()))
+    assert rank.process.returncode == 0, rank.err.read_text()
     assert rank.last is not None
     assert rank.last.torch_imported
     assert rank.last.claim is None
+    former = rank.last.former_claim
+    assert former is not None
+    assert (former.rank, former.world_size, former.own_store) == (0, 1, True)
+    assert former.store.endswith(".store")
+    assert (former.first, former.remade) == (False, 1)

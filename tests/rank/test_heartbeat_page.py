@@ -84,7 +84,7 @@ CLAIM = (
 )
 
 
-def test_a_claim_can_be_made_and_taken_back() -> None:
+def test_a_claim_is_kept_as_the_former_one_when_its_group_is_destroyed() -> None:
     buffer = fresh()
     page = HeartbeatPage(buffer)
     page.announce(1)
@@ -95,10 +95,11 @@ def test_a_claim_can_be_made_and_taken_back() -> None:
     assert claim is not None
     assert (claim.at, claim.rank, claim.world_size, claim.store) == (12.5, 1, 4, "a:1")
     assert (claim.timeout, claim.given_rank, claim.given_store) == (600.0, 2, "b:2")
-    page.claim("", 0)
+    assert beat.former_claim is None
+    page.claim(CLAIM[:-1] + ', "destroyed": true}', 12.5)
     beat = read(buffer)
     assert beat is not None
-    assert beat.claim is None
+    assert (beat.claim, beat.former_claim) == (None, claim)
 
 
 @pytest.mark.parametrize("text", [CLAIM[:40], "[]", "null", '{"rank": "one"}', CLAIM + "x" * 9999])

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +25,10 @@ LONGEST = 300
 """characters of an address: names have at most 253, files may have more"""
 
 _given: dict[str, Any] = {}
+_said: dict[str, Any] = {}
+"""the claim that stands in the page, with its time"""
+_destroyed: Counter[tuple[Any, ...]] = Counter()
+"""how many groups of each store and world size this process has destroyed"""
 
 
 def remember(environment: Mapping[str, str]) -> None:
@@ -57,14 +62,38 @@ def _tell(torch: Any, arguments: Mapping[str, Any]) -> None:
     if own_page.page is None or str(arguments.get("backend")) == "fake":
         return
     timeout = arguments.get("timeout")
+    own = claimed(arguments, os.environ)
     said = {
-        **claimed(arguments, os.environ),
+        **own,
+        "wall": time.time(),
+        "remade": _destroyed[_world(own)],
+        "first": not _destroyed,
         "agent_store": os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
         "timeout": timeout.total_seconds() if timeout is not None else 0.0,
         "device": device(torch, arguments.get("device_id")),
         **_given,
     }
-    own_page.page.claim(json.dumps(said), time.monotonic())
+    _said.clear()
+    _said.update(said, at=time.monotonic())
+    _write()
+
+
+def group_destroyed() -> None:
+    """The claim stays legible: others may still wait for this rank in that group."""
+    if _said and not _said.get("destroyed"):
+        _destroyed[_world(_said)] += 1
+        _said["destroyed"] = True
+        _write()
+
+
+def _write() -> None:
+    if own_page.page is not None:
+        text = json.dumps({name: value for name, value in _said.items() if name != "at"})
+        own_page.page.claim(text, _said["at"])
+
+
+def _world(claim: Mapping[str, Any]) -> tuple[Any, ...]:
+    return claim["store"], claim["own_store"], claim["world_size"]
 
 
 def claimed(arguments: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
@@ -108,11 +137,15 @@ def _master(environment: Mapping[str, str]) -> str:
 
 
 def _address(store: Any) -> str:
-    """Of the TCPStore below all prefixes; other stores have none."""
+    """Of the TCPStore or FileStore below all prefixes, which torch does not tell; other stores
+    have none."""
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
     host, port = getattr(store, "host", None), getattr(store, "port", None)
-    return f"{host}:{port}" if host and port else ""
+    if host and port:
+        return f"{host}:{port}"
+    path = getattr(store, "path", None)
+    return os.path.abspath(path) if isinstance(path, str) and path else ""
 
 
 def device(torch: Any, asked: Any) -> str:

@@ -12,7 +12,7 @@ The writing side uses the standard library only: it runs inside any Python that 
           256  phase: a slot, its number is 1 + the rank that this one waits for, 0 for none
          1024  limit: a slot, its number is when the limit runs out
          2048  claim: a slot, its number is when init_process_group was entered, its text the
-               other fields of `Claim` (analysis/scene) as JSON
+               other fields of `Claim` (analysis/scene) as JSON, and "destroyed" when its group is
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class HeartbeatPage:
         self._put(_LIMIT, _nanoseconds(until), name)
 
     def claim(self, text: str, at: float) -> None:
-        """What this rank says it is, as JSON; ('', 0) takes it back."""
+        """What this rank says it is, as JSON."""
         self._put(_CLAIM, _nanoseconds(at), text, longest=_LONGEST_CLAIM)
 
     def _put(self, slot: int, number: int, text: str, *, longest: int = _LONGEST_TEXT) -> None:
@@ -131,6 +131,7 @@ def read(buffer: mmap.mmap) -> Beat | None:
         return None
     limit_name, limit_until = read_limit(buffer)
     waits_for, phase = _get(buffer, _PHASE)
+    claim, destroyed = _read_claim(buffer)
     return Beat(
         torch_imported=bool(said[_AT_FLAGS] & _TORCH),
         group_ready=bool(said[_AT_FLAGS] & _GROUP),
@@ -143,7 +144,8 @@ def read(buffer: mmap.mmap) -> Beat | None:
         limit_name=limit_name,
         limit_until=limit_until,
         group_timeout=said[_AT_TIMEOUT] * _NANO,
-        claim=_read_claim(buffer),
+        claim=None if destroyed else claim,
+        former_claim=claim if destroyed else None,
     )
 
 
@@ -153,13 +155,14 @@ def read_limit(buffer: mmap.mmap) -> tuple[str, float]:
     return name, until * _NANO
 
 
-def _read_claim(buffer: mmap.mmap) -> Claim | None:
+def _read_claim(buffer: mmap.mmap) -> tuple[Claim | None, bool]:
+    """And whether its group has been destroyed."""
     at, text = _get(buffer, _CLAIM, longest=_LONGEST_CLAIM)
-    return _claim_of(at, text) if text else None
+    return _claim_of(at, text) if text else (None, False)
 
 
 @functools.lru_cache(maxsize=1024)
-def _claim_of(at: int, text: str) -> Claim | None:
+def _claim_of(at: int, text: str) -> tuple[Claim | None, bool]:
     """A claim stays the same for hours, and the launcher reads it ten times a second."""
     import msgspec  # noqa: PLC0415 - a rank may lack it
 
@@ -167,9 +170,10 @@ def _claim_of(at: int, text: str) -> Claim | None:
 
     try:
         said = msgspec.json.decode(text)
-        return msgspec.convert({**said, "at": at * _NANO}, Claim)
-    except (msgspec.MsgspecError, TypeError):
-        return None  # cut short: nothing is known, and nothing is said
+        destroyed = bool(said.pop("destroyed", False))
+        return msgspec.convert({**said, "at": at * _NANO}, Claim), destroyed
+    except (msgspec.MsgspecError, TypeError, AttributeError):
+        return None, False  # cut short: nothing is known, and nothing is said
 
 
 def _get(buffer: mmap.mmap, slot: int, *, longest: int = _LONGEST_TEXT) -> tuple[int, str]:

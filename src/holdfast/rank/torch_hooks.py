@@ -95,7 +95,7 @@ def _note_group(group: Any) -> None:
     if own_page.page is not None:
         own_page.page.group(ready=group is not None, timeout=group_timeout(group))
         if group is None:
-            own_page.page.claim("", 0)
+            claim.group_destroyed()
 
 
 def group_timeout(group: Any) -> float:

@@ -174,6 +174,16 @@ def test_the_parts_of_a_coalesced_collective_end_with_the_whole() -> None:
     assert seen.collectives[-1].shape == ""
 
 
+def test_a_group_that_was_destroyed_and_made_again_starts_anew() -> None:
+    """As Gloo's ring has it (torch 2.13): the same name, sequences from 1, another pg_id."""
+    old = [entry(n, pg_id=0, retired=True) for n in range(998, 1001)]
+    made_again = [entry(1, pg_id=2, retired=True), entry(2, pg_id=2)]
+    other = entry(7, pg_id=1, process_group=["1", "undefined"], retired=True)
+    seen = read(*old, other, *made_again)
+    assert (seen.entered, seen.finished) == ({"1": 7, "0": 2}, {"1": 7, "0": 1})
+    assert [c.sequence for c in seen.collectives if c.group == "0"] == [1, 2]
+
+
 def test_shapes_of_several_tensors() -> None:
     two = entry(1, input_sizes=[[4], [2, 3]], input_dtypes=["Float", "Half"])
     assert read(two).collectives[0].shape == "[[4], [2, 3]] Float, Half"

@@ -8,7 +8,8 @@ import pytest
 from holdfast.analysis.collectives import waits
 from holdfast.analysis.scene.scene import Recorder, Scene
 from holdfast.faults.collectives.rank_stuck import others_wait_for_it
-from tests.run.scenes import NOW, STARTED, a_beat, a_rank
+from holdfast.run.watch.verdict import consider
+from tests.run.scenes import NOW, STARTED, a_beat, a_rank, ended
 
 IDLE = Recorder(collectives=(), entered={}, finished={})
 
@@ -35,6 +36,30 @@ def test_the_one_that_is_waited_for_is_named() -> None:
 def test_it_leads_on_to_whom_that_one_waits_for() -> None:
     seen = waits.analyse(a_scene([2, 0, None]))
     assert (seen.roots, seen.victims) == ((2,), (0, 1))
+
+
+def test_a_rank_that_has_ended_is_gone_and_said_to_have_left_early() -> None:
+    scene = a_scene([2, None, 2])
+    left = msgspec.structs.replace(ended(2, 0, at=NOW - 5.0), recorder=None)
+    waiting = tuple(
+        msgspec.structs.replace(v, beat=a_beat(step_at=NOW - 6.0, waits_for=2))
+        for v in scene.ranks[:2]
+    )
+    scene = msgspec.structs.replace(scene, ranks=(*waiting, left))
+    assert [(w.rank, w.absent, w.gone) for w in waits.analyse(scene).waits] == [
+        (0, (), (2,)),
+        (1, (), (2,)),
+    ]
+    opinion = consider(scene)
+    assert opinion.broken == ()
+    assert opinion.verdict is not None
+    assert (opinion.verdict.slug, opinion.verdict.ranks) == ("rank-exits-early", (2,))
+    assert "still wait for it" in opinion.verdict.reason
+
+
+def test_a_rank_that_nobody_knows_is_waited_for_by_none() -> None:
+    opinion = consider(a_scene([None, 7, 7]))
+    assert opinion == (None, ())
 
 
 @pytest.mark.parametrize("phase", ["evaluation", "waits for rank 0", ""])

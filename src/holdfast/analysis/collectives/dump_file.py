@@ -75,7 +75,8 @@ def _recorder(documents: list[dict[str, Any]], keep: int) -> Recorder:
     raw = [entry for part in documents for entry in part.get("entries") or ()]
     if not raw:
         return _from_status(documents[0])
-    chosen = msgspec.convert(list(_chosen(raw, keep)), list[RecorderEntry], strict=False)
+    read_entries = msgspec.convert(list(_chosen(raw, keep)), list[RecorderEntry], strict=False)
+    chosen = entries.of_groups_that_exist(read_entries)
     is_over = _over(chosen)
     qualify = len(documents) > 1
     listed = [(e, entries.collective(e, finished=is_over(e), qualify=qualify)) for e in chosen]

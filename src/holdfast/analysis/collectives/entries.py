@@ -78,6 +78,17 @@ class RecorderEntry(msgspec.Struct):
         return (self.profiling_name or "").rpartition(":")[0]
 
 
+def of_groups_that_exist(entries: Iterable[RecorderEntry]) -> list[RecorderEntry]:
+    """Without those of groups that were destroyed and made again: names and sequences start anew,
+    and the ring still holds the old ones. Every group of a process has a higher 'pg_id'."""
+    listed = list(entries)
+    newest: dict[tuple[str, str], int] = {}
+    for entry in listed:
+        name = entry.group, entry.backend
+        newest[name] = max(entry.pg_id or 0, newest.get(name, 0))
+    return [e for e in listed if (e.pg_id or 0) == newest[e.group, e.backend]]
+
+
 class Group(msgspec.Struct):
     name: str = ""
     ranks: str | list[int] = ""

@@ -34,7 +34,9 @@ def parse(document: bytes) -> Recorder:
         raise ValueError(f"not a flight recorder's document: {problem}") from None
     several = isinstance(read, list)
     documents = read if isinstance(read, list) else [read]
-    listed = [entry for part in documents for entry in part.entries or ()]
+    listed = entries.of_groups_that_exist(
+        entry for part in documents for entry in part.entries or ()
+    )
     # Only 'retired' can be trusted: Gloo's entries stay 'scheduled' for ever, and NCCL's say
     # 'completed' while their kernels still wait (seen on an H200, torch 2.11, where asking
     # for the dump itself marked 40 waiting collectives so).

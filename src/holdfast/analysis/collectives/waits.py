@@ -11,7 +11,7 @@ Which ranks belong to a group: see groups.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Container, Mapping, Set
 
 import msgspec
 
@@ -59,7 +59,7 @@ def _analyse(scene: Scene) -> Waits:
         rank: msgspec.structs.replace(wait, seconds=age(scene, view, recorders.get(rank), wait))
         for rank, view in living.items()
         if (wait := _wait(view, recorders, ended, living.keys() - recorders.keys())) is not None
-    } | {rank: wait for rank, view in living.items() if (wait := _told_wait(scene, view))}
+    } | {v.rank: wait for v in living.values() if (wait := _told_wait(scene, v, living, ended))}
     roots = _roots(waits, living, timed_out=_timed_out(scene))
     victims = _led_to(roots, waits, living)
     if roots and not waits:
@@ -114,16 +114,21 @@ def _wait(
     return None
 
 
-def _told_wait(scene: Scene, view: RankView) -> Wait | None:
+def _told_wait(
+    scene: Scene, view: RankView, living: Container[int], ended: Container[int]
+) -> Wait | None:
     """A wait that the rank itself reports: for another rank's key in the store, which neither a
     recorder nor a stack shows. It polls, so it never looks inactive."""
     beat = view.beat
     if beat is None or beat.waits_for is None:
         return None
+    if beat.waits_for not in living and beat.waits_for not in ended:
+        return None  # no rank that is known here
     return Wait(
         rank=view.rank,
         op="the store",
-        absent=(beat.waits_for,),
+        absent=(beat.waits_for,) if beat.waits_for in living else (),
+        gone=(beat.waits_for,) if beat.waits_for in ended else (),
         seconds=max(0.0, (scene.evidence_at or scene.now) - max(beat.step_at, scene.started_at)),
     )
 

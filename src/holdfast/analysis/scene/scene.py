@@ -44,6 +44,12 @@ class Claim(Signal, frozen=True):
     given_rank: int
     given_world_size: int
     given_store: str
+    wall: float = 0.0
+    """`at` by the clock of the recorders: wall seconds; 0 when unknown"""
+    remade: int = 0
+    """how many groups of this store and world size this process had destroyed before"""
+    first: bool = True
+    """it had destroyed no default group before: of one, the recorder may still hold collectives"""
 
     @property
     def serves(self) -> bool:
@@ -74,6 +80,8 @@ class Beat(Signal, frozen=True):
     """seconds; 0 when unknown"""
     claim: Claim | None = None
     """None before its first init_process_group, and when its group has been destroyed"""
+    former_claim: Claim | None = None
+    """of the group it has destroyed, until it enters init_process_group again"""
     waits_for: int | None = None
     """the rank whose word in the store this one waits for, as it says itself"""
 
