@@ -6,6 +6,7 @@ two_rounds.py PORT      0 for a free port in each round
 import json
 import socket
 import sys
+import time
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousInfo
@@ -42,6 +43,9 @@ listening = listens(two)
 same_server = second.store.check(["stale"])
 handler.shutdown()
 after = listens(two)
+busy = time.process_time()
+time.sleep(0.5)  # an old server without a socket would spin in its thread
+busy = time.process_time() - busy
 try:
     handler.next_rendezvous()
     refused = ""
@@ -55,6 +59,7 @@ print(
             "stale": stale or same_server,
             "listening": listening,
             "after": after,
+            "busy": busy,
             "closed": handler.is_closed(),
             "refused": refused,
             "place": [second.rank, second.world_size, handler.get_run_id(), handler.get_backend()],

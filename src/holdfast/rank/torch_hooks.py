@@ -24,7 +24,7 @@ def install(torch: Any, server: WorkerServer) -> None:
     parts: list[Callable[[], None]] = [_count_steps, lambda: FirstStepHook(torch).expect()]
     if torch.distributed.is_available():
         parts += [
-            lambda: _keep_a_flight_recorder(torch),
+            _keep_a_flight_recorder,
             lambda: claim.follow(torch),
             lambda: _follow_the_group(torch, server),
         ]
@@ -58,16 +58,13 @@ def after_optimizer_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
 after_optimizer_step._torchdynamo_disable = True  # type: ignore[attr-defined] # noqa: SLF001
 
 
-def _keep_a_flight_recorder(torch: Any) -> None:
+def _keep_a_flight_recorder() -> None:
     """On, unless the user said something about it; it reads its size at the first collective.
 
-    torch 2.9 renamed the variable and warns about the old name.
+    The variable's old name is honoured, but torch 2.8 and later warn about it.
     """
-    if {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"} & os.environ.keys():
-        return
-    major, minor = (int(part) for part in torch.__version__.split(".")[:2])
-    new = (major, minor) >= (2, 9)
-    os.environ["TORCH_FR_BUFFER_SIZE" if new else "TORCH_NCCL_TRACE_BUFFER_SIZE"] = _ENTRIES
+    if not {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"} & os.environ.keys():
+        os.environ["TORCH_FR_BUFFER_SIZE"] = _ENTRIES
 
 
 def _follow_the_group(torch: Any, server: WorkerServer) -> None:

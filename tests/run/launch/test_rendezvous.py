@@ -32,6 +32,8 @@ def test_every_round_has_a_store_of_its_own(fixed: bool) -> None:
     assert (seen["listening"], seen["after"]) == (True, False)
     assert (seen["closed"], seen["refused"]) == (True, "RendezvousClosedError")
     assert seen["agent_store"] is True
+    assert seen["busy"] < 0.1
+    assert done.stderr == ""
     one, two = seen["ports"]
     assert (one, two) == (port, port) if fixed else one != two
 

@@ -217,6 +217,6 @@ class Agent(LocalElasticAgent):
 
     def _close_our_ends(self) -> None:
         for handler in self._handlers().values():
-            for end in (handler._stdout, handler._stderr):  # noqa: SLF001
-                if end:
+            for name in ("_stdout", "_stderr"):  # torch closes them too, later
+                if end := getattr(handler, name, None):
                     end.close()

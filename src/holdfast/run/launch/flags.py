@@ -9,9 +9,11 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from holdfast.analysis.machine.rendezvous import split_endpoint
 from holdfast.errors import ConfigError, EnvironmentFailure
+from holdfast.run.launch import torch_names
 
 RESTARTS = 3
 """torchrun's 0 would leave a job dead at night that one restart would have saved"""
@@ -48,14 +50,8 @@ class RunFlags:
 
 def build_parser() -> argparse.ArgumentParser:
     """torchrun's parser with our flags added; torch is imported here and not before."""
-    try:
-        from torch.distributed.run import get_args_parser  # noqa: PLC0415 - takes two seconds
-    except ImportError as problem:
-        raise EnvironmentFailure(
-            f"torch cannot be imported by {sys.executable}: {problem}",
-            hint="install holdfast into the environment that your training uses",
-        ) from problem
-    parser: argparse.ArgumentParser = get_args_parser()
+    torchrun = _import_torchrun()
+    parser: argparse.ArgumentParser = torchrun.get_args_parser()
     parser.prog = "holdfast run"
     parser.usage = "holdfast run [options] SCRIPT [arguments of the script]"
     parser.description = (
@@ -82,6 +78,17 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _import_torchrun() -> Any:
+    try:
+        from torch.distributed import run  # noqa: PLC0415 - takes two seconds
+    except ImportError as problem:
+        raise EnvironmentFailure(
+            f"torch cannot be imported by {sys.executable}: {problem}",
+            hint="install holdfast into the environment that your training uses",
+        ) from problem
+    return run
+
+
 def add_own_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--patience", type=float, metavar="S", help=PATIENCE_HELP,
@@ -98,6 +105,7 @@ def add_own_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def parse(argv: Sequence[str]) -> RunFlags:
+    unseen = torch_names.check(_import_torchrun().torch.__version__)
     typed = build_parser().parse_args(argv)
     patience = typed.patience
     if patience is not None and not (math.isfinite(patience) and patience > 0):
@@ -117,7 +125,7 @@ def parse(argv: Sequence[str]) -> RunFlags:
         dry_run=typed.dry_run,
         runs=typed.runs,
         port=port,
-        remarks=remarks,
+        remarks=(*remarks, *unseen),
     )
 
 

@@ -93,7 +93,7 @@ def _spec(config: LaunchConfig, command: list[str], handler: OneMachine) -> Work
             monitor_interval=min(config.monitor_interval, TICK),
             local_addr=config.local_addr,
             event_log_handler=config.event_log_handler,
-            numa_options=config.numa_options,
+            numa_options=getattr(config, "numa_options", None),  # not before torch 2.9
             virtual_local_rank=getattr(config, "virtual_local_rank", False),
         )
     )

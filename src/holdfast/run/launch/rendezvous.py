@@ -8,7 +8,6 @@ use it as well: `torchrun --rdzv-backend holdfast …`.
 from __future__ import annotations
 
 import os
-import socket
 from datetime import timedelta
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # it is documented
@@ -36,8 +35,7 @@ class OneMachine(RendezvousHandler):
         """`port` 0 takes a free one in each round; any other is used in all of them."""
         self._run_id = run_id
         self._port = port
-        self._listener: socket.socket | None = None
-        self._store: TCPStore | None = None
+        self._server: TCPStore | None = None
         self._restart_wanted = False
         self._closed = False
 
@@ -55,30 +53,27 @@ class OneMachine(RendezvousHandler):
             raise RendezvousClosedError("the job is over")
         self._forget_round()
         self._restart_wanted = False
-        listener = ports.listen_on(self._port) if self._port else ports.listen_anywhere()
-        self._listener = listener
-        port = listener.getsockname()[1]
-        self._store = TCPStore(
-            ports.LOOPBACK,
-            port,
-            is_master=True,
-            wait_for_workers=False,
-            timeout=STORE_TIMEOUT,
-            # The store closes what it is given; ours stays, to end the listening by.
-            master_listen_fd=os.dup(listener.fileno()),
-        )
+        with ports.listen_on(self._port) if self._port else ports.listen_anywhere() as listener:
+            port = listener.getsockname()[1]
+            self._server = TCPStore(
+                ports.LOOPBACK,
+                port,
+                is_master=True,
+                wait_for_workers=False,
+                timeout=STORE_TIMEOUT,
+                master_listen_fd=os.dup(listener.fileno()),  # the store closes what it is given
+            )
+        # The agent keeps what it is given until the next round has formed. A connection does not
+        # hold the port; the server itself would, and could only be robbed of its socket, whereupon
+        # its thread spins (torch 2.8 with a warning for every turn).
+        store = TCPStore(ports.LOOPBACK, port, wait_for_workers=False, timeout=STORE_TIMEOUT)
         return RendezvousInfo(
-            self._store, 0, 1, RendezvousStoreInfo(master_addr=ports.LOOPBACK, master_port=port)
+            store, 0, 1, RendezvousStoreInfo(master_addr=ports.LOOPBACK, master_port=port)
         )
 
     def _forget_round(self) -> None:
-        """The agent still holds the old store, which holds the port: shutting a listening
-        socket down takes it from all its holders, so that the port can be bound again."""
-        if self._listener is not None:
-            self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
-        self._listener = None
-        self._store = None
+        """The server ends with its last reference, and its port is free again."""
+        self._server = None
 
     def request_restart(self) -> None:
         """Make the agent re-form the group at its next look, whatever its own budget says."""
