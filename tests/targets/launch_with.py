@@ -56,6 +56,15 @@ class Obedient:
     def culprits(self) -> frozenset[int]:
         return frozenset(self.failed)
 
+    def exiting(self) -> frozenset[int]:
+        return frozenset()
+
+    def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
+        self.note("waiting", ranks=list(ranks))
+
+    def signal_forwarded(self, sign: signal.Signals, ranks: Sequence[int]) -> None:
+        self.note("forwarded", signal=sign.name, ranks=list(ranks))
+
     def told_to_stop(self, sign: signal.Signals) -> None:
         self.note("told", signal=sign.name)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -41,7 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
 def launch(argv: Sequence[str]) -> int:
     """Everything after `run` belongs to torchrun's parser and ours, so argparse never sees it."""
     from holdfast.run.launch import flags as job_flags
+    from holdfast.run.launch import process_setup
 
+    process_setup.reset_signals()
     flags = job_flags.parse(argv)
     try:
         return _launch(flags, argv)
@@ -71,7 +72,8 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
     facts = _look_first(flags, world) if flags.check else None
     if facts is not None and _refuses(facts):
         return FOUND
-    made = folder.make(flags.runs, name, ["holdfast", "run", *argv], os.environ)
+    command = ["holdfast", "run", *argv]
+    made = folder.make(flags.runs, name, command, os.environ, grace=flags.grace)
     folder.prune(flags.runs, now=time.time())
     if made.paths and facts is not None:
         folder.save(made.paths.facts, _without_environment(facts))
@@ -163,13 +165,11 @@ def _refuses(facts: MachineFacts) -> bool:
 
 
 def _raise_open_files(journal: Journal) -> None:
-    """Soft to hard: many ranks and loaders need more than the 1024 a shell gives."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     from holdfast.analysis.job.journal_records import LimitRecord
+    from holdfast.run.launch import process_setup
 
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        journal.write(LimitRecord(name="nofile", soft=soft, raised_to=hard))
+    if raised := process_setup.raise_open_files():
+        journal.write(LimitRecord(name="nofile", soft=raised[0], raised_to=raised[1]))
 
 
 def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: CreatedRun, world: int) -> None:

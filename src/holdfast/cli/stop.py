@@ -19,7 +19,7 @@ def run(arguments: argparse.Namespace) -> int:
     from holdfast.view import document
 
     chosen = registry.find(arguments.runs, arguments.run)
-    sentence = registry.stop(chosen)
+    sentence = registry.stop(chosen, tell=streams.remark)
     if arguments.json:
         answer = document.plain("stop", run=chosen.id, sentence=sentence)
         streams.answer(answer, encoding=document.ENCODING)

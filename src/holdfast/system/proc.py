@@ -95,6 +95,15 @@ def parse_status(content: str) -> dict[str, str]:
     return {name: value.strip() for name, colon, value in pairs if colon}
 
 
+def handles(pid: int, number: int) -> bool:
+    """Whether it has a handler of its own for this signal; False when it is gone."""
+    try:
+        caught = int(status(pid).get("SigCgt", "0"), 16)
+    except (OSError, ValueError):
+        return False
+    return bool(caught >> (number - 1) & 1)
+
+
 def arguments(pid: int) -> list[str]:
     """Its command line; [''] for a kernel thread."""
     return text(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -89,6 +88,93 @@ def test_who_is_in_a_hurry_does_not_wait_for_the_grace(tmp_path: Path) -> None:
         assert terminate.exit_code(deaf.pid) == -signal.SIGKILL
 
 
+EXITS_BY_ITSELF = """
+import atexit, pathlib, sys, time
+def work():
+    pathlib.Path(sys.argv[1]).touch()
+    while not pathlib.Path(sys.argv[2]).exists():
+        time.sleep(0.01)
+atexit.register(work)
+sys.exit(5)
+"""
+SAVES_WHEN_ASKED = """
+import pathlib, signal, sys, time
+def save(*_):
+    pathlib.Path(sys.argv[2]).touch()
+    sys.exit(6)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path(sys.argv[1]).touch()
+while True:
+    signal.pause()
+"""
+
+
+def test_exit_handlers_run_to_their_end_while_the_others_save(tmp_path: Path) -> None:
+    """A signal would cut the first one off: what it waits for comes only after the signals."""
+    at_work, saved, ready = (tmp_path / name for name in ("at-work", "saved", "ready"))
+    with (
+        rank(sys.executable, "-c", EXITS_BY_ITSELF, str(at_work), str(saved)) as leaving,
+        rank(sys.executable, "-c", SAVES_WHEN_ASKED, str(ready), str(saved)) as asked,
+    ):
+        wait_until(lambda: at_work.exists() and ready.exists())
+        both = [leaving.pid, asked.pid]
+        assert terminate.end(both, exiting=[leaving.pid], grace=60) == []
+        assert terminate.exit_code(leaving.pid) == 5
+        assert terminate.exit_code(asked.pid) == 6
+
+
+def test_exit_handlers_without_an_end_have_the_grace_time(tmp_path: Path) -> None:
+    at_work, never = tmp_path / "at-work", tmp_path / "never"
+    told: list[list[int]] = []
+    with (
+        rank(sys.executable, "-c", EXITS_BY_ITSELF, str(at_work), str(never)) as leaving,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(terminate, "WAIT_IS_LONG", 0.2)
+        wait_until(at_work.exists)
+        began = time.monotonic()
+        kept = terminate.end(
+            [leaving.pid],
+            exiting=[leaving.pid],
+            grace=1.0,
+            waiting=lambda living, _left: told.append(living),
+        )
+        assert kept == []
+        assert time.monotonic() - began >= 1.0
+        assert terminate.exit_code(leaving.pid) == -signal.SIGKILL
+        assert told == [[leaving.pid]]
+
+
+@contextlib.contextmanager
+def unkillable(pid: int) -> Iterator[None]:
+    """While entered, SIGKILL does not end it: a tracer holds it on its way out. To us that looks
+    like a process that hangs inside the kernel."""
+    program = (
+        "import ctypes, sys, time\n"
+        "seize, trace_exit, pid = 0x4206, 0x40, int(sys.argv[1])\n"
+        "ptrace = ctypes.CDLL(None).ptrace\n"
+        "ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]\n"
+        "print(ptrace(seize, pid, 0, trace_exit), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", program, str(pid)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tracer:
+        try:
+            assert tracer.stdout
+            if tracer.stdout.readline() != "0\n":
+                pytest.skip("ptrace is not permitted here")
+            yield
+        finally:
+            tracer.kill()
+
+
+def test_a_rank_that_hangs_in_the_kernel_does_not_hang_us() -> None:
+    with rank("sleep", "600") as stuck, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(terminate, "KILL_DEADLINE", 0.5)
+        with unkillable(stuck.pid):
+            assert terminate.end([stuck.pid], grace=0.2) == [stuck.pid]
+
+
 def test_the_exit_code_is_read_without_reaping() -> None:
     with rank("sh", "-c", "exit 3") as process:
         wait_until(lambda: terminate.exit_code(process.pid) is not None)
@@ -123,30 +209,3 @@ def test_strays_are_our_own_session_leaders_only() -> None:
             assert terminate.strays({known.pid, *before}) == [unknown.pid]
         finally:
             plain.kill()
-
-
-def test_signals_are_noted_and_given_back() -> None:
-    heard: list[int] = []
-    before = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
-    try:
-        with terminate.StopSignals([signal.SIGUSR1]) as orders:
-            os.kill(os.getpid(), signal.SIGUSR1)
-            assert (orders.told, orders.hurry) == (signal.SIGUSR1, False)
-            os.kill(os.getpid(), signal.SIGUSR1)
-            assert orders.hurry is True
-        assert heard == []
-        os.kill(os.getpid(), signal.SIGUSR1)
-        assert heard == [signal.SIGUSR1]
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-def test_what_nohup_ignores_stays_ignored() -> None:
-    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    try:
-        with terminate.StopSignals([signal.SIGUSR1]) as orders:
-            orders.listen()
-            os.kill(os.getpid(), signal.SIGUSR1)
-            assert orders.told is None
-    finally:
-        signal.signal(signal.SIGUSR1, before)

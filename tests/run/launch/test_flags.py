@@ -18,7 +18,7 @@ from holdfast.run.launch import flags
 from tests.places import TARGETS
 
 TARGET = TARGETS / "parse_flags.py"
-OURS = {"patience", "no_check", "dry_run", "runs"}
+OURS = {"grace", "patience", "no_check", "dry_run", "runs"}
 
 EVERY_KIND = [
     "--nproc-per-node=2", "--nnodes", "1:1", "--rdzv_id", "seven", "--max_restarts", "1",

@@ -122,7 +122,7 @@ def test_stop_kills_what_does_not_answer_and_writes_the_end(tmp_path: Path, stat
     with living_run(tmp_path, "deaf") as (run_id, process):
         if state == "stopped":
             os.kill(process.pid, signal.SIGSTOP)
-        said = stop(find(str(tmp_path), run_id), grace=0.2)
+        said = stop(find(str(tmp_path), run_id), seconds=0.2)
         assert "killed by SIGKILL: it did not exit within 0.2 s after SIGTERM" in said
         assert process.wait(10) == -signal.SIGKILL
     run = find(str(tmp_path), run_id)

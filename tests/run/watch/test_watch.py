@@ -149,6 +149,13 @@ def test_a_rank_that_raised_is_heard_before_its_process_is_gone(tmp_path: Path) 
         assert time.monotonic() - began >= job_watch.UNWIND
         verdict = next(r for r in made.records() if r["kind"] == "verdict")
         assert (verdict["slug"], verdict["ranks"]) == ("python-exception", [0])
+        assert made.watch.exiting() == {0}
+        assert made.watch.culprits() == frozenset(), "its exit handlers may run to the end"
+        assert made.watch.exit_code() == 1
+        raised.kill()
+        raised.wait()
+        made.watch.ranks_stopped()
+        assert made.watch.exit_code() == 1
 
 
 def test_after_a_late_look_all_clocks_start_again(tmp_path: Path) -> None:

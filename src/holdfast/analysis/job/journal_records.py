@@ -164,7 +164,8 @@ class EvidenceRecord(AttemptRecord, frozen=True, kw_only=True, tag="evidence"):
 
 
 class SignalRecord(AttemptRecord, frozen=True, kw_only=True, tag="signal"):
-    """A signal was sent to ranks whose `holdfast.deadline` had passed."""
+    """A signal was sent to ranks: SIGABRT to those whose `holdfast.deadline` had passed; SIGUSR1
+    or SIGUSR2, which the launcher received, to those that handle it."""
 
     signal: str
     ranks: tuple[int, ...] = ()

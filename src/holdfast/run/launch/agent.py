@@ -7,10 +7,12 @@ Checked against torch 2.13; 2.8 and later have the same three methods.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from torch.distributed.elastic.agent.server.api import (
@@ -24,15 +26,14 @@ from torch.distributed.elastic.multiprocessing import SignalException
 
 from holdfast import text
 from holdfast.errors import EnvironmentFailure
-from holdfast.run.launch import terminate
+from holdfast.run.launch import grace as default_grace
+from holdfast.run.launch import launcher_signals, terminate
 from holdfast.run.launch.logs import Logs
 from holdfast.run.launch.orphans import Descendant, Descendants
 from holdfast.run.launch.pump import warn
 from holdfast.run.watch.interface import JobAction, Watcher
 
 T = TypeVar("T")
-GRACE = 5.0
-"""seconds between asking a rank to end and killing it"""
 LAST_WORD = 10.0
 """seconds a watcher has for its verdict when no rank is left"""
 REAP_EVERY = 10.0
@@ -52,9 +53,9 @@ class Agent(LocalElasticAgent):
         spec: WorkerSpec,
         logs: Logs,
         watcher: Watcher,
-        orders: terminate.StopSignals,
+        orders: launcher_signals.LauncherSignals,
         family: Descendants,
-        grace: float = GRACE,
+        grace: float = default_grace.DEFAULT,
         **torchs_own: Any,
     ) -> None:
         super().__init__(
@@ -125,6 +126,7 @@ class Agent(LocalElasticAgent):
 
     def _monitor_workers(self, worker_group: WorkerGroup, **_: Any) -> RunResult:
         self._stop_if_told()
+        self._forward_signals()
         self._reap()
         step = self._ask(self._watcher.look, None)
         codes = {rank: self._exit_code(rank, pid) for rank, pid in self._pids.items()}
@@ -143,6 +145,15 @@ class Agent(LocalElasticAgent):
             return result
         # The stock poll is not asked before: it reaps, and it ends the living for one failure.
         return RunResult(state=WorkerState.HEALTHY)
+
+    def _forward_signals(self) -> None:
+        for number in self._orders.for_ranks():
+            receivers = launcher_signals.receivers(self._pids, number)
+            for pid in receivers.values():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            told = sorted(receivers)
+            self._ask(lambda: self._watcher.signal_forwarded(number, told), None)  # noqa: B023
 
     def _reap(self) -> None:
         """A script may start daemons for days; each leaves a zombie with us, its new parent."""
@@ -191,29 +202,56 @@ class Agent(LocalElasticAgent):
         """Every way a group ends comes through here: restart, stop, signal, success, failure."""
         if self._pids:
             pids, self._pids = self._pids, {}
-            guilty = self._ask(self._watcher.culprits, frozenset[int]())
-            ranks = {pid: rank for rank, pid in pids.items()}
-            seen = self._family.members(ranks)
-            self._unkillable = terminate.end(
-                pids.values(),
-                at_once=[pid for rank, pid in pids.items() if rank in guilty],
-                sign=death_sig,
-                grace=self._grace,
-                hurry=lambda: self._orders.hurry,
-            )
-            self._end_what_is_left(ranks, seen)
+            self._end(pids, death_sig)
             self._close_our_ends()
             self._logs.settle()
             self._ask(self._watcher.ranks_stopped, None)
+        self._forget_unkillable()
         # torch reaps them and stops its own helpers; no process is left to be signalled.
         super()._shutdown(**accepted(super()._shutdown, death_sig=death_sig, timeout=1))
 
-    def _end_what_is_left(self, ranks: Mapping[int, int], seen: Sequence[Descendant]) -> None:
+    def _end(self, pids: Mapping[int, int], sign: signal.Signals) -> None:
+        until = time.monotonic() + self._grace
+        guilty = self._ask(self._watcher.culprits, frozenset[int]())
+        exiting = self._ask(self._watcher.exiting, frozenset[int]())
+        ranks = {pid: rank for rank, pid in pids.items()}
+        seen = self._family.members(ranks)
+        self._unkillable = terminate.end(
+            pids.values(),
+            at_once=[pid for rank, pid in pids.items() if rank in guilty],
+            exiting=[pid for rank, pid in pids.items() if rank in exiting],
+            sign=sign,
+            grace=self._grace,
+            hurry=lambda: self._orders.hurry,
+            waiting=lambda living, left: self._say_waiting([ranks[p] for p in living], left),
+        )
+        self._end_what_is_left(ranks, seen, until=until, brief=guilty)
+
+    def _say_waiting(self, ranks: Sequence[int], left: float) -> None:
+        self._ask(lambda: self._watcher.waiting_for_exit(ranks, left), None)
+
+    def _end_what_is_left(
+        self,
+        ranks: Mapping[int, int],
+        seen: Sequence[Descendant],
+        *,
+        until: float,
+        brief: Collection[int],
+    ) -> None:
         """Before the logs settle: an orphan holds the rank's output open."""
-        ended, left = self._family.end(ranks, seen, hurry=lambda: self._orders.hurry)
+        ended, left = self._family.end(
+            ranks, seen, until=until, brief=brief, hurry=lambda: self._orders.hurry
+        )
         self._unkillable += left
         if ended:
             self._ask(lambda: self._watcher.outlived(ended, ended=True), None)
+
+    def _forget_unkillable(self) -> None:
+        """torch 2.8 to 2.12 wait for a rank without end, and one that hangs inside the kernel would
+        keep us from ending."""
+        handlers = self._handlers()
+        for rank in [r for r, h in handlers.items() if h.proc.pid in self._unkillable]:
+            del handlers[rank]
 
     def _close_our_ends(self) -> None:
         for handler in self._handlers().values():

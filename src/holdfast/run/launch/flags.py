@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.analysis.machine.rendezvous import split_endpoint
 from holdfast.errors import ConfigError, EnvironmentFailure
-from holdfast.run.launch import torch_names
+from holdfast.run.launch import grace, torch_names
 
 RESTARTS = 3
 """torchrun's 0 would leave a job dead at night that one restart would have saved"""
@@ -35,6 +35,8 @@ class RunFlags:
     torchrun: argparse.Namespace
     """torchrun's flags by torchrun's names, with the values it would see"""
     patience: float | None
+    grace: float
+    """seconds for ranks to save and exit between SIGTERM and SIGKILL"""
     check: bool
     dry_run: bool
     runs: str
@@ -93,6 +95,7 @@ def add_own_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--patience", type=float, metavar="S", help=PATIENCE_HELP,
     )  # fmt: skip
+    group.add_argument("--grace", type=float, metavar="S", help=grace.HELP)
     group.add_argument(
         "--no-check", action="store_true", help="skip the checks of this machine before the start"
     )
@@ -121,6 +124,7 @@ def parse(argv: Sequence[str]) -> RunFlags:
     return RunFlags(
         torchrun=typed,
         patience=patience,
+        grace=grace.seconds(typed, os.environ),
         check=not typed.no_check,
         dry_run=typed.dry_run,
         runs=typed.runs,

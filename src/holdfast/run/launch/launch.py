@@ -20,13 +20,13 @@ from torch.distributed.launcher.api import LaunchConfig  # noqa: TC002
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.errors import ConfigError
 from holdfast.rank import delivery
-from holdfast.run.launch.agent import GRACE, Agent, accepted
+from holdfast.run.launch.agent import Agent, accepted
 from holdfast.run.launch.flags import RunFlags
+from holdfast.run.launch.launcher_signals import LauncherSignals
 from holdfast.run.launch.logs import Logs, PrepareEnvironment
 from holdfast.run.launch.orphans import Descendants
 from holdfast.run.launch.pump import Writer, write_all
 from holdfast.run.launch.rendezvous import BACKEND, OneMachine
-from holdfast.run.launch.terminate import StopSignals
 from holdfast.run.watch.interface import Watcher
 from holdfast.system.process import redact
 
@@ -60,17 +60,15 @@ def start(
     )
     handler = OneMachine(run_id=config.run_id, port=flags.port)
     spec = _spec(config, wrap(command), handler)
-    asked = getattr(flags.torchrun, "shutdown_timeout", None)  # not before torch 2.12
-    grace = GRACE if asked is None else asked
-    os.environ[delivery.GRACE] = f"{grace:g}"
-    with StopSignals(_signals(flags.torchrun)) as orders, Descendants(config.run_id) as family:
+    os.environ[delivery.GRACE] = f"{flags.grace:g}"  # for those in the ranks that save on SIGTERM
+    with LauncherSignals(_signals(flags.torchrun)) as orders, Descendants(config.run_id) as family:
         agent = Agent(
             spec=spec,
             logs=logs,
             watcher=watcher,
             orders=orders,
             family=family,
-            grace=grace,
+            grace=flags.grace,
             start_method=config.start_method,
         )
         try:
@@ -196,6 +194,7 @@ def describe(
         f"store      127.0.0.1, {port} in every attempt",
         f"restarts   up to {flags.max_restarts}, of all ranks",
         f"patience   {f'{flags.patience:g} s' if flags.patience else 'default (see --help)'}",
+        f"grace      {flags.grace:g} s between SIGTERM and SIGKILL",
         f"logs       {paths.stdout(0, 0)} and so on, and the screen",
         f"log dir    {typed.log_dir} (--log-dir)" if typed.log_dir else "",
         *(f"note       {remark}" for remark in flags.remarks),

@@ -13,15 +13,15 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from holdfast.analysis.scene.scene import SurvivingProcess
 from holdfast.run.launch.terminate import is_gone
 from holdfast.system.proc import ProcessRow, process_table, row_of
 
-GRACE = 2.0
-"""seconds between SIGTERM and SIGKILL: what it worked for is already gone"""
+LEAST_GRACE = 2.0
+"""seconds between SIGTERM and SIGKILL where its rank had none, or has used it up"""
 KILL_DEADLINE = 5.0
 SETTLE = 0.5
 """seconds in which helpers of a rank that ended well notice it and go"""
@@ -76,11 +76,16 @@ class Descendants:
         ranks: Mapping[int, int],
         seen: Iterable[Descendant],
         *,
+        until: float = 0.0,
+        brief: Collection[int] = (),
         hurry: Callable[[], bool] = lambda: False,
     ) -> tuple[list[SurvivingProcess], list[int]]:
         """End what outlived these ranks, which have ended, `seen` before or not; answers what
-        it was, and the pids that even SIGKILL left."""
-        ended, left = end_all(seen, others=lambda: self.members(ranks), hurry=hurry)
+        it was, and the pids that even SIGKILL left. Each has its rank's grace, `until` then:
+        it may still upload. Those of ranks killed at once, `brief`, have 2 s."""
+        ended, left = end_all(
+            seen, others=lambda: self.members(ranks), until=until, brief=brief, hurry=hurry
+        )
         self.reap(ranks)
         return ended, left
 
@@ -111,9 +116,11 @@ def end_all(
     seen: Iterable[Descendant],
     *,
     others: Callable[[], list[Descendant]] = list,
+    until: float = 0.0,
+    brief: Collection[int] = (),
     hurry: Callable[[], bool] = lambda: False,
 ) -> tuple[list[SurvivingProcess], list[int]]:
-    """SIGTERM, a moment, SIGKILL, to those seen and to those that `others` finds meanwhile."""
+    """SIGTERM, 2 s or `until` then, SIGKILL, to those seen and to what `others` finds meanwhile."""
 
     def living() -> list[Descendant]:
         return [m for m in {**_found(others()), **to_end}.values() if lives(m.row)]
@@ -124,7 +131,9 @@ def end_all(
         _send(member.row, signal.SIGTERM)
         if member.row.state in ("T", "t"):  # a stopped process takes no signal before it runs on
             _send(member.row, signal.SIGCONT)
-    _wait(to_end, GRACE, hurry)
+    soon = time.monotonic() + LEAST_GRACE
+    _wait([m for m in to_end.values() if m.rank not in brief], max(soon, until), hurry)
+    _wait(to_end.values(), soon, hurry)
     deadline = time.monotonic() + KILL_DEADLINE
     # Those ended may have started others in between: until none is left.
     while (left := living()) and time.monotonic() < deadline:
@@ -202,9 +211,8 @@ def _send(row: ProcessRow, sign: signal.Signals) -> None:
             os.close(handle)
 
 
-def _wait(to_end: Mapping[int, Descendant], seconds: float, hurry: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + seconds
-    while any(lives(member.row) for member in to_end.values()):
+def _wait(members: Collection[Descendant], deadline: float, hurry: Callable[[], bool]) -> None:
+    while any(lives(member.row) for member in members):
         if time.monotonic() >= deadline or hurry():
             return
         time.sleep(LOOK_AGAIN)

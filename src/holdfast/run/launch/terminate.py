@@ -6,13 +6,13 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Sequence
-from types import FrameType
-from typing import Any
+from collections.abc import Callable, Collection
 
 from holdfast.system.proc import ProcessRow, process_table, row_of
 
 LOOK_AGAIN = 0.02
+WAIT_IS_LONG = 3.0
+"""seconds after which the user is told what is waited for"""
 KILL_DEADLINE = 10.0
 """a process that outlives SIGKILL this long hangs inside the kernel"""
 
@@ -30,32 +30,59 @@ def end(
     leaders: Collection[int],
     *,
     at_once: Collection[int] = (),
+    exiting: Collection[int] = (),
     sign: int = signal.SIGTERM,
     grace: float = 5.0,
     hurry: Callable[[], bool] = lambda: False,
+    waiting: Callable[[list[int], float], None] = lambda *_: None,
 ) -> list[int]:
     """End these session leaders, our unreaped children, and their whole sessions.
 
-    Those `at_once` are killed; the others get the signal and `grace` seconds, or until `hurry`.
+    Those `at_once` are killed. Those `exiting` do so by themselves, and a signal would cut their
+    exit handlers off: they get `grace` seconds. The others get the signal and `grace` seconds,
+    counted from the end of those exiting, whose connections they may be blocked on. `hurry` ends
+    all waiting; `waiting` is told once, when it takes long: which, and for how many seconds more.
     Answers the processes that even SIGKILL did not end.
     """
     _kill_sessions(at_once)
-    polite = [leader for leader in leaders if leader not in at_once]
-    for leader in polite:
+    leave = [leader for leader in leaders if leader in exiting and leader not in at_once]
+    asked = [leader for leader in leaders if leader not in (*at_once, *leave)]
+    for leader in asked:
         _to_group(leader, sign)
         # A stopped process takes no signal before it runs on.
         if (row := row_of(leader)) and row.state in ("T", "t"):
             _to_group(leader, signal.SIGCONT)
-    deadline = time.monotonic() + grace
-    while not all(is_gone(row_of(leader)) for leader in polite):
-        if time.monotonic() >= deadline or hurry():
-            break
-        time.sleep(LOOK_AGAIN)
+    _wait_for_all(leave, asked, grace=grace, hurry=hurry, waiting=waiting)
     deadline = time.monotonic() + KILL_DEADLINE
     # Those killed may have started others in between: until none is left.
     while (left := _kill_sessions(leaders)) and time.monotonic() < deadline:
         time.sleep(LOOK_AGAIN)
     return left
+
+
+def _wait_for_all(
+    leave: list[int],
+    asked: list[int],
+    *,
+    grace: float,
+    hurry: Callable[[], bool],
+    waiting: Callable[[list[int], float], None],
+) -> None:
+    began = time.monotonic()
+    until, said = began + grace, False
+    while living := [leader for leader in (*leave, *asked) if not is_gone(row_of(leader))]:
+        now = time.monotonic()
+        if any(leader in leave for leader in living):
+            if now >= began + grace:  # it had its time
+                _kill_sessions(leave)
+                leave = []
+            until = now + grace
+        if hurry() or now >= until:
+            return
+        if not said and now >= began + WAIT_IS_LONG:
+            said = True
+            waiting(living, (began + grace if leave else until) - now)
+        time.sleep(LOOK_AGAIN)
 
 
 def _kill_sessions(leaders: Collection[int]) -> list[int]:
@@ -101,41 +128,3 @@ def strays(known: Collection[int]) -> list[int]:
         for row in rows
         if row.parent == os.getpid() and row.session == row.pid and row.pid not in known
     ]
-
-
-class StopSignals:
-    """The signals that ask us to end the job; noted, and obeyed at the next tick.
-
-    torch's own handler raises wherever the program happens to be, in the middle of a journal
-    line too.
-    """
-
-    def __init__(self, signals: Sequence[signal.Signals]) -> None:
-        self._signals = signals
-        self._before: dict[int, Any] = {}
-        self.told: signal.Signals | None = None
-        self.hurry = False
-
-    def __enter__(self) -> StopSignals:
-        self._before = {number: signal.getsignal(number) for number in self._signals}
-        self.listen()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-
-    def listen(self) -> None:
-        """Again after every start of ranks: torch sets its own handlers then."""
-        for number in self._signals:
-            # `nohup` means it: what was ignored when we started stays ignored
-            if self._before.get(number) is not signal.SIG_IGN:
-                signal.signal(number, self._hear)
-            else:
-                signal.signal(number, signal.SIG_IGN)
-
-    def _hear(self, number: int, _: FrameType | None) -> None:
-        if self.told is None:
-            self.told = signal.Signals(number)
-        else:  # a second Ctrl-C
-            self.hurry = True

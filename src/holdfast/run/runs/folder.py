@@ -42,13 +42,20 @@ class CreatedRun(NamedTuple):
 
 
 def make(
-    root: str, name: str, command: Sequence[str], environment: Mapping[str, str]
+    root: str,
+    name: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    grace: float = owner.DEFAULT_GRACE,
 ) -> CreatedRun:
     """A new run's folder in `root`, or in a temporary place, or none. Never raises.
 
-    `name` is the script's, for the run's id; `command` is what the user typed.
+    `name` is the script's, for the run's id; `command` is what the user typed; `grace` is what
+    its ranks have between SIGTERM and SIGKILL.
     """
-    problem = _try_make(root, name, command, environment)
+    me = owner.this_process(command, grace=grace)
+    problem = _try_make(root, name, me, environment)
     if isinstance(problem, RunPaths):
         return CreatedRun(problem, "")
     try:
@@ -56,7 +63,7 @@ def make(
     except OSError:
         second: RunPaths | str = "it cannot be created"
     else:
-        second = _try_make(elsewhere, name, command, environment)
+        second = _try_make(elsewhere, name, me, environment)
         if isinstance(second, RunPaths):
             where = f"cannot write {root} ({problem}); this run is kept in {second.folder}"
             return CreatedRun(second, where)
@@ -99,7 +106,7 @@ def may_go(paths: RunPaths, *, now: float) -> bool:
 
 
 def _try_make(
-    root: str, name: str, command: Sequence[str], environment: Mapping[str, str]
+    root: str, name: str, me: owner.LauncherIdentity, environment: Mapping[str, str]
 ) -> RunPaths | str:
     """The paths, or why not; what was begun is taken away again."""
     paths = None
@@ -107,7 +114,7 @@ def _try_make(
         root = os.path.abspath(root)  # ranks may have another working directory
         os.makedirs(root, exist_ok=True)
         paths = _new_folder(root, name)
-        _describe(paths, command, environment)
+        _describe(paths, me, environment)
     except (OSError, ValueError) as problem:
         if paths is not None:
             shutil.rmtree(paths.folder, ignore_errors=True)
@@ -129,10 +136,9 @@ def _new_folder(root: str, name: str) -> RunPaths:
     raise FileExistsError(f"no free name for a run in {root}")
 
 
-def _describe(paths: RunPaths, command: Sequence[str], environment: Mapping[str, str]) -> None:
+def _describe(paths: RunPaths, me: owner.LauncherIdentity, environment: Mapping[str, str]) -> None:
     now = time.time()
     _write(paths.marker, {"schema": "holdfast/1", "run": paths.run_id, "started": now})
-    me = owner.this_process(command)
     _write(paths.launcher, me)
     settings = {
         "schema": "holdfast/1",

@@ -16,6 +16,8 @@ import msgspec
 from holdfast.run.runs import redact
 from holdfast.system.proc import row_of
 
+DEFAULT_GRACE = 30.0
+"""of a launcher that did not note its own"""
 Liveness = Literal["alive", "gone", "unknown"]
 
 
@@ -32,9 +34,11 @@ class LauncherIdentity(msgspec.Struct, frozen=True, kw_only=True):
     user: int
     command: tuple[str, ...]
     """secrets redacted"""
+    grace: float = DEFAULT_GRACE
+    """seconds its ranks have to save and exit when it is told to stop"""
 
 
-def this_process(command: Sequence[str]) -> LauncherIdentity:
+def this_process(command: Sequence[str], *, grace: float = DEFAULT_GRACE) -> LauncherIdentity:
     row = row_of(os.getpid())
     return LauncherIdentity(
         pid=os.getpid(),
@@ -44,6 +48,7 @@ def this_process(command: Sequence[str]) -> LauncherIdentity:
         host=socket.gethostname(),
         user=os.getuid(),
         command=tuple(redact.from_arguments(command)),
+        grace=grace,
     )
 
 

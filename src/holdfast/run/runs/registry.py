@@ -6,7 +6,7 @@ import enum
 import os
 import select
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -27,8 +27,10 @@ from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import journal, owner
 from holdfast.run.runs.report import restarts_in, steps_in
 
-GRACE = 20.0
-"""seconds: a launcher that is to stop gives its ranks up to 10 of their own"""
+MARGIN = 30.0
+"""seconds for a launcher beyond the time that its ranks may take: SIGKILL, helpers, the report"""
+WAIT_IS_LONG = 3.0
+"""seconds after which the user is told what is waited for"""
 LAST_GRACE = 5.0
 SENTENCES = (
     LeftoversRecord,
@@ -138,8 +140,17 @@ def find(root: str, wanted: str) -> RunSummary:
     raise ConfigError(f"no run {wanted!r} in {root}", hint="list them: `holdfast runs`")
 
 
-def stop(run: RunSummary, *, grace: float = GRACE) -> str:
-    """End a run: what was done, as one sentence. Only its own launcher is ever signalled."""
+def stop(
+    run: RunSummary,
+    *,
+    seconds: float | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> str:
+    """End a run: what was done, as one sentence. Only its own launcher is ever signalled.
+
+    It is killed when it does not exit within `seconds`: by default as long as its ranks may take
+    to save and exit, and those that raised to finish their exit handlers before that.
+    """
     if run.state is RunState.UNKNOWN:
         raise EnvironmentFailure(
             f"{run.id} runs on {run.host or 'another machine'} and cannot be stopped from here",
@@ -163,13 +174,20 @@ def stop(run: RunSummary, *, grace: float = GRACE) -> str:
         # The handle stays with the process it was opened for; only now is it sure which.
         if not owner.is_process(who):
             return f"{run.id} had already ended"
-        return _end(handle, who, paths, grace)
+        wait = 2 * who.grace + MARGIN if seconds is None else seconds
+        return _end(handle, who, paths, wait, tell)
     finally:
         os.close(handle)
 
 
-def _end(handle: int, who: owner.LauncherIdentity, paths: RunPaths, grace: float) -> str:
-    for order, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, LAST_GRACE)):
+def _end(
+    handle: int,
+    who: owner.LauncherIdentity,
+    paths: RunPaths,
+    wait: float,
+    tell: Callable[[str], None],
+) -> str:
+    for order, seconds in ((signal.SIGTERM, wait), (signal.SIGKILL, LAST_GRACE)):
         try:
             signal.pidfd_send_signal(handle, order)
         except ProcessLookupError:
@@ -178,7 +196,11 @@ def _end(handle: int, who: owner.LauncherIdentity, paths: RunPaths, grace: float
             raise EnvironmentFailure(
                 f"{paths.run_id} belongs to user id {who.user}: not permitted to stop it"
             ) from problem
-        if _is_over(handle, seconds):
+        if _is_over(handle, min(seconds, WAIT_IS_LONG)):
+            break
+        if order is signal.SIGTERM and seconds > WAIT_IS_LONG:
+            tell(f"waiting up to {wait:.0f} s: its ranks have {who.grace:g} s to save and exit")
+        if _is_over(handle, seconds - min(seconds, WAIT_IS_LONG)):
             break
     else:
         raise EnvironmentFailure(
@@ -188,7 +210,7 @@ def _end(handle: int, who: owner.LauncherIdentity, paths: RunPaths, grace: float
         )
     if order is signal.SIGTERM:
         return f"{paths.run_id} stopped"
-    sentence = f"killed by SIGKILL: it did not exit within {grace:g} s after SIGTERM"
+    sentence = f"killed by SIGKILL: it did not exit within {wait:g} s after SIGTERM"
     book = journal.Journal(paths.journal)
     attempts = [r.attempt for r in book.records() if isinstance(r, AttemptRecord)]
     book.write(

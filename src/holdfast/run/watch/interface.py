@@ -32,6 +32,16 @@ class Watcher(Protocol):
     def culprits(self) -> frozenset[int]:
         """Local ranks to kill at once when the others are asked to end."""
 
+    def exiting(self) -> frozenset[int]:
+        """Local ranks that raised and exit by themselves: their exit handlers may run to the end,
+        within the grace time."""
+
+    def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
+        """These local ranks have not exited yet, and are killed in so many seconds."""
+
+    def signal_forwarded(self, sign: signal.Signals, ranks: Sequence[int]) -> None:
+        """A signal meant for the script was sent to the local ranks that handle it."""
+
     def told_to_stop(self, sign: signal.Signals) -> None:
         """A signal asked the launcher to end the job; the ranks are ended next."""
 

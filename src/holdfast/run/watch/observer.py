@@ -17,7 +17,7 @@ from holdfast.analysis.job import cpu_starvation
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.cpu import Processor
-from holdfast.analysis.scene.scene import Failure, Scene
+from holdfast.analysis.scene.scene import Death, Failure, Scene
 from holdfast.rank import delivery, heartbeat_page
 from holdfast.run.launch import scheduler, socket_folder
 from holdfast.run.runs import leftovers
@@ -149,6 +149,11 @@ class Observer:
             self._read_counters(now)
         self.events.read(now, at_once=bool(died))
         return died
+
+    def all_deaths(self) -> dict[int, Death]:
+        """How the ranks of this attempt ended, those included that we have ended."""
+        died = dict(self.deaths.deaths())
+        return {rank.rank: died[rank.pid] for rank in self.ranks if rank.pid in died}
 
     def a_rank_died(self) -> bool:
         """Since the last look."""

@@ -51,6 +51,7 @@ class Reporter:
         """when progress was last journalled; 0 before the first step of an attempt"""
         self._said: tuple[str, tuple[int, ...]] | None = None
         self._transport_reported = False
+        self._signals_ignored: set[str] = set()
         self._bugs_reported: set[tuple[str, str]] = set()
         self._checkpoint_notices: set[tuple[int, str]] = set()
 
@@ -160,6 +161,18 @@ class Reporter:
     def aborts(self, attempt: int, ranks: Sequence[int]) -> None:
         self.journal.write(SignalRecord(attempt=attempt, signal="SIGABRT", ranks=tuple(ranks)))
         self.screen.say(f"sent SIGABRT to {text.ranks(ranks)}: the deadline passed")
+
+    def signal_forwarded(self, attempt: int, name: str, ranks: Sequence[int]) -> None:
+        self.journal.write(SignalRecord(attempt=attempt, signal=name, ranks=tuple(ranks)))
+        if ranks:
+            self.screen.say(f"forwarded {name} to {text.ranks(ranks)}")
+        elif name not in self._signals_ignored:
+            self._signals_ignored.add(name)
+            self.screen.say(f"ignored {name}: no rank has a handler for it")
+
+    def waiting_for_exit(self, ranks: Sequence[int], left: float, *, by_hand: bool) -> None:
+        again = "; press Ctrl-C again to kill it now" if by_hand else ""
+        self.screen.say(f"waiting up to {left:.0f} s for {text.ranks(ranks)} to exit{again}")
 
     def action(
         self,

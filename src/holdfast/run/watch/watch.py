@@ -53,8 +53,8 @@ class Watch:
         self.reporter = Reporter(journal, screen, self.observer.host, paths)
         self.restarts = 0
         self.failures: tuple[Failure, ...] = ()
-        self._exit_code, self._stop_signal = 0, ""
-        self._culprits: frozenset[int] = frozenset()
+        self._stop_signal = ""
+        self._exit_code = 0
         self._new_attempt(0.0)
 
     def _new_attempt(self, now: float) -> None:
@@ -67,6 +67,8 @@ class Watch:
         self.settle_until = 0.0
         self.over_limit: Verdict | None = None
         self.aborted_at = 0.0
+        self._culprits: frozenset[int] = frozenset()
+        self._acted_on: tuple[Verdict | None, Scene] | None = None
 
     # --- what the agent calls ------------------------------------------------------------------
 
@@ -96,7 +98,16 @@ class Watch:
         return step
 
     def culprits(self) -> frozenset[int]:
-        return self._culprits
+        return self._culprits - self.exiting()
+
+    def exiting(self) -> frozenset[int]:
+        return exit_codes.exiting(self._scene(time.monotonic()))
+
+    def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
+        self.reporter.waiting_for_exit(ranks, seconds_left, by_hand=self._stop_signal == "SIGINT")
+
+    def signal_forwarded(self, sign: signal.Signals, ranks: Sequence[int]) -> None:
+        self.reporter.signal_forwarded(self.observer.attempt, sign.name, ranks)
 
     def told_to_stop(self, sign: signal.Signals) -> None:
         self._stop_signal = sign.name
@@ -113,6 +124,9 @@ class Watch:
             self.reporter.left_alone(processes, attempt=scene.attempt)
 
     def ranks_stopped(self) -> None:
+        if self._acted_on:
+            deaths = self.observer.all_deaths()
+            self._exit_code = exit_codes.exit_code_of(*self._acted_on, deaths)
         self.observer.ranks_stopped()
 
     def exit_code(self) -> int:
@@ -270,7 +284,8 @@ class Watch:
         if found:
             self._culprits = frozenset(found.ranks)
             self._announce(found, scene, action=decision.reason)
-        self._exit_code = exit_codes.exit_code_of(found, scene)
+        self._acted_on = (found, scene)
+        self._exit_code = exit_codes.exit_code_of(found, scene, {})
         self.failures = (*self.failures, decide.failure_of(scene, found))
         idle = self.observer.idle(scene.now)
         self.reporter.action(

@@ -1,0 +1,56 @@
+"""What `holdfast run` exits with, from what was seen and how ranks ended afterwards."""
+
+from __future__ import annotations
+
+from signal import SIGABRT, SIGKILL, SIGTERM
+
+import pytest
+
+from holdfast.analysis.scene.scene import Death, RankView
+from holdfast.findings import Verdict
+from holdfast.run.launch import exit_codes
+from tests.run.scenes import NOW, a_rank, a_scene, an_activity, words
+
+RAISED = a_rank(1, words=words("ValueError"))
+
+
+def gone(code: int) -> Death:
+    return Death(code=code, at=NOW)
+
+
+def culprits(*ranks: int) -> Verdict:
+    return Verdict(code="HOLD", slug="any", ranks=ranks, reason="", certain=True)
+
+
+@pytest.mark.parametrize(
+    ("culprit", "after", "code"),
+    [
+        pytest.param(a_rank(1, death=gone(7)), None, 7, id="exited before the verdict"),
+        pytest.param(a_rank(1, death=gone(-SIGKILL)), None, 137, id="killed before the verdict"),
+        pytest.param(RAISED, None, 1, id="raised, and still exits"),
+        pytest.param(RAISED, 1, 1, id="raised, exited later"),
+        pytest.param(RAISED, 3, 3, id="raised, exited later with its own code"),
+        pytest.param(RAISED, -SIGABRT, 134, id="raised, then crashed on its way out"),
+        pytest.param(RAISED, -SIGKILL, 1, id="raised, killed by us when the grace was over"),
+        pytest.param(RAISED, -SIGTERM, 1, id="raised, told to stop meanwhile"),
+        pytest.param(a_rank(1), -SIGKILL, 124, id="stuck, ended by us"),
+    ],
+)
+def test_a_culprits_code_is_its_own(culprit: RankView, after: int | None, code: int) -> None:
+    scene = a_scene([a_rank(0), culprit])
+    # the victim, which we ended, never counts
+    ends = {0: gone(-SIGTERM)} | ({} if after is None else {1: gone(after)})
+    assert exit_codes.exit_code_of(culprits(1), scene, ends) == code
+
+
+def test_without_a_culprit_the_first_that_failed_counts() -> None:
+    scene = a_scene([a_rank(0), a_rank(1, death=gone(9)), RAISED])
+    assert exit_codes.exit_code_of(None, scene, {}) == 9
+    assert exit_codes.exit_code_of(None, a_scene([a_rank(0), RAISED]), {1: gone(4)}) == 4
+    assert exit_codes.exit_code_of(None, a_scene(), {}) == 124
+
+
+def test_only_a_rank_that_raised_and_runs_is_left_to_exit_by_itself() -> None:
+    stopped = a_rank(2, words=words("ValueError"), activity=an_activity(state="T"))
+    over = a_rank(3, words=words("ValueError"), death=gone(1))
+    assert exit_codes.exiting(a_scene([a_rank(0), RAISED, stopped, over])) == {1}
