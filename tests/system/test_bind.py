@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from holdfast.analysis.machine import Bind
-from holdfast.system.sockets import try_store_binds
+from holdfast.system.sockets import is_this_machine, try_store_binds
 from tests.system.sockets import (
     BECOME_NOBODY,
     free_port,
@@ -87,3 +87,13 @@ def test_ipv6_switched_off_in_a_namespace() -> None:
     )
     said = run_python(code, inside=["unshare", "--net"])
     assert said.count("error=''") == 2, said
+
+
+@pytest.mark.parametrize("host", ["", "localhost", "127.0.0.1", "127.9.9.9", socket.gethostname()])
+def test_names_and_addresses_of_this_machine(host: str) -> None:
+    assert is_this_machine(host)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a" * 70, "2001:db8::1"])
+def test_those_of_others(host: str) -> None:
+    assert not is_this_machine(host)

@@ -51,6 +51,26 @@ def connect(address: str, port: int, *, seconds: float) -> Reach:
     return Reach(address=address, port=port, error=error, seconds=time.monotonic() - start)
 
 
+def is_this_machine(host: str) -> bool:
+    """Whether this name or address is one of ours: the kernel lets only those be bound."""
+    if host in ("", "localhost"):
+        return True
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):  # a name that nobody knows
+        return False
+    return any(_is_ours(family, address) for family, _, _, _, address in found)
+
+
+def _is_ours(family: int, address: tuple[object, ...]) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind(address)
+    except OSError:
+        return False
+    return True
+
+
 def family_of(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
 

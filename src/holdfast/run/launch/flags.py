@@ -14,6 +14,7 @@ from typing import Any
 from holdfast.analysis.machine.rendezvous import split_endpoint
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.launch import grace, torch_names
+from holdfast.system.sockets import is_this_machine
 
 RESTARTS = 3
 """torchrun's 0 would leave a job dead at night that one restart would have saved"""
@@ -119,7 +120,7 @@ def parse(argv: Sequence[str]) -> RunFlags:
         )
     if typed.max_restarts < 0:
         raise ConfigError(f"--max-restarts must be >= 0, got {typed.max_restarts}")
-    _refuse_several_machines(typed.nnodes)
+    alone = _this_node_alone(typed)
     port, remarks = _port(typed)
     return RunFlags(
         torchrun=typed,
@@ -129,24 +130,42 @@ def parse(argv: Sequence[str]) -> RunFlags:
         dry_run=typed.dry_run,
         runs=typed.runs,
         port=port,
-        remarks=(*remarks, *unseen),
+        remarks=(*alone, *remarks, *unseen),
     )
 
 
-def _refuse_several_machines(nnodes: str) -> None:
-    least, _, most = nnodes.partition(":")
+def _this_node_alone(typed: argparse.Namespace) -> tuple[str, ...]:
+    """Refuses what needs several nodes; a remark where this one may start without the others."""
+    nnodes: str = typed.nnodes
     try:
-        several = int(most or least) > 1 or int(least) > 1
-        none = int(least) < 1
+        counts = [int(part) for part in nnodes.split(":")]
     except ValueError:
-        raise ConfigError(f"--nnodes must be a number or MIN:MAX, got {nnodes!r}") from None
-    if none:
+        counts = []
+    if not 1 <= len(counts) <= 2:
+        raise ConfigError(f"--nnodes must be a number or MIN:MAX, got {nnodes!r}")
+    least, most = counts[0], counts[-1]
+    if least < 1:
         raise ConfigError(f"--nnodes must be >= 1, got {nnodes}")
-    if several:
+    if least > most:
+        raise ConfigError(f"--nnodes must be MIN:MAX with MIN <= MAX, got {nnodes}")
+    if most == 1:
+        return ()
+    # The first of several nodes may start alone; a second one that did the same would be a second
+    # job with the same name and the same checkpoints.
+    host, _ = _meeting_place(typed)
+    if least > 1 or typed.node_rank > 0 or not is_this_machine(host):
         raise EnvironmentFailure(
             "holdfast run supports one node only",
             hint=f"use `torchrun --nnodes {nnodes} …`",
         )
+    return (f"--nnodes {nnodes}: starting with this node alone, no other can join",)
+
+
+def _meeting_place(typed: argparse.Namespace) -> tuple[str, int | None]:
+    host, port = split_endpoint(typed.rdzv_endpoint)
+    if not typed.rdzv_endpoint and typed.rdzv_backend == "static":
+        return typed.master_addr or "", typed.master_port
+    return host, port
 
 
 def _port(typed: argparse.Namespace) -> tuple[int, tuple[str, ...]]:
@@ -159,9 +178,7 @@ def _port(typed: argparse.Namespace) -> tuple[int, tuple[str, ...]]:
             f"{', '.join(BACKENDS)})",
             hint="omit --rdzv-backend: holdfast starts its own store",
         )
-    host, port = split_endpoint(typed.rdzv_endpoint)
-    if not typed.rdzv_endpoint and typed.rdzv_backend == "static":
-        host, port = typed.master_addr, typed.master_port
+    host, port = _meeting_place(typed)
     if port is not None and not 0 <= port < 65536:
         raise ConfigError(f"--master-port must be 0 to 65535, got {port}")
     remarks = []

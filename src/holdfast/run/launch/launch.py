@@ -125,7 +125,7 @@ def _prepare(
         typed.rdzv_id = paths.run_id if paths else f"holdfast-{os.getpid()}"
     if not typed.logs_specs:
         typed.log_dir = os.devnull  # else torch makes a folder of its own
-    typed.node_rank = 0
+    typed.nnodes, typed.node_rank = "1", 0
     try:
         if "OMP_NUM_THREADS" not in os.environ and nproc(flags) > 1:
             os.environ["OMP_NUM_THREADS"] = "1"  # as torchrun, without its banner
