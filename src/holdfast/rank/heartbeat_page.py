@@ -8,11 +8,13 @@ The writing side uses the standard library only: it runs inside any Python that 
 
     byte    0  magic     8  version   16  pid (written last: 0 means 'never written')
            24  flags    32  steps     40  step_at   48  usual_step   56  beat_at
-           64  group_timeout
+           64  group_timeout           72  group_left_at       80  leaving_at
           256  phase: a slot, its number is 1 + the rank that this one waits for, 0 for none
          1024  limit: a slot, its number is when the limit runs out
          2048  claim: a slot, its number is when init_process_group was entered, its text the
                other fields of `Claim` (analysis/scene) as JSON, and "destroyed" when its group is
+         3680  exit: a slot, its number is when the script last asked to end this process, its text
+               the other fields of `ExitCall` as JSON
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.analysis.scene.scene import Beat, Claim
+    from holdfast.analysis.scene.scene import Beat, Claim, ExitCall
 
 SIZE = 4096
 VERSION = 1
@@ -37,8 +39,9 @@ _TORCH, _GROUP = 1, 2  # flags
 # Indices into the page seen as 8-byte words.
 _AT_MAGIC, _AT_VERSION, _AT_PID, _AT_FLAGS = 0, 1, 2, 3
 _AT_STEPS, _AT_STEP, _AT_USUAL, _AT_BEAT, _AT_TIMEOUT = 4, 5, 6, 7, 8
+_AT_GROUP_LEFT, _AT_LEAVING = 9, 10
 
-_PHASE, _LIMIT, _CLAIM = 256, 1024, 2048
+_PHASE, _LIMIT, _CLAIM, _EXIT = 256, 1024, 2048, 3680
 _SLOT = struct.Struct("<IIQ")  # checksum, length of the text, a number
 _LONGEST_TEXT = 400
 _LONGEST_CLAIM = 1600
@@ -92,6 +95,7 @@ class HeartbeatPage:
 
     def group(self, *, ready: bool, timeout: float) -> None:
         self._words[_AT_TIMEOUT] = _nanoseconds(timeout)
+        self._words[_AT_GROUP_LEFT] = 0 if ready else time.monotonic_ns()
         flags = self._words[_AT_FLAGS]
         self._words[_AT_FLAGS] = flags | _GROUP if ready else flags & ~_GROUP
 
@@ -115,6 +119,15 @@ class HeartbeatPage:
         """What this rank says it is, as JSON."""
         self._put(_CLAIM, _nanoseconds(at), text, longest=_LONGEST_CLAIM)
 
+    def exit_called(self, text: str, at: float) -> None:
+        """The script asks to end this process; it may still catch what that raises."""
+        self._put(_EXIT, _nanoseconds(at), text)
+
+    def leaving(self) -> None:
+        """Python is being shut down: from here on nothing of the script can prevent the end."""
+        if not self._words[_AT_LEAVING]:
+            self._words[_AT_LEAVING] = time.monotonic_ns()
+
     def _put(self, slot: int, number: int, text: str, *, longest: int = _LONGEST_TEXT) -> None:
         body = text.encode("utf-8", "replace")[:longest]
         head = _SLOT.pack(_checksum(number, body), len(body), number)
@@ -126,7 +139,7 @@ def read(buffer: mmap.mmap) -> Beat | None:
     from holdfast.analysis.scene.scene import Beat  # noqa: PLC0415 - needs msgspec, which a rank may lack
 
     with memoryview(buffer) as raw, raw.cast("Q") as words:
-        said = list(words[: _AT_TIMEOUT + 1])
+        said = list(words[: _AT_LEAVING + 1])
     if not said[_AT_PID] or said[_AT_MAGIC] != _MAGIC or said[_AT_VERSION] != VERSION:
         return None
     limit_name, limit_until = read_limit(buffer)
@@ -146,6 +159,9 @@ def read(buffer: mmap.mmap) -> Beat | None:
         group_timeout=said[_AT_TIMEOUT] * _NANO,
         claim=None if destroyed else claim,
         former_claim=claim if destroyed else None,
+        group_left_at=said[_AT_GROUP_LEFT] * _NANO,
+        leaving_at=said[_AT_LEAVING] * _NANO,
+        exit_call=_read_exit_call(buffer),
     )
 
 
@@ -174,6 +190,23 @@ def _claim_of(at: int, text: str) -> tuple[Claim | None, bool]:
         return msgspec.convert({**said, "at": at * _NANO}, Claim), destroyed
     except (msgspec.MsgspecError, TypeError, AttributeError):
         return None, False  # cut short: nothing is known, and nothing is said
+
+
+def _read_exit_call(buffer: mmap.mmap) -> ExitCall | None:
+    at, text = _get(buffer, _EXIT)
+    return _exit_call_of(at, text) if text else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _exit_call_of(at: int, text: str) -> ExitCall | None:
+    import msgspec  # noqa: PLC0415 - a rank may lack it
+
+    from holdfast.analysis.scene.scene import ExitCall  # noqa: PLC0415
+
+    try:
+        return msgspec.convert({**msgspec.json.decode(text), "at": at * _NANO}, ExitCall)
+    except (msgspec.MsgspecError, TypeError):
+        return None
 
 
 def _get(buffer: mmap.mmap, slot: int, *, longest: int = _LONGEST_TEXT) -> tuple[int, str]:

@@ -5,8 +5,17 @@ from __future__ import annotations
 import atexit
 import faulthandler
 import os
+from collections.abc import Callable
 
-from holdfast.rank import claim, heartbeat_page, heartbeat_thread, own_page, prctl, torch_import
+from holdfast.rank import (
+    claim,
+    exit_calls,
+    heartbeat_page,
+    heartbeat_thread,
+    own_page,
+    prctl,
+    torch_import,
+)
 from holdfast.rank import events as rank_events
 from holdfast.rank.delivery import crash_file
 from holdfast.rank.last_words import LastWordsWriter
@@ -20,19 +29,25 @@ def start(*, page: str, words: str, socket: str, launcher: str, events: str = ""
     own_page.adopt(heartbeat_page.HeartbeatPage(heartbeat_page.attach(page)))
     claim.remember(os.environ)
     server = WorkerServer(socket)
-    for part in (
+    parts: tuple[Callable[[], object], ...] = (
         lambda: rank_events.adopt(events),
         lambda: prctl.let_trace(int(launcher)),
         lambda: keep_crashes(crash_file(words)),
-        lambda: atexit.register(_end, os.getpid(), LastWordsWriter(words), server),
+        lambda: _follow_the_end(LastWordsWriter(words), server),
         lambda: torch_import.expect(
             begins=heartbeat_thread.start, done=lambda t: install(t, server)
         ),
-    ):
+    )
+    for part in parts:
         try:
             part()
         except Exception as problem:  # noqa: BLE001, PERF203
             own_page.complain(problem)
+
+
+def _follow_the_end(writer: LastWordsWriter, server: WorkerServer) -> None:
+    atexit.register(_end, os.getpid(), writer, server)
+    exit_calls.follow(writer)
 
 
 def keep_crashes(path: str) -> None:
@@ -51,6 +66,7 @@ def _end(pid: int, writer: LastWordsWriter, server: WorkerServer) -> None:
     try:
         writer.note_unheard()
         if own_page.page is not None:
+            own_page.page.leaving()
             own_page.page.phase("exit")  # from here on a silent beat means nothing
         server.stop()
         heartbeat_thread.stop()

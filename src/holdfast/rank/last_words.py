@@ -13,11 +13,15 @@ import sys
 import sysconfig
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import Any
 
 from holdfast.errors import Error, ResumeRefused
 
 LONGEST_TEXT = 4096
+RECORDERS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
+"""NCCL's, in CUDA builds only, and that of every other backend, since 2.10"""
 
 _LIBRARIES = tuple(
     os.path.join(path, "")
@@ -56,7 +60,17 @@ class LastWordsWriter:
             return
         self.wrote = True
         with contextlib.suppress(Exception):  # the traceback itself matters more
-            write(self.path, kind, value, trace)
+            write(self.path, describe(kind, value, trace))
+            keep_recorder(recorder_file(self.path))
+
+    def note_exit(self, words: dict[str, Any] | None) -> None:
+        """The script ends itself with an error code, perhaps for an exception that it handles."""
+        if self.wrote or os.getpid() != self.pid:
+            return
+        with contextlib.suppress(Exception):
+            if words is not None:
+                self.wrote = True
+                write(self.path, words)
             keep_recorder(recorder_file(self.path))
 
     def note_unheard(self) -> None:
@@ -79,14 +93,12 @@ def _script_goes_on() -> bool:
     return False
 
 
-def write(
-    path: str, kind: type[BaseException], value: BaseException, trace: TracebackType | None
-) -> None:
-    """The fields of `LastWords` (analysis/scene), whole or not at all: readers come any time.
-
-    As it was said, secrets and all: it is for the reader to redact.
-    """
-    words = {
+def describe(
+    kind: type[BaseException], value: BaseException, trace: TracebackType | None
+) -> dict[str, Any]:
+    """The fields of `LastWords` (analysis/scene). As it was said, secrets and all: it is for the
+    reader to redact."""
+    return {
         "kind": kind.__name__,
         "text": _text(value)[:LONGEST_TEXT],
         "hint": value.hint[:LONGEST_TEXT] if isinstance(value, Error) else "",
@@ -94,6 +106,10 @@ def write(
         "where": _where(value, trace),
         "at": time.monotonic(),
     }
+
+
+def write(path: str, words: dict[str, Any]) -> None:
+    """Whole or not at all: readers come any time."""
     part = f"{path}.part"
     with open(part, "w", encoding="utf-8", errors="replace") as file:
         json.dump(words, file)
@@ -106,15 +122,29 @@ def recorder_file(words: str) -> str:
 
 def keep_recorder(path: str) -> None:
     """The flight recorder of a rank that goes: its server goes with it, and which rank disagrees in
-    a collective can only be seen from both sides."""
-    dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)
-    if dump is None:
+    a collective can only be seen from both sides.
+
+    Both recorders that torch may have, in the form of a living rank's answer
+    (system/recorder_query.py), so that groups have the same names on all ranks.
+    """
+    c10d = sys.modules.get("torch._C._distributed_c10d")
+    dumps = (getattr(c10d, name, None) for name in RECORDERS)
+    documents = [_document(dump) for dump in dumps if dump is not None]
+    if not documents:
         return
-    document = dump()
     part = f"{path}.part"
     with open(part, "wb") as file:
-        file.write(document if isinstance(document, bytes) else str(document).encode())
+        file.write(documents[0] if len(documents) == 1 else b"[" + b",".join(documents) + b"]")
     os.rename(part, path)
+
+
+def _document(dump: Callable[[], str | bytes]) -> bytes:
+    """Empty where it fails, as NCCL's may on a broken GPU: the other one is still worth having."""
+    try:
+        document = dump()
+    except Exception:  # noqa: BLE001
+        return b"{}"
+    return document if isinstance(document, bytes) else str(document).encode()
 
 
 def _text(value: BaseException) -> str:
@@ -132,16 +162,29 @@ def _where(value: BaseException, trace: TracebackType | None) -> str:
         return f"{os.path.basename(value.filename)}:{value.lineno or 0}"
     own, innermost = "", ""
     while trace is not None:
-        code = trace.tb_frame.f_code
-        innermost = f"{os.path.basename(code.co_filename)}:{trace.tb_lineno} in {code.co_name}"
-        if not _is_installed(code.co_filename):
-            own = innermost
+        innermost = _line(trace.tb_frame, trace.tb_lineno)
+        own = own if _is_installed(trace.tb_frame) else innermost
         trace = trace.tb_next
     return own or innermost
 
 
-def _is_installed(file: str) -> bool:
+def own_line(frame: FrameType) -> str:
+    """The same for code that has not raised anything yet."""
+    inner: FrameType | None = frame
+    while inner is not None and _is_installed(inner):
+        inner = inner.f_back
+    inner = inner or frame
+    return _line(inner, inner.f_lineno)
+
+
+def _is_installed(frame: FrameType) -> bool:
     """Python's own, a package's or ours; packages may come from other environments too
     (--system-site-packages, PYTHONPATH)."""
+    file = frame.f_code.co_filename
     packages = f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
     return file.startswith((*_LIBRARIES, "<frozen ")) or any(name in file for name in packages)
+
+
+def _line(frame: FrameType, number: int) -> str:
+    code = frame.f_code
+    return f"{os.path.basename(code.co_filename)}:{number} in {code.co_name}"

@@ -64,7 +64,7 @@ test_run = run_table(
         a_scene([ended(0, 0, at=NOW - 2), ended(1, 1, at=NOW - 1.9)]),
         ranks=[0],
         certain=True,
-        saying=["exit code 0"],
+        saying=["rank 0 (pid 4000): exited with code 0"],
     ),
     # ranks without a group cannot pull each other down: rank 1 left with its own code
     overlooks(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from holdfast import text
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import LastWords, RankView, Scene, SurvivingProcess
 from holdfast.findings import Evidence
@@ -53,8 +54,23 @@ def how_it_ended(ending: Ending) -> Evidence:
     elif ending.signal:
         quote = f"ended by {signal_name(ending.signal)}"
     else:
-        quote = f"ended with exit code {view.death.code if view.death else '?'}"
+        quote = f"exit code {exit_code(view)}{called(view)}"
     return Evidence(quote=f"rank {view.rank} (pid {view.pid}): {quote}", rank=view.rank)
+
+
+def exit_code(view: RankView) -> str:
+    """Of a rank that exited or is on its way out."""
+    call = exits.exit_call(view)
+    return str(view.death.code if view.death else call.code if call else "?")
+
+
+def called(view: RankView) -> str:
+    """', by sys.exit at train.py:88 in main', where it is known how a rank ended itself."""
+    call = exits.exit_call(view)
+    if call is None:
+        return ""
+    said = f" ({text.shorten(' '.join(call.text.split()), LONGEST)})" if call.text else ""
+    return f", by {call.by} at {call.where}{said}"
 
 
 def exited_as_a_result(ranks: Iterable[int]) -> str:

@@ -6,13 +6,14 @@ a lost peer die within 50 ms, and the order in which a poll sees them is chance.
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Iterable
 
 import msgspec
 
 from holdfast.analysis.scene import secondary_errors
-from holdfast.analysis.scene.scene import RankView, Scene
+from holdfast.analysis.scene.scene import ExitCall, RankView, Recorder, Scene
 
 CRASHES = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS}
@@ -28,6 +29,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
     view: RankView
     at: float
+    """when it failed: before its process was taken apart, as far as it said so"""
     consequence: str
     """one of `consequences`, or ''"""
 
@@ -61,21 +63,61 @@ def _ending(view: RankView) -> Ending | None:
     if view.words:
         said = secondary_errors.consequence(view.words)
         return Ending(view=view, at=view.words.at, consequence=said)
-    if view.death and view.death.code != 0:
-        return Ending(view=view, at=view.death.at, consequence="")
+    if (view.death and view.death.code != 0) or exits_with_error(view):
+        return Ending(view=view, at=_left_at(view), consequence="")
     return None
 
 
+def exit_call(view: RankView) -> ExitCall | None:
+    """The call that ended it or is ending it; not one that the script caught and survived."""
+    beat = view.beat
+    call = beat.exit_call if beat else None
+    if beat is None or call is None or beat.step_at > call.at:
+        return None
+    ended_so = view.death.code == call.code if view.death else is_leaving(view)
+    return call if ended_so else None
+
+
+def is_leaving(view: RankView) -> bool:
+    """Python shuts down in it; with CUDA that takes seconds, with an atexit upload a minute."""
+    return bool(view.death is None and view.beat and view.beat.leaving_at)
+
+
+def exits_with_error(view: RankView) -> bool:
+    """It is on its way out by `sys.exit` with another code than 0, as far as can be told: a script
+    may catch that, and leave in another way."""
+    call = exit_call(view) if is_leaving(view) else None
+    return call is not None and call.code != 0
+
+
 def left_well(scene: Scene) -> tuple[RankView, ...]:
-    """Ranks that exited with 0 and complained of nothing."""
-    return tuple(v for v in scene.ranks if v.death and v.death.code == 0 and not v.words)
+    """Ranks that exited with 0 and complained of nothing, or are about to."""
+    return tuple(
+        view
+        for view in scene.ranks
+        if not view.words
+        and (view.death.code == 0 if view.death else is_leaving(view))
+        and not exits_with_error(view)
+    )
+
+
+def parted_at(view: RankView) -> float:
+    """When its peers lost it: its process may be taken apart for seconds after that."""
+    left_group = view.beat.group_left_at if view.beat else 0.0
+    return min(left_group or math.inf, _left_at(view))
+
+
+def _left_at(view: RankView) -> float:
+    call, words, death = exit_call(view), view.words, view.death
+    leaving = view.beat.leaving_at if view.beat else 0.0
+    return min([leaving or math.inf, *(seen.at for seen in (call, words, death) if seen)])
 
 
 def cause(scene: Scene) -> tuple[Ending, ...]:
     """The first ending that is not a consequence of another; several only when they tie exactly."""
     ended = endings(scene)
     echoes = [e.at for e in ended if e.consequence and not e.mute]
-    gone = [v.death.at for v in left_well(scene) if v.death]
+    gone = [parted_at(view) for view in left_well(scene)]
     if speaking := _first([e for e in ended if not e.consequence and not e.mute]):
         # A wrapper that turns 'connection reset' into an exception of its own names no cause
         # when another rank had left before. A signal is a cause whenever it came.
@@ -86,15 +128,35 @@ def cause(scene: Scene) -> tuple[Ending, ...]:
         return ()
     # A rank that left without a word after others had complained, or right after one had gone,
     # went with them. Sockets close a moment before the kernel reports the death.
-    too_late = any(at < mute[0].at - ALMOST_AT_ONCE for at in echoes)
-    in_a_group = any(had_peers(e.view) for e in mute)
-    followed = in_a_group and any(0 <= mute[0].at - at < RIGHT_AFTER for at in gone)
+    too_late = any(at < parted_at(mute[0].view) - ALMOST_AT_ONCE for at in echoes)
+    followed = any(may_miss_a_peer(e) for e in mute) and any(
+        0 <= mute[0].at - at < RIGHT_AFTER for at in gone
+    )
     return () if too_late or followed else mute
 
 
-def had_peers(view: RankView) -> bool:
-    """Whether it could lose a peer at all: without a group there is none to lose."""
-    return view.beat is None or view.beat.group_ready
+def may_miss_a_peer(ending: Ending) -> bool:
+    """Whether a rank that gave no reason may have gone because another one had.
+
+    Without a group there is no peer to lose. A script that ends itself by a code of its own after
+    the others are done (it checked the result) speaks for itself, unless it was in a collective.
+    """
+    view = ending.view
+    if view.beat is None:
+        return True
+    if not view.beat.group_ready:
+        return False
+    chosen = not ending.signal and (view.beat.leaving_at or exit_call(view))
+    return not chosen or _in_a_collective(view)
+
+
+def _in_a_collective(view: RankView) -> bool:
+    """By its flight recorder, which it left behind when it exited with an error code. The entry of
+    a collective that failed is never finished."""
+    kept = view.recorder
+    return isinstance(kept, Recorder) and any(
+        kept.finished.get(group, 0) < entered for group, entered in kept.entered.items()
+    )
 
 
 def _first(found: list[Ending]) -> tuple[Ending, ...]:

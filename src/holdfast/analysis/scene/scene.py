@@ -57,6 +57,19 @@ class Claim(Signal, frozen=True):
         return self.rank == 0 and not self.agent_store and not self.own_store
 
 
+class ExitCall(Signal, frozen=True):
+    """The script asked to end its process; what that raises may still be caught."""
+
+    at: float
+    by: str
+    """'sys.exit', 'os._exit' or 'exit'"""
+    code: int
+    where: str
+    """'train.py:88 in main': the innermost line of the user's own code"""
+    text: str = ""
+    """what it gave in place of a code: Python prints it"""
+
+
 class Beat(Signal, frozen=True):
     """A rank's own page, read without its help: it may be stopped, or hold the GIL."""
 
@@ -84,6 +97,12 @@ class Beat(Signal, frozen=True):
     """of the group it has destroyed, until it enters init_process_group again"""
     waits_for: int | None = None
     """the rank whose word in the store this one waits for, as it says itself"""
+    group_left_at: float = 0.0
+    """when its group was destroyed; 0 before that, and when it has made a new one"""
+    leaving_at: float = 0.0
+    """when Python began to shut down, before the script's atexit functions; 0 before that"""
+    exit_call: ExitCall | None = None
+    """the last one; the process may have continued after it"""
 
 
 # --- what the kernel says ----------------------------------------------------------------------
@@ -130,6 +149,8 @@ class LastWords(Signal, frozen=True):
     """what to do, where holdfast's own library raised it"""
     slugs: tuple[str, ...] = ()
     """the faults that a refused resume names (errors.ResumeRefused)"""
+    exit_code: int | None = None
+    """the script caught it and exited with this code, as Hydra does; None: nothing caught it"""
 
 
 class Frame(Signal, frozen=True):

@@ -30,7 +30,7 @@ from holdfast.analysis.logs import blame, own_errors, sightings
 from holdfast.analysis.logs.wreckage import Exit, LoggedException, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
-from holdfast.analysis.scene.scene import Scene, Stack
+from holdfast.analysis.scene.scene import RankView, Scene, Stack
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
@@ -89,10 +89,16 @@ def _alike(ending: Ending, first: Ending) -> bool:
 
 
 def _did(ending: Ending) -> str:
-    words, death = ending.view.words, ending.view.death
-    if words:
-        return f"raised {phrases.quoted(words)}"
-    return f"exited with code {death.code if death else '?'} and recorded no exception"
+    view = ending.view
+    if view.words:
+        asked = view.words.exit_code is not None
+        return f"raised {phrases.quoted(view.words)}{_then_exited(view) if asked else ''}"
+    how = phrases.called(view) or " and recorded no exception"
+    return f"exited with code {phrases.exit_code(view)}{how}"
+
+
+def _then_exited(view: RankView) -> str:
+    return f" and exited with code {phrases.exit_code(view)}{phrases.called(view)}"
 
 
 # --- explain -------------------------------------------------------------------------------------

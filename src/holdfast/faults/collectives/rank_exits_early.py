@@ -57,30 +57,33 @@ def rank_exited_before_the_others(scene: Scene) -> Verdict | None:
         else f"and {text.ranks(waiters)} still {_verb(waiters)} for it"
     )
     return FAULT.verdict(
-        f"{phrases.who(scene, ranks)} exited with code 0{phrases.at_step(left[0])}, {how}",
+        f"{phrases.who(scene, ranks)} {_did(left[0])}{phrases.at_step(left[0])}, {how}",
         ranks=ranks,
         victims=victims,
         certain=bool(losers) or all(w.sure for w in waits.analyse(scene).waits),
         fix="make all ranks run the same number of steps and exit together",
         evidence=[
-            *(
-                Evidence(quote=f"rank {v.rank} (pid {v.pid}): exit code 0", rank=v.rank)
-                for v in left
-            ),
+            *(Evidence(quote=f"rank {v.rank} (pid {v.pid}): {_did(v)}", rank=v.rank) for v in left),
             *(phrases.how_it_ended(e) for e in exits.endings(scene)),
         ],
     )
 
 
+def _did(view: RankView) -> str:
+    """Its exit code is known only when it is gone; taking CUDA apart takes seconds."""
+    did = "exited with code 0" if view.death else "is shutting down without an error"
+    return f"{did}{phrases.called(view)}"
+
+
 def _lost_a_peer(scene: Scene, left: tuple[RankView, ...]) -> tuple[int, ...]:
     """Ranks whose connection broke, or that exited silently, after the first of them had left."""
-    first = min(view.death.at for view in left if view.death)
+    first = min(exits.parted_at(view) for view in left)
     return tuple(
         e.rank
         for e in exits.endings(scene)
         # the sockets close a moment before the kernel reports the exit
         if e.at >= first - 0.5
-        and (e.consequence == secondary_errors.LOST_PEER or (e.mute and exits.had_peers(e.view)))
+        and (e.consequence == secondary_errors.LOST_PEER or (e.mute and exits.may_miss_a_peer(e)))
     )
 
 

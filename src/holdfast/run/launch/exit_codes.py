@@ -18,8 +18,10 @@ def failed(view: RankView) -> bool:
 
 
 def raised(view: RankView) -> bool:
-    """It is about to end: the interpreter takes seconds to come apart where torch is loaded."""
-    return view.death is None and view.words is not None
+    """It is about to end: the interpreter takes seconds to come apart where torch is loaded. Only
+    if nothing caught it: who calls `sys.exit` may yet change its mind."""
+    words = view.words
+    return view.death is None and words is not None and words.exit_code is None
 
 
 def exiting(scene: Scene) -> frozenset[int]:

@@ -57,6 +57,8 @@ class ObservedRank:
     steps: int = 0
     stack: Stack | Unread | None = None
     recorder: Recorder | Unread | None = None
+    left_recorder: bool = False
+    """`recorder` is the one that it wrote down when it failed"""
     beat: Beat | None = field(default=None)
     limit: float = 0.0
     """when the section it is in must be over, as the rank itself says"""
@@ -124,19 +126,22 @@ class ObservedRank:
 
     def _words(self) -> LastWords | None:
         words = read_words(self.words_file) or self._words_of_abort()
+        if words is None:
+            return None
         # Some scripts call sys.excepthook themselves, to log what they have caught, and continue.
-        went_on = words and self.beat and self.beat.step_at > words.at
-        return None if went_on else words
+        went_on = self.beat is not None and self.beat.step_at > words.at
+        # Or they catch the exit that they asked for, and end in another way.
+        asked_for = words.exit_code
+        other_end = asked_for is not None and self.death and self.death.code != asked_for
+        return None if went_on or other_end else words
 
     def _recorder(self) -> Recorder | Unread | None:
-        """What it served while it lived, or left behind when it raised."""
-        if isinstance(self.recorder, Recorder) or not os.path.exists(self.words_file):
-            return self.recorder
-        try:
-            with open(last_words.recorder_file(self.words_file), "rb") as file:
+        """What it left behind when it failed, or served while it lived."""
+        kept = last_words.recorder_file(self.words_file)
+        if not self.left_recorder and os.path.exists(kept):
+            with contextlib.suppress(OSError, ValueError), open(kept, "rb") as file:
                 self.recorder = recorder.parse(file.read())
-        except (OSError, ValueError):
-            return self.recorder
+                self.left_recorder = True
         return self.recorder
 
     def _crash(self) -> Stack | None:
@@ -186,6 +191,7 @@ def read_words(path: str) -> LastWords | None:
             at=float(document["at"]),
             hint=str(document.get("hint", "")),
             slugs=tuple(map(str, document.get("slugs", ()))),
+            exit_code=document.get("exit_code"),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -14,7 +14,7 @@ from holdfast.analysis.job import pace
 from holdfast.analysis.job.journal_records import EndRecord
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.scene import exits, overruns, stopped
-from holdfast.analysis.scene.scene import Failure, Policy, Scene, SurvivingProcess
+from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene, SurvivingProcess
 from holdfast.findings import Verdict
 from holdfast.run.launch import exit_codes, terminate
 from holdfast.run.runs.journal import Journal
@@ -215,7 +215,7 @@ class Watch:
         all_exited = all(view.death for view in scene.ranks)
         if time.monotonic() < self.settle_until and not all_exited:
             return JobAction.HOLD
-        leaving = any(terminate.is_leaving(view.pid) for view in scene.ranks if not view.death)
+        leaving = any(_is_leaving(view) for view in scene.ranks if not view.death)
         if leaving and time.monotonic() < self.settle_until + LEAVING:
             return JobAction.HOLD
         self.observer.ask_kernel()
@@ -307,3 +307,9 @@ class Watch:
             evidence=self.observer.evidence_folder,
         )
         self.observer.keep_evidence()
+
+
+def _is_leaving(view: RankView) -> bool:
+    """How it ends is not known yet, and may be the cause."""
+    says_so = exits.is_leaving(view) and not exit_codes.raised(view)
+    return says_so or terminate.is_leaving(view.pid)
