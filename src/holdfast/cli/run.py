@@ -217,11 +217,10 @@ def _end(code: int, watch: Watch, journal: Journal, screen: Screen, paths: RunPa
 
 def _explained(summary: RunReport, journal: Journal, folder: str) -> list[str]:
     """The end of a run that failed: what its folder shows now that everything is in it."""
-    from holdfast import catalogue
     from holdfast.cli import run_ending
     from holdfast.run.runs import report
 
-    if summary.causes and catalogue.traits(summary.causes[-1].slug).told_to_stop:
+    if summary.failures.stop:
         return report.lines(summary)
     found, remark = run_ending.explain(folder)
     if found is not None:

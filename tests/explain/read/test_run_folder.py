@@ -17,6 +17,7 @@ from holdfast.analysis.job.run_paths import MARKER
 from holdfast.explain.diagnose import Explanation, diagnose
 from holdfast.explain.gather import gather
 from holdfast.explain.read import run_folder
+from holdfast.findings import Grade
 
 
 def journal(*records: dict[str, Any]) -> str:
@@ -85,6 +86,14 @@ def test_an_end_without_a_verdict_is_explained_too(tmp_path: Path) -> None:
         ([WELL], "the run was restarted after it, and ended well"),
         ([{"kind": "rank", "attempt": 1, "rank": 0, "pid": 90}], "the run was restarted after it"),
         ([{"kind": "end", "exit_code": 1, "attempt": 0}], ""),
+        # the first failure is explained, not what the restart then failed with
+        (
+            [
+                {**VERDICT, "slug": "python-exception", "attempt": 1, "reason": "it exists"},
+                {"kind": "end", "exit_code": 1, "attempt": 1},
+            ],
+            "the run was restarted after it, and failed with python-exception: it exists",
+        ),
     ],
 )
 def test_what_became_of_the_run_is_said(
@@ -95,6 +104,16 @@ def test_what_became_of_the_run_is_said(
     assert told.afterwards == said
     first = explained(str(folder)).diagnoses[0]
     assert first.reason == "; ".join(filter(None, ["rank 1 was killed", said]))
+
+
+def test_a_signal_is_not_the_cause_of_a_stall_that_was_named(tmp_path: Path) -> None:
+    stall = {**VERDICT, "slug": "rank-stuck", "code": "HOLD606", "reason": "rank 1 has been in f()"}
+    end = {"kind": "end", "exit_code": 143, "attempt": 0}
+    text = journal(LAUNCH, *STARTED, {**stall, "stopped_by": "SIGTERM"}, end)
+    first = explained(str(made(tmp_path / "r", text))).diagnoses[0]
+    assert (first.slug, first.culprit and first.culprit.rank) == ("rank-stuck", 1)
+    assert first.reason == "the run was stopped by SIGTERM during a stall: rank 1 has been in f()"
+    assert first.grade is Grade.LIKELY
 
 
 # --- the whole way ------------------------------------------------------------------------------

@@ -20,14 +20,14 @@ test_run = run_table(
         ranks=[],
         certain=True,
         fatal=True,
-        saying=["told to stop: holdfast itself received SIGTERM", "no rank is to blame"],
+        saying=["stopped by SIGTERM"],
     ),
     notices(
         a_scene(told_to_stop="SIGINT"),
         ranks=[],
         certain=True,
         fatal=True,
-        saying=["interrupted (Ctrl-C)"],
+        saying=["stopped by Ctrl-C"],
     ),
     notices(
         a_scene([lost_its_peer(0), ended(1, -signal.SIGTERM)]),

@@ -62,35 +62,69 @@ def test_a_restart_is_counted_and_told() -> None:
     ]
 
 
-def test_the_root_cause_is_the_last_line_of_a_failure() -> None:
+def test_the_first_failure_is_the_root_cause_and_the_last_line() -> None:
+    """A restart that fails otherwise must not hide why there was one."""
+    exists = "ranks 0-3 raised FileExistsError: ckpt"
     failed = [
         *RESTARTED[:-1],
-        verdict(200, 1, 30, slug="restart-loop", reason="the same again", fix="fix train.py:88"),
-        at(200, "action", 1, 30, action="stop"),
-        at(203, "end", 1, 30, exit_code=137),
+        verdict(200, 1, 30, slug="python-exception", ranks=[0, 1, 2, 3], reason=exists, fix="none"),
+        at(200, "action", 1, 30, action="restart"),
+        verdict(210, 2, 20, slug="restart-loop", reason="the same twice"),
+        verdict(210, 2, 20, slug="python-exception", ranks=[0, 1, 2, 3], reason=exists, fix="none"),
+        at(210, "action", 2, 30, action="stop"),
+        at(213, "end", 2, 30, exit_code=1),
     ]
     told = lines(summarise(failed))
-    assert told[0] == "failed with exit code 137: 830 steps, 1 restart, 1 minute"
-    assert told[-3:] == [
-        "earlier: rank-killed: rank 2 was killed",
-        "help: fix train.py:88",
-        "root cause: restart-loop on rank 2: the same again",
-    ]
-
-
-def test_a_sentence_is_said_once_however_often_it_was_true() -> None:
-    failed = [LAUNCH, *(verdict(110 + n, n, 1) for n in range(3)), at(111, "end", exit_code=1)]
-    assert sum("rank 2 was killed" in line for line in lines(summarise(failed))) == 2
-    assert lines(summarise(failed))[-2:] == [
-        "earlier: rank-killed: rank 2 was killed",
+    assert told[0] == "failed with exit code 1: 860 steps, 2 restarts, 1 minute"
+    assert told[-2:] == [
+        f"after restarts 1-2: python-exception: {exists}",
         "root cause: rank-killed: rank 2 was killed",
     ]
 
 
+def test_what_the_job_got_over_is_not_its_root_cause() -> None:
+    failed = [
+        *RESTARTED[:-1],
+        record("resume", t=190, attempt=1, step=795, reached=800, repeated=5),
+        verdict(200, 1, 30, slug="gpu-oom", ranks=[0], reason="rank 0 ran out of memory"),
+        at(203, "end", 1, 30, exit_code=1),
+    ]
+    assert lines(summarise(failed))[-2:] == [
+        "recovered from rank-killed on rank 2 (restart 1)",
+        "root cause: gpu-oom: rank 0 ran out of memory",
+    ]
+
+
+def test_the_same_failure_is_said_once_however_often_it_came() -> None:
+    failed = [LAUNCH, *(verdict(110 + n, n, 1) for n in range(3)), at(111, "end", exit_code=1)]
+    assert lines(summarise(failed))[-2:] == [
+        "after restarts 1-2: the same again",
+        "root cause: rank-killed: rank 2 was killed",
+    ]
+
+
+def stopped(sign: str, **fields: Any) -> list[JournalRecord]:
+    fields = {"slug": "external-sigterm", "ranks": [], "reason": "stopped", **fields}
+    return [LAUNCH, verdict(110, 0, 1, stopped_by=sign, **fields), at(111, "end", exit_code=130)]
+
+
 def test_a_job_that_was_told_to_stop_has_no_root_cause() -> None:
-    stopped = verdict(110, 0, 1, slug="external-sigterm", ranks=[], reason="Ctrl-C", fix="none")
-    told = lines(summarise([LAUNCH, stopped, at(111, "end", exit_code=130)]))
-    assert told == ["stopped by SIGINT: 1 step, 0 restarts, 11 s"]
+    assert lines(summarise(stopped("SIGINT"))) == ["stopped by Ctrl-C: 1 step, 0 restarts, 11 s"]
+    assert lines(summarise(stopped("SIGTERM")))[0].startswith("stopped by SIGTERM: ")
+
+
+def test_a_job_that_was_told_to_stop_in_a_stall_says_which() -> None:
+    stall = "rank 2 has been in read() at data.py:8 for 2 minutes; rank 0 waits for it"
+    assert lines(summarise(stopped("SIGTERM", slug="rank-stuck", ranks=[2], reason=stall))) == [
+        "stopped by SIGTERM: 1 step, 0 restarts, 11 s",
+        f"stalled when it was stopped: rank-stuck: {stall}",
+    ]
+
+
+def test_a_signal_after_a_verdict_does_not_replace_it() -> None:
+    order = stopped("SIGTERM")[1]
+    failed = [LAUNCH, verdict(109, 0, 1), order, at(111, "end", exit_code=143)]
+    assert lines(summarise(failed))[-1] == "root cause: rank-killed: rank 2 was killed"
 
 
 def test_a_rank_that_the_reason_only_begins_like_is_named() -> None:
@@ -165,8 +199,22 @@ def test_many_verdicts_do_not_push_the_cause_off_the_screen() -> None:
     failed = [LAUNCH, *(verdict(110 + n, n, 1) for n in range(30)), at(200, "end", exit_code=1)]
     told = lines(summarise(failed))
     assert len(told) < 10
-    assert "25 earlier verdicts are in the journal" in told
+    assert "after restarts 1-29: the same again" in told
     assert told[-1].startswith("root cause: ")
+
+
+def test_many_failures_are_counted() -> None:
+    other = [verdict(110 + n, n, n, reason=f"rank 2 was killed at {n}") for n in range(30)]
+    told = lines(summarise([LAUNCH, *other, at(200, "end", exit_code=0)]))
+    assert told[-1] == "27 more failures: see the journal"
+
+
+def test_no_time_is_lost_where_no_step_was_made() -> None:
+    before = [at(100, "action", 0, 0, action="restart", idle=2.0), at(110, "end", 1, exit_code=2)]
+    assert lost_in(before) == 0.0
+    assert lines(summarise([LAUNCH, *before]))[0].startswith(
+        "failed with exit code 2: no step seen"
+    )
 
 
 def test_two_restarts_in_one_gap_are_not_counted_twice() -> None:

@@ -79,7 +79,7 @@ def test_the_cause_gets_two_seconds_to_show() -> None:
 def test_told_to_stop() -> None:
     decision = decided(a_scene(told_to_stop="SIGTERM"))
     assert decision.action == "stop"
-    assert "no rank is to blame" in decision.reason
+    assert "stopped by SIGTERM" in decision.reason
 
 
 def test_a_stopped_process_is_acted_on_at_once() -> None:

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from holdfast.analysis.job.journal_records import JudgementRecord
+from holdfast.analysis.job.journal_records import JudgementRecord, VerdictRecord
+from holdfast.catalogue import by_slug
 from holdfast.findings import Verdict
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import verdict
@@ -59,3 +60,47 @@ def test_a_fix_for_a_rank_that_has_ended_stays(action: str) -> None:
     assert crashed is not None
     assert "4000" in crashed.fix
     assert judged(action=action, found=crashed) == crashed.fix
+
+
+# --- told to stop ---------------------------------------------------------------------------------
+
+
+def told_to_stop(sign: str, *, after: Verdict | None, steps_since: bool = False) -> VerdictRecord:
+    """What the journal holds; the screen has one line with the same reason."""
+    screen, journal = io.StringIO(), Journal(None)
+    reporter = Reporter(journal, Screen(screen), "node-a", None)
+    reporter.remember_stall(after)
+    if steps_since:
+        reporter.progress(0, 5, 1.0, [])
+    scene = a_scene(told_to_stop=sign)
+    order = verdict.judge(scene)
+    assert order is not None
+    reporter.told_to_stop(order, scene, steps=1)
+    record = journal.records()[-1]
+    assert isinstance(record, VerdictRecord)
+    assert record.stopped_by == sign
+    assert screen.getvalue().count("\n") == 1
+    assert record.reason in screen.getvalue()
+    return record
+
+
+def test_a_signal_during_a_stall_leaves_the_stall_as_the_cause() -> None:
+    stall = verdict.judge(STUCK)
+    record = told_to_stop("SIGTERM", after=stall)
+    assert (record.slug, record.ranks) == ("rank-stuck", (2,))
+    assert "py-spy" not in record.fix, "that process is ended now"
+
+
+def test_a_stall_that_is_over_has_nothing_to_do_with_a_signal() -> None:
+    record = told_to_stop("SIGINT", after=verdict.judge(STUCK), steps_since=True)
+    assert (record.slug, record.ranks, record.reason) == (
+        "external-sigterm",
+        (),
+        "stopped by Ctrl-C",
+    )
+
+
+def test_a_notice_that_is_no_stall_is_not_remembered() -> None:
+    slow = by_slug("slow-rank").verdict("rank 1 is slow", ranks=[1], victims=[0], certain=False)
+    assert told_to_stop("SIGTERM", after=slow).slug == "external-sigterm"
+    assert told_to_stop("SIGTERM", after=None).slug == "external-sigterm"

@@ -145,6 +145,10 @@ class NoticeRecord(JudgementRecord, frozen=True, kw_only=True, tag="notice"):
 class VerdictRecord(JudgementRecord, frozen=True, kw_only=True, tag="verdict"):
     """A fault was named, and an action follows."""
 
+    stopped_by: str = ""
+    """'SIGTERM', 'SIGINT'…: the signal that told the run to stop; empty when none did. `ranks` are
+    then those that stalled the job at that moment."""
+
 
 class ActionRecord(StepsRecord, frozen=True, kw_only=True, tag="action"):
     """What holdfast did to the job."""

@@ -34,6 +34,11 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def stop_name(sign: str) -> str:
+    """As people call it: 'SIGINT' is Ctrl-C."""
+    return "Ctrl-C" if sign == "SIGINT" else sign
+
+
 def quoted(words: LastWords) -> str:
     """'ValueError: bad batch at train.py:88 in forward', on one line."""
     short = text.shorten(" ".join(words.text.split()), LONGEST)

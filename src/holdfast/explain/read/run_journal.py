@@ -1,16 +1,18 @@
 """The journal of a `holdfast run`, read once the run is over: who was who, what was said. Pure.
 
-Of several attempts the last one that failed is explained. A run that failed and continued was
-restarted for a reason, and that reason is what its user wants to know.
+Of several attempts the one is explained by which the run came to its end (failure_chain): the first
+of those that followed from each other. A run that failed and continued was restarted for a reason,
+and that reason is what its user wants to know.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from holdfast.analysis.job import failure_chain
 from holdfast.analysis.job.journal_records import (
     AttemptRecord,
     EndRecord,
@@ -23,6 +25,7 @@ from holdfast.analysis.job.journal_records import (
     decode_lines,
     kind_of,
 )
+from holdfast.analysis.job.phrases import stop_name
 from holdfast.analysis.logs.wreckage import Exit, LiveVerdict, LogLine
 
 LARGEST = 64 << 20
@@ -85,24 +88,30 @@ def _pids(ranks: Iterable[RankRecord], attempt: int) -> dict[int, int]:
     return {r.rank: r.pid for r in ranks if r.attempt == attempt and r.pid}
 
 
-def _attempt_to_explain(records: Iterable[JournalRecord]) -> int:
+def _attempt_to_explain(records: Sequence[JournalRecord]) -> int:
     attempts = [r for r in records if isinstance(r, AttemptRecord)]
+    judged = [r.attempt for r in attempts if isinstance(r, VerdictRecord)]
     # An end without a verdict is still the end of its own attempt.
-    failed = [
-        r.attempt
-        for r in attempts
-        if isinstance(r, VerdictRecord) or (isinstance(r, EndRecord) and r.exit_code)
-    ]
+    failed = [r.attempt for r in attempts if isinstance(r, EndRecord) and r.exit_code]
+    found = failure_chain.find(records)
+    cause = found.root or found.stop
+    if cause and max(failed, default=0) <= max(judged):
+        return cause.attempt
     return max(failed or [r.attempt for r in attempts], default=0)
 
 
-def _afterwards(records: Iterable[JournalRecord], attempt: int) -> str:
+def _afterwards(records: Sequence[JournalRecord], attempt: int) -> str:
     """What became of the run after the attempt that is explained."""
     attempts = [r for r in records if isinstance(r, AttemptRecord)]
     ended = [r for r in attempts if isinstance(r, EndRecord)]
     if not any(r.attempt > attempt for r in attempts):
         return ""
-    return ENDED_WELL if ended and ended[-1].exit_code == 0 else WENT_ON
+    if ended and ended[-1].exit_code == 0:
+        return ENDED_WELL
+    found = failure_chain.find(records)
+    other = [one for one in found.later if found.root and one.slug != found.root.slug]
+    failed = f", and failed with {other[-1].slug}: {other[-1].reason}" if other else ""
+    return f"{WENT_ON}{failed}"
 
 
 def _evidence(records: NumberedRecords) -> str:
@@ -133,18 +142,24 @@ def _told(records: NumberedRecords, source: str, afterwards: str) -> Iterator[Li
     for number, record in records:
         if not isinstance(record, JudgementRecord):
             continue
+        stopped = isinstance(record, VerdictRecord) and bool(record.stopped_by and record.ranks)
         said = f"holdfast run said so: {kind_of(record)}[{record.code}] {record.slug}"
         yield LiveVerdict(
             code=record.code,
             slug=record.slug,
             ranks=record.ranks,
             victims=record.victims,
-            reason=record.reason,
+            reason=_stopped_in(record) if stopped else record.reason,
             fix=record.fix,
-            verdict=isinstance(record, VerdictRecord),
+            verdict=isinstance(record, VerdictRecord) and not stopped,
             afterwards=afterwards,
             line=_line(record, source, number, said, None),
         )
+
+
+def _stopped_in(record: JudgementRecord) -> str:
+    assert isinstance(record, VerdictRecord)
+    return f"the run was stopped by {stop_name(record.stopped_by)} during a stall: {record.reason}"
 
 
 def _line(record: JournalRecord, source: str, number: int, text: str, rank: int | None) -> LogLine:

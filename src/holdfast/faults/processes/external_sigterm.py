@@ -42,15 +42,14 @@ FAULT = Fault(
 
 @FAULT.run
 def told_to_stop(scene: Scene) -> Verdict | None:
-    if scene.told_to_stop in ("SIGTERM", "SIGINT"):
-        how = "interrupted (Ctrl-C)" if scene.told_to_stop == "SIGINT" else "told to stop"
+    if scene.told_to_stop not in ("", "SIGHUP"):  # that one is the terminal's: sighup-terminal
         return FAULT.verdict(
-            f"the job was {how}: holdfast itself received {scene.told_to_stop}; no rank is to "
-            "blame",
+            f"stopped by {phrases.stop_name(scene.told_to_stop)}",
             ranks=(),
             victims=exits.fallen(scene, ()),
             certain=True,
             fatal=True,
+            fix="" if scene.told_to_stop != "SIGINT" else "start it again to continue",
             evidence=[Evidence(quote=f"{scene.told_to_stop} to the launcher")],
         )
     received = [e for e in exits.cause(scene) if e.signal in (signal.SIGTERM, signal.SIGINT)]

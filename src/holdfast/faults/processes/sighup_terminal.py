@@ -39,7 +39,7 @@ USE_TMUX = "start it inside tmux or screen, or with `nohup holdfast run … &`"
 def terminal_closed(scene: Scene) -> Verdict | None:
     if scene.told_to_stop == "SIGHUP":
         return FAULT.verdict(
-            "the terminal was closed: holdfast itself received SIGHUP; no rank is to blame",
+            "stopped by SIGHUP: the terminal was closed",
             ranks=(),
             victims=exits.fallen(scene, ()),
             certain=True,

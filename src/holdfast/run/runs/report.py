@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from holdfast import text
+from holdfast.analysis.job import failure_chain
+from holdfast.analysis.job.failure_chain import FailureChain
 from holdfast.analysis.job.journal_records import (
     ActionRecord,
     AttemptRecord,
@@ -16,8 +19,7 @@ from holdfast.analysis.job.journal_records import (
     StepsRecord,
     VerdictRecord,
 )
-from holdfast.analysis.job.phrases import signal_name
-from holdfast.catalogue import traits
+from holdfast.analysis.job.phrases import stop_name
 from holdfast.findings import Diagnosis
 from holdfast.run.runs import report_saves
 from holdfast.text import duration, elapsed, ranks
@@ -28,12 +30,11 @@ HEADROOM = 3
 SHORTEST_TIMEOUT = 60.0
 SHORTEST_WAIT = 5.0
 """seconds: shorter waits suggest nothing about a timeout"""
-CAUSES_SHOWN = 5
+CAUSES_SHOWN = 3
+"""of earlier and of later failures; all are in the journal"""
 LIKELY = 0.5
 """of a diagnosis: under this the verdict given while the job ran is the better answer"""
 QUOTES = 2
-SIGNAL_BASE = 128
-"""exit codes above it mean 'ended by a signal'"""
 
 
 class RunReport(NamedTuple):
@@ -48,8 +49,7 @@ class RunReport(NamedTuple):
     """seconds; 0 when no wait was long enough to suggest one"""
     exit_code: int | None
     """None when the run has no end"""
-    causes: tuple[VerdictRecord, ...]
-    """the verdicts, oldest first; the last is the root cause of the end"""
+    failures: FailureChain
     checkpoints: tuple[str, ...] = ()
     """sentences about saves, and steps done twice"""
 
@@ -57,7 +57,6 @@ class RunReport(NamedTuple):
 def summarise(records: Sequence[JournalRecord]) -> RunReport:
     end = next((record for record in reversed(records) if isinstance(record, EndRecord)), None)
     pauses = [r.longest_pause for r in records if isinstance(r, (EndRecord, JudgementRecord))]
-    causes = tuple(record for record in records if isinstance(record, VerdictRecord))
     return RunReport(
         seconds=max(0.0, records[-1].t - records[0].t) if records else 0.0,
         steps=steps_in(records),
@@ -67,7 +66,7 @@ def summarise(records: Sequence[JournalRecord]) -> RunReport:
         longest_pause=max(pauses, default=0.0),
         suggested_timeout=suggested_timeout(max(pauses, default=0.0)),
         exit_code=end.exit_code if end else None,
-        causes=causes,
+        failures=failure_chain.find(records),
         checkpoints=tuple(report_saves.lines(records)),
     )
 
@@ -87,6 +86,8 @@ def restarts_in(records: Iterable[JournalRecord]) -> int:
 
 def lost_in(records: Sequence[JournalRecord]) -> float:
     """Each restart costs from the last step before it to the first step after it."""
+    if not steps_in(records):
+        return 0.0
     total = 0.0
     counted_until = -math.inf  # two restarts without a step between them are one gap
     for place, record in enumerate(records):
@@ -120,16 +121,38 @@ def lines(report: RunReport, *, diagnosis: Diagnosis | None = None, folder: str 
 
     `diagnosis`: what `explain` says about `folder`, now that all logs are in it.
     """
-    causes = report.causes[-CAUSES_SHOWN:]
-    told = _figures(report, verdicts_left_out=len(report.causes) - len(causes))
+    told, failed = _figures(report), report.failures
     if report.exit_code in (0, None):
-        return _unique([*told, *(_recovered(report, cause) for cause in causes)])
-    told += [f"earlier: {_verdict(cause)}" for cause in causes[:-1]]
-    if not causes:
-        return _unique([*told, *_diagnosed(diagnosis, folder)])
-    if _told_to_stop(causes[-1]):  # said when it happened
-        return _unique(told)
-    return _unique([*told, *_root_cause(causes[-1], diagnosis, folder)])
+        overcome = (*failed.overcome, *filter(None, (failed.root, *failed.later)))
+        return [*told, *_shown([_overcome(report, one) for one in overcome])]
+    told += _shown([_overcome(report, one) for one in failed.overcome])
+    if failed.stop and failed.stop.ranks:
+        told.append(f"stalled when it was stopped: {_verdict(failed.stop)}")
+    elif failed.root:
+        told += _shown(_afterwards(failed.root, failed.later))
+        told += _root_cause(failed.root, diagnosis, folder)
+    elif not failed.stop:
+        told += _diagnosed(diagnosis, folder)
+    return told
+
+
+def _shown(sentences: Sequence[str]) -> Iterator[str]:
+    """The first ones: a job may be restarted for weeks."""
+    yield from sentences[:CAUSES_SHOWN]
+    if (more := len(sentences) - CAUSES_SHOWN) > 0:
+        yield f"{_count(more, 'more failure')}: see the journal"
+
+
+def _afterwards(root: VerdictRecord, later: Iterable[VerdictRecord]) -> list[str]:
+    """What the restarts came to, each sentence once."""
+    told: dict[str, list[int]] = {}
+    for one in later:
+        same = (one.slug, one.ranks) == (root.slug, root.ranks)
+        told.setdefault("the same again" if same else _verdict(one), []).append(one.attempt)
+    return [
+        f"after restart{'s' if len(numbers) > 1 else ''} {text.numbers(numbers)}: {sentence}"
+        for sentence, numbers in told.items()
+    ]
 
 
 def _root_cause(cause: VerdictRecord, diagnosis: Diagnosis | None, folder: str) -> Iterator[str]:
@@ -157,10 +180,9 @@ def _diagnosed(found: Diagnosis | None, folder: str) -> list[str]:
     ]
 
 
-def _figures(report: RunReport, *, verdicts_left_out: int) -> list[str]:
-    steps = (
-        _count(report.steps, "step") if report.steps else "steps unknown (no optimizer call seen)"
-    )
+def _figures(report: RunReport) -> list[str]:
+    unknown = "no step seen" if report.exit_code else "steps unknown (no optimizer call seen)"
+    steps = _count(report.steps, "step") if report.steps else unknown
     again = _count(report.restarts, "restart")
     told = [f"{_head(report)}: {steps}, {again}, {duration(report.seconds)}"]
     if report.lost:
@@ -173,8 +195,6 @@ def _figures(report: RunReport, *, verdicts_left_out: int) -> list[str]:
             f"timeout of {report.suggested_timeout:g} s leaves room for it: "
             f"init_process_group(timeout=timedelta(seconds={report.suggested_timeout:g}))"
         )
-    if verdicts_left_out:
-        told.append(f"{verdicts_left_out} earlier verdicts are in the journal")
     return told
 
 
@@ -187,14 +207,9 @@ def _head(report: RunReport) -> str:
         return "no end was written"
     if report.exit_code == 0:
         return "done"
-    if report.causes and _told_to_stop(report.causes[-1]) and report.exit_code > SIGNAL_BASE:
-        return f"stopped by {signal_name(report.exit_code - SIGNAL_BASE)}"
+    if report.failures.stop:
+        return f"stopped by {stop_name(report.failures.stop.stopped_by)}"
     return f"failed with exit code {report.exit_code}"
-
-
-def _told_to_stop(cause: VerdictRecord) -> bool:
-    """From outside, by a signal to the launcher: then no rank is named."""
-    return traits(cause.slug).told_to_stop and not cause.ranks
 
 
 def _agree(found: Diagnosis, cause: VerdictRecord) -> bool:
@@ -211,7 +226,7 @@ def _hint(folder: str) -> str:
     return f"`holdfast explain {folder}` shows the evidence"
 
 
-def _recovered(report: RunReport, cause: VerdictRecord) -> str:
+def _overcome(report: RunReport, cause: VerdictRecord) -> str:
     """Short: its whole sentence was said when it happened, and is in the journal."""
     restart = f" (restart {cause.attempt + 1})" if cause.attempt < report.restarts else ""
     return f"recovered from {cause.slug}{_on(cause.ranks)}{restart}"
@@ -229,11 +244,6 @@ def _sentence(slug: str, culprits: Sequence[int], reason: str) -> str:
 
 def _on(culprits: Sequence[int]) -> str:
     return f" on {ranks(culprits)}" if culprits else ""
-
-
-def _unique(told: Iterable[str]) -> list[str]:
-    """Each sentence once: three attempts may have ended in the same words."""
-    return list(dict.fromkeys(told))
 
 
 def _is_restart(record: JournalRecord) -> bool:

@@ -50,6 +50,8 @@ class Reporter:
         self.noted_at = 0.0
         """when progress was last journalled; 0 before the first step of an attempt"""
         self._said: tuple[str, tuple[int, ...]] | None = None
+        self.stall: Verdict | None = None
+        """the stall that was named last, while it lasts"""
         self._transport_reported = False
         self._signals_ignored: set[str] = set()
         self._bugs_reported: set[tuple[str, str]] = set()
@@ -57,7 +59,7 @@ class Reporter:
 
     def attempt(self, attempt: int, ranks: Sequence[ObservedRank]) -> None:
         """A new one has begun: what was said of the one before may be said again."""
-        self._said = None
+        self._said = self.stall = None
         self.noted_at = 0.0
         for rank in ranks:
             self.rank(attempt, rank, "started")
@@ -79,6 +81,7 @@ class Reporter:
         if stalled:
             self.screen.say(f"training continues: step {steps}")
             self._said = None
+        self.stall = None
         if stalled or not self.noted_at or now >= self.noted_at + NOTE_EVERY:
             self.journal.write(ProgressRecord(attempt=attempt, steps=steps))
             self.noted_at = now
@@ -108,19 +111,29 @@ class Reporter:
         """A notice, or with an action the verdict that calls for it."""
         if action:
             found = msgspec.structs.replace(found, fix=fix_once_ended(found, evidence))
-        kind = VerdictRecord if action else NoticeRecord
-        self._journal(kind, found, scene, steps=steps, evidence=evidence)
-        if traits(found.slug).told_to_stop and not found.ranks:
-            # Ctrl-C or a scheduler's signal is no failure: one line, not a verdict.
-            self.screen.say(f"stopping: {found.reason}")
-            return
+        self._journal(found, scene, action=action, steps=steps, evidence=evidence)
+        if traits(found.slug).from_history:
+            return  # the verdict on the failure itself follows, with this reason for stopping
         self.screen.say(run_screen.judgement(found, scene, action=action, evidence=evidence))
+
+    def told_to_stop(self, told: Verdict, scene: Scene, *, steps: int) -> None:
+        """By a signal, which is no failure: one line. Where the job was in a stall, the journal
+        names that: it may be why somebody lost patience."""
+        by, stall = scene.told_to_stop, self.stall
+        found = msgspec.structs.replace(stall or told, fix=fix_once_ended(stall or told, ""))
+        self._journal(found, scene, action="stop", steps=steps, evidence="", stopped_by=by)
+        during = f", during a stall: {stall.reason}" if stall else ""
+        self.screen.say(f"{told.reason}{during}")
+
+    def remember_stall(self, found: Verdict | None) -> None:
+        """What this look found: the stall that the job is in, if it is in one."""
+        self.stall = found if found and verdict.is_stall(found) else None
 
     def outlived(self, processes: Sequence[SurvivingProcess], scene: Scene, *, steps: int) -> None:
         """A notice of one line: the paragraph about the root cause stays the one to read."""
         scene = msgspec.structs.replace(scene, outlived=tuple(processes))
         if found := orphaned_workers.child_outlived_rank(scene):
-            self._journal(NoticeRecord, found, scene, steps=steps, evidence="")
+            self._journal(found, scene, action="", steps=steps, evidence="")
             self.screen.say(found.reason)
 
     def left_alone(self, processes: Sequence[SurvivingProcess], *, attempt: int) -> None:
@@ -132,28 +145,29 @@ class Reporter:
 
     def _journal(
         self,
-        kind: type[NoticeRecord | VerdictRecord],
         found: Verdict,
         scene: Scene,
         *,
+        action: str,
         steps: int,
         evidence: str,
+        stopped_by: str = "",
     ) -> None:
-        self.journal.write(
-            kind(
-                slug=found.slug,
-                code=found.code,
-                ranks=found.ranks,
-                victims=found.victims,
-                hosts=(self.host,),
-                reason=found.reason,
-                fix=found.fix,
-                attempt=scene.attempt,
-                steps=steps,
-                longest_pause=round(scene.longest_pause, 3),
-                evidence=evidence,
-            )
+        notice = NoticeRecord(
+            slug=found.slug,
+            code=found.code,
+            ranks=found.ranks,
+            victims=found.victims,
+            hosts=(self.host,),
+            reason=found.reason,
+            fix=found.fix,
+            attempt=scene.attempt,
+            steps=steps,
+            longest_pause=round(scene.longest_pause, 3),
+            evidence=evidence,
         )
+        fields = msgspec.structs.asdict(notice)
+        self.journal.write(VerdictRecord(**fields, stopped_by=stopped_by) if action else notice)
 
     def evidence(self, attempt: int, folder: str) -> None:
         self.journal.write(EvidenceRecord(attempt=attempt, folder=folder))

@@ -63,6 +63,16 @@ def is_checkpoint_news(verdict: Verdict) -> bool:
     return verdict.code.startswith(CHECKPOINTS) and not verdict.certain
 
 
+def is_stall(verdict: Verdict) -> bool:
+    """A notice that a rank does not come: over once a step is taken."""
+    known = traits(verdict.slug)
+    return (
+        bool(verdict.ranks)
+        and not is_checkpoint_news(verdict)
+        and not (known.never_acts or known.survives_steps or known.needs_steps)
+    )
+
+
 def checkpoint_news(scene: Scene) -> list[Verdict]:
     """What the catalogue makes of what the ranks reported of their checkpoints. Never raises."""
     family = (e.fault for e in catalogue.entries() if e.fault.code.startswith(CHECKPOINTS))

@@ -113,7 +113,7 @@ class Watch:
         self._stop_signal = sign.name
         scene = self._scene(time.monotonic())
         if found := self._verdict(scene):
-            self._announce(found, scene, action="stopping the job")
+            self.reporter.told_to_stop(found, scene, steps=self.observer.steps)
         self.reporter.action("stop", scene, reason=sign.name, steps=self.observer.steps)
 
     def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
@@ -187,6 +187,7 @@ class Watch:
         if self._may_be_wrong(scene):
             return self._with_evidence(scene)
         self.stalled_since = 0.0
+        self.reporter.remember_stall(None)
         return JobAction.KEEP_RUNNING
 
     def _may_be_wrong(self, scene: Scene) -> bool:
@@ -261,6 +262,7 @@ class Watch:
             # Positions seen a while ago: a job that takes no steps may have moved on since.
             return self._decide(self._take_evidence())
         if decision.action == "go-on":
+            self.reporter.remember_stall(found)
             if found and self.reporter.is_news(found):
                 self._announce(found, scene, action="")
             return JobAction.KEEP_RUNNING
