@@ -7,13 +7,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from signal import SIGINT, SIGTERM
+
+import pytest
 
 from holdfast.checkpoint import choose
 from tests.places import TARGETS
 from tests.run.launching import surroundings
 
 
-def test_sigterm_to_the_launcher_lets_its_ranks_save(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sign", "said"), [(SIGTERM, "SIGTERM"), (SIGINT, "Ctrl-C")])
+def test_a_launcher_told_to_stop_lets_its_ranks_save(
+    tmp_path: Path, sign: signal.Signals, said: str
+) -> None:
     out = tmp_path / "out"
     with (
         out.open("w") as file,
@@ -23,18 +29,20 @@ def test_sigterm_to_the_launcher_lets_its_ranks_save(tmp_path: Path) -> None:
              "--nproc-per-node", "2", str(TARGETS / "checkpointed.py"), str(tmp_path / "saved"),
              "2h", "1000000", "pause=0.02"],
             stdout=file, stderr=subprocess.STDOUT, env=surroundings(), start_new_session=True,
+            # a shell's `&` has it ignored
+            preexec_fn=lambda: signal.signal(SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         ) as launcher,
     ):  # fmt: skip
         try:
             until = time.monotonic() + 90
             while '"step": 20,' not in out.read_text() and time.monotonic() < until:
                 time.sleep(0.05)
-            launcher.send_signal(signal.SIGTERM)
+            launcher.send_signal(sign)
             code = launcher.wait(30)
         finally:
             launcher.kill()
-    assert code == 128 + signal.SIGTERM, out.read_text()
-    assert "SIGTERM: saved at step" in out.read_text()
+    assert code == 128 + sign, out.read_text()
+    assert f"{said}: saved at step" in out.read_text()
     found = choose.candidates(str(tmp_path / "saved"))
     assert [candidate.problem for candidate in found] == [None]
     assert found[0].step >= 20

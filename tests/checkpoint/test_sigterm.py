@@ -10,37 +10,43 @@ import time
 
 import pytest
 
-from holdfast.checkpoint.sigterm import DEFAULT_GRACE, SigtermGrace, grace_time
+from holdfast.checkpoint.sigterm import DEFAULT_GRACE, SigtermGrace, grace_time, stop_signals
 from tests.places import TARGETS
 
 TARGET = TARGETS / "handle_sigterm.py"
 
 
-def told(how: str, grace: float = 20.0) -> tuple[int, str, float]:
+def told(
+    how: str, grace: float = 20.0, sign: signal.Signals = signal.SIGTERM
+) -> tuple[int, str, float]:
     """Exit code, output, and seconds from the signal to the end."""
     with subprocess.Popen(
-        [sys.executable, str(TARGET), how, str(grace)], stdout=subprocess.PIPE, text=True
-    ) as process:
+        [sys.executable, str(TARGET), how, str(grace)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
         try:
             assert process.stdout
             assert process.stdout.readline() == "ready\n"
             began = time.monotonic()
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(sign)
             out, _ = process.communicate(timeout=30)
         finally:
             process.kill()
     return process.returncode, out, time.monotonic() - began
 
 
-def test_a_process_that_steps_saves_and_then_exits_by_the_signal() -> None:
-    code, out, _ = told("steps")
-    assert code == -signal.SIGTERM
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_steps_saves_and_then_exits_by_the_signal(sign: signal.Signals) -> None:
+    """For Ctrl-C that is a KeyboardInterrupt, which the script may catch."""
+    code, out, _ = told("steps", sign=sign)
+    assert code == -sign
     assert out == "saved with True\n"
 
 
-def test_a_rank_stuck_in_c_exits_long_before_its_grace_is_over() -> None:
-    code, out, seconds = told("stuck", grace=20.0)
-    assert code == -signal.SIGTERM
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_a_rank_stuck_in_c_exits_long_before_its_grace_is_over(sign: signal.Signals) -> None:
+    code, out, seconds = told("stuck", grace=20.0, sign=sign)
+    assert code == -sign
     assert out == ""
     assert seconds < 10
 
@@ -80,7 +86,14 @@ def test_the_time_left_counts_from_the_signal() -> None:
 
 @pytest.mark.parametrize(
     ("said", "meant"), [({}, DEFAULT_GRACE), ({"HOLDFAST_GRACE": "5"}, 5.0),
-                        ({"HOLDFAST_GRACE": "soon"}, DEFAULT_GRACE)],
+                        ({"HOLDFAST_GRACE": "soon"}, DEFAULT_GRACE),
+                        ({"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "60"}, 60.0),
+                        ({"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "60", "HOLDFAST_GRACE": "5"}, 5.0)],
 )  # fmt: skip
 def test_grace_time(said: dict[str, str], meant: float) -> None:
     assert grace_time(said) == meant
+
+
+def test_ctrl_c_is_the_launchers_order_and_stays_the_terminals_interrupt() -> None:
+    assert stop_signals({"TORCHELASTIC_RUN_ID": "7"}) == (signal.SIGTERM, signal.SIGINT)
+    assert stop_signals({}) == (signal.SIGTERM,)

@@ -1,4 +1,7 @@
-"""A process that handles SIGTERM, without torch. HOW: steps, stuck (in C), handler (its own)."""
+"""A process that saves on SIGTERM and SIGINT, without torch.
+
+argv: HOW (steps, stuck (in C), handler (its own)), the grace time.
+"""
 
 import signal
 import sys
@@ -9,7 +12,8 @@ from holdfast.checkpoint.sigterm import SigtermGrace
 how = sys.argv[1]
 if how == "handler":
     signal.signal(signal.SIGTERM, lambda *_: print("mine", flush=True))
-grace = SigtermGrace(seconds=float(sys.argv[2]), pace=lambda: 0.01)
+both = (signal.SIGTERM, signal.SIGINT)
+grace = SigtermGrace(seconds=float(sys.argv[2]), pace=lambda: 0.01, signals=both)
 assert grace.open()
 print("ready", flush=True)
 if how == "stuck":

@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import os
 import secrets
-import signal
 import sys
 import time
 from collections.abc import Collection
@@ -25,7 +24,7 @@ from holdfast.checkpoint.message_board import MessageBoard, RankRequest
 from holdfast.checkpoint.sampler import inside_global_batch
 from holdfast.checkpoint.save_schedule import Announcement, RequestKind, SaveSchedule
 from holdfast.checkpoint.saver import SaveInFlight, SaveLog, Saver, sharded_part
-from holdfast.checkpoint.sigterm import SigtermGrace, grace_time
+from holdfast.checkpoint.sigterm import SigtermGrace, grace_time, stop_signals
 from holdfast.checkpoint.state import State
 from holdfast.errors import EnvironmentFailure
 from holdfast.rank.durations import Duration
@@ -92,7 +91,11 @@ class Checkpoint:
             sharded=self._sharded,
         )
         self._in_flight = SaveInFlight(self._saver, self._board, self._log)
-        self._grace = SigtermGrace(seconds=grace_time(os.environ), pace=lambda: self._pace)
+        self._grace = SigtermGrace(
+            seconds=grace_time(os.environ),
+            pace=lambda: self._pace,
+            signals=stop_signals(os.environ),
+        )
         self._grace.open()
         self._announcement: Announcement | None = None
         self._schedule: SaveSchedule | None = None
@@ -262,13 +265,14 @@ class Checkpoint:
     # --- the end -------------------------------------------------------------------------------
 
     def _stop(self, step: int) -> None:
-        """SIGTERM, and staged: when it is on disk the signal does what it does without us."""
+        """A signal came, and all is staged: once on disk, it does what it does without us."""
         received = self._grace.received
         self._grace.note_stop()
         with contextlib.suppress(EnvironmentFailure):  # rank 0 is gone already
             safe = self._in_flight.agree(step, self._grace.left())
             if self._rank == 0:
-                say(f"SIGTERM: {'saved' if safe else 'NOT saved'} at step {step}, exiting")
+                how = "saved" if safe else "NOT saved"
+                say(f"{self._grace.signal_name}: {how} at step {step}, exiting")
         if not received:
             time.sleep(SECONDS_BEHIND)
         self._grace.end()
@@ -289,4 +293,4 @@ class Checkpoint:
         self._saver.close()
         self._lock.release()
         if self._grace.close():
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), self._grace.signal)

@@ -1,5 +1,8 @@
 """SIGTERM means: save and exit, within the grace time. Noted here, acted on at a sync point.
 
+So does SIGINT under torchrun or `holdfast run`: there it is the launcher that passes a Ctrl-C on. A
+process that has the terminal to itself keeps Python's KeyboardInterrupt.
+
 A handler in Python runs only when the main thread comes back from C. A rank that waits for a peer
 that will never come would so ignore the signal, where without us it would exit at once. So a thread
 is notified as well (Python writes to a descriptor in the C handler), and ends a rank whose main
@@ -16,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -34,23 +37,43 @@ STUCK_STEPS = 4
 POLL_SECONDS = 0.05
 
 
+TORCHS_GRACE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+LAUNCHED = "TORCHELASTIC_RUN_ID"
+"""set in every rank that an elastic launcher starts, each in a session of its own"""
+
+
 def grace_time(environment: Mapping[str, str]) -> float:
     try:
-        return max(0.0, float(environment.get(GRACE, DEFAULT_GRACE)))
+        said = environment.get(GRACE) or environment.get(TORCHS_GRACE) or DEFAULT_GRACE
+        return max(0.0, float(said))
     except ValueError:
         return DEFAULT_GRACE
 
 
-class SigtermGrace:
-    """While open, SIGTERM does not end this process; `received` says that one came."""
+def stop_signals(environment: Mapping[str, str]) -> tuple[signal.Signals, ...]:
+    """Those that mean: save and exit."""
+    return (signal.SIGTERM, signal.SIGINT) if LAUNCHED in environment else (signal.SIGTERM,)
 
-    def __init__(self, *, seconds: float, pace: Callable[[], float]) -> None:
+
+class SigtermGrace:
+    """While open, these signals do not end this process; `received` says that one came."""
+
+    def __init__(
+        self,
+        *,
+        seconds: float,
+        pace: Callable[[], float],
+        signals: Sequence[signal.Signals] = (signal.SIGTERM,),
+    ) -> None:
         """`pace`: seconds that a step takes here."""
         self.seconds = seconds
+        self.signal = signal.SIGTERM
+        """the one that came, or SIGTERM"""
         self.received = False
         self.received_at = 0.0
         self._pace = pace
-        self._former: Any = None
+        self._signals = signals
+        self._former: dict[int, Any] = {}
         self._open = self._at_fork = False
         self._ends: tuple[int, int] = (-1, -1)
         self._pid = os.getpid()
@@ -62,7 +85,7 @@ class SigtermGrace:
             return False
         self.received = False
         self._answered.clear()
-        self._former = signal.signal(signal.SIGTERM, self._handle)
+        self._former = {number: signal.signal(number, self._handle) for number in self._signals}
         self._open = True
         if not self._at_fork:
             self._at_fork = True
@@ -75,39 +98,48 @@ class SigtermGrace:
         if not self._open or os.getpid() != self._pid:
             return False
         self._open = False
-        # A handler that was set since then stays.
-        if signal.getsignal(signal.SIGTERM) == self._handle:
-            signal.signal(signal.SIGTERM, self._former or signal.SIG_DFL)
+        self._restore_handlers()
         self._answered.set()
         self._stop_listener()
         return self.received
 
+    def _restore_handlers(self) -> None:
+        for number, former in self._former.items():
+            # A handler that was set since then stays.
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, former or signal.SIG_DFL)
+
     def note_stop(self) -> None:
         """Another rank received it, and the job ends: the grace time counts from now."""
         self._answered.set()
-        self._handle(0, None)
+        self._handle(self.signal, None)
 
     def end(self) -> None:
         """Saved: now the signal does what it would have done without us."""
         self.close()
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), self.signal)
+
+    @property
+    def signal_name(self) -> str:
+        return "Ctrl-C" if self.signal == signal.SIGINT else self.signal.name
 
     def answered(self) -> None:
         """The main thread has seen `received`: the thread has no more to do."""
         self._answered.set()
 
     def left(self) -> float:
-        """Seconds left for a save; infinite while no SIGTERM was received."""
+        """Seconds left for a save; infinite while no signal was received."""
         if not self.received:
             return math.inf
         return max(0.0, self.received_at + USABLE_SHARE * self.seconds - time.monotonic())
 
     # --- the signal ------------------------------------------------------------------------------
 
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
         # A second one says nothing new: schedulers signal every process, launchers their ranks.
         if not self.received:
             self.received_at = time.monotonic()
+            self.signal = signal.Signals(number)
             self.received = True
 
     def _start_listener(self) -> None:
@@ -135,7 +167,7 @@ class SigtermGrace:
         os.close(writing)  # the thread reads an end, closes its own and goes
 
     def _forget(self) -> None:
-        """In a forked child: it has no checkpoint, and must exit on SIGTERM.
+        """In a forked child: it has no checkpoint, and must exit on a signal.
 
         In a process group of its own: launchers signal the whole group, and a loader's worker that
         exits at once takes its rank with it ('DataLoader worker is killed') before the save.
@@ -145,8 +177,7 @@ class SigtermGrace:
                 return
             self._open = False
             os.setpgid(0, 0)
-            if signal.getsignal(signal.SIGTERM) == self._handle:
-                signal.signal(signal.SIGTERM, self._former or signal.SIG_DFL)
+            self._restore_handlers()
             signal.set_wakeup_fd(-1)
             for end in self._ends:
                 os.close(end)
@@ -156,11 +187,12 @@ class SigtermGrace:
     def _listen(self, reading: int) -> None:
         # To the end: other signals arrive here as well, and a pipe without a reader complains.
         with open(reading, "rb", buffering=0) as pipe:
-            while signals := pipe.read(64):
-                if signal.SIGTERM in signals:
-                    self._end_if_stuck(time.monotonic())
+            while came := pipe.read(64):
+                for number in self._signals:
+                    if number in came:
+                        self._end_if_stuck(time.monotonic(), number)
 
-    def _end_if_stuck(self, since: float) -> None:
+    def _end_if_stuck(self, since: float, number: signal.Signals) -> None:
         stuck_for = max(STUCK_SECONDS, STUCK_STEPS * self._pace())
         position, moved_at = _main_thread_position(), since
         while not self._answered.wait(POLL_SECONDS):
@@ -172,12 +204,14 @@ class SigtermGrace:
                 break
         else:
             return
-        if callable(self._former):
+        former = self._former.get(number)
+        if callable(former) and former is not signal.default_int_handler:
             return  # the script's own handler is to run: only its main thread can
-        say("SIGTERM: exiting without a save: the main thread does not respond")
+        self.signal = number
+        say(f"{self.signal_name}: exiting without a save: the main thread does not respond")
         # Python sets handlers from its main thread only, which does not respond.
-        ctypes.CDLL(None).signal(int(signal.SIGTERM), ctypes.c_void_p(0))
-        os.kill(os.getpid(), signal.SIGTERM)
+        ctypes.CDLL(None).signal(int(number), ctypes.c_void_p(0))
+        os.kill(os.getpid(), number)
 
 
 def _main_thread_position() -> object:

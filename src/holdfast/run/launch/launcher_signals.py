@@ -39,8 +39,15 @@ class LauncherSignals:
         self._before: dict[int, Any] = {}
         self._first: dict[int, float] = {}
         self._for_ranks: list[signal.Signals] = []
-        self.told: signal.Signals | None = None
         self.hurry = False
+
+    @property
+    def told(self) -> signal.Signals | None:
+        """What asked us to end the job. Of several it is SIGTERM: Python hears those that come
+        together by number, SIGHUP first, and that one only says that the terminal is gone."""
+        if signal.SIGTERM in self._first:
+            return signal.SIGTERM
+        return next((signal.Signals(number) for number in self._first), None)
 
     def __enter__(self) -> LauncherSignals:
         ours = (*self._to_stop, *self._to_forward)
@@ -69,10 +76,7 @@ class LauncherSignals:
 
     def _note_stop(self, number: int, _: FrameType | None) -> None:
         now = self._clock()
-        first = self._first.setdefault(number, now)
-        if self.told is None:
-            self.told = signal.Signals(number)
-        elif is_hurry(number, now - first):
+        if is_hurry(number, now - self._first.setdefault(number, now)):
             self.hurry = True
 
     def _note_for_ranks(self, number: int, _: FrameType | None) -> None:

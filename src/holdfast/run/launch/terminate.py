@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Collection
 
-from holdfast.system.proc import ProcessRow, process_table, row_of
+from holdfast.system.proc import ProcessRow, handles, process_table, row_of
 
 LOOK_AGAIN = 0.02
 WAIT_IS_LONG = 3.0
@@ -48,7 +48,7 @@ def end(
     leave = [leader for leader in leaders if leader in exiting and leader not in at_once]
     asked = [leader for leader in leaders if leader not in (*at_once, *leave)]
     for leader in asked:
-        _to_group(leader, sign)
+        _to_group(leader, _understood(leader, sign))
         # A stopped process takes no signal before it runs on.
         if (row := row_of(leader)) and row.state in ("T", "t"):
             _to_group(leader, signal.SIGCONT)
@@ -95,6 +95,12 @@ def _kill_sessions(leaders: Collection[int]) -> list[int]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return living
+
+
+def _understood(leader: int, sign: int) -> int:
+    """SIGTERM instead of a signal that the rank does not handle, where it handles SIGTERM: a script
+    that saves on it should save when a terminal is closed as well."""
+    return sign if handles(leader, sign) or not handles(leader, signal.SIGTERM) else signal.SIGTERM
 
 
 def _to_group(leader: int, sign: int) -> None:

@@ -185,7 +185,7 @@ class Reporter:
             self.screen.say(f"ignored {name}: no rank has a handler for it")
 
     def waiting_for_exit(self, ranks: Sequence[int], left: float, *, by_hand: bool) -> None:
-        again = "; press Ctrl-C again to kill it now" if by_hand else ""
+        again = "; press Ctrl-C again to kill at once" if by_hand else ""
         self.screen.say(f"waiting up to {left:.0f} s for {text.ranks(ranks)} to exit{again}")
 
     def action(
