@@ -27,5 +27,7 @@ class RunTraits(msgspec.Struct, frozen=True, kw_only=True):
     general: bool = False
     """a name for 'it ended' or 'it does not come', whatever the reason: a fault with a log line
     of its own is the better name"""
+    whole_job: bool = False
+    """asked once of all ranks; any other fault is asked of each world of the job for itself"""
     from_history: bool = False
     """judged from earlier attempts when a restart is decided, not from what is happening now"""

@@ -34,6 +34,8 @@ test_run = run_table(
         certain=False,
         saying=["all ranks are, so the job was suspended"],
     ),
+    # no other rank waits for it
+    notices(a_scene([stopped(0)]), ranks=[0], victims=[], certain=False, saying=["(state T)"]),
     notices(
         a_scene([a_rank(0), stopped(1, state="t")]),
         ranks=[1],

@@ -65,7 +65,7 @@ def _place(
     beside = siblings.votes(group, sequence, recorders)
     usual = set(beside.values())
     against = [r for r, c in seen.items() if usual and signature.kind(c) not in usual]
-    all_told = len(recorders.keys() - {gone}) == len(scene.ranks) - 1
+    all_told = not scene.missing_members and len(recorders.keys() | {gone}) == len(scene.ranks)
     return _Place(
         group=group,
         sequence=sequence,

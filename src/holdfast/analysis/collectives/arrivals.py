@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from holdfast.analysis.collectives import groups
+from holdfast.analysis.collectives import groups, worlds
 from holdfast.analysis.collectives.groups import Recorders
 from holdfast.analysis.scene.scene import Scene
 
@@ -54,6 +54,11 @@ class _Round(msgspec.Struct, frozen=True, kw_only=True):
 
 def straggler(scene: Scene) -> Straggler | None:
     """The one rank for which the others wait, in whichever groups they meet it."""
+    found = [late for part in worlds.parts(scene) if (late := _of_one_world(part)) is not None]
+    return max(found, key=lambda late: late.share, default=None)
+
+
+def _of_one_world(scene: Scene) -> Straggler | None:
     recorders = groups.of(scene)
     return among(recorders) if len(recorders) == len(scene.ranks) else None
 

@@ -21,6 +21,12 @@ def is_default(group: str) -> bool:
     return group.partition(" ")[0] == "0"
 
 
+def in_words(group: str, world: str = "") -> str:
+    """'', ' of group 3', ' of the world at 127.0.0.1:29511', or both."""
+    own = "" if is_default(group) else f" of group {group}"
+    return own + (f" of {world}" if world else "")
+
+
 def listed_members(group: str, recorders: Recorders) -> tuple[int, ...]:
     """What a recorder says of its members; () when none does."""
     return next((r.members[group] for r in recorders.values() if group in r.members), ())
@@ -38,7 +44,11 @@ def belongs(rank: int, group: str, recorders: Recorders) -> bool:
 
 
 def of(scene: Scene) -> dict[int, Recorder]:
-    """The recorders there are, with one name for one group."""
+    """The recorders there are, with one name for one group; `scene` is of one world."""
+    return scene.memo(_of)
+
+
+def _of(scene: Scene) -> dict[int, Recorder]:
     return named({v.rank: v.recorder for v in scene.ranks if isinstance(v.recorder, Recorder)})
 
 

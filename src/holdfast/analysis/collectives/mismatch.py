@@ -12,13 +12,14 @@ from holdfast.analysis.scene.scene import Collective, Scene
 
 
 def find_mismatch(scene: Scene) -> Mismatch | None:
-    """The earliest position at which two ranks disagree and that is not safely over."""
+    """The earliest position at which two ranks disagree and that is not safely over; `scene` is of
+    one world, for only its members can disagree."""
     recorders = groups.of(scene)
     ended = bool(exits.endings(scene))
     found = among(
         recorders,
         failed=ended,
-        complete=len(recorders) == len(scene.ranks),
+        complete=len(recorders) == len(scene.ranks) and not scene.missing_members,
         shortened=aborted.ranks(scene),
     )
     return found or aborted.find(scene, _open_places(recorders, failed=ended), recorders)

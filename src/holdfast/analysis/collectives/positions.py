@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-
 import msgspec
 
 from holdfast.analysis.collectives import groups, signature
@@ -32,6 +30,8 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """its stack shows it inside the collective; DDP's show as backward()"""
     seconds: float = 0.0
     """for how long it had surely waited when the evidence was taken"""
+    world: str = ""
+    """'the world at 127.0.0.1:29511' where a job has several"""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -41,35 +41,75 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         if not self.group:
             return self.op or "a collective"
-        place = f"#{self.sequence}" + ("" if is_default(self.group) else f" of group {self.group}")
-        return f"{self.op or 'collective'} {place}"
+        name = groups.in_words(self.group, self.world)
+        return f"{self.op or 'collective'} #{self.sequence}{name}"
 
 
-def open_collectives(
-    rank: int, recorders: Recorders, ended: tuple[int, ...], unread: Set[int]
-) -> list[Wait]:
-    """The first one of each group that is not over, the one entered first before the others."""
-    own = recorders.get(rank)
-    found = []
-    for group, entered in (own.entered if own else {}).items():
-        assert own is not None
-        sequence = own.finished.get(group, 0) + 1
-        if sequence > entered:
-            continue
-        entry = signature.entry(own, group, sequence)
-        others = [r for r in sorted(recorders) if r != rank and groups.belongs(r, group, recorders)]
-        known = is_default(group) or bool(groups.listed_members(group, recorders))
-        wait = Wait(
-            rank=rank,
-            group=group,
-            sequence=sequence,
-            op=entry.op if entry else "",
-            absent=tuple(r for r in others if recorders[r].entered.get(group, 0) < sequence),
-            gone=tuple(r for r in ended if known and groups.belongs(r, group, recorders)),
-            alone=not known and not others,
-            unread=any(not known or groups.belongs(r, group, recorders) for r in unread),
-            timeout=entry.timeout if entry else 0.0,
-            sure=False,
-        )
-        found.append((entry.created if entry else 0.0, wait))
-    return [wait for _, wait in sorted(found, key=lambda pair: pair[0])]
+class _Group(msgspec.Struct, frozen=True, kw_only=True):
+    members: tuple[int, ...]
+    """those that have a recorder"""
+    known: bool
+    """all members are told, or all ranks are members"""
+    gone: tuple[int, ...]
+    unread: bool
+
+
+class OpenCollectives:
+    """Of all ranks of a world: what many of them share is worked out once."""
+
+    def __init__(
+        self, recorders: Recorders, *, ended: tuple[int, ...], unread: frozenset[int]
+    ) -> None:
+        self.recorders, self.ended, self.unread = recorders, ended, unread
+        self.groups: dict[str, _Group] = {}
+        self.absent: dict[tuple[str, int], tuple[int, ...]] = {}
+
+    def of(self, rank: int) -> list[Wait]:
+        """The first one of each group that is not over, the one entered first before others."""
+        own = self.recorders.get(rank)
+        if own is None:
+            return []
+        found = []
+        for group, entered in own.entered.items():
+            sequence = own.finished.get(group, 0) + 1
+            if sequence > entered:
+                continue
+            entry = signature.entry(own, group, sequence)
+            about = self._group(group)
+            wait = Wait(
+                rank=rank,
+                group=group,
+                sequence=sequence,
+                op=entry.op if entry else "",
+                absent=self._absent(group, sequence),
+                gone=about.gone,
+                alone=not about.known and about.members == (rank,),
+                unread=about.unread,
+                timeout=entry.timeout if entry else 0.0,
+                sure=False,
+            )
+            found.append((entry.created if entry else 0.0, wait))
+        return [wait for _, wait in sorted(found, key=lambda pair: pair[0])]
+
+    def _group(self, group: str) -> _Group:
+        if group not in self.groups:
+            told = frozenset(groups.listed_members(group, self.recorders))
+            everyone = frozenset((*self.recorders, *self.ended, *self.unread))
+            members = told or (everyone if is_default(group) else frozenset())
+            read = members or groups.seen_in(group, self.recorders)
+            self.groups[group] = _Group(
+                members=tuple(sorted(read & self.recorders.keys())),
+                known=bool(members),
+                gone=tuple(rank for rank in self.ended if rank in members),
+                unread=bool(self.unread & members if members else self.unread),
+            )
+        return self.groups[group]
+
+    def _absent(self, group: str, sequence: int) -> tuple[int, ...]:
+        if (group, sequence) not in self.absent:
+            self.absent[group, sequence] = tuple(
+                rank
+                for rank in self._group(group).members
+                if self.recorders[rank].entered.get(group, 0) < sequence
+            )
+        return self.absent[group, sequence]

@@ -10,15 +10,15 @@ Which ranks belong to a group: see groups.py.
 
 from __future__ import annotations
 
+import bisect
 import re
-from collections.abc import Container, Mapping, Set
+from collections.abc import Container, Mapping
 
 import msgspec
 
-from holdfast.analysis.collectives import groups, stacks
-from holdfast.analysis.collectives.groups import Recorders
+from holdfast.analysis.collectives import groups, stacks, worlds
 from holdfast.analysis.collectives.mismatch import find_mismatch
-from holdfast.analysis.collectives.positions import Wait, open_collectives
+from holdfast.analysis.collectives.positions import OpenCollectives, Wait
 from holdfast.analysis.collectives.signature import Mismatch
 from holdfast.analysis.collectives.wait_age import age
 from holdfast.analysis.scene import exits
@@ -32,40 +32,61 @@ POINT_TO_POINT = re.compile("send|recv")
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
     waits: tuple[Wait, ...] = ()
+    """by rank"""
     roots: tuple[int, ...] = ()
     """living ranks that others wait for and that wait for no rank themselves"""
     victims: tuple[int, ...] = ()
     """ranks whose wait leads to a root"""
     deadlock: tuple[int, ...] = ()
-    """all living ranks, when all of them wait for each other across groups"""
+    """all living ranks of a world, when all of them wait for each other across groups"""
     mismatch: Mismatch | None = None
 
     def of(self, rank: int) -> Wait | None:
-        return next((wait for wait in self.waits if wait.rank == rank), None)
+        at = bisect.bisect_left(self.waits, rank, key=lambda wait: wait.rank)
+        found = self.waits[at] if at < len(self.waits) else None
+        return found if found is not None and found.rank == rank else None
 
 
 def analyse(scene: Scene) -> Waits:
-    """Nothing at all when a rank has taken a step since the evidence was taken: it is stale."""
+    """Of all its worlds, each for itself. Nothing of one in which a rank has taken a step since the
+    evidence was taken: it is stale. Never raises."""
     return scene.memo(_analyse)
 
 
 def _analyse(scene: Scene) -> Waits:
+    seen = [part.memo(_analyse_world) for part in worlds.parts(scene)]
+    if len(seen) == 1:
+        return seen[0]
+    return Waits(
+        waits=tuple(sorted((w for one in seen for w in one.waits), key=lambda w: w.rank)),
+        roots=tuple(sorted(rank for one in seen for rank in one.roots)),
+        victims=tuple(sorted(rank for one in seen for rank in one.victims)),
+        deadlock=next((one.deadlock for one in seen if one.deadlock), ()),
+        mismatch=next((one.mismatch for one in seen if one.mismatch), None),
+    )
+
+
+def _analyse_world(scene: Scene) -> Waits:
     if moved_on(scene):
         return Waits()
     living = {v.rank: v for v in scene.ranks if v.death is None and v.words is None}
     recorders = {r: recorder for r, recorder in groups.of(scene).items() if r in living}
     ended = tuple(v.rank for v in scene.ranks if v.rank not in living)
+    unread = frozenset(living.keys() - recorders.keys())
+    positions = OpenCollectives(recorders, ended=ended, unread=unread)
     waits = {
         rank: msgspec.structs.replace(wait, seconds=age(scene, view, recorders.get(rank), wait))
         for rank, view in living.items()
-        if (wait := _wait(view, recorders, ended, living.keys() - recorders.keys())) is not None
+        if (wait := _wait(view, positions)) is not None
     } | {v.rank: wait for v in living.values() if (wait := _told_wait(scene, v, living, ended))}
-    roots = _roots(waits, living, timed_out=_timed_out(scene))
+    if scene.world:
+        waits = {r: msgspec.structs.replace(w, world=scene.world) for r, w in waits.items()}
+    roots = _roots(scene, waits, living)
     victims = _led_to(roots, waits, living)
     if roots and not waits:
         victims = ended
     deadlock: tuple[int, ...] = ()
-    if not roots and set(recorders) == set(waits) == set(living):
+    if not roots and set(recorders) == set(waits) == set(living) and not scene.missing_members:
         # Every link is known and none leads out of the circle.
         linked = [w for w in waits.values() if w.absent]
         closed = all(w.absent or w.alone for w in waits.values())
@@ -83,18 +104,12 @@ def moved_on(scene: Scene) -> bool:
     return any(v.beat is not None and v.beat.step_at > scene.evidence_at for v in scene.ranks)
 
 
-def _wait(
-    view: RankView, recorders: Recorders, ended: tuple[int, ...], unread: Set[int]
-) -> Wait | None:
+def _wait(view: RankView, positions: OpenCollectives) -> Wait | None:
     shown = _shown_waiting(view)
     if shown is False:
         return None
     # One that all have entered is in flight: only the stack makes it a wait.
-    found = [
-        w
-        for w in open_collectives(view.rank, recorders, ended, unread)
-        if w.absent or w.gone or w.unread or shown is True
-    ]
+    found = [w for w in positions.of(view.rank) if w.absent or w.gone or w.unread or shown is True]
     if found:
         # The one that a rank is missing from is what it waits in; any other is merely in flight.
         chosen = max(found, key=lambda w: (bool(w.absent), bool(w.gone)))
@@ -107,8 +122,8 @@ def _wait(
         return Wait(
             rank=view.rank,
             op=op,
-            alone=not unread and not POINT_TO_POINT.search(op),
-            unread=bool(unread),
+            alone=not positions.unread and not POINT_TO_POINT.search(op),
+            unread=bool(positions.unread),
             sure=True,
         )
     return None
@@ -155,14 +170,16 @@ def _timed_out(scene: Scene) -> bool:
 
 
 def _roots(
-    waits: Mapping[int, Wait], living: Mapping[int, RankView], *, timed_out: bool
+    scene: Scene, waits: Mapping[int, Wait], living: Mapping[int, RankView]
 ) -> tuple[int, ...]:
     named = {other for wait in waits.values() for other in wait.absent if other not in waits}
     if named:
         return tuple(sorted(named))
     # A rank without a recorder is suspect only when it is the one that does not wait.
     others = [rank for rank in living if rank not in waits]
-    if timed_out and len(others) == 1:
+    if scene.missing_members:
+        return ()  # it may as well be one of those
+    if _timed_out(scene) and len(others) == 1:
         return tuple(others)
     unseen = [rank for rank in others if not isinstance(living[rank].recorder, Recorder)]
     return tuple(unseen) if len(others) == len(unseen) == 1 and len(living) > 1 else ()
@@ -174,11 +191,15 @@ def _led_to(
     if not roots:
         return ()
     reached = set(roots)
+    behind: dict[tuple[int, ...], list[int]] = {}
+    for rank, wait in waits.items():  # hundreds wait for the same ranks
+        behind.setdefault(wait.absent, []).append(rank)
     while True:
-        more = {r for r, w in waits.items() if r not in reached and reached & set(w.absent)}
-        if not more:
+        led = [absent for absent in behind if not reached.isdisjoint(absent)]
+        if not led:
             break
-        reached |= more
+        for absent in led:
+            reached.update(behind.pop(absent))
     unseen = {
         r for r in roots if not isinstance(living[r].recorder, Recorder)
     }  # no recorder can name it, so every rank that waits may wait for it

@@ -64,12 +64,13 @@ def find(scene: Scene) -> CpuShare | None:
         return _behind_the_pace(scene, living)
     if held.timeout and held.seconds >= HALF * held.timeout:
         return None
-    pause = scene.now - pace.last_progress(scene)
+    world = held.scene
+    pause = scene.now - pace.last_progress(world)
     shares = [share([scene.rank(r)], since=scene.now - pause) for r in held.roots]
     if not all(one.starved for one in shares):
         return None
     together = _add(shares)
-    normal = pace.normal_pause(scene, scene.best_step or pace.usual_step(scene))
+    normal = pace.normal_pause(world, scene.best_step or pace.usual_step(world))
     return together if pause * together.got <= normal else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from holdfast.analysis.collectives.worlds import plain_address
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Claim, Frame, RankView, Scene, Stack
 
@@ -71,17 +72,11 @@ def not_come(scene: Scene) -> tuple[RankView, ...]:
 
 def same_place(one: str, other: str) -> bool:
     """Two ways to write one store's address, as far as that can be known without looking."""
-    return _plain(one) == _plain(other)
-
-
-def _plain(store: str) -> str:
-    host, colon, port = store.rpartition(":")
-    loopback = host.strip("[]") in ("localhost", "::1") or host.startswith("127.")
-    return f"loopback:{port}" if colon and loopback else store
+    return plain_address(one) == plain_address(other)
 
 
 def host_of(store: str) -> str:
-    return _plain(store).rpartition(":")[0]
+    return plain_address(store).rpartition(":")[0]
 
 
 def _is(frame: Frame, *names: str) -> bool:

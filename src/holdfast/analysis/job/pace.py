@@ -6,6 +6,7 @@ at every evaluation of a healthy job either. What is usual is learnt from the jo
 
 from __future__ import annotations
 
+from holdfast.analysis.collectives import worlds
 from holdfast.analysis.scene.scene import RankView, Scene
 
 SHORTEST = 2.0
@@ -56,10 +57,17 @@ def normal_pause(scene: Scene, step: float) -> float:
 
 
 def stalled(scene: Scene, *, timers_since: float = 0.0) -> bool:
-    """Whether the job has been without progress for longer than is its habit.
+    """Whether the job, or a world of it, has been without progress for longer than is its habit.
 
     `timers_since`: when all clocks were started again, because the machine slept or starved.
     """
+    parts = worlds.parts(scene)
+    # In a job of several worlds no rank waits for one that stands alone.
+    waiting = [part for part in parts if len(part.ranks) > 1] if len(parts) > 1 else parts
+    return any(_stalled(part, timers_since=timers_since) for part in waiting)
+
+
+def _stalled(scene: Scene, *, timers_since: float) -> bool:
     if all(view.death is not None for view in scene.ranks):
         return False
     quiet = scene.now - last_progress(scene, timers_since=timers_since)

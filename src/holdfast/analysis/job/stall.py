@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast import text
-from holdfast.analysis.collectives import waits
+from holdfast.analysis.collectives import waits, worlds
 from holdfast.analysis.collectives.positions import Wait
 from holdfast.analysis.job import pace, phrases
 from holdfast.analysis.scene.scene import RankView, Scene
@@ -52,8 +52,9 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
 
     def _places(self) -> dict[str, tuple[int, ...]]:
         """Where the ranks are that wait for a root itself: most groups of a large job do not."""
-        waiting = [w for w in waits.analyse(self.scene).waits if w.rank in self.victims]
-        direct = [w for w in waiting if set(w.absent) & set(self.roots)] or waiting
+        victims, roots = set(self.victims), set(self.roots)
+        waiting = [w for w in waits.analyse(self.scene).waits if w.rank in victims]
+        direct = [w for w in waiting if not roots.isdisjoint(w.absent)] or waiting
         places: dict[str, tuple[int, ...]] = {}
         for wait in direct:
             if wait.title:
@@ -95,11 +96,18 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(scene: Scene) -> Stall | None:
+    """In the world that has waited longest."""
+    found = [one for part in worlds.parts(scene) if (one := _of_one_world(part)) is not None]
+    return max(found, key=lambda one: one.seconds, default=None)
+
+
+def _of_one_world(scene: Scene) -> Stall | None:
     seen = waits.analyse(scene)
     if not seen.roots or seen.mismatch:
         return None
     lasted = max(scene.now - pace.last_progress(scene), 0.0)
-    waited = max((w.seconds for w in seen.waits if w.rank in seen.victims), default=lasted)
+    victims = set(seen.victims)
+    waited = max((w.seconds for w in seen.waits if w.rank in victims), default=lasted)
     if lasted < LONG_ENOUGH or waited < WAITS:
         return None
     wait = seen.of(seen.victims[0]) if seen.victims else None

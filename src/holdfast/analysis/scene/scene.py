@@ -286,8 +286,13 @@ class Scene(Signal, frozen=True, dict=True):
     checkpoints: CheckpointAccount = CheckpointAccount()
     """what the ranks reported of checkpoints and resumes, in all attempts"""
 
+    world: str | None = None
+    """which of the job's worlds this shows ('' for its only one); None for the whole job"""
+    missing_members: int = 0
+    """of that world: how many are not known"""
+
     def rank(self, number: int) -> RankView:
-        return next(view for view in self.ranks if view.rank == number)
+        return self.memo(_by_rank)[number]
 
     def memo(self, question: Callable[[Scene], T]) -> T:
         """`question(self)`, worked out once: forty faults ask the same, and recorders hold
@@ -296,6 +301,10 @@ class Scene(Signal, frozen=True, dict=True):
         if question not in answers:
             answers[question] = question(self)
         return answers[question]
+
+
+def _by_rank(scene: Scene) -> dict[int, RankView]:
+    return {view.rank: view for view in scene.ranks}
 
 
 class Policy(Signal, frozen=True):

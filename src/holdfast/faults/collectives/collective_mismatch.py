@@ -55,8 +55,8 @@ def ranks_issued_different_collectives(scene: Scene) -> Verdict | None:
     found = waits.analyse(scene).mismatch
     if found is None or progress.left_the_loop(scene, found):
         return None
-    where = "" if groups.is_default(found.group) else f" of group {found.group}"
-    place = f"collective #{found.sequence}{where}"
+    name = groups.in_words(found.group, scene.world or "")
+    place = f"collective #{found.sequence}{name}"
     if found.undecided:
         sides = ", ".join(f"{text.ranks(ranks)} {said}" for said, ranks in _sides(scene, found))
         reason = f"ranks disagree in {place}: {sides}; no majority, so undecided which is wrong"

@@ -21,6 +21,7 @@ Sources        https://man7.org/linux/man-pages/man7/signal.7.html (SIGSTOP, SIG
 from __future__ import annotations
 
 from holdfast import text
+from holdfast.analysis.collectives import worlds
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, suspects
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -32,7 +33,7 @@ from holdfast.findings import Diagnosis, Evidence, Verdict
 FAULT = Fault(
     code="HOLD607",
     slug="rank-frozen",
-    traits=RunTraits(priority=330),
+    traits=RunTraits(priority=330, whole_job=True),
     related=("rank-stuck", "gil-held", "driver-hang", "preempted"),
 )
 
@@ -43,7 +44,7 @@ def rank_is_stopped(scene: Scene) -> Verdict | None:
     if not frozen:
         return None
     ranks = [v.rank for v in frozen]
-    victims = exits.fallen(scene, ranks)
+    victims = _victims(scene, ranks)
     for_so_long = text.elapsed(scene.now - min(v.state_since for v in frozen))
     if frozen[0].activity and frozen[0].activity.state == "t":
         on_purpose = True  # a rank that a person debugs is never killed
@@ -57,11 +58,17 @@ def rank_is_stopped(scene: Scene) -> Verdict | None:
         f"{phrases.who(scene, ranks)} {text.plural(ranks, 'has', 'have')} been {state}{waiting}",
         ranks=ranks,
         victims=victims,
-        certain=not on_purpose,
+        certain=bool(victims) and not on_purpose,
         fix=f"let it continue: `kill -CONT {' '.join(str(v.pid) for v in frozen)}`",
         fix_after_end="find out who sent SIGSTOP or SIGTSTP: a person, a shell, the batch system",
         evidence=[_evidence(v) for v in frozen],
     )
+
+
+def _victims(scene: Scene, frozen: list[int]) -> tuple[int, ...]:
+    """The other ranks of their worlds: no other waits for them."""
+    near = [p for p in worlds.parts(scene) if not {v.rank for v in p.ranks}.isdisjoint(frozen)]
+    return tuple(sorted(rank for part in near for rank in exits.fallen(part, frozen)))
 
 
 def _all_are_stopped(scene: Scene, frozen: list[RankView]) -> bool:

@@ -44,7 +44,7 @@ FAULT = Fault(
     code="HOLD410",
     slug="cpu-contention",
     related=("slow-rank", "slow-rank-timeout", "process-limit"),
-    traits=RunTraits(priority=410, no_culprit=True, survives_steps=True),
+    traits=RunTraits(priority=410, no_culprit=True, survives_steps=True, whole_job=True),
 )
 
 THROTTLED = 0.10

@@ -115,6 +115,8 @@ def _timed_out_joining(ending: Ending) -> bool:
 
 
 def _missing_in_words(scene: Scene, missing: tuple[RankView, ...]) -> str:
+    if not missing and scene.missing_members:
+        return "which of the other ranks belong to this group is not known"
     if not missing:
         return "no rank of this machine is missing"
     ranks = [v.rank for v in missing]

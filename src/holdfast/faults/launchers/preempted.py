@@ -38,7 +38,7 @@ FAULT = Fault(
     code="HOLD907",
     slug="preempted",
     related=("external-sigterm", "rank-killed", "node-lost", "endpoint-single-point"),
-    traits=RunTraits(priority=110, told_to_stop=True),
+    traits=RunTraits(priority=110, told_to_stop=True, whole_job=True),
 )
 
 SCHEDULER_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGUSR2")

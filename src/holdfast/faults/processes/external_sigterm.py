@@ -36,7 +36,7 @@ FAULT = Fault(
     code="HOLD704",
     slug="external-sigterm",
     related=("preempted", "sighup-terminal", "rank-killed"),
-    traits=RunTraits(priority=120, told_to_stop=True),
+    traits=RunTraits(priority=120, told_to_stop=True, whole_job=True),
 )
 
 

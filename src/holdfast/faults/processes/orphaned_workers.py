@@ -33,7 +33,7 @@ FAULT = Fault(
     code="HOLD707",
     slug="orphaned-workers",
     related=("stale-process", "port-in-use", "gpu-occupied"),
-    traits=RunTraits(priority=500),
+    traits=RunTraits(priority=500, whole_job=True),
 )
 
 

@@ -29,7 +29,7 @@ FAULT = Fault(
     code="HOLD703",
     slug="sighup-terminal",
     related=("external-sigterm", "ipc-removed"),
-    traits=RunTraits(priority=100, told_to_stop=True),
+    traits=RunTraits(priority=100, told_to_stop=True, whole_job=True),
 )
 
 USE_TMUX = "start it inside tmux or screen, or with `nohup holdfast run … &`"

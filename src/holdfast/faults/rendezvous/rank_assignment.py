@@ -42,7 +42,7 @@ FAULT = Fault(
     code="HOLD113",
     slug="rank-assignment",
     related=("duplicate-gpu", "ranks-missing", "launcher-config", "foreign-job-on-port"),
-    traits=RunTraits(priority=225, needs_stall=True),
+    traits=RunTraits(priority=225, needs_stall=True, whole_job=True),
 )
 FAULT.smoke_failures.add(SmokeFailure.NUMBERING)
 

@@ -6,10 +6,12 @@ its own file (`RunTraits`): what ended a rank, ranks that can never meet, ranks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast import catalogue
+from holdfast.analysis.collectives import worlds
 from holdfast.analysis.job import pace
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
@@ -35,9 +37,28 @@ def judge(scene: Scene, *, timers_since: float = 0.0, standstill: bool = False) 
 
 def consider(scene: Scene, *, timers_since: float = 0.0, standstill: bool = False) -> Opinion:
     """The same, and which faces could not answer."""
+    parts = worlds.parts(scene)
+    several = len(parts) > 1
+    opinions = [
+        _consider(part, whole_job=False if several else None, timers_since=timers_since,
+                  standstill=standstill)
+        for part in sorted(parts, key=_first_end)
+    ]  # fmt: skip
+    if not several:
+        return opinions[0]
+    of_all = _consider(scene, whole_job=True, timers_since=timers_since, standstill=standstill)
+    return Opinion(
+        _of_several(parts, of_all.verdict, [opinion.verdict for opinion in opinions]),
+        tuple(dict.fromkeys(one for opinion in (*opinions, of_all) for one in opinion.broken)),
+    )
+
+
+def _consider(
+    scene: Scene, *, whole_job: bool | None, timers_since: float, standstill: bool
+) -> Opinion:
     ended = bool(exits.endings(scene))
     still = standstill or ended or pace.stalled(scene, timers_since=timers_since)
-    answers = list(_ask(scene))
+    answers = list(_ask(scene, whole_job=whole_job))
     heard = [
         verdict
         for verdict in answers
@@ -49,9 +70,28 @@ def consider(scene: Scene, *, timers_since: float = 0.0, standstill: bool = Fals
     return Opinion(min(heard, key=_weight, default=None), broken)
 
 
-def _ask(scene: Scene) -> Iterator[Verdict | Broken]:
+def _first_end(scene: Scene) -> float:
+    return min((ending.at for ending in exits.endings(scene)), default=math.inf)
+
+
+def _of_several(
+    parts: Sequence[Scene], of_all: Verdict | None, of_worlds: Sequence[Verdict | None]
+) -> Verdict | None:
+    """What ended first is the cause of what ended later, whichever worlds they are in; while all
+    live, the best-founded answer is taken. `of_worlds`: the world that lost a rank first, first."""
+    heard = [verdict for verdict in of_worlds if verdict is not None]
+    if any(_first_end(part) < math.inf for part in parts):
+        heard = [v for v in heard if v.ranks][:1] or heard[:1]
+    return min((*heard, *([of_all] if of_all else [])), key=_weight, default=None)
+
+
+def _ask(scene: Scene, *, whole_job: bool | None) -> Iterator[Verdict | Broken]:
+    """`whole_job`: only the faults that are asked of all worlds at once, or only the others."""
     for entry in catalogue.entries():
-        if traits(entry.fault.slug).from_history:  # decide.py asks it when a restart is due
+        known = traits(entry.fault.slug)
+        if known.from_history:  # decide.py asks it when a restart is due
+            continue
+        if whole_job is not None and known.whole_job != whole_job:
             continue
         for answer in entry.fault.ask_run(scene):
             # News of saves and resumes stalls no rank: it is reported once.
