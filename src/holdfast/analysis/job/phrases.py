@@ -70,12 +70,12 @@ def exit_code(view: RankView) -> str:
 
 
 def called(view: RankView) -> str:
-    """', by sys.exit at train.py:88 in main', where it is known how a rank ended itself."""
+    """' (sys.exit at train.py:88 in main)', where it is known how a rank ended itself."""
     call = exits.exit_call(view)
     if call is None:
         return ""
-    said = f" ({text.shorten(' '.join(call.text.split()), LONGEST)})" if call.text else ""
-    return f", by {call.by} at {call.where}{said}"
+    said = f": {text.shorten(' '.join(call.text.split()), LONGEST)}" if call.text else ""
+    return f" ({call.by} at {call.where}{said})"
 
 
 def exited_as_a_result(ranks: Iterable[int]) -> str:

@@ -57,7 +57,7 @@ def rank_raised_first(scene: Scene) -> Verdict | None:
         ranks=ranks,
         victims=victims,
         certain=True,
-        fix=f"read the whole traceback in the log of rank {min(ranks)}",
+        fix=f"read {_what(first)} in the log of rank {min(ranks)}",
         evidence=[phrases.how_it_ended(e) for e in same],
     )
 
@@ -95,6 +95,10 @@ def _did(ending: Ending) -> str:
         return f"raised {phrases.quoted(view.words)}{_then_exited(view) if asked else ''}"
     how = phrases.called(view) or " and recorded no exception"
     return f"exited with code {phrases.exit_code(view)}{how}"
+
+
+def _what(ending: Ending) -> str:
+    return "the whole traceback" if ending.view.words else "the last lines"
 
 
 def _then_exited(view: RankView) -> str:

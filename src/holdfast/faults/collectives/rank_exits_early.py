@@ -71,7 +71,7 @@ def rank_exited_before_the_others(scene: Scene) -> Verdict | None:
 
 def _did(view: RankView) -> str:
     """Its exit code is known only when it is gone; taking CUDA apart takes seconds."""
-    did = "exited with code 0" if view.death else "is shutting down without an error"
+    did = "exited with code 0" if view.death else "is exiting without an error"
     return f"{did}{phrases.called(view)}"
 
 
