@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Debian packages that real-edge tests drive: firewall rules, namespaces, ssh, Slurm.
 LAB_PACKAGES := iproute2 nftables util-linux openssh-server slurm-wlm munge stress-ng e2fsprogs
 
-.PHONY: demo test quick coverage proof lab lint docs bench clean
+.PHONY: demo test quick coverage proof versions torchrun-tests lab lint docs bench clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,13 @@ proof: $(READY)  ## the full counts; writes dated results into proof/
 	$(BIN)/python -m tools.bit_identical 50 --out proof/bit-identical-$$(date -u +%F).md
 	$(BIN)/python -m tools.kill_saves 1000 --out proof/kill-saves-$$(date -u +%F).md
 	$(BIN)/python -m tools.launches 200 --out proof
+
+versions: $(READY)  ## the tests of run and rank with torch 2.8, 2.10, 2.13, 2.15; 20 GB of cache
+	$(BIN)/python -m tools.versions --out proof
+
+torchrun-tests: $(READY)  ## PyTorch's own launcher tests: make torchrun-tests PYTORCH=checkout
+	$(BIN)/python -m pip install --quiet expecttest
+	$(BIN)/python -m tools.torchrun_tests $(PYTORCH) --out proof
 
 docs: $(READY)  ## one page per fault, the table of faces, the screens of lint and env: from the code
 	$(BIN)/python -m tools.write_examples
