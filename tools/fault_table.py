@@ -39,10 +39,10 @@ ROOM = 2 << 30
 LONGEST = 180.0
 """seconds one job may take before it is ended"""
 INTRODUCTION = (
-    f"{RANKS} CPU ranks, an unmodified DDP script at 50 ms a step, default settings and "
-    f"`--patience {PATIENCE}`; {os.cpu_count()} cores, Python {platform.python_version()}. "
-    "Seconds from the fault to the first sign in the journal, to the sentence that names the "
-    "culprit, and to the action."
+    f"{RANKS} CPU ranks, an unmodified DDP script at 50 ms a step, default settings but "
+    f"`--patience {PATIENCE} --max-restarts 3`; {os.cpu_count()} cores, Python "
+    f"{platform.python_version()}. Seconds from the fault to the first sign in the journal, to the "
+    "sentence that names the culprit, and to the action."
 )
 
 
@@ -90,7 +90,7 @@ def _run(fault: str, rank: int, folder: Path, **options: object) -> None:
     row = EVERY[fault]
     command = [
         sys.executable, "-m", "holdfast", "run", "--no-check", "--patience", str(PATIENCE),
-        "--nproc-per-node", str(RANKS),
+        "--max-restarts", "3", "--nproc-per-node", str(RANKS),
         str(TARGETS / row.script), str(row.steps), fault.rpartition(" ")[2], str(rank),
     ]  # fmt: skip
     environment = {**os.environ, "DDP_FAULT_TIME_FILE": str(folder / "fault-time")}

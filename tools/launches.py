@@ -121,7 +121,8 @@ def one(place: Place, number: int, ending: str) -> Row:
     look = Look(place.runs, place.temporary)
     notes = place.work / f"notes-{number}"
     began = time.monotonic()
-    with place.launch("--nproc-per-node", "2", str(SCRIPT), str(notes), ending) as job:
+    flags = ("--max-restarts", "1", "--nproc-per-node", "2")
+    with place.launch(*flags, str(SCRIPT), str(notes), ending) as job:
         if ending == "wait":
             row.wrong += kill_launcher(job, notes, look)
         with contextlib.suppress(subprocess.TimeoutExpired):

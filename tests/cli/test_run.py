@@ -19,6 +19,8 @@ from tests.run.launching import lives
 
 FROM_ZERO: tuple[str, str, list[int]] = ("notice", "restart-from-zero", [])
 """these scripts keep nothing, and are told so after a restart"""
+TWO_MORE = ("--max-restarts", "2")
+"""nothing in them resumes, so that the flag is needed"""
 WAIT = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
 
 
@@ -38,7 +40,7 @@ def test_a_job_that_ends_well_says_little_and_leaves_nothing(tmp_path: Path) -> 
 
 
 def test_a_killed_rank_is_named_and_the_job_restarted(tmp_path: Path) -> None:
-    done = ran(tmp_path, "--nproc-per-node", "3", str(DDP), "22", "kill", "1")
+    done = ran(tmp_path, *TWO_MORE, "--nproc-per-node", "3", str(DDP), "22", "kill", "1")
     assert done.process.returncode == 0, done.err
     assert done.said() == [("verdict", "rank-killed", [1]), FROM_ZERO]
     assert done.records("verdict")[0]["victims"] == [0, 2]
@@ -54,7 +56,18 @@ def test_a_killed_rank_is_named_and_the_job_restarted(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_sleeps_is_noticed_and_ended_when_patience_is_over(tmp_path: Path) -> None:
-    done = ran(tmp_path, "--nproc-per-node", "2", "--patience", "3", str(DDP), "22", "sleep", "1")
+    done = ran(
+        tmp_path,
+        *TWO_MORE,
+        "--nproc-per-node",
+        "2",
+        "--patience",
+        "3",
+        str(DDP),
+        "22",
+        "sleep",
+        "1",
+    )
     assert done.process.returncode == 0, done.err
     assert done.said() == [
         ("notice", "rank-stuck", [1]),
@@ -71,7 +84,7 @@ def test_a_rank_that_sleeps_is_noticed_and_ended_when_patience_is_over(tmp_path:
 
 
 def test_the_rank_with_another_size_is_the_culprit_not_the_one_that_aborts(tmp_path: Path) -> None:
-    done = ran(tmp_path, "--nproc-per-node", "3", str(DDP), "22", "size", "1")
+    done = ran(tmp_path, *TWO_MORE, "--nproc-per-node", "3", str(DDP), "22", "size", "1")
     assert done.process.returncode == 0, done.err
     assert done.said() == [("verdict", "collective-mismatch", [1]), FROM_ZERO]
     assert done.actions() == ["restart"]
@@ -83,7 +96,7 @@ def test_a_script_that_always_raises_is_given_up(tmp_path: Path) -> None:
         "if os.environ['RANK'] == '1': raise ValueError('no data here')\n"
         "time.sleep(600)\n"
     )
-    done = ran(tmp_path, "--nproc-per-node", "2", script(tmp_path, text))
+    done = ran(tmp_path, *TWO_MORE, "--nproc-per-node", "2", script(tmp_path, text))
     assert done.process.returncode == 1
     assert done.actions() == ["restart", "stop"]
     assert ("verdict", "restart-loop", [1]) in done.said()
@@ -93,9 +106,10 @@ def test_a_script_that_always_raises_is_given_up(tmp_path: Path) -> None:
     assert not any(lives(pid) for pid in done.pids())
 
 
-def test_without_restarts_the_first_failure_is_the_end(tmp_path: Path) -> None:
+def test_where_nothing_resumes_the_first_failure_is_the_end(tmp_path: Path) -> None:
     text = "import os, sys, time\nif os.environ['RANK'] == '0': sys.exit(7)\ntime.sleep(600)\n"
-    done = ran(tmp_path, "--nproc-per-node", "2", "--max-restarts", "0", script(tmp_path, text))
+    done = ran(tmp_path, "--nproc-per-node", "2", script(tmp_path, text))
+    assert "to restart it anyway: --max-restarts 3" in done.err
     assert done.process.returncode == 7, done.err
     assert done.actions() == ["stop"]
     assert done.said()[-1][2] == [0]
@@ -145,6 +159,7 @@ def test_dry_run_starts_and_makes_nothing(tmp_path: Path) -> None:
     [
         (["--nproc-per-node", "two", "train.py"], "two"),
         (["--frobnicate", "train.py"], "--frobnicate"),
+        (["train.py"], "no script at train.py"),
     ],
 )
 def test_bad_flags_are_a_sentence_and_code_2(
@@ -216,7 +231,8 @@ def test_a_rank_that_eats_the_memory_of_its_cgroup(tmp_path: Path) -> None:
     )
     try:
         with memory_limit(1 << 30) as enter:
-            done = ran(tmp_path, "--nproc-per-node", "2", script(tmp_path, text), before_exec=enter)
+            arguments = (*TWO_MORE, "--nproc-per-node", "2", script(tmp_path, text))
+            done = ran(tmp_path, *arguments, before_exec=enter)
     except CannotLimitError as problem:
         pytest.skip(f"needs a cgroup of its own: {problem}")
     assert done.process.returncode == 0, done.err

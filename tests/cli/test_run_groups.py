@@ -20,7 +20,8 @@ def test_a_wrong_size_in_one_of_four_groups_is_blamed_on_the_one_that_issued_it(
     tmp_path: Path,
 ) -> None:
     """Two ranks of a pair disagree, and Gloo aborts one: only the pair beside it can tell who."""
-    done = ran(tmp_path, "--nproc-per-node", "4", str(TARGETS / "tp_dp.py"), "22", "size", "2")
+    arguments = ("--max-restarts", "1", "--nproc-per-node", "4", str(TARGETS / "tp_dp.py"))
+    done = ran(tmp_path, *arguments, "22", "size", "2")
     assert done.process.returncode == 0, done.err
     assert blamed(done) == [("verdict", "collective-mismatch", [2])], done.err
     assert done.records("verdict")[0]["victims"] == [0, 1, 3]
@@ -29,7 +30,8 @@ def test_a_wrong_size_in_one_of_four_groups_is_blamed_on_the_one_that_issued_it(
 
 def test_a_rank_that_sleeps_between_two_shards_is_named(tmp_path: Path) -> None:
     target = str(TARGETS / "fsdp2.py")
-    done = ran(tmp_path, "--nproc-per-node", "2", "--patience", "3", target, "22", "sleep", "1")
+    arguments = ("--max-restarts", "1", "--nproc-per-node", "2", "--patience", "3", target)
+    done = ran(tmp_path, *arguments, "22", "sleep", "1")
     assert done.process.returncode == 0, done.err
     assert blamed(done) == [("notice", "rank-stuck", [1]), ("verdict", "rank-stuck", [1])]
     reason = done.records("verdict")[0]["reason"]

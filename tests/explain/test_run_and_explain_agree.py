@@ -9,7 +9,7 @@ from holdfast.analysis.job.journal_records import FirstStepRecord, kind_of
 from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.analysis.scene.scene import Scene
 from holdfast.run.runs import journal
-from holdfast.run.watch import decide, resume_tracker, verdict
+from holdfast.run.watch import restart, resume_tracker, verdict
 from holdfast.run.watch.reporter import Reporter
 from holdfast.view import run_screen
 from tests.faults.checkpoints.test_config_changed import CHANGED
@@ -70,8 +70,8 @@ def test_a_refusal_ends_the_job_and_no_restart_is_tried() -> None:
 
 def test_the_same_bug_after_a_resume_is_met_at_the_same_step_of_the_job() -> None:
     bug = [ended(0, 1, said=words("ValueError", "bad batch"))]  # after step 100 of the attempt
-    first_time = decide.failure_of(a_scene(bug), None)
-    again = decide.failure_of(
+    first_time = restart.failure_of(a_scene(bug), None)
+    again = restart.failure_of(
         a_scene(bug, attempt=1, checkpoints=CheckpointAccount(base=1200)), None
     )
     assert (first_time.step, again.step) == (100, 1300)

@@ -67,6 +67,7 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
         paths = RunPaths(flags.runs, "ID")
         streams.answer(launch.describe(flags, paths=paths, wrap=delivery.command))
         return 0
+    _refuse_missing_script(flags)
     world = _world(flags)
     left = leftovers.end(flags.runs)  # first: what they hold would fail the checks
     facts = _look_first(flags, world) if flags.check else None
@@ -84,8 +85,22 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
     return _watched(flags, journal, screen, made.paths)
 
 
+def _refuse_missing_script(flags: RunFlags) -> None:
+    """One sentence instead of every rank's own. A module, a program or another interpreter finds
+    its file by its own rules."""
+    typed = flags.torchrun
+    script = typed.training_script
+    if typed.module or typed.no_python or "PYTHON_EXEC" in os.environ or script == "-":
+        return
+    if not os.path.exists(script):
+        raise ConfigError(
+            f"no script at {script}", hint=f"check the path; the current folder is {os.getcwd()}"
+        )
+
+
 def _watched(flags: RunFlags, journal: Journal, screen: Screen, paths: RunPaths | None) -> int:
     """The job, from its first rank to the report."""
+    from holdfast.analysis.job import wait_limit
     from holdfast.analysis.scene.scene import Policy
     from holdfast.rank import delivery
     from holdfast.run.launch import launch
@@ -93,7 +108,12 @@ def _watched(flags: RunFlags, journal: Journal, screen: Screen, paths: RunPaths 
     from holdfast.run.watch.watch import Watch
 
     watch = Watch(
-        policy=Policy(patience=flags.patience, max_restarts=flags.max_restarts),
+        policy=Policy(
+            patience=flags.patience,
+            max_restarts=flags.max_restarts,
+            restarts_typed=flags.restarts_typed,
+            nccl_aborts=wait_limit.nccl_aborts(os.environ),
+        ),
         journal=journal,
         screen=screen,
         paths=paths,

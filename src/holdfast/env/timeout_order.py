@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from holdfast.analysis.job import wait_limit
 from holdfast.analysis.variables.status import Timeout
 from holdfast.env.job import Job
 from holdfast.env.timeouts import launchers
@@ -129,11 +130,11 @@ def _patience(by_key: dict[str, Timeout], timeouts: Sequence[Timeout]) -> Iterat
     if patience is None or patience.seconds is None or not groups:
         return
     group = min(groups, key=lambda c: c.seconds or 0)
-    if patience.seconds >= 0.8 * (group.seconds or 0):
+    if patience.seconds >= (acts := wait_limit.act_after(group.seconds or 0)):
         yield FAULT.note(
-            f"--patience {patience.seconds:g} has no effect: holdfast acts at 80 % of the "
-            f"group's {exact_duration(group.seconds)}",
-            reason="torch would abort at 100 % and blame a victim, so holdfast acts before",
+            f"--patience {patience.seconds:g} has no effect: holdfast acts after {acts:g} s, "
+            f"before the group's timeout of {exact_duration(group.seconds)}",
+            reason="torch would abort then and blame a victim, so holdfast acts before",
             evidence=_seen(patience, group),
             fix="give the group a longer timeout, or leave --patience out",
         )

@@ -26,7 +26,7 @@ class FirstStepHook:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._done = False
-        self.loaded = False
+        self.loaded = self.optimizer_loaded = False
         self._unwrap: list[Callable[[], None]] = []
 
     def expect(self) -> None:
@@ -50,6 +50,7 @@ class FirstStepHook:
         @functools.wraps(load)
         def load_and_note(*args: Any, **kwargs: Any) -> Any:
             self.loaded = True
+            self.optimizer_loaded |= owner is self._torch.optim.Optimizer
             return load(*args, **kwargs)
 
         def unwrap() -> None:
@@ -70,6 +71,7 @@ class FirstStepHook:
             digest=_or(lambda: digest(self._torch, optimizer), ""),
             optimizer_step=_or(lambda: steps_counted(self._torch, optimizer), None),
             loaded=self.loaded,
+            optimizer_loaded=self.optimizer_loaded,
             other_ways=any(name in sys.modules for name in OTHER_WAYS) or _dcp_was_used(),
         )
 

@@ -24,7 +24,7 @@ test_run = run_table(
         certain=False,
         saying=[
             "in save() at ckpt.py:40 for 16 minutes, active",
-            "their timeout is 30 minutes: holdfast will end the wait after 24 minutes",
+            "their timeout is 30 minutes: holdfast will end the wait after 29 minutes",
             "init_process_group(timeout=",
         ],
     ),

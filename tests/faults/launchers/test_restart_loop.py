@@ -19,6 +19,10 @@ def failure(
     return Failure(slug=slug, ranks=ranks, step=step, lasted=12.0)
 
 
+def without_steps(lasted: float) -> Failure:
+    return Failure(slug="rank-killed", ranks=(2,), step=0, lasted=lasted)
+
+
 LONG = Failure(slug="python-exception", ranks=(2,), step=20, lasted=700.0)
 
 test_run = run_table(
@@ -43,7 +47,21 @@ test_run = run_table(
     overlooks(a_scene(failures=(failure(), failure(ranks=(1,))))),
     overlooks(a_scene(failures=(failure(), failure(slug="rank-killed")))),
     overlooks(a_scene(failures=(failure(), failure(step=9), failure()))),
-    overlooks(a_scene(failures=(LONG, LONG))),  # it got on in between
+    notices(  # however long it took to get there
+        a_scene(failures=(LONG, LONG)),
+        ranks=[2],
+        certain=True,
+        fatal=True,
+        saying=["after step 20"],
+    ),
+    notices(
+        a_scene(failures=(without_steps(540.0), without_steps(520.0))),
+        ranks=[2],
+        certain=True,
+        fatal=True,
+        saying=["after 8 minutes without a step that could be seen"],
+    ),
+    overlooks(a_scene(failures=(without_steps(540.0), without_steps(300.0)))),
 )
 
 

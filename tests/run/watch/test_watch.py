@@ -47,7 +47,7 @@ class Watching:
         self.journal = Journal(self.paths.journal)
         self.screen = io.StringIO()
         self.watch = Watch(
-            policy=Policy(patience=None, max_restarts=max_restarts),
+            policy=Policy(patience=None, max_restarts=max_restarts, restarts_typed=True),
             journal=self.journal,
             screen=Screen(self.screen),
             paths=self.paths,

@@ -26,6 +26,8 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """a rank that may be a member has no recorder: it may be the one that is missing"""
     timeout: float = 0.0
     """seconds, 0 when unknown"""
+    backend: str = ""
+    """'gloo', 'nccl', or '' when unknown"""
     sure: bool = True
     """its stack shows it inside the collective; DDP's show as backward()"""
     seconds: float = 0.0
@@ -86,6 +88,7 @@ class OpenCollectives:
                 alone=not about.known and about.members == (rank,),
                 unread=about.unread,
                 timeout=entry.timeout if entry else 0.0,
+                backend=entry.backend if entry else "",
                 sure=False,
             )
             found.append((entry.created if entry else 0.0, wait))

@@ -14,7 +14,22 @@ def age(scene: Scene, view: RankView, recorder: Recorder | None, wait: Wait) -> 
     """Since it entered that (group, sequence), by its recorder: waiting NCCL ranks keep a core
     busy, so silence would never count for them. Where only its stack shows the wait, since it
     fell silent, and no longer than since it last began any collective; where no recorder knows
-    of the wait at all, since that, for nothing else can have come in between."""
+    of the wait at all, since that, for nothing else can have come in between.
+
+    Recorders keep wall time, and a wall clock may be stepped: no wait is older than the rank's
+    last step, its group or its start, which are monotonic."""
+    return min(_seen_age(scene, view, recorder, wait), _oldest(scene, view))
+
+
+def _oldest(scene: Scene, view: RankView) -> float:
+    beat = view.beat
+    since = [scene.started_at]
+    if beat is not None:
+        since += [beat.step_at, beat.claim.at if beat.claim else 0.0]
+    return max(0.0, (scene.evidence_at or scene.now) - max(since))
+
+
+def _seen_age(scene: Scene, view: RankView, recorder: Recorder | None, wait: Wait) -> float:
     recorded = recorder.collectives if recorder else ()
     silent = max(0.0, (scene.evidence_at or scene.now) - view.alive_at - COARSE)
     begun = [c.created for c in recorded if c.created]

@@ -288,6 +288,8 @@ class FirstStepRecord(StartRecord, frozen=True, kw_only=True, tag="first-step"):
     """torch.load or load_state_dict had been called"""
     other_ways: bool = False
     """a library is imported that can load a checkpoint without them"""
+    optimizer_loaded: bool = False
+    """an optimizer's load_state_dict had been called: the script resumes"""
     guess: str | UnsetType = UNSET
     """only after a restart without the library: 'zero', 'resumed' or 'unknown'"""
     why: str | UnsetType = UNSET

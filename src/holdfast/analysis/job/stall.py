@@ -16,8 +16,6 @@ LONG_ENOUGH = 2.0
 WAITS = 1.0
 """seconds that a rank must have waited in one and the same collective: a job may continue without
 steps (an evaluation, a custom update), and then some rank waits at any moment, but briefly"""
-END_AT = 0.8
-"""of the timeout: `run` ends the wait before torch aborts and blames a rank that only waited"""
 PLACES = 2
 """collectives named in a sentence: a large mesh may wait in dozens"""
 SILENT = 2.0

@@ -50,3 +50,10 @@ def of_attempt(kept: CheckpointAccount, attempt: int) -> AttemptStart | None:
     now = [record for record in kept.first_steps if record.attempt == attempt]
     before = [record for record in kept.first_steps if record.attempt < attempt]
     return infer(before[0] if before else None, now[0]) if now else None
+
+
+def can_resume(kept: CheckpointAccount) -> bool:
+    """Whether something was seen in this run that resumes the job: our library, or an optimizer
+    that had counted steps or was loaded. Weights alone may be pretrained ones."""
+    loaded = any(first.optimizer_step or first.optimizer_loaded for first in kept.first_steps)
+    return bool(kept.resumed or kept.saves or kept.set_aside) or loaded

@@ -70,6 +70,8 @@ class FirstStepState(CheckpointEvent, frozen=True):
     """torch.load or a load_state_dict had been called"""
     other_ways: bool = False
     """a library is there that can load without them"""
+    optimizer_loaded: bool = False
+    """an optimizer's load_state_dict had been called"""
 
 
 class CheckpointAccount(msgspec.Struct, frozen=True, kw_only=True):

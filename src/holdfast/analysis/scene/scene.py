@@ -237,7 +237,7 @@ class Failure(Signal, frozen=True):
     step: int
     """where it stood: as far as can be told, steps before a resume included; 0 may be 'unknown'"""
     lasted: float
-    """seconds it got on: from its start to its last step, or to its end where steps are unknown"""
+    """seconds it got on: from its start to its last step, or to its end where none was seen"""
 
 
 class SurvivingProcess(Signal, frozen=True):
@@ -313,3 +313,7 @@ class Policy(Signal, frozen=True):
     patience: float | None
     """`--patience S`; None for the default rule"""
     max_restarts: int
+    restarts_typed: bool = False
+    """`--max-restarts` or PET_MAX_RESTARTS was given: then it is a hard limit"""
+    nccl_aborts: bool = True
+    """torch ends a rank whose NCCL collective has timed out"""

@@ -208,9 +208,9 @@ def _holdfast(job: Job) -> Iterator[Timeout]:
         key="patience",
         stage="watch",
         seconds=patience.seconds if patience else None,
-        origin=patience.origin if patience else "no --patience: until it is certain",
-        does="ends a rank that stalls the others; no wait lasts longer than 80 % of its "
-        "group's timeout",
+        origin=patience.origin if patience else "no --patience: the wait's own timeout",
+        does="ends a wait for a rank that stalls the others, in any case a few seconds before "
+        "the group's timeout",
         source="holdfast run --help",
     )
 

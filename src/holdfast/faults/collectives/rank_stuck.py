@@ -10,8 +10,8 @@ How to be sure holdfast compares the ranks' flight recorders to see which ranks 
                `py-spy dump --pid PID` shows the same. CPU time and bytes read and written tell
                whether it is stuck or busy.
 Fix            Look at the line it is in. If the work takes long by design, do not make the others
-               wait for it (save in the background), or give the group a longer timeout.
-               `--patience S` makes holdfast restart after S seconds of such a wait.
+               wait for it (save in the background), or give the group a longer timeout. holdfast
+               ends the wait a few seconds before that timeout, or after `--patience S`.
 Known limits   Without flight recorder or stack of that rank holdfast can only say which ranks
                waited. A stack is one moment: it does not show for how long the rank was there.
 Sources        torch/csrc/distributed/c10d/FlightRecorder.hpp: sequence numbers per group

@@ -10,7 +10,8 @@ How to be sure The rank that did not wait used CPU time or did I/O all along, an
                that work. Here a longer timeout is the right fix, which it seldom is.
 Fix            `init_process_group(timeout=timedelta(hours=2))`, or a separate group with a long
                timeout for that one barrier, or do the work before the group is formed. holdfast
-               ends such a wait at 80 % of the timeout, with the evidence, before torch would.
+               ends such a wait a few seconds before its timeout, with the evidence: torch would
+               abort and name a rank that waited.
 Known limits   In a log, work is recognised by common progress bars and messages (tokenising,
                downloading, saving, evaluating); a script that logs nothing while it works looks
                like rank-stuck.
@@ -24,7 +25,7 @@ from __future__ import annotations
 import re
 
 from holdfast import text
-from holdfast.analysis.job import stall
+from holdfast.analysis.job import stall, wait_limit
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.patterns import long_work, watchdog
 from holdfast.analysis.logs.patterns.all_patterns import TRACEBACK
@@ -55,11 +56,10 @@ def work_approaches_the_timeout(scene: Scene) -> Verdict | None:
         return None
     if any(scene.now - scene.rank(rank).alive_at > ALIVE for rank in held.roots):
         return None
-    timeout = text.elapsed(held.timeout)
+    timeout, acts = text.elapsed(held.timeout), wait_limit.act_after(held.timeout)
     return FAULT.verdict(
         f"{held.sentence()}; it is working, but their timeout is {timeout}: holdfast will end the "
-        f"wait after {text.elapsed(stall.END_AT * held.timeout)}, before torch aborts and blames "
-        "a rank that only waited",
+        f"wait after {text.elapsed(acts)}, before torch aborts and blames a rank that only waited",
         ranks=held.roots,
         victims=held.victims,
         certain=False,

@@ -5,9 +5,9 @@ What you see   The job restarts, runs to the same step and fails the same way, u
 Why            A restart helps against causes from outside: a killed rank, a flaky link. It does not
                help against a bug, a bad record in the data, or too little memory for a certain
                batch: these recur at the same place.
-How to be sure holdfast compares how the attempts ended: the same fault on the same ranks after the
-               same number of steps, twice in a row. An attempt that progressed for ten minutes
-               counts as progress: then the failure is considered random, and the job continues.
+How to be sure holdfast compares how the attempts ended: the same fault on the same ranks at the
+               same step of the job, twice in a row, however long they lasted. Where no step was
+               seen, attempts that lasted about as long count as the same.
 Fix            Fix what the verdict of the last attempt names. `holdfast explain` on the run folder
                shows both attempts.
 Known limits   A failure that moves by one step, or to another rank, counts as different. From logs
@@ -35,8 +35,12 @@ FAULT = Fault(
     traits=RunTraits(priority=640, from_history=True),
 )
 
-PROGRESS_SECONDS = 600.0
-"""seconds an attempt must have run to count as progress"""
+CLOSE = 30.0
+SHARE = 0.1
+"""seconds, or share of the longer one, by which two attempts without a step may differ in length
+and still count as the same"""
+STARTING = 60.0
+"""seconds: an attempt that ended within them without a step most likely ended before its first"""
 
 
 @FAULT.run
@@ -47,7 +51,7 @@ def same_failure_twice(scene: Scene) -> Verdict | None:
     if not same_failure(before, last):
         return None
     ranks = f" on {text.ranks(last.ranks)}" if last.ranks else ""
-    step = f"after step {last.step}" if last.step else "before the first step"
+    step = _when(last)
     return FAULT.verdict(
         f"{last.slug}{ranks} {step}, twice in a row: another restart would end the same way",
         ranks=last.ranks,
@@ -59,8 +63,18 @@ def same_failure_twice(scene: Scene) -> Verdict | None:
 
 
 def same_failure(before: Failure, last: Failure) -> bool:
-    same = (before.slug, before.ranks, before.step) == (last.slug, last.ranks, last.step)
-    return same and last.lasted < PROGRESS_SECONDS
+    if (before.slug, before.ranks, before.step) != (last.slug, last.ranks, last.step):
+        return False
+    longer = max(before.lasted, last.lasted)
+    return bool(last.step) or abs(before.lasted - last.lasted) <= max(CLOSE, SHARE * longer)
+
+
+def _when(failure: Failure) -> str:
+    if failure.step:
+        return f"after step {failure.step}"
+    if failure.lasted < STARTING:
+        return "before the first step"
+    return f"after {text.elapsed(failure.lasted)} without a step that could be seen"
 
 
 # --- explain -------------------------------------------------------------------------------------

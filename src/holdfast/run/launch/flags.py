@@ -17,16 +17,19 @@ from holdfast.run.launch import grace, torch_names
 from holdfast.system.sockets import is_this_machine
 
 RESTARTS = 3
-"""torchrun's 0 would leave a job dead at night that one restart would have saved"""
+"""where the job can resume and nothing was typed; torchrun's 0 would leave a job dead at night
+that one restart would have saved"""
 RESTARTS_HELP = (
-    "restarts of all ranks after a failure (default: 3; torchrun: 0). Not counted: an attempt that "
-    "made progress for 10 minutes. The same failure at the same step twice in a row stops the job"
+    "restart all ranks up to N times after a failure. Default: 3 where the job was seen to resume "
+    "(a holdfast checkpoint, or optimizer state that was loaded), not counting attempts that got "
+    "past the furthest step so far; else 0, as torchrun. The same failure at the same step twice "
+    "in a row stops the job"
 )
 PATIENCE_HELP = (
     "act when ranks have waited S seconds for a rank, also if that rank is active; before the "
-    "first step only if it shows no activity. Default: after the first step, no activity for 60 s "
-    "or 10 times the longest pause so far. At 80 %% of the group's timeout in any case; at once "
-    "when a rank died or is stopped, or collectives do not match"
+    "first step only if it shows no activity. Default: the timeout of the collective that they "
+    "wait in, less the seconds that evidence and an orderly end need. At once when a rank died or "
+    "is stopped, or collectives do not match"
 )
 BACKENDS = ("static", "c10d", "holdfast")
 
@@ -38,6 +41,8 @@ class RunFlags:
     patience: float | None
     grace: float
     """seconds for ranks to save and exit between SIGTERM and SIGKILL"""
+    restarts_typed: bool
+    """by --max-restarts or PET_MAX_RESTARTS"""
     check: bool
     dry_run: bool
     runs: str
@@ -62,10 +67,10 @@ def build_parser() -> argparse.ArgumentParser:
         "dies, name the rank and the reason, keep the evidence, and restart the job."
     )
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to list them
-        if action.dest == "max_restarts" and "PET_MAX_RESTARTS" not in os.environ:
-            action.default = RESTARTS
         if action.dest == "max_restarts":
             action.help = RESTARTS_HELP
+            if "PET_MAX_RESTARTS" not in os.environ:
+                action.default = None
         if action.dest == "master_port" and "PET_MASTER_PORT" not in os.environ:
             # Before 2.13 torch fills in 29500 itself; not named, it is ours to choose, so that
             # two jobs can be on one machine.
@@ -118,6 +123,9 @@ def parse(argv: Sequence[str]) -> RunFlags:
         raise ConfigError(
             "--runs must name a folder, got ''", hint="is the variable after --runs set?"
         )
+    restarts_typed = typed.max_restarts is not None
+    if not restarts_typed:
+        typed.max_restarts = RESTARTS  # what torch is told; whether they are used is ours to say
     if typed.max_restarts < 0:
         raise ConfigError(f"--max-restarts must be >= 0, got {typed.max_restarts}")
     alone = _this_node_alone(typed)
@@ -126,6 +134,7 @@ def parse(argv: Sequence[str]) -> RunFlags:
         torchrun=typed,
         patience=patience,
         grace=grace.seconds(typed, os.environ),
+        restarts_typed=restarts_typed,
         check=not typed.no_check,
         dry_run=typed.dry_run,
         runs=typed.runs,

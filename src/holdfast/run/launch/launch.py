@@ -34,6 +34,7 @@ Wrap = Callable[[list[str]], list[str]]
 TICK = 0.1
 """the longest the watcher waits between two looks; deaths are to be noticed at once"""
 
+PATIENCE = "the timeout of the collective that ranks wait in, less a few seconds"
 RUN_PATH = (
     "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
 )
@@ -192,8 +193,8 @@ def describe(
         f"  {_shell(command)}",
         f"through    {_shell(wrap(command))}" if wrap(command) != command else "",
         f"store      127.0.0.1, {port} in every attempt",
-        f"restarts   up to {flags.max_restarts}, of all ranks",
-        f"patience   {f'{flags.patience:g} s' if flags.patience else 'default (see --help)'}",
+        f"restarts   up to {flags.max_restarts}, of all ranks{_if_resumes(flags)}",
+        f"patience   {f'{flags.patience:g} s' if flags.patience else PATIENCE}",
         f"grace      {flags.grace:g} s between SIGTERM and SIGKILL",
         f"logs       {paths.stdout(0, 0)} and so on, and the screen",
         f"log dir    {typed.log_dir} (--log-dir)" if typed.log_dir else "",
@@ -206,6 +207,10 @@ def describe(
         added = rank_environment(0, {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks)})
         lines += [f"  {name}={added[name]}" for name in sorted(added.keys() - _TORCHS)]
     return "\n".join(line for line in lines if line)
+
+
+def _if_resumes(flags: RunFlags) -> str:
+    return "" if flags.restarts_typed else ", if the job is seen to resume; else none"
 
 
 _TORCHS = {"RANK", "LOCAL_RANK", "WORLD_SIZE"}

@@ -1,19 +1,16 @@
 """What to do about a verdict: `(now, scene, verdict, policy, history) -> decision`. Pure.
 
-Conclusive evidence acts at once: an end, a mismatch, a stopped process. A rank that merely sits
-somewhere may be saving; there patience decides:
+Conclusive evidence acts at once: an end, a mismatch, a stopped process that others wait for. A rank
+that merely sits somewhere is never conclusive: it may wait for an answer over HTTP, a subprocess, a
+lock, a prompt, a save. There the user's own declaration decides:
 
+- By default the timeout of the collective that the others wait in, less what evidence and an
+  orderly end need, before the first step as well as later; never where torch would not abort.
 - `--patience S` ends such a wait after S seconds. Before the first step it ends only ranks that
   show no activity for that long: imports and compilation take what they take.
-- By default nothing is ended before the first step. Later a rank without any activity gets
-  60 s, or ten times the longest pause the job came back from; one that is at work, or inside the
-  kernel, is only talked about.
-- No wait outlives 80 % of its timeout: torch would abort at 100 %, and blame a victim.
 - A slow rank is never a reason.
 
-Restarts: an attempt that got on for ten minutes is progress and costs nothing; every other failed
-attempt uses up one of `--max-restarts`. The same failure at the same step twice in a row stops
-the job at once (`restart-loop`).
+Whether the job is then restarted: see restart.py.
 """
 
 from __future__ import annotations
@@ -24,20 +21,19 @@ import msgspec
 
 from holdfast import text
 from holdfast.analysis.collectives import waits
-from holdfast.analysis.job import pace, stall
+from holdfast.analysis.job import pace, wait_limit
+from holdfast.analysis.job.start_failure import StartFailure
 from holdfast.analysis.scene import exits, stopped
-from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene
+from holdfast.analysis.scene.scene import Policy, Scene
 from holdfast.catalogue import traits
-from holdfast.faults.launchers import restart_loop
 from holdfast.findings import Verdict
+from holdfast.run.watch import restart
 
 LATE = 1.0
 """seconds our own loop may be late before all clocks start again"""
 TIME_FOR_THE_CAUSE = 2.0
 """seconds after the first end in which the cause may still show: a rank that raises takes time to
 unwind, and its victims may be seen first"""
-NO_LIFE = 60.0
-TIMES_LONGEST_PAUSE = 10
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +42,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     verdict: Verdict | None = None
     """the one acted on; `restart-loop` when that is why the job stops"""
+    start_failure: StartFailure | None = None
+    """all ranks failed the same way before the first step, and that is why the job stops"""
 
 
 class StallHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,30 +104,32 @@ def _be_patient(
     now: float, scene: Scene, verdict: Verdict, policy: Policy, history: StallHistory
 ) -> Decision:
     go_on = Decision(action="go-on", reason=verdict.reason, verdict=verdict)
-    if traits(verdict.slug).never_acts or not verdict.ranks:
+    if traits(verdict.slug).never_acts or not verdict.ranks or not verdict.victims:
+        return go_on
+    if why := _timeout_near(now, scene, verdict, policy, history):
+        return _act(scene, verdict, policy, why=why)
+    if policy.patience is None:
         return go_on
     waited = _waited(now, scene, verdict, history)
-    limit = stall.END_AT * _timeout(scene, verdict)
-    if limit and waited >= limit:
-        why = f"the wait has lasted {text.elapsed(waited)}, 80 % of the group's timeout"
-        return _act(scene, verdict, policy, why=why)
-    culprits = [scene.rank(rank) for rank in verdict.ranks]
-    silent = min(now - max(v.alive_at, history.timers_since) for v in culprits)
-    started = pace.steps(scene) > 0
-    if policy.patience is not None:
-        if (waited if started else min(waited, silent)) >= policy.patience:
-            why = f"waited longer than --patience {policy.patience:g}"
-            return _act(scene, verdict, policy, why=why)
+    if not pace.steps(scene):
+        alive = max(scene.rank(rank).alive_at for rank in verdict.ranks)
+        waited = min(waited, now - max(alive, history.timers_since))
+    if waited < policy.patience:
         return go_on
-    allowed = max(NO_LIFE, TIMES_LONGEST_PAUSE * scene.longest_pause)
-    if started and silent >= allowed and not any(_in_kernel(v) for v in culprits):
-        why = f"no activity for {text.elapsed(silent)}"
-        return _act(scene, verdict, policy, why=why)
-    return go_on
+    why = f"waited longer than --patience {policy.patience:g}"
+    return _act(scene, verdict, policy, why=why)
 
 
-def _in_kernel(view: RankView) -> bool:
-    return view.activity is not None and view.activity.state in "DTt"
+def _timeout_near(
+    now: float, scene: Scene, verdict: Verdict, policy: Policy, history: StallHistory
+) -> str:
+    """'the wait has lasted 588 s of its timeout of 600 s'; '' while there is time."""
+    for wait in wait_limit.limited_waits(scene, verdict.victims, nccl=policy.nccl_aborts):
+        since = max(min(wait.since, history.stalled_since or now), history.timers_since)
+        if now - since >= wait_limit.act_after(wait.timeout):
+            timeout = text.exact_duration(wait.timeout)
+            return f"the wait has lasted {now - since:.0f} s, and its timeout is {timeout}"
+    return ""
 
 
 def _waited(now: float, scene: Scene, verdict: Verdict, history: StallHistory) -> float:
@@ -141,47 +141,11 @@ def _waited(now: float, scene: Scene, verdict: Verdict, history: StallHistory) -
     return now - max(since, history.timers_since)
 
 
-def _timeout(scene: Scene, verdict: Verdict) -> float:
-    seen = waits.analyse(scene)
-    own = [w.timeout for w in seen.waits if w.rank in verdict.victims and w.timeout]
-    told = [v.beat.group_timeout for v in scene.ranks if v.beat and v.beat.group_timeout]
-    return min(own or told, default=0.0)
-
-
-# --- restart or stop ---------------------------------------------------------------------------
-
-
-def failure_of(scene: Scene, verdict: Verdict | None) -> Failure:
-    """How this attempt ended, to be kept in the next attempts' `Scene.failures`."""
-    steps = pace.steps(scene)
-    until = pace.last_progress(scene) if steps else scene.now
-    return Failure(
-        slug=verdict.slug if verdict else "",
-        ranks=verdict.ranks if verdict else (),
-        # After a resume the same fault comes sooner in the attempt, at the same step of the job.
-        step=steps and scene.checkpoints.base + steps,
-        lasted=until - scene.started_at,
-    )
-
-
 def _act(scene: Scene, verdict: Verdict | None, policy: Policy, *, why: str) -> Decision:
-    failures = (*scene.failures, failure_of(scene, verdict))
-    said = f"{why}: " if why else ""
-    loop = restart_loop.same_failure_twice(msgspec.structs.replace(scene, failures=failures))
-    if loop and policy.max_restarts:
-        return Decision(action="stop", reason=f"{said}{loop.reason}", verdict=loop)
-    used = sum(failure.lasted < restart_loop.PROGRESS_SECONDS for failure in failures)
-    if used > policy.max_restarts:
-        left = (
-            f"stopping: all {policy.max_restarts} restarts are used"
-            if policy.max_restarts
-            else "stopping (--max-restarts is 0)"
-        )
-        return Decision(action="stop", reason=f"{said}{left}", verdict=verdict)
-    free = failures[-1].lasted >= restart_loop.PROGRESS_SECONDS
-    count = (
-        "restarting (not counted: the job made progress since the last one)"
-        if free
-        else (f"restarting ({used} of {policy.max_restarts})")
+    found = restart.consider(scene, verdict, policy)
+    return Decision(
+        action="restart" if found.allowed else "stop",
+        reason=f"{why}: {found.reason}" if why else found.reason,
+        verdict=found.loop or verdict,
+        start_failure=found.start_failure,
     )
-    return Decision(action="restart", reason=f"{said}{count}", verdict=verdict)

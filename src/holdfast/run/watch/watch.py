@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
-from holdfast.analysis.job import pace
+from holdfast.analysis.job import pace, start_failure
 from holdfast.analysis.job.journal_records import EndRecord
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.scene import exits, overruns, stopped
@@ -18,7 +18,7 @@ from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene, Surv
 from holdfast.findings import Verdict
 from holdfast.run.launch import exit_codes, terminate
 from holdfast.run.runs.journal import Journal
-from holdfast.run.watch import deadlines, decide, verdict
+from holdfast.run.watch import deadlines, decide, restart, verdict
 from holdfast.run.watch.interface import JobAction
 from holdfast.run.watch.observer import MemoryKills, Observer
 from holdfast.run.watch.reporter import Reporter
@@ -216,6 +216,8 @@ class Watch:
         all_exited = all(view.death for view in scene.ranks)
         if time.monotonic() < self.settle_until and not all_exited:
             return JobAction.HOLD
+        if start_failure.others_may_follow(scene):
+            return JobAction.HOLD
         leaving = any(_is_leaving(view) for view in scene.ranks if not view.death)
         if leaving and time.monotonic() < self.settle_until + LEAVING:
             return JobAction.HOLD
@@ -279,7 +281,7 @@ class Watch:
         return self.observer.evidence_age(time.monotonic()) >= pace.LOOK_AGAIN
 
     def _act(self, decision: decide.Decision, found: Verdict | None, scene: Scene) -> JobAction:
-        restart = decision.action == "restart"
+        again = decision.action == "restart"
         # The root cause comes last: it is what remains on the terminal.
         if decision.verdict and decision.verdict != found:
             self._announce(decision.verdict, scene, action=decision.reason)
@@ -288,17 +290,17 @@ class Watch:
             self._announce(found, scene, action=decision.reason)
         self._acted_on = (found, scene)
         self._exit_code = exit_codes.exit_code_of(found, scene, {})
-        self.failures = (*self.failures, decide.failure_of(scene, found))
+        self.failures = (*self.failures, restart.failure_of(scene, found))
         idle = self.observer.idle(scene.now)
         self.reporter.action(
-            "restart" if restart else "stop",
+            "restart" if again else "stop",
             scene,
             reason=decision.reason,
             steps=self.observer.steps,
             idle=idle,
         )
-        self.restarts += restart
-        return JobAction.RESTART if restart else JobAction.STOP
+        self.restarts += again
+        return JobAction.RESTART if again else JobAction.STOP
 
     def _announce(self, found: Verdict, scene: Scene, *, action: str) -> None:
         self.reporter.judgement(
