@@ -118,7 +118,7 @@ def test_exit_handlers_run_to_their_end_while_the_others_save(tmp_path: Path) ->
     ):
         wait_until(lambda: at_work.exists() and ready.exists())
         both = [leaving.pid, asked.pid]
-        assert terminate.end(both, exiting=[leaving.pid], grace=60) == []
+        assert terminate.end(both, exiting=lambda: [leaving.pid], grace=60) == []
         assert terminate.exit_code(leaving.pid) == 5
         assert terminate.exit_code(asked.pid) == 6
 
@@ -135,7 +135,7 @@ def test_exit_handlers_without_an_end_have_the_grace_time(tmp_path: Path) -> Non
         began = time.monotonic()
         kept = terminate.end(
             [leaving.pid],
-            exiting=[leaving.pid],
+            exiting=lambda: [leaving.pid],
             grace=1.0,
             waiting=lambda living, _left: told.append(living),
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from signal import SIGABRT, SIGKILL, SIGTERM
 
 import pytest
+from msgspec.structs import replace
 
-from holdfast.analysis.scene.scene import Death, RankView
+from holdfast.analysis.scene.scene import Death, ExitCall, RankView
 from holdfast.findings import Verdict
 from holdfast.run.launch import exit_codes
-from tests.run.scenes import NOW, a_rank, a_scene, an_activity, words
+from tests.run.scenes import NOW, a_beat, a_rank, a_scene, an_activity, words
 
 RAISED = a_rank(1, words=words("ValueError"))
 
@@ -50,7 +51,31 @@ def test_without_a_culprit_the_first_that_failed_counts() -> None:
     assert exit_codes.exit_code_of(None, a_scene(), {}) == 124
 
 
-def test_only_a_rank_that_raised_and_runs_is_left_to_exit_by_itself() -> None:
-    stopped = a_rank(2, words=words("ValueError"), activity=an_activity(state="T"))
-    over = a_rank(3, words=words("ValueError"), death=gone(1))
-    assert exit_codes.exiting(a_scene([a_rank(0), RAISED, stopped, over])) == {1}
+CALL = ExitCall(at=NOW - 2, by="sys.exit", code=3, where="train.py:9")
+EXITS = a_beat(leaving_at=NOW - 2, exit_call=CALL, step_at=NOW - 3)
+
+
+@pytest.mark.parametrize(
+    ("view", "may_finish"),
+    [
+        (a_rank(0), False),
+        (a_rank(0, words=words("ValueError")), True),
+        (a_rank(0, beat=EXITS), True),
+        (a_rank(0, beat=a_beat(leaving_at=NOW - 2)), True),  # it leaves well
+        (a_rank(0, words=words("ValueError"), activity=an_activity(state="T")), False),
+        (a_rank(0, words=words("ValueError"), death=gone(1)), False),
+        # all handlers are done, and with them the beat
+        (a_rank(0, beat=replace(EXITS, phase="exit", beat_at=NOW - 5)), True),
+        (a_rank(0, beat=replace(EXITS, phase="exit", beat_at=NOW - 11)), False),
+    ],
+)
+def test_a_rank_on_its_way_out_may_finish_its_exit_handlers(
+    view: RankView, may_finish: bool
+) -> None:
+    assert exit_codes.exiting(a_scene([view])) == ({0} if may_finish else set())
+
+
+@pytest.mark.parametrize(("after", "code"), [(None, 3), (3, 3), (-SIGKILL, 3), (7, 7)])
+def test_a_rank_that_called_exit_has_the_code_it_gave(after: int | None, code: int) -> None:
+    ends = {} if after is None else {0: gone(after)}
+    assert exit_codes.exit_code_of(culprits(0), a_scene([a_rank(0, beat=EXITS)]), ends) == code

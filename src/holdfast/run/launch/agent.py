@@ -213,19 +213,21 @@ class Agent(LocalElasticAgent):
     def _end(self, pids: Mapping[int, int], sign: signal.Signals) -> None:
         until = time.monotonic() + self._grace
         guilty = self._ask(self._watcher.culprits, frozenset[int]())
-        exiting = self._ask(self._watcher.exiting, frozenset[int]())
         ranks = {pid: rank for rank, pid in pids.items()}
         seen = self._family.members(ranks)
         self._unkillable = terminate.end(
             pids.values(),
             at_once=[pid for rank, pid in pids.items() if rank in guilty],
-            exiting=[pid for rank, pid in pids.items() if rank in exiting],
+            exiting=lambda: [pids[rank] for rank in self._exiting()],
             sign=sign,
             grace=self._grace,
             hurry=lambda: self._orders.hurry,
             waiting=lambda living, left: self._say_waiting([ranks[p] for p in living], left),
         )
         self._end_what_is_left(ranks, seen, until=until, brief=guilty)
+
+    def _exiting(self) -> frozenset[int]:
+        return self._ask(self._watcher.exiting, frozenset())
 
     def _say_waiting(self, ranks: Sequence[int], left: float) -> None:
         self._ask(lambda: self._watcher.waiting_for_exit(ranks, left), None)

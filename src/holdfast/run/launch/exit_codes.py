@@ -5,12 +5,16 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 
+from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Death, RankView, Scene
 from holdfast.findings import Verdict
 
 STOPPED_BY_VERDICT = 124
 UNCAUGHT = 1
 """what Python exits with for an exception that nothing caught"""
+TEARDOWN = 10.0
+"""seconds for Python, CUDA and NCCL to come apart once all exit handlers are done: a collective
+without peers can hang there for good"""
 
 
 def failed(view: RankView) -> bool:
@@ -25,30 +29,40 @@ def raised(view: RankView) -> bool:
 
 
 def exiting(scene: Scene) -> frozenset[int]:
-    """Ranks that raised, and run on to their end: not if stopped, which would last for ever."""
-    return frozenset(view.rank for view in scene.ranks if raised(view) and not _is_stopped(view))
+    """Ranks on their way out, whose exit handlers may run to the end."""
+    return frozenset(view.rank for view in scene.ranks if _exits_by_itself(view, scene.now))
 
 
-def _is_stopped(view: RankView) -> bool:
-    return view.activity is not None and view.activity.state in "Tt"
+def _exits_by_itself(view: RankView, now: float) -> bool:
+    if not (raised(view) or exits.is_leaving(view)):
+        return False
+    if view.activity is not None and view.activity.state in "Tt":
+        return False  # stopped: that would last for ever
+    beat = view.beat
+    # Our hook is the last of all handlers, and ends the beat.
+    done_at = beat.beat_at if beat and beat.phase == "exit" else 0.0
+    return not done_at or now - done_at <= TEARDOWN
 
 
 def exit_code_of(found: Verdict | None, scene: Scene, after: Mapping[int, Death]) -> int:
     """The culprit's own code, 128 + the signal that killed it, or 124 for one that we ended.
 
     `scene` is what the verdict was found in, `after` how ranks that were alive then ended. One
-    that had raised is given its own code, whether it was quick to exit or not.
+    that was on its way out is given its own code, whether it was quick to exit or not.
     """
     guilty = found.ranks if found else ()
     dead = [view for view in scene.ranks if view.death and view.death.code]
     for view in [v for v in dead if v.rank in guilty] or ([] if guilty else dead):
         assert view.death
         return _as_shell(view.death.code)
-    unwinding = [view for view in scene.ranks if raised(view)]
-    for view in [v for v in unwinding if v.rank in guilty] or ([] if guilty else unwinding):
+    leaving = [view for view in scene.ranks if raised(view) or exits.exits_with_error(view)]
+    for view in [v for v in leaving if v.rank in guilty] or ([] if guilty else leaving):
         own = after[view.rank].code if view.rank in after else 0
-        # Ended by us, within its exit handlers: Python's code for an exception.
-        return UNCAUGHT if own in (0, -signal.SIGKILL, -signal.SIGTERM) else _as_shell(own)
+        if own not in (0, -signal.SIGKILL, -signal.SIGTERM):
+            return _as_shell(own)
+        # Ended by us, within its exit handlers.
+        call = exits.exit_call(view)
+        return call.code if call and call.code else UNCAUGHT
     return STOPPED_BY_VERDICT
 
 

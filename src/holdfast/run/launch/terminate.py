@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection
 from holdfast.system.proc import ProcessRow, handles, process_table, row_of
 
 LOOK_AGAIN = 0.02
+ASK_AGAIN = 0.5
+"""seconds between two questions which ranks still exit by themselves"""
 WAIT_IS_LONG = 3.0
 """seconds after which the user is told what is waited for"""
 KILL_DEADLINE = 10.0
@@ -30,7 +32,7 @@ def end(
     leaders: Collection[int],
     *,
     at_once: Collection[int] = (),
-    exiting: Collection[int] = (),
+    exiting: Callable[[], Collection[int]] = tuple,
     sign: int = signal.SIGTERM,
     grace: float = 5.0,
     hurry: Callable[[], bool] = lambda: False,
@@ -39,20 +41,22 @@ def end(
     """End these session leaders, our unreaped children, and their whole sessions.
 
     Those `at_once` are killed. Those `exiting` do so by themselves, and a signal would cut their
-    exit handlers off: they get `grace` seconds. The others get the signal and `grace` seconds,
-    counted from the end of those exiting, whose connections they may be blocked on. `hurry` ends
-    all waiting; `waiting` is told once, when it takes long: which, and for how many seconds more.
+    exit handlers off: while they are called so they have up to `grace` seconds. The others get
+    the signal and `grace` seconds, counted from the end of those exiting, whose connections they
+    may be blocked on. `hurry` ends all waiting; `waiting` is told once, when it takes long: which,
+    and for how many seconds more.
     Answers the processes that even SIGKILL did not end.
     """
     _kill_sessions(at_once)
-    leave = [leader for leader in leaders if leader in exiting and leader not in at_once]
+    by_themselves = exiting()
+    leave = [leader for leader in leaders if leader in by_themselves and leader not in at_once]
     asked = [leader for leader in leaders if leader not in (*at_once, *leave)]
     for leader in asked:
         _to_group(leader, _understood(leader, sign))
         # A stopped process takes no signal before it runs on.
         if (row := row_of(leader)) and row.state in ("T", "t"):
             _to_group(leader, signal.SIGCONT)
-    _wait_for_all(leave, asked, grace=grace, hurry=hurry, waiting=waiting)
+    _wait_for_all(leave, asked, exiting, grace=grace, hurry=hurry, waiting=waiting)
     deadline = time.monotonic() + KILL_DEADLINE
     # Those killed may have started others in between: until none is left.
     while (left := _kill_sessions(leaders)) and time.monotonic() < deadline:
@@ -63,20 +67,22 @@ def end(
 def _wait_for_all(
     leave: list[int],
     asked: list[int],
+    exiting: Callable[[], Collection[int]],
     *,
     grace: float,
     hurry: Callable[[], bool],
     waiting: Callable[[list[int], float], None],
 ) -> None:
-    began = time.monotonic()
+    began = looked = time.monotonic()
     until, said = began + grace, False
     while living := [leader for leader in (*leave, *asked) if not is_gone(row_of(leader))]:
         now = time.monotonic()
         if any(leader in leave for leader in living):
-            if now >= began + grace:  # it had its time
-                _kill_sessions(leave)
-                leave = []
             until = now + grace
+            if now >= looked + ASK_AGAIN:
+                looked, by_themselves = now, exiting() if now < began + grace else ()
+                _kill_sessions([leader for leader in leave if leader not in by_themselves])
+                leave = [leader for leader in leave if leader in by_themselves]
         if hurry() or now >= until:
             return
         if not said and now >= began + WAIT_IS_LONG:

@@ -33,8 +33,8 @@ class Watcher(Protocol):
         """Local ranks to kill at once when the others are asked to end."""
 
     def exiting(self) -> frozenset[int]:
-        """Local ranks that raised and exit by themselves: their exit handlers may run to the end,
-        within the grace time."""
+        """Local ranks that are on their way out by themselves: their exit handlers may run to the
+        end, within the grace time."""
 
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
         """These local ranks have not exited yet, and are killed in so many seconds."""

@@ -101,7 +101,8 @@ class Watch:
         return self._culprits - self.exiting()
 
     def exiting(self) -> frozenset[int]:
-        return exit_codes.exiting(self._scene(time.monotonic()))
+        self.observer.read_pages(now := time.monotonic())
+        return exit_codes.exiting(self._scene(now))
 
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
         self.reporter.waiting_for_exit(ranks, seconds_left, by_hand=self._stop_signal == "SIGINT")
