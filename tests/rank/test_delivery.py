@@ -32,6 +32,13 @@ def test_off_adds_nothing() -> None:
     assert environment(base) == base
 
 
+@pytest.mark.parametrize("name", ["TORCH_NCCL_ENABLE_TIMING", "NCCL_ENABLE_TIMING"])
+def test_gpu_timing_is_on_unless_the_user_said_something_about_it(name: str) -> None:
+    assert environment({})["TORCH_NCCL_ENABLE_TIMING"] == "1"
+    made = environment({name: "0"})
+    assert {n: made[n] for n in made if "TIMING" in n} == {name: "0"}
+
+
 def test_off_leaves_no_trace_in_the_rank(tmp_path: Path) -> None:
     rank = ran(tmp_path, "print('fine')", {"HOLDFAST": "off"})
     assert rank.last is None

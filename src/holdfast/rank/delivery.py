@@ -19,6 +19,10 @@ GRACE = "HOLDFAST_GRACE"
 """seconds between SIGTERM and SIGKILL; stays in the environment, it is no secret"""
 EVENTS = "HOLDFAST_EVENTS"
 
+TIMING = frozenset({"TORCH_NCCL_ENABLE_TIMING", "NCCL_ENABLE_TIMING"})
+"""torch then records when a GPU comes to a collective: it costs a CUDA event each (bench/nccl.py),
+and only so can a GPU that never comes be told from those that wait for it"""
+
 _HERE = os.path.dirname(os.path.abspath(__file__))
 SITE = os.path.join(_HERE, "site")
 SHIM = os.path.join(_HERE, "shim.py")
@@ -44,6 +48,8 @@ def environment(
     made[SOCKET] = socket
     made[LAUNCHER] = str(launcher_pid)
     made[EVENTS] = events
+    if not TIMING & base.keys():
+        made["TORCH_NCCL_ENABLE_TIMING"] = "1"
     return made
 
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from tests.analysis.collectives.nccl_documents import Written
+from tests.analysis.collectives.test_gpu_side import IN_ALL_REDUCE
+from tests.analysis.collectives.test_gpu_side import a_job as gpu_job
 from tests.analysis.logs.patterns.jobs import (
     HEALTHY,
     STUCK,
@@ -46,6 +49,13 @@ IN_KNOWN = a_recorder(*PAST, *KNOWN)
 BEFORE = a_recorder(*PAST, KNOWN[0], entry(STEPS + 1, finished=False))
 CROSSED = held_up({2: {"recorder": ALONE, "stack": IN_BARRIER}})
 
+STAGES = [
+    Written().past(1).batch("started", "send 0->1"),
+    Written().past(1).batch("started", "send 1->2"),
+    Written().past(1).batch("retired", "recv 2<-1"),
+    Written().past(1).batch("started", "recv 3<-2"),
+]
+
 test_run = run_table(
     "rank-conditional-code",
     notices(
@@ -81,6 +91,17 @@ test_run = run_table(
         saying=[
             "rank 2 waits in barrier (in train() at train.py:44)",
             "which no other rank calls",
+        ],
+    ),
+    # the stages of a pipeline wait for each other; one of them calls what no other does
+    notices(
+        gpu_job(STAGES, {2: IN_ALL_REDUCE}),
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=False,
+        saying=[
+            "rank 2 waits in all_reduce (in train() at train.py:30)",
+            "which no other rank calls; ranks 0-1,3 wait in send or recv for it",
         ],
     ),
     # a message that Gloo never records may have come just now

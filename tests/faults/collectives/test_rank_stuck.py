@@ -1,8 +1,15 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene.scene import Stack
+from holdfast.faults.collectives.rank_stuck import FAULT
+from holdfast.findings import Verdict
+from tests.analysis.collectives.nccl_documents import Written
+from tests.analysis.collectives.test_gpu_side import IN_ALL_REDUCE, IN_STEP, ahead
+from tests.analysis.collectives.test_gpu_side import a_job as gpu_job
 from tests.analysis.logs.patterns.jobs import (
     HEALTHY,
     RESET,
@@ -239,3 +246,28 @@ test_explain = explain_table(
         a_job(timed_out(0), recorders={0: stood(11)} | {r: stood(10, 10) for r in (1, 2, 3)})
     ),
 )
+
+
+@pytest.mark.parametrize("python", [IN_STEP, IN_ALL_REDUCE], ids=["anywhere", "in all_reduce"])
+def test_a_gpu_that_never_started_is_named_with_what_it_has_not_started(python: Stack) -> None:
+    written = [ahead("scheduled" if rank == 2 else "started") for rank in range(4)]
+    (said,) = FAULT.ask_run(gpu_job(written, {2: python}))
+    assert isinstance(said, Verdict)
+    assert (said.ranks, said.victims, said.certain) == ((2,), (0, 1, 3), False)
+    assert said.reason.startswith(
+        "the GPU of rank 2 (pid 4002) has not started all_reduce #4 for 5.0 s: a kernel or copy "
+        "before it has not ended; ranks 0-1,3 wait for it in all_reduce #4; its script is "
+    )
+    assert "train.py:" in said.reason
+    assert "cuda-gdb -p 4002" in said.fix
+
+
+def test_a_stage_whose_gpu_never_started_is_named_with_its_message() -> None:
+    written = [
+        Written().past(1).batch("started", "send 0->1"),
+        Written().past(1).batch("scheduled", "recv 1<-0"),
+    ]
+    (said,) = FAULT.ask_run(gpu_job(written))
+    assert isinstance(said, Verdict)
+    assert "the GPU of rank 1 (pid 4001) has not started its recv from rank 0" in said.reason
+    assert "rank 0 waits for it in send to rank 1" in said.reason

@@ -76,7 +76,7 @@ def _recorder(documents: list[dict[str, Any]], keep: int) -> Recorder:
     if not raw:
         return _from_status(documents[0])
     read_entries = msgspec.convert(list(_chosen(raw, keep)), list[RecorderEntry], strict=False)
-    chosen = entries.of_groups_that_exist(read_entries)
+    chosen = entries.with_batches(entries.of_groups_that_exist(read_entries))
     is_over = _over(chosen)
     qualify = len(documents) > 1
     listed = [(e, entries.collective(e, finished=is_over(e), qualify=qualify)) for e in chosen]

@@ -41,7 +41,10 @@ class RecorderEntry(msgspec.Struct):
     is_p2p: bool | None = None
     time_created_ns: int | None = None
     time_created_us: int | None = None
+    time_discovered_started_ns: int | None = None
+    time_discovered_completed_ns: int | None = None
     timeout_ms: int | None = None
+    op_id: int | None = None
     frames: list[RecordedFrame] | None = None
 
     @property
@@ -77,6 +80,10 @@ class RecorderEntry(msgspec.Struct):
     def backend(self) -> str:
         return (self.profiling_name or "").rpartition(":")[0]
 
+    @property
+    def op(self) -> str:
+        return (self.profiling_name or "").rpartition(":")[2]
+
 
 def of_groups_that_exist(entries: Iterable[RecorderEntry]) -> list[RecorderEntry]:
     """Without those of groups that were destroyed and made again: names and sequences start anew,
@@ -87,6 +94,48 @@ def of_groups_that_exist(entries: Iterable[RecorderEntry]) -> list[RecorderEntry
         name = entry.group, entry.backend
         newest[name] = max(entry.pg_id or 0, newest.get(name, 0))
     return [e for e in listed if (e.pg_id or 0) == newest[e.group, e.backend]]
+
+
+def with_batches(listed: Iterable[RecorderEntry]) -> list[RecorderEntry]:
+    """Messages that were posted together, as pipelines do, never change their state themselves:
+    the entry 'coalesced' behind them has it, their numbers, and is no collective."""
+    known = list(listed)
+    wholes = {_batch(entry): entry for entry in known if entry.op == "coalesced"}
+    ends = {_batch(entry): entry for entry in known if entry.is_message}
+    batches = {(m.group, m.p2p_seq_id): wholes[key] for key, m in ends.items() if key in wholes}
+    parts = {_batch(e) for e in known if not e.is_message and e.op != "coalesced"}
+    return [
+        _like(whole, entry)
+        if entry.is_message and (whole := batches.get((entry.group, entry.p2p_seq_id)))
+        else entry
+        for entry in known
+        # One whose parts the ring has lost says nothing.
+        if entry.op != "coalesced" or _batch(entry) in parts
+    ]
+
+
+def _batch(entry: RecorderEntry) -> tuple[str, int | None, int | None]:
+    """The last of the operations issued as one has the number of the whole."""
+    return entry.group, entry.p2p_seq_id, entry.op_id
+
+
+def _like(whole: RecorderEntry, part: RecorderEntry) -> RecorderEntry:
+    return msgspec.structs.replace(
+        part,
+        state=whole.state,
+        retired=whole.retired,
+        time_discovered_started_ns=whole.time_discovered_started_ns,
+        time_discovered_completed_ns=whole.time_discovered_completed_ns,
+    )
+
+
+def timed(listed: Iterable[RecorderEntry]) -> bool:
+    """Whether torch records when the GPU comes to a collective: only then is 'scheduled' more
+    than 'the script asked for it'."""
+    return any(
+        entry.backend == "nccl" and (entry.state == "started" or entry.time_discovered_started_ns)
+        for entry in listed
+    )
 
 
 class Group(msgspec.Struct):
@@ -105,10 +154,11 @@ def _ranks(told: str | list[int]) -> tuple[int, ...]:
     return tuple(told if isinstance(told, list) else map(int, re.findall(r"\d{1,9}", told)))
 
 
-def collective(entry: RecorderEntry, *, finished: bool, qualify: bool = False) -> Collective:
+def collective(
+    entry: RecorderEntry, *, finished: bool, qualify: bool = False, timed: bool = False
+) -> Collective:
     """`qualify` distinguishes the groups of other backends from NCCL's: '0 (gloo)'."""
-    backend, _, op = (entry.profiling_name or "").rpartition(":")
-    name = entry.group
+    backend, op, name = entry.backend, entry.op, entry.group
     return Collective(
         group=f"{name} ({backend})" if qualify and backend != "nccl" else name,
         sequence=entry.sequence,
@@ -118,6 +168,8 @@ def collective(entry: RecorderEntry, *, finished: bool, qualify: bool = False) -
         finished=finished,
         created=entry.created,
         timeout=(entry.timeout_ms or 0) / 1e3,
+        started=finished or entry.state != "scheduled" if timed and backend == "nccl" else None,
+        ended=(entry.time_discovered_completed_ns or 0) / 1e9 if finished else 0.0,
         frames=tuple(
             Frame(function=line.name, file=line.filename, line=line.line)
             for line in entry.frames or ()
@@ -160,9 +212,14 @@ def _whole(collectives: Iterable[Collective]) -> tuple[Collective, ...]:
     completed, and it has the number of its parts."""
     listed = sorted(collectives, key=lambda c: c.created)
     over = {(c.group, c.sequence) for c in listed if c.finished}
+    begun = over | {(c.group, c.sequence) for c in listed if c.started}
     return tuple(
-        msgspec.structs.replace(c, finished=True)
-        if not c.finished and (c.group, c.sequence) in over
+        msgspec.structs.replace(
+            c,
+            finished=(c.group, c.sequence) in over,
+            started=c.started if c.started is None else (c.group, c.sequence) in begun,
+        )
+        if (c.group, c.sequence) in begun and not c.finished
         else c
         for c in listed
     )

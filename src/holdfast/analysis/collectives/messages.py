@@ -3,15 +3,19 @@
 NCCL records each message with both numbers in its group ('send 0->1', 'recv 1<-0'), counted by
 each rank for itself, so two sides have no number in common. But a message that one side is still
 in, and of which the other side has none open, is one for which the other side never came.
+
+Where it is known which messages a GPU has come to, only those count, on both sides: a pipeline's
+scripts ask for dozens ahead.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from holdfast import text
 from holdfast.analysis.collectives.groups import Recorders
 from holdfast.analysis.scene.scene import Collective, Recorder
 
@@ -26,6 +30,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     way: str
     """'send' or 'recv'"""
     group: str
+    sequence: int
+    on_gpu: bool
+    """its GPU is known to be in it"""
     since: float
     """wall seconds, 0 unknown"""
     timeout: float
@@ -58,9 +65,27 @@ def _open(
     found: dict[tuple[str, int, str], Message] = {}
     for c in recorder.messages:
         message = _message(rank, c, told.get(c.group, ()))
-        if message and not c.finished and c.sequence > over.get(c.group, -1):
+        if c.started is False or c.finished or not message:
+            continue
+        if c.sequence > over.get(c.group, -1):
             found.setdefault((c.group, message.peer, message.way), message)
     return tuple(found.values())
+
+
+def title(recorder: Recorder, c: Collective, rank: int) -> str:
+    """'recv from rank 2', where its members are known; else as torch calls it."""
+    message = _message(rank, c, recorder.members.get(c.group, ()))
+    return words([message]) if message else c.op
+
+
+def words(batch: Sequence[Message]) -> str:
+    """'recv from rank 2', 'send to and recv from rank 2', 'messages with ranks 1,3'."""
+    peers = {message.peer for message in batch}
+    if len(peers) > 1:
+        return f"messages with {text.ranks(peers)}"
+    ways = dict.fromkeys(message.way for message in batch)
+    said = " and ".join(f"{way} {'to' if way == 'send' else 'from'}" for way in ways)
+    return f"{said} rank {peers.pop()}"
 
 
 def _message(rank: int, c: Collective, members: tuple[int, ...]) -> Message | None:
@@ -74,6 +99,8 @@ def _message(rank: int, c: Collective, members: tuple[int, ...]) -> Message | No
         peer=peer,
         way=sides["way"],
         group=c.group,
+        sequence=c.sequence,
+        on_gpu=c.started is True,
         since=c.created,
         timeout=c.timeout,
     )

@@ -1,11 +1,12 @@
-"""The collectives a rank has entered that are not over, and the ranks missing from each."""
+"""The collectives and messages a rank is in that are not over, and the ranks missing from each."""
 
 from __future__ import annotations
 
 import msgspec
 
-from holdfast.analysis.collectives import groups, signature
+from holdfast.analysis.collectives import gpu_side, groups, messages, signature
 from holdfast.analysis.collectives.groups import Recorders, is_default
+from holdfast.analysis.collectives.messages import Message
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +31,10 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """'gloo', 'nccl', or '' when unknown"""
     sure: bool = True
     """its stack shows it inside the collective; DDP's show as backward()"""
+    on_gpu: bool = False
+    """its GPU is known to be in it, whatever its script does meanwhile"""
+    is_message: bool = False
+    """a send or a receive: `op` names the other side"""
     seconds: float = 0.0
     """for how long it had surely waited when the evidence was taken"""
     world: str = ""
@@ -41,7 +46,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        if not self.group:
+        if not self.group or self.is_message:
             return self.op or "a collective"
         name = groups.in_words(self.group, self.world)
         return f"{self.op or 'collective'} #{self.sequence}{name}"
@@ -65,9 +70,11 @@ class OpenCollectives:
         self.recorders, self.ended, self.unread = recorders, ended, unread
         self.groups: dict[str, _Group] = {}
         self.absent: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.messages = self._open_messages()
 
     def of(self, rank: int) -> list[Wait]:
-        """The first one of each group that is not over, the one entered first before others."""
+        """The first one of each group that is not over, the one entered first before others;
+        then its messages."""
         own = self.recorders.get(rank)
         if own is None:
             return []
@@ -77,6 +84,8 @@ class OpenCollectives:
             if sequence > entered:
                 continue
             entry = signature.entry(own, group, sequence)
+            if entry is not None and entry.started is False:
+                continue  # its GPU is busy with something before it, and waits for no rank there
             about = self._group(group)
             wait = Wait(
                 rank=rank,
@@ -90,9 +99,11 @@ class OpenCollectives:
                 timeout=entry.timeout if entry else 0.0,
                 backend=entry.backend if entry else "",
                 sure=False,
+                on_gpu=entry is not None and entry.started is True,
             )
             found.append((entry.created if entry else 0.0, wait))
-        return [wait for _, wait in sorted(found, key=lambda pair: pair[0])]
+        in_order = [wait for _, wait in sorted(found, key=lambda pair: pair[0])]
+        return in_order + self.messages.get(rank, [])
 
     def _group(self, group: str) -> _Group:
         if group not in self.groups:
@@ -113,6 +124,31 @@ class OpenCollectives:
             self.absent[group, sequence] = tuple(
                 rank
                 for rank in self._group(group).members
-                if self.recorders[rank].entered.get(group, 0) < sequence
+                if not gpu_side.has_reached(self.recorders[rank], group, sequence)
             )
         return self.absent[group, sequence]
+
+    def _open_messages(self) -> dict[int, list[Wait]]:
+        """Of each rank: the sends and receives whose other side has not come, a batch as one."""
+        told = {group: ranks for r in self.recorders.values() for group, ranks in r.members.items()}
+        batches: dict[tuple[int, str, int], list[Message]] = {}
+        for m in messages.unanswered(self.recorders, told):
+            batches.setdefault((m.rank, m.group, m.sequence), []).append(m)
+        found: dict[int, list[Wait]] = {}
+        for (rank, group, sequence), batch in batches.items():
+            peers = tuple(dict.fromkeys(m.peer for m in batch))
+            wait = Wait(
+                rank=rank,
+                group=group,
+                sequence=sequence,
+                op=messages.words(batch),
+                absent=tuple(p for p in peers if p in self.recorders),
+                gone=tuple(p for p in peers if p in self.ended),
+                unread=bool(self.unread & set(peers)),
+                timeout=batch[0].timeout,
+                sure=False,
+                on_gpu=batch[0].on_gpu,
+                is_message=True,
+            )
+            found.setdefault(rank, []).append(wait)
+        return found

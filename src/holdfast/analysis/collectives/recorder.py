@@ -37,15 +37,17 @@ def parse(document: bytes) -> Recorder:
     listed = entries.of_groups_that_exist(
         entry for part in documents for entry in part.entries or ()
     )
+    timed = entries.timed(listed)
     # Only 'retired' can be trusted: Gloo's entries stay 'scheduled' for ever, and NCCL's say
-    # 'completed' while their kernels still wait (seen on an H200, torch 2.11, where asking
-    # for the dump itself marked 40 waiting collectives so).
+    # 'completed' while the call has not even returned, since CUDA takes an event that was never
+    # recorded for one that is over (seen on an H200, torch 2.11). Such a rank is in that call.
+    known = [
+        (e, entries.collective(e, finished=bool(e.retired), qualify=several, timed=timed))
+        for e in entries.with_batches(listed)
+    ]
     return entries.recorder(
-        (
-            entries.collective(entry, finished=bool(entry.retired), qualify=several)
-            for entry in listed
-            if not entry.is_message
-        ),
+        (c for e, c in known if not e.is_message),
+        messages=(c for e, c in known if e.is_message),
         # NCCL's document comes first, and only it lists the members.
         members=entries.members((documents[0].pg_config or {}).values()) if documents else {},
     )

@@ -16,7 +16,7 @@ from collections.abc import Container, Mapping
 
 import msgspec
 
-from holdfast.analysis.collectives import groups, stacks, worlds
+from holdfast.analysis.collectives import gpu_side, groups, stacks, worlds
 from holdfast.analysis.collectives.mismatch import find_mismatch
 from holdfast.analysis.collectives.positions import OpenCollectives, Wait
 from holdfast.analysis.collectives.signature import Mismatch
@@ -106,14 +106,20 @@ def moved_on(scene: Scene) -> bool:
 
 def _wait(view: RankView, positions: OpenCollectives) -> Wait | None:
     shown = _shown_waiting(view)
-    if shown is False:
-        return None
-    # One that all have entered is in flight: only the stack makes it a wait.
-    found = [w for w in positions.of(view.rank) if w.absent or w.gone or w.unread or shown is True]
+    # One that all have entered is in flight: only the stack makes it a wait. What a script is
+    # busy with says nothing of a GPU that is known to be in one.
+    found = [
+        w
+        for w in positions.of(view.rank)
+        if (w.absent or w.gone or w.unread or shown is True) and (w.on_gpu or shown is not False)
+    ]
     if found:
         # The one that a rank is missing from is what it waits in; any other is merely in flight.
         chosen = max(found, key=lambda w: (bool(w.absent), bool(w.gone)))
         return msgspec.structs.replace(chosen, sure=shown is True)
+    recorder = positions.recorders.get(view.rank)
+    if recorder is not None and gpu_side.not_started(recorder):
+        return None  # its GPU holds its script up, wherever that is
     if shown and isinstance(view.stack, Stack) and stacks.in_collective(view.stack):
         # In none that anybody recorded: NCCL makes a group's connections in its first collective,
         # and there a rank hangs, unrecorded, until the others come. A message from one rank to

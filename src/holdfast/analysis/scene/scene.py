@@ -184,6 +184,10 @@ class Collective(Signal, frozen=True):
     """wall seconds"""
     timeout: float
     """seconds"""
+    started: bool | None = None
+    """whether the GPU has come to it; None without NCCL, or without TORCH_NCCL_ENABLE_TIMING"""
+    ended: float = 0.0
+    """wall seconds when torch noticed that it was over; 0 unknown"""
     frames: tuple[Frame, ...] = ()
     """where the script asked for it, innermost first; only in dumps, for the last entries"""
 
@@ -199,7 +203,7 @@ class Recorder(Signal, frozen=True):
     members: dict[str, tuple[int, ...]] = {}
     """group -> its ranks, where the recorder lists them: NCCL's does, Gloo's does not"""
     messages: tuple[Collective, ...] = ()
-    """sends and receives, oldest first, of dumps only: 'send 0->1' and 'recv 1<-0' in the numbers
+    """sends and receives, oldest first, NCCL's only: 'send 0->1' and 'recv 1<-0' in the numbers
     of the group, with the sequence that its messages have for themselves"""
 
 

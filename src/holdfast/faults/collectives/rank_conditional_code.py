@@ -46,6 +46,9 @@ FAULT = Fault(
 )
 
 
+MESSAGES = ("messages", 0)
+
+
 @FAULT.run
 def ranks_wait_for_each_other(scene: Scene) -> Verdict | None:
     seen = waits.analyse(scene)
@@ -53,7 +56,9 @@ def ranks_wait_for_each_other(scene: Scene) -> Verdict | None:
         return None
     sides: dict[tuple[str, int], list[Wait]] = {}
     for wait in seen.waits:
-        sides.setdefault((wait.group, wait.sequence), []).append(wait)
+        # Stages of a pipeline wait for each other one by one, which is one place of the program.
+        place = MESSAGES if wait.is_message else (wait.group, wait.sequence)
+        sides.setdefault(place, []).append(wait)
     minority = _minority(scene, sides)
     odd = [w.rank for side in minority or sides.values() for w in side]
     rest = [rank for rank in seen.deadlock if rank not in odd]
@@ -111,7 +116,8 @@ def _line(scene: Scene, side: list[Wait]) -> str:
 def _waits(side: list[Wait]) -> str:
     ranks = [wait.rank for wait in side]
     verb = text.plural(ranks, "waits", "wait")
-    return f"{text.ranks(ranks)} {verb} in {side[0].title}"
+    places = {wait.title for wait in side}
+    return f"{text.ranks(ranks)} {verb} in {places.pop() if len(places) == 1 else 'send or recv'}"
 
 
 # --- explain -------------------------------------------------------------------------------------

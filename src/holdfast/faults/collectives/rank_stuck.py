@@ -4,7 +4,8 @@ What you see   Nothing: no step, no output, no error. After the group's timeout 
                NCCL, 30 with Gloo) the ranks that *waited* abort, and the log shows only them.
 Why            A collective completes when every member has entered it. One rank is somewhere else:
                in a lock, a read from dead storage, an endless loop, a debugger's prompt, a long
-               save. All others wait for it silently.
+               save. All others wait for it silently. Or its GPU is: a kernel that never ends
+               keeps it from a collective that its script asked for long ago.
 How to be sure holdfast compares the ranks' flight recorders to see which ranks entered the
                collective and which did not, and takes the stack of the missing one from outside.
                `py-spy dump --pid PID` shows the same. CPU time and bytes read and written tell
@@ -14,6 +15,8 @@ Fix            Look at the line it is in. If the work takes long by design, do n
                ends the wait a few seconds before that timeout, or after `--patience S`.
 Known limits   Without flight recorder or stack of that rank holdfast can only say which ranks
                waited. A stack is one moment: it does not show for how long the rank was there.
+               Which GPU never came shows only with TORCH_NCCL_ENABLE_TIMING=1, which `run` sets
+               unless it is set already. Collectives inside CUDA graphs are never recorded.
 Sources        torch/csrc/distributed/c10d/FlightRecorder.hpp: sequence numbers per group
                https://pytorch.org/blog/flight-recorder-a-new-lens-for-understanding-nccl-watchdog-timeouts/
                https://github.com/pytorch/pytorch/pull/118582
@@ -23,7 +26,7 @@ from __future__ import annotations
 
 from holdfast import text
 from holdfast.analysis.collectives import stacks
-from holdfast.analysis.job import stall
+from holdfast.analysis.job import gpu_stall, stall
 from holdfast.analysis.logs import blame, horovod_stall, odd_ranks, stack_positions, suspects
 from holdfast.analysis.logs.patterns import launchers, missing_rank, watchdog
 from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_OLD, HOROVOD_READY, UNIQUE_ID
@@ -46,14 +49,18 @@ def others_wait_for_it(scene: Scene) -> Verdict | None:
     held = stall.find(scene)
     if held is None:
         return None
+    gpu = gpu_stall.sentence(held)
+    pid = scene.rank(held.roots[0]).pid
     return FAULT.verdict(
-        held.sentence(),
+        gpu or held.sentence(),
         ranks=held.roots,
         victims=held.victims,
         certain=False,
-        fix=f"see which line it is in: `py-spy dump --pid {scene.rank(held.roots[0]).pid}`",
+        fix=f"see which kernel runs: `cuda-gdb -p {pid} -ex 'info cuda kernels' -batch`"
+        if gpu
+        else f"see which line it is in: `py-spy dump --pid {pid}`",
         fix_after_end="",
-        evidence=held.evidence(),
+        evidence=[*(gpu_stall.evidence(held) if gpu else ()), *held.evidence()],
     )
 
 
