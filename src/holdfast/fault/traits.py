@@ -29,5 +29,7 @@ class RunTraits(msgspec.Struct, frozen=True, kw_only=True):
     of its own is the better name"""
     whole_job: bool = False
     """asked once of all ranks; any other fault is asked of each world of the job for itself"""
+    notice_name: str = ""
+    """what a notice is called on the screen, where the slug would claim more than is known"""
     from_history: bool = False
     """judged from earlier attempts when a restart is decided, not from what is happening now"""

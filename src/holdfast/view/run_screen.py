@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
+from holdfast.analysis.job import pace
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.findings import Evidence, Verdict
 from holdfast.text import numbers, ranks
@@ -21,9 +22,12 @@ EVERY = 60.0
 """seconds between two status lines where they cannot be rewritten in place"""
 PATIENCE = 1.0
 """seconds a paragraph waits for a terminal that takes nothing (Ctrl-S, a full pipe)"""
+FIRST_STATUS = 10.0
+"""seconds before the first one there: the log of a short job needs none"""
 SHORTEST_START = 2.0
-"""seconds: a start that takes longer is worth a line"""
+"""seconds: a start or a stall that takes longer is worth a line"""
 QUOTES = 4
+NO_ACTION = "none, still watching"
 ERASE = "\r\033[K"
 """to the start of the line, and all behind it away"""
 
@@ -34,8 +38,11 @@ Writer = Callable[[int, bytes], None]
 # --- what to say: pure ---------------------------------------------------------------------------
 
 
-def status(scene: Scene, *, restarts: int = 0) -> str:
-    """How far the job is, in one line; '' while its start is too young to mention."""
+def status(scene: Scene, *, restarts: int = 0, waits_for: Sequence[int] = ()) -> str:
+    """How far the job is, in one line; '' while its start is too young to mention, and at the end.
+
+    `waits_for`: the ranks that stall it, as far as they have been named.
+    """
     world = len(scene.ranks)
     living = [view for view in scene.ranks if view.death is None]
     beats = [view.beat for view in living if view.beat]
@@ -43,13 +50,19 @@ def status(scene: Scene, *, restarts: int = 0) -> str:
     steps = max((beat.steps for beat in beats), default=0)
     again = f", {restarts} restart{'s' if restarts != 1 else ''}" if restarts else ""
     if not living:
-        return f"{_ranks(world)}, all exited{again}"
+        return ""
+    if waits_for and (waited := scene.now - pace.last_progress(scene)) >= SHORTEST_START:
+        at = f"at step {scene.checkpoints.base + steps}" if steps else "before the first step"
+        return (
+            f"{_ranks(world)}, stalled {at} for {_duration(waited)}: waiting for "
+            f"{ranks(waits_for)}{again}"
+        )
     if steps:
         usual = sorted(beat.usual_step for beat in beats)[len(beats) // 2]
-        pace = f", {_duration(usual)} a step" if usual else ""
+        each = f", {_duration(usual)} a step" if usual else ""
         alive = "" if len(living) == world else f", {len(living)} alive"
         step = scene.checkpoints.base + steps  # of the job, over all attempts
-        return f"{_ranks(world)}{alive}, step {step}{pace}{_phases(living)}{again}"
+        return f"{_ranks(world)}{alive}, step {step}{each}{_phases(living)}{again}"
     waited = scene.now - scene.started_at
     if waited < SHORTEST_START:
         return ""
@@ -60,32 +73,69 @@ def status(scene: Scene, *, restarts: int = 0) -> str:
     return f"{_ranks(world)} {doing} for {_duration(waited)}{_phases(living)}{again}"
 
 
-def judgement(verdict: Verdict, scene: Scene, *, action: str = "", evidence: str = "") -> list[str]:
-    """Who, where, why, what holdfast does about it, and where the evidence is."""
+def judgement(
+    verdict: Verdict,
+    scene: Scene,
+    *,
+    name: str = "",
+    action: str = "",
+    evidence: str = "",
+    last: bool = False,
+) -> list[str]:
+    """The sentence, what holdfast does about it, and where the evidence is; who and what was seen
+    as far as the sentence does not say so.
+
+    `name`: in place of the slug, of a notice that may be over in a second and come again: two
+    lines. `last`: the job ends with it, and the report that follows has the help.
+    """
     kind = "verdict" if verdict.certain or action else "notice"
-    told = [f"{kind}[{verdict.code}] {verdict.slug}: {verdict.reason}"]
+    told = [f"{kind}[{verdict.code}] {name or verdict.slug}: {verdict.reason}"]
+    if name:
+        seen = f"; evidence in {evidence}" if evidence else ""
+        return [*told, f"  action    {NO_ACTION}{seen}"]
     if who := _who(verdict, scene):
         told.append(f"  who       {who}")
+    quotes = [quote for quote in verdict.evidence if not _says(verdict.reason, quote.quote)]
     told += [
         f"  --> {_rank_of(quote)}{quote.quote}" + (f" ({quote.source})" * bool(quote.source))
-        for quote in verdict.evidence[:QUOTES]
+        for quote in quotes[:QUOTES]
     ]
     if action or not verdict.certain:
-        told.append(f"  action    {action or 'none, still watching'}")
-    if evidence:
+        told.append(f"  action    {action or NO_ACTION}")
+    helps = bool(verdict.fix) and not last
+    if evidence and not (helps and evidence in verdict.fix):
         told.append(f"  evidence  {evidence}")
-    if verdict.fix:
+    if helps:
         told.append(f"  help: {verdict.fix}")
     return told
 
 
+def _says(reason: str, quote: str) -> bool:
+    """Whether the sentence has all words of the quote already."""
+    return _words(quote) - _FILLERS <= _words(reason)
+
+
+def _words(sentence: str) -> set[str]:
+    """'waits' and 'wait' are one."""
+    return {word.removesuffix("s") for word in re.findall(r"[^\s,;:()]+", sentence)}
+
+
+_FILLERS = frozenset({"ended", "by", "in", "at"})
+
+
 def _who(verdict: Verdict, scene: Scene) -> str:
+    """Culprits whose process the sentence does not name, and victims that it leaves out."""
     known = {view.rank: view for view in scene.ranks}
-    parts = [_place(known[rank]) for rank in verdict.ranks if rank in known][:QUOTES]
-    if len(verdict.ranks) > QUOTES:
-        parts = [f"ranks {numbers(verdict.ranks)}"]
-    who = ", ".join(parts)
-    if verdict.victims:
+    named = [known[r] for r in verdict.ranks if r in known]
+    unnamed = [
+        view for view in named if not _says(verdict.reason, f"rank {view.rank} pid {view.pid}")
+    ]
+    who = ", ".join(map(_place, unnamed))
+    if len(named) == len(scene.ranks):
+        who = ""  # all of them: nothing to tell apart
+    elif len(unnamed) > QUOTES:
+        who = ranks(verdict.ranks) if not _says(verdict.reason, ranks(verdict.ranks)) else ""
+    if verdict.victims and not _says(verdict.reason, ranks(verdict.victims)):
         affected = f"affected: {ranks(verdict.victims)}"
         who = f"{who}; {affected}" if who else affected
     return who
@@ -132,7 +182,7 @@ class Screen:
         self._lock = threading.RLock()
         self._shown = ""
         self._line_is_free = True
-        self._next_status = -1.0
+        self._next_status = clock() + FIRST_STATUS
         self._unsaid = 0
         self._in_place = stream.isatty() and os.environ.get("TERM", "") != "dumb"
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import signal
 
+from holdfast.analysis.scene.scene import Death, RankView
 from tests.analysis.logs.patterns.jobs import (
     HEALTHY,
     STUCK,
@@ -19,9 +20,15 @@ from tests.faults.table import (
     recognises,
     run_table,
 )
-from tests.run.scenes import NOW, TIMED_OUT, a_rank, a_scene, ended, lost_its_peer, words
+from tests.run.scenes import NOW, TIMED_OUT, a_beat, a_rank, a_scene, ended, lost_its_peer, words
 
 BAD = words("ValueError", "bad batch", at=NOW - 1.2, where="train.py:88 in forward")
+
+
+def ended_early(rank: int, code: int, *, at: float = NOW - 1.0, log: str = "") -> RankView:
+    beat = a_beat(steps=0, step_at=0.0, group_ready=False)
+    return a_rank(rank, death=Death(code=code, at=at), activity=None, beat=beat, log=log)
+
 
 test_run = run_table(
     "python-exception",
@@ -55,6 +62,23 @@ test_run = run_table(
         ranks=[1],
         certain=True,
         saying=["exited with code 3 and recorded no exception"],
+    ),
+    # a mistyped flag: argparse has said so, and no rank differs from the others
+    notices(
+        a_scene([ended_early(r, 2, log=f"runs/r/rank-{r}.log") for r in range(2)]),
+        ranks=[0, 1],
+        victims=[],
+        certain=True,
+        saying=[
+            "all 2 ranks exited with code 2 before the first step",
+            "read the script's own message above, or in runs/r/rank-0.log",
+        ],
+    ),
+    notices(
+        a_scene([ended_early(0, 2), ended_early(1, 3, at=NOW - 0.5)]),
+        ranks=[0],
+        certain=True,
+        saying=["exited with code 2 and recorded no exception", "rank 1 exited as a result"],
     ),
     # a user's own lost connection is a cause
     notices(

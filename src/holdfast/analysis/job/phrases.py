@@ -78,6 +78,11 @@ def called(view: RankView) -> str:
     return f" ({call.by} at {call.where}{said})"
 
 
+def log_of(view: RankView) -> str:
+    """Its path, so that it can be opened."""
+    return view.log or f"the log of rank {view.rank}"
+
+
 def exited_as_a_result(ranks: Iterable[int]) -> str:
     listed = tuple(ranks)
     return f"; {text.ranks(listed)} exited as a result" if listed else ""

@@ -227,6 +227,8 @@ class RankView(Signal, frozen=True):
     stack: Stack | Unread | None
     """None when no evidence was taken yet"""
     recorder: Recorder | Unread | None
+    log: str = ""
+    """the file that keeps its stderr; '' when nothing is kept"""
     crash: Stack | None = None
     """where it was when a signal such as SIGSEGV or SIGABRT ended it, by Python's fault handler"""
     looks: tuple[CpuLook, ...] = ()

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from holdfast import text
 from holdfast.analysis.collectives import stacks, waits
-from holdfast.analysis.job import phrases
+from holdfast.analysis.job import pace, phrases
 from holdfast.analysis.logs import blame, own_errors, sightings
 from holdfast.analysis.logs.wreckage import Exit, LoggedException, Wreckage
 from holdfast.analysis.scene import exits
@@ -47,6 +47,8 @@ def rank_raised_first(scene: Scene) -> Verdict | None:
     raised = [e for e in exits.cause(scene) if not e.signal]
     if not raised or (all(e.mute for e in raised) and waits.analyse(scene).mismatch):
         return None
+    if early := _all_exited_early(scene):
+        return early
     first = raised[0]
     same = [e for e in exits.endings(scene) if e in raised or any(_alike(e, r) for r in raised)]
     ranks = [e.rank for e in same]
@@ -57,8 +59,28 @@ def rank_raised_first(scene: Scene) -> Verdict | None:
         ranks=ranks,
         victims=victims,
         certain=True,
-        fix=f"read {_what(first)} in the log of rank {min(ranks)}",
+        fix=f"read {_what(first)} in {phrases.log_of(scene.rank(min(ranks)))}",
         evidence=[phrases.how_it_ended(e) for e in same],
+    )
+
+
+def _all_exited_early(scene: Scene) -> Verdict | None:
+    """Every rank exited with one code before the first step, and none raised: a mistyped flag, a
+    missing file. The script or Python has said why, and nothing tells the ranks apart."""
+    ended = exits.endings(scene)
+    codes = {phrases.exit_code(e.view) for e in ended}
+    if len(ended) < len(scene.ranks) or len(codes) > 1 or pace.steps(scene):
+        return None
+    if any(e.view.words or e.signal for e in ended):
+        return None
+    ranks = [e.rank for e in ended]
+    many = f"all {len(ranks)} ranks" if len(ranks) > 1 else phrases.who(scene, ranks)
+    return FAULT.verdict(
+        f"{many} exited with code {codes.pop()} before the first step"
+        f"{phrases.called(ended[0].view)}",
+        ranks=ranks,
+        certain=True,
+        fix=f"read the script's own message above, or in {phrases.log_of(ended[0].view)}",
     )
 
 

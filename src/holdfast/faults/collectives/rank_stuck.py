@@ -39,7 +39,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 FAULT = Fault(
     code="HOLD606",
     slug="rank-stuck",
-    traits=RunTraits(priority=460, needs_stall=True, general=True),
+    traits=RunTraits(priority=460, needs_stall=True, general=True, notice_name="waiting"),
     related=("slow-rank-timeout", "rank-frozen", "gil-held", "driver-hang"),
 )
 

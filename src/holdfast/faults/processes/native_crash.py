@@ -81,8 +81,8 @@ def native_crash_first(scene: Scene) -> Verdict | None:
         ranks=ranks,
         victims=victims,
         certain=True,
-        fix=f"read the end of its log; where core files are kept: `coredumpctl info "
-        f"{first.view.pid}`",
+        fix=f"read the end of {phrases.log_of(first.view)}; where core files are kept: "
+        f"`coredumpctl info {first.view.pid}`",
         evidence=[*map(phrases.how_it_ended, crashed), *_kernel_lines(scene, crashed)],
     )
 

@@ -238,7 +238,7 @@ def _verdict(cause: VerdictRecord) -> str:
 
 def _sentence(slug: str, culprits: Sequence[int], reason: str) -> str:
     """Names the culprits once: most reasons begin with them."""
-    named = culprits and re.match(rf"{re.escape(ranks(culprits))}\b", reason)
+    named = culprits and re.match(rf"{re.escape(ranks(culprits))}\b|all \d", reason)
     return f"{slug}{'' if named else _on(culprits)}: {reason}"
 
 

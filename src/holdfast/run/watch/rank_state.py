@@ -120,6 +120,7 @@ class ObservedRank:
             words=self._words(),
             stack=self.stack,
             recorder=self._recorder(),
+            log=self.stderr_file,
             crash=self._crash(),
             looks=tuple(self.looks),
         )

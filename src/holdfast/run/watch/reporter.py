@@ -106,15 +106,28 @@ class Reporter:
         return before != self._said
 
     def judgement(
-        self, found: Verdict, scene: Scene, *, action: str, steps: int, evidence: str
+        self,
+        found: Verdict,
+        scene: Scene,
+        *,
+        action: str,
+        steps: int,
+        evidence: str,
+        last: bool = False,
     ) -> None:
-        """A notice, or with an action the verdict that calls for it."""
+        """A notice, or with an action the verdict that calls for it; the `last` when it ends the
+        job."""
         if action:
             found = msgspec.structs.replace(found, fix=fix_once_ended(found, evidence))
         self._journal(found, scene, action=action, steps=steps, evidence=evidence)
         if traits(found.slug).from_history:
             return  # the verdict on the failure itself follows, with this reason for stopping
-        self.screen.say(run_screen.judgement(found, scene, action=action, evidence=evidence))
+        name = "" if action or found.certain else traits(found.slug).notice_name
+        self.screen.say(
+            run_screen.judgement(
+                found, scene, name=name, action=action, evidence=evidence, last=last
+            )
+        )
 
     def told_to_stop(self, told: Verdict, scene: Scene, *, steps: int) -> None:
         """By a signal, which is no failure: one line. Where the job was in a stall, the journal
@@ -124,6 +137,10 @@ class Reporter:
         self._journal(found, scene, action="stop", steps=steps, evidence="", stopped_by=by)
         during = f", during a stall: {stall.reason}" if stall else ""
         self.screen.say(f"{told.reason}{during}")
+
+    def waits_for(self) -> tuple[int, ...]:
+        """The ranks that stall the job, for the status line."""
+        return self.stall.ranks if self.stall else ()
 
     def remember_stall(self, found: Verdict | None) -> None:
         """What this look found: the stall that the job is in, if it is in one."""

@@ -93,7 +93,8 @@ class Watch:
         scene = self._scene(now)
         step = self._judge(scene)
         self.calm = step is JobAction.KEEP_RUNNING
-        self.screen.status(run_screen.status(scene, restarts=self.restarts))
+        stalled_by = self.reporter.waits_for()
+        self.screen.status(run_screen.status(scene, restarts=self.restarts, waits_for=stalled_by))
         self.last_look = time.monotonic()  # evidence takes its time, and is not lateness
         return step
 
@@ -288,7 +289,7 @@ class Watch:
             self._announce(decision.verdict, scene, action=decision.reason)
         if found:
             self._culprits = frozenset(found.ranks)
-            self._announce(found, scene, action=decision.reason)
+            self._announce(found, scene, action=decision.reason, last=not restart)
         self._acted_on = (found, scene)
         self._exit_code = exit_codes.exit_code_of(found, scene, {})
         self.failures = (*self.failures, restart.failure_of(scene, found))
@@ -303,13 +304,14 @@ class Watch:
         self.restarts += again
         return JobAction.RESTART if again else JobAction.STOP
 
-    def _announce(self, found: Verdict, scene: Scene, *, action: str) -> None:
+    def _announce(self, found: Verdict, scene: Scene, *, action: str, last: bool = False) -> None:
         self.reporter.judgement(
             found,
             scene,
             action=action,
             steps=self.observer.steps,
             evidence=self.observer.evidence_folder,
+            last=last,
         )
         self.observer.keep_evidence()
 
