@@ -19,6 +19,7 @@ from holdfast.rank import delivery
 from holdfast.rank.worker_server import without_lines
 from tests.places import TARGETS
 from tests.rank.ranks import PATIENCE, Rank, free_port, place, ran, started, wait_for
+from tests.torch_version import needs_live_recorders
 
 
 def trained(folder: Path, **others: str) -> list[Rank]:
@@ -59,9 +60,14 @@ def test_an_unmodified_script_is_seen_and_notices_nothing(tmp_path: Path) -> Non
         assert Path(delivery.crash_file(str(rank.words))).read_bytes() == b""
     for on, off in zip(watched, alone, strict=True):
         assert on.process.returncode == off.process.returncode == 0
-        assert on.out.read_bytes() == off.out.read_bytes()
+        assert without_made_folders(on.out) == without_made_folders(off.out)
         assert on.err.read_bytes() == off.err.read_bytes()
         assert "step 11" in on.out.read_text()
+
+
+def without_made_folders(file: Path) -> bytes:
+    """torch 2.8 puts a temporary folder on sys.path, which the script prints."""
+    return re.sub(rb"/tmp\w{8}\b", b"/tmp-folder", file.read_bytes())
 
 
 def test_only_our_own_lines_are_kept_out_of_stderr(capfd: pytest.CaptureFixture[str]) -> None:
@@ -86,6 +92,7 @@ def asked(path: Path) -> dict[str, object]:
     return found
 
 
+@needs_live_recorders
 def test_a_rank_that_holds_the_gil_is_still_an_open_book(tmp_path: Path) -> None:
     environment = place(0, 1, free_port())
     with started(tmp_path, TARGETS / "hold_the_gil.py", environment=environment) as rank:

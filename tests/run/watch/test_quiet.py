@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from tests.torch_version import needs_live_recorders
 from tools.quiet_cases import CASES
 from tools.quiet_table import play
 
 
+@needs_live_recorders
 def test_a_save_is_told_about_and_left_alone() -> None:
     outcome = play(CASES["save"], scale=0.3)
     assert not outcome.problems, outcome.screen
