@@ -46,10 +46,8 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
 class _Round(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     arrivals: dict[int, float]
-
-    @property
-    def over(self) -> float:
-        return max(self.arrivals.values())
+    over: float
+    """when the last one arrived"""
 
 
 def straggler(scene: Scene) -> Straggler | None:
@@ -98,9 +96,12 @@ def _rounds(recorders: Recorders) -> list[_Round]:
                 times.setdefault(c.group, {}).setdefault(c.sequence, {})[rank] = c.created
     found = []
     for group, positions in times.items():
-        members = [rank for rank in recorders if groups.belongs(rank, group, recorders)]
+        members = groups.read_members(group, recorders)
         whole = [positions[n] for n in sorted(positions) if len(positions[n]) == len(members) > 1]
-        found += [_Round(group=group, arrivals=arrivals) for arrivals in whole[-WINDOW:]]
+        found += [
+            _Round(group=group, arrivals=arrivals, over=max(arrivals.values()))
+            for arrivals in whole[-WINDOW:]
+        ]
     return sorted(found, key=lambda r: r.over)
 
 

@@ -36,6 +36,13 @@ def seen_in(group: str, recorders: Recorders) -> frozenset[int]:
     return frozenset(rank for rank, r in recorders.items() if group in r.entered)
 
 
+def read_members(group: str, recorders: Recorders) -> frozenset[int]:
+    """Every rank with a recorder that `belongs` to it."""
+    if told := listed_members(group, recorders):
+        return frozenset(told) & recorders.keys()
+    return frozenset(recorders) if is_default(group) else seen_in(group, recorders)
+
+
 def belongs(rank: int, group: str, recorders: Recorders) -> bool:
     """As far as a recorder says so, or the rank was ever seen in it."""
     if members := listed_members(group, recorders):

@@ -110,9 +110,8 @@ class OpenCollectives:
             told = frozenset(groups.listed_members(group, self.recorders))
             everyone = frozenset((*self.recorders, *self.ended, *self.unread))
             members = told or (everyone if is_default(group) else frozenset())
-            read = members or groups.seen_in(group, self.recorders)
             self.groups[group] = _Group(
-                members=tuple(sorted(read & self.recorders.keys())),
+                members=tuple(sorted(groups.read_members(group, self.recorders))),
                 known=bool(members),
                 gone=tuple(rank for rank in self.ended if rank in members),
                 unread=bool(self.unread & members if members else self.unread),
