@@ -5,6 +5,7 @@ The whole fault table is `python -m tools.fault_table`; here is a sample of it.
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from pathlib import Path
@@ -90,19 +91,38 @@ def test_the_rank_with_another_size_is_the_culprit_not_the_one_that_aborts(tmp_p
     assert done.actions() == ["restart"]
 
 
+RAISE = """
+import atexit, os, pathlib, signal, sys, time
+attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+told, done = pathlib.Path(f"told.{attempt}"), pathlib.Path(f"done.{attempt}")
+def save(*_):
+    told.touch()
+    sys.exit()
+def upload():
+    while not told.exists():
+        time.sleep(0.01)
+    done.touch()
+if os.environ["RANK"] == "1":
+    atexit.register(upload)
+    raise ValueError("no data here")
+signal.signal(signal.SIGTERM, save)
+time.sleep(600)
+"""
+
+
 def test_a_script_that_always_raises_is_given_up(tmp_path: Path) -> None:
-    text = (
-        "import os, time\n"
-        "if os.environ['RANK'] == '1': raise ValueError('no data here')\n"
-        "time.sleep(600)\n"
-    )
-    done = ran(tmp_path, *TWO_MORE, "--nproc-per-node", "2", script(tmp_path, text))
+    """Its exit handlers outlast the verdict: what they wait for is an order to the other rank."""
+    words = (f"TORCHELASTIC_ERROR_FILE={tmp_path}/error.json", *TWO_MORE, "--nproc-per-node", "2")
+    done = ran(tmp_path, *words, script(tmp_path, RAISE))
     assert done.process.returncode == 1
+    assert [(tmp_path / f"done.{attempt}").exists() for attempt in (0, 1)] == [True, True]
+    left = json.loads((tmp_path / "error.json").read_text())["message"]
+    assert (left["message"], left["errorCode"]) == ("ValueError: no data here", 1)
     assert done.actions() == ["restart", "stop"]
     assert ("verdict", "restart-loop", [1]) in done.said()
     last = done.err.splitlines()[-1]
     assert last.startswith("holdfast> root cause: python-exception: rank 1 ")
-    assert "ValueError: no data here at train.py:2" in last
+    assert "ValueError: no data here at train.py:14" in last
     assert not any(lives(pid) for pid in done.pids())
 
 
@@ -122,15 +142,38 @@ def test_where_nothing_resumes_the_first_failure_is_the_end(tmp_path: Path) -> N
     assert cause.startswith(f"holdfast> root cause: {found['slug']}: rank 0 ")
 
 
+SAVES = """
+import signal, sys, time
+def save(*_):
+    time.sleep(1.5)  # longer than it takes the launcher to hear a second signal
+    print("saved", flush=True)
+    sys.exit()
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, save)
+signal.signal(signal.SIGUSR1, lambda *_: print("warned", flush=True))
+print("here", flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_launcher_ends_all(tmp_path: Path, sign: signal.Signals) -> None:
-    with job(tmp_path, "--nproc-per-node", "2", script(tmp_path, WAIT)) as running:
+    """SIGHUP with it, as from a session that ends, cuts no save off. SIGUSR1 is for the ranks."""
+    with job(tmp_path, "--nproc-per-node", "2", script(tmp_path, SAVES)) as running:
         wait_until(lambda: running.out.count(b"here\n") == 2, seconds=60)
         pids = running.pids()
+        running.process.send_signal(signal.SIGUSR2)
+        running.process.send_signal(signal.SIGUSR1)
+        wait_until(lambda: running.out.count(b"warned\n") == 2)
         running.process.send_signal(sign)
+        running.process.send_signal(signal.SIGHUP)
         assert running.finish() == 128 + sign, running.err
         assert not any(lives(pid) for pid in pids)
         assert running.records("action")[0]["reason"] == sign.name
+        assert running.out.count(b"saved\n") == 2
+        signals = {r["signal"]: r["ranks"] for r in running.records("signal")}
+        assert signals == {"SIGUSR1": [0, 1], "SIGUSR2": []}
         assert running.records()[-1]["kind"] == "end"
         assert running.records()[-1]["exit_code"] == 128 + sign
         assert list(running.temporary.glob("holdfast*")) == []

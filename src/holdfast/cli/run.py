@@ -50,6 +50,7 @@ def launch(argv: Sequence[str]) -> int:
         streams.remark(f"error: {problem.sentence}")
         if problem.hint:
             streams.remark(f"hint: {problem.hint}")
+        _leave_error(problem.sentence, OWN_FAILURE)
         return OWN_FAILURE
 
 
@@ -132,7 +133,29 @@ def _watched(flags: RunFlags, journal: Journal, screen: Screen, paths: RunPaths 
     finally:
         watch.close()
         _end(code, watch, journal, screen, paths)
+    _leave_root_cause(code, watch, paths)
     return code
+
+
+def _leave_root_cause(code: int, watch: Watch, paths: RunPaths | None) -> None:
+    """For the program that started us, where it asks for it."""
+    from holdfast.run.launch import error_file
+
+    if watch.stop_signal:
+        _leave_error(f"stopped by {watch.stop_signal}", code)
+    elif code and watch.acted_on:
+        found, scene = watch.acted_on
+        where = paths.error if paths else None
+        failure = error_file.of_failure(found, scene, code=code, wall=time.time(), file_of=where)
+        error_file.write(os.environ, failure)
+    elif code:
+        _leave_error(f"the job failed with exit code {code}", code)
+
+
+def _leave_error(sentence: str, code: int) -> None:
+    from holdfast.run.launch import error_file
+
+    error_file.write(os.environ, error_file.document(sentence, code=code, wall=time.time()))
 
 
 def _memory_kills() -> int | None:

@@ -21,7 +21,8 @@ TO_STOP = [SIGTERM, SIGINT, SIGHUP]
         ([(SIGTERM, 0.0)], SIGTERM, False),
         ([(SIGTERM, 0.0), (SIGHUP, 0.0)], SIGTERM, False),  # a session that ends
         ([(SIGHUP, 0.0), (SIGTERM, 0.0)], SIGTERM, False),
-        ([(SIGHUP, 0.0), (SIGINT, 9.0)], SIGHUP, False),
+        ([(SIGHUP, 0.0), (SIGINT, 0.0)], SIGINT, False),
+        ([(SIGHUP, 0.0)], SIGHUP, False),
         ([(SIGTERM, 0.0), (SIGTERM, 0.2)], SIGTERM, False),  # by the step and by the batch script
         ([(SIGTERM, 0.0), (SIGTERM, 1.0)], SIGTERM, True),
         ([(SIGINT, 0.0), (SIGINT, 0.01)], SIGINT, False),  # one Ctrl-C, passed on by a wrapper too

@@ -16,6 +16,7 @@ from holdfast.system import proc
 
 FOR_RANKS = (signal.SIGUSR1, signal.SIGUSR2)
 """Slurm's --signal=USR1@90 and the like: meant for the script, and only we receive them"""
+WEIGHT: dict[int, int] = {signal.SIGTERM: 0, signal.SIGHUP: 2}
 AGAIN_CTRL_C = 0.5
 """seconds: a shell, srun and a wrapper that all pass one Ctrl-C on do so within milliseconds"""
 AGAIN = 1.0
@@ -43,11 +44,10 @@ class LauncherSignals:
 
     @property
     def told(self) -> signal.Signals | None:
-        """What asked us to end the job. Of several it is SIGTERM: Python hears those that come
-        together by number, SIGHUP first, and that one only says that the terminal is gone."""
-        if signal.SIGTERM in self._first:
-            return signal.SIGTERM
-        return next((signal.Signals(number) for number in self._first), None)
+        """What asked us to end the job. Of several SIGTERM, and SIGHUP last: Python hears those
+        that come together by number, and that one, 1, only says that the terminal is gone."""
+        by_weight = sorted(self._first, key=lambda number: WEIGHT.get(number, 1))
+        return signal.Signals(by_weight[0]) if by_weight else None
 
     def __enter__(self) -> LauncherSignals:
         ours = (*self._to_stop, *self._to_forward)

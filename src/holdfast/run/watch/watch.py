@@ -53,7 +53,7 @@ class Watch:
         self.reporter = Reporter(journal, screen, self.observer.host, paths)
         self.restarts = 0
         self.failures: tuple[Failure, ...] = ()
-        self._stop_signal = ""
+        self.stop_signal = ""
         self._exit_code = 0
         self._new_attempt(0.0)
 
@@ -68,7 +68,7 @@ class Watch:
         self.over_limit: Verdict | None = None
         self.aborted_at = 0.0
         self._culprits: frozenset[int] = frozenset()
-        self._acted_on: tuple[Verdict | None, Scene] | None = None
+        self.acted_on: tuple[Verdict | None, Scene] | None = None
 
     # --- what the agent calls ------------------------------------------------------------------
 
@@ -106,13 +106,13 @@ class Watch:
         return exit_codes.exiting(self._scene(now))
 
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
-        self.reporter.waiting_for_exit(ranks, seconds_left, by_hand=self._stop_signal == "SIGINT")
+        self.reporter.waiting_for_exit(ranks, seconds_left, by_hand=self.stop_signal == "SIGINT")
 
     def signal_forwarded(self, sign: signal.Signals, ranks: Sequence[int]) -> None:
         self.reporter.signal_forwarded(self.observer.attempt, sign.name, ranks)
 
     def told_to_stop(self, sign: signal.Signals) -> None:
-        self._stop_signal = sign.name
+        self.stop_signal = sign.name
         scene = self._scene(time.monotonic())
         if found := self._verdict(scene):
             self.reporter.told_to_stop(found, scene, steps=self.observer.steps)
@@ -126,9 +126,9 @@ class Watch:
             self.reporter.left_alone(processes, attempt=scene.attempt)
 
     def ranks_stopped(self) -> None:
-        if self._acted_on:
+        if self.acted_on:
             deaths = self.observer.all_deaths()
-            self._exit_code = exit_codes.exit_code_of(*self._acted_on, deaths)
+            self._exit_code = exit_codes.exit_code_of(*self.acted_on, deaths)
         self.observer.ranks_stopped()
 
     def exit_code(self) -> int:
@@ -151,7 +151,7 @@ class Watch:
 
     def _scene(self, now: float) -> Scene:
         return self.observer.scene(
-            now, told_to_stop=self._stop_signal, failures=self.failures, best_step=self.best_step
+            now, told_to_stop=self.stop_signal, failures=self.failures, best_step=self.best_step
         )
 
     def _reset_timers(self, now: float, *, late: float) -> None:
@@ -289,8 +289,8 @@ class Watch:
             self._announce(decision.verdict, scene, action=decision.reason)
         if found:
             self._culprits = frozenset(found.ranks)
-            self._announce(found, scene, action=decision.reason, last=not restart)
-        self._acted_on = (found, scene)
+            self._announce(found, scene, action=decision.reason, last=not again)
+        self.acted_on = (found, scene)
         self._exit_code = exit_codes.exit_code_of(found, scene, {})
         self.failures = (*self.failures, restart.failure_of(scene, found))
         idle = self.observer.idle(scene.now)
