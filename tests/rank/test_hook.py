@@ -142,6 +142,22 @@ def test_data_workers_do_not_speak_for_their_rank_and_do_not_outlive_it(tmp_path
         wait_for(lambda: not worker.is_running(), "the worker followed", seconds=20)
 
 
+def test_what_was_raised_first_is_kept_with_what_was_raised_for_it(tmp_path: Path) -> None:
+    script = """
+try:
+    try:
+        raise OSError('the disk is gone')
+    except OSError:
+        raise KeyError('x')
+except KeyError as problem:
+    raise RuntimeError('stage 2 failed') from problem
+"""
+    words = ran(tmp_path, script).last_words()
+    assert words is not None
+    assert (words["kind"], words["text"]) == ("RuntimeError", "stage 2 failed")
+    assert (words["root_kind"], words["root_text"]) == ("OSError", "the disk is gone")
+
+
 def test_the_last_words_of_a_rank(tmp_path: Path) -> None:
     packages = tmp_path / "other" / "site-packages"  # of another environment than this one
     packages.mkdir(parents=True)
@@ -159,6 +175,7 @@ load('x')
     assert words["kind"] == "JSONDecodeError"
     assert words["text"].startswith("Expecting property name")
     assert words["where"] == "train.py:4 in load"  # not a package's line
+    assert words["root_kind"] == ""
     assert before < words["at"] < time.monotonic()
     assert rank.process.returncode == 1
     assert rank.err.read_text().startswith("Traceback (most recent call last):")

@@ -20,8 +20,8 @@ GRACE = "HOLDFAST_GRACE"
 EVENTS = "HOLDFAST_EVENTS"
 
 TIMING = frozenset({"TORCH_NCCL_ENABLE_TIMING", "NCCL_ENABLE_TIMING"})
-"""torch then records when a GPU comes to a collective: it costs a CUDA event each (bench/nccl.py),
-and only so can a GPU that never comes be told from those that wait for it"""
+"""torch then records when a GPU starts a collective, for one more CUDA event each
+(bench/nccl_timing.py): only so can a GPU that never comes be told from those that wait for it"""
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 SITE = os.path.join(_HERE, "site")

@@ -98,7 +98,10 @@ def describe(
 ) -> dict[str, Any]:
     """The fields of `LastWords` (analysis/scene). As it was said, secrets and all: it is for the
     reader to redact."""
+    first = _first_raised(value)
     return {
+        "root_kind": type(first).__name__ if first is not value else "",
+        "root_text": _text(first)[:LONGEST_TEXT] if first is not value else "",
         "kind": kind.__name__,
         "text": _text(value)[:LONGEST_TEXT],
         "hint": value.hint[:LONGEST_TEXT] if isinstance(value, Error) else "",
@@ -106,6 +109,17 @@ def describe(
         "where": _where(value, trace),
         "at": time.monotonic(),
     }
+
+
+def _first_raised(value: BaseException) -> BaseException:
+    """Frameworks raise their own exception for the one that says what happened."""
+    seen = {id(value)}
+    while True:
+        before = value.__cause__ or (None if value.__suppress_context__ else value.__context__)
+        if before is None or id(before) in seen:
+            return value
+        seen.add(id(before))
+        value = before
 
 
 def write(path: str, words: dict[str, Any]) -> None:

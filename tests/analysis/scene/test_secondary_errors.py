@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,6 +100,20 @@ def test_a_store_that_went_away_is_not_the_cause(fallen: dict[str, dict[int, Fel
 )
 def test_what_a_program_says_itself_is_a_cause(kind: str, text: str) -> None:
     assert consequence(LastWords(kind=kind, text=text, where="", at=0.0)) == ""
+
+
+def test_an_exception_raised_for_another_one_is_what_that_one_is() -> None:
+    """As the stages of a pipeline do, and scripts that catch and raise their own."""
+    wrapped = LastWords(
+        kind="StageError",
+        text="[Stage 0] failed to run forward",
+        where="",
+        at=0.0,
+        root_kind="DistBackendError",
+        root_text="NCCL error in: x.cpp:1, remote process exited or there was a network error",
+    )
+    assert consequence(wrapped) == LOST_PEER
+    assert consequence(msgspec.structs.replace(wrapped, root_kind="", root_text="")) == ""
 
 
 WATCHDOG = (

@@ -1,13 +1,66 @@
 from __future__ import annotations
 
+import msgspec
+
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import explain_table, passes_over, recognises
+from tests.faults.table import (
+    explain_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognises,
+    run_table,
+)
+from tests.run.scenes import a_rank, a_scene, ended, lost_its_peer, words
 
 ASSERTION = (
     "/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [0,0,0], thread: "
     '[32,0,0] Assertion `index >= -sizes[i] && index < sizes[i] && "index out of bounds"` failed.'
 )
 TRIGGERED = "[rank1]: RuntimeError: CUDA error: device-side assert triggered"
+
+ASSERTED = words("AcceleratorError", "CUDA error: device-side assert triggered\nSearch for `cud…")
+WRAPPED = msgspec.structs.replace(
+    words("RuntimeError", "[Stage 2] failed to run forward"),
+    root_kind=ASSERTED.kind,
+    root_text=ASSERTED.text,
+)
+WATCHDOG = words(
+    "c10::DistBackendError",
+    "[PG ID 0 PG GUID 0 Rank 1] Process group watchdog thread terminated with exception: CUDA "
+    "error: an illegal memory access was encountered",
+)
+
+test_run = run_table(
+    "cuda-assert",
+    notices(
+        a_scene([lost_its_peer(0), ended(1, 1, said=ASSERTED)]),
+        ranks=[1],
+        victims=[0],
+        certain=True,
+        saying=[
+            "a kernel of rank 1 (pid 4001) failed on the GPU after step 100: device-side assert",
+            "triggered, noticed at train.py:88 in f; rank 0 exited as a result",
+            "CUDA_LAUNCH_BLOCKING=1",
+        ],
+    ),
+    # CUDA aborts the process when it comes apart
+    notices(
+        a_scene([lost_its_peer(0), ended(1, -6, said=WRAPPED)]),
+        ranks=[1],
+        victims=[0],
+        certain=True,
+        saying=["device-side assert"],
+    ),
+    notices(
+        a_scene([lost_its_peer(0), ended(1, -6, said=WATCHDOG)]),
+        ranks=[1],
+        certain=True,
+        saying=["an illegal memory access was encountered"],
+    ),
+    overlooks(a_scene()),
+    overlooks(a_scene([a_rank(0), a_rank(1, words=words("ValueError", "device-side asserts"))])),
+)
 
 test_explain = explain_table(
     "cuda-assert",

@@ -149,6 +149,9 @@ class LastWords(Signal, frozen=True):
     """what to do, where holdfast's own library raised it"""
     slugs: tuple[str, ...] = ()
     """the faults that a refused resume names (errors.ResumeRefused)"""
+    root_kind: str = ""
+    """what was raised first, where this one was raised for it or while it was handled"""
+    root_text: str = ""
     exit_code: int | None = None
     """the script caught it and exited with this code, as Hydra does; None: nothing caught it"""
 

@@ -59,15 +59,20 @@ _WORDINGS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 def consequence(words: LastWords) -> str:
-    """Which kind of consequence these words are, '' when they name a cause."""
-    if not _TORCH_KINDS.fullmatch(words.kind.rpartition("torch.distributed.")[2]):
+    """Which kind of consequence these words are, '' when they name a cause. An exception raised
+    for another one is what that one is."""
+    return _consequence(words.kind, words.text) or _consequence(words.root_kind, words.root_text)
+
+
+def _consequence(kind: str, text: str) -> str:
+    if not _TORCH_KINDS.fullmatch(kind.rpartition("torch.distributed.")[2]):
         return ""
     # Inside DistNetworkError and its like, the plain words of the system are about a peer too.
-    if words.kind.endswith("DistNetworkError") and re.search(
-        r"Connection reset by peer|Broken pipe|Connection closed", words.text
+    if kind.endswith("DistNetworkError") and re.search(
+        r"Connection reset by peer|Broken pipe|Connection closed", text
     ):
         return LOST_PEER
-    return next((kind for kind, wording in _WORDINGS if wording.search(words.text)), "")
+    return next((name for name, wording in _WORDINGS if wording.search(text)), "")
 
 
 _THROWN = re.compile(

@@ -29,14 +29,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.exits import Ending
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault, RunTraits
+from holdfast.findings import Culprit, Diagnosis, Verdict
 
 FAULT = Fault(
     code="HOLD312",
     slug="cuda-assert",
+    traits=RunTraits(priority=215),
     related=("gpu-hardware", "device-ordinal", "python-exception"),
 )
 
@@ -103,6 +108,39 @@ ASSERTION_CAUSES = (
     (r"(?i)loss|nll|t >= 0|target|cur_target|n_classes", "a label is out of range for the classes"),
     (r"(?i)probability|multinomial|bernoulli|>= ?0.*<= ?1", "a probability is outside 0…1 or NaN"),
 )
+
+
+KERNEL_FAILED = re.compile(
+    r"(?:CUDA|HIP) error: (?P<what>device-side assert triggered|an illegal memory access was "
+    r"encountered|unspecified launch failure|misaligned address|an illegal instruction was "
+    r"encountered)"
+)
+
+
+@FAULT.run
+def gpu_kernel_failed_first(scene: Scene) -> Verdict | None:
+    failed = [e for e in exits.cause(scene) if _what_failed(e)]
+    if not failed:
+        return None
+    ranks, first = [e.rank for e in failed], failed[0]
+    victims = exits.fallen(scene, ranks)
+    where = f", noticed at {first.view.words.where}" if first.view.words else ""
+    return FAULT.verdict(
+        f"a kernel of {phrases.who(scene, ranks)} failed on the GPU{phrases.at_step(first.view)}: "
+        f"{_what_failed(first)}{where}{phrases.exited_as_a_result(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix="an assertion of the kernel is in the log of that rank; CUDA_LAUNCH_BLOCKING=1 makes "
+        "the line exact",
+        evidence=[phrases.how_it_ended(e) for e in failed],
+    )
+
+
+def _what_failed(ending: Ending) -> str:
+    words = ending.view.words
+    found = words and KERNEL_FAILED.search(f"{words.text}\n{words.root_text}")
+    return found["what"] if found else ""
 
 
 @FAULT.explain

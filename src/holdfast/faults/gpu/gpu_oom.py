@@ -73,9 +73,12 @@ def gpu_out_of_memory_first(scene: Scene) -> Verdict | None:
 
 def _ran_out_of_gpu_memory(ending: Ending) -> bool:
     words = ending.view.words
-    if words is None or "more than 1EB" in words.text:
+    if words is None or "more than 1EB" in f"{words.text} {words.root_text}":
         return False
-    return words.kind.endswith("OutOfMemoryError") or bool(OUT_OF_MEMORY.search(words.text))
+    raised = ((words.kind, words.text), (words.root_kind, words.root_text))
+    return any(
+        kind.endswith("OutOfMemoryError") or OUT_OF_MEMORY.search(text) for kind, text in raised
+    )
 
 
 # --- explain -------------------------------------------------------------------------------------

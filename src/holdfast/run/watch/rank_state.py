@@ -192,6 +192,8 @@ def read_words(path: str) -> LastWords | None:
             at=float(document["at"]),
             hint=str(document.get("hint", "")),
             slugs=tuple(map(str, document.get("slugs", ()))),
+            root_kind=str(document.get("root_kind", "")),
+            root_text=str(document.get("root_text", "")),
             exit_code=document.get("exit_code"),
         )
     except (OSError, ValueError, KeyError, TypeError):
