@@ -28,6 +28,7 @@ from holdfast.analysis.job.journal_records import (
 )
 from holdfast.run.runs import journal, redact
 from holdfast.run.runs.journal import Journal
+from holdfast.run.runs.writer_process import KEPT
 from tests.cli.holdfast_command import in_a_namespace
 from tests.run.journals import as_written
 
@@ -105,6 +106,7 @@ WRITER = """
 import sys
 from holdfast.analysis.job.journal_records import RankEventRecord
 from holdfast.run.runs.journal import Journal
+from holdfast.run.runs.writer_process import KEPT
 book = Journal(sys.argv[1])
 print(flush=True)
 sys.stdin.readline()
@@ -176,15 +178,15 @@ def test_a_journal_that_cannot_be_is_kept_in_memory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     book = Journal(str(tmp_path / "no" / "such" / "folder"))
-    for number in range(journal.KEPT + 5):
+    for number in range(KEPT + 5):
         book.write(RankRecord(rank=number))
     assert capsys.readouterr().err.count("\n") == 1
     numbers = [one["rank"] for one in as_written(book.records())]
-    assert numbers == list(range(5, journal.KEPT + 5)), "the last ones are kept"
+    assert numbers == list(range(5, KEPT + 5)), "the last ones are kept"
     (tmp_path / "no" / "such").mkdir(parents=True)
     book.write(EndRecord(exit_code=0))
     book.close()
-    assert len(journal.read(str(tmp_path / "no" / "such" / "folder"))) == journal.KEPT
+    assert len(journal.read(str(tmp_path / "no" / "such" / "folder"))) == KEPT
 
 
 def test_without_a_folder_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
