@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.rank import heartbeat_page
+from holdfast.run.launch.output_tail import TAIL
 from holdfast.run.watch.rank_state import ObservedRank
 
 SLEEP = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
@@ -35,13 +36,19 @@ def process(text: str, *, stderr: int | None = None) -> Iterator[subprocess.Pope
         started.communicate()
 
 
+def _end_of(file: Path) -> bytes:
+    return file.read_bytes()[-TAIL:] if file.exists() else b""
+
+
 @contextlib.contextmanager
 def watched(folder: Path, pid: int, rank: int = 0) -> Iterator[ObservedRank]:
     descriptor, page = heartbeat_page.create()
     try:
         yield ObservedRank(
             rank=rank, local_rank=rank, pid=pid, host="here", page=page,
-            words_file=str(folder / f"{rank}.words"), stderr_file=str(folder / f"{rank}.err"),
+            words_file=str(folder / f"{rank}.words"),
+            stderr_file=str(folder / f"{rank}.err"),
+            stderr_tail=lambda: _end_of(folder / f"{rank}.err"),
             socket=str(folder / f"{rank}.sock"), started_at=time.monotonic(),
         )  # fmt: skip
     finally:

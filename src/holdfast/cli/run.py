@@ -13,10 +13,11 @@ from holdfast.cli import streams
 from holdfast.errors import ConfigError, EnvironmentFailure
 
 if TYPE_CHECKING:
-    from holdfast.analysis.job.run_paths import RunPaths
     from holdfast.analysis.machine import MachineFacts
     from holdfast.run.launch.flags import RunFlags
+    from holdfast.run.launch.places import RunPlaces
     from holdfast.run.runs.folder import CreatedRun
+    from holdfast.run.runs.folder_writer import FolderNews
     from holdfast.run.runs.journal import Journal
     from holdfast.run.runs.leftovers import EndedLeftovers
     from holdfast.run.runs.report import RunReport
@@ -55,9 +56,11 @@ def launch(argv: Sequence[str]) -> int:
 
 
 def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
+    from holdfast.analysis.job.journal_records import FolderRecord
     from holdfast.analysis.job.run_paths import RunPaths
     from holdfast.rank import delivery
     from holdfast.run.launch import launch
+    from holdfast.run.launch.places import RunPlaces
     from holdfast.run.runs import folder, leftovers
     from holdfast.run.runs.journal import Journal
     from holdfast.view.run_screen import Screen
@@ -79,11 +82,17 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
     folder.prune(flags.runs, now=time.time())
     if made.paths and facts is not None:
         folder.save(made.paths.facts, _without_environment(facts))
-    journal = Journal(made.paths.journal if made.paths else None)
+
+    def tell(news: FolderNews) -> None:  # from the writer's thread, seconds from now at least
+        screen.say(news.sentence)
+        journal.write(FolderRecord(hangs=news.hangs, reason=news.sentence))
+
+    places = RunPlaces(made.paths, tell)
+    journal = Journal(made.paths.journal if made.paths else None, writer=places.writer)
     _raise_open_files(journal)
     _begin(flags, journal, screen, made, world)
     _tell_of_leftovers(left, journal, screen)
-    return _watched(flags, journal, screen, made.paths)
+    return _watched(flags, journal, screen, places)
 
 
 def _refuse_missing_script(flags: RunFlags) -> None:
@@ -99,7 +108,7 @@ def _refuse_missing_script(flags: RunFlags) -> None:
         )
 
 
-def _watched(flags: RunFlags, journal: Journal, screen: Screen, paths: RunPaths | None) -> int:
+def _watched(flags: RunFlags, journal: Journal, screen: Screen, places: RunPlaces) -> int:
     """The job, from its first rank to the report."""
     from holdfast.analysis.job import wait_limit
     from holdfast.analysis.scene.scene import Policy
@@ -117,7 +126,7 @@ def _watched(flags: RunFlags, journal: Journal, screen: Screen, paths: RunPaths 
         ),
         journal=journal,
         screen=screen,
-        paths=paths,
+        places=places,
         memory_kills=_memory_kills,
     )
     code = OWN_FAILURE
@@ -125,19 +134,21 @@ def _watched(flags: RunFlags, journal: Journal, screen: Screen, paths: RunPaths 
         code = launch.start(
             flags,
             watcher=watch,
-            paths=paths,
+            paths=places.paths,
+            places=places,
             rank_environment=watch.rank_environment,
             wrap=delivery.command,
             write=screen.beside(write_all),
         )
     finally:
         watch.close()
-        _end(code, watch, journal, screen, paths)
-    _leave_root_cause(code, watch, paths)
+        places.copy()
+        _end(code, watch, journal, screen, places)
+    _leave_root_cause(code, watch, places)
     return code
 
 
-def _leave_root_cause(code: int, watch: Watch, paths: RunPaths | None) -> None:
+def _leave_root_cause(code: int, watch: Watch, places: RunPlaces) -> None:
     """For the program that started us, where it asks for it."""
     from holdfast.run.launch import error_file
 
@@ -145,7 +156,7 @@ def _leave_root_cause(code: int, watch: Watch, paths: RunPaths | None) -> None:
         _leave_error(f"stopped by {watch.stop_signal}", code)
     elif code and watch.acted_on:
         found, scene = watch.acted_on
-        where = paths.error if paths else None
+        where = places.readable.error if places.readable else None
         failure = error_file.of_failure(found, scene, code=code, wall=time.time(), file_of=where)
         error_file.write(os.environ, failure)
     elif code:
@@ -247,13 +258,15 @@ def _tell_of_leftovers(left: EndedLeftovers, journal: Journal, screen: Screen) -
     screen.say(told)
 
 
-def _end(code: int, watch: Watch, journal: Journal, screen: Screen, paths: RunPaths | None) -> None:
+def _end(code: int, watch: Watch, journal: Journal, screen: Screen, places: RunPlaces) -> None:
     from holdfast.run.runs import report
 
     journal.write(watch.end_record(code))
     summary = report.summarise(journal.records())
-    screen.say(_explained(summary, journal, paths.folder) if code and paths
+    screen.say(_explained(summary, journal, places.readable.folder) if code and places.readable
                else report.lines(summary))  # fmt: skip
+    if missing := places.close():
+        screen.say(missing)
     screen.close()
     journal.close()
 

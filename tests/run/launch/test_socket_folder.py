@@ -1,35 +1,95 @@
+"""The folder for sockets: private, short, on a local disk, and safe from other launchers."""
+
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
+import pytest
+
 from holdfast.run.launch import socket_folder
+from holdfast.run.launch.socket_folder import LocalFolder
+from tests.cli.holdfast_command import in_a_namespace
+
+HOLD = """
+import sys
+from holdfast.run.launch.socket_folder import LocalFolder
+folder = LocalFolder()
+print(folder.path, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def test_folders_of_dead_launchers_go_and_all_others_stay(tmp_path: Path) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    stale = tmp_path / f"holdfast-{dead.pid}-abc"
-    kept = [
-        tmp_path / f"holdfast-{os.getpid()}-abc",
-        tmp_path / "holdfast-runs-abc",
-        tmp_path / f"other-{dead.pid}-abc",
-    ]
-    for folder in (stale, *kept):
+    dead = subprocess.run(
+        [sys.executable, "-c", HOLD], input="", env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True, text=True, check=True, timeout=60,
+    ).stdout.strip()  # fmt: skip
+    assert os.path.isdir(dead)
+    old = tmp_path / "holdfast-1-old"  # its launcher was killed before it locked it
+    starting, others = tmp_path / "holdfast-2-new", tmp_path / "holdfast-runs-abc"
+    for folder in (old, starting, others):
         folder.mkdir()
         (folder / "0.sock").touch()
-    (tmp_path / f"holdfast-{dead.pid}-link").symlink_to(kept[0])
+    os.utime(old, (0, time.time() - 2 * socket_folder.YOUNG))
+    living = LocalFolder()
+    (tmp_path / "holdfast-3-link").symlink_to(others)
     socket_folder.sweep(str(tmp_path))
-    assert not stale.exists()
-    assert all((folder / "0.sock").exists() for folder in kept)
+    assert not os.path.exists(dead)
+    assert not old.exists()
+    assert all(os.path.isdir(f) for f in (living.path, starting, others))
+    living.remove()
+    assert not os.path.exists(living.path)
 
 
-def test_a_new_folder_is_ours_alone() -> None:
-    folder = socket_folder.make()
+@pytest.mark.lab
+def test_a_launcher_in_another_container_with_the_same_tmp_keeps_its_folder(tmp_path: Path) -> None:
+    """Its pid is unknown here, or another process's."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [*in_a_namespace("pid", "fork", setup="true"), sys.executable, "-c", HOLD], env=environment,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as holder:  # fmt: skip
+        assert holder.stdout
+        theirs = holder.stdout.readline().strip()
+        LocalFolder().remove()
+        assert os.path.isdir(theirs)
+        holder.communicate(timeout=30)
+    LocalFolder().remove()
+    assert not os.path.exists(theirs)
+
+
+@pytest.mark.parametrize("why", ["too long", "on a file server"])
+def test_a_tmpdir_that_will_not_do_is_replaced(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why == "too long":
+        there = tmp_path / ("x" * 90)
+        there.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(there))
+    else:
+        kinds = {"/": "ext4", str(tmp_path): "nfs4"}
+        monkeypatch.setattr(socket_folder, "_file_systems", lambda: kinds)
+    made = LocalFolder()
     try:
-        assert f"holdfast-{os.getpid()}-" in folder
-        assert os.stat(folder).st_mode & 0o077 == 0
+        assert len(os.fsencode(made.socket(1234))) <= 107
+        assert not made.path.startswith(str(tmp_path))
+        assert os.stat(made.path).st_mode & 0o777 == 0o700
     finally:
-        os.rmdir(folder)
+        made.remove()
+
+
+def test_a_new_folder_is_ours_alone(tmp_path: Path) -> None:
+    made = LocalFolder()
+    assert os.path.dirname(made.path) == str(tmp_path)
+    assert os.stat(made.path).st_mode & 0o077 == 0
+    made.remove()

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.run.launch.log_file import LogFile
 from holdfast.run.launch.pump import OutputPump, RankStream
 from tests.cli.holdfast_command import in_a_namespace, wait_until
-from tests.run.launch.test_logs import TEXT, Screen, pump
+from tests.run.launch.test_logs import TEXT, Screen, pump, rank_log
 from tests.run.launching import lives
 from tests.window import Window, window
 
@@ -74,8 +73,8 @@ def test_bytes_pass_unchanged_to_screen_and_file(at: Window, tmp_path: Path) -> 
     """Neither \n to \r\n, nor tabs, nor an end of file at ^D, nor ^C, ^S, ^V."""
     screen, path = Screen(), tmp_path / "stdout.log"
     every = bytes(range(256)) + TEXT + b"no end"
-    with pump(screen) as made:
-        stream = RankStream("rank 0", screen=1, log=LogFile(str(path)))
+    with rank_log(path) as log, pump(screen) as made:
+        stream = RankStream("rank 0", screen=1, log=log)
         with open(made.open(stream, like=at.far), "wb", buffering=0) as rank:
             made.started()
             rank.write(every)

@@ -71,14 +71,14 @@ def test_logs_lines_folders_and_what_ranks_left(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_comes_back_in_order() -> None:
-    got: list[tuple[str, bytes]] = []
+    got: list[folder_writer.Refusal] = []
     with writer(Path("/dev")) as (made, _):
-        made.when_refused("/dev/full", lambda why, text: got.append((why, text)))
+        made.when_refused("/dev/full", got.append)
         for text in (b"one\n", b"two\n"):
             made.log("/dev/full", text, limit=0)
         assert made.flush(30)
         assert made.close(30) == ""
-    assert got == [("No space left on device", b"one\n"), ("", b"two\n")]
+    assert got == [("No space left on device", b"one\n", True), ("", b"two\n", True)]
 
 
 def test_a_writer_that_is_killed_is_started_again(

@@ -53,7 +53,7 @@ def test_a_machine_that_slept_gives_a_limit_its_time_back() -> None:
     page.announce(1)
     rank = ObservedRank(
         rank=0, local_rank=0, pid=1, host="a", page=buffer, words_file="", stderr_file="",
-        socket="", started_at=0.0,
+        stderr_tail=bytes, socket="", started_at=0.0,
     )  # fmt: skip
 
     def limit_heard() -> float:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ import pytest
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Death, Stack
+from holdfast.run.launch.places import RunPlaces
+from holdfast.run.runs.folder_writer import FolderWriter
 from holdfast.run.watch import evidence
+from holdfast.run.watch.observer import Observer
 from holdfast.system import activity
 from tests.cli.holdfast_command import wait_until
 from tests.run.watched import SLEEP, process, watched
@@ -24,7 +28,16 @@ def _a_loaded_test_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "SECONDS", 30.0)
 
 
-def test_the_living_are_asked_and_what_they_said_is_kept(tmp_path: Path) -> None:
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[FolderWriter]:
+    made = FolderWriter(str(tmp_path), tell=lambda news: None)
+    yield made
+    assert made.close(30) == ""
+
+
+def test_the_living_are_asked_and_what_they_said_is_kept(
+    tmp_path: Path, writer: FolderWriter
+) -> None:
     paths = RunPaths(str(tmp_path), "run")
     with (
         process(SLEEP) as child,
@@ -34,7 +47,7 @@ def test_the_living_are_asked_and_what_they_said_is_kept(tmp_path: Path) -> None
     ):
         gone.death = Death(code=-9, at=1.0)
         living.compare(1.0, activity.read(child.pid))
-        folder = evidence.take([living, gone], paths, attempt=2, number=3)
+        folder = evidence.take([living, gone], paths, writer=writer, attempt=2, number=3)
         assert folder == paths.evidence(2, 3)
         assert isinstance(living.stack, Stack)
         assert (gone.stack, gone.recorder) == (None, None)
@@ -52,29 +65,29 @@ def test_a_stopped_rank_shows_its_stack_too(tmp_path: Path) -> None:
         os.kill(child.pid, signal.SIGSTOP)
         wait_until(lambda: (now := activity.read(child.pid)) is not None and now.state == "T")
         rank.compare(1.0, activity.read(child.pid))
-        evidence.take([rank], None, attempt=0, number=0)
+        evidence.take([rank], None, writer=None, attempt=0, number=0)
         assert isinstance(rank.stack, Stack), rank.stack
         # not waited for: its recorder is a thread of the same process
         assert isinstance(rank.recorder, Unread)
         assert "is stopped" in rank.recorder.why
 
 
-def test_without_a_folder_the_evidence_is_still_used(tmp_path: Path) -> None:
+def test_without_a_folder_the_evidence_is_still_used(tmp_path: Path, writer: FolderWriter) -> None:
     (tmp_path / "file").write_text("")
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
         for paths in (None, RunPaths(str(tmp_path / "file"), "run")):
             rank.stack = rank.recorder = None
-            assert evidence.take([rank], paths, attempt=0, number=0) == ""
+            assert evidence.take([rank], paths, writer=writer, attempt=0, number=0) == ""
             assert isinstance(rank.stack, Stack)
             assert isinstance(rank.recorder, Unread)
 
 
-def test_one_that_dies_meanwhile_is_listed_as_missing(tmp_path: Path) -> None:
+def test_one_that_dies_meanwhile_is_listed_as_missing(tmp_path: Path, writer: FolderWriter) -> None:
     paths = RunPaths(str(tmp_path), "run")
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
         child.kill()
         child.wait()
-        folder = evidence.take([rank], paths, attempt=0, number=0)
+        folder = evidence.take([rank], paths, writer=writer, attempt=0, number=0)
         assert isinstance(rank.stack, Unread)
     lines = (Path(folder) / "missing.txt").read_text().splitlines()
     assert [line.partition(":")[0] for line in lines] == [
@@ -83,14 +96,24 @@ def test_one_that_dies_meanwhile_is_listed_as_missing(tmp_path: Path) -> None:
 
 
 def test_however_often_it_stalls_the_folders_are_few(tmp_path: Path) -> None:
-    """A job that is told about every minute for a week; another attempt's evidence stays."""
+    """A job that is told about every minute for a week, over several attempts."""
     paths = RunPaths(str(tmp_path), "run")
-    evidence.take([], paths, attempt=0, number=9)
-    for number in range(1000):
-        evidence.take([], paths, attempt=1, number=number)
-    kept = {paths.evidence_number(name) for name in os.listdir(paths.attempt(1))}
-    assert kept == {0, 1, 2, 3, *range(984, 1000)}
-    assert os.listdir(paths.attempt(0)) == ["evidence-9"]
+    places = RunPlaces(paths, lambda news: None)
+    observer = Observer(places=places, memory_kills=lambda: 0)
+    try:
+        for attempt in range(3):
+            observer.ranks_started(attempt, {}, 0.0)
+            for _ in range(40):
+                observer.take_evidence()
+                observer.keep_evidence()
+                observer.keep_evidence()  # two sentences may rest on one folder
+    finally:
+        observer.close()
+        assert places.close() == ""
+    kept = [sorted(os.listdir(paths.attempt(n))) for n in (0, 2)]
+    assert kept[0] == [f"evidence-{n}" for n in (0, 2, 4, 6)]
+    assert len(kept[1]) == 16
+    assert os.listdir(paths.attempt(1)) == []
 
 
 @pytest.mark.parametrize(
@@ -101,16 +124,20 @@ def test_however_often_it_stalls_the_folders_are_few(tmp_path: Path) -> None:
     ],
 )
 def test_the_kernels_lines_are_kept_or_listed_as_missing(
-    tmp_path: Path, kernel: tuple[str, ...] | Unread, file: str, text: str
+    tmp_path: Path,
+    writer: FolderWriter,
+    kernel: tuple[str, ...] | Unread,
+    file: str,
+    text: str,
 ) -> None:
     paths = RunPaths(str(tmp_path), "run")
-    folder = evidence.take([], paths, attempt=0, number=0, kernel=kernel)
+    folder = evidence.take([], paths, writer=writer, attempt=0, number=0, kernel=kernel)
     assert os.listdir(folder) == [file]
     assert (Path(folder) / file).read_text().startswith(text)
 
 
-def test_nobody_left_is_no_error(tmp_path: Path) -> None:
+def test_nobody_left_is_no_error(tmp_path: Path, writer: FolderWriter) -> None:
     began = time.monotonic()
-    folder = evidence.take([], RunPaths(str(tmp_path), "run"), attempt=0, number=0)
+    folder = evidence.take([], RunPaths(str(tmp_path), "run"), writer=writer, attempt=0, number=0)
     assert os.listdir(folder) == []
     assert time.monotonic() - began < 10

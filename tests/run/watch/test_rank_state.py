@@ -149,7 +149,7 @@ def test_what_cpp_said_when_it_aborted_comes_from_its_stderr(tmp_path: Path) -> 
         rank.death = Death(code=-signal.SIGSEGV, at=7.0)
         assert rank.view().words is None
         rank.death = Death(code=code, at=7.0)
-        os.unlink(rank.stderr_file)
+        (tmp_path / "0.err").unlink()
         assert rank.view().words is None
 
 

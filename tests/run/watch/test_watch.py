@@ -22,6 +22,7 @@ from holdfast.analysis.scene.scene import Policy, Scene, SurvivingProcess
 from holdfast.findings import Verdict
 from holdfast.rank import heartbeat_page
 from holdfast.run.launch.exit_codes import STOPPED_BY_VERDICT
+from holdfast.run.launch.places import RunPlaces
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import watch as job_watch
 from holdfast.run.watch.interface import JobAction
@@ -44,13 +45,14 @@ class Watching:
     def __init__(self, folder: Path, *, max_restarts: int = 1) -> None:
         self.paths = RunPaths(str(folder), "run")
         os.makedirs(self.paths.folder)
-        self.journal = Journal(self.paths.journal)
+        self.places = RunPlaces(self.paths, lambda news: None)
+        self.journal = Journal(self.paths.journal, writer=self.places.writer)
         self.screen = io.StringIO()
         self.watch = Watch(
             policy=Policy(patience=None, max_restarts=max_restarts, restarts_typed=True),
             journal=self.journal,
             screen=Screen(self.screen),
-            paths=self.paths,
+            places=self.places,
             memory_kills=lambda: 0,
         )
 
@@ -88,6 +90,7 @@ def watching(folder: Path, *, max_restarts: int = 1) -> Iterator[Watching]:
     finally:
         made.watch.ranks_stopped()
         made.watch.close()
+        assert made.places.close() == ""
         made.journal.close()
 
 
@@ -137,8 +140,7 @@ def test_a_rank_that_raised_is_heard_before_its_process_is_gone(tmp_path: Path) 
         made.start(raised.pid, waiting.pid)
         assert made.watch.look() is JobAction.KEEP_RUNNING
         words = {"kind": "ValueError", "text": "no data", "where": "a.py:1", "at": time.monotonic()}
-        path = Path(made.paths.last_words(0, 0))
-        path.parent.mkdir(parents=True)
+        path = Path(made.places.local.paths.last_words(0, 0))
         path.write_text(json.dumps(words))
         began = time.monotonic()
         assert made.look_until(JobAction.HOLD) is JobAction.HOLD
@@ -208,7 +210,7 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
     with watching(tmp_path) as made, process(SLEEP) as child:
         made.start(child.pid)
         made.watch.look()
-        sockets = made.watch.observer.sockets
+        sockets = made.places.local.path
         assert os.path.isdir(sockets)
     assert not os.path.exists(sockets)
     assert set(os.listdir("/proc/self/fd")) <= before

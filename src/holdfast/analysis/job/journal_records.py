@@ -88,6 +88,15 @@ class LimitRecord(JournalRecord, frozen=True, kw_only=True, tag="limit"):
     raised_to: int
 
 
+class FolderRecord(JournalRecord, frozen=True, kw_only=True, tag="folder"):
+    """The run's folder does not answer, or answers again: its file system hung."""
+
+    hangs: bool = False
+    """true when it does not answer"""
+    reason: str = ""
+    """the sentence on the screen; where it answers again, what was lost meanwhile"""
+
+
 class LeftoversRecord(JournalRecord, frozen=True, kw_only=True, tag="leftovers"):
     """Processes of earlier runs without a launcher were ended before the start."""
 
@@ -310,6 +319,7 @@ RECORDS: tuple[type[JournalRecord], ...] = (
     ProgressRecord,
     TransportRecord,
     LimitRecord,
+    FolderRecord,
     LeftoversRecord,
     LeftRecord,
     EndRecord,

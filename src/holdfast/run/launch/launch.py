@@ -25,6 +25,7 @@ from holdfast.run.launch.flags import RunFlags
 from holdfast.run.launch.launcher_signals import LauncherSignals
 from holdfast.run.launch.logs import Logs, PrepareEnvironment
 from holdfast.run.launch.orphans import Descendants
+from holdfast.run.launch.places import RunPlaces
 from holdfast.run.launch.pump import Writer, write_all
 from holdfast.run.launch.rendezvous import BACKEND, OneMachine
 from holdfast.run.watch.interface import Watcher
@@ -46,6 +47,7 @@ def start(
     *,
     watcher: Watcher,
     paths: RunPaths | None,
+    places: RunPlaces | None = None,
     rank_environment: PrepareEnvironment | None = None,
     wrap: Wrap = list,
     write: Writer = write_all,
@@ -53,11 +55,12 @@ def start(
     """Run the job to its end and answer the exit code: 0, 128 + the signal that ended us,
     or the watcher's.
 
-    Without `paths` nothing is kept. `rank_environment` changes a rank's environment, `wrap` its
-    command; `write` puts the ranks' bytes on the screen, from another thread.
+    Without `paths` nothing is kept; `places` has what stands in for them while that disk hangs.
+    `rank_environment` changes a rank's environment, `wrap` its command; `write` puts the ranks'
+    bytes on the screen, from another thread.
     """
     config, command, logs = _prepare(
-        flags, paths=paths, rank_environment=rank_environment, write=write
+        flags, paths=paths, places=places, rank_environment=rank_environment, write=write
     )
     handler = OneMachine(run_id=config.run_id, port=flags.port)
     spec = _spec(config, wrap(command), handler)
@@ -116,6 +119,7 @@ def _prepare(
     flags: RunFlags,
     *,
     paths: RunPaths | None,
+    places: RunPlaces | None = None,
     rank_environment: PrepareEnvironment | None,
     write: Writer,
 ) -> tuple[LaunchConfig, list[str], Logs]:
@@ -142,6 +146,9 @@ def _prepare(
         tee=torchs._tee,  # noqa: SLF001
         local_ranks_filter=torchs._local_ranks_filter,  # noqa: SLF001
         paths=paths,
+        local=places.local.paths if places else None,
+        folder_writer=places.writer if places else None,
+        tails=places.tails if places else None,
         rank_environment=rank_environment,
         copies=(
             getattr(typed, "duplicate_stdout_filters", ()),

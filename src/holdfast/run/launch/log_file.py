@@ -1,39 +1,29 @@
-"""One log of one rank: whole at both ends, and never larger than the disk can bear."""
+"""One log of one rank, as the launcher sees it: a process of its own writes it."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-
-LOG_LIMIT = 64 << 20
-"""a log that grows past this starts a new file; the first part and the one before are kept"""
+from holdfast.run.runs.folder_writer import FolderWriter, Refused
+from holdfast.run.runs.writer_process import LOG_LIMIT
 
 
-class LogFile:
-    """One log, appended to and never overwritten, of at most three times the limit."""
+class RankLog:
+    """Whole at both ends, and never larger than the disk can bear. No call raises or waits."""
 
-    def __init__(self, path: str, *, limit: int = LOG_LIMIT) -> None:
+    def __init__(
+        self, writer: FolderWriter, path: str, *, elsewhere: str = "", limit: int = LOG_LIMIT
+    ) -> None:
+        """`elsewhere`: where the file really is, and `path` a link to there."""
         self.path = path
+        self._writer = writer
+        self._elsewhere = elsewhere
         self._limit = limit
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by its stream
-        self._size = self._file.tell()
+
+    def when_refused(self, call: Refused) -> None:
+        """`call`, from another thread, with all that could not be written, in order."""
+        self._writer.when_refused(self.path, call)
 
     def write(self, text: bytes) -> None:
-        if self._size >= self._limit:
-            self._turn_over()
-        self._size += len(text)
-        while text:
-            text = text[self._file.write(text) :]
-
-    def _turn_over(self) -> None:
-        """The start says how the job was set up, the end why it died; the middle goes."""
-        self._file.close()
-        base, ending = os.path.splitext(self.path)
-        first = f"{base}.first{ending}"
-        os.replace(self.path, f"{base}.previous{ending}" if os.path.exists(first) else first)
-        self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
-        self._size = 0
+        self._writer.log(self.path, text, limit=self._limit, elsewhere=self._elsewhere)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._file.close()
+        self._writer.close_log(self.path)

@@ -7,6 +7,7 @@ environment it handed over: the one public place where both can be set.
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -15,14 +16,18 @@ from string import Template
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std, to_map
 
 from holdfast.analysis.job.run_paths import RunPaths
-from holdfast.run.launch.log_file import LogFile
+from holdfast.run.launch.log_file import RankLog
+from holdfast.run.launch.output_tail import OutputTails
 from holdfast.run.launch.pump import OutputPump, RankStream, Writer, warn, write_all
+from holdfast.run.runs.folder_writer import FolderWriter, Refusal
 
 Environment = dict[str, str]
 PrepareEnvironment = Callable[[int, Environment], Environment]
 INHERITED = ""
 """torch's word for: the rank writes where we write"""
 PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+LAST_LINES = 5.0
+"""seconds for the disk to take the end of the logs"""
 
 
 class Logs(LogsSpecs):
@@ -41,24 +46,31 @@ class Logs(LogsSpecs):
         local_ranks_filter: set[int] | None = None,
         *,
         paths: RunPaths | None = None,
+        local: RunPaths | None = None,
+        folder_writer: FolderWriter | None = None,
+        tails: OutputTails | None = None,
         rank_environment: PrepareEnvironment | None = None,
         copies: tuple[Sequence[str], Sequence[str]] = ((), ()),
         instead: LogsSpecs | None = None,
         write: Writer = write_all,
     ) -> None:
-        """The first four are torch's own. Without `paths` nothing is kept, only shown. `copies`
-        are torchrun's --duplicate-*-filters, `instead` the user's own --logs-specs: it then
-        says where output goes."""
+        """The first four are torch's own. Without `paths` nothing is kept, only shown. `local`: a
+        copy of that folder on a local disk, for what ranks write themselves. `copies` are
+        torchrun's --duplicate-*-filters, `instead` the user's own --logs-specs: it then says where
+        output goes."""
         super().__init__(log_dir, redirects, tee, local_ranks_filter)
         self.attempt = -1
         self._paths = paths
+        self._local = local or paths
+        self._writer = folder_writer
+        self._own_writer: FolderWriter | None = None
+        self._tails = tails or OutputTails()
         self._elsewhere = log_dir
         self._rank_environment = rank_environment
         self._copies = copies
         self._instead = instead
         self._write = write
         self._pump: OutputPump | None = None
-        self._copied: list[LogFile] = []
         self._said: set[str] = set()
 
     @property
@@ -92,17 +104,21 @@ class Logs(LogsSpecs):
         if self._pump is None:
             self._pump = OutputPump(write=self._write)
             atexit.register(self.close)  # stock torchrun does not know that it should
+        if self._writer is None and self._paths:
+            self._writer = self._own_writer = FolderWriter(
+                self._paths.folder, tell=lambda news: warn(news.sentence)
+            )
+        self._tails.forget()
         files: tuple[dict[int, str], dict[int, str]] = ({}, {})
         errors: dict[int, str] = {}
         copies = [self._copy_file(kind) for kind in (0, 1)]
         redirects, tees = to_map(self._redirects, len(envs)), to_map(self._tee, len(envs))
         for local_rank, env in envs.items():
             rank = int(env.get("RANK", local_rank))
-            paths = self._folder(rank)
-            errors[local_rank] = paths.error(self.attempt, rank) if paths else ""
+            errors[local_rank] = self._error_file(rank)
             env["TORCHELASTIC_ERROR_FILE"] = errors[local_rank]
             for kind, std, name in ((0, Std.OUT, "stdout"), (1, Std.ERR, "stderr")):
-                log = self._open_log(paths, rank, name) if paths else None
+                log = self._log(rank, name)
                 filtered = self._local_ranks_filter
                 hidden = bool(redirects[local_rank] & std and not tees[local_rank] & std)
                 shown = not (hidden and log) and (not filtered or local_rank in filtered)
@@ -113,7 +129,10 @@ class Logs(LogsSpecs):
                     log=log,
                     prefix=self._prefix(env, local_rank) if tees[local_rank] & std else b"",
                     copies=copies[kind] if tees[local_rank] & std else None,
+                    heard=functools.partial(self._tails.add, rank) if kind else _nobody,
                 )
+                if log is not None:
+                    log.when_refused(functools.partial(self._refused, stream))
                 # As under torchrun, which gives a rank a file for what it hides or prefixes.
                 as_is = shown and not tees[local_rank] & std and os.isatty(kind + 1)
                 files[kind][local_rank] = self._connect(stream, kind + 1 if as_is else None)
@@ -137,49 +156,51 @@ class Logs(LogsSpecs):
             .encode(errors="replace")
         )
 
-    def _folder(self, rank: int) -> RunPaths | None:
-        """None when there is no place for this rank's files."""
-        if self._paths:
-            try:
-                os.makedirs(self._paths.rank(self.attempt, rank), exist_ok=True)
-            except OSError as problem:
-                self._no_log(problem)
-                return None
-        return self._paths
-
-    def _open_log(self, paths: RunPaths, rank: int, name: str) -> LogFile | None:
-        place = paths.stdout if name == "stdout" else paths.stderr
-        path = place(self.attempt, rank)
+    def _error_file(self, rank: int) -> str:
+        """'' when there is no place for it."""
+        if self._local is None:
+            return ""
         try:
-            if self._elsewhere and not os.path.lexists(path):
-                there = RunPaths(os.path.abspath(self._elsewhere), paths.run_id)
-                folder = there.rank(self.attempt, rank)
-                os.makedirs(folder, exist_ok=True)
-                os.symlink(os.path.join(folder, f"{name}.log"), path)
-            return LogFile(os.path.realpath(path))
+            os.makedirs(self._local.rank(self.attempt, rank), exist_ok=True)
         except OSError as problem:
-            self._no_log(problem)
-            return None
+            self._no_log(problem.strerror or str(problem))
+            return ""
+        return self._local.error(self.attempt, rank)
 
-    def _copy_file(self, kind: int) -> tuple[LogFile, tuple[bytes, ...]] | None:
+    def _log(self, rank: int, name: str) -> RankLog | None:
+        if self._paths is None or self._writer is None:
+            return None
+        place = RunPaths.stdout if name == "stdout" else RunPaths.stderr
+        elsewhere = ""
+        if self._elsewhere:
+            there = RunPaths(os.path.abspath(self._elsewhere), self._paths.run_id)
+            elsewhere = place(there, self.attempt, rank)
+        return RankLog(self._writer, place(self._paths, self.attempt, rank), elsewhere=elsewhere)
+
+    def _refused(self, stream: RankStream, refusal: Refusal) -> None:
+        """From the writer's thread: the disk did not take this text."""
+        if refusal.why and refusal.opened:
+            warn(
+                f"cannot write the log of {stream.name} ({refusal.why}): "
+                "its output goes to the screen only"
+            )
+        elif refusal.why:
+            self._no_log(refusal.why)
+        stream.refused(refusal.text, self._write)
+
+    def _copy_file(self, kind: int) -> tuple[RankLog, tuple[bytes, ...]] | None:
         """torchrun's --duplicate-stdout-filters: one file for all ranks of an attempt."""
-        if not self._copies[kind] or not self._paths:
+        if not self._copies[kind] or self._paths is None or self._writer is None:
             return None
         name = ("filtered_stdout.log", "filtered_stderr.log")[kind]
         needles = tuple(needle.encode(errors="replace") for needle in self._copies[kind])
-        folder = self._paths.attempt(self.attempt)
-        try:
-            os.makedirs(folder, exist_ok=True)
-            self._copied.append(LogFile(os.path.join(folder, name)))
-        except OSError as problem:
-            self._no_log(problem)
-            return None
-        return self._copied[-1], needles
+        log = RankLog(self._writer, os.path.join(self._paths.attempt(self.attempt), name))
+        log.when_refused(lambda refusal: self._say_once(f"cannot write {log.path} ({refusal.why})"))
+        return log, needles
 
-    def _no_log(self, problem: OSError) -> None:
+    def _no_log(self, why: str) -> None:
         self._say_once(
-            f"cannot write logs to {self.root_log_dir} ({problem.strerror}): "
-            "output goes to the screen only"
+            f"cannot write logs to {self.root_log_dir} ({why}): output goes to the screen only"
         )
 
     def _say_once(self, sentence: str) -> None:
@@ -197,14 +218,22 @@ class Logs(LogsSpecs):
         """Everything the ranks printed so far is on the screen when this returns."""
         if self._pump is not None:
             self._pump.settle()
+        if self._writer is not None:
+            self._writer.wait(self._writer.number, 1.0)
 
     def close(self) -> None:
         if self._pump is not None:
             self._pump.close()
             self._pump = None
             atexit.unregister(self.close)
-        for log in self._copied:
-            log.close()
+        if self._own_writer is not None:
+            if missing := self._own_writer.close(LAST_LINES):
+                warn(missing)
+            self._writer = self._own_writer = None
+
+
+def _nobody(_: bytes) -> None:
+    """Hears it."""
 
 
 class TorchrunLogs(Logs):

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 
 from holdfast.run.launch import terminal
-from holdfast.run.launch.log_file import LogFile
+from holdfast.run.launch.log_file import RankLog
 
 LINE_DELAY = 0.05
 """seconds to wait for the end of a line, so that lines of several ranks do not mix"""
@@ -51,11 +51,13 @@ class RankStream:
         *,
         screen: int,
         shown: bool = True,
-        log: LogFile | None = None,
+        log: RankLog | None = None,
         prefix: bytes = b"",
-        copies: tuple[LogFile, tuple[bytes, ...]] | None = None,
+        copies: tuple[RankLog, tuple[bytes, ...]] | None = None,
+        heard: Callable[[bytes], None] = lambda _: None,
     ) -> None:
-        """`copies`: a second log, and what a line must contain to be copied there."""
+        """`copies`: a second log, and what a line must contain to be copied there. `heard` gets
+        all that is printed."""
         self.name = name
         self.source = -1
         self.held_since: float | None = None
@@ -64,12 +66,14 @@ class RankStream:
         self._log = log
         self._prefix = prefix
         self._copies = copies
+        self._heard = heard
         self._held = b""
         self._at_line_start = True
 
     def take(self, text: bytes, write: Writer) -> None:
+        self._heard(text)
         if self._log is not None:
-            self._into_log(self._log, text)
+            self._log.write(text)
         text = self._held + text
         cut = len(text) if len(text) > LONGEST_LINE else text.rfind(b"\n") + 1
         self._held = text[cut:]
@@ -85,17 +89,11 @@ class RankStream:
         if text:
             self._show(text, write)
 
-    def _into_log(self, log: LogFile, text: bytes) -> None:
-        try:
-            log.write(text)
-        except OSError as problem:
-            log.close()
-            self._log = None
-            self._shown = True
-            warn(
-                f"cannot write the log of {self.name} ({problem.strerror}): "
-                "its output goes to the screen only"
-            )
+    def refused(self, text: bytes, write: Writer) -> None:
+        """What the log did not take, in order: shown, if it was not anyhow."""
+        if not self._shown:
+            with contextlib.suppress(OSError):
+                write(self._screen, text)
 
     def _show(self, text: bytes, write: Writer) -> None:
         shown = []
@@ -104,19 +102,12 @@ class RankStream:
             self._at_line_start = line.endswith((b"\n", b"\r"))
             shown.append(header + line)
             if self._copies and any(needle in line for needle in self._copies[1]):
-                self._copy(self._copies[0], header + line)
+                self._copies[0].write(header + line)
         if self._shown:
             try:
                 write(self._screen, b"".join(shown))
             except OSError:  # `| head` has seen enough; the log continues
                 self._shown = False
-
-    def _copy(self, log: LogFile, line: bytes) -> None:
-        try:
-            log.write(line)
-        except OSError as problem:  # the line is still shown, and in the rank's own log
-            self._copies = None
-            warn(f"cannot copy lines of {self.name} to {log.path} ({problem.strerror})")
 
     def close(self) -> None:
         os.close(self.source)

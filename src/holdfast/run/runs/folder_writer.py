@@ -25,6 +25,8 @@ from holdfast.text import duration, size
 
 QUEUE = 32 << 20
 """bytes that wait for the disk; one message may be larger while no other waits"""
+RESERVE = 16 << 20
+"""and these for journal and evidence alone"""
 TICK = 0.5
 HUNG_TICKS = 10
 """of the thread without any answer to what was sent: the file system hangs. Counted in ticks: time
@@ -43,8 +45,20 @@ class FolderNews(NamedTuple):
 
 
 Tell = Callable[[FolderNews], None]
-Refused = Callable[[str, bytes], None]
-"""why it could not be written ('' if that was said before), and the text itself"""
+
+
+class Refusal(NamedTuple):
+    """Something could not be written."""
+
+    why: str
+    """'' if that was said before"""
+    text: bytes
+    """of a log: what was not written"""
+    opened: bool
+    """the file could be opened at least"""
+
+
+Refused = Callable[[Refusal], None]
 
 
 class _Message(NamedTuple):
@@ -124,9 +138,16 @@ class FolderWriter:
     def hangs(self) -> bool:
         return self._hung_since is not None
 
+    @property
+    def number(self) -> int:
+        """Of the last message, to `wait` for."""
+        return self._number
+
     def wait(self, number: int, seconds: float) -> bool:
         """Whether everything up to that message has been dealt with; where the last wait was too
         short, or the disk hangs, it is not waited for again."""
+        if not number:  # it was not taken
+            return False
         with self._lock:
             if self._late or self.hangs or threading.current_thread() is self._thread:
                 return self._done >= number
@@ -160,7 +181,8 @@ class FolderWriter:
 
     def _put(self, what: str, header: dict[str, Any], body: bytes) -> int:
         data = frame(header, body)
-        if self._closing or (self._bytes and self._bytes + len(data) > QUEUE):
+        room = QUEUE if what == "logs" else QUEUE + RESERVE
+        if self._closing or (self._bytes and self._bytes + len(data) > room):
             self._count(what, len(body))
             return 0
         self._number += 1
@@ -248,7 +270,7 @@ class FolderWriter:
     def _hear(self, header: dict[str, Any], body: bytes, answered: int) -> None:
         if "refused" in header:
             if call := self._refused.get(header["refused"]):
-                call(header["why"], body)
+                call(Refusal(header["why"], body, header["opened"]))
             return
         with self._lock:
             self._done = answered + header["done"]

@@ -37,7 +37,7 @@ class Journal:
         self._complained = False
         self._lock = threading.Lock()
         if path and writer:
-            writer.when_refused(path, lambda why, _: self._complain(why))
+            writer.when_refused(path, lambda refusal: self._complain(refusal.why))
 
     def write(self, record: JournalRecord) -> None:
         """Never raises: a job must not die because its journal cannot be written."""

@@ -198,10 +198,11 @@ class Desk:
                 return [_refusal(path, None, body)]
             log.write(body)
         except OSError as problem:
-            if (log := self._logs[path]) is not None:
+            log = self._logs[path]
+            if log is not None:
                 log.close()
                 self._logs[path] = None
-            return [_refusal(path, problem, body)]
+            return [_refusal(path, problem, body, opened=log is not None)]
         return []
 
     def _open_log(self, header: dict[str, Any]) -> LogFile:
@@ -251,9 +252,9 @@ class Desk:
             mirror.copy()
 
 
-def _refusal(path: str, problem: Exception | None, body: bytes) -> bytes:
+def _refusal(path: str, problem: Exception | None, body: bytes, *, opened: bool = True) -> bytes:
     why = (getattr(problem, "strerror", None) or str(problem)) if problem else ""
-    return frame({"refused": path, "why": why}, body)
+    return frame({"refused": path, "why": why, "opened": opened}, body)
 
 
 def main(link: socket.socket) -> None:

@@ -1,13 +1,12 @@
 """Take the stacks, recorders and counters of every living rank, and keep them.
 
 Each sentence that was said has a folder `evidence-N`; looks that led to no sentence overwrite one
-another. An attempt keeps the first 4 and the newest 16 of them.
+another. A run keeps the first 4 and the newest 16 of them, whatever attempt they belong to.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,21 +16,25 @@ from holdfast.analysis.collectives import recorder
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Recorder
+from holdfast.run.runs.folder_writer import FolderWriter, Refusal
 from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.system import pyspy, recorder_query
 
 SECONDS = 2.0
 """for all of it: a job that dies must not wait for our curiosity"""
+WAIT = 1.0
+"""seconds for the disk to take it: a sentence is to name a folder that is there"""
 KEEP_FIRST = 4
-"""folders of an attempt's first sentences, which show how it began"""
+"""folders of a run's first sentences, which show how it began"""
 KEEP_NEWEST = 16
-"""and of its last ones; those between go, so that an attempt has 20 at most"""
+"""and of its last ones; those between go, so that a run has 20 at most"""
 
 
 def take(
     ranks: Sequence[ObservedRank],
     paths: RunPaths | None,
     *,
+    writer: FolderWriter | None,
     attempt: int,
     number: int,
     kernel: tuple[str, ...] | Unread = (),
@@ -48,7 +51,11 @@ def take(
     for rank in living:
         rank.stack = stacks.get(rank.pid)
         rank.recorder = _parsed(raw[rank.rank])
-    return _keep(living, raw, kernel, paths, attempt=attempt, number=number) if paths else ""
+    if paths is None or writer is None:
+        return ""
+    pieces = _pieces(living, raw, kernel, paths, attempt=attempt, number=number)
+    folder = paths.evidence(attempt, number)
+    return folder if _keep(writer, folder, pieces, paths.missing(attempt, number)) else ""
 
 
 def _ask(rank: ObservedRank) -> bytes | Unread:
@@ -66,7 +73,7 @@ def _parsed(answer: bytes | Unread) -> Recorder | Unread:
         return Unread(why=f"its flight recorder was not understood: {problem}")
 
 
-def _keep(
+def _pieces(
     living: Sequence[ObservedRank],
     raw: dict[int, bytes | Unread],
     kernel: tuple[str, ...] | Unread,
@@ -74,8 +81,7 @@ def _keep(
     *,
     attempt: int,
     number: int,
-) -> str:
-    """Never raises: evidence that cannot be written is still used for the verdict."""
+) -> dict[str, object]:
     pieces: dict[str, object] = {}
     for rank in living:
         pieces[paths.stack(attempt, number, rank.rank)] = rank.stack
@@ -84,32 +90,20 @@ def _keep(
     if kernel:
         lines = kernel if isinstance(kernel, Unread) else "".join(f"{k}\n" for k in kernel).encode()
         pieces[paths.kernel_log(attempt, number)] = lines
-    folder = paths.evidence(attempt, number)
-    try:
-        shutil.rmtree(folder, ignore_errors=True)  # of an earlier look that led to nothing
-        os.makedirs(folder)
-        _thin_out(paths, attempt=attempt, newest=number)
-        missing = [gap for path, piece in pieces.items() if (gap := _write(path, piece))]
-        if missing:
-            with open(paths.missing(attempt, number), "w", encoding="utf-8") as file:
-                file.writelines(missing)
-    except OSError:
-        return ""
-    return folder
+    return pieces
 
 
-def _write(path: str, piece: object) -> str:
-    """'' or the line that says why it is not there."""
-    if piece is None or isinstance(piece, Unread):
-        return f"{os.path.basename(path)}: {piece.why if piece else 'not seen yet'}\n"
-    with open(path, "wb") as file:
-        file.write(piece if isinstance(piece, bytes) else msgspec.json.encode(piece))
-    return ""
-
-
-def _thin_out(paths: RunPaths, *, attempt: int, newest: int) -> None:
-    """A job that stalls and continues for days is reported again and again."""
-    numbers = [paths.evidence_number(name) for name in os.listdir(paths.attempt(attempt))]
-    for number in numbers:
-        if number is not None and KEEP_FIRST <= number <= newest - KEEP_NEWEST:
-            shutil.rmtree(paths.evidence(attempt, number), ignore_errors=True)
+def _keep(writer: FolderWriter, folder: str, pieces: dict[str, object], missing: str) -> bool:
+    """Whether it is on the disk: evidence that cannot be written is still used for the verdict."""
+    files, gaps = {}, ""
+    for path, piece in pieces.items():
+        name = os.path.basename(path)
+        if piece is None or isinstance(piece, Unread):
+            gaps += f"{name}: {piece.why if piece else 'not seen yet'}\n"
+        else:
+            files[name] = piece if isinstance(piece, bytes) else msgspec.json.encode(piece)
+    if gaps:
+        files[os.path.basename(missing)] = gaps.encode()
+    refused: list[Refusal] = []
+    writer.when_refused(folder, refused.append)
+    return writer.wait(writer.files(folder, files), WAIT) and not refused

@@ -6,20 +6,20 @@ It touches the world and judges nothing; what a Scene means is watch.py's busine
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from mmap import mmap
 
 from holdfast.analysis.job import cpu_starvation
-from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.cpu import Processor
 from holdfast.analysis.scene.scene import Death, Failure, Scene
 from holdfast.rank import delivery, heartbeat_page
-from holdfast.run.launch import scheduler, socket_folder
+from holdfast.run.launch import scheduler
+from holdfast.run.launch.places import RunPlaces
 from holdfast.run.runs import leftovers
 from holdfast.run.watch import evidence
 from holdfast.run.watch.rank_events import EventListener
@@ -40,10 +40,9 @@ MemoryKills = Callable[[], "int | None"]
 class Observer:
     """One job, all its attempts. Only the launcher's one thread touches it."""
 
-    def __init__(self, *, paths: RunPaths | None, memory_kills: MemoryKills) -> None:
-        self.paths, self.memory_kills = paths, memory_kills
+    def __init__(self, *, places: RunPlaces, memory_kills: MemoryKills) -> None:
+        self.places, self.memory_kills = places, memory_kills
         self.host = socket.gethostname()
-        self.sockets = socket_folder.make()
         self.deaths = DeathWatch()
         self.kernel_log = KernelLog()
         self.looker = Looker()
@@ -52,6 +51,8 @@ class Observer:
         self.ranks: list[ObservedRank] = []
         self.pages: dict[int, tuple[int, mmap]] = {}
         self.longest_pause = 0.0
+        self.kept: list[str] = []
+        """evidence folders that sentences rest on, the oldest first"""
         self._begin(0.0)
 
     def _begin(self, now: float) -> None:
@@ -71,21 +72,28 @@ class Observer:
     def rank_environment(self, local_rank: int, environment: dict[str, str]) -> dict[str, str]:
         """The environment of a rank about to start: its page, its socket, its last words."""
         self.pages[local_rank] = heartbeat_page.create()
-        mark = {leftovers.RUN: self.paths.folder} if self.paths else {}
+        attempt = int(environment.get("TORCHELASTIC_RESTART_COUNT", self.attempt))
+        local, paths = self.places.local, self.places.paths
+        mark = {leftovers.RUN: paths.folder} if paths else {}
+        os.makedirs(local.paths.rank(attempt, local_rank), exist_ok=True)
         return delivery.environment(
             # torch hands us only what it adds; HOLDFAST=off and PYTHONPATH are the user's own.
             {**os.environ, **environment, **mark},
             page=f"/proc/{os.getpid()}/fd/{self.pages[local_rank][0]}",
-            words=self._words_file(environment, local_rank),
-            socket=self._socket(local_rank),
+            words=local.paths.last_words(attempt, local_rank),
+            socket=local.socket(local_rank),
             launcher_pid=os.getpid(),
-            events=self._events_file(environment, local_rank),
+            events=local.paths.events(attempt, local_rank),
         )
 
     def ranks_started(self, attempt: int, pids: Mapping[int, int], now: float) -> None:
-        self.attempt = attempt
-        files = {local_rank: self._events_file({}, local_rank) for local_rank in pids}
+        paths, local, writer = self.places.paths, self.places.local, self.places.writer
+        here = local.paths
+        files = {local_rank: here.events(attempt, local_rank) for local_rank in pids}
         self.events.begin(attempt, files, steps=self.steps)
+        if attempt > self.attempt and writer is not None:
+            writer.copy_now(done=here.attempt(self.attempt))
+        self.attempt = attempt
         self._begin(now)
         self.ranks = [
             ObservedRank(
@@ -94,9 +102,10 @@ class Observer:
                 pid=pid,
                 host=self.host,
                 page=self.pages[local_rank][1],
-                words_file=self._words_file({}, local_rank),
-                stderr_file=self.paths.stderr(attempt, local_rank) if self.paths else "",
-                socket=self._socket(local_rank),
+                words_file=here.last_words(attempt, local_rank),
+                stderr_file=paths.stderr(attempt, local_rank) if paths else "",
+                stderr_tail=partial(self.places.tails.of, local_rank),
+                socket=local.socket(local_rank),
                 started_at=now,
             )
             for local_rank, pid in sorted(pids.items())
@@ -116,22 +125,6 @@ class Observer:
         self.events.read_all()
         self.deaths.close()
         self.kernel_log.close()
-        shutil.rmtree(self.sockets, ignore_errors=True)
-
-    def _words_file(self, environment: Mapping[str, str], local_rank: int) -> str:
-        attempt = int(environment.get("TORCHELASTIC_RESTART_COUNT", self.attempt))
-        if self.paths is None:
-            return os.path.join(self.sockets, f"{attempt}.{local_rank}.words")
-        return self.paths.last_words(attempt, local_rank)
-
-    def _events_file(self, environment: Mapping[str, str], local_rank: int) -> str:
-        attempt = int(environment.get("TORCHELASTIC_RESTART_COUNT", self.attempt))
-        if self.paths is None:
-            return os.path.join(self.sockets, f"{attempt}.{local_rank}.events")
-        return self.paths.events(attempt, local_rank)
-
-    def _socket(self, local_rank: int) -> str:
-        return os.path.join(self.sockets, f"{local_rank}.sock")
 
     # --- looking -------------------------------------------------------------------------------
 
@@ -204,7 +197,8 @@ class Observer:
         self.ask_kernel()
         self.evidence_folder = evidence.take(
             self.ranks,
-            self.paths,
+            self.places.paths,
+            writer=self.places.writer,
             attempt=self.attempt,
             number=self.evidence_number,
             kernel=self.kernel_events,
@@ -225,6 +219,11 @@ class Observer:
     def keep_evidence(self) -> None:
         """What was reported is kept; a look in which nothing was seen is not worth the disk."""
         self.evidence_number += 1
+        folder, writer = self.evidence_folder, self.places.writer
+        if writer is not None and folder and folder not in self.kept:
+            self.kept.append(folder)
+            if len(self.kept) > evidence.KEEP_FIRST + evidence.KEEP_NEWEST:
+                writer.remove(self.kept.pop(evidence.KEEP_FIRST))
 
     # --- the scene -----------------------------------------------------------------------------
 

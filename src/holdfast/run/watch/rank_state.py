@@ -8,6 +8,7 @@ import mmap
 import os
 import signal
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -27,9 +28,8 @@ from holdfast.analysis.scene.scene import (
 )
 from holdfast.rank import heartbeat_page, last_words
 from holdfast.rank.delivery import crash_file as crash_file_of
+from holdfast.run.launch.output_tail import TAIL
 
-TAIL = 64 * 1024
-"""bytes of a rank's stderr in which its last words are looked for"""
 IDLE_CPU = 0.02
 """seconds of processor time a second that a waiting process burns anyway: timers, epoll loops"""
 LOOKS = 60
@@ -47,6 +47,9 @@ class ObservedRank:
     page: mmap.mmap
     words_file: str
     stderr_file: str
+    """its name, to be told; it may be on a disk that hangs, and is not read here"""
+    stderr_tail: Callable[[], bytes]
+    """the end of what it printed on stderr"""
     socket: str
     started_at: float
     death: Death | None = None
@@ -159,12 +162,7 @@ class ObservedRank:
         """C++ that aborts in a thread of its own never reaches Python's excepthook."""
         if self.death is None or self.death.code != -signal.SIGABRT:
             return None
-        try:
-            with open(self.stderr_file, "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
-                text = file.read().decode(errors="replace")
-        except OSError:
-            return None
+        text = self.stderr_tail().decode(errors="replace")
         return secondary_errors.words_of_abort(text, at=self.death.at)
 
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.analysis.job import pace, start_failure
 from holdfast.analysis.job.journal_records import EndRecord
-from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.scene import exits, overruns, stopped
 from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene, SurvivingProcess
 from holdfast.findings import Verdict
 from holdfast.run.launch import exit_codes, terminate
+from holdfast.run.launch.places import RunPlaces
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import deadlines, decide, restart, verdict
 from holdfast.run.watch.interface import JobAction
@@ -45,12 +45,12 @@ class Watch:
         policy: Policy,
         journal: Journal,
         screen: run_screen.Screen,
-        paths: RunPaths | None,
+        places: RunPlaces,
         memory_kills: MemoryKills,
     ) -> None:
         self.policy, self.screen = policy, screen
-        self.observer = Observer(paths=paths, memory_kills=memory_kills)
-        self.reporter = Reporter(journal, screen, self.observer.host, paths)
+        self.observer = Observer(places=places, memory_kills=memory_kills)
+        self.reporter = Reporter(journal, screen, self.observer.host, places.paths)
         self.restarts = 0
         self.failures: tuple[Failure, ...] = ()
         self.stop_signal = ""
