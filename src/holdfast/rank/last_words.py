@@ -101,9 +101,9 @@ def describe(
     first = _first_raised(value)
     return {
         "root_kind": type(first).__name__ if first is not value else "",
-        "root_text": _text(first)[:LONGEST_TEXT] if first is not value else "",
+        "root_text": _clipped(_text(first)) if first is not value else "",
         "kind": kind.__name__,
-        "text": _text(value)[:LONGEST_TEXT],
+        "text": _clipped(_text(value)),
         "hint": value.hint[:LONGEST_TEXT] if isinstance(value, Error) else "",
         "slugs": list(value.slugs) if isinstance(value, ResumeRefused) else [],
         "where": _where(value, trace),
@@ -120,6 +120,13 @@ def _first_raised(value: BaseException) -> BaseException:
             return value
         seen.add(id(before))
         value = before
+
+
+def _clipped(text: str) -> str:
+    """Beginning and end: what a DataLoader worker raised is the end of a traceback in here."""
+    if len(text) <= LONGEST_TEXT:
+        return text
+    return f"{text[: LONGEST_TEXT // 2]}\n…\n{text[-LONGEST_TEXT // 2 :]}"
 
 
 def write(path: str, words: dict[str, Any]) -> None:

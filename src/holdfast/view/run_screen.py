@@ -120,7 +120,7 @@ def _words(sentence: str) -> set[str]:
     return {word.removesuffix("s") for word in re.findall(r"[^\s,;:()]+", sentence)}
 
 
-_FILLERS = frozenset({"ended", "by", "in", "at"})
+_FILLERS = frozenset({"ended", "exit", "by", "in", "at"})
 
 
 def _who(verdict: Verdict, scene: Scene) -> str:

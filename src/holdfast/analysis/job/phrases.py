@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterable, Sequence
 
 from holdfast import text
+from holdfast.analysis.collectives import inner_exception
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
@@ -40,7 +41,10 @@ def stop_name(sign: str) -> str:
 
 
 def quoted(words: LastWords) -> str:
-    """'ValueError: bad batch at train.py:88 in forward', on one line."""
+    """'ValueError: bad batch at train.py:88 in forward', on one line; of an exception that came
+    from a DataLoader worker that one."""
+    if inner := inner_exception.find(words.text):
+        return text.shorten(inner.words(), 2 * LONGEST)
     short = text.shorten(" ".join(words.text.split()), LONGEST)
     where = f" at {words.where}" if words.where else ""
     return (f"{words.kind}: {short}" if short else words.kind) + where

@@ -21,6 +21,8 @@ MESSAGE = 2_000
 """characters of a message that are kept"""
 MORE_LINES = 14
 """of a message that continues on the lines below"""
+INNER_LINES = 200
+"""of one that holds the traceback of a DataLoader worker"""
 
 _KIND = r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:\([\w.]+\))?"
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]*)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?')
@@ -41,6 +43,12 @@ _OTHER_THING = re.compile(
     r"Traceback \(most|```|-{20,}|={20,}|\[\w*rank|terminate called|Fatal Python error|srun: "
     r"|slurmstepd|Root Cause|\S+ FAILED$|\s*$"
 )
+
+
+_INNER = re.compile(
+    r"Original Traceback \(most recent|Traceback \(most recent call last\): \(RANK \d"
+)
+"""the message of an exception that torch raises again goes on with its traceback"""
 
 
 class ParsedException(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,14 +178,24 @@ def _message(
     text: str, first: Head, following: Sequence[str], start: int, grammar: Grammar, indent: int
 ) -> tuple[str, int]:
     """The message with the lines that continue it, and the number of its last line."""
-    parts, last = [text], start
-    for number, raw in enumerate(following[start : start + MORE_LINES], start=start + 1):
+    parts, last, most = [text], start, MORE_LINES
+    for number, raw in enumerate(following[start : start + INNER_LINES], start=start + 1):
         other = head(raw, grammar)
         if _identity(other) != _identity(first):
             continue
+        inner = _INNER.match(other.text) is not None
+        most = INNER_LINES if inner else most
         new = _NEW_MESSAGE.intersection(other.grammar.split()) - set(first.grammar.split())
-        if new or _OTHER_THING.match(other.text) or _CHAIN.match(other.text):
+        ends = not inner and (_OTHER_THING.match(other.text) or _CHAIN.match(other.text))
+        if new or ends or number - start > most:
             break
         parts.append(other.text[indent:] if not other.text[:indent].strip() else other.text)
         last = number
-    return "\n".join(parts)[:MESSAGE], last
+    return _clipped("\n".join(parts)), last
+
+
+def _clipped(message: str) -> str:
+    """Beginning and end."""
+    if len(message) <= MESSAGE:
+        return message
+    return f"{message[: MESSAGE // 2]}\n…\n{message[-MESSAGE // 2 :]}"

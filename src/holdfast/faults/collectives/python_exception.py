@@ -24,7 +24,7 @@ Sources        torch/distributed/elastic/multiprocessing/errors/__init__.py: get
 from __future__ import annotations
 
 from holdfast import text
-from holdfast.analysis.collectives import stacks, waits
+from holdfast.analysis.collectives import inner_exception, stacks, waits
 from holdfast.analysis.job import pace, phrases
 from holdfast.analysis.logs import blame, own_errors, sightings
 from holdfast.analysis.logs.wreckage import Exit, LoggedException, Wreckage
@@ -73,14 +73,14 @@ def _all_exited_early(scene: Scene) -> Verdict | None:
         return None
     if any(e.view.words or e.signal for e in ended):
         return None
-    ranks = [e.rank for e in ended]
+    ranks, code = [e.rank for e in ended], codes.pop()
     many = f"all {len(ranks)} ranks" if len(ranks) > 1 else phrases.who(scene, ranks)
     return FAULT.verdict(
-        f"{many} exited with code {codes.pop()} before the first step"
-        f"{phrases.called(ended[0].view)}",
+        f"{many} exited with code {code} before the first step{phrases.called(ended[0].view)}",
         ranks=ranks,
         certain=True,
         fix=f"read the script's own message above, or in {phrases.log_of(ended[0].view)}",
+        evidence=[Evidence(quote=f"exit code {code}")],
     )
 
 
@@ -186,6 +186,8 @@ def _place(raised: LoggedException) -> str:
 
 
 def _quoted(raised: LoggedException) -> str:
+    if inner := inner_exception.find(raised.text):
+        return text.shorten(inner.words(), 2 * phrases.LONGEST)
     short = text.shorten(" ".join(raised.text.split()), phrases.LONGEST)
     place = _place(raised)
     return (f"{raised.kind}: {short}" if short else raised.kind) + (f" {place}" if place else "")

@@ -131,7 +131,7 @@ class Reporter:
 
     def told_to_stop(self, told: Verdict, scene: Scene, *, steps: int) -> None:
         """By a signal, which is no failure: one line. Where the job was in a stall, the journal
-        names that: it may be why somebody lost patience."""
+        names that: it may be the reason for the signal."""
         by, stall = scene.told_to_stop, self.stall
         found = msgspec.structs.replace(stall or told, fix=fix_once_ended(stall or told, ""))
         self._journal(found, scene, action="stop", steps=steps, evidence="", stopped_by=by)
