@@ -74,5 +74,5 @@ def heartbeat() -> None:
     """
     page, steps = own_page.page, own_page.steps
     if page is not None and not own_page.optimizer_seen:
-        steps.called(0, time.monotonic_ns())
+        steps.called((0, 0), time.monotonic_ns())
         page.step(steps.count, steps.at, steps.usual)

@@ -2,16 +2,31 @@
 
 A round ends when an optimizer comes round again: with one optimizer that is every call; with
 one per parameter (optimizer-in-backward), with a wrapper around an inner one, or with several
-that take turns, it is once for all of them. An optimizer that is replaced by another is no
-trouble: the new one comes round as well.
+that take turns, it is once for all of them. So it is with one that is called for each of its
+parameter groups in turn, as DeepSpeed's ZeRO does: an optimizer counts together with the first
+parameter that it holds at the moment. One that is replaced by another is no trouble: the new one
+comes round as well.
 """
 
 from __future__ import annotations
 
 import bisect
 from collections import deque
+from typing import Any
 
 WINDOW = 31
+MOST = 5000
+"""optimizers in a round: one that never comes round again, because it is made anew for each step,
+must not stop the count, or fill the memory"""
+
+Caller = tuple[int, int]
+
+
+def caller(optimizer: Any) -> Caller:
+    """Which optimizer, with which parameters."""
+    groups = optimizer.param_groups
+    parameters = groups[0]["params"] if groups else ()
+    return id(optimizer), id(parameters[0]) if parameters else 0
 
 
 class StepCounter:
@@ -23,13 +38,13 @@ class StepCounter:
         """when the last step ended, nanoseconds"""
         self.usual = 0
         """the median of the last durations, nanoseconds; 0 before the second step"""
-        self._seen: set[int] = set()
+        self._seen: set[Caller] = set()
         self._recent: deque[int] = deque()
         self._sorted: list[int] = []
 
-    def called(self, optimizer: int, now: int) -> bool:
-        """An optimizer, known by its id, did its work: was that a step?"""
-        if self.count and optimizer not in self._seen:
+    def called(self, optimizer: Caller, now: int) -> bool:
+        """An optimizer did its work: was that a step?"""
+        if self.count and optimizer not in self._seen and len(self._seen) < MOST:
             self._seen.add(optimizer)
             return False
         self._seen.clear()

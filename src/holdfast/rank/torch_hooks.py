@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.rank import claim, own_page
+from holdfast.rank import claim, own_page, step_counter
 from holdfast.rank.first_step import FirstStepHook
 from holdfast.rank.worker_server import WorkerServer
 
@@ -48,7 +48,7 @@ def after_optimizer_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
     try:
         own_page.optimizer_seen = True
         steps = own_page.steps
-        if steps.called(id(optimizer), time.monotonic_ns()):
+        if steps.called(step_counter.caller(optimizer), time.monotonic_ns()):
             page.step(steps.count, steps.at, steps.usual)
     except Exception as problem:  # noqa: BLE001
         own_page.complain(problem)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.analysis.job import pace
 from holdfast.analysis.job.pace import last_progress, slowed, stalled
 from holdfast.analysis.scene.scene import Scene
 from tests.run.scenes import NOW, a_beat, a_rank, a_scene, ended
@@ -73,3 +74,20 @@ def test_slower_than_it_was() -> None:
     assert not slowed(quiet(0.1, usual_step=0.09), 0.05)
     assert not slowed(quiet(0.1, usual_step=0.25), 0.0)
     assert not slowed(quiet(0.1, usual_step=0.003), 0.001), "milliseconds are noise"
+
+
+# --- pauses that are this job's habit ------------------------------------------------------------
+
+
+def paused(seconds: float, *pauses: float) -> Scene:
+    ranks = [a_rank(r, beat=a_beat(step_at=NOW - seconds)) for r in range(2)]
+    return a_scene(ranks, pauses=pauses)
+
+
+def test_a_rollout_like_those_before_it_is_habit() -> None:
+    assert not pace.is_habit(paused(30.0))
+    assert not pace.is_habit(paused(30.0, 60.0)), "once is chance"
+    assert pace.is_habit(paused(30.0, 3.0, 60.0, 58.0))
+    assert pace.is_habit(paused(86.0, 3.0, 60.0, 58.0))
+    assert not pace.is_habit(paused(88.0, 3.0, 60.0, 58.0))
+    assert pace.pause_between_looks(0.0, habit=True) == pace.LOOK_AT_LEAST

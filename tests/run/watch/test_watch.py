@@ -167,10 +167,10 @@ def test_after_a_late_look_all_clocks_start_again(tmp_path: Path) -> None:
         made.watch.look()
         rank = made.watch.observer.ranks[0]
         rank.alive_at = rank.state_since = made.watch.observer.progress_at = 0.0
-        made.watch.last_look -= 20
+        made.watch.clock.done(time.monotonic() - 20)
         assert made.watch.look() is JobAction.KEEP_RUNNING
         now = time.monotonic()
-        for clock in (rank.alive_at, rank.state_since, made.watch.history.timers_since):
+        for clock in (rank.alive_at, rank.state_since, made.watch.stalls.timers_since):
             assert now - clock < 10
 
 

@@ -84,6 +84,11 @@ def _located(stack: Stack, but: re.Pattern[str] | None = None) -> str:
     return place if name.startswith("<") else f"in {name}() {place}"
 
 
+def user_frame(stack: Stack) -> Frame | None:
+    """The innermost of the user's own code, or of a package when there is none."""
+    return stack.frames[_user_index(stack.frames)] if stack.frames else None
+
+
 def _user_index(frames: tuple[Frame, ...]) -> int:
     for is_theirs in (_is_user, _is_package):
         for index, frame in enumerate(frames):

@@ -29,9 +29,22 @@ LOOK_AT_LEAST = 60.0
 """seconds between them in the end"""
 
 
-def pause_between_looks(held_up: float) -> float:
-    """It may last for days, as a job without an optimizer does: looks grow rarer."""
-    return min(max(LOOK_AGAIN, held_up / 10), LOOK_AT_LEAST)
+HABIT = 1.5
+"""times the second longest of the last pauses that the job came back from: one may be chance"""
+
+
+def pause_between_looks(held_up: float, *, habit: bool = False) -> float:
+    """It may last for days, as a job without an optimizer does: looks grow rarer. A pause that is
+    this job's habit (a rollout, an evaluation) is looked at rarely from the start."""
+    return LOOK_AT_LEAST if habit else min(max(LOOK_AGAIN, held_up / 10), LOOK_AT_LEAST)
+
+
+def is_habit(scene: Scene, *, timers_since: float = 0.0) -> bool:
+    """Whether the job has come back by itself from pauses like this one before."""
+    if len(scene.pauses) < 2:
+        return False
+    quiet = scene.now - last_progress(scene, timers_since=timers_since)
+    return quiet <= HABIT * sorted(scene.pauses)[-2]
 
 
 def last_progress(scene: Scene, *, timers_since: float = 0.0) -> float:

@@ -286,6 +286,8 @@ class Scene(Signal, frozen=True, dict=True):
     """how the earlier attempts of this run ended, oldest first"""
     outlived: tuple[SurvivingProcess, ...] = ()
     """what had to be ended after its rank; known only once all ranks of an attempt are gone"""
+    pauses: tuple[float, ...] = ()
+    """the last times without a step, of 2 s or more, that this job came back from, in seconds"""
     best_step: float = 0.0
     """the shortest that `usual_step` of the slowest rank has been in this attempt; 0 unknown"""
     processor: Processor | Unread | None = None

@@ -9,11 +9,12 @@ import os
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from mmap import mmap
 
-from holdfast.analysis.job import cpu_starvation
+from holdfast.analysis.job import cpu_starvation, pace
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.cpu import Processor
 from holdfast.analysis.scene.scene import Death, Failure, Scene
@@ -30,6 +31,8 @@ from holdfast.system.cpu import Looker
 from holdfast.system.deaths import DeathWatch
 from holdfast.system.kernel_log import KernelLog
 
+PAUSES = 32
+"""between two steps that are remembered: enough to know a job's rollouts and evaluations"""
 COUNTERS_EVERY = 1.0
 """seconds between two looks at the kernel's counters"""
 
@@ -51,6 +54,7 @@ class Observer:
         self.ranks: list[ObservedRank] = []
         self.pages: dict[int, tuple[int, mmap]] = {}
         self.longest_pause = 0.0
+        self.pauses: deque[float] = deque(maxlen=PAUSES)
         self.kept: list[str] = []
         """evidence folders that sentences rest on, the oldest first"""
         self._begin(0.0)
@@ -172,6 +176,8 @@ class Observer:
             return 0
         if self.steps:
             self.longest_pause = max(self.longest_pause, self.idle(now))
+            if self.idle(now) >= pace.SHORTEST:
+                self.pauses.append(self.idle(now))
         self.steps, self.progress_at = steps, now
         return steps
 
@@ -241,6 +247,7 @@ class Observer:
             started_at=self.started_at,
             ranks=tuple(rank.view() for rank in self.ranks),
             longest_pause=self.longest_pause,
+            pauses=tuple(self.pauses),
             oom_kills=self._memory_kills(),
             kernel_events=self.kernel_events,
             told_to_stop=told_to_stop,

@@ -52,6 +52,7 @@ class Reporter:
         self._said: tuple[str, tuple[int, ...]] | None = None
         self.stall: Verdict | None = None
         """the stall that was named last, while it lasts"""
+        self._evidence_noted = "-"
         self._transport_reported = False
         self._signals_ignored: set[str] = set()
         self._bugs_reported: set[tuple[str, str]] = set()
@@ -100,10 +101,9 @@ class Reporter:
                 self._checkpoint_notices.add((scene.attempt, found.slug))
                 self.judgement(found, scene, action="", steps=pace.steps(scene), evidence="")
 
-    def is_news(self, found: Verdict) -> bool:
-        """Whether this notice differs from the last one."""
-        before, self._said = self._said, (found.slug, found.ranks)
-        return before != self._said
+    def noticed(self, found: Verdict) -> None:
+        """A notice is said: when steps continue, that is said too."""
+        self._said = (found.slug, found.ranks)
 
     def judgement(
         self,
@@ -187,6 +187,10 @@ class Reporter:
         self.journal.write(VerdictRecord(**fields, stopped_by=stopped_by) if action else notice)
 
     def evidence(self, attempt: int, folder: str) -> None:
+        """Once a folder: looks at which nothing was said use it again."""
+        if folder == self._evidence_noted:
+            return
+        self._evidence_noted = folder
         self.journal.write(EvidenceRecord(attempt=attempt, folder=folder))
 
     def aborts(self, attempt: int, ranks: Sequence[int]) -> None:

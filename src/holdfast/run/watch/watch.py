@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.analysis.job import pace, start_failure
 from holdfast.analysis.job.journal_records import EndRecord
-from holdfast.analysis.scene import exits, overruns, stopped
+from holdfast.analysis.scene import exits, overruns
 from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene, SurvivingProcess
 from holdfast.findings import Verdict
 from holdfast.run.launch import exit_codes, terminate
@@ -20,8 +20,10 @@ from holdfast.run.launch.places import RunPlaces
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import deadlines, decide, restart, verdict
 from holdfast.run.watch.interface import JobAction
+from holdfast.run.watch.loop_clock import LoopClock
 from holdfast.run.watch.observer import MemoryKills, Observer
 from holdfast.run.watch.reporter import Reporter
+from holdfast.run.watch.stalls import StallMemory
 from holdfast.view import run_screen
 
 SETTLE = 0.25
@@ -32,8 +34,6 @@ LEAVING = 5.0
 """seconds more for one that the kernel is taking apart: how it ended may be the cause"""
 WHOLE_LOOK = 0.19
 """seconds between two looks at everything while all is well; in between only deaths count"""
-LATE = 1.0
-"""seconds: if our own loop was this late, the machine slept or starved, not the job"""
 
 
 class Watch:
@@ -49,6 +49,7 @@ class Watch:
         memory_kills: MemoryKills,
     ) -> None:
         self.policy, self.screen = policy, screen
+        self.stalls = StallMemory()
         self.observer = Observer(places=places, memory_kills=memory_kills)
         self.reporter = Reporter(journal, screen, self.observer.host, places.paths)
         self.restarts = 0
@@ -58,12 +59,10 @@ class Watch:
         self._new_attempt(0.0)
 
     def _new_attempt(self, now: float) -> None:
-        self.last_look = now
+        self.clock = LoopClock(now, time.time())
         self.look_whole_at = 0.0
         self.calm = False
-        self.best_step = 0.0
-        self.history = decide.StallHistory()
-        self.stalled_since = 0.0
+        self.stalls.new_attempt()
         self.settle_until = 0.0
         self.over_limit: Verdict | None = None
         self.aborted_at = 0.0
@@ -83,9 +82,12 @@ class Watch:
 
     def look(self) -> JobAction:
         now = time.monotonic()
-        if now - self.last_look > LATE:
-            self._reset_timers(now, late=now - self.last_look)
-        self.last_look = now
+        if late := self.clock.lateness(now):
+            # The ranks could not work while we could not: all timers start again.
+            self.stalls.restart_timers(now)
+            self.observer.reset_timers(now, late=late)
+        if self.clock.wall_was_set(now, time.time()):
+            self.stalls.restart_timers(now)  # recorders keep wall time
         if self.calm and now < self.look_whole_at and not self.observer.a_rank_died():
             return JobAction.KEEP_RUNNING
         self.look_whole_at = now + WHOLE_LOOK
@@ -95,7 +97,7 @@ class Watch:
         self.calm = step is JobAction.KEEP_RUNNING
         stalled_by = self.reporter.waits_for()
         self.screen.status(run_screen.status(scene, restarts=self.restarts, waits_for=stalled_by))
-        self.last_look = time.monotonic()  # evidence takes its time, and is not lateness
+        self.clock.done(time.monotonic())
         return step
 
     def culprits(self) -> frozenset[int]:
@@ -151,13 +153,11 @@ class Watch:
 
     def _scene(self, now: float) -> Scene:
         return self.observer.scene(
-            now, told_to_stop=self.stop_signal, failures=self.failures, best_step=self.best_step
+            now,
+            told_to_stop=self.stop_signal,
+            failures=self.failures,
+            best_step=self.stalls.best_step,
         )
-
-    def _reset_timers(self, now: float, *, late: float) -> None:
-        """The ranks could not work while we could not: all timers start again."""
-        self.history = decide.remember(now, self._scene(now), None, self.history, late=late)
-        self.observer.reset_timers(now, late=late)
 
     def _observe(self, now: float) -> None:
         attempt = self.observer.attempt
@@ -186,25 +186,11 @@ class Watch:
         self.settle_until = 0.0
         if self.over_limit or overruns.overrun_ranks(scene):
             return self._enforce_limits(scene)
-        if self._may_be_wrong(scene):
+        if self.stalls.may_be_wrong(scene):
             return self._with_evidence(scene)
-        self.stalled_since = 0.0
+        self.stalls.is_over()
         self.reporter.remember_stall(None)
         return JobAction.KEEP_RUNNING
-
-    def _may_be_wrong(self, scene: Scene) -> bool:
-        # The others' processors run seconds ahead of their GPUs: a stop is seen before a stall.
-        return (
-            pace.stalled(scene, timers_since=self.history.timers_since)
-            or bool(stopped.stopped_ranks(scene))
-            or self._is_slow(scene)
-        )
-
-    def _is_slow(self, scene: Scene) -> bool:
-        usual = pace.usual_step(scene)
-        if usual and pace.steps(scene) >= pace.STEPS_TO_KNOW:
-            self.best_step = min(self.best_step or usual, usual)
-        return pace.slowed(scene, self.best_step)
 
     def _after_an_end(self, scene: Scene) -> JobAction:
         """Evidence first, then a moment for the others' last words, then the verdict."""
@@ -250,30 +236,29 @@ class Watch:
         return JobAction.HOLD
 
     def _with_evidence(self, scene: Scene) -> JobAction:
-        self.stalled_since = self.stalled_since or scene.now
-        pause = pace.pause_between_looks(scene.now - self.stalled_since)
-        if self.observer.evidence_age(scene.now) >= pause:
+        if self.observer.evidence_age(scene.now) >= self.stalls.pause_between_looks(scene):
             scene = self._take_evidence()
         return self._decide(scene)
 
     def _decide(self, scene: Scene) -> JobAction:
         found = self.over_limit or self._verdict(scene)
-        self.history = decide.remember(scene.now, scene, found, self.history)
-        decision = decide.decide(scene.now, scene, found, self.policy, self.history)
+        self.stalls.remember(scene, found)
+        decision = decide.decide(scene.now, scene, found, self.policy, self.stalls.history)
         if decision.action == "hold":
             return JobAction.HOLD
         if decision.action != "go-on" and self._is_out_of_date(found, scene):
             # Positions seen a while ago: a job that takes no steps may have moved on since.
             return self._decide(self._take_evidence())
         if decision.action == "go-on":
-            self.reporter.remember_stall(found)
-            if found and self.reporter.is_news(found):
+            if found and self.stalls.worth_saying(scene, found):
+                self.reporter.noticed(found)
                 self._announce(found, scene, action="")
+            self.reporter.remember_stall(self.stalls.named(found))
             return JobAction.KEEP_RUNNING
         return self._act(decision, found, scene)
 
     def _verdict(self, scene: Scene) -> Verdict | None:
-        opinion = verdict.consider(scene, timers_since=self.history.timers_since)
+        opinion = verdict.consider(scene, timers_since=self.stalls.timers_since)
         self.reporter.own_faults(opinion.broken, attempt=scene.attempt)
         return opinion.verdict
 
