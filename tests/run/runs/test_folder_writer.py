@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.run.runs import folder_writer
 from holdfast.run.runs.folder_writer import FolderNews, FolderWriter
 from tests.cli.holdfast_command import wait_until
@@ -101,6 +104,38 @@ def test_ctrl_c_and_sigterm_are_not_for_the_writer(tmp_path: Path) -> None:
             os.kill(process.pid, number)
         assert made.wait(made.line(str(tmp_path / "j"), b"{}\n"), 30)
         assert process.is_running()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.run.launch.places import RunPlaces
+paths = RunPaths(sys.argv[1], "run")
+places = RunPlaces(paths, lambda news: None)
+places.writer.flush(60)
+words = Path(places.local.paths.last_words(0, 1))
+words.parent.mkdir(parents=True)
+words.write_text("{}")
+places.writer.log(paths.stdout(0, 1), b"one\\n" * 10_000, limit=0)
+number = places.writer.line(paths.folder + "/journal.jsonl", b"{}\\n")
+while not places.writer._sent and places.writer._done < number:
+    pass
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_launcher_had_sent_is_written_and_what_ranks_left_is_copied(
+    tmp_path: Path,
+) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)], env=environment, check=False, timeout=60
+    )
+    assert done.returncode == -signal.SIGKILL
+    paths = RunPaths(str(tmp_path), "run")
+    wait_until(Path(paths.last_words(0, 1)).exists)
+    wait_until(lambda: Path(paths.stdout(0, 1)).read_bytes() == b"one\n" * 10_000)
 
 
 @pytest.mark.lab

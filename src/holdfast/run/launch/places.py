@@ -27,7 +27,7 @@ class RunPlaces:
     @property
     def readable(self) -> RunPaths | None:
         """The run's folder, unless its disk hangs: who reads there then hangs too."""
-        return None if self.writer is None or self.writer.hangs else self.paths
+        return self.paths if self.writer is not None and self.writer.answers else None
 
     def copy(self) -> None:
         """All that ranks wrote is in the run's folder now, if its disk answers."""

@@ -139,6 +139,11 @@ class FolderWriter:
         return self._hung_since is not None
 
     @property
+    def answers(self) -> bool:
+        """It neither hangs nor is late: who reads there now will probably not wait."""
+        return not (self.hangs or self._late)
+
+    @property
     def number(self) -> int:
         """Of the last message, to `wait` for."""
         return self._number

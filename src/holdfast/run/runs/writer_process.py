@@ -263,7 +263,9 @@ def main(link: socket.socket) -> None:
         if not select.select([link], [], [], COPY_EVERY)[0]:
             desk.copy()
             continue
-        chunk = link.recv(1 << 20)
+        chunk = b""
+        with contextlib.suppress(ConnectionResetError):  # killed before it read our answers
+            chunk = link.recv(1 << 20)
         if not chunk:  # the launcher has ended, or was killed, and its ranks end with it
             desk.copy_last()
             return
