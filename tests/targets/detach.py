@@ -1,4 +1,5 @@
-"""A rank with two helpers in sessions of their own; one is deaf to SIGTERM, one starts a child.
+"""A rank with two helpers in sessions of their own; one is deaf to SIGTERM and prints a line at
+SIGUSR1, one starts a child.
 
 detach.py FOLDER ENDING       notes the helpers' pids in FOLDER/pids, waits for all ranks to have
                               done so, then ends: 'well', 'fail' or 'wait' (for its end)
@@ -28,6 +29,7 @@ def noted() -> int:
 if os.fork() == 0:
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, lambda *_: print("still here", flush=True))
     note(os.getpid())
     while True:
         signal.pause()

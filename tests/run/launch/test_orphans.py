@@ -14,10 +14,10 @@ import pytest
 
 from holdfast.run.launch import orphans, terminate
 from holdfast.run.launch.orphans import Descendants
-from holdfast.system.proc import row_of
+from holdfast.system.proc import handles, row_of
 from tests.cli.holdfast_command import wait_until
 from tests.places import TARGETS
-from tests.run.launching import calls, finish, launched, lives
+from tests.run.launching import calls, finish, launched, lives, log
 
 DETACH = str(TARGETS / "detach.py")
 
@@ -150,3 +150,12 @@ def test_a_failed_attempt_leaves_nobody_and_a_good_end_leaves_them_alone(
         assert call["ended"] == (finish_as == "fail")
         assert {tuple(name) for name in call["names"]} >= {(0, "sh"), (1, "sh")}
         assert {lives(pid) for pid in noted(tmp_path)} == {finish_as == "well"}
+        printing = [pid for pid in noted(tmp_path) if handles(pid, signal.SIGUSR1)]
+        assert len(printing) == (2 if finish_as == "well" else 0)
+        for line in (1, 2):  # nothing reads the screen for it any more, and that must not end it
+            for pid in printing:
+                os.kill(pid, signal.SIGUSR1)
+            for rank in range(len(printing)):
+                said = "still here\n" * line
+                wait_until(lambda: log(tmp_path / "run", 0, rank) == said)  # noqa: B023
+        assert all(lives(pid) for pid in printing)

@@ -250,7 +250,8 @@ def test_what_outlived_its_rank_is_a_line_and_a_notice_that_blames_nobody(tmp_pa
         said = [line.removeprefix("holdfast> rank 1's child sh (pid 4711) ")
                 for line in made.screen.getvalue().splitlines()]  # fmt: skip
         end = "is still running; left alone because the job ended well"
-        assert said[-2:] == ["outlived it and was ended", end]
+        output = "further output goes to the log of its rank only"
+        assert said[-2:] == ["outlived it and was ended", f"{end}; {output}"]
 
 
 def test_a_crash_is_told_with_the_kernels_words_or_with_the_gap(tmp_path: Path) -> None:

@@ -168,6 +168,7 @@ class Agent(LocalElasticAgent):
         pids, self._pids = self._pids, {}
         left = self._family.after_a_good_end({pid: rank for rank, pid in pids.items()})
         if left:
+            self._logs.outlived = True
             self._ask(lambda: self._watcher.outlived(left, ended=False), None)
 
     def _exit_code(self, rank: int, pid: int) -> int | None:
@@ -225,6 +226,11 @@ class Agent(LocalElasticAgent):
             waiting=lambda living, left: self._say_waiting([ranks[p] for p in living], left),
         )
         self._end_what_is_left(ranks, seen, until=until, brief=guilty)
+        if self._unkillable:
+            warn(
+                f"pid {text.numbers(self._unkillable)} did not exit after SIGKILL "
+                "(uninterruptible in the kernel?) and is left behind"
+            )
 
     def _exiting(self) -> frozenset[int]:
         return self._ask(self._watcher.exiting, frozenset())

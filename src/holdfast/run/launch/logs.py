@@ -60,6 +60,8 @@ class Logs(LogsSpecs):
         output goes."""
         super().__init__(log_dir, redirects, tee, local_ranks_filter)
         self.attempt = -1
+        self.outlived = False
+        """processes of ranks that ended well were left alone, and may print on"""
         self._paths = paths
         self._local = local or paths
         self._writer = folder_writer
@@ -223,7 +225,7 @@ class Logs(LogsSpecs):
 
     def close(self) -> None:
         if self._pump is not None:
-            self._pump.close()
+            self._pump.close(outlived=self.outlived)
             self._pump = None
             atexit.unregister(self.close)
         if self._own_writer is not None:

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from holdfast.run.launch import terminal
+from holdfast.run.launch import hand_over, terminal
 from holdfast.run.launch.log_file import RankLog
 
 LINE_DELAY = 0.05
@@ -109,6 +109,10 @@ class RankStream:
             except OSError:  # `| head` has seen enough; the log continues
                 self._shown = False
 
+    def leave_open(self) -> None:
+        """A process that outlives us still writes to it."""
+        hand_over.keep_reading(self.source, self._log.path if self._log else None)
+
     def close(self) -> None:
         os.close(self.source)
         if self._log is not None:
@@ -131,7 +135,7 @@ class OutputPump:
         os.set_blocking(self._wake_reader, False)
         self._waiting.register(self._wake_reader, selectors.EVENT_READ)
         self._quiet = threading.Event()
-        self._closing = False
+        self._closing = self._outlived = False
         self._thread = threading.Thread(target=self._run, name="holdfast-output", daemon=True)
         self._thread.start()
 
@@ -171,8 +175,12 @@ class OutputPump:
         os.write(self._wake_writer, b"!")
         self._quiet.wait(seconds)
 
-    def close(self) -> None:
-        """What is in the pipes still comes out; a terminal that takes nothing is not awaited."""
+    def close(self, *, outlived: bool = False) -> None:
+        """What is in the pipes still comes out; a terminal that takes nothing is not awaited.
+
+        `outlived`: processes that still hold their ends are to print on, into the log.
+        """
+        self._outlived = outlived
         self.started()
         self._sizes.close()
         self._closing = True
@@ -190,6 +198,8 @@ class OutputPump:
                 if self._closing:
                     break
         for stream in self._streams:
+            if self._outlived:
+                self._guarded(stream, RankStream.leave_open)
             self._guarded(stream, self._end)
         self._waiting.close()
         os.close(self._wake_reader)

@@ -158,7 +158,10 @@ class Reporter:
         pids = tuple(p.pid for p in processes)
         verb = text.plural(pids, "is", "are")
         self.journal.write(LeftRecord(attempt=attempt, pids=pids, reason=told))
-        self.screen.say(f"{told} {verb} still running; left alone because the job ended well")
+        self.screen.say(
+            f"{told} {verb} still running; left alone because the job ended well; "
+            "further output goes to the log of its rank only"
+        )
 
     def _journal(
         self,
