@@ -191,6 +191,8 @@ def _port(typed: argparse.Namespace) -> tuple[int, tuple[str, ...]]:
     if port is not None and not 0 <= port < 65536:
         raise ConfigError(f"--master-port must be 0 to 65535, got {port}")
     remarks = []
+    if typed.rdzv_conf:
+        remarks.append("--rdzv-conf: no effect, holdfast starts its own store")
     if typed.rdzv_backend == "c10d":
         remarks.append("--rdzv-backend c10d: replaced by holdfast's own store")
     if host not in ("", "localhost", "127.0.0.1"):

@@ -33,7 +33,9 @@ HUNG_TICKS = 10
 in which the launcher itself was stopped does not count"""
 START_AGAIN = 5.0
 """seconds until a writer that ended, or could not be started, is started again"""
-NOT_FOR_THE_WRITER = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
+NOT_FOR_THE_WRITER = {
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2
+}  # fmt: skip
 LEFT_BEHIND: list[subprocess.Popen[bytes]] = []
 """writers that did not end when they were told to"""
 
