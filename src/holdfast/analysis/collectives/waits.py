@@ -16,7 +16,7 @@ from collections.abc import Container, Mapping
 
 import msgspec
 
-from holdfast.analysis.collectives import gpu_side, groups, stacks, worlds
+from holdfast.analysis.collectives import gpu_side, groups, loader_workers, stacks, worlds
 from holdfast.analysis.collectives.mismatch import find_mismatch
 from holdfast.analysis.collectives.positions import OpenCollectives, Wait
 from holdfast.analysis.collectives.signature import Mismatch
@@ -224,4 +224,6 @@ def where_is(view: RankView) -> str:
     else:
         place = "at a place that could not be seen"
     phase = view.beat.phase if view.beat else ""
-    return f"{place} (phase {phase!r})" if phase else place
+    worker = loader_workers.at_work(view)
+    more = "; ".join(filter(None, (worker, f"phase {phase!r}" if phase else "")))
+    return f"{place} ({more})" if more else place

@@ -94,6 +94,10 @@ class RunPaths:
     def stack(self, attempt: int, number: int, rank: int) -> str:
         return os.path.join(self.evidence(attempt, number), f"rank-{rank}.stack.json")
 
+    def worker_stack(self, attempt: int, number: int, rank: int, pid: int) -> str:
+        """Of a DataLoader worker that the rank waited for."""
+        return os.path.join(self.evidence(attempt, number), f"rank-{rank}.worker-{pid}.json")
+
     def recorder(self, attempt: int, number: int, rank: int) -> str:
         return os.path.join(self.evidence(attempt, number), f"rank-{rank}.recorder.json")
 

@@ -171,6 +171,13 @@ class Stack(Signal, frozen=True):
     holds_gil: bool
 
 
+class WorkerStack(Signal, frozen=True):
+    """A process that a rank started, seen while the rank waited for its DataLoader."""
+
+    pid: int
+    stack: Stack
+
+
 class Collective(Signal, frozen=True):
     """One entry of a rank's flight recorder."""
 
@@ -230,6 +237,8 @@ class RankView(Signal, frozen=True):
     stack: Stack | Unread | None
     """None when no evidence was taken yet"""
     recorder: Recorder | Unread | None
+    workers: tuple[WorkerStack, ...] = ()
+    """its child processes, looked at only while it waits for its DataLoader"""
     log: str = ""
     """the file that keeps its stderr; '' when nothing is kept"""
     crash: Stack | None = None

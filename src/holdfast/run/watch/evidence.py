@@ -12,18 +12,21 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from holdfast.analysis.collectives import recorder
+from holdfast.analysis.collectives import loader_workers, recorder
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.scene.scene import Recorder
+from holdfast.analysis.scene.scene import Recorder, Stack, WorkerStack
 from holdfast.run.runs.folder_writer import FolderWriter, Refusal
 from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.system import pyspy, recorder_query
+from holdfast.system.activity import descendants
 
 SECONDS = 2.0
 """for all of it: a job that dies must not wait for our curiosity"""
 WAIT = 1.0
 """seconds for the disk to take it: a sentence is to name a folder that is there"""
+WORKERS = 16
+"""DataLoader workers looked at, of all ranks together"""
 KEEP_FIRST = 4
 """folders of a run's first sentences, which show how it began"""
 KEEP_NEWEST = 16
@@ -51,11 +54,29 @@ def take(
     for rank in living:
         rank.stack = stacks.get(rank.pid)
         rank.recorder = _parsed(raw[rank.rank])
+    _look_at_workers(living)
     if paths is None or writer is None:
         return ""
     pieces = _pieces(living, raw, kernel, paths, attempt=attempt, number=number)
     folder = paths.evidence(attempt, number)
     return folder if _keep(writer, folder, pieces, paths.missing(attempt, number)) else ""
+
+
+def _look_at_workers(living: Sequence[ObservedRank]) -> None:
+    """Of ranks that wait for their DataLoader: the line that hangs is in a child process."""
+    families = {
+        rank.rank: descendants(rank.pid)[:WORKERS]
+        for rank in living
+        if isinstance(rank.stack, Stack) and loader_workers.waits_for_a_worker(rank.stack)
+    }
+    pids = [pid for family in families.values() for pid in family]
+    seen = pyspy.dump_many(pids[:WORKERS], seconds=SECONDS) if pids else {}
+    for rank in living:
+        rank.workers = tuple(
+            WorkerStack(pid=pid, stack=stack)
+            for pid in families.get(rank.rank, ())
+            if isinstance(stack := seen.get(pid), Stack)
+        )
 
 
 def _ask(rank: ObservedRank) -> bytes | Unread:
@@ -85,6 +106,9 @@ def _pieces(
     pieces: dict[str, object] = {}
     for rank in living:
         pieces[paths.stack(attempt, number, rank.rank)] = rank.stack
+        for worker in rank.workers:
+            path = paths.worker_stack(attempt, number, rank.rank, worker.pid)
+            pieces[path] = worker.stack
         pieces[paths.activity(attempt, number, rank.rank)] = rank.activity
         pieces[paths.recorder(attempt, number, rank.rank)] = raw[rank.rank]
     if kernel:

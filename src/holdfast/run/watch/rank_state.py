@@ -25,6 +25,7 @@ from holdfast.analysis.scene.scene import (
     RankView,
     Recorder,
     Stack,
+    WorkerStack,
 )
 from holdfast.rank import heartbeat_page, last_words
 from holdfast.rank.delivery import crash_file as crash_file_of
@@ -70,6 +71,7 @@ class ObservedRank:
     extra: float = 0.0
     looks: deque[CpuLook] = field(default_factory=lambda: deque(maxlen=LOOKS))
     crash: Stack | None = None
+    workers: tuple[WorkerStack, ...] = ()
     threads: tuple[int, ...] = ()
     """as last seen: the kernel log names the thread that crashed, and a dead one is not listed"""
 
@@ -123,6 +125,7 @@ class ObservedRank:
             words=self._words(),
             stack=self.stack,
             recorder=self._recorder(),
+            workers=self.workers,
             log=self.stderr_file,
             crash=self._crash(),
             looks=tuple(self.looks),
