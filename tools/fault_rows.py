@@ -61,7 +61,19 @@ PARALLEL = {
 }
 """the same faults where ranks meet in other ways: sharded parameters, and several groups"""
 PARALLEL["tp×dp group"] = Expected("rank-conditional-code", "certain", script="tp_dp.py")
-EVERY = FAULTS | PARALLEL
+WORLDS = {
+    f"worlds {fault}": Expected(slug, kind, steps=240, script="worlds.py")
+    for fault, slug, kind in (
+        ("exception", "python-exception", "death"),
+        ("exit", "rank-exits-early", "death"),
+        ("stop", "rank-frozen", "certain"),
+        ("sleep", "rank-stuck", "patience"),
+    )
+}
+"""in one of two worlds, while the other one trains on; and in a group that was made again"""
+WORLDS["again sleep"] = Expected("rank-stuck", "patience", script="made_again.py")
+WORLDS["again size"] = Expected("collective-mismatch", "certain", script="made_again.py")
+EVERY = FAULTS | PARALLEL | WORLDS
 
 
 @dataclass
