@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import mmap
 import re
 
+import msgspec
 import pytest
 
 from holdfast.analysis.job.journal_records import JudgementRecord, VerdictRecord
@@ -12,6 +14,7 @@ from holdfast.catalogue import by_slug
 from holdfast.findings import Verdict
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import verdict
+from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.run.watch.reporter import Reporter
 from holdfast.view.run_screen import Screen
 from tests.run.scenes import a_scene, an_activity, ended, held_up
@@ -62,6 +65,34 @@ def test_a_fix_for_a_rank_that_has_ended_stays(action: str) -> None:
     assert crashed is not None
     assert "4000" in crashed.fix
     assert judged(action=action, found=crashed) == crashed.fix
+
+
+def a_rank_with(rank: int, steps: int) -> ObservedRank:
+    return ObservedRank(
+        rank=rank, local_rank=rank, pid=4000 + rank, host="a", page=mmap.mmap(-1, 4096),
+        words_file="", stderr_file="", stderr_tail=bytes, socket="", started_at=0.0, steps=steps,
+    )  # fmt: skip
+
+
+def test_a_step_in_another_world_does_not_end_a_stall() -> None:
+    """Ranks 0-1 form one world and train on; 2 sleeps, and 3 waits for it."""
+    screen = io.StringIO()
+    reporter = Reporter(Journal(None), Screen(screen), "node-a", None)
+    stuck = verdict.judge(STUCK)
+    assert stuck is not None
+    found = msgspec.structs.replace(stuck, victims=(3,))
+    steps = [10, 10, 5, 5]
+    for at, moved in enumerate([(), (0, 1), (0, 1)]):
+        steps = [count + (rank in moved) for rank, count in enumerate(steps)]
+        reporter.progress(0, max(steps), at, [a_rank_with(r, n) for r, n in enumerate(steps)])
+        reporter.noticed(found)
+        reporter.remember_stall(found)
+    assert "training continues" not in screen.getvalue()
+    assert reporter.stall == found
+    steps[3] += 1
+    reporter.progress(0, max(steps), 9.0, [a_rank_with(r, n) for r, n in enumerate(steps)])
+    assert "training continues: step 12" in screen.getvalue()
+    assert reporter.stall is None
 
 
 # --- told to stop ---------------------------------------------------------------------------------

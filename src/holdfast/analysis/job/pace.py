@@ -43,7 +43,8 @@ def is_habit(scene: Scene, *, timers_since: float = 0.0) -> bool:
     """Whether the job has come back by itself from pauses like this one before."""
     if len(scene.pauses) < 2:
         return False
-    quiet = scene.now - last_progress(scene, timers_since=timers_since)
+    waits_since = [last_progress(p, timers_since=timers_since) for p in _that_may_stall(scene)]
+    quiet = scene.now - min(waits_since, default=scene.now)
     return quiet <= HABIT * sorted(scene.pauses)[-2]
 
 
@@ -74,15 +75,21 @@ def stalled(scene: Scene, *, timers_since: float = 0.0) -> bool:
 
     `timers_since`: when all clocks were started again, because the machine slept or starved.
     """
+    return any(_stalled(part, timers_since=timers_since) for part in _that_may_stall(scene))
+
+
+def _that_may_stall(scene: Scene) -> list[Scene]:
+    """Its worlds with a living rank. Where there are several, no rank waits for one alone."""
     parts = worlds.parts(scene)
-    # In a job of several worlds no rank waits for one that stands alone.
-    waiting = [part for part in parts if len(part.ranks) > 1] if len(parts) > 1 else parts
-    return any(_stalled(part, timers_since=timers_since) for part in waiting)
+    return [
+        part
+        for part in parts
+        if any(view.death is None for view in part.ranks)
+        and (len(part.ranks) > 1 or len(parts) == 1)
+    ]
 
 
 def _stalled(scene: Scene, *, timers_since: float) -> bool:
-    if all(view.death is not None for view in scene.ranks):
-        return False
     quiet = scene.now - last_progress(scene, timers_since=timers_since)
     if quiet <= normal_pause(scene, usual_step(scene)):
         return False

@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 
 from holdfast import text
-from holdfast.analysis.collectives import waits
+from holdfast.analysis.collectives import waits, worlds
 from holdfast.analysis.job import pace, wait_limit
 from holdfast.analysis.job.start_failure import StartFailure
 from holdfast.analysis.scene import exits, stopped
@@ -66,7 +66,7 @@ def remember(
         return msgspec.structs.replace(history, stalled_since=0.0, stalled_at=())
     seen = waits.analyse(scene)
     places = tuple((w.rank, w.group, w.sequence) for w in seen.waits if w.rank in verdict.victims)
-    held = (verdict.ranks, places, pace.steps(scene))
+    held = (verdict.ranks, places, pace.steps(worlds.part_of(scene, verdict.ranks)))
     if held == history.stalled_at:
         return history
     return msgspec.structs.replace(history, stalled_since=now, stalled_at=held)
@@ -111,7 +111,7 @@ def _be_patient(
     if policy.patience is None:
         return go_on
     waited = _waited(now, scene, verdict, history)
-    if not pace.steps(scene):
+    if not pace.steps(worlds.part_of(scene, verdict.ranks)):
         alive = max(scene.rank(rank).alive_at for rank in verdict.ranks)
         waited = min(waited, now - max(alive, history.timers_since))
     if waited < policy.patience:

@@ -62,7 +62,7 @@ class Observer:
     def _begin(self, now: float) -> None:
         """All that belongs to one attempt."""
         self.started_at = self.counted_at = self.progress_at = now
-        self.steps = 0
+        self.steps = self.steps_of_all = 0
         self.kernel_log.forget()
         self.kernel_events: tuple[str, ...] | Unread = ()
         self.kills_before = self.memory_kills()
@@ -170,10 +170,13 @@ class Observer:
         self.counted_at = now
 
     def new_steps(self, now: float) -> int:
-        """How many steps have been taken, when that is more than at the last look; else 0."""
+        """How many steps the furthest rank has taken, if any rank took one since the last look;
+        else 0."""
         steps = max((rank.steps for rank in self.ranks), default=0)
-        if steps <= self.steps:
+        of_all = sum(rank.steps for rank in self.ranks)
+        if of_all <= self.steps_of_all:
             return 0
+        self.steps_of_all = of_all
         if self.steps:
             self.longest_pause = max(self.longest_pause, self.idle(now))
             if self.idle(now) >= pace.SHORTEST:

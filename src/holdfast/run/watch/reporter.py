@@ -49,7 +49,9 @@ class Reporter:
         self.journal, self.screen, self.host, self.paths = journal, screen, host, paths
         self.noted_at = 0.0
         """when progress was last journalled; 0 before the first step of an attempt"""
-        self._said: tuple[str, tuple[int, ...]] | None = None
+        self._said: Verdict | None = None
+        self._steps: dict[int, int] = {}
+        """of each rank, when progress was last looked at"""
         self.stall: Verdict | None = None
         """the stall that was named last, while it lasts"""
         self._evidence_noted = "-"
@@ -61,6 +63,7 @@ class Reporter:
     def attempt(self, attempt: int, ranks: Sequence[ObservedRank]) -> None:
         """A new one has begun: what was said of the one before may be said again."""
         self._said = self.stall = None
+        self._steps = {}
         self.noted_at = 0.0
         for rank in ranks:
             self.rank(attempt, rank, "started")
@@ -78,17 +81,27 @@ class Reporter:
 
     def progress(self, attempt: int, steps: int, now: float, ranks: Sequence[ObservedRank]) -> None:
         """Steps continue: said after a stall, else only noted now and then."""
-        stalled = self._said is not None and not traits(self._said[0]).survives_steps
+        stalled = self._is_refuted(ranks)
         if stalled:
             self.screen.say(f"training continues: step {steps}")
             self._said = None
-        self.stall = None
+        if self._said is None:
+            self.stall = None
         if stalled or not self.noted_at or now >= self.noted_at + NOTE_EVERY:
             self.journal.write(ProgressRecord(attempt=attempt, steps=steps))
             self.noted_at = now
         if not self._transport_reported:
             self._transport_reported = True
             self._transport(attempt, ranks)
+
+    def _is_refuted(self, ranks: Sequence[ObservedRank]) -> bool:
+        """A rank that the notice is about has taken a step: one in another world proves nothing."""
+        moved = {rank.rank for rank in ranks if rank.steps > self._steps.get(rank.rank, 0)}
+        self._steps = {rank.rank: rank.steps for rank in ranks}
+        if self._said is None or traits(self._said.slug).survives_steps:
+            return False
+        about = {*self._said.ranks, *self._said.victims}
+        return not (about and moved) or not about.isdisjoint(moved)
 
     def checkpoint_events(self, news: Sequence[TrackedEvent], scene: Scene) -> None:
         """What ranks reported of saves and resumes, and what it means: a notice once an attempt."""
@@ -103,7 +116,7 @@ class Reporter:
 
     def noticed(self, found: Verdict) -> None:
         """A notice is said: when steps continue, that is said too."""
-        self._said = (found.slug, found.ranks)
+        self._said = found
 
     def judgement(
         self,

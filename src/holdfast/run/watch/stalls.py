@@ -5,6 +5,7 @@ The rules are in analysis/job (pace, notices); no I/O here.
 
 from __future__ import annotations
 
+from holdfast.analysis.collectives import worlds
 from holdfast.analysis.job import notices, pace
 from holdfast.analysis.scene import stopped
 from holdfast.analysis.scene.scene import Scene
@@ -63,6 +64,7 @@ class StallMemory:
     def worth_saying(self, scene: Scene, found: Verdict) -> bool:
         if traits(found.slug).survives_steps:
             return self.notices.is_due_while_steps_continue(scene.now, found)
+        scene = worlds.part_of(scene, found.ranks)  # steps of another world mean nothing here
         if self._is_habit(scene) and not found.certain:
             return False
         place = notices.place_of(scene, found)
