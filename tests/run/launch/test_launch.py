@@ -97,12 +97,15 @@ def test_a_signal_ends_everything_and_is_the_exit_code(tmp_path: Path) -> None:
 
 
 def test_a_watcher_that_fails_does_not_end_the_job(tmp_path: Path) -> None:
-    """Said once; from then on as under torchrun, restarts within the user's number."""
+    """Said once; while it fails as under torchrun, restarts within the user's number. It is asked
+    again: what broke it may not come back."""
     script = 'echo "$TORCHELASTIC_RESTART_COUNT/$TORCHELASTIC_MAX_RESTARTS"; exit 4'
     arguments = ("--max-restarts", "1", "--no-python", "sh", "-c", script)
-    code, out, err = launch(tmp_path, "break", *arguments)
+    code, out, err = launch(tmp_path, "break,break", *arguments)
     assert out == "0/1\n1/1\n"
-    assert err.count("monitoring is disabled") == 1
+    assert err.count("monitoring failed and is tried again") == 1
+    asked = [call["what"] for call in calls(tmp_path)]
+    assert asked == ["started", "break", "stopped", "started", "break", "stopped"]
     assert "ValueError: no plan for this" in err
     assert code != 0
 

@@ -24,10 +24,12 @@ from holdfast.rank import heartbeat_page
 from holdfast.run.launch.exit_codes import STOPPED_BY_VERDICT
 from holdfast.run.launch.places import RunPlaces
 from holdfast.run.runs.journal import Journal
+from holdfast.run.watch import resume_tracker, transport
 from holdfast.run.watch import watch as job_watch
 from holdfast.run.watch.interface import JobAction
 from holdfast.run.watch.watch import Watch
 from holdfast.system import activity
+from holdfast.view import run_screen
 from holdfast.view.run_screen import Screen
 from tests.cli.holdfast_command import wait_until
 from tests.cli.jobs import DDP, job
@@ -214,6 +216,38 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
         assert os.path.isdir(sockets)
     assert not os.path.exists(sockets)
     assert set(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_bug_in_one_part_costs_that_part_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps are counted, a death is named and evidence kept, whatever else is broken."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("nobody")
+
+    monkeypatch.setattr(run_screen, "status", broken)
+    monkeypatch.setattr(activity, "read_many", broken)
+    monkeypatch.setattr(transport, "look", broken)
+    monkeypatch.setattr(resume_tracker, "track", broken)
+    with watching(tmp_path) as made, process(SLEEP) as well, process(SLEEP) as ill:
+        made.start(well.pid, ill.pid)
+        Path(made.places.local.paths.events(0, 0)).write_text('{"kind": "saved", "step": 3}\n')
+        page = made.page(0)
+        page.announce(well.pid)
+        page.step(1, at=time.monotonic_ns(), usual=0)
+        wait_until(lambda: made.watch.look() and made.kinds().count("own-fault") == 3)
+        assert "rank-event" in made.kinds()
+        os.killpg(ill.pid, signal.SIGKILL)
+        assert made.look_until(JobAction.RESTART) is JobAction.RESTART
+        page._words.release()
+        (verdict,) = (r for r in made.records() if r["kind"] == "verdict")
+        assert (verdict["slug"], verdict["ranks"], verdict["steps"]) == ("rank-killed", [1], 1)
+        failed = [r["face"] for r in made.records() if r["kind"] == "own-fault"]
+        assert sorted(failed) == [
+            "evidence", "the kernel's counters", "the note of progress", "the status line",
+        ]  # fmt: skip
+    assert made.screen.getvalue().count("the status line failed: a bug in holdfast") == 1
 
 
 def test_a_bug_of_our_own_is_said_once_and_the_job_is_watched_on(

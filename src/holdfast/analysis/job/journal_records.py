@@ -187,10 +187,10 @@ class SignalRecord(AttemptRecord, frozen=True, kw_only=True, tag="signal"):
 class OwnFaultRecord(AttemptRecord, frozen=True, kw_only=True, tag="own-fault"):
     """A bug in holdfast: one of its checks of the running job raised, and was skipped."""
 
-    slug: str
-    """the fault that could not be judged"""
+    slug: str = ""
+    """the fault that could not be judged; empty when another part of the watch failed"""
     face: str = ""
-    """the function that raised"""
+    """the function or the part that raised"""
     exception: str = ""
 
 

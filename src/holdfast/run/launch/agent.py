@@ -68,7 +68,7 @@ class Agent(LocalElasticAgent):
         self._grace = grace
         self._pids: dict[int, int] = {}
         self._dead_since: float | None = None
-        self._unwatched = False
+        self._bugs: set[str] = set()
         self._unkillable: list[int] = []
         self._reaped_at = 0.0
 
@@ -105,18 +105,22 @@ class Agent(LocalElasticAgent):
             raise SignalException(f"stopped by {told.name}", sigval=told)
 
     def _ask(self, question: Callable[[], T], otherwise: T) -> T:
-        """A watcher that fails is not asked again: the job continues as under torchrun."""
-        if self._unwatched:
-            return otherwise
+        """A watcher that fails is asked again at the next tick; until it answers, the job runs as
+        under torchrun."""
         try:
             return question()
         except Exception as bug:  # noqa: BLE001 - no bug of ours may end a training
-            self._unwatched = True
-            warn(
-                f"monitoring is disabled: the job is restarted only when a rank fails "
-                f"(a bug in holdfast: {type(bug).__name__}: {bug})"
-            )
+            self._own_up(bug)
             return otherwise
+
+    def _own_up(self, bug: Exception) -> None:
+        kind = type(bug).__name__
+        if kind not in self._bugs:  # its text may differ at every tick
+            self._bugs.add(kind)
+            warn(
+                "monitoring failed and is tried again; meanwhile the job is restarted only when a "
+                f"rank fails (a bug in holdfast: {kind}: {bug})"
+            )
 
     def exit_code(self) -> int:
         """Of a job that failed, so never 0."""

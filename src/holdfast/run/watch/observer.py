@@ -142,8 +142,6 @@ class Observer:
                 rank.death = death
                 died.append(rank)
         self.read_pages(now)
-        if now - self.counted_at >= COUNTERS_EVERY:
-            self._read_counters(now)
         self.events.read(now, at_once=bool(died))
         return died
 
@@ -161,13 +159,16 @@ class Observer:
         for rank in self.ranks:
             rank.read_page(now)
 
-    def _read_counters(self, now: float) -> None:
+    def read_counters(self, now: float) -> None:
+        """The kernel's, once a second."""
+        if now - self.counted_at < COUNTERS_EVERY:
+            return
+        self.counted_at = now
         living = [rank for rank in self.ranks if rank.death is None]
         found = activity.read_many([rank.pid for rank in living])
         for rank in living:
             rank.compare(now, found[rank.pid])
             rank.remember_threads()
-        self.counted_at = now
 
     def new_steps(self, now: float) -> int:
         """How many steps the furthest rank has taken, if any rank took one since the last look;
@@ -203,6 +204,7 @@ class Observer:
 
     def take_evidence(self) -> None:
         self.evidence_wall = time.time()
+        self.evidence_at = time.monotonic()  # also where something below fails: not at every look
         self.ask_kernel()
         self.evidence_folder = evidence.take(
             self.ranks,

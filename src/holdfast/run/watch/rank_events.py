@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.analysis.job.journal_records import RankEventRecord
 from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.run.watch import resume_tracker
 
@@ -76,9 +77,17 @@ class EventListener:
         """Whatever is new, now."""
         for rank, file in self._files.items():
             for event in file.new():
-                tracked = resume_tracker.track(self.account, rank, self._attempt, event)
+                tracked = self._track(rank, event)
                 self.account = tracked.account
                 self._news.append(tracked)
+
+    def _track(self, rank: int, event: dict[str, Any]) -> resume_tracker.TrackedEvent:
+        """What a bug of ours does not understand is journalled as the rank wrote it."""
+        try:
+            return resume_tracker.track(self.account, rank, self._attempt, event)
+        except Exception:  # noqa: BLE001 - a save that is not understood must not cost the watch
+            record = RankEventRecord(rank=rank, attempt=self._attempt, told=event)
+            return resume_tracker.TrackedEvent(self.account, record)
 
     def news(self) -> list[resume_tracker.TrackedEvent]:
         """What has come since the last time this was asked."""

@@ -258,6 +258,15 @@ class Reporter:
                 "all other checks continue"
             )
 
+    def part_failed(self, part: str, bug: Exception, attempt: int) -> None:
+        """A part of the watch raised; called once for each."""
+        problem = f"{type(bug).__name__}: {bug}"
+        self.journal.write(OwnFaultRecord(attempt=attempt, face=part, exception=problem))
+        self.screen.say(
+            f"{part} failed: a bug in holdfast ({problem}); training and all other monitoring "
+            "continue"
+        )
+
     def _transport(self, attempt: int, ranks: Sequence[ObservedRank]) -> None:
         """Over what the ranks talk, now that they do."""
         files = (self.paths.stdout, self.paths.stderr) if self.paths else ()

@@ -15,14 +15,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from holdfast.analysis.machine import nic_filter
-from holdfast.system import inet_diag
+from holdfast.analysis.machine import Unread, nic_filter
+from holdfast.system import deadline, inet_diag
 from holdfast.system.inet_diag import TcpConnection
 from holdfast.system.interface_addresses import interface_addresses
 
 GLOO_THREAD = "gloo_tcp_loop"
 HEAD = 256 * 1024
 """bytes of a log: NCCL says how it talks when it starts"""
+
+SECONDS = 1.0
+"""to read them"""
 
 _CHOSEN = re.compile(r"NCCL INFO (?:Bootstrap|NET/Socket) ?: Using (.+)")
 _INTERFACE = re.compile(r"(?:^|[\s\]])([^\s:\[\]]+):\S+<\d+>")
@@ -121,8 +124,7 @@ def describe(pids: Sequence[int], logs: Sequence[str]) -> str:
 def look(pids: Sequence[int], logs: Sequence[str], environment: Mapping[str, str]) -> SeenTransport:
     """`logs`: the files that hold what the ranks print. Never raises."""
     try:
-        text = "\n".join(map(_head, [*logs, *_nccl_files(pids, environment)]))
-        means, chosen = from_nccl_log(text)
+        means, chosen = from_nccl_log(_heads([*logs, *_nccl_files(pids, environment)]))
         return SeenTransport(
             links=links(inet_diag.connections(), _owners(pids), _interfaces()),
             gloo=any(_has_thread(pid, GLOO_THREAD) for pid in pids),
@@ -131,6 +133,13 @@ def look(pids: Sequence[int], logs: Sequence[str], environment: Mapping[str, str
         )
     except (OSError, ValueError):  # no INET_DIAG in this sandbox, a file that went away
         return SeenTransport()
+
+
+def _heads(files: Sequence[str]) -> str:
+    """By a child with a deadline: these files may be on a disk that hangs."""
+    questions = {"logs": lambda: "\n".join(map(_head, files)).encode()}
+    answer = deadline.ask(questions, seconds=SECONDS)["logs"]
+    return "" if isinstance(answer, Unread) else answer.decode(errors="replace")
 
 
 def _nccl_files(pids: Sequence[int], environment: Mapping[str, str]) -> list[str]:

@@ -19,6 +19,7 @@ from holdfast.run.launch import exit_codes, terminate
 from holdfast.run.launch.places import RunPlaces
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import deadlines, decide, restart, verdict
+from holdfast.run.watch.guard import PartGuard
 from holdfast.run.watch.interface import JobAction
 from holdfast.run.watch.loop_clock import LoopClock
 from holdfast.run.watch.observer import MemoryKills, Observer
@@ -52,6 +53,7 @@ class Watch:
         self.stalls = StallMemory()
         self.observer = Observer(places=places, memory_kills=memory_kills)
         self.reporter = Reporter(journal, screen, self.observer.host, places.paths)
+        self.guard = PartGuard(lambda part, bug: self.reporter.part_failed(part, bug, self.attempt))
         self.restarts = 0
         self.failures: tuple[Failure, ...] = ()
         self.stop_signal = ""
@@ -68,6 +70,10 @@ class Watch:
         self.aborted_at = 0.0
         self._culprits: frozenset[int] = frozenset()
         self.acted_on: tuple[Verdict | None, Scene] | None = None
+
+    @property
+    def attempt(self) -> int:
+        return self.observer.attempt
 
     # --- what the agent calls ------------------------------------------------------------------
 
@@ -95,10 +101,13 @@ class Watch:
         scene = self._scene(now)
         step = self._judge(scene)
         self.calm = step is JobAction.KEEP_RUNNING
-        stalled_by = self.reporter.waits_for()
-        self.screen.status(run_screen.status(scene, restarts=self.restarts, waits_for=stalled_by))
+        self.guard.run("the status line", lambda: self._show_status(scene))
         self.clock.done(time.monotonic())
         return step
+
+    def _show_status(self, scene: Scene) -> None:
+        stalled_by = self.reporter.waits_for()
+        self.screen.status(run_screen.status(scene, restarts=self.restarts, waits_for=stalled_by))
 
     def culprits(self) -> frozenset[int]:
         return self._culprits - self.exiting()
@@ -164,9 +173,13 @@ class Watch:
         for rank in self.observer.look(now):
             assert rank.death
             self.reporter.exited(attempt, rank, rank.death.code)
+        self.guard.run("the kernel's counters", lambda: self.observer.read_counters(now))
+        self.guard.run("the note of progress", lambda: self._report_progress(now))
+        self.guard.run("checkpoint events", lambda: self._report_events(now))
+
+    def _report_progress(self, now: float) -> None:
         if steps := self.observer.new_steps(now):
-            self.reporter.progress(attempt, steps, now, self.observer.ranks)
-        self._report_events(now)
+            self.reporter.progress(self.attempt, steps, now, self.observer.ranks)
 
     def _report_events(self, now: float) -> None:
         if events := self.observer.new_events():
@@ -174,7 +187,7 @@ class Watch:
 
     def _take_evidence(self) -> Scene:
         """And the scene with it."""
-        self.observer.take_evidence()
+        self.guard.run("evidence", self.observer.take_evidence)
         self.reporter.evidence(self.observer.attempt, self.observer.evidence_folder)
         return self._scene(time.monotonic())
 
