@@ -47,6 +47,17 @@ scalar = torch.nn.Parameter(torch.tensor(1.5))
 odd = [digest(torch, torch.optim.SGD([p], lr=1)) for p in (turned, empty, scalar)]
 seen["odd"] = [bool(odd[0]), odd[1], bool(odd[2])]
 
+placed = FirstStepHook(torch)  # as accelerate places an optimizer on its device
+placed.expect()
+fresh.load_state_dict(fresh.state_dict())
+again.load_state_dict(again.state_dict())
+seen["placed"] = [placed.loaded, placed.optimizer_loaded]
+fresh.load_state_dict(worn.state_dict())
+seen["loaded"] = [placed.loaded, placed.optimizer_loaded]
+placed._done = True  # only the next hook is to report
+for unwrap in placed._unwrap:
+    unwrap()
+
 before = torch.load, torch.nn.Module.load_state_dict, torch.optim.Optimizer.load_state_dict
 FirstStepHook(torch).expect()
 target = model(1)
@@ -77,6 +88,8 @@ def test_what_a_first_step_shows(tmp_path: Path) -> None:
         # no state yet, Adam's own count, and a momentum that counts nothing
         "counted": [0, 3, None],
         "odd": [True, "", True],
+        "placed": [False, False],
+        "loaded": [True, True],
         "unwrapped": True,
     }
     assert "holdfast:" not in done.stderr

@@ -49,8 +49,11 @@ class FirstStepHook:
 
         @functools.wraps(load)
         def load_and_note(*args: Any, **kwargs: Any) -> Any:
-            self.loaded = True
-            self.optimizer_loaded |= owner is self._torch.optim.Optimizer
+            # accelerate loads every optimizer with its own, still empty, state.
+            optimizer = owner is self._torch.optim.Optimizer
+            if not optimizer or self.loaded or _has_state(args, kwargs):
+                self.loaded = True
+                self.optimizer_loaded |= optimizer
             return load(*args, **kwargs)
 
         def unwrap() -> None:
@@ -123,6 +126,12 @@ def steps_counted(torch: Any, optimizer: Any) -> int | None:
     if not counts or _capturing(torch):
         return None
     return max(int(count) for count in counts)
+
+
+def _has_state(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Of `optimizer.load_state_dict(document)`: whether that holds more than settings."""
+    document = next((one for one in (*args, *kwargs.values()) if isinstance(one, dict)), {})
+    return bool(document.get("state"))
 
 
 def _capturing(torch: Any) -> bool:
