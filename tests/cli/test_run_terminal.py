@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import termios
@@ -19,6 +20,10 @@ from tests.run.launching import lives
 from tests.window import Window, window
 
 BAR = b"".join(b"\r%3d%%|%s" % (n * 10, b"#" * n) for n in range(1, 11)) + b" \xe2\x9c\x93\n"
+ERASED, LINE = b"\r          \r", b"{'loss': 0.5}\n"
+WRITTEN_ABOVE = (ERASED + LINE) * 200
+"""what tqdm.write does: the bar goes on stderr, the line comes on stdout"""
+OUR_LINE = re.compile(rb"\r\033\[K(holdfast> [^\r\n]*)?")
 DRAW = f"""
 import os, time
 rank = os.environ["RANK"]
@@ -32,6 +37,9 @@ if rank == "0":
     for piece in {BAR!r}.split(b"\\r")[1:]:
         os.write(2, b"\\r" + piece)
         time.sleep(0.12)  # longer than a tick of the watcher, who would like to draw its line
+    for _ in range(200):
+        os.write(2, {ERASED!r})
+        os.write(1, {LINE!r})
 wait_for("end")
 """
 LISTEN = """
@@ -103,14 +111,23 @@ def test_ranks_see_the_terminal_and_their_bars_stay_whole(tmp_path: Path) -> Non
         made.shows(b"\r\033[Kholdfast> 3 ranks starting for ", seconds=PATIENCE)
         (tmp_path / "draw").touch()
         made.shows(BAR, seconds=PATIENCE)  # unbroken, though it took many ticks to draw
+        # both streams, in the order of writing
+        wait_until(lambda: WRITTEN_ABOVE in OUR_LINE.sub(b"", made.look()), seconds=PATIENCE)
         after = len(made.got)
         wait_until(lambda: b"holdfast> 3 ranks starting" in made.look()[after:])
         (tmp_path / "end").touch()
         wait_until(lambda: bool(made.look()) and job.process.poll() is not None, seconds=PATIENCE)
         assert job.process.returncode == 0, made.look()
-        assert job.log(0, "stderr") == BAR
-        assert tuple(job.log(rank, "stdout") for rank in range(3)) == printed
+        assert job.log(0, "stdout") == printed[0] + BAR + WRITTEN_ABOVE
+        assert tuple(job.log(rank, "stdout") for rank in (1, 2)) == printed[1:]
         assert not any(lives(pid) for pid in job.pids())
+
+
+def test_no_pty_gives_ranks_a_pipe(tmp_path: Path) -> None:
+    text = "import os; print(os.isatty(1), os.isatty(2))"
+    with window() as made, at_the_terminal(tmp_path, made, text, "--no-pty") as job:
+        made.shows(b"False False\n", seconds=PATIENCE)
+        wait_until(lambda: bool(made.look()) and job.process.poll() is not None, seconds=PATIENCE)
 
 
 def test_ctrl_c_reaches_the_ranks_once_and_by_us(tmp_path: Path) -> None:

@@ -93,3 +93,40 @@ def in_a_thread(write: Writer, number: int) -> threading.Thread:
     thread = threading.Thread(target=write, args=(number, b"x\n"))
     thread.start()
     return thread
+
+
+def test_in_a_pipe_a_line_of_ours_is_not_glued_to_a_bar() -> None:
+    """`holdfast run … 2>&1 | tee log`: the status line once a minute as well as a paragraph."""
+    reading, writing = os.pipe()
+    now = [0.0]
+    with open(reading, "rb") as log, open(writing, "w", encoding="utf-8") as stream:
+        screen = Screen(stream, lambda: now[0])
+        both = os.dup(writing)
+        write = screen.beside(write_all)
+        write(both, b"\r 10%")
+        screen.say("rank 2 is stuck")
+        write(both, b"\r 20%")
+        now[0] = 1e6
+        screen.status("step 7")
+        write(both, b"\r100%\n")
+        screen.say("done")
+        os.close(both)
+        stream.close()
+        assert log.read() == (
+            b"\r 10%\nholdfast> rank 2 is stuck\n\r 20%\nholdfast> step 7\n\r100%\nholdfast> done\n"
+        )
+
+
+def test_a_bar_that_goes_elsewhere_is_none_of_our_lines() -> None:
+    """`holdfast run … > out`, with stderr in another pipe."""
+    reading, writing = os.pipe()
+    with (
+        open(reading, "rb") as log,
+        open(writing, "w", encoding="utf-8") as stream,
+        open(os.devnull, "wb") as elsewhere,
+    ):
+        screen = Screen(stream)
+        screen.beside(write_all)(elsewhere.fileno(), b"\r 10%")
+        screen.say("rank 2 is stuck")
+        stream.close()
+        assert log.read() == b"holdfast> rank 2 is stuck\n"

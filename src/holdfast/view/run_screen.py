@@ -196,8 +196,10 @@ class Screen:
         with self._lock:
             line = PREFIX + harmless(text)
             if not self._in_place:
+                line = line if self._line_is_free else f"\n{line}"
                 if self._clock() >= self._next_status and self._write(f"{line}\n", patience=0):
                     self._next_status = self._clock() + EVERY
+                    self._line_is_free = True
                 return
             line = line[: self._columns() - 1]  # a line that wraps cannot be rewritten
             if not self._line_is_free or line == self._shown:
@@ -228,11 +230,19 @@ class Screen:
         The status line goes before their first byte, and comes back after a newline: a progress
         bar or a prompt keeps its line to itself. The lock is not held while they are written: a
         terminal that takes nothing (Ctrl-S) blocks the ranks, as under torchrun, not us.
+
+        Where both go to one file or pipe there is no status line to erase, but a line of ours must
+        not be glued to a bar.
         """
 
         def write_beside(number: int, text: bytes) -> None:
             if not (self._in_place and os.isatty(number)):
+                ends = text.endswith(b"\n")
+                if ours := self._goes_to(number):
+                    self._line_is_free = self._line_is_free and ends
                 write(number, text)
+                if ours:
+                    self._line_is_free = ends
                 return
             with self._lock:
                 erase, self._shown = ERASE.encode() if self._shown else b"", ""
@@ -242,6 +252,13 @@ class Screen:
                 self._line_is_free = text.endswith(b"\n")
 
         return write_beside
+
+    def _goes_to(self, number: int) -> bool:
+        """Whether that descriptor writes to the same file or pipe as we do."""
+        try:
+            return os.path.sameopenfile(number, self._stream.fileno())
+        except (OSError, ValueError):
+            return False
 
     def close(self) -> None:
         """Leaves the terminal with a clean line."""

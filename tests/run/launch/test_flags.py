@@ -18,7 +18,7 @@ from holdfast.run.launch import flags
 from tests.places import TARGETS
 
 TARGET = TARGETS / "parse_flags.py"
-OURS = {"grace", "patience", "no_check", "dry_run", "runs"}
+OURS = {"grace", "patience", "no_check", "dry_run", "runs", "no_pty"}
 
 # What older versions do not know: left out there.
 NEWER = ("--shutdown-timeout", "--signals-to-handle", "--duplicate-stdout-filters",

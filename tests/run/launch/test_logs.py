@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import functools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,14 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.run.launch.log_file import RankLog
+from holdfast.run.launch.log_places import NO_LIMIT, LogPlace, LogPlaces
 from holdfast.run.launch.logs import Logs
 from holdfast.run.launch.pump import OutputPump, RankStream, write_all
 from holdfast.run.runs.folder_writer import FolderWriter
 from holdfast.run.runs.writer_process import LogFile
 from tests.cli.holdfast_command import wait_until
 from tests.places import TARGETS
-from tests.run.launching import launch, log
+from tests.run.launching import launch
+from tests.torch_version import TORCH
 
 ODD = TARGETS / "print_oddly.py"
 TEXT = b"bar 1\rbar 2\r\xff\xfe caf\xc3\xa9\r\n"
@@ -51,7 +55,7 @@ def rank_log(path: str | Path) -> Iterator[RankLog]:
     """All is written when this ends."""
     writer = FolderWriter(os.path.dirname(path), tell=lambda news: None)
     try:
-        yield RankLog(writer, str(path))
+        yield RankLog(writer, LogPlace(str(path)))
     finally:
         assert writer.close(30) == ""
 
@@ -225,18 +229,60 @@ def test_a_log_is_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_torchruns_flags_say_what_is_shown_and_where_it_is_kept(tmp_path: Path) -> None:
-    """--redirects keeps rank 0's stdout off the screen, --tee names rank 1, rank 2 is filtered."""
+    """--redirects keeps rank 0's stdout off the screen, --tee names rank 1, rank 2 is filtered;
+    --log-dir has torchrun's layout."""
     flags = ("--nproc-per-node", "3", "-r", "0:1", "-t", "1:1", "--local-ranks-filter", "0,1")
-    elsewhere = ("--log-dir", str(tmp_path / "logs"), "--duplicate-stdout-filters", "ends")
-    code, out, err = launch(tmp_path, "", *flags, *elsewhere, "--role", "t", "--no-python",
-                          "sh", "-c", "echo rank ${LOCAL_RANK} ends; echo begins")  # fmt: skip
+    elsewhere = ("--log-dir", str(tmp_path / "logs"), "--rdzv-id", "seven")
+    copies = ("--duplicate-stdout-filters", "ends") if TORCH >= (2, 10) else ()
+    says = "echo rank ${LOCAL_RANK} ends; echo begins; echo why > $TORCHELASTIC_ERROR_FILE"
+    code, out, err = launch(tmp_path, "", *flags, *elsewhere, *copies, "--role", "t",
+                            "--no-python", "sh", "-c", says)  # fmt: skip
     assert (code, out, err) == (0, "[t1]:rank 1 ends\n[t1]:begins\n", "")
-    run = tmp_path / "run" / "attempt-0"
-    assert (run / "filtered_stdout.log").read_text() == "[t1]:rank 1 ends\n"
+    (run,) = (tmp_path / "logs").glob("seven_????????")
+    there = run / "attempt_0"
+    if copies:
+        assert (there / "filtered_stdout.log").read_text() == "[t1]:rank 1 ends\n"
     for rank in range(3):
-        assert log(tmp_path, 0, rank) == f"rank {rank} ends\nbegins\n"
-        there = tmp_path / "logs" / "run" / "attempt-0" / f"rank-{rank}" / "stdout.log"
-        assert (run / f"rank-{rank}" / "stdout.log").resolve() == there
+        assert (there / str(rank) / "stdout.log").read_text() == f"rank {rank} ends\nbegins\n"
+        assert (there / str(rank) / "stderr.log").read_text() == ""
+        assert (there / str(rank) / "error.json").read_text() == "why\n"
+        ours = tmp_path / "run" / "attempt-0" / f"rank-{rank}" / "stdout.log"
+        assert ours.resolve() == there / str(rank) / "stdout.log"
+
+
+def test_who_names_a_folder_for_logs_gets_all_of_them() -> None:
+    env = {"LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "seven"}
+    paths = RunPaths("/runs", "id")
+    named = LogPlaces(paths, "/logs").log(2, 5, "stderr", env)
+    assert (named.path, named.limit) == ("/runs/id/attempt-2/rank-5/stderr.log", NO_LIMIT)
+    assert re.fullmatch(r"/logs/seven_\w{8}/attempt_2/1/stderr\.log", named.elsewhere)
+    own = LogPlaces(paths, None)
+    assert own.log(2, 5, "stderr", env).elsewhere == ""
+    assert own.log(2, 5, "stderr", env).limit > 0
+    assert own.error_file(2, env) == ""
+
+
+IN_TURN = """
+import os
+for number in range(300):
+    os.write(1, b"out %d\\n" % number)
+    os.write(2, b"err %d\\r" % number)
+"""
+
+
+def test_the_order_is_kept_where_both_go_to_one_file(tmp_path: Path) -> None:
+    """`> log 2>&1`: as under torchrun, whose ranks write into the file themselves. The log in the
+    run's folder then has both as well."""
+    (tmp_path / "in_turn.py").write_text(IN_TURN)
+    launcher = [sys.executable, str(TARGETS / "launch_with.py"), str(tmp_path), ""]
+    with (tmp_path / "screen").open("wb") as screen:
+        subprocess.run([*launcher, str(tmp_path / "in_turn.py")], stdout=screen, stderr=screen,
+                       check=True, timeout=120)  # fmt: skip
+    expected = "".join(f"out {number}\nerr {number}\r" for number in range(300)).encode()
+    assert (tmp_path / "screen").read_bytes() == expected
+    folder = tmp_path / "run" / "attempt-0" / "rank-0"
+    assert (folder / "stdout.log").read_bytes() == expected
+    assert not (folder / "stderr.log").exists()
 
 
 def test_an_unwritable_folder_leaves_the_screen(tmp_path: Path) -> None:

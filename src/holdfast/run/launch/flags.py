@@ -31,6 +31,9 @@ PATIENCE_HELP = (
     "wait in, less the seconds that evidence and an orderly end need. At once when a rank died or "
     "is stopped, or collectives do not match"
 )
+NO_PTY_HELP = (
+    "ranks write to a pipe even where holdfast writes to a terminal: no colours, no moving bars"
+)
 BACKENDS = ("static", "c10d", "holdfast")
 
 
@@ -46,6 +49,8 @@ class RunFlags:
     check: bool
     dry_run: bool
     runs: str
+    pty: bool
+    """ranks write to a terminal where we do"""
     port: int
     """the store's port; 0 for a free one in every round"""
     remarks: tuple[str, ...]
@@ -108,6 +113,7 @@ def add_own_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--dry-run", action="store_true", help="show what would be started, and start nothing"
     )
+    group.add_argument("--no-pty", action="store_true", help=NO_PTY_HELP)
     group.add_argument(
         "--runs", default="runs", metavar="DIR", help="folder for run folders (default: ./runs)"
     )
@@ -138,6 +144,7 @@ def parse(argv: Sequence[str]) -> RunFlags:
         check=not typed.no_check,
         dry_run=typed.dry_run,
         runs=typed.runs,
+        pty=not typed.no_pty,
         port=port,
         remarks=(*alone, *remarks, *unseen),
     )

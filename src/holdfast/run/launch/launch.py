@@ -156,6 +156,7 @@ def _prepare(
         ),
         instead=torchs if typed.logs_specs else None,
         write=write,
+        pty=flags.pty,
     )
     if callable(entrypoint):
         entrypoint = os.environ.get("PYTHON_EXEC", sys.executable)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+from holdfast.run.launch.log_places import LogPlace
 from holdfast.run.runs.folder_writer import FolderWriter, Refused
-from holdfast.run.runs.writer_process import LOG_LIMIT
 
 
 class RankLog:
     """Whole at both ends, and never larger than the disk can bear. No call raises or waits."""
 
-    def __init__(
-        self, writer: FolderWriter, path: str, *, elsewhere: str = "", limit: int = LOG_LIMIT
-    ) -> None:
-        """`elsewhere`: where the file really is, and `path` a link to there."""
-        self.path = path
+    def __init__(self, writer: FolderWriter, place: LogPlace) -> None:
+        self.path = place.path
         self._writer = writer
-        self._elsewhere = elsewhere
-        self._limit = limit
+        self._place = place
 
     def when_refused(self, call: Refused) -> None:
         """`call`, from another thread, with all that could not be written, in order."""
         self._writer.when_refused(self.path, call)
 
     def write(self, text: bytes) -> None:
-        self._writer.log(self.path, text, limit=self._limit, elsewhere=self._elsewhere)
+        place = self._place
+        self._writer.log(place.path, text, limit=place.limit, elsewhere=place.elsewhere)
 
     def close(self) -> None:
         self._writer.close_log(self.path)

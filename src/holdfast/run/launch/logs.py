@@ -17,15 +17,20 @@ from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std, 
 
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.run.launch.log_file import RankLog
+from holdfast.run.launch.log_places import LogPlaces
 from holdfast.run.launch.output_tail import OutputTails
 from holdfast.run.launch.pump import OutputPump, RankStream, Writer, warn, write_all
+from holdfast.run.launch.terminal import is_one_place
 from holdfast.run.runs.folder_writer import FolderWriter, Refusal
 
 Environment = dict[str, str]
 PrepareEnvironment = Callable[[int, Environment], Environment]
 INHERITED = ""
 """torch's word for: the rank writes where we write"""
+Copies = tuple[RankLog, tuple[bytes, ...]]
 PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+FOLDERS = 2.0
+"""seconds for the disk to make the folders that --log-dir asks for"""
 LAST_LINES = 5.0
 """seconds for the disk to take the end of the logs"""
 
@@ -53,11 +58,12 @@ class Logs(LogsSpecs):
         copies: tuple[Sequence[str], Sequence[str]] = ((), ()),
         instead: LogsSpecs | None = None,
         write: Writer = write_all,
+        pty: bool = True,
     ) -> None:
         """The first four are torch's own. Without `paths` nothing is kept, only shown. `local`: a
         copy of that folder on a local disk, for what ranks write themselves. `copies` are
         torchrun's --duplicate-*-filters, `instead` the user's own --logs-specs: it then says where
-        output goes."""
+        output goes. `pty`: where we write to a terminal, a rank does."""
         super().__init__(log_dir, redirects, tee, local_ranks_filter)
         self.attempt = -1
         self.outlived = False
@@ -67,11 +73,12 @@ class Logs(LogsSpecs):
         self._writer = folder_writer
         self._own_writer: FolderWriter | None = None
         self._tails = tails or OutputTails()
-        self._elsewhere = log_dir
+        self._places = LogPlaces(paths, log_dir) if paths else None
         self._rank_environment = rank_environment
         self._copies = copies
         self._instead = instead
         self._write = write
+        self._pty = pty
         self._pump: OutputPump | None = None
         self._said: set[str] = set()
 
@@ -113,32 +120,70 @@ class Logs(LogsSpecs):
         self._tails.forget()
         files: tuple[dict[int, str], dict[int, str]] = ({}, {})
         errors: dict[int, str] = {}
-        copies = [self._copy_file(kind) for kind in (0, 1)]
+        copies = [self._copy_file(kind, envs) for kind in (0, 1)]
         redirects, tees = to_map(self._redirects, len(envs)), to_map(self._tee, len(envs))
         for local_rank, env in envs.items():
-            rank = int(env.get("RANK", local_rank))
-            errors[local_rank] = self._error_file(rank)
+            errors[local_rank] = self._error_file(env)
             env["TORCHELASTIC_ERROR_FILE"] = errors[local_rank]
-            for kind, std, name in ((0, Std.OUT, "stdout"), (1, Std.ERR, "stderr")):
-                log = self._log(rank, name)
-                filtered = self._local_ranks_filter
-                hidden = bool(redirects[local_rank] & std and not tees[local_rank] & std)
-                shown = not (hidden and log) and (not filtered or local_rank in filtered)
-                stream = RankStream(
-                    f"rank {rank} ({name})",
-                    screen=kind + 1,
-                    shown=shown,
-                    log=log,
-                    prefix=self._prefix(env, local_rank) if tees[local_rank] & std else b"",
-                    copies=copies[kind] if tees[local_rank] & std else None,
-                    heard=functools.partial(self._tails.add, rank) if kind else _nobody,
+            asked = redirects[local_rank] | tees[local_rank]
+            if not asked and self._shows(local_rank) and is_one_place(1, 2):
+                both = self._stream(0, env, both=True)
+                files[0][local_rank] = files[1][local_rank] = self._connect(both, self._like(1))
+                continue
+            for kind, std in ((0, Std.OUT), (1, Std.ERR)):
+                tee, hidden = bool(tees[local_rank] & std), bool(redirects[local_rank] & std)
+                stream = self._stream(
+                    kind,
+                    env,
+                    hidden=hidden and not tee,
+                    prefix=self._prefix(env, local_rank) if tee else b"",
+                    copies=copies[kind] if tee else None,
                 )
-                if log is not None:
-                    log.when_refused(functools.partial(self._refused, stream))
                 # As under torchrun, which gives a rank a file for what it hides or prefixes.
-                as_is = shown and not tees[local_rank] & std and os.isatty(kind + 1)
-                files[kind][local_rank] = self._connect(stream, kind + 1 if as_is else None)
+                as_is = self._shows(local_rank) and not asked & std
+                files[kind][local_rank] = self._connect(
+                    stream, self._like(kind + 1) if as_is else None
+                )
+        if self._root_log_dir and self._writer is not None:
+            # A rank that fails at once writes its error file into a folder of --log-dir.
+            self._writer.wait(self._writer.number, FOLDERS)
         return LogsDest(stdouts=files[0], stderrs=files[1], error_files=errors)
+
+    def _shows(self, local_rank: int) -> bool:
+        return not self._local_ranks_filter or local_rank in self._local_ranks_filter
+
+    def _like(self, number: int) -> int | None:
+        """The terminal that a rank is to believe it writes to."""
+        return number if self._pty and os.isatty(number) else None
+
+    def _stream(
+        self,
+        kind: int,
+        env: Environment,
+        *,
+        both: bool = False,
+        hidden: bool = False,
+        prefix: bytes = b"",
+        copies: Copies | None = None,
+    ) -> RankStream:
+        """`both`: the rank's stdout and stderr in one, as they go to one place."""
+        rank, name = int(env["RANK"]), ("stdout", "stderr")[kind]
+        log = self._log(rank, name, env)
+        heard = both or kind == 1
+        stream = RankStream(
+            f"rank {rank}" if both else f"rank {rank} ({name})",
+            screen=kind + 1,
+            shown=not (hidden and log) and self._shows(int(env["LOCAL_RANK"])),
+            log=log,
+            prefix=prefix,
+            copies=copies,
+            heard=functools.partial(self._tails.add, rank) if heard else _nobody,
+        )
+        if log is not None:
+            log.when_refused(functools.partial(self._refused, stream))
+            if heard:
+                self._tails.keep_file(rank, log.path)
+        return stream
 
     def _connect(self, stream: RankStream, like: int | None) -> str:
         assert self._pump
@@ -158,10 +203,13 @@ class Logs(LogsSpecs):
             .encode(errors="replace")
         )
 
-    def _error_file(self, rank: int) -> str:
+    def _error_file(self, env: Environment) -> str:
         """'' when there is no place for it."""
+        if self._places and (named := self._places.error_file(self.attempt, env)):
+            return named
         if self._local is None:
             return ""
+        rank = int(env["RANK"])
         try:
             os.makedirs(self._local.rank(self.attempt, rank), exist_ok=True)
         except OSError as problem:
@@ -169,15 +217,12 @@ class Logs(LogsSpecs):
             return ""
         return self._local.error(self.attempt, rank)
 
-    def _log(self, rank: int, name: str) -> RankLog | None:
-        if self._paths is None or self._writer is None:
+    def _log(self, rank: int, name: str, env: Environment) -> RankLog | None:
+        if self._places is None or self._writer is None:
             return None
-        place = RunPaths.stdout if name == "stdout" else RunPaths.stderr
-        elsewhere = ""
-        if self._elsewhere:
-            there = RunPaths(os.path.abspath(self._elsewhere), self._paths.run_id)
-            elsewhere = place(there, self.attempt, rank)
-        return RankLog(self._writer, place(self._paths, self.attempt, rank), elsewhere=elsewhere)
+        log = RankLog(self._writer, self._places.log(self.attempt, rank, name, env))
+        log.write(b"")  # makes it and its folder
+        return log
 
     def _refused(self, stream: RankStream, refusal: Refusal) -> None:
         """From the writer's thread: the disk did not take this text."""
@@ -190,13 +235,13 @@ class Logs(LogsSpecs):
             self._no_log(refusal.why)
         stream.refused(refusal.text, self._write)
 
-    def _copy_file(self, kind: int) -> tuple[RankLog, tuple[bytes, ...]] | None:
+    def _copy_file(self, kind: int, envs: dict[int, Environment]) -> Copies | None:
         """torchrun's --duplicate-stdout-filters: one file for all ranks of an attempt."""
-        if not self._copies[kind] or self._paths is None or self._writer is None:
+        if not self._copies[kind] or self._places is None or self._writer is None:
             return None
-        name = ("filtered_stdout.log", "filtered_stderr.log")[kind]
+        name = ("stdout", "stderr")[kind]
         needles = tuple(needle.encode(errors="replace") for needle in self._copies[kind])
-        log = RankLog(self._writer, os.path.join(self._paths.attempt(self.attempt), name))
+        log = RankLog(self._writer, self._places.filtered(self.attempt, name, envs[0]))
         log.when_refused(lambda refusal: self._say_once(f"cannot write {log.path} ({refusal.why})"))
         return log, needles
 

@@ -14,11 +14,12 @@ class OutputTails:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tails: dict[int, bytearray] = {}
+        self._files: dict[int, str] = {}
 
     def forget(self) -> None:
         """A new attempt begins."""
         with self._lock:
-            self._tails = {}
+            self._tails, self._files = {}, {}
 
     def add(self, rank: int, text: bytes) -> None:
         with self._lock:
@@ -30,3 +31,13 @@ class OutputTails:
     def of(self, rank: int) -> bytes:
         with self._lock:
             return bytes(self._tails.get(rank, b"")[-TAIL:])
+
+    def keep_file(self, rank: int, path: str) -> None:
+        """Where the whole of it is written to."""
+        with self._lock:
+            self._files[rank] = path
+
+    def file(self, rank: int) -> str:
+        """'' when it is not kept, or not by us."""
+        with self._lock:
+            return self._files.get(rank, "")

@@ -39,6 +39,14 @@ def open_pair(like: int) -> tuple[int, int]:
     return ours, theirs
 
 
+def is_one_place(one: int, other: int) -> bool:
+    """Whether both descriptors write to one terminal, file or pipe: `> log 2>&1`."""
+    try:
+        return os.path.sameopenfile(one, other)
+    except OSError:  # one of them is closed
+        return False
+
+
 def copy_size(source: int, target: int) -> None:
     with contextlib.suppress(OSError):  # one of them is gone
         fcntl.ioctl(

@@ -91,7 +91,7 @@ class Observer:
         )
 
     def ranks_started(self, attempt: int, pids: Mapping[int, int], now: float) -> None:
-        paths, local, writer = self.places.paths, self.places.local, self.places.writer
+        local, writer = self.places.local, self.places.writer
         here = local.paths
         files = {local_rank: here.events(attempt, local_rank) for local_rank in pids}
         self.events.begin(attempt, files, steps=self.steps)
@@ -107,7 +107,7 @@ class Observer:
                 host=self.host,
                 page=self.pages[local_rank][1],
                 words_file=here.last_words(attempt, local_rank),
-                stderr_file=paths.stderr(attempt, local_rank) if paths else "",
+                stderr_file=self.places.tails.file(local_rank),
                 stderr_tail=partial(self.places.tails.of, local_rank),
                 socket=local.socket(local_rank),
                 started_at=now,
