@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.rank import own_page
+from holdfast.rank import agent_store, own_page
 
 UNKNOWN = -1
 LONGEST = 300
@@ -40,7 +40,17 @@ def remember(environment: Mapping[str, str]) -> None:
     )
 
 
-def follow(torch: Any) -> None:
+def given_nothing() -> None:
+    """This process was started by a rank, not by the launcher."""
+    _given.clear()
+
+
+def _as_given(own: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"given_{name}": own[name] for name in ("rank", "world_size", "store")}
+
+
+def follow(torch: Any, *, entering: Callable[[int], None]) -> None:
+    """`entering` is told the number that this process takes in a group."""
     c10d = torch.distributed.distributed_c10d
     name_group: Callable[..., str] = c10d._process_group_name  # noqa: SLF001
 
@@ -49,7 +59,7 @@ def follow(torch: Any) -> None:
         try:
             caller = sys._getframe(1)  # noqa: SLF001
             if caller.f_code.co_name == "init_process_group":
-                _tell(torch, caller.f_locals)
+                _tell(torch, caller.f_locals, entering)
         except Exception as problem:  # noqa: BLE001
             own_page.complain(problem)
         return name_group(*args, **kwargs)
@@ -57,21 +67,24 @@ def follow(torch: Any) -> None:
     c10d._process_group_name = tell_and_name  # noqa: SLF001
 
 
-def _tell(torch: Any, arguments: Mapping[str, Any]) -> None:
+def _tell(torch: Any, arguments: Mapping[str, Any], entering: Callable[[int], None]) -> None:
     # A fake group has a made-up world size, and never waits.
-    if own_page.page is None or str(arguments.get("backend")) == "fake":
+    if str(arguments.get("backend")) == "fake":
+        return
+    own = claimed(arguments, os.environ)
+    entering(own["rank"])
+    if own_page.page is None:
         return
     timeout = arguments.get("timeout")
-    own = claimed(arguments, os.environ)
     said = {
         **own,
         "wall": time.time(),
         "remade": _destroyed[_world(own)],
         "first": not _destroyed,
-        "agent_store": os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        "agent_store": agent_store.is_agents(own["store"].rpartition(":")[2]),
         "timeout": timeout.total_seconds() if timeout is not None else 0.0,
         "device": device(torch, arguments.get("device_id")),
-        **_given,
+        **(_given or _as_given(own)),
     }
     _said.clear()
     _said.update(said, at=time.monotonic())

@@ -24,6 +24,7 @@ TIMING = frozenset({"TORCH_NCCL_ENABLE_TIMING", "NCCL_ENABLE_TIMING"})
 (bench/nccl_timing.py): only so can a GPU that never comes be told from those that wait for it"""
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.dirname(_HERE)
 SITE = os.path.join(_HERE, "site")
 SHIM = os.path.join(_HERE, "shim.py")
 
@@ -65,6 +66,11 @@ def command(argv: list[str]) -> list[str]:
 def crash_file(words: str) -> str:
     """Where faulthandler writes the stacks of a rank that crashes; empty when it did not."""
     return f"{words}.crash"
+
+
+def member_file(path: str, number: int) -> str:
+    """The same for a process that the rank started, by its number in the group that those form."""
+    return f"{path}.{number}"
 
 
 def is_off(environment: Mapping[str, str]) -> bool:

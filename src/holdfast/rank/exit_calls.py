@@ -28,8 +28,13 @@ SHORT = 120
 
 
 def follow(writer: LastWordsWriter) -> None:
-    """Each name keeps its signature, and pickles as what it was called before."""
-    calls = _ExitCalls(writer)
+    """Each name keeps its signature, and pickles as what it was called before. In a forked child,
+    which has these already, the words go to its own writer."""
+    global _calls  # noqa: PLW0603 - one process has one
+    if _calls is not None:
+        _calls.__init__(writer)  # type: ignore[misc]
+        return
+    calls = _calls = _ExitCalls(writer)
     sys.exit = calls.noted(sys.exit, "sys.exit")
     os._exit = calls.noted(os._exit, "os._exit", at_once=True)
     os._exit.__module__ = "os"
@@ -112,3 +117,6 @@ def exit_code(status: Any) -> tuple[int, str]:
 def _in_main_thread() -> bool:
     """In another one `sys.exit` ends that thread alone; `os._exit` there is rare enough."""
     return threading.get_ident() == threading.main_thread().ident
+
+
+_calls: _ExitCalls | None = None

@@ -9,6 +9,7 @@ The writing side uses the standard library only: it runs inside any Python that 
     byte    0  magic     8  version   16  pid (written last: 0 means 'never written')
            24  flags    32  steps     40  step_at   48  usual_step   56  beat_at
            64  group_timeout           72  group_left_at       80  leaving_at
+           88  members: whether any process that it started has a page of its own
           256  phase: a slot, its number is 1 + the rank that this one waits for, 0 for none
          1024  limit: a slot, its number is when the limit runs out
          2048  claim: a slot, its number is when init_process_group was entered, its text the
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from holdfast.analysis.scene.scene import Beat, Claim, ExitCall
 
 SIZE = 4096
+MEMBERS = 64
+"""pages behind that of the rank, for processes that it starts and that form a group of their own,
+by their number in it; a page that nobody writes takes no memory"""
 VERSION = 1
 _MAGIC = int.from_bytes(b"HOLDFAST", "little")
 _TORCH, _GROUP = 1, 2  # flags
@@ -39,7 +43,7 @@ _TORCH, _GROUP = 1, 2  # flags
 # Indices into the page seen as 8-byte words.
 _AT_MAGIC, _AT_VERSION, _AT_PID, _AT_FLAGS = 0, 1, 2, 3
 _AT_STEPS, _AT_STEP, _AT_USUAL, _AT_BEAT, _AT_TIMEOUT = 4, 5, 6, 7, 8
-_AT_GROUP_LEFT, _AT_LEAVING = 9, 10
+_AT_GROUP_LEFT, _AT_LEAVING, _AT_MEMBERS = 9, 10, 11
 
 _PHASE, _LIMIT, _CLAIM, _EXIT = 256, 1024, 2048, 3680
 _SLOT = struct.Struct("<IIQ")  # checksum, length of the text, a number
@@ -48,6 +52,8 @@ _LONGEST_CLAIM = 1600
 _TRIES = 50
 
 _NANO = 1e-9
+
+Buffer = mmap.mmap | memoryview
 
 
 def create() -> tuple[int, mmap.mmap]:
@@ -58,9 +64,9 @@ def create() -> tuple[int, mmap.mmap]:
     """
     fd = os.memfd_create("holdfast-page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        os.ftruncate(fd, SIZE)
+        os.ftruncate(fd, SIZE * (1 + MEMBERS))
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-        return fd, mmap.mmap(fd, SIZE)
+        return fd, mmap.mmap(fd, SIZE * (1 + MEMBERS))
     except BaseException:
         os.close(fd)
         raise
@@ -75,17 +81,32 @@ def attach(path: str) -> mmap.mmap:
         os.close(fd)
 
 
+def attach_member(path: str, number: int) -> memoryview | None:
+    """The page for that number of a group that the rank's own children form; None for more than we
+    have pages for. The rank's own page says that there are any."""
+    if not 0 <= number < MEMBERS:
+        return None
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        # As a whole: where a page of memory is larger than ours, no other offset can be mapped.
+        whole = memoryview(mmap.mmap(fd, SIZE * (1 + MEMBERS)))
+    finally:
+        os.close(fd)
+    whole[:SIZE].cast("Q")[_AT_MEMBERS] = 1
+    return whole[SIZE * (1 + number) : SIZE * (2 + number)]
+
+
 class HeartbeatPage:
     """The rank's side: setters, each a few stores and no system call."""
 
-    def __init__(self, buffer: mmap.mmap) -> None:
+    def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
         self._words = memoryview(buffer).cast("Q")
 
     def announce(self, pid: int) -> None:
         """This process is the rank; whatever an earlier one left is cleared."""
         self._words[_AT_PID] = 0
-        self._buffer[24:] = bytes(SIZE - 24)
+        self._buffer[24:SIZE] = bytes(SIZE - 24)
         self._words[_AT_MAGIC] = _MAGIC
         self._words[_AT_VERSION] = VERSION
         self._words[_AT_PID] = pid
@@ -134,11 +155,26 @@ class HeartbeatPage:
         self._buffer[slot : slot + _SLOT.size + len(body)] = head + body
 
 
-def read(buffer: mmap.mmap) -> Beat | None:
+def members(buffer: Buffer) -> dict[int, memoryview]:
+    """The pages that processes started by the rank have taken, by their number in their group."""
+    whole = memoryview(buffer)
+    if not whole[:SIZE].cast("Q")[_AT_MEMBERS]:
+        return {}
+    pages = {n: whole[SIZE * (1 + n) : SIZE * (2 + n)] for n in range(MEMBERS)}
+    return {number: page for number, page in pages.items() if writer(page)}
+
+
+def writer(buffer: Buffer) -> int:
+    """The process that writes this page; 0 for none."""
+    with memoryview(buffer) as raw, raw[:SIZE].cast("Q") as words:
+        return words[_AT_PID]
+
+
+def read(buffer: Buffer) -> Beat | None:
     """What the rank says; None when it never said anything (no hook in it)."""
     from holdfast.analysis.scene.scene import Beat  # noqa: PLC0415 - needs msgspec, which a rank may lack
 
-    with memoryview(buffer) as raw, raw.cast("Q") as words:
+    with memoryview(buffer) as raw, raw[:SIZE].cast("Q") as words:
         said = list(words[: _AT_LEAVING + 1])
     if not said[_AT_PID] or said[_AT_MAGIC] != _MAGIC or said[_AT_VERSION] != VERSION:
         return None
@@ -165,13 +201,13 @@ def read(buffer: mmap.mmap) -> Beat | None:
     )
 
 
-def read_limit(buffer: mmap.mmap) -> tuple[str, float]:
+def read_limit(buffer: Buffer) -> tuple[str, float]:
     """The limit in force and when it runs out; ('', 0.0) for none."""
     until, name = _get(buffer, _LIMIT)
     return name, until * _NANO
 
 
-def _read_claim(buffer: mmap.mmap) -> tuple[Claim | None, bool]:
+def _read_claim(buffer: Buffer) -> tuple[Claim | None, bool]:
     """And whether its group has been destroyed."""
     at, text = _get(buffer, _CLAIM, longest=_LONGEST_CLAIM)
     return _claim_of(at, text) if text else (None, False)
@@ -192,7 +228,7 @@ def _claim_of(at: int, text: str) -> tuple[Claim | None, bool]:
         return None, False  # cut short: nothing is known, and nothing is said
 
 
-def _read_exit_call(buffer: mmap.mmap) -> ExitCall | None:
+def _read_exit_call(buffer: Buffer) -> ExitCall | None:
     at, text = _get(buffer, _EXIT)
     return _exit_call_of(at, text) if text else None
 
@@ -209,14 +245,14 @@ def _exit_call_of(at: int, text: str) -> ExitCall | None:
         return None
 
 
-def _get(buffer: mmap.mmap, slot: int, *, longest: int = _LONGEST_TEXT) -> tuple[int, str]:
+def _get(buffer: Buffer, slot: int, *, longest: int = _LONGEST_TEXT) -> tuple[int, str]:
     """Number and text that belong together.
 
     The checksum reveals a torn read, on processors that reorder stores too. A rank stopped in
     the middle of its write never finishes it: then nothing is known, and nothing is said.
     """
     for _ in range(_TRIES):
-        raw = buffer[slot : slot + _SLOT.size + longest]
+        raw = bytes(buffer[slot : slot + _SLOT.size + longest])
         checksum, length, number = _SLOT.unpack_from(raw)
         body = raw[_SLOT.size : _SLOT.size + length]
         if len(body) == length and checksum == _checksum(number, body):

@@ -8,6 +8,7 @@ thread (since Python 3.12 a fork in a process with threads is warned about). It 
 from __future__ import annotations
 
 import _thread
+import os
 import signal
 
 from holdfast.rank import own_page, prctl
@@ -20,14 +21,16 @@ _stop = _thread.allocate_lock()
 """held while the thread is to run: waiting for it is a sleep that can be cut short"""
 _stopped = _thread.allocate_lock()
 """held while the thread does run"""
-_running = False
+_running = _started = False
 
 
 def start() -> None:
-    global _running  # noqa: PLW0603 - one process has one beat
+    global _running, _started  # noqa: PLW0603 - one process has one beat
     if _running:
         return
-    _running = True
+    if not _started:
+        os.register_at_fork(after_in_child=_forget)
+    _running = _started = True
     _stop.acquire()
     _stopped.acquire()
     # A thread inherits the mask of its maker. A signal meant for a script that waits for it
@@ -46,6 +49,13 @@ def stop() -> None:
         _running = False
         _stop.release()
         _stopped.acquire(timeout=1.0)
+
+
+def _forget() -> None:
+    """A forked child has the locks, and not the thread."""
+    global _running, _stop, _stopped  # noqa: PLW0603
+    _running = False
+    _stop, _stopped = _thread.allocate_lock(), _thread.allocate_lock()
 
 
 def _beat() -> None:

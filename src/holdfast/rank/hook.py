@@ -8,17 +8,20 @@ import os
 from collections.abc import Callable
 
 from holdfast.rank import (
+    agent_store,
     claim,
     exit_calls,
     heartbeat_page,
     heartbeat_thread,
     own_page,
     prctl,
+    spawned,
     torch_import,
 )
 from holdfast.rank import events as rank_events
 from holdfast.rank.delivery import crash_file
 from holdfast.rank.last_words import LastWordsWriter
+from holdfast.rank.step_counter import StepCounter
 from holdfast.rank.torch_hooks import install
 from holdfast.rank.worker_server import WorkerServer
 
@@ -28,16 +31,46 @@ def start(*, page: str, words: str, socket: str, launcher: str, events: str = ""
     folder that cannot be written must not cost the steps."""
     own_page.adopt(heartbeat_page.HeartbeatPage(heartbeat_page.attach(page)))
     claim.remember(os.environ)
+    agent_store.remember(os.environ)
     server = WorkerServer(socket)
-    parts: tuple[Callable[[], object], ...] = (
+    said = {"page": page, "words": words, "socket": socket, "launcher": launcher}
+    said |= {"pid": str(os.getpid()), "port": os.environ.get("MASTER_PORT", "")}
+    _each_for_itself(
         lambda: rank_events.adopt(events),
         lambda: prctl.let_trace(int(launcher)),
         lambda: keep_crashes(crash_file(words)),
         lambda: _follow_the_end(LastWordsWriter(words), server),
+        lambda: spawned.remember(said, _watcher(server)),
         lambda: torch_import.expect(
             begins=heartbeat_thread.start, done=lambda t: install(t, server)
         ),
     )
+
+
+def start_spawned(said: dict[str, str]) -> None:
+    """In a process that a rank spawned: nothing is watched before it enters a group."""
+    server = WorkerServer("")
+    spawned.remember(said, _watcher(server))
+    spawned.expect_torch(lambda t: install(t, server, spawned_process=True))
+
+
+def _watcher(server: WorkerServer) -> Callable[[str, str], None]:
+    """What starts the hook in a process that a rank started, once it enters a group."""
+
+    def watch_this(words: str, socket: str) -> None:
+        server.move(socket)
+        own_page.steps = StepCounter()
+        claim.given_nothing()
+        _each_for_itself(
+            lambda: keep_crashes(crash_file(words)),
+            lambda: _follow_the_end(LastWordsWriter(words), server),
+            heartbeat_thread.start,
+        )
+
+    return watch_this
+
+
+def _each_for_itself(*parts: Callable[[], object]) -> None:
     for part in parts:
         try:
             part()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.rank import claim, own_page, step_counter
+from holdfast.rank import agent_store, claim, own_page, spawned, step_counter
 from holdfast.rank.first_step import FirstStepHook
 from holdfast.rank.worker_server import WorkerServer
 
@@ -17,15 +17,18 @@ _ENTRIES = "2000"
 """what torch itself records by default since 2.13"""
 
 
-def install(torch: Any, server: WorkerServer) -> None:
+def install(torch: Any, server: WorkerServer, *, spawned_process: bool = False) -> None:
     """Each part for itself: torch changes, and one part that fails must not cost the others."""
     if own_page.page is not None:
         own_page.page.torch_imported()
-    parts: list[Callable[[], None]] = [_count_steps, lambda: FirstStepHook(torch).expect()]
+    parts: list[Callable[[], None]] = [_count_steps]
+    if not spawned_process:
+        parts += [lambda: FirstStepHook(torch).expect(), spawned.follow]
     if torch.distributed.is_available():
         parts += [
+            agent_store.follow,
             _keep_a_flight_recorder,
-            lambda: claim.follow(torch),
+            lambda: claim.follow(torch, entering=spawned.adopt),
             lambda: _follow_the_group(torch, server),
         ]
     for part in parts:
@@ -97,9 +100,22 @@ def _note_group(group: Any) -> None:
 
 def group_timeout(group: Any) -> float:
     """The shortest timeout of the group's backends, seconds; 0 when they do not say."""
-    found = []
-    for device in getattr(group, "_device_types", ()):
-        timeout = getattr(group._get_backend(device).options, "_timeout", None)  # noqa: SLF001
-        if timeout is not None:
-            found.append(timeout.total_seconds())
-    return min(found, default=0.0)
+    devices = _device_types(group)
+    found = [_timeout(group, device) for device in devices]
+    return min((seconds for seconds in found if seconds), default=0.0)
+
+
+def _timeout(group: Any, device: Any) -> float:
+    """Backends of other makers have no options, or raise when asked for them; so does torch's own
+    wrapper of 2.8 for TORCH_DISTRIBUTED_DEBUG=DETAIL."""
+    try:
+        return float(group._get_backend(device).options._timeout.total_seconds())  # noqa: SLF001
+    except Exception:  # noqa: BLE001
+        return 0.0
+
+
+def _device_types(group: Any) -> list[Any]:
+    try:
+        return list(group._device_types) if group is not None else []  # noqa: SLF001
+    except Exception:  # noqa: BLE001
+        return []

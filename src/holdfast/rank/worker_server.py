@@ -14,6 +14,10 @@ class WorkerServer:
         self.pid = os.getpid()
         self._server: Any = None
 
+    def move(self, path: str) -> None:
+        """To another process: a child of the one it was made in."""
+        self.path, self.pid, self._server = path, os.getpid(), None
+
     def start(self, torch: Any) -> None:
         """Once a process; torch says so on stderr, where it does not belong to the script."""
         if self._server is not None or not self.path or os.getpid() != self.pid:

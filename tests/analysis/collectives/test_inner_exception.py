@@ -38,6 +38,17 @@ Traceback (most recent call last): (RANK 4)
   File "/home/me/writer.py", line 10, in write
 OSError: another
 """
+SPAWNED = f"""
+
+-- Process 1 terminated with the following error:
+Traceback (most recent call last):
+  File "{TORCH}/multiprocessing/spawn.py", line 90, in _wrap
+    fn(i, *args)
+  File "/home/me/train.py", line 14, in run
+    raise ValueError("the batch is empty")
+ValueError: the batch is empty
+"""
+EMPTY = "ValueError: the batch is empty in run() at train.py:14, in spawned process 1"
 OUT_OF_RANGE = (
     "IndexError: index 50257 is out of range in __getitem__() at data.py:31, in DataLoader worker "
     "process 1"
@@ -72,8 +83,9 @@ CUT = f"{WORKER[:150]}\n…\n{WORKER[-150:]}"
             CUT,
             OUT_OF_RANGE,
         ),
+        (SPAWNED, EMPTY),
     ],
-    ids=["worker", "two-lines", "chained", "dcp", "cut"],
+    ids=["worker", "two-lines", "chained", "dcp", "cut", "spawned"],
 )
 def test_the_inner_exception_is_told(message: str, words: str) -> None:
     found = inner_exception.find(message)

@@ -1,4 +1,5 @@
-"""The exception inside an exception: what a DataLoader worker raised, or a rank that saved. Pure.
+"""The exception inside an exception: what a DataLoader worker raised, a process that a rank
+spawned, or a rank that saved. Pure.
 
 torch raises it again in the process that waited, with the whole traceback of the other one as its
 message: the point of it is at the end.
@@ -15,7 +16,8 @@ from holdfast.analysis.scene.scene import Frame, Stack
 
 _WRAPPED = re.compile(
     r"Caught \w+ (?P<inside>in [^\n]{1,80})\.\s*Original Traceback \(most recent call last\)"
-    r"|CheckpointException ranks:.*?Traceback \(most recent call last\): \(RANK (?P<rank>\d+)\)",
+    r"|CheckpointException ranks:.*?Traceback \(most recent call last\): \(RANK (?P<rank>\d+)\)"
+    r"|-- Process (?P<process>\d+) terminated with the following error:\s*Traceback \(most recent",
     re.DOTALL,
 )
 _NEXT = re.compile(r"^Traceback \(most recent call last\): \(RANK \d+\)", re.MULTILINE)
@@ -34,7 +36,8 @@ class InnerException(msgspec.Struct, frozen=True, kw_only=True):
     where: str
     """'in __getitem__() at data.py:31': the innermost line of the user's own code; '' unknown"""
     inside: str
-    """'in DataLoader worker process 1', 'as rank 3 saved or loaded a checkpoint'"""
+    """'in DataLoader worker process 1', 'in spawned process 1', 'as rank 3 saved or loaded a
+    checkpoint'"""
 
     def words(self) -> str:
         """'IndexError: index 5 is out of range in __getitem__() at data.py:31, in DataLoader …'"""
@@ -63,5 +66,11 @@ def find(message: str) -> InnerException | None:
         kind=last["kind"],
         text=(last["text"] or "").strip(),
         where=stacks.where(Stack(frames=innermost_first, active=False, holds_gil=False)),
-        inside=wrapped["inside"] or f"as rank {wrapped['rank']} saved or loaded a checkpoint",
+        inside=_inside(wrapped),
     )
+
+
+def _inside(wrapped: re.Match[str]) -> str:
+    if wrapped["process"]:
+        return f"in spawned process {wrapped['process']}"
+    return wrapped["inside"] or f"as rank {wrapped['rank']} saved or loaded a checkpoint"

@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from mmap import mmap
 
@@ -22,7 +22,7 @@ from holdfast.rank import delivery, heartbeat_page
 from holdfast.run.launch import scheduler
 from holdfast.run.launch.places import RunPlaces
 from holdfast.run.runs import leftovers
-from holdfast.run.watch import evidence
+from holdfast.run.watch import evidence, spawned_ranks
 from holdfast.run.watch.rank_events import EventListener
 from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.run.watch.resume_tracker import TrackedEvent
@@ -118,6 +118,8 @@ class Observer:
             self.deaths.watch(rank.pid)
 
     def ranks_stopped(self) -> None:
+        for rank in self.ranks:
+            spawned_ranks.release(rank)
         for descriptor, page in self.pages.values():
             page.close()
             os.close(descriptor)
@@ -158,13 +160,23 @@ class Observer:
     def read_pages(self, now: float) -> None:
         for rank in self.ranks:
             rank.read_page(now)
+            spawned_ranks.look(rank, now)
+
+    def watched(self) -> list[ObservedRank]:
+        """The ranks of the job: a script may have started its own."""
+        return spawned_ranks.standing_in(self.ranks)
+
+    def launched(self, ranks: Iterable[int]) -> frozenset[int]:
+        """Those of the watched ranks that the launcher started itself, and can end."""
+        started = self.watched() == self.ranks
+        return frozenset(ranks) if started else frozenset()
 
     def read_counters(self, now: float) -> None:
         """The kernel's, once a second."""
         if now - self.counted_at < COUNTERS_EVERY:
             return
         self.counted_at = now
-        living = [rank for rank in self.ranks if rank.death is None]
+        living = [rank for rank in self.watched() if rank.death is None]
         found = activity.read_many([rank.pid for rank in living])
         for rank in living:
             rank.compare(now, found[rank.pid])
@@ -173,8 +185,9 @@ class Observer:
     def new_steps(self, now: float) -> int:
         """How many steps the furthest rank has taken, if any rank took one since the last look;
         else 0."""
-        steps = max((rank.steps for rank in self.ranks), default=0)
-        of_all = sum(rank.steps for rank in self.ranks)
+        watched = self.watched()
+        steps = max((rank.steps for rank in watched), default=0)
+        of_all = sum(rank.steps for rank in watched)
         if of_all <= self.steps_of_all:
             return 0
         self.steps_of_all = of_all
@@ -198,7 +211,8 @@ class Observer:
 
     def reset_timers(self, now: float, *, late: float) -> None:
         """The machine slept: all timers start again."""
-        for rank in self.ranks:
+        watched = self.watched()
+        for rank in (*self.ranks, *(rank for rank in watched if rank not in self.ranks)):
             rank.reset_timers(now, late=late)
         self.progress_at = now
 
@@ -206,8 +220,9 @@ class Observer:
         self.evidence_wall = time.time()
         self.evidence_at = time.monotonic()  # also where something below fails: not at every look
         self.ask_kernel()
+        watched = self.watched()
         self.evidence_folder = evidence.take(
-            self.ranks,
+            watched,
             self.places.paths,
             writer=self.places.writer,
             attempt=self.attempt,
@@ -216,15 +231,16 @@ class Observer:
         )
         self.evidence_at = time.monotonic()
         # Our own questions moved the ranks' counters: that is no sign of life.
-        found = activity.read_many([rank.pid for rank in self.ranks if rank.death is None])
-        for rank in self.ranks:
+        found = activity.read_many([rank.pid for rank in watched if rank.death is None])
+        for rank in watched:
             rank.activity = found.get(rank.pid) or rank.activity
         if cpu_starvation.suspected(self.scene(self.evidence_at)):
             self.processor = self.looker.try_to_look(found)
 
     def ask_kernel(self) -> None:
         """Only when a rank died or a stall is looked at."""
-        owners = {number: rank.pid for rank in self.ranks for number in (rank.pid, *rank.threads)}
+        ranks = self.watched()
+        owners = {number: rank.pid for rank in ranks for number in (rank.pid, *rank.threads)}
         self.kernel_events = self.kernel_log.about(owners)
 
     def keep_evidence(self) -> None:
@@ -250,7 +266,7 @@ class Observer:
             now=now,
             attempt=self.attempt,
             started_at=self.started_at,
-            ranks=tuple(rank.view() for rank in self.ranks),
+            ranks=tuple(rank.view() for rank in self.watched()),
             longest_pause=self.longest_pause,
             pauses=tuple(self.pauses),
             oom_kills=self._memory_kills(),

@@ -45,7 +45,7 @@ class ObservedRank:
     local_rank: int
     pid: int
     host: str
-    page: mmap.mmap
+    page: mmap.mmap | memoryview
     words_file: str
     stderr_file: str
     """its name, to be told; it may be on a disk that hangs, and is not read here"""
@@ -74,6 +74,8 @@ class ObservedRank:
     workers: tuple[WorkerStack, ...] = ()
     threads: tuple[int, ...] = ()
     """as last seen: the kernel log names the thread that crashed, and a dead one is not listed"""
+    members: dict[int, ObservedRank] = field(default_factory=dict)
+    """processes that it started, by their number in the group that those form"""
 
     def __post_init__(self) -> None:
         self.alive_at = self.state_since = self.started_at

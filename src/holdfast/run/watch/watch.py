@@ -114,7 +114,7 @@ class Watch:
 
     def exiting(self) -> frozenset[int]:
         self.observer.read_pages(now := time.monotonic())
-        return exit_codes.exiting(self._scene(now))
+        return self.observer.launched(exit_codes.exiting(self._scene(now)))
 
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
         self.reporter.waiting_for_exit(ranks, seconds_left, by_hand=self.stop_signal == "SIGINT")
@@ -286,7 +286,7 @@ class Watch:
         if decision.verdict and decision.verdict != found:
             self._announce(decision.verdict, scene, action=decision.reason)
         if found:
-            self._culprits = frozenset(found.ranks)
+            self._culprits = self.observer.launched(found.ranks)
             self._announce(found, scene, action=decision.reason, last=not again)
         self.acted_on = (found, scene)
         self._exit_code = exit_codes.exit_code_of(found, scene, {})
