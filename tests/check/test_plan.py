@@ -32,6 +32,13 @@ from holdfast.errors import ConfigError
         ({"master_addr": "b"}, {"MASTER_ADDR": "a"}, {"master_addr": "b"}),
         ({}, {"NODE_RANK": "1"}, {"node_rank": 1}),
         ({}, {"GROUP_RANK": "0"}, {"node_rank": 0}),
+        # as `holdfast run` asks before it starts
+        (
+            {"port": 7, "port_flag": "--master-port", "log_folder": "/r"},
+            {},
+            {"port_origin": "--master-port", "port_named": True, "log_folder": "/r"},
+        ),
+        ({}, {}, {"log_folder": "runs"}),
     ],
 )
 def test_what_is_in_force(

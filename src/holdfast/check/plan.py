@@ -26,12 +26,15 @@ class Flags(NamedTuple):
     master_addr: str | None = None
     checkpoint_folders: tuple[str, ...] = ()
     launcher_pid: int | None = None
+    port_flag: str = "--port"
+    """what `port` was typed behind: 'holdfast run' has torchrun's name for it"""
+    log_folder: str = "runs"
 
 
 def make_plan(flags: Flags, environment: Mapping[str, str], *, accelerators: int) -> Plan:
     """The plan in force. A flag beats the environment, the environment beats the default."""
     port, port_origin = _first(
-        ("--port", flags.port),
+        (flags.port_flag, flags.port),
         ("MASTER_PORT", _number(environment, "MASTER_PORT")),
         ("PET_MASTER_PORT", _number(environment, "PET_MASTER_PORT")),
         ("default", DEFAULT_PORT),
@@ -64,7 +67,7 @@ def make_plan(flags: Flags, environment: Mapping[str, str], *, accelerators: int
         rdzv_backend=environment.get("PET_RDZV_BACKEND", ""),
         rdzv_endpoint=environment.get("PET_RDZV_ENDPOINT", ""),
         checkpoint_folders=flags.checkpoint_folders,
-        log_folder="runs",
+        log_folder=flags.log_folder,
         launcher_pid=flags.launcher_pid,
         environment=dict(environment),
         nproc_named=named is not None,

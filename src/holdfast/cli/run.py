@@ -190,7 +190,13 @@ def _look_first(flags: RunFlags, world: int) -> MachineFacts:
     from holdfast.check.reader_list import readers
     from holdfast.cli.choices import DEADLINE
 
-    plan = make_plan(Flags(port=flags.port, nproc_per_node=world), os.environ, accelerators=0)
+    meant = Flags(
+        port=flags.port,
+        port_flag="--master-port",
+        nproc_per_node=world,
+        log_folder=flags.runs,
+    )
+    plan = make_plan(meant, os.environ, accelerators=0)
     return collect(plan, readers(), seconds=DEADLINE)
 
 

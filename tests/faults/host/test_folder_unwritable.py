@@ -52,7 +52,11 @@ test_check = check_table(
         folder(write_error="ENODEV"),
         saying=["the kernel returned ENODEV", "findmnt -T /h"],
     ),
-    speaks("error", folder(purpose="logs", write_error="EACCES"), saying=["first log line"]),
+    speaks(
+        "error",
+        folder(purpose="logs", write_error="EACCES"),
+        saying=["first log line", "holdfast run --runs DIR"],
+    ),
     speaks(
         "error",
         folder(exists=False, write_error="EEXIST"),

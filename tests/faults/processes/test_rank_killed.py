@@ -37,7 +37,7 @@ test_run = run_table(
         victims=[0, 1, 3],
         certain=True,
         saying=[
-            "rank 2 (pid 4002) was killed by SIGKILL from outside after step 100",
+            "rank 2 (pid 4002) was killed by SIGKILL after step 100",
             "no cgroup OOM kill",
             "ranks 0-1,3 exited as a result",
         ],

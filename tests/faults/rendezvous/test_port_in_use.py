@@ -57,6 +57,16 @@ test_check = check_table(
         ),
         saying=["can still bind beside it"],
     ),
+    # typed behind `holdfast run`, which needs no port at all
+    speaks(
+        "error",
+        a_machine(
+            a_plan(port_origin="--master-port"),
+            port=a_port(binds=TAKEN, listeners=(a_connection(),)),
+        ),
+        saying=["given by --master-port", "leave `--master-port` out"],
+        not_saying=["torchrun"],
+    ),
     silent(a_machine()),
     skips(a_machine(port=Unread(why="no answer within 0.8 s")), saying=["no answer within 0.8 s"]),
     not_applicable(a_machine(a_plan(port=0)), saying=["picks the port itself"]),

@@ -16,7 +16,8 @@ class Plan(Fact, frozen=True):
     port: int
     """the store's port; 0 means that the launcher picks one"""
     port_origin: str
-    """'--port', 'MASTER_PORT', 'PET_MASTER_PORT' or 'default'"""
+    """'--port', '--master-port' (that of `holdfast run`), 'MASTER_PORT', 'PET_MASTER_PORT' or
+    'default'"""
     master_addr: str
     """'' when none was named"""
     master_origin: str

@@ -89,6 +89,10 @@ def choose_another_port(plan: Plan, ranges: PortRanges | Unread) -> str:
     everywhere = " on every node" if plan.multi_node else ""
     if plan.port_origin in ("MASTER_PORT", "PET_MASTER_PORT"):
         return f"choose another port: `export {plan.port_origin}={port}`{everywhere}"
+    if plan.port_origin == "--master-port":
+        return (
+            f"leave `--master-port` out: `holdfast run` finds a free one; or `--master-port {port}`"
+        )
     return f"choose another port: `torchrun --master-port {port} …`{everywhere}"
 
 

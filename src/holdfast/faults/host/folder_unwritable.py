@@ -101,6 +101,8 @@ def _judge(folder: Folder) -> Finding:
     meaning, fix = MEANING.get(
         problem, (f"the kernel returned {problem}", "see the mount with `findmnt -T {place}`")
     )
+    if folder.purpose == "logs":
+        fix = f"name another folder with `holdfast run --runs DIR …`, or: {fix}"
     verb = "is not writable" if folder.exists else "cannot be created"
     inside = "" if folder.exists else f" in {folder.looked_at}"
     return FAULT.error(

@@ -56,14 +56,14 @@ def killed_by_signal_first(scene: Scene) -> Verdict | None:
     victims = exits.fallen(scene, ranks)
     name = phrases.signal_name(killed[0].signal)
     return FAULT.verdict(
-        f"{phrases.who(scene, ranks)} was killed by {name} from outside"
+        f"{phrases.who(scene, ranks)} was killed by {name}"
         f"{phrases.at_step(killed[0].view)}{_oom_kill_in_words(scene, killed[0])}"
         f"{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,
         certain=True,
-        fix="find who sent it: the scheduler's record, `journalctl -u systemd-oomd`, "
-        "`sudo ausearch -sc kill -i`",
+        fix="find who sent it, if not the script itself: the scheduler's record, `journalctl -u "
+        "systemd-oomd`, `sudo ausearch -sc kill -i`",
         evidence=[phrases.how_it_ended(e) for e in killed],
     )
 
