@@ -128,7 +128,12 @@ def test_a_script_that_always_raises_is_given_up(tmp_path: Path) -> None:
 
 def test_where_nothing_resumes_the_first_failure_is_the_end(tmp_path: Path) -> None:
     text = "import os, sys, time\nif os.environ['RANK'] == '0': sys.exit(7)\ntime.sleep(600)\n"
-    done = ran(tmp_path, "--nproc-per-node", "2", script(tmp_path, text))
+
+    def by_a_careless_parent() -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # then the kernel keeps no exit code
+
+    words = ("--nproc-per-node", "2", script(tmp_path, text))
+    done = ran(tmp_path, *words, before_exec=by_a_careless_parent)
     assert "to restart it anyway: --max-restarts 3" in done.err
     assert done.process.returncode == 7, done.err
     assert done.actions() == ["stop"]

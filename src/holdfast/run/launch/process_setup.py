@@ -33,12 +33,18 @@ def raise_open_files() -> tuple[int, int] | None:
     """Many ranks and loaders need more than the 1024 a shell gives: the soft limit before and
     after, None where it stays."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    unlimited = resource.RLIM_INFINITY
-    wanted = ENOUGH_FILES if hard == unlimited else min(hard, ENOUGH_FILES)
-    if soft == unlimited or soft >= wanted:
+    wanted = enough_files(soft, hard)
+    if wanted is None:
         return None
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError):  # the kernel's own limit (fs.nr_open) was lowered since
         return None
     return soft, wanted
+
+
+def enough_files(soft: int, hard: int) -> int | None:
+    """The soft limit to set; None where it is high enough. Pure."""
+    unlimited = resource.RLIM_INFINITY
+    wanted = ENOUGH_FILES if hard == unlimited else min(hard, ENOUGH_FILES)
+    return None if soft == unlimited or soft >= wanted else wanted
