@@ -16,7 +16,6 @@ from holdfast.run.watch import restart
 from holdfast.run.watch.decide import StallHistory, decide
 from holdfast.run.watch.verdict import judge
 from tests.run.scenes import (
-    IN_BARRIER,
     IN_SAVE,
     IN_SLEEP,
     NOW,
@@ -31,20 +30,25 @@ from tests.run.scenes import (
 
 DAY = 86_400.0
 TIMEOUTS = st.sampled_from([0.0, 6.0, 20.0, 600.0, 1800.0, 7200.0])
+SECONDS = st.sampled_from([6.0, 60.0, 2000.0, DAY])
 CULPRITS = st.fixed_dictionaries(
     {
-        "stack": st.sampled_from([IN_SAVE, IN_SLEEP, IN_BARRIER, None]),
+        "stack": st.sampled_from([IN_SAVE, IN_SLEEP, None]),
         "activity": st.builds(an_activity, state=st.sampled_from("SRDt")),
     }
 )
 """at work, asleep, inside the kernel, held by a debugger, or not to be seen"""
 
 
+def _up_to(longest: float) -> st.SearchStrategy[float]:
+    return st.floats(2.5, longest)
+
+
 @st.composite
 def stalls(draw: st.DrawFn) -> tuple[Scene, float, float]:
     """A rank keeps the others waiting; for how long, and what their timeout is. The wall clock may
     have been set meanwhile."""
-    timeout, seconds = draw(TIMEOUTS), draw(st.floats(2.5, DAY))
+    timeout, seconds = draw(TIMEOUTS), draw(SECONDS.flatmap(_up_to))
     steps = draw(st.sampled_from([0, STEPS]))
     page = a_beat(
         step_at=NOW - seconds if steps else 0.0,

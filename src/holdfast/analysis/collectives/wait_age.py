@@ -41,7 +41,8 @@ def _seen_age(scene: Scene, view: RankView, recorder: Recorder | None, wait: Wai
     for c in recorded:
         if c.created and c.started is not False and _is(c, wait):
             last = gpu_side.last_end(recorder) if recorder and wait.on_gpu else 0.0
-            return max(0.0, scene.evidence_wall - max(c.created, last))
+            recorded_age = scene.evidence_wall - max(c.created, last)
+            return silent if recorded_age < 0 else recorded_age  # the wall clock was set back
     unrecorded = scene.evidence_wall - max(begun)
     return max(0.0, unrecorded if wait.alone else min(silent, unrecorded))
 
