@@ -13,7 +13,8 @@ import pytest
 
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.scene.scene import Death, Stack
+from holdfast.analysis.scene.scene import Death, Recorder, Stack
+from holdfast.rank import last_words
 from holdfast.run.launch.places import RunPlaces
 from holdfast.run.runs.folder_writer import FolderWriter
 from holdfast.run.watch import evidence
@@ -58,6 +59,16 @@ def test_the_living_are_asked_and_what_they_said_is_kept(
     assert stack["frames"][0]["file"] == "<string>"
     assert json.loads(Path(paths.activity(2, 3, 0)).read_text())["state"] == "S"
     assert Path(paths.missing(2, 3)).read_text().startswith("rank-0.recorder.json: ")
+
+
+def test_a_recorder_that_a_rank_left_is_not_lost_while_it_exits(tmp_path: Path) -> None:
+    """It has raised and still lives, but no longer answers."""
+    with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
+        Path(last_words.recorder_file(rank.words_file)).write_text('{"entries": []}')
+        left = rank.view().recorder
+        assert isinstance(left, Recorder)
+        evidence.take([rank], None, writer=None, attempt=0, number=0)
+        assert rank.view().recorder == left
 
 
 def test_a_stopped_rank_shows_its_stack_too(tmp_path: Path) -> None:

@@ -53,7 +53,9 @@ def take(
         raw = dict(zip((rank.rank for rank in living), answers, strict=True))
     for rank in living:
         rank.stack = stacks.get(rank.pid)
-        rank.recorder = _parsed(raw[rank.rank])
+        answer = _parsed(raw[rank.rank])
+        if isinstance(answer, Recorder) or not rank.left_recorder:  # it may be on its way out
+            rank.recorder = answer
     _look_at_workers(living)
     if paths is None or writer is None:
         return ""
