@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.run.launch import orphans
 from holdfast.run.runs import leftovers
-from holdfast.system import tcp_table
+from holdfast.system import environments, tcp_table
 from holdfast.system.holders import holders
 from holdfast.system.proc import ProcessRow, process_table
 
@@ -68,14 +68,14 @@ class Look:
         return [row for row in seen.values() if row.state not in "ZX"]
 
     def _is_marked(self, row: ProcessRow) -> bool:
-        settings = orphans.environment(row.pid)
+        settings = environments.environment(row.pid)
         mark = f"{leftovers.RUN}={self._runs}/".encode()
         return any(setting.startswith(mark) for setting in settings)
 
 
 def is_rank(pid: int) -> bool:
     """And no child of one, which inherits these words with another's number in them."""
-    return f"HOLDFAST_RANK_PID={pid}".encode() in orphans.environment(pid)
+    return f"HOLDFAST_RANK_PID={pid}".encode() in environments.environment(pid)
 
 
 def below_us() -> list[ProcessRow]:

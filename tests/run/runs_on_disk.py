@@ -53,11 +53,15 @@ def a_run(root: Path, *records: dict[str, Any], **of_launcher: Any) -> RunPaths:
     assert who
     gone = {"started_ticks": who.started_ticks - 1, **of_launcher}
     Path(paths.launcher).write_bytes(msgspec.json.encode(msgspec.structs.replace(who, **gone)))
+    add_records(paths, *records)
+    return paths
+
+
+def add_records(paths: RunPaths, *records: dict[str, Any]) -> None:
     book = Journal(paths.journal)
     for fields in records:
         book.write(record(**fields))
     book.close()
-    return paths
 
 
 def make_older(paths: RunPaths, *, days: float, now: float) -> None:

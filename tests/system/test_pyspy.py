@@ -22,6 +22,7 @@ from holdfast.analysis.collectives import stacks
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Frame, Stack
 from holdfast.system import activity, pyspy
+from tests.frozen_disk import disk
 from tests.places import TARGETS
 from tests.system.sockets import (
     BECOME_NOBODY,
@@ -112,6 +113,23 @@ def test_one_that_hangs_is_ended_in_time(tmp_path: Path, monkeypatch: pytest.Mon
     assert said == Unread(why="py-spy did not finish within 0.5 s")
     pid = int((tmp_path / "pid").read_text())
     assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.lab
+def test_a_reader_that_cannot_be_killed_is_not_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a rank whose memory is on a dead file server, looked at for days."""
+    started, hangs = tmp_path / "started", tmp_path / "disk" / "file"
+    script = f"echo x >> {started}; echo x > {hangs}"
+    with disk(tmp_path) as frozen, fake_pyspy(tmp_path, script, monkeypatch):
+        frozen.freeze()
+        first = pyspy.dump(os.getpid(), seconds=1)
+        assert isinstance(first, Unread)
+        assert [pyspy.dump(os.getpid(), seconds=1) for _ in range(2)] == [pyspy.HANGS] * 2
+        assert started.read_text() == "x\n"
+        frozen.thaw()
+        wait_for(lambda: pyspy.dump(os.getpid(), seconds=1) != pyspy.HANGS)
 
 
 def test_one_that_is_missing_is_named_with_the_cure(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SUMMARY = "start a training as torchrun does; notice, name, keep the evidence, restart"
 FOUND = 1
 OWN_FAILURE = 125
+MOST_SPARED = 3
+"""processes of earlier runs that are named, each with the reason why it was left alone"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -250,6 +252,9 @@ def _tell_of_leftovers(left: EndedLeftovers, journal: Journal, screen: Screen) -
 
     if left.gap:
         screen.say(f"could not look for processes of earlier runs: {left.gap}")
+    if left.spared:
+        more = f" and {len(left.spared) - MOST_SPARED} more" * (len(left.spared) > MOST_SPARED)
+        screen.say(f"still running, left alone: {'; '.join(left.spared[:MOST_SPARED])}{more}")
     if not left.processes:
         return
     runs = " and ".join(left.runs)

@@ -6,7 +6,6 @@ which fails on one that is stopped already and would disturb a healthy one.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -61,8 +60,8 @@ def dump_many(pids: Iterable[int], *, seconds: float = 2.0) -> dict[int, Stack |
     if program is None:
         return dict.fromkeys(wanted, MISSING)
     end = time.monotonic() + seconds
-    answers: dict[int, Stack | Unread] = {}
-    missed = wanted
+    answers: dict[int, Stack | Unread] = {pid: HANGS for pid in wanted if _still_read(pid)}
+    missed = [pid for pid in wanted if pid not in answers]
     for _ in range(ATTEMPTS):
         runs = {pid: _start(program, pid) for pid in missed}
         answers |= {pid: _answer(run, pid, end, seconds) for pid, run in runs.items()}
@@ -72,6 +71,16 @@ def dump_many(pids: Iterable[int], *, seconds: float = 2.0) -> dict[int, Stack |
     return answers
 
 
+def _still_read(pid: int) -> bool:
+    """One reader that hangs is enough: a rank may be in that state for days."""
+    if pid in _hanging and _hanging[pid].poll() is not None:
+        del _hanging[pid]
+    return pid in _hanging
+
+
+_hanging: dict[int, subprocess.Popen[bytes]] = {}
+"""readers that even SIGKILL did not end, by the process they read"""
+HANGS = Unread(why="an earlier py-spy still hangs in reading its memory (dead file server?)")
 _TORN = Unread(why="it ran while its stack was read, and no reading was whole")
 
 
@@ -102,8 +111,10 @@ def _answer(run: subprocess.Popen[bytes], pid: int, end: float, seconds: float) 
             run.kill()
             # Reading a process whose memory is on a dead file server cannot even be killed:
             # then it is left behind.
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            try:
                 run.wait(timeout=0.2)
+            except subprocess.TimeoutExpired:
+                _hanging[pid] = run
             return Unread(why=f"py-spy did not finish within {seconds:g} s")
     if run.returncode != 0:
         return _why_not(errors.decode(errors="replace"), pid)

@@ -9,25 +9,31 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.analysis.job.run_paths import RunPaths
-from holdfast.run.runs import leftovers
+from holdfast.run.runs import leftovers, owner
 from tests.cli.holdfast_command import needs_root, wait_until
 from tests.cli.jobs import job
 from tests.places import TARGETS
 from tests.run.launch.test_orphans import helpers_end, noted
 from tests.run.launching import lives
-from tests.run.runs_on_disk import a_run, living_run
+from tests.run.runs_on_disk import a_run, add_records, living_run
 
 ENDED_WELL = {"kind": "end", "exit_code": 0}
 ENDED_BADLY = {"kind": "end", "exit_code": 137}
 
 
 @contextlib.contextmanager
-def helper(paths: RunPaths, **options: int) -> Iterator[subprocess.Popen[bytes]]:
+def helper(
+    paths: RunPaths, *, slurm_job: str = "", **options: int
+) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, leftovers.RUN: paths.folder, "RANK": "3"}
+    if slurm_job:
+        environment["SLURM_JOB_ID"] = slurm_job
     process = subprocess.Popen(
         ["sleep", "600"], env=environment, start_new_session=True, user=options.get("user")
     )
@@ -43,13 +49,61 @@ def helper(paths: RunPaths, **options: int) -> Iterator[subprocess.Popen[bytes]]
 def test_leftovers_of_a_run_without_launcher_are_ended(
     tmp_path: Path, records: tuple[dict[str, object], ...]
 ) -> None:
-    paths = a_run(tmp_path, *records)
+    paths = a_run(tmp_path)
     with helper(paths) as left:
+        add_records(paths, *records)
         ended = leftovers.end(str(tmp_path))
         assert [(p.rank, p.pid, p.name) for p in ended.processes] == [(3, left.pid, "sleep")]
         assert (ended.runs, ended.stuck) == ((paths.run_id,), ())
         assert left.wait(10) == -signal.SIGTERM
     assert leftovers.end(str(tmp_path)) == leftovers.EndedLeftovers((), (), ())
+
+
+def test_what_a_rank_submitted_or_started_elsewhere_is_told_about_and_left_alone(
+    tmp_path: Path,
+) -> None:
+    paths = a_run(tmp_path)
+    with helper(paths, slurm_job="77") as submitted:
+        left = leftovers.end(str(tmp_path))
+        assert (left.processes, left.runs) == ((), ())
+        told = f"sleep (pid {submitted.pid}) of {paths.run_id}: it belongs to Slurm job 77"
+        assert left.spared == (told,)
+        assert submitted.poll() is None
+
+
+SCOPE = "0::/user.slice/session-3.scope"
+
+
+@pytest.mark.parametrize(
+    ("process", "spared"),
+    [
+        ({}, ""),
+        ({"started": 60.0}, ""),
+        ({"started": 1800.0}, "it was started after that run had ended"),
+        ({"slurm_job": "8"}, "it belongs to Slurm job 8"),
+        ({"slurm_job": ""}, "it is not in a Slurm job"),
+        ({"cgroup": SCOPE + "/below"}, ""),
+        ({"cgroup": ""}, ""),  # it is gone, or may not be seen
+        ({"cgroup": SCOPE + "2"}, "it is in another cgroup, as another job or service is"),
+        ({"cgroup": "0::/system.slice/x"}, "it is in another cgroup, as another job or service is"),
+    ],
+)
+def test_only_what_the_run_itself_left_is_ended(process: dict[str, Any], spared: str) -> None:
+    launcher = msgspec.structs.replace(
+        owner.this_process(["holdfast"]), slurm_job="7", cgroup=f"1:x:/|{SCOPE}"
+    )
+    run = leftovers.AbandonedRun(launcher, ended=100.0)
+    cgroup = process.pop("cgroup", SCOPE)
+    found = {"started": 50.0, "slurm_job": "7", "cgroup": cgroup and f"1:x:/a|{cgroup}", **process}
+    assert leftovers.why_spared(run, **found) == spared
+
+
+def test_a_run_of_an_older_holdfast_did_not_note_its_job() -> None:
+    launcher = msgspec.structs.replace(
+        owner.this_process(["holdfast"]), slurm_job=None, cgroup=None
+    )
+    run = leftovers.AbandonedRun(launcher, ended=100.0)
+    assert leftovers.why_spared(run, started=1.0, slurm_job="7", cgroup="0::/x") == ""
 
 
 def test_others_are_left_alone(tmp_path: Path) -> None:
@@ -85,7 +139,7 @@ def test_who_works_in_a_shell_that_a_rank_started_is_spared(tmp_path: Path) -> N
         shell, env={**os.environ, leftovers.RUN: paths.folder}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    nothing = "EndedLeftovers(processes=(), runs=(), stuck=(), gap='')"
+    nothing = "EndedLeftovers(processes=(), runs=(), stuck=(), gap='', spared=())"
     assert done.stdout.splitlines() == [nothing, "alive"]
 
 

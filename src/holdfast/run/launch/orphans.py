@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from holdfast.analysis.scene.scene import SurvivingProcess
 from holdfast.run.launch.terminate import is_gone
+from holdfast.system.environments import EnvironmentReader, value
 from holdfast.system.proc import ProcessRow, process_table, row_of
 
 LEAST_GRACE = 2.0
@@ -45,6 +46,7 @@ class Descendants:
     def __init__(self, run_id: str) -> None:
         self._mark = f"TORCHELASTIC_RUN_ID={run_id}".encode()
         self._before = ctypes.c_int(0)
+        self._environments = EnvironmentReader()
 
     def __enter__(self) -> Descendants:
         prctl = ctypes.CDLL(None).prctl
@@ -64,11 +66,13 @@ class Descendants:
         found = [
             Descendant(row, rank) for pid, rank in ranks.items() for row in _below(pid, children)
         ]
-        for orphan in _adopted(table, ranks):
+        adopted = _adopted(table, ranks)
+        environments = self._environments.of(adopted) if adopted else {}
+        for orphan in adopted:
             # A shell that became us by exec may have had children, which are none of a rank's.
-            if self._mark in environment(orphan.pid):
-                family = [orphan, *_below(orphan.pid, children)]
-                found += [Descendant(row, rank_of(row.pid)) for row in family]
+            if self._mark in environments[orphan.pid]:
+                rank = rank_in(environments[orphan.pid])
+                found += [Descendant(row, rank) for row in (orphan, *_below(orphan.pid, children))]
         return [member for member in found if not is_gone(member.row)]
 
     def end(
@@ -172,19 +176,10 @@ def _below(pid: int, children: Mapping[int, list[ProcessRow]]) -> Iterator[Proce
         yield from _below(row.pid, children)
 
 
-def environment(pid: int) -> list[bytes]:
-    """Empty when it is gone, or may not be read."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read().split(b"\0")
-    except OSError:
-        return []
-
-
-def rank_of(pid: int) -> int | None:
-    """As its environment says, which it got from its rank."""
-    ranks = [setting[5:] for setting in environment(pid) if setting.startswith(b"RANK=")]
-    return int(ranks[0]) if ranks and ranks[0].isdigit() else None
+def rank_in(environment: Iterable[bytes]) -> int | None:
+    """A process's environment is that of its rank."""
+    rank = value(environment, b"RANK")
+    return int(rank) if rank and rank.isdigit() else None
 
 
 def lives(row: ProcessRow) -> bool:

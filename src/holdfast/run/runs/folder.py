@@ -98,7 +98,7 @@ def may_go(paths: RunPaths, *, now: float) -> bool:
     try:
         if not all(is_ours(name) for name in os.listdir(paths.folder)):
             return False
-        if now - _last_written(paths.folder) < KEEP_DAYS * 86400:
+        if now - last_written(paths.folder) < KEEP_DAYS * 86400:
             return False
         return read_run(paths).state in (RunState.ENDED, RunState.LOST)
     except OSError:
@@ -189,7 +189,7 @@ def _started(root: str, run_id: str) -> float:
     return is_run(RunPaths(root, run_id)) or 0.0
 
 
-def _last_written(folder: str) -> float:
+def last_written(folder: str) -> float:
     """The newest file counts: a living run on another machine still writes its logs."""
     newest = os.stat(folder).st_mtime
     for where, _, files in os.walk(folder):

@@ -18,6 +18,7 @@ from holdfast.system.proc import row_of
 
 DEFAULT_GRACE = 30.0
 """of a launcher that did not note its own"""
+SLURM_JOB = "SLURM_JOB_ID"
 Liveness = Literal["alive", "gone", "unknown"]
 
 
@@ -36,6 +37,10 @@ class LauncherIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """secrets redacted"""
     grace: float = DEFAULT_GRACE
     """seconds its ranks have to save and exit when it is told to stop"""
+    slurm_job: str | None = None
+    """SLURM_JOB_ID; '' outside of Slurm, null where an older holdfast did not note it"""
+    cgroup: str | None = None
+    """/proc/self/cgroup, lines joined by '|': what it starts stays there, other jobs have others"""
 
 
 def this_process(command: Sequence[str], *, grace: float = DEFAULT_GRACE) -> LauncherIdentity:
@@ -49,6 +54,8 @@ def this_process(command: Sequence[str], *, grace: float = DEFAULT_GRACE) -> Lau
         user=os.getuid(),
         command=tuple(redact.from_arguments(command)),
         grace=grace,
+        slurm_job=os.environ.get(SLURM_JOB, ""),
+        cgroup=cgroup_of("self"),
     )
 
 
@@ -81,6 +88,15 @@ def boot_id() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
+    except OSError:
+        return ""
+
+
+def cgroup_of(pid: int | str) -> str:
+    """'' when the process is gone."""
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
+            return "|".join(sorted(file.read().splitlines()))
     except OSError:
         return ""
 

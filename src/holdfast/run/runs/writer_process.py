@@ -186,6 +186,8 @@ class Desk:
         if self._mirror is not None and os.path.isdir(self._mirror.source):
             time.sleep(COPY_EVERY)  # what ranks write while they end
             self.copy()
+            with contextlib.suppress(OSError):  # so that the time of its death is known
+                os.utime(self._mirror.target)
 
     def _log(self, header: dict[str, Any], body: bytes) -> list[bytes]:
         path = header["path"]

@@ -18,10 +18,12 @@ from holdfast.analysis.scene.scene import Activity, RankView, Recorder, Scene, S
 from holdfast.errors import ConfigError
 from holdfast.run.watch.rank_state import moved
 from holdfast.system import activity, pyspy, recorder_query
+from holdfast.system.environments import EnvironmentReader
 from holdfast.system.proc import row_of
 
 WATCHED = 3.5
 """seconds: a process that is stopped by another tool for a look runs again before that"""
+_ENVIRONMENTS = EnvironmentReader()
 SERVERS = ("HOLDFAST_SOCKET", "TORCH_WORKER_SERVER_SOCKET")
 """variables that say where a rank is to serve its recorder: ours, and torchrun's"""
 
@@ -105,11 +107,8 @@ def _ranks_of(pids: Iterable[int]) -> list[int]:
 
 def _environment(pid: int) -> dict[str, str]:
     """As it was when the process started; {} where we may not look."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            pairs = file.read().split(b"\0")
-    except OSError:
-        return {}
+    row = row_of(pid)
+    pairs = _ENVIRONMENTS.of([row])[pid] if row else []
     named = (pair.decode(errors="replace").partition("=") for pair in pairs if b"=" in pair)
     return {name: value for name, _, value in named}
 
