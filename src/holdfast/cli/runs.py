@@ -1,4 +1,4 @@
-"""`holdfast runs`: which runs live, which ended and how."""
+"""`holdfast runs`: which runs live, which finished or failed, and why."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.text import duration
 if TYPE_CHECKING:
     from holdfast.run.runs.registry import RunSummary
 
-SUMMARY = "list the runs of this folder: running, ended, lost"
+SUMMARY = "list the runs of this folder: running, finished, failed, lost"
 FOLDER = "runs"
 
 
@@ -54,8 +54,8 @@ def line(item: RunSummary, *, now: float) -> str:
     from holdfast.view.text import harmless
 
     state = item.state.value
-    if item.state is RunState.ENDED and item.exit_code:
-        state = f"exit {item.exit_code}"
+    if item.state is RunState.ENDED:
+        state = f"exit {item.exit_code}" if item.exit_code else "finished"
     began = f"{duration(max(0.0, now - item.started))} ago"
     figures = f"{item.world or '-':>5}  {item.steps or '-':>8}  {item.restarts:>8}"
     row = f"{item.id:<36}  {state:<9}  {began:<14}  {figures}"

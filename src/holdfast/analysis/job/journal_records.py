@@ -68,7 +68,7 @@ class RankRecord(AttemptRecord, frozen=True, kw_only=True, tag="rank"):
 
 
 class ProgressRecord(StepsRecord, frozen=True, kw_only=True, tag="progress"):
-    """Steps continue: at the first step, after a stall, and once a minute."""
+    """Steps continue: at the first step, when they have doubled, after a stall, once a minute."""
 
 
 class TransportRecord(JournalRecord, frozen=True, kw_only=True, tag="transport"):

@@ -6,25 +6,19 @@ import enum
 import os
 import select
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from holdfast.analysis.job.journal_records import (
-    ActionRecord,
     AttemptRecord,
-    DiagnosisRecord,
     EndRecord,
-    JournalRecord,
-    JudgementRecord,
     LaunchRecord,
-    LeftoversRecord,
-    LeftRecord,
 )
 from holdfast.analysis.job.run_paths import LATEST, RunPaths
 from holdfast.errors import ConfigError, EnvironmentFailure
-from holdfast.run.runs import journal, owner
+from holdfast.run.runs import journal, outcome, owner
 from holdfast.run.runs.report import restarts_in, steps_in
 
 MARGIN = 30.0
@@ -32,15 +26,6 @@ MARGIN = 30.0
 WAIT_IS_LONG = 3.0
 """seconds after which the user is told what is waited for"""
 LAST_GRACE = 5.0
-SENTENCES = (
-    LeftoversRecord,
-    LeftRecord,
-    JudgementRecord,
-    ActionRecord,
-    EndRecord,
-    DiagnosisRecord,
-)
-"""records with a `reason` that was shown to the user"""
 
 
 class RunState(enum.Enum):
@@ -67,7 +52,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     command: tuple[str, ...]
     said: str
-    """the last sentence of its journal"""
+    """what it came to or is in: the root cause, the signal, the stall; '' when all is well"""
 
 
 def list_runs(root: str) -> list[RunSummary]:
@@ -118,7 +103,7 @@ def read_run(paths: RunPaths) -> RunSummary:
         host=who.host if who else "",
         pid=who.pid if who else 0,
         command=who.command if who else (),
-        said=_last_sentence(records),
+        said=outcome.sentence(records),
     )
 
 
@@ -238,8 +223,3 @@ def _state(who: owner.LauncherIdentity | None, end: EndRecord | None) -> RunStat
     if end:
         return RunState.ENDED
     return RunState.LOST if where == "gone" else RunState.UNKNOWN
-
-
-def _last_sentence(records: Sequence[JournalRecord]) -> str:
-    said = [record.reason for record in records if isinstance(record, SENTENCES)]
-    return next(filter(None, reversed(said)), "")

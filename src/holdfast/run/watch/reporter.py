@@ -35,7 +35,7 @@ from holdfast.run.watch.resume_tracker import TrackedEvent
 from holdfast.view import run_screen
 
 NOTE_EVERY = 60.0
-"""seconds between two notes of progress in the journal"""
+"""seconds between two notes of progress in the journal, once steps no longer double sooner"""
 SEE_EVIDENCE = "see the stacks and flight recorders in {folder}"
 """in place of a command for a process that is ended now"""
 
@@ -49,6 +49,7 @@ class Reporter:
         self.journal, self.screen, self.host, self.paths = journal, screen, host, paths
         self.noted_at = 0.0
         """when progress was last journalled; 0 before the first step of an attempt"""
+        self._noted = 0
         self._said: Verdict | None = None
         self._steps: dict[int, int] = {}
         """of each rank, when progress was last looked at"""
@@ -87,9 +88,10 @@ class Reporter:
             self._said = None
         if self._said is None:
             self.stall = None
-        if stalled or not self.noted_at or now >= self.noted_at + NOTE_EVERY:
+        due = now >= self.noted_at + NOTE_EVERY or steps >= 2 * self._noted
+        if stalled or not self.noted_at or due:
             self.journal.write(ProgressRecord(attempt=attempt, steps=steps))
-            self.noted_at = now
+            self.noted_at, self._noted = now, steps
         if not self._transport_reported:
             self._transport_reported = True
             self._transport(attempt, ranks)
