@@ -100,7 +100,7 @@ class Job:
     """A model on all ranks, and one step of it."""
 
     def __init__(self) -> None:
-        BREAKAGE.second = dist.new_group([0, WORLD // 2])
+        BREAKAGE.second = dist.new_group([0, max(CULPRIT, 1)])
         self.model: nn.Module = Model().cuda()
         getattr(self, LAYOUT)()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.001)

@@ -38,7 +38,7 @@ MEMBERS = 64
 by their number in it; a page that nobody writes takes no memory"""
 VERSION = 1
 _MAGIC = int.from_bytes(b"HOLDFAST", "little")
-_TORCH, _GROUP = 1, 2  # flags
+_TORCH, _GROUP, _CAPTURING, _GRAPHS = 1, 2, 4, 8  # flags
 
 # Indices into the page seen as 8-byte words.
 _AT_MAGIC, _AT_VERSION, _AT_PID, _AT_FLAGS = 0, 1, 2, 3
@@ -120,6 +120,11 @@ class HeartbeatPage:
         flags = self._words[_AT_FLAGS]
         self._words[_AT_FLAGS] = flags | _GROUP if ready else flags & ~_GROUP
 
+    def cuda_graph(self, *, capturing: bool) -> None:
+        """It captures one, or has captured one."""
+        flags = self._words[_AT_FLAGS] | _GRAPHS
+        self._words[_AT_FLAGS] = flags | _CAPTURING if capturing else flags & ~_CAPTURING
+
     def beat(self) -> None:
         self._words[_AT_BEAT] = time.monotonic_ns()
 
@@ -184,6 +189,8 @@ def read(buffer: Buffer) -> Beat | None:
     return Beat(
         torch_imported=bool(said[_AT_FLAGS] & _TORCH),
         group_ready=bool(said[_AT_FLAGS] & _GROUP),
+        cuda_graphs=bool(said[_AT_FLAGS] & _GRAPHS),
+        capturing=bool(said[_AT_FLAGS] & _CAPTURING),
         steps=said[_AT_STEPS],
         step_at=said[_AT_STEP] * _NANO,
         usual_step=said[_AT_USUAL] * _NANO,

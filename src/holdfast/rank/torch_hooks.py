@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.rank import agent_store, claim, own_page, spawned, step_counter
+from holdfast.rank import agent_store, claim, cuda_graphs, own_page, spawned, step_counter
 from holdfast.rank.first_step import FirstStepHook
 from holdfast.rank.worker_server import WorkerServer
 
@@ -30,6 +30,7 @@ def install(torch: Any, server: WorkerServer, *, spawned_process: bool = False) 
             _keep_a_flight_recorder,
             lambda: claim.follow(torch, entering=spawned.adopt),
             lambda: _follow_the_group(torch, server),
+            lambda: cuda_graphs.follow(torch),
         ]
     for part in parts:
         try:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import pytest
 
 from holdfast.analysis.collectives import gpu_side, waits
-from holdfast.analysis.scene.scene import Scene, Stack
+from holdfast.analysis.scene.scene import Death, Scene, Stack
 from tests.analysis.collectives.nccl_documents import WALL, Written
 from tests.run.scenes import IN_BACKWARD, IN_SLEEP, NOW, TORCH, a_beat, a_rank, a_scene, a_stack
 
@@ -207,6 +208,16 @@ def test_messages_posted_together_take_the_state_of_the_whole() -> None:
     ]
     assert [c.sequence for c in read.collectives] == [1, 2], "the wholes are no collectives"
     assert read.entered == read.finished == {"0": 2}
+
+
+def test_a_collective_that_failed_still_misses_the_rank_that_left() -> None:
+    """NCCL noticed that the other is gone: the watchdog retires what never completed."""
+    failed = Written().past(2).collective("started")
+    failed.entries[-1]["retired"] = True
+    scene = a_job([failed, Written().past(2)])
+    left = msgspec.structs.replace(scene.ranks[1], death=Death(code=0, at=NOW - 4), recorder=None)
+    seen = waits.analyse(msgspec.structs.replace(scene, ranks=(scene.ranks[0], left)))
+    assert [(wait.title, wait.gone) for wait in seen.waits] == [("all_reduce #3", (1,))]
 
 
 def test_collectives_issued_as_one_start_and_end_as_one() -> None:

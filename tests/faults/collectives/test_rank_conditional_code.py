@@ -56,6 +56,14 @@ STAGES = [
     Written().past(1).batch("started", "recv 3<-2"),
 ]
 
+PAIRS = {"pp 0,1": (0, 1), "pp 2,3": (2, 3), "dp 0,2": (0, 2), "dp 1,3": (1, 3)}
+REPLICAS = [
+    Written(PAIRS).past(2, group="dp 0,2").batch("started", "recv 0<-1", group="pp 0,1"),
+    Written(PAIRS).past(2, group="dp 1,3").batch("retired", "recv 1<-0", group="pp 0,1"),
+    Written(PAIRS).past(2, group="dp 0,2").collective("started", group="dp 0,2"),
+    Written(PAIRS).past(2, group="dp 1,3").collective("started", group="dp 1,3"),
+]
+
 test_run = run_table(
     "rank-conditional-code",
     notices(
@@ -102,6 +110,16 @@ test_run = run_table(
         saying=[
             "rank 2 waits in all_reduce (in train() at train.py:30)",
             "which no other rank calls; ranks 0-1,3 wait in send or recv for it",
+        ],
+    ),
+    # the same where the stages have gradients to share: each waits somewhere else
+    notices(
+        gpu_job(REPLICAS, {1: IN_ALL_REDUCE}),
+        ranks=[1],
+        victims=[0, 2, 3],
+        certain=False,
+        saying=[
+            "rank 1 waits in all_reduce (in train() at train.py:30), which no other rank calls"
         ],
     ),
     # a message that Gloo never records may have come just now

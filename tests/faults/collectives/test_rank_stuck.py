@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.scene.scene import Stack
+from holdfast.analysis.scene.scene import Scene, Stack
 from holdfast.faults.collectives.rank_stuck import FAULT
 from holdfast.findings import Verdict
 from tests.analysis.collectives.nccl_documents import Written
@@ -35,6 +35,7 @@ from tests.run.scenes import (
     IN_BACKWARD,
     IN_BARRIER,
     IN_SAVE,
+    IN_SLEEP,
     NOW,
     STEPS,
     TIMED_OUT,
@@ -271,3 +272,36 @@ def test_a_stage_whose_gpu_never_started_is_named_with_its_message() -> None:
     assert isinstance(said, Verdict)
     assert "the GPU of rank 1 (pid 4001) has not started its recv from rank 0" in said.reason
     assert "rank 0 waits for it in send to rank 1" in said.reason
+
+
+def graphs_job(*, seconds: float = 12.0, replayed: int = 50, **beat: object) -> Scene:
+    """The recorders end where the graph was captured, so many steps before the stall."""
+    written = [Written().past(3) for _ in range(4)]
+    since = (replayed * 0.05) + seconds + 0.2
+    scene = gpu_job(written, {2: IN_SLEEP}, later=since)
+    beats = a_beat(step_at=NOW - seconds, **{"cuda_graphs": True, **beat})
+    for rank in range(4):
+        scene = changed(scene, rank, beat=beats)
+    return scene
+
+
+def test_what_cuda_graphs_hide_is_said_with_the_places_of_all_scripts() -> None:
+    (said,) = FAULT.ask_run(graphs_job())
+    assert isinstance(said, Verdict)
+    assert (said.ranks, said.certain) == ((), False)
+    assert "which rank the others wait for cannot be seen" in said.reason
+    assert "in CUDA graphs, which torch does not record" in said.reason
+    assert "rank 2 is in load() at data.py:88" in said.reason
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        graphs_job(cuda_graphs=False),
+        graphs_job(seconds=5.0),
+        graphs_job(replayed=1),
+    ],
+    ids=["no graphs", "a short pause", "collectives were recorded up to the last step"],
+)
+def test_nothing_is_said_of_cuda_graphs(scene: Scene) -> None:
+    assert list(FAULT.ask_run(scene)) == []

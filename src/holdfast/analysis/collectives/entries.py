@@ -129,6 +129,11 @@ def _like(whole: RecorderEntry, part: RecorderEntry) -> RecorderEntry:
     )
 
 
+def is_over(entry: RecorderEntry) -> bool:
+    """Of a living rank: Gloo's entries are never called completed."""
+    return bool(entry.retired) and (entry.backend != "nccl" or entry.state == "completed")
+
+
 def timed(listed: Iterable[RecorderEntry]) -> bool:
     """Whether torch records when the GPU comes to a collective: only then is 'scheduled' more
     than 'the script asked for it'."""

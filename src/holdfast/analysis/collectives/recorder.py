@@ -40,9 +40,10 @@ def parse(document: bytes) -> Recorder:
     timed = entries.timed(listed)
     # Only 'retired' can be trusted: Gloo's entries stay 'scheduled' for ever, and NCCL's say
     # 'completed' while the call has not even returned, since CUDA takes an event that was never
-    # recorded for one that is over (seen on an H200, torch 2.11). Such a rank is in that call.
+    # recorded for one that is over (seen on an H200, torch 2.11). Such a rank is in that call. One
+    # that is retired and not completed failed, or its time ran out: it still misses a rank.
     known = [
-        (e, entries.collective(e, finished=bool(e.retired), qualify=several, timed=timed))
+        (e, entries.collective(e, finished=entries.is_over(e), qualify=several, timed=timed))
         for e in entries.with_batches(listed)
     ]
     return entries.recorder(

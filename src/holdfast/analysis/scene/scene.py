@@ -95,6 +95,10 @@ class Beat(Signal, frozen=True):
     """None before its first init_process_group, and when its group has been destroyed"""
     former_claim: Claim | None = None
     """of the group it has destroyed, until it enters init_process_group again"""
+    cuda_graphs: bool = False
+    """it has captured a CUDA graph; collectives inside one are never recorded"""
+    capturing: bool = False
+    """it captures one now, which any question to its recorder would spoil"""
     waits_for: int | None = None
     """the rank whose word in the store this one waits for, as it says itself"""
     group_left_at: float = 0.0

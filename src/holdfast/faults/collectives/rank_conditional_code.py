@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast import text
-from holdfast.analysis.collectives import call_sites, groups, siblings, waits
+from holdfast.analysis.collectives import call_sites, groups, siblings, wait_graph, waits
 from holdfast.analysis.collectives.positions import Wait
 from holdfast.analysis.job import stall
 from holdfast.analysis.logs import blame, disagreement, fingerprints, horovod_stall, odd_ranks
@@ -96,11 +96,24 @@ def _minority(scene: Scene, sides: dict[tuple[str, int], list[Wait]]) -> list[li
     votes = {
         place: len(side) + len(siblings.votes(*place, recorders)) for place, side in sides.items()
     }
-    alone = [side for place, side in sides.items() if votes[place] == 1]
+    if end := _where_all_lead(sides):
+        return [end]
+    # A message has one receiver: no other rank could share its place.
+    alone = [side for place, side in sides.items() if votes[place] == 1 and place != MESSAGES]
     if alone and len(alone) < len(sides):
         return alone
     most = [place for place in sides if votes[place] == max(votes.values())]
     return [side for place, side in sides.items() if place != most[0]] if len(most) == 1 else []
+
+
+def _where_all_lead(sides: dict[tuple[str, int], list[Wait]]) -> list[Wait]:
+    """The one rank in a collective that no recorder shows any other in, when the waits of all the
+    others lead to it; of two ranks either may be wrong."""
+    listed = [wait for side in sides.values() for wait in side]
+    graph = wait_graph.follow({w.rank: frozenset(w.absent) for w in listed if w.absent})
+    lone = [w for w in listed if w.alone and not w.absent]
+    led = len(lone) == 1 and graph.ends == {lone[0].rank} and len(graph.led) == len(listed) - 1
+    return lone if led and len(listed) > 2 else []
 
 
 def _source(wait: Wait) -> str:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from holdfast import text
 from holdfast.analysis.collectives import stacks
-from holdfast.analysis.job import gpu_stall, stall
+from holdfast.analysis.job import gpu_stall, pace, stall, unrecorded
 from holdfast.analysis.logs import blame, horovod_stall, odd_ranks, stack_positions, suspects
 from holdfast.analysis.logs.patterns import launchers, missing_rank, watchdog
 from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_OLD, HOROVOD_READY, UNIQUE_ID
@@ -42,6 +42,9 @@ FAULT = Fault(
     traits=RunTraits(priority=460, needs_stall=True, general=True, notice_name="waiting"),
     related=("slow-rank-timeout", "rank-frozen", "gil-held", "driver-hang"),
 )
+
+SHOWN = 8
+"""ranks whose place fits into a sentence"""
 
 
 @FAULT.run
@@ -61,6 +64,28 @@ def others_wait_for_it(scene: Scene) -> Verdict | None:
         else f"see which line it is in: `py-spy dump --pid {pid}`",
         fix_after_end="",
         evidence=[*(gpu_stall.evidence(held) if gpu else ()), *held.evidence()],
+    )
+
+
+@FAULT.run
+def collectives_run_in_cuda_graphs(scene: Scene) -> Verdict | None:
+    """What cannot be seen is said: no recorder shows where the ranks are."""
+    if not unrecorded.is_blind(scene):
+        return None
+    living = [view for view in scene.ranks if view.death is None]
+    idle = scene.now - pace.last_progress(scene)
+    places = "; ".join(f"rank {v.rank} is {stall.place(v)}" for v in living[:SHOWN])
+    return FAULT.verdict(
+        f"no step for {text.elapsed(idle)}, and which rank the others wait for cannot be seen: the "
+        f"job runs its collectives in CUDA graphs, which torch does not record; {places}",
+        ranks=(),
+        victims=[view.rank for view in living],
+        certain=False,
+        fix=f"compare the ranks' stacks: `py-spy dump --pid {living[0].pid}`",
+        fix_after_end="",
+        evidence=[
+            Evidence(quote=stall.place(view), source="stack", rank=view.rank) for view in living
+        ],
     )
 
 

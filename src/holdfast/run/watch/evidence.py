@@ -16,6 +16,7 @@ from holdfast.analysis.collectives import loader_workers, recorder
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Recorder, Stack, WorkerStack
+from holdfast.rank import heartbeat_page
 from holdfast.run.runs.folder_writer import FolderWriter, Refusal
 from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.system import pyspy, recorder_query
@@ -84,6 +85,9 @@ def _look_at_workers(living: Sequence[ObservedRank]) -> None:
 def _ask(rank: ObservedRank) -> bytes | Unread:
     if rank.activity is not None and rank.activity.state in ("T", "t"):
         return Unread(why="the process is stopped, and with it the thread that would answer")
+    beat = heartbeat_page.read(rank.page)
+    if beat is not None and beat.capturing:
+        return Unread(why="it captures a CUDA graph, which the question would spoil")
     return recorder_query.ask(rank.socket, seconds=SECONDS)
 
 
