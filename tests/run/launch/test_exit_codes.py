@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from signal import SIGABRT, SIGKILL, SIGTERM
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +11,17 @@ from msgspec.structs import replace
 from holdfast.analysis.scene.scene import Death, ExitCall, RankView
 from holdfast.findings import Verdict
 from holdfast.run.launch import exit_codes
-from tests.run.scenes import NOW, a_beat, a_rank, a_scene, an_activity, words
+from tests.run.scenes import (
+    IN_BACKWARD,
+    NOW,
+    a_beat,
+    a_rank,
+    a_scene,
+    an_activity,
+    held_up,
+    waiting,
+    words,
+)
 
 RAISED = a_rank(1, words=words("ValueError"))
 
@@ -79,3 +90,25 @@ def test_a_rank_on_its_way_out_may_finish_its_exit_handlers(
 def test_a_rank_that_called_exit_has_the_code_it_gave(after: int | None, code: int) -> None:
     ends = {} if after is None else {0: gone(after)}
     assert exit_codes.exit_code_of(culprits(0), a_scene([a_rank(0, beat=EXITS)]), ends) == code
+
+
+AT_WORK = {"alive_at": NOW - 1}
+BLOCKED = {"recorder": waiting(), "stack": IN_BACKWARD}
+OVER = {**AT_WORK, "beat": a_beat(step_at=NOW - 600, limit_name="step", limit_until=NOW - 60)}
+
+
+@pytest.mark.parametrize(
+    ("culprit", "at_once"),
+    [
+        pytest.param({}, True, id="silent for ten minutes"),
+        pytest.param(AT_WORK, False, id="at work, maybe saving"),
+        pytest.param({**AT_WORK, "activity": an_activity(state="T")}, True, id="stopped"),
+        pytest.param({**AT_WORK, **BLOCKED}, True, id="blocked in a collective"),
+        pytest.param(OVER, True, id="over its deadline"),
+        pytest.param({**AT_WORK, "death": gone(-SIGKILL), "activity": None}, True, id="dead"),
+    ],
+)
+def test_a_culprit_at_work_is_asked_first(culprit: dict[str, Any], at_once: bool) -> None:
+    scene = held_up({1: culprit}, seconds=600.0)
+    killed = exit_codes.to_kill_at_once(culprits(1), scene)
+    assert killed == ({1} if at_once else set()), "and never a victim"

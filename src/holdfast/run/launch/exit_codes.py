@@ -5,13 +5,16 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 
-from holdfast.analysis.scene import exits
+from holdfast.analysis.collectives import waits
+from holdfast.analysis.scene import exits, overruns
 from holdfast.analysis.scene.scene import Death, RankView, Scene
 from holdfast.findings import Verdict
 
 STOPPED_BY_VERDICT = 124
 UNCAUGHT = 1
 """what Python exits with for an exception that nothing caught"""
+AT_WORK = 5.0
+"""seconds since the last sign of life of a rank that is not stuck"""
 TEARDOWN = 10.0
 """seconds for Python, CUDA and NCCL to come apart once all exit handlers are done: a collective
 without peers can hang there for good"""
@@ -42,6 +45,26 @@ def _exits_by_itself(view: RankView, now: float) -> bool:
     # Our hook is the last of all handlers, and ends the beat.
     done_at = beat.beat_at if beat and beat.phase == "exit" else 0.0
     return not done_at or now - done_at <= TEARDOWN
+
+
+def to_kill_at_once(found: Verdict, scene: Scene) -> frozenset[int]:
+    """Culprits without grace: stopped, over their deadline, blocked in a collective, or silent.
+    Ranks that wait for them can save only once they are gone. One at work may be saving: it is
+    asked."""
+    over = {view.rank for view in overruns.overrun_ranks(scene)}
+    waiting = waits.analyse(scene)
+    return frozenset(
+        rank
+        for rank in found.ranks
+        if rank in over
+        or waiting.of(rank) is not None
+        or not _is_at_work(scene.rank(rank), scene.now)
+    )
+
+
+def _is_at_work(view: RankView, now: float) -> bool:
+    stopped = view.activity is not None and view.activity.state in "Tt"
+    return view.death is None and not stopped and now - view.alive_at < AT_WORK
 
 
 def exit_code_of(found: Verdict | None, scene: Scene, after: Mapping[int, Death]) -> int:
