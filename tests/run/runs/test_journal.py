@@ -20,6 +20,7 @@ from holdfast.analysis.job.journal_records import (
     JournalRecord,
     LaunchRecord,
     NoticeRecord,
+    ProgressRecord,
     RankEventRecord,
     RankRecord,
     VerdictRecord,
@@ -187,6 +188,24 @@ def test_a_journal_that_cannot_be_is_kept_in_memory(
     book.write(EndRecord(exit_code=0))
     book.close()
     assert len(journal.read(str(tmp_path / "no" / "such" / "folder"))) == KEPT
+
+
+def test_a_run_of_months_has_a_journal_of_bounded_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "LARGEST", 2000)
+    book = Journal(str(tmp_path / "j"))
+    book.write(LaunchRecord(world=2))
+    for steps in range(1000):
+        book.write(ProgressRecord(steps=steps))
+        book.write(NoticeRecord(slug="rank-stuck"))
+    book.write(VerdictRecord(slug="rank-killed"))
+    book.write(EndRecord(exit_code=137))
+    book.close()
+    assert (tmp_path / "j").stat().st_size < 3000
+    kinds = [kind_of(one) for one in journal.read(str(tmp_path / "j"))]
+    assert kinds[0] == "launch"
+    assert kinds[-3:] == ["thinned", "verdict", "end"]
 
 
 def test_without_a_folder_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:

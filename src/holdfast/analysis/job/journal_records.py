@@ -97,6 +97,14 @@ class FolderRecord(JournalRecord, frozen=True, kw_only=True, tag="folder"):
     """the sentence on the screen; where it answers again, what was lost meanwhile"""
 
 
+class ThinnedRecord(JournalRecord, frozen=True, kw_only=True, tag="thinned"):
+    """The journal has become large: from here on progress, saves, evidence and notices of this run
+    are left out."""
+
+    bytes: int = 0
+    """its size at that time"""
+
+
 class LeftoversRecord(JournalRecord, frozen=True, kw_only=True, tag="leftovers"):
     """Processes of earlier runs without a launcher were ended before the start."""
 
@@ -320,6 +328,7 @@ RECORDS: tuple[type[JournalRecord], ...] = (
     TransportRecord,
     LimitRecord,
     FolderRecord,
+    ThinnedRecord,
     LeftoversRecord,
     LeftRecord,
     EndRecord,

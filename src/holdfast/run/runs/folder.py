@@ -3,8 +3,9 @@
 The rule: the 20 newest runs stay, everything written to within 7 days stays, a run that lives
 or may live stays, and a folder that holds anything we did not write stays.
 
-A single run is bounded too, however long it stalls: an attempt keeps the evidence of its first 4
-and its newest 16 sentences (evidence.py), and its logs are capped (log_file.py).
+A single run is bounded too, however long it stalls: it keeps the evidence of its first 4 and its
+newest 16 sentences (evidence.py), and its logs and its journal are capped (writer_process.py,
+journal.py).
 """
 
 from __future__ import annotations

@@ -13,7 +13,17 @@ from collections import deque
 
 import msgspec
 
-from holdfast.analysis.job.journal_records import JournalRecord, decode_lines, kind_of
+from holdfast.analysis.job.journal_records import (
+    EventRecord,
+    EvidenceRecord,
+    FolderRecord,
+    JournalRecord,
+    NoticeRecord,
+    ProgressRecord,
+    ThinnedRecord,
+    decode_lines,
+    kind_of,
+)
 from holdfast.run.runs import redact
 from holdfast.run.runs.folder_writer import FolderWriter
 from holdfast.run.runs.writer_process import KEPT, LineFile
@@ -21,6 +31,9 @@ from holdfast.text import printable
 
 WAIT = 0.5
 """seconds to wait for a line to be on the disk: what is done next is to be found there first"""
+LARGEST = 64 << 20
+"""bytes: past this only what a run's report needs is written, for a run of months"""
+MINOR = (ProgressRecord, EvidenceRecord, NoticeRecord, EventRecord, FolderRecord)
 LAST_WAIT = 5.0
 """seconds for all of them, when the run is over"""
 
@@ -35,13 +48,23 @@ class Journal:
         self._file = LineFile(path) if path and not writer else None
         self._recent: deque[bytes] = deque(maxlen=KEPT)
         self._complained = False
+        self._bytes = 0
         self._lock = threading.Lock()
         if path and writer:
             writer.when_refused(path, lambda refusal: self._complain(refusal.why))
 
     def write(self, record: JournalRecord) -> None:
         """Never raises: a job must not die because its journal cannot be written."""
+        if isinstance(record, MINOR) and self._bytes >= LARGEST:
+            return
         line = _encode(msgspec.structs.replace(record, t=round(time.time(), 3)))
+        before = self._bytes
+        self._bytes += len(line)
+        self._write(line)
+        if before < LARGEST <= self._bytes:
+            self.write(ThinnedRecord(bytes=self._bytes))
+
+    def _write(self, line: bytes) -> None:
         with self._lock:
             self._recent.append(line)
             if self._file is not None:
