@@ -237,7 +237,9 @@ def _raise_open_files(journal: Journal) -> None:
 def _begin(flags: RunFlags, journal: Journal, screen: Screen, made: CreatedRun, world: int) -> None:
     from holdfast.analysis.job.journal_records import LaunchRecord
 
-    journal.write(LaunchRecord(world=world, max_restarts=flags.max_restarts))
+    journal.write(
+        LaunchRecord(world=world, max_restarts=flags.max_restarts, patience=flags.patience or 0.0)
+    )
     where = f", run folder {made.paths.folder}" if made.paths else ""
     screen.say(f"{world} rank{'s' if world > 1 else ''}{where}")
     for remark in (made.remark, *flags.remarks):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.analysis.job.journal_records import JournalRecord, decode
 from holdfast.findings import Culprit, Diagnosis, Evidence
-from holdfast.run.runs.report import lines, lost_in, steps_in, suggested_timeout, summarise
+from holdfast.run.runs.report import lines, lost_in, steps_in, summarise
 from tests.run.journals import record
 
 
@@ -29,10 +29,6 @@ def verdict(t: float, attempt: int, steps: int, **fields: Any) -> JournalRecord:
     return at(t, "verdict", attempt, steps, **{**told, **fields})
 
 
-TIMEOUT = (
-    "longest wait that ended by itself: 21.0 s; a group timeout of 120 s leaves room for it: "
-    "init_process_group(timeout=timedelta(seconds=120))"
-)
 LAUNCH = record("launch", t=100.0, world=4)
 RESTARTED = [
     LAUNCH,
@@ -53,11 +49,10 @@ def test_a_restart_is_counted_and_told() -> None:
     report = summarise(RESTARTED)
     assert (report.steps, report.restarts, report.attempts) == (1700, 1, 2)
     assert report.lost == 10.0
-    assert (report.longest_pause, report.suggested_timeout) == (21.0, 120.0)
     assert lines(report) == [
         "done: 1700 steps, 1 restart, 2 minutes",
         "10.0 s lost between the last step before a restart and the first after it",
-        TIMEOUT,
+        "longest pause the job came back from: 21 s",
         "recovered from rank-killed on rank 2 (restart 1)",
     ]
 
@@ -232,13 +227,6 @@ def test_without_steps_nothing_is_claimed() -> None:
     told = lines(summarise([LAUNCH, at(103, "end", exit_code=0)]))
     assert told == ["done: steps unknown (no optimizer call seen), 0 restarts, 3 s"]
     assert lines(summarise([]))[0].startswith("no end was written")
-
-
-@pytest.mark.parametrize(
-    ("pause", "timeout"), [(0, 0), (4.9, 0), (5, 60), (20, 60), (20.1, 120), (90, 300), (600, 1800)]
-)
-def test_the_suggested_timeout_leaves_room(pause: float, timeout: float) -> None:
-    assert suggested_timeout(pause) == timeout
 
 
 FIELDS = st.dictionaries(

@@ -55,6 +55,8 @@ class LaunchRecord(AttemptRecord, frozen=True, kw_only=True, tag="launch"):
     """number of ranks"""
     max_restarts: int = 0
     """as allowed by `--max-restarts`"""
+    patience: float = 0.0
+    """seconds, as typed behind `--patience`; 0 when it was not"""
 
 
 class RankRecord(AttemptRecord, frozen=True, kw_only=True, tag="rank"):
@@ -129,6 +131,10 @@ class EndRecord(StepsRecord, frozen=True, kw_only=True, tag="end"):
     exit_code: int
     longest_pause: float = 0.0
     """seconds: the longest time without a step that the job came back from by itself"""
+    pause_at: str = ""
+    """where the rank was that the others waited for in that pause; empty when that was not seen"""
+    group_timeout: float = 0.0
+    """seconds: the shortest timeout of the ranks' default groups; 0 when unknown"""
     reason: str = ""
     """empty, except where `holdfast stop` had to use SIGKILL, and writes this line itself"""
 

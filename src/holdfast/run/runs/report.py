@@ -15,21 +15,15 @@ from holdfast.analysis.job.journal_records import (
     AttemptRecord,
     EndRecord,
     JournalRecord,
-    JudgementRecord,
     StepsRecord,
     VerdictRecord,
 )
 from holdfast.analysis.job.phrases import stop_name
 from holdfast.findings import Diagnosis
-from holdfast.run.runs import report_saves
+from holdfast.run.runs import report_pauses, report_saves
 from holdfast.text import duration, elapsed, ranks
 from holdfast.view.diagnosis import evidence
 
-HEADROOM = 3
-"""a group's timeout should be this many times the longest wait a job came back from"""
-SHORTEST_TIMEOUT = 60.0
-SHORTEST_WAIT = 5.0
-"""seconds: shorter waits suggest nothing about a timeout"""
 CAUSES_SHOWN = 3
 """of earlier and of later failures; all are in the journal"""
 LIKELY = 0.5
@@ -44,29 +38,26 @@ class RunReport(NamedTuple):
     restarts: int
     lost: float
     """seconds from the last step before a restart to the first one after it, added up"""
-    longest_pause: float
-    suggested_timeout: float
-    """seconds; 0 when no wait was long enough to suggest one"""
     exit_code: int | None
     """None when the run has no end"""
     failures: FailureChain
+    pauses: tuple[str, ...] = ()
+    """a sentence about the longest one, where it suggests a limit"""
     checkpoints: tuple[str, ...] = ()
     """sentences about saves, and steps done twice"""
 
 
 def summarise(records: Sequence[JournalRecord]) -> RunReport:
     end = next((record for record in reversed(records) if isinstance(record, EndRecord)), None)
-    pauses = [r.longest_pause for r in records if isinstance(r, (EndRecord, JudgementRecord))]
     return RunReport(
         seconds=max(0.0, records[-1].t - records[0].t) if records else 0.0,
         steps=steps_in(records),
         attempts=len({r.attempt for r in records if isinstance(r, AttemptRecord)}),
         restarts=restarts_in(records),
         lost=lost_in(records),
-        longest_pause=max(pauses, default=0.0),
-        suggested_timeout=suggested_timeout(max(pauses, default=0.0)),
         exit_code=end.exit_code if end else None,
         failures=failure_chain.find(records),
+        pauses=tuple(report_pauses.lines(records)),
         checkpoints=tuple(report_saves.lines(records)),
     )
 
@@ -107,13 +98,6 @@ def lost_in(records: Sequence[JournalRecord]) -> float:
         total += max(0.0, back - began)
         counted_until = max(counted_until, back)
     return total
-
-
-def suggested_timeout(longest_pause: float) -> float:
-    """Whole minutes; 0 when nothing was seen that could suggest one."""
-    if longest_pause < SHORTEST_WAIT:
-        return 0.0
-    return max(SHORTEST_TIMEOUT, math.ceil(HEADROOM * longest_pause / 60) * 60.0)
 
 
 def lines(report: RunReport, *, diagnosis: Diagnosis | None = None, folder: str = "") -> list[str]:
@@ -189,13 +173,7 @@ def _figures(report: RunReport) -> list[str]:
         told.append(f"{elapsed(report.lost)} lost between the last step before a restart and "
                     "the first after it")  # fmt: skip
     told += report.checkpoints
-    if report.suggested_timeout:
-        told.append(
-            f"longest wait that ended by itself: {elapsed(report.longest_pause)}; a group "
-            f"timeout of {report.suggested_timeout:g} s leaves room for it: "
-            f"init_process_group(timeout=timedelta(seconds={report.suggested_timeout:g}))"
-        )
-    return told
+    return [*told, *report.pauses]
 
 
 def _count(number: int, noun: str) -> str:

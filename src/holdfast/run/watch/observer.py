@@ -54,6 +54,8 @@ class Observer:
         self.ranks: list[ObservedRank] = []
         self.pages: dict[int, tuple[int, mmap]] = {}
         self.longest_pause = 0.0
+        self.group_timeout = 0.0
+        """the shortest of the ranks' default groups when last seen; 0 when unknown"""
         self.pauses: deque[float] = deque(maxlen=PAUSES)
         self.kept: list[str] = []
         """evidence folders that sentences rest on, the oldest first"""
@@ -191,6 +193,8 @@ class Observer:
         if of_all <= self.steps_of_all:
             return 0
         self.steps_of_all = of_all
+        timeouts = [r.beat.group_timeout for r in self.ranks if r.beat and r.beat.group_timeout]
+        self.group_timeout = min(timeouts, default=self.group_timeout)
         if self.steps:
             self.longest_pause = max(self.longest_pause, self.idle(now))
             if self.idle(now) >= pace.SHORTEST:

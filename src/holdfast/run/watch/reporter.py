@@ -55,6 +55,9 @@ class Reporter:
         """of each rank, when progress was last looked at"""
         self.stall: Verdict | None = None
         """the stall that was named last, while it lasts"""
+        self._longest_pause = 0.0
+        self.pause_at = ""
+        """where the rank was that the others waited for in the longest pause"""
         self._evidence_noted = "-"
         self._transport_reported = False
         self._signals_ignored: set[str] = set()
@@ -156,6 +159,14 @@ class Reporter:
     def waits_for(self) -> tuple[int, ...]:
         """The ranks that stall the job, for the status line."""
         return self.stall.ranks if self.stall else ()
+
+    def pause_is_over(self, longest: float) -> None:
+        """A step came; `longest`: the longest time without one so far."""
+        if longest > self._longest_pause:
+            seen = (
+                [e.quote for e in self.stall.evidence if e.source == "stack"] if self.stall else []
+            )
+            self._longest_pause, self.pause_at = longest, seen[0] if seen else ""
 
     def remember_stall(self, found: Verdict | None) -> None:
         """What this look found: the stall that the job is in, if it is in one."""

@@ -156,6 +156,8 @@ class Watch:
             attempt=self.observer.attempt,
             steps=self.observer.steps,
             longest_pause=round(self.observer.longest_pause, 3),
+            pause_at=self.reporter.pause_at,
+            group_timeout=self.observer.group_timeout,
         )
 
     # --- looking -------------------------------------------------------------------------------
@@ -179,6 +181,7 @@ class Watch:
 
     def _report_progress(self, now: float) -> None:
         if steps := self.observer.new_steps(now):
+            self.reporter.pause_is_over(self.observer.longest_pause)
             self.reporter.progress(self.attempt, steps, now, self.observer.ranks)
 
     def _report_events(self, now: float) -> None:
