@@ -196,6 +196,7 @@ def test_a_frozen_rank_is_named_whether_or_not_the_others_still_step(
         verdicts = [r for r in made.records() if r["kind"] == "verdict"]
         assert [(v["slug"], v["ranks"]) for v in verdicts] == [("rank-frozen", [0])]
         assert made.watch.exit_code() == STOPPED_BY_VERDICT
+        assert made.watch.culprits() == {0}, "without grace: it is stopped"
 
 
 def test_told_to_stop_is_journalled(tmp_path: Path) -> None:

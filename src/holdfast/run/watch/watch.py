@@ -289,7 +289,7 @@ class Watch:
         if decision.verdict and decision.verdict != found:
             self._announce(decision.verdict, scene, action=decision.reason)
         if found:
-            self._culprits = self.observer.launched(found.ranks)
+            self._culprits = self.observer.launched(exit_codes.to_kill_at_once(found, scene))
             self._announce(found, scene, action=decision.reason, last=not again)
         self.acted_on = (found, scene)
         self._exit_code = exit_codes.exit_code_of(found, scene, {})
