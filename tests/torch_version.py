@@ -13,6 +13,6 @@ needs_live_recorders = pytest.mark.skipif(
 
 
 def without_gloos_lines(text: str) -> str:
-    """Up to torch 2.9 Gloo prints to stdout how many peers it is connected to."""
+    """Up to torch 2.10 Gloo prints to stdout how many peers it is connected to."""
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("[Gloo] Rank "))

@@ -98,7 +98,8 @@ def requirements() -> list[str]:
 
 def test(python: Path, version: str, report: Path) -> Row:
     report.unlink(missing_ok=True)
-    command = ["-m", "pytest", "-q", "-m", "not long", f"--junitxml={report}", *TESTS]
+    command = ["-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-m", "not long",
+               f"--junitxml={report}", *TESTS]  # fmt: skip
     began = time.monotonic()
     subprocess.run([str(python), *command], cwd=ROOT, check=False)
     asked = subprocess.run([str(python), "-c", ASK], capture_output=True, text=True, check=False)
