@@ -268,3 +268,28 @@ def test_a_stray_collective_in_a_pipeline_is_a_circle_of_all() -> None:
         {0: IN_BACKWARD, 2: IN_ALL_REDUCE},
     )
     assert waits.analyse(scene).deadlock == (0, 1, 2, 3)
+
+
+IN_P2P = a_stack(
+    ("_wait_batch_p2p", f"{TORCH}/distributed/pipelining/schedules.py", 683),
+    ("train", "/home/me/train.py", 30),
+)
+
+
+@pytest.mark.parametrize(
+    ("places", "roots"),
+    [
+        ({0: IN_P2P, 1: IN_P2P, 2: IN_SLEEP, 3: IN_P2P}, (2,)),
+        ({0: IN_P2P, 1: IN_P2P, 2: IN_SLEEP, 3: IN_SLEEP}, ()),
+        ({0: IN_P2P, 1: IN_P2P, 2: IN_P2P, 3: IN_P2P}, ()),
+        ({0: IN_ALL_REDUCE, 1: IN_P2P, 2: IN_SLEEP, 3: IN_P2P}, ()),
+    ],
+    ids=["one does not wait", "two do not", "all wait", "one waits otherwise"],
+)
+def test_with_gloo_the_one_stage_that_waits_for_no_message_is_waited_for(
+    places: Mapping[int, Stack], roots: tuple[int, ...]
+) -> None:
+    """Gloo records no messages: all there is are the stacks."""
+    quiet = [Written(timed=False) for _ in range(4)]
+    seen = waits.analyse(a_job(quiet, places))
+    assert (seen.roots, seen.victims) == (roots, (0, 1, 3) if roots else ())

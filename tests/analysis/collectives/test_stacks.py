@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.analysis.collectives import stacks
 from holdfast.analysis.collectives.stacks import activity_of, collective_of, in_collective, where
 from holdfast.analysis.scene.scene import Frame, Stack
+from tests.run.scenes import a_stack
 
 SITE = "/home/me/venv/lib/python3.11/site-packages"
 LIB = "/usr/lib/python3.11"
@@ -210,3 +212,32 @@ def test_any_stack_has_an_answer(made: list[Frame]) -> None:
     any_stack = Stack(frames=tuple(made), active=False, holds_gil=False)
     assert bool(where(any_stack)) == bool(made)
     assert (activity_of(any_stack) == "collective") <= in_collective(any_stack)
+
+
+@pytest.mark.parametrize(
+    ("file", "function"),
+    [
+        (f"{TORCH}/distributed/pipelining/schedules.py", "_wait_batch_p2p"),
+        (f"{TORCH}/distributed/distributed_c10d.py", "recv"),
+        ("/x/site-packages/megatron/core/pipeline_parallel/p2p_communication.py", "_communicate"),
+        ("/x/Megatron-LM/megatron/core/pipeline_parallel/p2p_communication.py", "recv_forward"),
+        ("/x/site-packages/deepspeed/runtime/pipe/p2p.py", "recv"),
+        ("/x/site-packages/deepspeed/runtime/pipe/engine.py", "_exec_recv_activations"),
+    ],
+)
+def test_a_stage_that_waits_for_another_is_in_a_message(file: str, function: str) -> None:
+    stack = a_stack((function, file, 1), ("train", "/home/me/train.py", 30))
+    assert stacks.collective_of(stack) == function
+    assert stacks.in_message(stack)
+
+
+@pytest.mark.parametrize(
+    ("file", "function"),
+    [
+        (f"{TORCH}/distributed/pipelining/schedules.py", "step"),
+        (f"{TORCH}/distributed/distributed_c10d.py", "all_reduce"),
+        ("/home/me/p2p.py", "recv"),
+    ],
+)
+def test_what_is_no_message(file: str, function: str) -> None:
+    assert not stacks.in_message(a_stack((function, file, 1)))

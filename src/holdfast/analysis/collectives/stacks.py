@@ -32,6 +32,18 @@ COLLECTIVES = re.compile(
 """functions of torch.distributed that wait for other ranks, sends and receives among them; the
 last ones are FSDP2's, whose Work.wait() leaves no frame of its own"""
 
+MESSAGES = re.compile(r"send|recv|p2p|_communicate")
+
+_PIPELINES = re.compile(
+    r"(?:/torch/distributed/pipelining/schedules|/megatron/(?:core/)?(?:\w+/)*p2p_communication"
+    r"|/deepspeed/runtime/pipe/(?:p2p|engine))\.py$"
+)
+_MESSAGE_WAITS = re.compile(
+    r"_wait_batch_p2p|_communicate(?:_shapes)?|_?p2p_ops|_batched_p2p_ops|(?:send|recv)(?:_\w+)?"
+    r"|_exec_(?:send|recv)_\w+"
+)
+"""functions of pipelines that wait for a message of another stage: Work.wait() leaves no frame"""
+
 _SLEEPING = ("nanosleep",)
 """in the kernel's name of what a thread waits for: hrtimer_nanosleep, do_nanosleep…"""
 
@@ -118,7 +130,14 @@ def collective_of(stack: Stack) -> str:
     for frame in stack.frames:
         if "/torch/distributed/" in frame.file and COLLECTIVES.fullmatch(_name(frame)):
             return _name(frame)
+        if _PIPELINES.search(frame.file) and _MESSAGE_WAITS.fullmatch(_name(frame)):
+            return _name(frame)
     return ""
+
+
+def in_message(stack: Stack) -> bool:
+    """Whether it waits for a message of one other rank, not for all of a group."""
+    return bool(MESSAGES.search(collective_of(stack)))
 
 
 def in_collective(stack: Stack) -> bool:

@@ -11,7 +11,6 @@ Which ranks belong to a group: see groups.py.
 from __future__ import annotations
 
 import bisect
-import re
 from collections.abc import Container, Mapping
 
 import msgspec
@@ -27,7 +26,6 @@ from holdfast.analysis.scene.secondary_errors import TIMED_OUT
 
 ELSEWHERE = frozenset({"sleep", "save", "load", "download", "data loading", "compile"})
 """what a rank is busy with when it certainly does not sit in a collective"""
-POINT_TO_POINT = re.compile("send|recv")
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +126,7 @@ def _wait(view: RankView, positions: OpenCollectives) -> Wait | None:
         return Wait(
             rank=view.rank,
             op=op,
-            alone=not positions.unread and not POINT_TO_POINT.search(op),
+            alone=not positions.unread and not stacks.in_message(view.stack),
             unread=bool(positions.unread),
             sure=True,
         )
@@ -185,10 +183,20 @@ def _roots(
     others = [rank for rank in living if rank not in waits]
     if scene.missing_members:
         return ()  # it may as well be one of those
-    if _timed_out(scene) and len(others) == 1:
+    if len(others) == 1 and (_timed_out(scene) or _in_messages(waits, living)):
         return tuple(others)
     unseen = [rank for rank in others if not isinstance(living[rank].recorder, Recorder)]
     return tuple(unseen) if len(others) == len(unseen) == 1 and len(living) > 1 else ()
+
+
+def _in_messages(waits: Mapping[int, Wait], living: Mapping[int, RankView]) -> bool:
+    """All of them wait for a message each, as their stacks show, of unknown senders: the stages of
+    a pipeline with Gloo, which records none. Followed, such waits end at a rank that does not wait.
+    """
+    views = [living[rank] for rank in waits]
+    return bool(views) and all(
+        isinstance(view.stack, Stack) and stacks.in_message(view.stack) for view in views
+    )
 
 
 def _led_to(
@@ -209,7 +217,7 @@ def _led_to(
     unseen = {
         r for r in roots if not isinstance(living[r].recorder, Recorder)
     }  # no recorder can name it, so every rank that waits may wait for it
-    if unseen:
+    if unseen or not any(wait.absent for wait in waits.values()):
         reached |= set(waits)
     return tuple(sorted(reached - set(roots)))
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from holdfast import text
-from holdfast.analysis.collectives import gpu_side, groups, messages
+from holdfast.analysis.collectives import gpu_side, groups, messages, waits
 from holdfast.analysis.collectives.gpu_side import is_message
 from holdfast.analysis.job import phrases, stall
 from holdfast.analysis.job.stall import Stall
-from holdfast.analysis.scene.scene import Collective, Recorder
+from holdfast.analysis.scene.gpu import GpuLook
+from holdfast.analysis.scene.scene import Collective, RankView, Recorder, Scene
 from holdfast.findings import Evidence
 
 
@@ -20,8 +23,41 @@ def sentence(held: Stall) -> str:
     scene, first = held.scene, held.roots[0]
     return (
         f"the GPU of {phrases.who(scene, held.roots)} has not started {waiting[first]} for "
-        f"{text.elapsed(held.seconds)}: a kernel or copy before it has not ended; "
+        f"{text.elapsed(held.seconds)}: a kernel or copy before it has not ended{_witness(held)}; "
         f"{held.waiting()}; its script is {stall.place(scene.rank(first))}"
+    )
+
+
+def suspected(scene: Scene) -> bool:
+    """Whether the driver is worth a question."""
+    recorders = groups.of(scene)
+    roots = waits.analyse(scene).roots
+    return bool(roots) and all(r in recorders and gpu_side.not_started(recorders[r]) for r in roots)
+
+
+def _witness(held: Stall) -> str:
+    """' (GPU 3: 100 % busy, 180 of 700 W)', as far as the driver says it and it means anything."""
+    if not isinstance(held.scene.gpus, tuple):
+        return ""
+    users = {view.rank: _gpu_of(view, held.scene.gpus) for view in held.scene.ranks}
+    gpu = users.get(held.roots[0])
+    if gpu is None or len(held.roots) > 1:
+        return ""
+    watts = f", {gpu.power:.0f} of {gpu.limit:.0f} W" if gpu.limit else ""
+    sharing = [rank for rank, used in users.items() if used == gpu]
+    if len(sharing) > 1:
+        doubt = f", shared by {text.ranks(sharing)}, so it does not show whose work that is"
+    else:
+        doubt = "" if gpu.busy else ": no kernel runs there, so a copy or the driver is stuck"
+    return f" (GPU {gpu.index}: {gpu.busy} % busy{watts}{doubt})"
+
+
+def _gpu_of(view: RankView, gpus: Iterable[GpuLook]) -> GpuLook | None:
+    """By its pid, or inside a container by what it said at its start."""
+    claim = view.beat.claim if view.beat else None
+    told = claim.device if claim else ""
+    return next(
+        (gpu for gpu in gpus if view.pid in gpu.pids or (told and gpu.uuid.endswith(told))), None
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.analysis.scene.cpu import CpuLook, Processor, Scheduler
+from holdfast.analysis.scene.gpu import GpuLook
 
 T = TypeVar("T")
 
@@ -305,6 +306,8 @@ class Scene(Signal, frozen=True, dict=True):
     """the shortest that `usual_step` of the slowest rank has been in this attempt; 0 unknown"""
     processor: Processor | Unread | None = None
     """None while no rank has been short of processor time"""
+    gpus: tuple[GpuLook, ...] | Unread | None = None
+    """None while no GPU seems stuck"""
     scheduler: Scheduler | None = None
     """None when nothing in the environment names one"""
     checkpoints: CheckpointAccount = CheckpointAccount()

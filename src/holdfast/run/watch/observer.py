@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from mmap import mmap
 
-from holdfast.analysis.job import cpu_starvation, pace
+from holdfast.analysis.job import cpu_starvation, gpu_stall, pace
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.cpu import Processor
+from holdfast.analysis.scene.gpu import GpuLook
 from holdfast.analysis.scene.scene import Death, Failure, Scene
 from holdfast.rank import delivery, heartbeat_page
 from holdfast.run.launch import scheduler
@@ -26,7 +27,7 @@ from holdfast.run.watch import evidence, spawned_ranks
 from holdfast.run.watch.rank_events import EventListener
 from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.run.watch.resume_tracker import TrackedEvent
-from holdfast.system import activity
+from holdfast.system import activity, gpus
 from holdfast.system.cpu import Looker
 from holdfast.system.deaths import DeathWatch
 from holdfast.system.kernel_log import KernelLog
@@ -70,6 +71,7 @@ class Observer:
         self.kills_before = self.memory_kills()
         self.evidence_at = self.evidence_wall = 0.0
         self.processor: Processor | Unread | None = None
+        self.gpus: tuple[GpuLook, ...] | Unread | None = None
         self.evidence_number = 0
         self.evidence_folder = ""
 
@@ -238,8 +240,11 @@ class Observer:
         found = activity.read_many([rank.pid for rank in watched if rank.death is None])
         for rank in watched:
             rank.activity = found.get(rank.pid) or rank.activity
-        if cpu_starvation.suspected(self.scene(self.evidence_at)):
+        seen = self.scene(self.evidence_at)
+        if cpu_starvation.suspected(seen):
             self.processor = self.looker.try_to_look(found)
+        if not isinstance(self.gpus, Unread):  # a driver that hangs is asked once
+            self.gpus = gpus.look() if gpu_stall.suspected(seen) else None
 
     def ask_kernel(self) -> None:
         """Only when a rank died or a stall is looked at."""
@@ -282,6 +287,7 @@ class Observer:
             best_step=best_step,
             checkpoints=self.events.account,
             processor=self.processor,
+            gpus=self.gpus,
             scheduler=scheduler.read(os.environ, wall=time.time()) if told_to_stop else None,
         )
 
