@@ -24,7 +24,7 @@ def said(notices: Notices, *, lasts: float, since: float, place: tuple[str, ...]
     """Seconds into a stall at which it is said; a look every second."""
     looks = [float(second) for second in range(2, int(lasts) + 1)]
     due = [
-        second for second in looks if notices.is_due(since + second, a_notice(), place, since=since)
+        second for second in looks if notices.is_due(a_notice(), place, since=since, lasted=second)
     ]
     notices.over()
     return due
@@ -61,14 +61,14 @@ def test_what_is_certain_is_said_whatever_the_habit() -> None:
     notices = Notices()
     said(notices, lasts=100, since=NOW, place=SAVING)
     certain = a_notice(slug="collective-mismatch", certain=True)
-    assert notices.is_due(NOW + 202, certain, SAVING, since=NOW + 200)
+    assert notices.is_due(certain, SAVING, since=NOW + 200, lasted=2)
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=300))
 def test_ranks_that_are_named_in_turn_do_not_fill_the_screen(ranks: list[int]) -> None:
     notices = Notices()
     due = [
-        notices.is_due(NOW + 2 + n / 10, a_notice(rank), SAVING, since=NOW)
+        notices.is_due(a_notice(rank), SAVING, since=NOW, lasted=2 + n / 10)
         for n, rank in enumerate(ranks)
     ]
     assert 1 <= sum(due) <= MOST

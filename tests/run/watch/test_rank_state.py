@@ -125,6 +125,7 @@ def test_a_rank_that_took_a_step_after_its_words_has_not_ended(tmp_path: Path) -
     """A script may call sys.excepthook itself, to log what it caught."""
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
         Path(rank.words_file).write_text(json.dumps(WORDS))
+        rank.read_at = 0.0
         page = heartbeat_page.HeartbeatPage(rank.page)
         page.announce(child.pid)
         page.step(1, at=int(4e9), usual=0)
@@ -173,3 +174,19 @@ def test_the_dead_have_no_activity(tmp_path: Path) -> None:
         assert rank.view().activity == STILL
         rank.death = Death(code=0, at=2.0)
         assert rank.view().activity is None
+
+
+def test_a_rank_whose_clock_is_another_one_has_stepped_when_we_saw_it(tmp_path: Path) -> None:
+    """In a time namespace its last step would seem an hour old, and so would every wait."""
+    with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
+        page = heartbeat_page.HeartbeatPage(rank.page)
+        page.announce(child.pid)
+        page.step(1, at=time.monotonic_ns() - int(3600e9), usual=1)
+        rank.read_page(rank.started_at + 5.0)
+        assert rank.beat is not None
+        assert rank.beat.step_at == rank.started_at
+        page.step(2, at=time.monotonic_ns() - int(3600e9), usual=1)
+        rank.read_page(rank.started_at + 9.0)
+        rank.read_page(rank.started_at + 20.0)
+        assert rank.beat.step_at == rank.started_at + 5.0
+        page._words.release()

@@ -45,29 +45,29 @@ class Notices:
         self._since = since
         self._lasted = 0.0
         self._places: set[Place] = set()
-        self._said: dict[Name, float] = {}
+        self._said: set[Name] = set()
         self._next = 0.0
 
     def new_attempt(self) -> None:
         self._lasting.clear()
         self._begin(0.0)
 
-    def is_due(self, now: float, found: Verdict, place: Place, *, since: float) -> bool:
-        """Whether to say this now; `since`: when the stall began, and one stall has one."""
+    def is_due(self, found: Verdict, place: Place, *, since: float, lasted: float) -> bool:
+        """Whether to say this now, `lasted` seconds into a stall; one stall has one `since`."""
         if since != self._since:
             self.over()
             self._begin(since)
-        self._lasted = max(self._lasted, now - since)
+        self._lasted = max(self._lasted, lasted)
         self._places.add(place)
         name = (found.slug, found.ranks)
-        if not found.certain and now - since <= LONGER * self._habits.get(place, 0.0):
+        if not found.certain and lasted <= LONGER * self._habits.get(place, 0.0):
             return False
         fresh = name not in self._said and len(self._said) < MOST
-        if not fresh and now - since < self._next:
+        if not fresh and lasted < self._next:
             return False
         if not fresh or not self._said:
-            self._next = _next(now - since)
-        self._said[name] = now
+            self._next = _next(lasted)
+        self._said.add(name)
         return True
 
     def is_due_while_steps_continue(self, now: float, found: Verdict) -> bool:

@@ -61,7 +61,8 @@ def limited_waits(scene: Scene, victims: tuple[int, ...], *, nccl: bool) -> Iter
     for view in scene.ranks:
         claim = join.claim_of(view)
         if view.rank in victims and claim and claim.timeout and join.waits_to_join(view):
-            yield LimitedWait(since=claim.at, timeout=claim.timeout)
+            since = max(claim.at, scene.started_at)
+            yield LimitedWait(since=since, timeout=claim.timeout)
 
 
 def _declared(view: RankView) -> float:

@@ -29,8 +29,6 @@ from holdfast.catalogue import traits
 from holdfast.findings import Verdict
 from holdfast.run.watch import restart
 
-LATE = 1.0
-"""seconds our own loop may be late before all clocks start again"""
 TIME_FOR_THE_CAUSE = 2.0
 """seconds after the first end in which the cause may still show: a rank that raises takes time to
 unwind, and its victims may be seen first"""
@@ -57,11 +55,9 @@ class StallHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def remember(
-    now: float, scene: Scene, verdict: Verdict | None, history: StallHistory, *, late: float = 0.0
+    now: float, scene: Scene, verdict: Verdict | None, history: StallHistory
 ) -> StallHistory:
-    """The history after this look; `late`: by how much our own loop came too late."""
-    if late > LATE:
-        return StallHistory(timers_since=now)
+    """The history after this look."""
     if verdict is None or verdict.certain or not verdict.victims:
         return msgspec.structs.replace(history, stalled_since=0.0, stalled_at=())
     seen = waits.analyse(scene)
@@ -110,7 +106,9 @@ def _be_patient(
         return _act(scene, verdict, policy, why=why)
     if policy.patience is None:
         return go_on
-    waited = _waited(now, scene, verdict, history)
+    if all(exits.is_leaving(scene.rank(rank)) for rank in verdict.ranks):
+        return go_on  # its exit handlers may save and upload; that ends by itself
+    waited = waited_for(now, scene, verdict, history)
     if not pace.steps(worlds.part_of(scene, verdict.ranks)):
         alive = max(scene.rank(rank).alive_at for rank in verdict.ranks)
         waited = min(waited, now - max(alive, history.timers_since))
@@ -132,7 +130,7 @@ def _timeout_near(
     return ""
 
 
-def _waited(now: float, scene: Scene, verdict: Verdict, history: StallHistory) -> float:
+def waited_for(now: float, scene: Scene, verdict: Verdict, history: StallHistory) -> float:
     """For how long its victims have surely waited: since we saw them do so, or since they entered
     that collective, whichever is longer."""
     seen = waits.analyse(scene)

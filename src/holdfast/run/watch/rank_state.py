@@ -59,6 +59,10 @@ class ObservedRank:
     alive_at: float = 0.0
     state_since: float = 0.0
     steps: int = 0
+    read_at: float = 0.0
+    stepped_after: float = 0.0
+    """by our own clock: a rank's may be another one, in a time namespace or under faketime, and
+    then its last step would seem hours old"""
     stack: Stack | Unread | None = None
     recorder: Recorder | Unread | None = None
     left_recorder: bool = False
@@ -78,7 +82,7 @@ class ObservedRank:
     """processes that it started, by their number in the group that those form"""
 
     def __post_init__(self) -> None:
-        self.alive_at = self.state_since = self.started_at
+        self.alive_at = self.state_since = self.read_at = self.started_at
 
     def read_page(self, now: float) -> None:
         """Read its page; a new step is the best sign of life."""
@@ -89,6 +93,10 @@ class ObservedRank:
         if self.beat and self.beat.steps != self.steps:
             self.steps = self.beat.steps
             self.alive_at = now
+            self.stepped_after = self.read_at
+        if self.beat and self.steps and self.beat.step_at < self.stepped_after:
+            self.beat = msgspec.structs.replace(self.beat, step_at=self.stepped_after)
+        self.read_at = now
 
     def compare(self, now: float, activity: Activity | None) -> None:
         """The kernel's counters with those of the last look."""

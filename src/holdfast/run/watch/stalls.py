@@ -68,7 +68,10 @@ class StallMemory:
         if self._is_habit(scene) and not found.certain:
             return False
         place = notices.place_of(scene, found)
-        return self.notices.is_due(scene.now, found, place, since=self._stalled_since(scene))
+        since = self._stalled_since(scene)
+        waited = decide.waited_for(scene.now, scene, found, self.history)
+        lasted = max(scene.now - since, waited)
+        return self.notices.is_due(found, place, since=since, lasted=lasted)
 
     def named(self, found: Verdict | None) -> Verdict | None:
         """The same, if it was said of the stall that the job is in."""
