@@ -29,6 +29,7 @@ class Case:
 
 PAUSES, LOOPS, EDGES = "quiet_pauses.py", "quiet_loops.py", "quiet_edges.py"
 WAITS, REINFORCE, SHAPES = "quiet_waits.py", "quiet_reinforce.py", "quiet_shapes.py"
+WORLDS = "quiet_worlds.py"
 
 
 def _pause(name: str, what: str, seconds: float, *words: str, rank: int, ranks: int = 2) -> Case:
@@ -51,6 +52,10 @@ def _wait(name: str, what: str, seconds: float, *, meanwhile: str = "", around: 
 
 def _shape(name: str, what: str, seconds: float, *, ranks: int = 2) -> Case:
     return Case(name, what, SHAPES, (name, "{s}"), seconds, ranks)
+
+
+def _worlds(which: str, what: str, seconds: float, *, named: tuple[int, ...] = ()) -> Case:
+    return Case(f"worlds-{which}", what, WORLDS, (which, "{s}"), seconds, 4, may_be_named=named)
 
 
 _TABLE = (
@@ -77,6 +82,13 @@ _TABLE = (
          20, meanwhile="stop"),
     Case("disk-hangs", "the disk of the runs folder takes no write for 40 s", PAUSES, ("1500",), 40,
          meanwhile="freeze", around="disk"),
+    _worlds("pairs", "two pairs with their own stores and models; one is done after a third", 60),
+    _worlds("ones", "four worlds of one rank, which end at different times", 40),
+    _worlds("coordinator", "rank 0 has no group and sleeps 120 s; the others train and validate",
+            120),
+    _worlds("actors", "two learners wait 25 s for what two actors make, three times", 100,
+            named=(0,)),
+    _worlds("again", "the group is destroyed and made again, with other numbers", 40),
     _pause("first-save", "the first save, 90 s on rank 0 while the others wait, written with "
            "fsync to a slow disk", 90, "120", "save:0:60:{s}", rank=0, ranks=4),
     _pause("download-in-the-middle", "120 s download on rank 1 after 60 steps, 1 kB/s", 120,

@@ -1,6 +1,6 @@
-"""`holdfast run` where ranks meet in several groups, in sharded ones, or in none.
+"""`holdfast run` where ranks meet in several groups or worlds, in sharded groups, or in none.
 
-All rows are `python -m tools.fault_table --only fsdp2 tp×dp`; here is a sample of them.
+All rows are `python -m tools.fault_table --only fsdp2 tp×dp worlds again`; here is a sample.
 """
 
 from __future__ import annotations
@@ -37,6 +37,20 @@ def test_a_rank_that_sleeps_between_two_shards_is_named(tmp_path: Path) -> None:
     reason = done.records("verdict")[0]["reason"]
     assert "breakage.py" in reason
     assert "rank 0 waits for it in all_gather #" in reason
+
+
+def test_a_rank_is_named_in_its_own_world_while_the_other_one_trains_on(tmp_path: Path) -> None:
+    """Two pairs with stores and models of their own: rank 2 is number 0 of the second."""
+    arguments = ("--max-restarts", "0", "--nproc-per-node", "4", "--patience", "3")
+    done = ran(tmp_path, *arguments, str(TARGETS / "worlds.py"), "400", "sleep", "2")
+    assert done.process.returncode == 124, done.err
+    assert done.said() == [("notice", "rank-stuck", [2]), ("verdict", "rank-stuck", [2])]
+    verdict = done.records("verdict")[0]
+    assert verdict["victims"] == [3]
+    assert "rank 3 waits for it in all_reduce #" in verdict["reason"]
+    assert " of the world at 127.0.0.1:" in verdict["reason"]
+    assert verdict["steps"] > done.records("notice")[0]["steps"] > 20, "the other pair trained on"
+    assert "training continues" not in done.err
 
 
 def test_an_exit_code_is_nobodys_consequence_where_there_is_no_group(tmp_path: Path) -> None:

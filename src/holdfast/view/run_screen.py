@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
-from holdfast.analysis.job import pace
+from holdfast.analysis.collectives import worlds
+from holdfast.analysis.job import join, pace
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.findings import Evidence, Verdict
 from holdfast.text import numbers, ranks
@@ -51,8 +52,10 @@ def status(scene: Scene, *, restarts: int = 0, waits_for: Sequence[int] = ()) ->
     again = f", {restarts} restart{'s' if restarts != 1 else ''}" if restarts else ""
     if not living:
         return ""
-    if waits_for and (waited := scene.now - pace.last_progress(scene)) >= SHORTEST_START:
-        at = f"at step {scene.checkpoints.base + steps}" if steps else "before the first step"
+    around = worlds.part_of(scene, waits_for)
+    if waits_for and (waited := scene.now - pace.last_progress(around)) >= SHORTEST_START:
+        step = pace.steps(around)
+        at = f"at step {scene.checkpoints.base + step}" if step else "before the first step"
         return (
             f"{_ranks(world)}, stalled {at} for {_duration(waited)}: waiting for "
             f"{ranks(waits_for)}{again}"
@@ -66,10 +69,9 @@ def status(scene: Scene, *, restarts: int = 0, waits_for: Sequence[int] = ()) ->
     waited = scene.now - scene.started_at
     if waited < SHORTEST_START:
         return ""
-    if beats and 0 < len(ready) < world:
-        missing = numbers(view.rank for view in scene.ranks if view.rank not in ready)
-        return f"{len(ready)} of {_ranks(world)} in the group, missing {missing}{again}"
-    doing = "waiting for the first step" if len(ready) == world else "starting"
+    if missing := join.missing_from_their_worlds(scene):
+        return f"{len(ready)} of {_ranks(world)} in the group, missing {numbers(missing)}{again}"
+    doing = "waiting for the first step" if ready else "starting"
     return f"{_ranks(world)} {doing} for {_duration(waited)}{_phases(living)}{again}"
 
 

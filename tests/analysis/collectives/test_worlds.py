@@ -14,6 +14,7 @@ from holdfast.analysis.collectives.waits import Waits, analyse
 from holdfast.analysis.job import pace
 from holdfast.analysis.scene.scene import Death, RankView, Recorder, Scene, Stack
 from holdfast.run.watch.verdict import consider, judge
+from holdfast.view.run_screen import status
 from tests.analysis.collectives.meshes import Mesh, Op, Play, again
 from tests.analysis.collectives.worlds_made import (
     GIVEN,
@@ -224,6 +225,21 @@ def test_a_coordinator_that_sleeps_is_not_the_one_without_a_recorder() -> None:
     working = a_hang(idle, *(member(r, r - 1, 3, HERE) for r in (1, 2, 3)))
     assert not pace.stalled(working)
     assert consider(working) == (None, ())
+
+
+def test_a_coordinator_is_not_missing_from_the_group() -> None:
+    beat = a_beat(steps=0, step_at=0.0)
+    views = [member(r, r - 1, 3, HERE, beat=beat) for r in (1, 2, 3)]
+    assert status(a_scene([outside(0), *views])).startswith("4 ranks waiting for the first step")
+    late = a_scene([outside(0), *(member(r, r, 4, GIVEN, beat=beat) for r in (1, 2, 3))])
+    assert status(late) == "3 of 4 ranks in the group, missing 0"
+
+
+def test_the_only_world_of_several_ranks_needs_no_name() -> None:
+    scene = a_hang(outside(0), member(1, 0, 2, HERE, **WAITS), member(2, 1, 2, HERE, **SLEEPS))
+    verdict = judge(scene)
+    assert verdict is not None
+    assert verdict.reason.endswith("rank 1 waits for it in all_reduce #101")
 
 
 def test_a_member_that_never_came_is_named_where_the_others_lack_it() -> None:

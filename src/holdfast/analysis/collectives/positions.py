@@ -37,8 +37,6 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """a send or a receive: `op` names the other side"""
     seconds: float = 0.0
     """for how long it had surely waited when the evidence was taken"""
-    world: str = ""
-    """'the world at 127.0.0.1:29511' where a job has several"""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -48,7 +46,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         if not self.group or self.is_message:
             return self.op or "a collective"
-        name = groups.in_words(self.group, self.world)
+        name = groups.in_words(self.group)
         return f"{self.op or 'collective'} #{self.sequence}{name}"
 
 

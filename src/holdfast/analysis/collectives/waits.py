@@ -77,8 +77,6 @@ def _analyse_world(scene: Scene) -> Waits:
         for rank, view in living.items()
         if (wait := _wait(view, positions)) is not None
     } | {v.rank: wait for v in living.values() if (wait := _told_wait(scene, v, living, ended))}
-    if scene.world:
-        waits = {r: msgspec.structs.replace(w, world=scene.world) for r, w in waits.items()}
     roots = _roots(scene, waits, living)
     victims = _led_to(roots, waits, living)
     if roots and not waits:

@@ -57,7 +57,7 @@ def _parts(scene: Scene) -> tuple[Scene, ...]:
         return (scene,)
     if len(worlds) == 1 and not outside:
         return (_part(scene, worlds[0], name=""),)
-    names = _names(worlds)
+    names = _names(worlds) if sum(len(w.ranks) > 1 for w in worlds) > 1 else [""] * len(worlds)
     return (
         *(_part(scene, world, name=name) for world, name in zip(worlds, names, strict=True)),
         *(

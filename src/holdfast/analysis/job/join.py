@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from holdfast.analysis.collectives.worlds import plain_address
+from holdfast.analysis.collectives.worlds import parts, plain_address
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Claim, Frame, RankView, Scene, Stack
 
@@ -68,6 +68,12 @@ def not_come(scene: Scene) -> tuple[RankView, ...]:
         and not v.beat.steps
         and not shown_joining(v)
     )
+
+
+def missing_from_their_worlds(scene: Scene) -> list[int]:
+    """Ranks whose world has begun to form without them; one outside of any is not missing."""
+    forming = [part for part in parts(scene) if any(map(joined, part.ranks))]
+    return sorted(v.rank for part in forming for v in part.ranks if not joined(v))
 
 
 def same_place(one: str, other: str) -> bool:

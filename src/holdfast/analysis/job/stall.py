@@ -36,12 +36,16 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
 
     def waiting(self) -> str:
         """'ranks 1-3 wait for it in all_reduce #1208', or, in several groups,
-        'rank 0 waits for it in all_gather #182 of group 1, rank 3 in …, rank 1 behind them'"""
+        'rank 0 waits for it in all_gather #182 of group 1, rank 3 in …, rank 1 behind them'; in
+        several worlds 'rank 2 waits for it in all_reduce #26 of the world at 127.0.0.1:29511'"""
         places = self._places()
+        world = f" of {self.scene.world}" if self.scene.world and places else ""
         first = next(iter(places.values()), self.victims)
         behind = [r for r in self.victims if not any(r in ranks for ranks in places.values())]
         words = [
-            f"{text.ranks(ranks)}{_wait_for_it(ranks) if ranks is first else ''} in {title}"
+            f"{text.ranks(ranks)}{_wait_for_it(ranks)} in {title}{world}"
+            if ranks is first
+            else f"{text.ranks(ranks)} in {title}"
             for title, ranks in places.items()
         ] or [f"{text.ranks(first)}{_wait_for_it(first)}"]
         if places and behind:

@@ -65,8 +65,8 @@ def ranks_wait_for_each_other(scene: Scene) -> Verdict | None:
     if not minority:
         where = "; ".join(_waits(side) + _line(scene, side) for side in sides.values())
         reason = (
-            f"the ranks wait for each other in different groups: {where}; undecided which side is "
-            "wrong"
+            f"the ranks{_of_world(scene)} wait for each other in different groups: {where}; "
+            "undecided which side is wrong"
         )
     else:
         own = "; ".join(_waits(side) + _line(scene, side) for side in minority)
@@ -74,7 +74,7 @@ def ranks_wait_for_each_other(scene: Scene) -> Verdict | None:
         where = f"{text.ranks(rest)} wait for it"
         if len(others) == 1:
             where = f"{_waits(others[0])} for it{_line(scene, others[0])}"
-        reason = f"{own}, which no other rank calls; {where}"
+        reason = f"{own}, which no other rank{_of_world(scene)} calls; {where}"
     return FAULT.verdict(
         reason,
         ranks=odd,
@@ -114,6 +114,10 @@ def _where_all_lead(sides: dict[tuple[str, int], list[Wait]]) -> list[Wait]:
     lone = [w for w in listed if w.alone and not w.absent]
     led = len(lone) == 1 and graph.ends == {lone[0].rank} and len(graph.led) == len(listed) - 1
     return lone if led and len(listed) > 2 else []
+
+
+def _of_world(scene: Scene) -> str:
+    return f" of {scene.world}" if scene.world else ""
 
 
 def _source(wait: Wait) -> str:
