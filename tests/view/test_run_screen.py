@@ -116,6 +116,7 @@ def test_what_the_sentence_says_is_not_said_again() -> None:
         evidence=[
             Evidence(quote="in read() at data.py:88", source="stack", rank=2),
             Evidence(quote="wait in all_reduce #12", source="flight recorder", rank=0),
+            Evidence(quote="rank 0 (pid 4700): stuck in read()", rank=0),
             Evidence(quote="rank 2 (pid 4702): ended by SIGKILL", rank=2),
         ],
     )

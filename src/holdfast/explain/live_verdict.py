@@ -17,6 +17,8 @@ from holdfast.fault import SHOWN
 from holdfast.findings import Culprit, Diagnosis, Evidence
 
 ACTED_ON = 0.92
+STOPPED = 0.75
+"""a stall that lasted when the run was told to stop: it may still have ended by itself"""
 NOTICED = 0.5
 SPECIFIC = 0.75
 """a diagnosis from a fault's own log pattern has more confidence than this"""
@@ -62,6 +64,12 @@ def _last(told: Sequence[LiveVerdict]) -> LiveVerdict | None:
     return (verdicts or list(told))[-1] if told else None
 
 
+def _confidence(said: LiveVerdict, beside: Diagnosis | None) -> float:
+    if said.stopped:
+        return STOPPED
+    return ACTED_ON if said.verdict else max(NOTICED, beside.confidence if beside else 0)
+
+
 def _opinion(said: LiveVerdict, wreckage: Wreckage, beside: Diagnosis | None) -> Diagnosis:
     rank = said.ranks[0] if said.ranks else None
     remains = wreckage.rank(rank) if rank is not None else None
@@ -70,7 +78,7 @@ def _opinion(said: LiveVerdict, wreckage: Wreckage, beside: Diagnosis | None) ->
     opinion = Diagnosis(
         code=said.code,
         slug=said.slug,
-        confidence=ACTED_ON if said.verdict else max(NOTICED, beside.confidence if beside else 0),
+        confidence=_confidence(said, beside),
         culprit=Culprit(
             rank=rank,
             host=remains.host if remains else "",

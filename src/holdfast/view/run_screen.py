@@ -97,7 +97,9 @@ def judgement(
         return [*told, f"  action    {NO_ACTION}{seen}"]
     if who := _who(verdict, scene):
         told.append(f"  who       {who}")
-    quotes = [quote for quote in verdict.evidence if not _says(verdict.reason, quote.quote)]
+    quotes = [
+        one for one in verdict.evidence if not _says(verdict.reason, _WHOSE.sub("", one.quote))
+    ]
     told += [
         f"  --> {_rank_of(quote)}{quote.quote}" + (f" ({quote.source})" * bool(quote.source))
         for quote in quotes[:QUOTES]
@@ -122,6 +124,7 @@ def _words(sentence: str) -> set[str]:
     return {word.removesuffix("s") for word in re.findall(r"[^\s,;:()]+", sentence)}
 
 
+_WHOSE = re.compile(r"^rank \d+ \(pid \d+\): ")
 _FILLERS = frozenset({"ended", "exit", "by", "in", "at"})
 
 

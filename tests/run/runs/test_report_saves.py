@@ -30,6 +30,8 @@ def test_saves_are_counted_and_what_was_done_twice() -> None:
         "restart 1: 37 of 1237 steps done again",
         "restart 2: 1300 of 1300 steps done again",
     ]
+    cut_short = [records[3], record("progress", attempt=1, steps=11)]
+    assert lines(cut_short) == ["restart 1: 11 of 1237 steps done again"]
     assert lines([record("save-failed", step=9)]) == ["no checkpoint was saved, 1 failed"]
 
 

@@ -144,6 +144,8 @@ class LiveVerdict(msgspec.Struct, frozen=True, kw_only=True):
     fix: str = ""
     verdict: bool
     """it was acted on; otherwise a notice"""
+    stopped: bool = False
+    """a signal ended the run while it lasted: what was seen, and nothing proved it a hang"""
     afterwards: str = ""
     """what became of the run then, where it continued: 'the run was restarted after it…'"""
     line: LogLine

@@ -151,7 +151,8 @@ def _told(records: NumberedRecords, source: str, afterwards: str) -> Iterator[Li
             victims=record.victims,
             reason=_stopped_in(record) if stopped else record.reason,
             fix=record.fix,
-            verdict=isinstance(record, VerdictRecord) and not stopped,
+            verdict=isinstance(record, VerdictRecord),
+            stopped=stopped,
             afterwards=afterwards,
             line=_line(record, source, number, said, None),
         )

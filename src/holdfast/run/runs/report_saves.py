@@ -13,6 +13,7 @@ from holdfast.analysis.job.journal_records import (
     SavedRecord,
     SaveFailedRecord,
     StartRecord,
+    StepsRecord,
 )
 from holdfast.text import elapsed
 
@@ -44,8 +45,13 @@ def _saves(records: Sequence[JournalRecord]) -> str:
 
 
 def _restarts(records: Sequence[JournalRecord]) -> list[str]:
+    """As far as each attempt came: it may have failed before it was where it had been."""
+    taken: dict[int, int] = {}
+    for record in records:
+        if isinstance(record, StepsRecord):
+            taken[record.attempt] = max(taken.get(record.attempt, 0), record.steps)
     found = {
-        r.attempt: (r.repeated, r.reached)
+        r.attempt: (min(r.repeated, taken.get(r.attempt, r.repeated)), r.reached)
         for r in records
         if isinstance(r, StartRecord) and isinstance(r.repeated, int)
     }
