@@ -1,4 +1,4 @@
-"""Environments of other processes, read so that one that hangs in the kernel holds nobody up.
+"""Environments of other processes, read so that one that hangs in the kernel delays no other.
 
 Reading /proc/PID/environ takes the lock of that process's memory. A thread of it that waits for a
 dead file server in a page fault may hold that lock: then the reader waits with it. So a child with

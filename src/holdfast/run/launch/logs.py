@@ -177,7 +177,7 @@ class Logs(LogsSpecs):
             log=log,
             prefix=prefix,
             copies=copies,
-            heard=functools.partial(self._tails.add, rank) if heard else _nobody,
+            heard=functools.partial(self._tails.add, rank) if heard else _not_heard,
         )
         if log is not None:
             log.when_refused(functools.partial(self._refused, stream))
@@ -279,7 +279,7 @@ class Logs(LogsSpecs):
             self._writer = self._own_writer = None
 
 
-def _nobody(_: bytes) -> None:
+def _not_heard(_: bytes) -> None:
     """Hears it."""
 
 

@@ -41,7 +41,7 @@ class LocalFolder:
         new = os.path.join(self.path, f"{_LOCK}.new")
         self.lock = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.rename(new, os.path.join(self.path, _LOCK))  # nobody ever finds it unlocked
+        os.rename(new, os.path.join(self.path, _LOCK))  # no sweep ever finds it unlocked
 
     def socket(self, local_rank: int) -> str:
         return os.path.join(self.path, f"{local_rank}.sock")

@@ -1,8 +1,8 @@
 """The process that writes a run's folder, so that the launcher never touches its file system.
 
-A file server that is gone blocks whoever writes there, and not even SIGKILL gets a thread out: then
-this process hangs, and the launcher watches on, ends in time and leaves it behind. If the launcher
-is killed, this process still writes all it was sent, copies what the ranks left, and ends.
+A file server that is gone blocks every process that writes there, and not even SIGKILL ends it:
+then this process hangs, and the launcher continues, ends in time and leaves it behind. If the
+launcher is killed, this process still writes all it was sent, copies what the ranks left, and ends.
 
 It is started by its path, isolated and without site-packages (folder_writer.py): the standard
 library only. A message is two lengths, a JSON header and a body; so is an answer.
