@@ -14,6 +14,7 @@ import datetime as dt
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -60,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                         help=f"where the environments are (default: {CACHE})")  # fmt: skip
     parser.add_argument("--out", metavar="FOLDER", help="write the table there")
     asked = parser.parse_args(argv)
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)  # `nohup … &` ignores them, and tests send them
     rows = []
     for version in asked.versions:
         python = environment(asked.cache, version)

@@ -126,7 +126,8 @@ def _clipped(text: str) -> str:
     """Beginning and end: what a DataLoader worker raised is the end of a traceback in here."""
     if len(text) <= LONGEST_TEXT:
         return text
-    return f"{text[: LONGEST_TEXT // 2]}\n…\n{text[-LONGEST_TEXT // 2 :]}"
+    half = LONGEST_TEXT // 2
+    return f"{text[: half - 1]}\n…\n{text[2 - half :]}"
 
 
 def write(path: str, words: dict[str, Any]) -> None:

@@ -41,7 +41,7 @@ from holdfast.findings import Culprit, Diagnosis, Verdict
 FAULT = Fault(
     code="HOLD312",
     slug="cuda-assert",
-    traits=RunTraits(priority=215),
+    traits=RunTraits(priority=212),
     related=("gpu-hardware", "device-ordinal", "python-exception"),
 )
 
