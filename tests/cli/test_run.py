@@ -149,6 +149,7 @@ def test_where_nothing_resumes_the_first_failure_is_the_end(tmp_path: Path) -> N
 
 SAVES = """
 import signal, sys, time
+from torch.utils.data import DataLoader
 def save(*_):
     time.sleep(1.5)  # longer than it takes the launcher to hear a second signal
     print("saved", flush=True)
@@ -156,6 +157,8 @@ def save(*_):
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, save)
 signal.signal(signal.SIGUSR1, lambda *_: print("warned", flush=True))
+batches = iter(DataLoader(range(10**6), num_workers=1))  # its worker must not end before the rank
+next(batches)
 print("here", flush=True)
 while True:
     time.sleep(0.1)

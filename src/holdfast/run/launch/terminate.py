@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection
 from holdfast.system.proc import ProcessRow, handles, process_table, row_of
 
 LOOK_AGAIN = 0.02
+LOADER_WORKER = "pt_data_worker"
+"""as torch names the processes of a DataLoader"""
 ASK_AGAIN = 0.5
 """seconds between two questions which ranks still exit by themselves"""
 WAIT_IS_LONG = 3.0
@@ -52,7 +54,7 @@ def end(
     leave = [leader for leader in leaders if leader in by_themselves and leader not in at_once]
     asked = [leader for leader in leaders if leader not in (*at_once, *leave)]
     for leader in asked:
-        _to_group(leader, _understood(leader, sign))
+        _ask_to_end(leader, _understood(leader, sign))
         # A stopped process takes no signal before it runs on.
         if (row := row_of(leader)) and row.state in ("T", "t"):
             _to_group(leader, signal.SIGCONT)
@@ -107,6 +109,21 @@ def _understood(leader: int, sign: int) -> int:
     """SIGTERM instead of a signal that the rank does not handle, where it handles SIGTERM: a script
     that saves on it should save when a terminal is closed as well."""
     return sign if handles(leader, sign) or not handles(leader, signal.SIGTERM) else signal.SIGTERM
+
+
+def _ask_to_end(leader: int, sign: int) -> None:
+    """The whole process group, as torchrun does. Not the workers of a DataLoader, where the rank
+    handles the signal: torch raises in a rank whose worker is killed, in the middle of its save.
+    They end with it."""
+    members = [row for row in process_table().values() if row.session == leader]
+    workers = {row.pid for row in members if row.name == LOADER_WORKER}
+    if not workers or not handles(leader, sign):
+        _to_group(leader, sign)
+        return
+    for row in members:
+        with contextlib.suppress(ProcessLookupError):
+            if row.pid not in workers and os.getpgid(row.pid) == leader:
+                os.kill(row.pid, sign)
 
 
 def _to_group(leader: int, sign: int) -> None:
