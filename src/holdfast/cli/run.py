@@ -73,8 +73,8 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
         paths = RunPaths(flags.runs, "ID")
         streams.answer(launch.describe(flags, paths=paths, wrap=delivery.command))
         return 0
-    _refuse_missing_script(flags)
     world = _world(flags)
+    _refuse_missing_script(flags)
     left = leftovers.end(flags.runs)  # first: what they hold would fail the checks
     facts = _look_first(flags, world) if flags.check else None
     if facts is not None and _refuses(facts):
