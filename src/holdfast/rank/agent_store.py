@@ -19,13 +19,12 @@ from holdfast.rank import own_page
 PROBE_SECONDS = 0.5
 
 _given_port = ""
-_spawned = False
 
 
-def remember(environment: Mapping[str, str], *, spawned: bool = False) -> None:
-    """The port that the launcher serves; `spawned`: this process is not the rank itself."""
-    global _given_port, _spawned
-    _given_port, _spawned = environment.get("MASTER_PORT", ""), spawned
+def remember(environment: Mapping[str, str]) -> None:
+    """The port that the launcher serves."""
+    global _given_port  # noqa: PLW0603 - one process has one launcher
+    _given_port = environment.get("MASTER_PORT", "")
 
 
 def is_agents(port: object) -> bool:
@@ -53,13 +52,11 @@ def follow() -> None:
 
 
 def _rank_must_serve(asked: Mapping[str, Any]) -> bool:
-    """Rank 0, at an address where nothing listens yet: a script may have started a store there by
-    other means. What a rank started itself is asked nothing: a port that is taken is an error."""
+    """Rank 0, at an address where nothing listens yet: the script may have started a store there,
+    or a launcher of its own (torch.distributed.launcher) that serves one."""
     host, port, rank = asked["hostname"], asked["port"], asked["rank"]
     if rank != 0 or is_agents(port):
         return False
-    if _spawned:
-        return True
     try:
         with socket.create_connection((host, port), PROBE_SECONDS):
             return False

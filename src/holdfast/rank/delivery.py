@@ -18,6 +18,8 @@ LAUNCHER = "HOLDFAST_LAUNCHER"
 GRACE = "HOLDFAST_GRACE"
 """seconds between SIGTERM and SIGKILL; stays in the environment, it is no secret"""
 EVENTS = "HOLDFAST_EVENTS"
+PLACE = "HOLDFAST_PLACE"
+"""rank and world size, for what a wrapper starts: a launcher in between gives others"""
 
 TIMING = frozenset({"TORCH_NCCL_ENABLE_TIMING", "NCCL_ENABLE_TIMING"})
 """torch then records when a GPU starts a collective, for one more CUDA event each
@@ -49,6 +51,7 @@ def environment(
     made[SOCKET] = socket
     made[LAUNCHER] = str(launcher_pid)
     made[EVENTS] = events
+    made[PLACE] = f"{base.get('RANK')}/{base.get('WORLD_SIZE')}"
     if not TIMING & base.keys():
         made["TORCH_NCCL_ENABLE_TIMING"] = "1"
     return made

@@ -21,6 +21,7 @@ The writing side uses the standard library only: it runs inside any Python that 
 from __future__ import annotations
 
 import binascii
+import contextlib
 import fcntl
 import functools
 import mmap
@@ -77,6 +78,23 @@ def attach(path: str) -> mmap.mmap:
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         return mmap.mmap(fd, SIZE)
+    finally:
+        os.close(fd)
+
+
+def attach_unclaimed(path: str) -> mmap.mmap | None:
+    """The same where the rank is a shell or another wrapper: the first process below it that asks
+    gets the page, and the next one when that has ended."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(BlockingIOError):  # another process takes it at this moment
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            buffer = mmap.mmap(fd, SIZE)
+            owner = writer(buffer)
+            if not owner or not os.path.exists(f"/proc/{owner}"):
+                HeartbeatPage(buffer).announce(os.getpid())
+                return buffer
+        return None
     finally:
         os.close(fd)
 

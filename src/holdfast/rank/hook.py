@@ -6,6 +6,7 @@ import atexit
 import faulthandler
 import os
 from collections.abc import Callable
+from typing import Any
 
 from holdfast.rank import (
     agent_store,
@@ -30,6 +31,46 @@ def start(*, page: str, words: str, socket: str, launcher: str, events: str = ""
     """Without a page nothing could be seen: that fails as a whole. The rest is each for itself: a
     folder that cannot be written must not cost the steps."""
     own_page.adopt(heartbeat_page.HeartbeatPage(heartbeat_page.attach(page)))
+    server = _watch_the_rank(page, words, socket, launcher, events)
+    torch_import.expect(begins=heartbeat_thread.start, done=lambda t: install(t, server))
+
+
+def start_below_a_wrapper(said: dict[str, str], take_back: Callable[[], object]) -> None:
+    """In a process that may be the rank, started by the shell, the profiler or the launcher that
+    the command names: if it imports torch, it is. What it was given stays in the environment
+    until then, for the one that does."""
+    began: list[WorkerServer] = []
+
+    def begins() -> None:
+        if not _is_place(said["PLACE"]):
+            take_back()
+            began.append(start_spawned(_for_members(said), expect_torch=False))
+            return
+        if buffer := heartbeat_page.attach_unclaimed(said["PAGE"]):
+            take_back()
+            own_page.adopt(heartbeat_page.HeartbeatPage(buffer))
+            fields = (said[name] for name in ("PAGE", "WORDS", "SOCKET", "LAUNCHER", "EVENTS"))
+            began.append(_watch_the_rank(*fields))
+            heartbeat_thread.start()
+
+    def done(torch: Any) -> None:
+        for server in began:
+            install(torch, server, spawned_process=own_page.page is None)
+
+    torch_import.expect(begins=begins, done=done)
+
+
+def _is_place(place: str) -> bool:
+    return place == f"{os.environ.get('RANK')}/{os.environ.get('WORLD_SIZE')}"
+
+
+def _for_members(said: dict[str, str]) -> dict[str, str]:
+    names = {"page": "PAGE", "words": "WORDS", "socket": "SOCKET", "launcher": "LAUNCHER"}
+    given = {name: said[upper] for name, upper in names.items()}
+    return {**given, "pid": said["RANK_PID"], "port": os.environ.get("MASTER_PORT", "")}
+
+
+def _watch_the_rank(page: str, words: str, socket: str, launcher: str, events: str) -> WorkerServer:
     claim.remember(os.environ)
     agent_store.remember(os.environ)
     server = WorkerServer(socket)
@@ -41,17 +82,20 @@ def start(*, page: str, words: str, socket: str, launcher: str, events: str = ""
         lambda: keep_crashes(crash_file(words)),
         lambda: _follow_the_end(LastWordsWriter(words), server),
         lambda: spawned.remember(said, _watcher(server)),
-        lambda: torch_import.expect(
-            begins=heartbeat_thread.start, done=lambda t: install(t, server)
-        ),
     )
+    return server
 
 
-def start_spawned(said: dict[str, str]) -> None:
+def start_spawned(said: dict[str, str], *, expect_torch: bool = True) -> WorkerServer:
     """In a process that a rank spawned: nothing is watched before it enters a group."""
     server = WorkerServer("")
     spawned.remember(said, _watcher(server))
-    spawned.expect_torch(lambda t: install(t, server, spawned_process=True))
+    agent_store.remember({"MASTER_PORT": said["port"]})
+    if expect_torch:
+        torch_import.expect(
+            begins=lambda: None, done=lambda t: install(t, server, spawned_process=True)
+        )
+    return server
 
 
 def _watcher(server: WorkerServer) -> Callable[[str, str], None]:

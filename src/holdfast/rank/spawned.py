@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.rank import agent_store, heartbeat_page, own_page, prctl, torch_import
+from holdfast.rank import heartbeat_page, own_page, prctl
 from holdfast.rank.delivery import PACKAGE, member_file
 
 _parent: dict[str, str] = {}
@@ -57,12 +57,6 @@ def _program() -> str:
         f" {{'SAID': {_parent!r}, 'PACKAGE': {PACKAGE!r}}})\n"
         "except Exception: pass"
     )
-
-
-def expect_torch(done: Callable[[Any], None]) -> None:
-    """In a spawned process."""
-    agent_store.remember({"MASTER_PORT": _parent["port"]}, spawned=True)
-    torch_import.expect(begins=lambda: None, done=done)
 
 
 def adopt(rank: int) -> None:

@@ -2,7 +2,10 @@
 
 First our folder and our variables go, so that whatever this process starts inherits nothing.
 Then the sitecustomize that this folder hid is run, as Python would have run it. Then the hook
-is started, if this is the rank itself and not a process that it started.
+is started.
+
+Below a wrapper (`bash wrapper.sh`, `nsys profile python`, `conda run`) all of that waits until a
+process imports torch: only that one is the rank.
 """
 
 import os
@@ -13,17 +16,27 @@ from importlib.util import module_from_spec, spec_from_file_location
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(os.path.dirname(HERE))
+NAMES = ("PAGE", "WORDS", "SOCKET", "LAUNCHER", "EVENTS", "PLACE", "RANK_PID")
+LAUNCHERS = ("accelerate", "conda", "deepspeed", "mamba", "torchrun")
+"""programs in Python that start the rank, or ranks of their own, and are none"""
 
 
-def _take_back() -> "dict[str, str]":
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]
+def _take_back() -> None:
     rest = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part != HERE]
     if rest:
         os.environ["PYTHONPATH"] = os.pathsep.join(rest)
     else:
         os.environ.pop("PYTHONPATH", None)
-    names = ("PAGE", "WORDS", "SOCKET", "LAUNCHER", "EVENTS", "RANK_PID")
-    return {name: os.environ.pop(f"HOLDFAST_{name}", "") for name in names}
+    for name in NAMES:
+        os.environ.pop(f"HOLDFAST_{name}", None)
+
+
+def _is_launcher() -> bool:
+    """By its name: `python /usr/bin/accelerate …`, `python -m accelerate.commands.launch …`."""
+    words = [word for word in getattr(sys, "orig_argv", [])[1:] if word != "-m"]
+    first = next((word for word in words if not word.startswith("-")), "")
+    name = os.path.basename(first)
+    return name in LAUNCHERS or name.startswith(("accelerate.commands.", "torch.distributed.run"))
 
 
 def _run_the_hidden_one() -> None:
@@ -37,7 +50,7 @@ def _run_the_hidden_one() -> None:
 
 def _start_hook(said: "dict[str, str]") -> None:
     """Import our own package by its place: the rank's Python may not have it on its path."""
-    if said["RANK_PID"] != str(os.getpid()) or not said["PAGE"]:
+    if not said["PAGE"] or _is_launcher():
         return
     if "holdfast" not in sys.modules:
         spec = spec_from_file_location(
@@ -47,7 +60,11 @@ def _start_hook(said: "dict[str, str]") -> None:
             raise ImportError(f"no package at {PACKAGE}")
         sys.modules["holdfast"] = module_from_spec(spec)
         spec.loader.exec_module(sys.modules["holdfast"])
-    import_module("holdfast.rank.hook").start(
+    hook = import_module("holdfast.rank.hook")
+    if said["RANK_PID"] != str(os.getpid()):
+        hook.start_below_a_wrapper(said, _take_back)
+        return
+    hook.start(
         page=said["PAGE"],
         words=said["WORDS"],
         socket=said["SOCKET"],
@@ -56,7 +73,10 @@ def _start_hook(said: "dict[str, str]") -> None:
     )
 
 
-_said = _take_back()
+sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]
+_said = {name: os.environ.get(f"HOLDFAST_{name}", "") for name in NAMES}
+if _said["RANK_PID"] == str(os.getpid()) and not _is_launcher():
+    _take_back()
 try:
     _run_the_hidden_one()
 finally:

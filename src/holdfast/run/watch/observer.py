@@ -119,7 +119,7 @@ class Observer:
             for local_rank, pid in sorted(pids.items())
         ]
         for rank in self.ranks:
-            self.deaths.watch(rank.pid)
+            self.deaths.watch(rank.leader)
 
     def ranks_stopped(self) -> None:
         for rank in self.ranks:
@@ -140,7 +140,7 @@ class Observer:
 
     def look(self, now: float) -> list[ObservedRank]:
         """Read what the ranks and the kernel say; returns the ranks that have exited since."""
-        by_pid = {rank.pid: rank for rank in self.ranks}
+        by_pid = {rank.leader: rank for rank in self.ranks}
         died = []
         for pid, death in self.deaths.deaths():
             rank = by_pid.get(pid)
@@ -154,11 +154,11 @@ class Observer:
     def all_deaths(self) -> dict[int, Death]:
         """How the ranks of this attempt ended, those included that we have ended."""
         died = dict(self.deaths.deaths())
-        return {rank.rank: died[rank.pid] for rank in self.ranks if rank.pid in died}
+        return {rank.rank: died[rank.leader] for rank in self.ranks if rank.leader in died}
 
     def a_rank_died(self) -> bool:
         """Since the last look."""
-        known = {rank.pid: rank.death for rank in self.ranks}
+        known = {rank.leader: rank.death for rank in self.ranks}
         return any(known.get(pid, death) != death for pid, death in self.deaths.deaths())
 
     def read_pages(self, now: float) -> None:

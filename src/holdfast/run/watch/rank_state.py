@@ -83,10 +83,14 @@ class ObservedRank:
 
     def __post_init__(self) -> None:
         self.alive_at = self.state_since = self.read_at = self.started_at
+        self.leader = self.pid
+        """the process that was started; `pid` is the one that writes the page, which may be below
+        a shell or a profiler"""
 
     def read_page(self, now: float) -> None:
         """Read its page; a new step is the best sign of life."""
         self.beat = heartbeat_page.read(self.page)
+        self.pid = heartbeat_page.writer(self.page) or self.pid
         self.limit = self.beat.limit_until if self.beat else 0.0
         if self.beat and self.limit and self.limit == self.extended:
             self.beat = msgspec.structs.replace(self.beat, limit_until=self.limit + self.extra)

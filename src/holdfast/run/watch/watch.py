@@ -23,6 +23,7 @@ from holdfast.run.watch.guard import PartGuard
 from holdfast.run.watch.interface import JobAction
 from holdfast.run.watch.loop_clock import LoopClock
 from holdfast.run.watch.observer import MemoryKills, Observer
+from holdfast.run.watch.remarks import Remarks
 from holdfast.run.watch.reporter import Reporter
 from holdfast.run.watch.stalls import StallMemory
 from holdfast.view import run_screen
@@ -54,6 +55,7 @@ class Watch:
         self.observer = Observer(places=places, memory_kills=memory_kills)
         self.reporter = Reporter(journal, screen, self.observer.host, places.paths)
         self.guard = PartGuard(lambda part, bug: self.reporter.part_failed(part, bug, self.attempt))
+        self.remarks = Remarks(screen)
         self.restarts = 0
         self.failures: tuple[Failure, ...] = ()
         self.stop_signal = ""
@@ -102,6 +104,7 @@ class Watch:
         step = self._judge(scene)
         self.calm = step is JobAction.KEEP_RUNNING
         self.guard.run("the status line", lambda: self._show_status(scene))
+        self.guard.run("a remark", lambda: self.remarks.look(self.observer.ranks, now))
         self.clock.done(time.monotonic())
         return step
 
