@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ folder = LocalFolder()
 print(folder.path, flush=True)
 sys.stdin.read()
 """
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Shorter than pytest's own, which is too long for a socket when several processes test."""
+    with tempfile.TemporaryDirectory(prefix="own-", dir="/tmp") as made:
+        yield Path(made)
 
 
 @pytest.fixture(autouse=True)
