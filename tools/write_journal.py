@@ -38,6 +38,7 @@ TYPES = {
     "tuple[int, ...]": "list of integers",
     "tuple[str, ...]": "list of strings",
     "dict[str, Any]": "object",
+    "dict[str, tuple[int, ...]]": "object of lists of integers",
 }
 
 

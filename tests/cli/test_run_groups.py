@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from holdfast import catalogue
+from holdfast.explain.diagnose import diagnose
+from holdfast.explain.gather import gather
 from tests.cli.jobs import Job, ran, script
 from tests.places import TARGETS
 
@@ -51,6 +54,11 @@ def test_a_rank_is_named_in_its_own_world_while_the_other_one_trains_on(tmp_path
     assert " of the world at 127.0.0.1:" in verdict["reason"]
     assert verdict["steps"] > done.records("notice")[0]["steps"] > 20, "the other pair trained on"
     assert "training continues" not in done.err
+    # Once it is over, the worlds are still told apart.
+    faults = [entry.fault for entry in catalogue.entries()]
+    diagnoses = diagnose(gather([str(done.run)]), faults).diagnoses
+    assert [(d.slug, d.culprit.rank) for d in diagnoses if d.culprit][:1] == [("rank-stuck", 2)]
+    assert "collective-mismatch" not in [d.slug for d in diagnoses]
 
 
 def test_an_exit_code_is_nobodys_consequence_where_there_is_no_group(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from holdfast import catalogue
+from holdfast.analysis.collectives import own_numbers
 from holdfast.analysis.logs.wreckage import InputSource, Wreckage
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.scene.scene import LastWords
+from holdfast.analysis.scene.scene import LastWords, Recorder
 from holdfast.explain.assemble import assemble
 from holdfast.explain.read import (
     documents,
@@ -89,6 +90,7 @@ class _Collector:
         found.exits.extend(story.exits)
         found.live_verdicts += story.told
         found.pids |= story.pids
+        found.worlds |= story.worlds
         found.host = found.host or story.host
         found.world_size = story.world_size or found.world_size
 
@@ -182,7 +184,10 @@ class _Collector:
             self._collected.sources.append(source)
             if rank is not None:
                 self._collected.recorders[rank] = answer
-        return assemble(self._collected)
+        found = self._collected
+        legible = {r: one for r, one in found.recorders.items() if isinstance(one, Recorder)}
+        found.recorders |= own_numbers.told_apart(legible, found.worlds)
+        return assemble(found)
 
 
 def _error_file(opened: Opened, peek: bytes) -> tracebacks.ParsedException | None:

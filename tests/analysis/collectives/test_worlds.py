@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.analysis.collectives import worlds
+from holdfast.analysis.collectives import standstills, worlds
+from holdfast.analysis.collectives.own_numbers import told_apart
 from holdfast.analysis.collectives.waits import Waits, analyse
 from holdfast.analysis.job import pace
 from holdfast.analysis.scene.scene import Death, RankView, Recorder, Scene, Stack
@@ -405,3 +406,27 @@ def test_many_ranks_are_compared_group_by_group(stack: Stack | None) -> None:
     views = tuple(map(counted, scene.ranks))
     assert analyse(msgspec.structs.replace(scene, ranks=views)).roots == (7,)
     assert reads < 20 * len(views)
+
+
+# --- what is left of them ----------------------------------------------------------------------
+
+
+def test_recorders_of_several_worlds_are_told_apart_once_a_run_is_over() -> None:
+    scene = a_hang(
+        *(member(r, r, 2, HERE, **of_size(4)) for r in (0, 1)),
+        member(2, 1, 2, THERE, **of_size(8)),
+        member(3, 0, 2, THERE, **{**SLEEPS, "recorder": a_recorder(entry(49, shape="[8] Float"))}),
+    )
+    found = {v.rank: v.recorder for v in scene.ranks if isinstance(v.recorder, Recorder)}
+    told = worlds.several(scene)
+    assert told == {f"the world at {HERE}": (0, 1), f"the world at {THERE}": (3, 2)}
+    mixed, apart = standstills.take(found), standstills.take(told_apart(found, told))
+    assert mixed.mismatch is not None
+    assert (apart.mismatch, apart.roots, apart.victims) == (None, (3,), (2,))
+
+
+def test_one_world_is_not_worth_a_word() -> None:
+    assert worlds.several(a_scene()) == {}
+    assert worlds.several(a_scene([member(r, r, 4, GIVEN) for r in range(4)])) == {}
+    with_coordinator = a_scene([outside(0), member(1, 0, 2, HERE), member(2, 1, 2, HERE)])
+    assert list(worlds.several(with_coordinator).values()) == [(1, 2)]

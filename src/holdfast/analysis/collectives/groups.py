@@ -71,26 +71,32 @@ def named(recorders: Recorders) -> dict[int, Recorder]:
         for group, members in recorder.members.items():
             meanings.setdefault(group, set()).add(members)
     shared = {group for group, sets in meanings.items() if len(sets) > 1}
-    return {rank: _renamed(recorder, shared) if shared else recorder
+    return {rank: _told_apart(recorder, shared) if shared else recorder
             for rank, recorder in recorders.items()}  # fmt: skip
 
 
-def _renamed(recorder: Recorder, shared: set[str]) -> Recorder:
+def _told_apart(recorder: Recorder, shared: set[str]) -> Recorder:
     names = {
         group: f"{group} of ranks {text.numbers(list(members))}"
         for group, members in recorder.members.items()
         if group in shared
     }
+    return renamed(recorder, names)
 
-    def renamed(collectives: tuple[Collective, ...]) -> tuple[Collective, ...]:
+
+def renamed(recorder: Recorder, names: Mapping[str, str]) -> Recorder:
+    """`names`: group -> its new name, for those that get one."""
+
+    def under_new_names(collectives: tuple[Collective, ...]) -> tuple[Collective, ...]:
         return tuple(
             msgspec.structs.replace(c, group=names[c.group]) if c.group in names else c
             for c in collectives
         )
 
-    return Recorder(
-        collectives=renamed(recorder.collectives),
-        messages=renamed(recorder.messages),
+    return msgspec.structs.replace(
+        recorder,
+        collectives=under_new_names(recorder.collectives),
+        messages=under_new_names(recorder.messages),
         entered={names.get(group, group): n for group, n in recorder.entered.items()},
         finished={names.get(group, group): n for group, n in recorder.finished.items()},
         members={names.get(group, group): who for group, who in recorder.members.items()},

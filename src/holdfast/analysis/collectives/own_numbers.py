@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast.analysis.collectives import entries
+from holdfast.analysis.collectives import entries, groups
 from holdfast.analysis.scene.scene import Claim, RankView, Recorder, Scene
 
 CLOCK_STEP = 5.0
@@ -51,6 +51,26 @@ def _with_members(recorder: Recorder, ranks: Mapping[int, int]) -> Recorder:
 
 def _unknown(number: int) -> int:
     return -1 - number
+
+
+def told_apart(
+    recorders: Mapping[int, Recorder], worlds: Mapping[str, tuple[int, ...]]
+) -> dict[int, Recorder]:
+    """Recorders of several worlds in which no two groups have the same name, and the default ones
+    have their members; `worlds`: name -> its ranks in the order of their numbers."""
+    homes = {rank: (name, ranks) for name, ranks in worlds.items() for rank in ranks}
+    return {
+        rank: _of_world(recorder, *homes[rank]) if rank in homes else recorder
+        for rank, recorder in recorders.items()
+    }
+
+
+def _of_world(recorder: Recorder, name: str, ranks: tuple[int, ...]) -> Recorder:
+    translated = _with_members(recorder, dict(enumerate(ranks)))
+    default = {group: ranks for group in recorder.entered if groups.is_default(group)}
+    whole = msgspec.structs.replace(translated, members={**default, **translated.members})
+    known = {*whole.entered, *whole.members, *(m.group for m in whole.messages)}
+    return groups.renamed(whole, {group: f"{group} of {name}" for group in known})
 
 
 def claim_wall(scene: Scene, claim: Claim) -> float:

@@ -47,6 +47,17 @@ def part_of(scene: Scene, ranks: Iterable[int]) -> Scene:
     return next(found, scene) if wanted else scene
 
 
+def several(scene: Scene) -> dict[str, tuple[int, ...]]:
+    """Name -> its ranks in the order of their numbers; empty where all ranks are in one."""
+    found = find(scene)
+    if len(found) < 2 and sum(len(world.ranks) for world in found) in (0, len(scene.ranks)):
+        return {}
+    return {
+        name: tuple(world.ranks.get(n, -1 - n) for n in range(world.claim.world_size))
+        for name, world in zip(_names(found), found, strict=True)
+    }
+
+
 def _parts(scene: Scene) -> tuple[Scene, ...]:
     if scene.world is not None:
         return (scene,)

@@ -188,6 +188,9 @@ class EvidenceRecord(AttemptRecord, frozen=True, kw_only=True, tag="evidence"):
 
     folder: str = ""
     """empty when it could not be written"""
+    worlds: dict[str, tuple[int, ...]] = {}
+    """where the ranks have formed several default groups: its name -> its ranks, in the order of
+    their numbers in it; below zero where not known"""
 
 
 class SignalRecord(AttemptRecord, frozen=True, kw_only=True, tag="signal"):

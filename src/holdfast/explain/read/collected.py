@@ -62,6 +62,8 @@ class Collected:
         """from our own journal; those of launchers are made from their log lines"""
         self.live_verdicts: tuple[LiveVerdict, ...] = ()
         self.recorders: dict[int, Recorder | Unread] = {}
+        self.worlds: dict[str, tuple[int, ...]] = {}
+        """from our own journal: name -> ranks by their numbers in it, where there were several"""
         self.stacks: list[tuple[int | None, int | None, Stack]] = []
         """(rank, pid, its main thread)"""
         self.spans: list[tuple[LogLine, LogLine]] = []

@@ -50,6 +50,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     told: tuple[LiveVerdict, ...]
     evidence: str
     """'evidence-3': the folder that the last sentence rests on; '' when it names none"""
+    worlds: dict[str, tuple[int, ...]]
+    """name -> ranks by their numbers in it, where they had formed several"""
     finished: bool
     """this very attempt ended well: nothing is to be explained"""
 
@@ -76,6 +78,7 @@ def read(text: bytes, source: str) -> Story:
         exits=tuple(_exits(mine, source)),
         told=() if finished else tuple(_told(mine, source, _afterwards(records, attempt))),
         evidence=_evidence(mine),
+        worlds=_worlds(mine),
         finished=finished,
     )
 
@@ -122,6 +125,11 @@ def _evidence(records: NumberedRecords) -> str:
     ]
     folders = [os.path.basename(name) for name in named if name]
     return folders[-1] if folders else ""
+
+
+def _worlds(records: NumberedRecords) -> dict[str, tuple[int, ...]]:
+    told = [r.worlds for _, r in records if isinstance(r, EvidenceRecord)]
+    return told[-1] if told else {}
 
 
 def _exits(records: NumberedRecords, source: str) -> Iterator[Exit]:

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from holdfast import text
+from holdfast.analysis.collectives import worlds
 from holdfast.analysis.job import pace, phrases
 from holdfast.analysis.job.journal_records import (
     ActionRecord,
@@ -215,12 +216,13 @@ class Reporter:
         fields = msgspec.structs.asdict(notice)
         self.journal.write(VerdictRecord(**fields, stopped_by=stopped_by) if action else notice)
 
-    def evidence(self, attempt: int, folder: str) -> None:
+    def evidence(self, scene: Scene, folder: str) -> None:
         """Once a folder: looks at which nothing was said use it again."""
         if folder == self._evidence_noted:
             return
         self._evidence_noted = folder
-        self.journal.write(EvidenceRecord(attempt=attempt, folder=folder))
+        several = worlds.several(scene)
+        self.journal.write(EvidenceRecord(attempt=scene.attempt, folder=folder, worlds=several))
 
     def aborts(self, attempt: int, ranks: Sequence[int]) -> None:
         self.journal.write(SignalRecord(attempt=attempt, signal="SIGABRT", ranks=tuple(ranks)))

@@ -194,8 +194,9 @@ class Watch:
     def _take_evidence(self) -> Scene:
         """And the scene with it."""
         self.guard.run("evidence", self.observer.take_evidence)
-        self.reporter.evidence(self.observer.attempt, self.observer.evidence_folder)
-        return self._scene(time.monotonic())
+        scene = self._scene(time.monotonic())
+        self.reporter.evidence(scene, self.observer.evidence_folder)
+        return scene
 
     # --- judging -------------------------------------------------------------------------------
 
