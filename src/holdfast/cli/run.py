@@ -81,7 +81,8 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
         return FOUND
     command = ["holdfast", "run", *argv]
     made = folder.make(flags.runs, name, command, os.environ, grace=flags.grace)
-    folder.prune(flags.runs, now=time.time())
+    if made.paths:
+        folder.prune(made.paths.root, now=time.time())
     if made.paths and facts is not None:
         folder.save(made.paths.facts, _without_environment(facts))
 

@@ -17,6 +17,7 @@ from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.run.runs import folder, redact
 from holdfast.run.runs.folder import KEEP_DAYS, KEEP_RUNS, CreatedRun, make, prune, save
 from tests.cli.holdfast_command import in_a_namespace
+from tests.frozen_disk import disk
 from tests.run.runs_on_disk import a_run, living_run, make_older
 
 COMMAND = ["holdfast", "run", "train.py", "--hf-token", "abc def", "--lr", "3"]
@@ -28,6 +29,20 @@ def made(root: Path, name: str = "train.py", environment: dict[str, str] | None 
     assert answer.remark == ""
     assert answer.paths
     return answer.paths
+
+
+@pytest.mark.lab
+def test_a_disk_that_hangs_at_the_start_costs_seconds_and_another_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "ANSWER_WITHIN", 0.5)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with disk(tmp_path) as frozen:
+        frozen.freeze()
+        answer = make(str(frozen.folder / "runs"), "train.py", COMMAND, {})
+        assert "(no answer within 0.5 s); this run is kept in" in answer.remark
+        assert answer.paths
+        assert os.path.isdir(answer.paths.folder)
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,14 @@ import msgspec
 
 from holdfast import __version__
 from holdfast.analysis.job.run_paths import RunPaths, is_ours
+from holdfast.analysis.machine import Unread
 from holdfast.run.runs import owner, redact
 from holdfast.run.runs.registry import RunState, is_run, read_run, run_ids
+from holdfast.system import deadline
 from holdfast.text import printable
 
+ANSWER_WITHIN = 5.0
+"""seconds for the disk of the runs folder, before another place is taken"""
 KEEP_RUNS = 20
 KEEP_DAYS = 7
 PACKAGES = ("torch", "accelerate", "deepspeed", "lightning", "transformers", "py-spy", "numpy")
@@ -56,7 +60,7 @@ def make(
     its ranks have between SIGTERM and SIGKILL.
     """
     me = owner.this_process(command, grace=grace)
-    problem = _try_make(root, name, me, environment)
+    problem = _hangs(root) or _try_make(root, name, me, environment)
     if isinstance(problem, RunPaths):
         return CreatedRun(problem, "")
     try:
@@ -71,6 +75,18 @@ def make(
         shutil.rmtree(elsewhere, ignore_errors=True)
     return CreatedRun(None, f"cannot write {root} ({problem}) nor a temporary folder ({second}); "
                       "nothing of this run is kept but what is on the screen")  # fmt: skip
+
+
+def _hangs(root: str) -> str:
+    """'' or that its file system does not answer: then it is a child that hangs, and not we."""
+
+    def write_something() -> bytes:
+        os.makedirs(root, exist_ok=True)
+        tempfile.TemporaryFile(dir=root).close()
+        return b""
+
+    answer = deadline.ask({"runs": write_something}, seconds=ANSWER_WITHIN)["runs"]
+    return answer.why if isinstance(answer, Unread) and answer.timed_out else ""
 
 
 def save(path: str, document: Any) -> str:
