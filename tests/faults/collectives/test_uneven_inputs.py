@@ -28,7 +28,7 @@ test_run = run_table(
         certain=True,
         saying=[
             "rank 2 (pid 4002) is past the loop, in barrier() at train.py:44",
-            "while ranks 0-1,3 are still in backward",
+            "while ranks 0-1,3 are still in backward (in backward() at train.py:30)",
             "or only it runs that code",
         ],
     ),

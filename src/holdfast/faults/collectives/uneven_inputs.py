@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast import text
-from holdfast.analysis.collectives import progress, waits
+from holdfast.analysis.collectives import call_sites, progress, waits
 from holdfast.analysis.job import phrases, stall
 from holdfast.analysis.logs import blame, odd_ranks
 from holdfast.analysis.logs.pattern import Role
@@ -50,9 +50,12 @@ def rank_left_the_loop_early(scene: Scene) -> Verdict | None:
     victims = exits.fallen(scene, found.odd)
     ahead = scene.rank(found.odd[0])
     part = progress.part(scene, found.right)
+    lines = (call_sites.last_line(scene.rank(rank)) for rank in found.right)
+    behind = next((f" ({line})" for line in lines if line), "")
     return FAULT.verdict(
-        f"{phrases.who(scene, found.odd)} is past the loop, {stall.place(ahead)}, while "
-        f"{text.ranks(found.right)} {_is(found.right)} still in {part}: it had fewer "
+        f"{phrases.who(scene, found.odd)} is past the loop, "
+        f"{(ahead.death and call_sites.last_line(ahead)) or stall.place(ahead)}, while "
+        f"{text.ranks(found.right)} {_is(found.right)} still in {part}{behind}: it had fewer "
         f"batches, or only it runs that code (collective #{found.sequence})",
         ranks=found.odd,
         victims=victims,
