@@ -113,9 +113,8 @@ def _refuse_missing_script(flags: RunFlags) -> None:
 
 def _watched(flags: RunFlags, journal: Journal, screen: Screen, places: RunPlaces) -> int:
     """The job, from its first rank to the report."""
-    from holdfast.analysis.job import wait_limit
     from holdfast.analysis.scene.scene import Policy
-    from holdfast.rank import delivery
+    from holdfast.rank import delivery, nccl_settings
     from holdfast.run.launch import launch
     from holdfast.run.launch.pump import write_all
     from holdfast.run.watch.watch import Watch
@@ -125,7 +124,7 @@ def _watched(flags: RunFlags, journal: Journal, screen: Screen, places: RunPlace
             patience=flags.patience,
             max_restarts=flags.max_restarts,
             restarts_typed=flags.restarts_typed,
-            nccl_aborts=wait_limit.nccl_aborts(os.environ),
+            nccl_aborts=nccl_settings.aborts(os.environ),
         ),
         journal=journal,
         screen=screen,

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.rank import agent_store, own_page
+from holdfast.rank import agent_store, nccl_settings, own_page
 
 UNKNOWN = -1
 LONGEST = 300
@@ -84,6 +84,7 @@ def _tell(torch: Any, arguments: Mapping[str, Any], entering: Callable[[int], No
         "agent_store": agent_store.is_agents(own["store"].rpartition(":")[2]),
         "timeout": timeout.total_seconds() if timeout is not None else 0.0,
         "device": device(torch, arguments.get("device_id")),
+        "nccl_aborts": nccl_settings.aborts(os.environ),
         **(_given or _as_given(own)),
     }
     _said.clear()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.analysis.scene.scene import Policy, Scene
+from holdfast.analysis.scene.scene import Claim, Policy, Scene
 from holdfast.run.watch.decide import Decision, StallHistory, decide, remember
 from holdfast.run.watch.verdict import judge
 from tests.run.scenes import (
@@ -168,6 +168,25 @@ def test_where_torch_would_not_abort_nothing_is_ended(backend: str) -> None:
     assert decided(scene, policy=changed_policy(nccl_aborts=False)).action == "go-on"
     gloo = at_work_for(9000)
     assert decided(gloo, policy=changed_policy(nccl_aborts=False)).action == "restart"
+
+
+def test_a_rank_that_switched_the_watchdog_off_itself_is_believed() -> None:
+    pending = msgspec.structs.replace(entry(STEPS + 1, finished=False), backend="nccl")
+    page = a_beat(step_at=NOW - 9000, claim=a_claim(nccl_aborts=False))
+    scene = at_work_for(9000, victim={"recorder": waiting(pending), "beat": page})
+    decision = decided(scene)
+    assert decision.action == "go-on"
+    assert decision.verdict is not None
+    assert decision.verdict.slug == "rank-stuck", "nothing happens at that timeout"
+
+
+def a_claim(**changes: Any) -> Claim:
+    claim = Claim(
+        at=LONG_RUN, rank=0, world_size=4, store="127.0.0.1:29500", own_store=False,
+        agent_store=True, timeout=1800.0, device="", given_rank=0, given_world_size=4,
+        given_store="127.0.0.1:29500",
+    )  # fmt: skip
+    return msgspec.structs.replace(claim, **changes)
 
 
 def test_a_timeout_that_is_not_known_ends_nothing() -> None:

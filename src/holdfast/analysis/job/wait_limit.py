@@ -7,14 +7,14 @@ them; `run` comes shortly before. Where torch would not abort, neither does it. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
 from holdfast.analysis.collectives import waits
+from holdfast.analysis.collectives.positions import Wait
 from holdfast.analysis.job import join
 from holdfast.analysis.scene.scene import RankView, Scene
-from holdfast.analysis.variables.parsing import torch_bool, torch_int
 
 LEAST = 5.0
 """seconds that taking evidence and ending the ranks need before torch does"""
@@ -23,8 +23,6 @@ SHARE = 0.02
 """of the timeout, between these two: long waits are seen less exactly"""
 SHORT = 0.2
 """of the timeout at most: a timeout of 6 s is still 4.8 s long"""
-HANDLING = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")
-BLOCKING = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
 
 
 class LimitedWait(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,29 +38,27 @@ def act_after(timeout: float) -> float:
     return timeout - min(max(LEAST, min(SHARE * timeout, MOST)), SHORT * timeout)
 
 
-def nccl_aborts(environment: Mapping[str, str]) -> bool:
-    """Whether torch ends a process whose NCCL collective has timed out.
-
-    With blocking wait only an explicit `work.wait()` raises: see async-handling-off.
-    """
-    handling = next((environment[n] for n in HANDLING if n in environment), "")
-    blocking = next((environment[n] for n in BLOCKING if n in environment), "")
-    return torch_int(handling) != 0 and not torch_bool(blocking)
-
-
 def limited_waits(scene: Scene, victims: tuple[int, ...], *, nccl: bool) -> Iterator[LimitedWait]:
     """The waits of these ranks that torch itself would end; `nccl`: it aborts NCCL's too."""
     evidence_at = scene.evidence_at or scene.now
     for wait in waits.analyse(scene).waits:
         view = scene.rank(wait.rank)
-        known = nccl or wait.backend not in ("nccl", "")
-        if wait.rank in victims and known and (timeout := wait.timeout or _declared(view)):
+        ends = torch_ends(view, wait, nccl=nccl)
+        if wait.rank in victims and ends and (timeout := wait.timeout or _declared(view)):
             yield LimitedWait(since=evidence_at - wait.seconds, timeout=timeout)
     for view in scene.ranks:
         claim = join.claim_of(view)
         if view.rank in victims and claim and claim.timeout and join.waits_to_join(view):
             since = max(claim.at, scene.started_at)
             yield LimitedWait(since=since, timeout=claim.timeout)
+
+
+def torch_ends(view: RankView, wait: Wait, *, nccl: bool = True) -> bool:
+    """Whether torch ends this wait at its timeout, as far as is known; `nccl`: as the launcher's
+    own environment says. The rank's may say otherwise."""
+    claim = join.claim_of(view)
+    aborts = nccl and (claim is None or claim.nccl_aborts)
+    return aborts or wait.backend not in ("nccl", "")
 
 
 def _declared(view: RankView) -> float:

@@ -51,6 +51,8 @@ class Claim(Signal, frozen=True):
     """how many groups of this store and world size this process had destroyed before"""
     first: bool = True
     """it had destroyed no default group before: of one, the recorder may still hold collectives"""
+    nccl_aborts: bool = True
+    """by its environment, torch ends it when an NCCL collective has timed out"""
 
     @property
     def serves(self) -> bool:

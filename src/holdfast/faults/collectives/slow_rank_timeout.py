@@ -54,6 +54,8 @@ def work_approaches_the_timeout(scene: Scene) -> Verdict | None:
     held = stall.find(scene)
     if held is None or not held.timeout or held.seconds < REPORT_AT * held.timeout:
         return None
+    if held.wait and not wait_limit.torch_ends(scene.rank(held.wait.rank), held.wait):
+        return None  # nothing happens at that timeout
     if any(scene.now - scene.rank(rank).alive_at > ALIVE for rank in held.roots):
         return None
     timeout, acts = text.elapsed(held.timeout), wait_limit.act_after(held.timeout)
