@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
+from string import Template
 
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.run.runs.writer_process import LOG_LIMIT
 
 NO_LIMIT = 0
+PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
 
 @dataclass(frozen=True)
@@ -53,3 +56,12 @@ class LogPlaces:
     def _there(self, attempt: int, env: dict[str, str], *names: str) -> str:
         run = f"{env.get('TORCHELASTIC_RUN_ID') or self._paths.run_id}_{self._random}"
         return os.path.join(self._log_dir, run, f"attempt_{attempt}", *names)
+
+
+def line_prefix(env: Mapping[str, str], environment: Mapping[str, str]) -> bytes:
+    """What --tee puts before each line of this rank, by torchrun's rule."""
+    template = environment.get(PREFIX_TEMPLATE, "[${role_name}${local_rank}]:")
+    filled = Template(template).safe_substitute(
+        role_name=env.get("ROLE_NAME", ""), rank=env.get("RANK"), local_rank=env.get("LOCAL_RANK")
+    )
+    return filled.encode(errors="replace")

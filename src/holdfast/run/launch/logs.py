@@ -7,17 +7,17 @@ environment it handed over: the one public place where both can be set.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from string import Template
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std, to_map
 
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.run.launch.log_file import RankLog
-from holdfast.run.launch.log_places import LogPlaces
+from holdfast.run.launch.log_places import NO_LIMIT, LogPlaces, line_prefix
 from holdfast.run.launch.output_tail import OutputTails
 from holdfast.run.launch.pump import OutputPump, RankStream, Writer, warn, write_all
 from holdfast.run.launch.terminal import is_one_place
@@ -28,9 +28,6 @@ PrepareEnvironment = Callable[[int, Environment], Environment]
 INHERITED = ""
 """torch's word for: the rank writes where we write"""
 Copies = tuple[RankLog, tuple[bytes, ...]]
-PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
-FOLDERS = 2.0
-"""seconds for the disk to make the folders that --log-dir asks for"""
 LAST_LINES = 5.0
 """seconds for the disk to take the end of the logs"""
 
@@ -80,6 +77,7 @@ class Logs(LogsSpecs):
         self._write = write
         self._pty = pty
         self._pump: OutputPump | None = None
+        self._error_copies: dict[str, str] = {}
         self._said: set[str] = set()
 
     @property
@@ -136,7 +134,7 @@ class Logs(LogsSpecs):
                     kind,
                     env,
                     hidden=hidden and not tee,
-                    prefix=self._prefix(env, local_rank) if tee else b"",
+                    prefix=line_prefix(env, os.environ) if tee else b"",
                     copies=copies[kind] if tee else None,
                 )
                 # As under torchrun, which gives a rank a file for what it hides or prefixes.
@@ -144,9 +142,6 @@ class Logs(LogsSpecs):
                 files[kind][local_rank] = self._connect(
                     stream, self._like(kind + 1) if as_is else None
                 )
-        if self._root_log_dir and self._writer is not None:
-            # A rank that fails at once writes its error file into a folder of --log-dir.
-            self._writer.wait(self._writer.number, FOLDERS)
         return LogsDest(stdouts=files[0], stderrs=files[1], error_files=errors)
 
     def _shows(self, local_rank: int) -> bool:
@@ -193,20 +188,8 @@ class Logs(LogsSpecs):
             self._say_once(f"output goes to the screen only: {problem.strerror}")
             return INHERITED
 
-    def _prefix(self, env: Environment, local_rank: int) -> bytes:
-        template = os.environ.get(PREFIX_TEMPLATE, "[${role_name}${local_rank}]:")
-        return (
-            Template(template)
-            .safe_substitute(
-                role_name=env.get("ROLE_NAME", ""), rank=env.get("RANK"), local_rank=local_rank
-            )
-            .encode(errors="replace")
-        )
-
     def _error_file(self, env: Environment) -> str:
         """'' when there is no place for it."""
-        if self._places and (named := self._places.error_file(self.attempt, env)):
-            return named
         if self._local is None:
             return ""
         rank = int(env["RANK"])
@@ -215,7 +198,19 @@ class Logs(LogsSpecs):
         except OSError as problem:
             self._no_log(problem.strerror or str(problem))
             return ""
-        return self._local.error(self.attempt, rank)
+        path = self._local.error(self.attempt, rank)
+        if self._places and (named := self._places.error_file(self.attempt, env)):
+            self._error_copies[path] = named
+        return path
+
+    def _copy_error_files(self) -> None:
+        """To where --log-dir has them; a rank never writes to a disk that may hang."""
+        for path, named in list(self._error_copies.items()):
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                if self._writer is not None:
+                    self._writer.log(named, file.read(), limit=NO_LIMIT)
+                    self._writer.close_log(named)
+                    del self._error_copies[path]
 
     def _log(self, rank: int, name: str, env: Environment) -> RankLog | None:
         if self._places is None or self._writer is None:
@@ -265,10 +260,12 @@ class Logs(LogsSpecs):
         """Everything the ranks printed so far is on the screen when this returns."""
         if self._pump is not None:
             self._pump.settle()
+        self._copy_error_files()
         if self._writer is not None:
             self._writer.wait(self._writer.number, 1.0)
 
     def close(self) -> None:
+        self._copy_error_files()
         if self._pump is not None:
             self._pump.close(outlived=self.outlived)
             self._pump = None
