@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SIZE = 4096
 MEMBERS = 64
 """pages behind that of the rank, for processes that it starts and that form a group of their own,
-by their number in it; a page that nobody writes takes no memory"""
+by their number in it; an unused page takes no memory"""
 VERSION = 1
 _MAGIC = int.from_bytes(b"HOLDFAST", "little")
 _TORCH, _GROUP, _CAPTURING, _GRAPHS = 1, 2, 4, 8  # flags

@@ -20,6 +20,7 @@ from holdfast.rank import heartbeat_page
 from holdfast.run.watch.rank_state import moved, read_words
 from holdfast.system import activity
 from tests.cli.holdfast_command import wait_until
+from tests.run.scenes import RESET
 from tests.run.watched import SLEEP, process, watched
 
 STILL = Activity(state="S", cpu=1.0, io=10, socket=20, faults=0, wait_channel="")
@@ -190,3 +191,47 @@ def test_a_rank_whose_clock_is_another_one_has_stepped_when_we_saw_it(tmp_path: 
         rank.read_page(rank.started_at + 20.0)
         assert rank.beat.step_at == rank.started_at + 5.0
         page._words.release()
+
+
+def test_a_rank_that_spawned_others_says_what_the_first_of_them_did(tmp_path: Path) -> None:
+    """mp.spawn raises for whichever of its processes it sees exit first: here one that lost its
+    peer."""
+    lost = {"kind": "RuntimeError", "text": RESET, "where": "train.py:30 in run", "at": 5.0}
+    cause = {"kind": "ValueError", "text": "bad", "where": "train.py:9 in run", "at": 4.0}
+    handed = {"kind": "ProcessRaisedException", "text": RESET, "where": "train.py:40", "at": 6.0}
+    with (
+        watched(tmp_path, os.getpid(), 0) as parent,
+        watched(tmp_path, os.getpid(), 1) as first,
+        watched(tmp_path, os.getpid(), 2) as second,
+    ):
+        parent.members.update({1: first, 2: second})
+        for rank, words in ((parent, handed), (first, lost), (second, cause)):
+            Path(rank.words_file).write_text(json.dumps(words))
+        said = parent.last_words()
+        assert said is not None
+        assert (said.kind, said.at) == ("ValueError", 4.0)
+        assert said.where == "train.py:9 in run, in spawned rank 2"
+        Path(parent.words_file).write_text(json.dumps({**handed, "kind": "OSError"}))
+        own = parent.last_words()
+        assert own is not None
+        assert own.kind == "OSError", "its own failure"
+
+
+def test_a_page_between_two_processes_of_a_wrapper_speaks_of_no_end(tmp_path: Path) -> None:
+    """`python -c 'import torch'` before the script itself: that was not the rank's end."""
+    with (
+        process(SLEEP) as helper,
+        watched(tmp_path, os.getpid()) as rank,
+    ):
+        page = heartbeat_page.HeartbeatPage(rank.page)
+        page.announce(helper.pid)
+        page.leaving()
+        rank.read_page(1.0)
+        assert rank.beat is not None
+        assert rank.beat.leaving_at > 0
+        assert (rank.pid, rank.leader) == (helper.pid, os.getpid())
+        helper.kill()
+        helper.wait()
+        rank.read_page(2.0)
+        assert rank.beat.leaving_at == 0
+        del page  # the mapping cannot be closed while it is in use

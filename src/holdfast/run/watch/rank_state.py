@@ -33,6 +33,8 @@ from holdfast.run.launch.output_tail import TAIL
 
 IDLE_CPU = 0.02
 """seconds of processor time a second that a waiting process burns anyway: timers, epoll loops"""
+HANDED_ON = ("ProcessRaisedException", "ProcessExitedException")
+"""what `mp.spawn` raises for whichever of its processes it sees exit first"""
 LOOKS = 60
 """at a rank's processor time that are kept: a minute, one a second"""
 
@@ -91,6 +93,8 @@ class ObservedRank:
         """Read its page; a new step is the best sign of life."""
         self.beat = heartbeat_page.read(self.page)
         self.pid = heartbeat_page.writer(self.page) or self.pid
+        if self.beat and self._is_between_processes():
+            self.beat = msgspec.structs.replace(self.beat, leaving_at=0.0, exit_call=None, phase="")
         self.limit = self.beat.limit_until if self.beat else 0.0
         if self.beat and self.limit and self.limit == self.extended:
             self.beat = msgspec.structs.replace(self.beat, limit_until=self.limit + self.extra)
@@ -101,6 +105,11 @@ class ObservedRank:
         if self.beat and self.steps and self.beat.step_at < self.stepped_after:
             self.beat = msgspec.structs.replace(self.beat, step_at=self.stepped_after)
         self.read_at = now
+
+    def _is_between_processes(self) -> bool:
+        """Below a wrapper: the process that had the page has ended, and the rank has not."""
+        below = self.pid != self.leader and self.death is None
+        return below and not os.path.exists(f"/proc/{self.pid}")
 
     def compare(self, now: float, activity: Activity | None) -> None:
         """The kernel's counters with those of the last look."""
@@ -136,7 +145,7 @@ class ObservedRank:
             alive_at=self.alive_at,
             state_since=self.state_since,
             death=self.death,
-            words=self._words(),
+            words=self.last_words(),
             stack=self.stack,
             recorder=self._recorder(),
             workers=self.workers,
@@ -145,7 +154,7 @@ class ObservedRank:
             looks=tuple(self.looks),
         )
 
-    def _words(self) -> LastWords | None:
+    def last_words(self) -> LastWords | None:
         words = read_words(self.words_file) or self._words_of_abort()
         if words is None:
             return None
@@ -154,7 +163,22 @@ class ObservedRank:
         # Or they catch the exit that they asked for, and end in another way.
         asked_for = words.exit_code
         other_end = asked_for is not None and self.death and self.death.code != asked_for
-        return None if went_on or other_end else words
+        if went_on or other_end:
+            return None
+        return self._cause_below() or words if words.kind in HANDED_ON else words
+
+    def _cause_below(self) -> LastWords | None:
+        """What the first process said that it started and that failed for a reason of its own."""
+        said = [
+            (member.rank, words)
+            for member in self.members.values()
+            if (words := member.last_words()) and not secondary_errors.consequence(words)
+        ]
+        number, first = min(said, key=lambda one: one[1].at, default=(0, None))
+        if first is None:
+            return None
+        where = f"{first.where}, in spawned rank {number}"
+        return msgspec.structs.replace(first, where=where, exit_code=None)
 
     def _recorder(self) -> Recorder | Unread | None:
         """What it left behind when it failed, or served while it lived."""
