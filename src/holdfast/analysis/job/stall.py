@@ -18,7 +18,8 @@ WAITS = 1.0
 steps (an evaluation, a custom update), and then some rank waits at any moment, but briefly"""
 PLACES = 2
 """collectives named in a sentence: a large mesh may wait in dozens"""
-SILENT = 2.0
+SILENT = 3.0
+"""seconds without activity that are worth a word; counters are a second old at the first notice"""
 COARSE = 1.3
 """seconds by which a sign of life may seem younger than it is: counters are read once a second"""
 
