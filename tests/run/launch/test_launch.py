@@ -48,7 +48,8 @@ def test_stop_ends_the_job_with_the_culprits_code(tmp_path: Path, ending: str, c
 
 
 def test_two_jobs_at_once(tmp_path: Path) -> None:
-    """One a module, one no Python at all; both read where to meet, and it differs."""
+    """One a module, one no Python at all, on the first of up to two nodes; both read where to
+    meet, and it differs."""
     package = tmp_path / "package"
     package.mkdir()
     (package / "__main__.py").write_text(
@@ -56,7 +57,9 @@ def test_two_jobs_at_once(tmp_path: Path) -> None:
     )
     one, two = tmp_path / "one", tmp_path / "two"
     module = ("--standalone", "--nproc-per-node", "2", "-m", "package", "--x")
-    shell = ("--nproc-per-node=2", "--no-python", "sh", "-c", 'echo "$MASTER_PORT $DRESSED"')
+    elastic = ("--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0")
+    echo = 'echo "$MASTER_PORT $DRESSED of $WORLD_SIZE"'
+    shell = (*elastic, "--nproc-per-node=2", "--no-python", "sh", "-c", echo)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(tmp_path))
         with launched(one, "", *module) as first, launched(two, "", *shell) as second:
@@ -65,7 +68,7 @@ def test_two_jobs_at_once(tmp_path: Path) -> None:
     port, _, rest = log(one, 0, 0).partition(" ")
     assert rest == "['--x'] __main__\n"
     other, _, rest = log(two, 0, 1).partition(" ")
-    assert rest == "rank 1\n"
+    assert rest == "rank 1 of 2\n"
     assert port != other
     low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     assert not low <= int(port) <= high
