@@ -32,7 +32,7 @@ JOB = ROOT / "tests" / "targets" / "gpu_job.py"
 RANKS = 4
 NAMED = 5.0
 """seconds after the fault"""
-LONGEST = 60.0
+LONGEST = 45.0
 AFTERWARDS = 2.0
 """seconds in which a second sentence may still come"""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.analysis.job import gpu_stall, stall
+from holdfast.analysis.job import cpu_starvation, gpu_stall, stall
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene.cpu import CpuLook
 from holdfast.analysis.scene.gpu import GpuLook
 from tests.analysis.collectives.test_gpu_side import a_job, ahead
+from tests.run.scenes import NOW, changed
 
 STUCK = a_job([ahead("scheduled" if rank == 2 else "started") for rank in range(4)])
 
@@ -48,3 +50,10 @@ def test_only_a_gpu_that_seems_stuck_is_worth_a_question() -> None:
     sleeps = a_job([ahead(*(() if rank == 2 else ("started",))) for rank in range(4)])
     assert not gpu_stall.suspected(sleeps)
     assert not gpu_stall.suspected(a_job([ahead("retired") for _ in range(4)]))
+
+
+def test_a_lack_of_cores_does_not_explain_a_gpu_that_has_its_work() -> None:
+    looks = tuple(CpuLook(at=NOW - 5 + n, ran=0.1 * n, queued=0.9 * n) for n in range(6))
+    starved = changed(STUCK, 2, looks=looks)
+    assert cpu_starvation.share([starved.rank(2)], since=NOW - 5).starved
+    assert cpu_starvation.find(starved) is None

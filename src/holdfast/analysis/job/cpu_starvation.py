@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.analysis.collectives import arrivals
-from holdfast.analysis.job import pace, stall
+from holdfast.analysis.job import gpu_stall, pace, stall
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import RankView, Scene
 
@@ -64,6 +64,8 @@ def find(scene: Scene) -> CpuShare | None:
         return _behind_the_pace(scene, living)
     if held.timeout and held.seconds >= HALF * held.timeout:
         return None
+    if gpu_stall.suspected(scene):
+        return None  # its GPU has had the work for as long: it is no core that is missing
     world = held.scene
     pause = scene.now - pace.last_progress(world)
     shares = [share([scene.rank(r)], since=scene.now - pause) for r in held.roots]
