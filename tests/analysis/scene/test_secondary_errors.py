@@ -146,3 +146,15 @@ def test_any_text_is_taken(kind: str, text: str) -> None:
     words = LastWords(kind=kind, text=text, where="", at=0.0)
     assert consequence(words) in ("", LOST_PEER, secondary_errors.TIMED_OUT, MISMATCH, TEARDOWN)
     words_of_abort(text, at=0.0)
+
+
+def test_the_watchdog_says_that_a_peer_is_gone_long_before_it_aborts() -> None:
+    """As torch 2.11 printed it on an H200 when another rank had left with exit code 0."""
+    said = (
+        "[rank0]:[E1115 22:10:46.818789859 ProcessGroupNCCL.cpp:612] [Rank 0] Collective "
+        "WorkNCCL(SeqNum=150, OpType=_REDUCE_SCATTER_BASE, NumelIn=8320, NumelOut=4160, "
+        "Timeout(ms)=600000) raised the following async exception: NCCL error: remote process "
+        "exited or there was a network error, NCCL version 2.28.9\n"
+    )
+    assert secondary_errors.watchdog_lost_peer(f"step 20\n{said}")
+    assert not secondary_errors.watchdog_lost_peer("remote process exited\n")

@@ -4,6 +4,8 @@ import signal
 
 import msgspec
 
+from tests.analysis.collectives.nccl_documents import Written
+from tests.analysis.collectives.test_gpu_side import a_job as gpu_job
 from tests.analysis.logs.patterns.jobs import HEALTHY, STUCK, a_job, an_exit, lost, stood, timed_out
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import (
@@ -34,6 +36,14 @@ LEFT = {"death": ended(2, 0, at=NOW - 6).death, "recorder": None, "stack": None}
 WAITED_FOR = changed(held_up({}), 2, **LEFT)
 JUST_COME = changed(held_up({}, evidence_wall=WALL + (STEPS + 1) * 0.05 + 0.3), 2, **LEFT)
 
+PAIRS = {"dp 0,2": (0, 2), "dp 1,3": (1, 3), "tp 0,1": (0, 1), "tp 2,3": (2, 3)}
+MESH = [
+    Written(PAIRS).past(1, group="dp 0,2").collective("started", group="dp 0,2"),
+    Written(PAIRS).past(1, group="dp 1,3").collective("started", group="dp 1,3"),
+    Written(PAIRS),
+    Written(PAIRS).past(1, group="dp 1,3").collective("started", group="tp 2,3"),
+]
+
 test_run = run_table(
     "rank-exits-early",
     notices(
@@ -59,6 +69,24 @@ test_run = run_table(
         certain=False,
         saying=["still wait for it"],
     ),
+    # NCCL aborted its communicators, which completes all collectives; its watchdog says why
+    notices(
+        changed(changed(a_scene(), 2, **LEFT), 0, lost_peer=True),
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=True,
+        saying=["then rank 0 lost the connection to it"],
+    ),
+    # of a mesh: rank 1 shares no group with it, and waits behind rank 3
+    notices(
+        changed(gpu_job(MESH), 2, **LEFT),
+        ranks=[2],
+        victims=[0, 1, 3],
+        certain=False,
+        saying=["ranks 0,3 still wait for it"],
+    ),
+    # rank 1 is late itself
+    overlooks(changed(gpu_job([MESH[0], Written(PAIRS), *MESH[2:]]), 2, **LEFT)),
     # no rank left last words
     notices(
         a_scene([ended(0, 0, at=NOW - 2), ended(1, 1, at=NOW - 1.9)]),

@@ -250,6 +250,8 @@ class RankView(Signal, frozen=True):
     """the file that keeps its stderr; '' when nothing is kept"""
     crash: Stack | None = None
     """where it was when a signal such as SIGSEGV or SIGABRT ended it, by Python's fault handler"""
+    lost_peer: bool = False
+    """NCCL's watchdog printed that a peer is gone; the rank itself may live on for a minute"""
     looks: tuple[CpuLook, ...] = ()
     """at its processor time, about one a second, oldest first"""
 

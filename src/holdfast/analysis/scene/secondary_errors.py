@@ -95,3 +95,14 @@ def words_of_abort(stderr: str, *, at: float) -> LastWords | None:
         text = "terminate called without an active exception"
         return LastWords(kind="terminate", text=text, where="", at=at)
     return None
+
+
+_WATCHDOG_LOST = re.compile(
+    r"raised the following async exception: NCCL error: remote process exited"
+)
+
+
+def watchdog_lost_peer(stderr: str) -> bool:
+    """NCCL noticed that a peer is gone: its watchdog says so, writes dumps, and aborts the process
+    only a minute later. Until then the recorders may show every collective as over."""
+    return bool(_WATCHDOG_LOST.search(stderr))

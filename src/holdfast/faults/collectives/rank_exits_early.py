@@ -21,7 +21,7 @@ Sources        torch/distributed/elastic/agent/server/api.py: exit code 0 is hea
 from __future__ import annotations
 
 from holdfast import text
-from holdfast.analysis.collectives import waits
+from holdfast.analysis.collectives import wait_graph, waits
 from holdfast.analysis.job import phrases, stall
 from holdfast.analysis.logs import blame, odd_ranks
 from holdfast.analysis.logs.pattern import Role
@@ -78,23 +78,28 @@ def _did(view: RankView) -> str:
 def _lost_a_peer(scene: Scene, left: tuple[RankView, ...]) -> tuple[int, ...]:
     """Ranks whose connection broke, or that exited silently, after the first of them had left."""
     first = min(exits.parted_at(view) for view in left)
-    return tuple(
+    ended = {
         e.rank
         for e in exits.endings(scene)
         # the sockets close a moment before the kernel reports the exit
         if e.at >= first - 0.5
         and (e.consequence == secondary_errors.LOST_PEER or (e.mute and exits.may_miss_a_peer(e)))
-    )
+    }
+    told = {view.rank for view in scene.ranks if view.lost_peer and view.death is None}
+    return tuple(sorted(ended | told))
 
 
 def _wait_for_the_gone(scene: Scene) -> tuple[int, ...]:
-    """Every remaining rank waits in a collective of the whole job, and none of them is late."""
-    living = [v for v in scene.ranks if v.death is None]
-    if not living or not all(isinstance(v.recorder, Recorder) for v in living):
+    """Every remaining rank waits for one that has left, or behind one that does."""
+    living = {v.rank: v for v in scene.ranks if v.death is None}
+    if not living or not all(isinstance(v.recorder, Recorder) for v in living.values()):
         return ()
-    seen = waits.analyse(scene)
-    waiting = [w for w in seen.waits if w.gone and not w.absent and w.seconds >= stall.WAITS]
-    return tuple(w.rank for w in waiting) if len(waiting) == len(living) else ()
+    waiting = [w for w in waits.analyse(scene).waits if w.seconds >= stall.WAITS]
+    graph = wait_graph.follow({w.rank: {*w.absent, *(() if w.absent else w.gone)} for w in waiting
+                               if w.absent or w.gone})  # fmt: skip
+    if graph.led != living.keys() or graph.ends & living.keys():
+        return ()
+    return tuple(w.rank for w in waiting if w.gone and not w.absent)
 
 
 def _verb(ranks: tuple[int, ...]) -> str:

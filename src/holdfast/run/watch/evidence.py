@@ -58,6 +58,9 @@ def take(
         if isinstance(answer, Recorder) or not rank.left_recorder:  # it may be on its way out
             rank.recorder = answer
     _look_at_workers(living)
+    if len(living) < len(ranks):
+        for rank in living:
+            rank.look_for_lost_peer()
     if paths is None or writer is None:
         return ""
     pieces = _pieces(living, raw, kernel, paths, attempt=attempt, number=number)

@@ -78,6 +78,7 @@ class ObservedRank:
     looks: deque[CpuLook] = field(default_factory=lambda: deque(maxlen=LOOKS))
     crash: Stack | None = None
     workers: tuple[WorkerStack, ...] = ()
+    lost_peer: bool = False
     threads: tuple[int, ...] = ()
     """as last seen: the kernel log names the thread that crashed, and a dead one is not listed"""
     members: dict[int, ObservedRank] = field(default_factory=dict)
@@ -150,6 +151,7 @@ class ObservedRank:
             recorder=self._recorder(),
             workers=self.workers,
             log=self.stderr_file,
+            lost_peer=self.lost_peer,
             crash=self._crash(),
             looks=tuple(self.looks),
         )
@@ -198,6 +200,11 @@ class ObservedRank:
             ):
                 self.crash = crash_file.parse(file.read(TAIL))
         return self.crash
+
+    def look_for_lost_peer(self) -> None:
+        """Worth it only once a rank has left."""
+        tail = self.stderr_tail().decode(errors="replace")
+        self.lost_peer = self.lost_peer or secondary_errors.watchdog_lost_peer(tail)
 
     def _words_of_abort(self) -> LastWords | None:
         """C++ that aborts in a thread of its own never reaches Python's excepthook."""
