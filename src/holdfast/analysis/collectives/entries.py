@@ -86,7 +86,7 @@ class RecorderEntry(msgspec.Struct):
 
 
 def of_groups_that_exist(entries: Iterable[RecorderEntry]) -> list[RecorderEntry]:
-    """Without those of groups that were destroyed and made again: names and sequences start anew,
+    """Without those of groups that were destroyed and made again: names and sequences start over,
     and the ring still holds the old ones. Every group of a process has a higher 'pg_id'."""
     listed = list(entries)
     newest: dict[tuple[str, str], int] = {}
