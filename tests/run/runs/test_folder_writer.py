@@ -138,6 +138,20 @@ def test_what_a_killed_launcher_had_sent_is_written_and_what_ranks_left_is_copie
     wait_until(lambda: Path(paths.stdout(0, 1)).read_bytes() == b"one\n" * 10_000)
 
 
+def test_a_disk_that_is_only_slower_than_the_ranks_print_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_writer, "QUEUE", 100_000)
+    path, chunk = tmp_path / "stdout.log", b"x" * 40_000
+    with writer(tmp_path) as (made, news):
+        for _ in range(200):
+            made.log(str(path), chunk, limit=0)
+        made.log(str(path), chunk * 10, limit=0)  # larger than the queue
+        assert made.close(30) == ""
+        assert news == []
+    assert path.stat().st_size == 210 * len(chunk)
+
+
 @pytest.mark.lab
 def test_a_disk_that_hangs_holds_nothing_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

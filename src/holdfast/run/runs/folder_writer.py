@@ -97,12 +97,17 @@ class FolderWriter:
     # --- what may be written -------------------------------------------------------------------
 
     def log(self, path: str, text: bytes, *, limit: int, elsewhere: str = "") -> None:
-        """Append to a log; `elsewhere` is where it really is, and `path` a link to there."""
+        """Append to a log; `elsewhere` is where it really is, and `path` a link to there.
+
+        A disk that is only slower than the ranks print is waited for, as under torchrun; one that
+        hangs is not."""
         with self._lock:
             missing = self._gaps[path]
             told = _gap(missing) if missing else b""
             header = {"op": "log", "path": path, "limit": limit, "elsewhere": elsewhere}
-            if self._put("logs", header, told + text):
+            data = frame(header, told + text)
+            self._lock.wait_for(lambda: self.hangs or self._closing or self._has_room(len(data)))
+            if self._put("logs", data, len(text)):
                 del self._gaps[path]
             else:
                 self._gaps[path] += len(text)
@@ -176,6 +181,7 @@ class FolderWriter:
             for message in (*self._queue, *self._sent):
                 self._count(message.what, len(message.data))
             lost = _in_words(self._lost)
+            self._lock.notify_all()
         self._wake()
         self._thread.join(timeout=TICK * 4)
         return f"not written to {self.folder}, which does not answer: {lost}" if lost else ""
@@ -184,13 +190,11 @@ class FolderWriter:
 
     def _send(self, what: str, header: dict[str, Any], body: bytes = b"") -> int:
         with self._lock:
-            return self._put(what, header, body)
+            return self._put(what, frame(header, body), len(body))
 
-    def _put(self, what: str, header: dict[str, Any], body: bytes) -> int:
-        data = frame(header, body)
-        room = QUEUE if what == "logs" else QUEUE + RESERVE
-        if self._closing or (self._bytes and self._bytes + len(data) > room):
-            self._count(what, len(body))
+    def _put(self, what: str, data: bytes, length: int) -> int:
+        if self._closing or not self._has_room(len(data), more=0 if what == "logs" else RESERVE):
+            self._count(what, length)
             return 0
         self._number += 1
         self._bytes += len(data)
@@ -199,6 +203,9 @@ class FolderWriter:
         if idle:
             self._wake()
         return self._number
+
+    def _has_room(self, length: int, *, more: int = 0) -> bool:
+        return not self._bytes or self._bytes + length <= QUEUE + more
 
     def _count(self, what: str, length: int) -> None:
         if what:
@@ -298,7 +305,9 @@ class FolderWriter:
             return
         self._ticks += 1
         if self._ticks == HUNG_TICKS:
-            self._hung_since = time.monotonic() - HUNG_TICKS * TICK
+            with self._lock:
+                self._hung_since = time.monotonic() - HUNG_TICKS * TICK
+                self._lock.notify_all()
             sentence = (
                 f"{self.folder} does not answer (file system hangs?): training and monitoring "
                 f"continue, up to {size(QUEUE)} wait in memory to be written"
