@@ -218,7 +218,8 @@ class Watch:
             for view in filter(exit_codes.raised, scene.ranks):
                 self.reporter.rank(scene.attempt, view, "raised")
             self._take_evidence()
-            self.settle_until = scene.now + UNWIND
+            self.settle_until = time.monotonic() + UNWIND
+            return JobAction.HOLD  # evidence took its time: read first what ranks say since
         if any(exit_codes.failed(view) for view in scene.ranks):
             self.settle_until = min(self.settle_until, scene.now + SETTLE)
         all_exited = all(view.death for view in scene.ranks)
