@@ -16,7 +16,7 @@ from holdfast.findings import Evidence
 
 def sentence(held: Stall) -> str:
     """ "rank 2 (pid 1): its GPU has not started all_reduce #66 for 4.1 s: a kernel or copy before
-    it has not ended; …"; '' when the script of a rank holds the others up, or it is unknown."""
+    it has not ended; …"; '' when it is a script that the others wait for, or it is unknown."""
     waiting = _not_started(held)
     if len(waiting) != len(held.roots):
         return ""

@@ -10,7 +10,7 @@ class GpuLook(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     uuid: str
     """'GPU-f3aa6b35-…'"""
     busy: int
-    """per cent of the last moment (up to a second) in which a kernel ran, whoever's it was"""
+    """per cent of the last moment (up to a second) in which a kernel of any process ran"""
     power: float
     """watts"""
     limit: float
