@@ -13,6 +13,7 @@ from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene
 from holdfast.run.watch.decide import Decision, StallHistory, decide
 from holdfast.run.watch.restart import NO_RESUME, failure_of
 from holdfast.run.watch.verdict import judge
+from tests.faults.joiners import a_claim
 from tests.run.scenes import NOW, a_beat, a_rank, a_scene, ended, words
 
 DEFAULT = Policy(patience=None, max_restarts=3)
@@ -159,3 +160,13 @@ def test_a_script_that_fails_on_all_ranks_alike_before_the_first_step(
 def test_after_the_first_step_it_is_a_failure_like_any_other() -> None:
     ranks = [ended(r, 1, said=words(**NO_MODULE)) for r in range(2)]
     assert decided(a_scene(ranks)).action == "restart"
+
+
+def test_a_job_that_worked_without_a_step_that_can_be_seen() -> None:
+    """An update rule of its own, and the same exception everywhere after a while in the group."""
+    claim = a_claim(0, at=NOW - 90.0)
+    beat = msgspec.structs.replace(BEFORE_THE_GROUP, claim=claim, group_ready=True)
+    ranks = [
+        msgspec.structs.replace(failed_at_start(rank, **NO_MODULE), beat=beat) for rank in range(2)
+    ]
+    assert decided(a_scene(ranks)).start_failure is None

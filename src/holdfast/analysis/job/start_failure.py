@@ -19,6 +19,9 @@ from holdfast.analysis.scene.scene import RankView, Scene
 TOGETHER = 5.0
 """seconds after the first end in which the other ranks may fail as well: on a busy machine their
 imports end seconds apart"""
+WORKED = 60.0
+"""seconds in its group after which a job without a step may well have worked: not every training
+has an optimizer that can be seen"""
 ACTIVE = 2.0
 """seconds: a rank that shows no activity for longer is not about to fail"""
 BY_PYTHON = (1, 2)
@@ -46,6 +49,8 @@ class StartFailure(msgspec.Struct, frozen=True, kw_only=True):
 def find(scene: Scene) -> StartFailure | None:
     ended = exits.endings(scene)
     if len(ended) < len(scene.ranks) or pace.steps(scene) or not _alike(ended):
+        return None
+    if any(ended[0].at - claim.at > WORKED for v in scene.ranks if (claim := join.claim_of(v))):
         return None
     if any(e.consequence or e.signal for e in ended) or not _from_the_script(ended):
         return None

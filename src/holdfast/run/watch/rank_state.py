@@ -141,7 +141,7 @@ class ObservedRank:
             local_rank=self.local_rank,
             pid=self.pid,
             host=self.host,
-            beat=self.beat,
+            beat=self._beat_with_steps(),
             activity=None if self.death else self.activity,
             alive_at=self.alive_at,
             state_since=self.state_since,
@@ -155,6 +155,14 @@ class ObservedRank:
             crash=self._crash(),
             looks=tuple(self.looks),
         )
+
+    def _beat_with_steps(self) -> Beat | None:
+        """The steps of processes that it started are the job's, also once those have ended."""
+        below = [member.beat for member in self.members.values() if member.beat]
+        furthest = max(below, key=lambda beat: beat.steps, default=None)
+        if self.beat is None or furthest is None or furthest.steps <= self.beat.steps:
+            return self.beat
+        return msgspec.structs.replace(self.beat, steps=furthest.steps, step_at=furthest.step_at)
 
     def last_words(self) -> LastWords | None:
         words = read_words(self.words_file) or self._words_of_abort()
