@@ -16,7 +16,7 @@ from typing import Any
 
 WINDOW = 31
 MOST = 5000
-"""optimizers in a round: one that never comes round again, because it is made anew for each step,
+"""optimizers in a round: one that never comes round again, because it is made again for each step,
 must not stop the count, or fill the memory"""
 
 Caller = tuple[int, int]
