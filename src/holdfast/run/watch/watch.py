@@ -149,6 +149,8 @@ class Watch:
         return self._exit_code
 
     def close(self) -> None:
+        # Ranks that ended well since the last look: their last steps and exits count too.
+        self.guard.run("the last look", lambda: self._observe(time.monotonic()))
         self.observer.close()
         self._report_events(time.monotonic())
 
