@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.torch_version import needs_live_recorders
 from tools.quiet_cases import CASES
 from tools.quiet_table import play
@@ -25,3 +27,12 @@ def test_a_suspended_machine_is_no_frozen_rank() -> None:
     """Longer than a rank alone would be given."""
     outcome = play(CASES["suspended"], scale=0.25)
     assert not outcome.problems, outcome.screen
+
+
+def test_a_clock_that_is_set_an_hour_ahead_ends_nothing() -> None:
+    """The flight recorder keeps wall time: the wait of a few seconds seems to be one of an hour."""
+    outcome = play(CASES["clock"], scale=0.2)
+    if outcome.skipped:
+        pytest.skip(outcome.skipped)
+    assert not outcome.problems, outcome.screen
+    assert {tuple(notice["ranks"]) for notice in outcome.notices} == {(0,)}
