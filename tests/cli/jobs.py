@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,12 @@ class Job:
         self.folder = folder
         self.temporary = folder / "tmp"
         self.temporary.mkdir(parents=True)
+        # By a short name: a socket's may have 107 characters, also those of DataLoader workers.
+        self._short = Path(tempfile.mkdtemp(prefix="job-"), "t")
+        self._short.symlink_to(self.temporary)
         outer = ("PET_", "TORCH", "NCCL_", "OMP_", "HOLDFAST")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(outer)}
-        environment["TMPDIR"] = str(self.temporary)
+        environment["TMPDIR"] = str(self._short)
         settings = [word for word in words if "=" in word and word.split("=")[0].isupper()]
         environment.update((name, value) for name, _, value in (s.partition("=") for s in settings))
         command = [*HOLDFAST, "run", "--no-check", *(w for w in words if w not in settings)]
@@ -86,6 +90,8 @@ class Job:
         for leader in self.pids():  # each rank leads a session of its own
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(leader, signal.SIGKILL)
+        self._short.unlink()
+        self._short.parent.rmdir()
 
 
 @contextlib.contextmanager

@@ -139,7 +139,7 @@ def entry(sequence: int, **changes: object) -> dict[str, object]:
         "profiling_name": "nccl:all_reduce",
         "input_sizes": [[4]],
         "input_dtypes": ["Float"],
-        "state": "scheduled",
+        "state": "completed" if changes.get("retired") else "scheduled",
         "retired": False,
         "is_p2p": False,
         "time_created_ns": sequence * 1_000_000_000,
@@ -156,6 +156,12 @@ def test_only_a_retired_entry_is_finished() -> None:
     seen = read(entry(1, retired=True), entry(2, state="completed"), entry(3, state="started"))
     assert (seen.entered, seen.finished) == ({"0": 3}, {"0": 1})
     assert [c.finished for c in seen.collectives] == [True, False, False]
+
+
+def test_an_entry_that_was_given_up_is_not_finished() -> None:
+    """Aborted or timed out: NCCL's watchdog retires it, and it still misses a rank."""
+    seen = read(entry(1, retired=True), entry(2, retired=True, state="started"))
+    assert seen.finished == {"0": 1}
 
 
 def test_nothing_finished_yet_is_zero() -> None:

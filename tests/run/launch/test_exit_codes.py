@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from holdfast.analysis.scene.scene import Death, ExitCall, RankView
 from holdfast.findings import Verdict
 from holdfast.run.launch import exit_codes
+from holdfast.system.deaths import UNKNOWN
 from tests.run.scenes import (
     IN_BACKWARD,
     NOW,
@@ -39,6 +40,8 @@ def culprits(*ranks: int) -> Verdict:
     [
         pytest.param(a_rank(1, death=gone(7)), None, 7, id="exited before the verdict"),
         pytest.param(a_rank(1, death=gone(-SIGKILL)), None, 137, id="killed before the verdict"),
+        pytest.param(a_rank(1, death=gone(UNKNOWN)), None, 1, id="exited, nobody knows how"),
+        pytest.param(RAISED, UNKNOWN, 1, id="raised, then exited, nobody knows how"),
         pytest.param(RAISED, None, 1, id="raised, and still exits"),
         pytest.param(RAISED, 1, 1, id="raised, exited later"),
         pytest.param(RAISED, 3, 3, id="raised, exited later with its own code"),

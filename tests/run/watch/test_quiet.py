@@ -14,7 +14,7 @@ def test_a_save_is_told_about_and_left_alone() -> None:
     outcome = play(CASES["save"], scale=0.3)
     assert not outcome.problems, outcome.screen
     assert {tuple(notice["ranks"]) for notice in outcome.notices} == {(0,)}
-    assert all("save_checkpoint() at quiet_pauses.py" in n["reason"] for n in outcome.notices)
+    assert any("save_checkpoint() at quiet_pauses.py" in n["reason"] for n in outcome.notices)
 
 
 def test_a_rank_that_leaves_when_nobody_needs_it_may_go() -> None:

@@ -79,14 +79,19 @@ def stalled(scene: Scene, *, timers_since: float = 0.0) -> bool:
 
 
 def _that_may_stall(scene: Scene) -> list[Scene]:
-    """Its worlds with a living rank. Where there are several, no rank waits for one alone."""
+    """Its worlds with a living rank. Where there are several, no rank waits for one alone, unless
+    that one misses peers."""
     parts = worlds.parts(scene)
     return [
         part
         for part in parts
         if any(view.death is None for view in part.ranks)
-        and (len(part.ranks) > 1 or len(parts) == 1)
+        and (len(part.ranks) > 1 or len(parts) == 1 or _misses_peers(part.ranks[0]))
     ]
+
+
+def _misses_peers(alone: RankView) -> bool:
+    return bool(alone.beat and alone.beat.claim and alone.beat.claim.world_size > 1)
 
 
 def _stalled(scene: Scene, *, timers_since: float) -> bool:

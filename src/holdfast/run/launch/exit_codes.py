@@ -9,6 +9,7 @@ from holdfast.analysis.collectives import waits
 from holdfast.analysis.scene import exits, overruns
 from holdfast.analysis.scene.scene import Death, RankView, Scene
 from holdfast.findings import Verdict
+from holdfast.system.deaths import UNKNOWN
 
 STOPPED_BY_VERDICT = 124
 UNCAUGHT = 1
@@ -81,7 +82,7 @@ def exit_code_of(found: Verdict | None, scene: Scene, after: Mapping[int, Death]
     leaving = [view for view in scene.ranks if raised(view) or exits.exits_with_error(view)]
     for view in [v for v in leaving if v.rank in guilty] or ([] if guilty else leaving):
         own = after[view.rank].code if view.rank in after else 0
-        if own not in (0, -signal.SIGKILL, -signal.SIGTERM):
+        if own not in (0, UNKNOWN, -signal.SIGKILL, -signal.SIGTERM):
             return _as_shell(own)
         # Ended by us, within its exit handlers.
         call = exits.exit_call(view)
@@ -90,4 +91,7 @@ def exit_code_of(found: Verdict | None, scene: Scene, after: Mapping[int, Death]
 
 
 def _as_shell(code: int) -> int:
+    """An unknown code is a failure: the system would cut 256 down to 0."""
+    if code == UNKNOWN:
+        return UNCAUGHT
     return code if code > 0 else 128 - code
