@@ -182,8 +182,13 @@ SLOW = 15.0
 """seconds of slow steps before a pace is known to have changed: it is no hang"""
 
 
+TEARDOWN = 1.0
+"""seconds that Python with torch takes to come apart: one that exits is dead only then"""
+
+
 def _death_seen(row: Row) -> float:
-    return DEATH_SEEN + (row.fault == "hog") * HOG
+    later = {"hog": HOG, "report": TEARDOWN, "late": TEARDOWN}
+    return DEATH_SEEN + later.get(row.fault, 0.0)
 
 
 def _named(row: Row) -> float:
