@@ -27,12 +27,27 @@ class FrozenDisk:
             self._frozen = False
 
 
+class NoDiskError(Exception):
+    """None can be mounted here; the sentence says why."""
+
+
 @contextlib.contextmanager
 def disk(tmp_path: Path) -> Iterator[FrozenDisk]:
+    """The same for a test, which is skipped where there is none."""
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(mounted_disk(tmp_path))
+        except NoDiskError as problem:
+            pytest.skip(str(problem))
+        yield made
+
+
+@contextlib.contextmanager
+def mounted_disk(where: Path) -> Iterator[FrozenDisk]:
     """Thawed and unmounted whatever happens: what hangs on it ends then."""
     if os.geteuid() != 0 or not all(map(shutil.which, ("mkfs.ext4", "fsfreeze", "mount"))):
-        pytest.skip("needs root, mkfs.ext4 and fsfreeze")
-    image, folder = tmp_path / "disk.img", tmp_path / "disk"
+        raise NoDiskError("needs root, mkfs.ext4 and fsfreeze")
+    image, folder = where / "disk.img", where / "disk"
     folder.mkdir()
     with image.open("wb") as file:
         file.truncate(64 << 20)
@@ -40,7 +55,7 @@ def disk(tmp_path: Path) -> Iterator[FrozenDisk]:
     mounted = subprocess.run(["mount", "-o", "loop", image, folder], check=False,
                              timeout=60, capture_output=True, text=True)  # fmt: skip
     if mounted.returncode:
-        pytest.skip(f"no loop device: {mounted.stderr.strip()}")
+        raise NoDiskError(f"no loop device: {mounted.stderr.strip()}")
     made = FrozenDisk(folder)
     try:
         yield made

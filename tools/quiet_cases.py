@@ -28,7 +28,7 @@ class Case:
 
 
 PAUSES, LOOPS, EDGES = "quiet_pauses.py", "quiet_loops.py", "quiet_edges.py"
-WAITS, REINFORCE, SHAPES = "quiet_waits.py", "quiet_reinforce.py", "quiet_shapes.py"
+REINFORCE, SHAPES = "quiet_reinforce.py", "quiet_shapes.py"
 WORLDS = "quiet_worlds.py"
 
 
@@ -45,9 +45,9 @@ def _edge(name: str, what: str, seconds: float, which: str, named: tuple[int, ..
     return Case(name, what, EDGES, (which, "{s}"), seconds, may_be_named=named)
 
 
-def _wait(name: str, what: str, seconds: float, *, meanwhile: str = "", around: str = "") -> Case:
-    return Case(name, what, WAITS, (name, "{s}"), seconds, may_be_named=(0,), meanwhile=meanwhile,
-                around=around)  # fmt: skip
+def _wait(name: str, what: str, *, meanwhile: str = "") -> Case:
+    words = ("80", f"{name}:0:40:{{s}}")
+    return Case(name, what, PAUSES, words, 80, may_be_named=(0,), meanwhile=meanwhile)
 
 
 def _shape(name: str, what: str, seconds: float, *, ranks: int = 2) -> Case:
@@ -59,13 +59,13 @@ def _worlds(which: str, what: str, seconds: float, *, named: tuple[int, ...] = (
 
 
 _TABLE = (
-    _wait("server", "rank 0 waits 80 s for the one answer of an HTTP server", 80),
-    _wait("command", "rank 0 waits 80 s for a command it runs", 80),
-    _wait("thread", "rank 0 joins a thread that takes 80 s", 80),
-    _wait("lock", "rank 0 waits 80 s for a file lock of another process", 80),
-    _wait("pipe", "rank 0 reads a pipe into which nothing comes for 80 s", 80),
-    _wait("debugger", "rank 0 is at a pdb prompt for 80 s", 80, meanwhile="continue"),
-    _wait("save-thread", "rank 0 waits 80 s for a save in a thread, on a slow disk", 80),
+    _wait("server", "rank 0 waits 80 s for the one answer of an HTTP server"),
+    _wait("command", "rank 0 waits 80 s for a command it runs"),
+    _wait("thread", "rank 0 joins a thread that takes 80 s"),
+    _wait("lock", "rank 0 waits 80 s for a file lock of another process"),
+    _wait("pipe", "rank 0 reads a pipe into which nothing comes for 80 s"),
+    _wait("debugger", "rank 0 is at a pdb prompt for 80 s", meanwhile="continue"),
+    _wait("save-thread", "rank 0 waits 80 s for a save in a thread, on a slow disk"),
     Case("ppo", "40 quick steps, then rollouts of 60 s, three times", REINFORCE, ("ppo", "{s}"), 60,
          may_be_named=(0,)),
     Case("grpo", "rank 0 waits 5 min for a generation server, twice; the others in a broadcast",

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.frozen_disk import FrozenDisk, NoDiskError, mounted_disk
+
 CLOCK = Path(__file__).parent.parent / "tests" / "targets" / "wall_clock.c"
 OFFSET = "offset"
 
@@ -31,12 +33,9 @@ class NotHereError(Exception):
 @dataclass(frozen=True)
 class Surrounding:
     runs: Path
-    """the runs folder, as the job calls it"""
-    seen: Path
-    """the same folder, as we see it"""
-    before: tuple[str, ...] = ()
-    """the words before the command"""
     environment: Mapping[str, str] = field(default_factory=dict)
+    disk: FrozenDisk | None = None
+    """where the runs folder is, if that can be frozen"""
 
 
 Job = subprocess.Popen[str]
@@ -55,7 +54,7 @@ def records(runs: Path) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def plain(folder: Path) -> Iterator[Surrounding]:
-    yield Surrounding(folder, folder)
+    yield Surrounding(folder)
 
 
 @contextlib.contextmanager
@@ -67,36 +66,17 @@ def own_clock(folder: Path) -> Iterator[Surrounding]:
     offset.write_bytes(bytes(8))
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, CLOCK, "-ldl"], check=True)
     environment = {"LD_PRELOAD": str(library), "WALL_CLOCK_OFFSET": str(offset)}
-    yield Surrounding(folder, folder, environment=environment)
+    yield Surrounding(folder, environment=environment)
 
 
 @contextlib.contextmanager
 def disk_of_its_own(folder: Path) -> Iterator[Surrounding]:
-    """A file system that can be frozen, mounted where no other process of the machine sees it."""
-    if os.geteuid() or not shutil.which("mkfs.ext4") or not shutil.which("fsfreeze"):
-        raise NotHereError("it needs root, mkfs.ext4 and fsfreeze")
-    image, runs = folder / "image", folder / "disk"
-    runs.mkdir()
-    with image.open("wb") as file:
-        file.truncate(256 << 20)
-    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
-    mount = f"mount -o loop,noatime {image} {runs} && echo mounted && exec sleep infinity"
-    with subprocess.Popen(
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c", mount],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as holder:  # fmt: skip
-        assert holder.stdout
-        assert holder.stderr
-        try:
-            if holder.stdout.readline() != "mounted\n":
-                raise NotHereError(f"no disk could be mounted: {holder.stderr.readline().strip()}")
-            yield Surrounding(
-                runs,
-                Path(f"/proc/{holder.pid}/root{runs}"),
-                before=("nsenter", f"--target={holder.pid}", "--mount", f"--wd={folder}"),
-            )
-        finally:
-            holder.kill()
+    """A file system that can be frozen."""
+    try:
+        with mounted_disk(folder) as disk:
+            yield Surrounding(disk.folder, disk=disk)
+    except NoDiskError as problem:
+        raise NotHereError(str(problem)) from None
 
 
 SURROUNDINGS: Mapping[str, Callable[[Path], AbstractContextManager[Surrounding]]] = {
@@ -111,12 +91,12 @@ SURROUNDINGS: Mapping[str, Callable[[Path], AbstractContextManager[Surrounding]]
 
 def suspend(job: Job, around: Surrounding, seconds: float) -> None:
     """As a laptop's lid or a hypervisor does: no process runs, not even the launcher."""
-    _stop([job.pid, *ranks_once_they_train(job, around.seen)], seconds)
+    _stop([job.pid, *ranks_once_they_train(job, around.runs)], seconds)
 
 
 def stop_the_launcher(job: Job, around: Surrounding, seconds: float) -> None:
     """Ctrl-Z reaches it alone: the ranks have sessions of their own, and train on."""
-    ranks_once_they_train(job, around.seen)
+    ranks_once_they_train(job, around.runs)
     _stop([job.pid], seconds)
 
 
@@ -134,7 +114,7 @@ def _stop(pids: list[int], seconds: float) -> None:
 def starve(job: Job, around: Surrounding, seconds: float) -> None:
     """A neighbour who takes all cores, several times over. Each process has a session of its own:
     where the kernel groups by session, as desktops do, they would else get one share together."""
-    ranks_once_they_train(job, around.seen)
+    ranks_once_they_train(job, around.runs)
     time.sleep(seconds / 5)  # so that the job's own pace is known
     stress = ["stress-ng", "--quiet", "--cpu", "1"]
     busy = stress if shutil.which("stress-ng") else [sys.executable, "-c", "while True: pass"]
@@ -150,25 +130,26 @@ def starve(job: Job, around: Surrounding, seconds: float) -> None:
 
 def set_the_clock(job: Job, around: Surrounding, seconds: float) -> None:
     """By an hour, as the first answer of a time server does, in the middle of a wait."""
-    ranks_once_they_train(job, around.seen)
+    ranks_once_they_train(job, around.runs)
     time.sleep(seconds / 2)
-    with (around.seen / OFFSET).open("r+b") as file:
+    with (around.runs / OFFSET).open("r+b") as file:
         file.write((3600).to_bytes(8, sys.byteorder))
 
 
 def freeze_the_disk(job: Job, around: Surrounding, seconds: float) -> None:
     """As a file server that does not answer: every write and every new file hangs."""
-    ranks_once_they_train(job, around.seen)
-    subprocess.run(["fsfreeze", "--freeze", around.seen], check=True)
+    ranks_once_they_train(job, around.runs)
+    assert around.disk
+    around.disk.freeze()
     try:
         time.sleep(seconds)
     finally:
-        subprocess.run(["fsfreeze", "--unfreeze", around.seen], check=True)
+        around.disk.thaw()
 
 
 def type_continue(job: Job, around: Surrounding, seconds: float) -> None:
     """The user of a debugger has seen enough."""
-    ranks_once_they_train(job, around.seen)
+    ranks_once_they_train(job, around.runs)
     time.sleep(seconds)
     assert job.stdin
     job.stdin.write("continue\n")

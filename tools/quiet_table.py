@@ -69,7 +69,7 @@ def play(case: Case, *, scale: float) -> Outcome:
 
 def _play(case: Case, around: Surrounding, *, seconds: float, scale: float) -> Outcome:
     command = [
-        *around.before, sys.executable, "-m", "holdfast", "run", "--no-check",
+        sys.executable, "-m", "holdfast", "run", "--no-check",
         "--runs", str(around.runs), "--nproc-per-node", str(case.ranks),
         str(TARGETS / case.script), *case.arguments(scale),
     ]  # fmt: skip
@@ -82,7 +82,7 @@ def _play(case: Case, around: Surrounding, *, seconds: float, scale: float) -> O
             out, _ = job.communicate(timeout=max(1.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             out = "it was still running at the deadline"
-    told = records(around.seen)
+    told = records(around.runs)
     return Outcome(
         case=case,
         seconds=time.monotonic() - began,

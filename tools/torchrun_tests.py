@@ -90,7 +90,7 @@ def test_files(checkout: Path) -> tuple[list[Path], list[str]]:
 
 
 def read(report: str) -> list[Result]:
-    """pytest's report as results; a test that cannot apply is not run in vain, but not counted."""
+    """pytest's report as results; a test that cannot apply is listed as such, whatever it gave."""
     results = []
     for case in ET.fromstring(report).iter("testcase"):  # noqa: S314 - pytest wrote it
         name = case.get("name", "")

@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = []
     for version in asked.versions:
         python = environment(asked.cache, version)
-        rows.append(test(python, version, asked.cache / f"report-{version}.xml"))
+        rows.append(run_tests(python, version, asked.cache / f"report-{version}.xml"))
         print(rows[-1].line(), flush=True)
     told = table(rows)
     print(told)
@@ -99,7 +99,7 @@ def requirements() -> list[str]:
     return [line for line in wanted if line.split("==")[0] not in NOT_NEEDED]
 
 
-def test(python: Path, version: str, report: Path) -> Row:
+def run_tests(python: Path, version: str, report: Path) -> Row:
     report.unlink(missing_ok=True)
     command = ["-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-m", "not long",
                f"--junitxml={report}", *TESTS]  # fmt: skip

@@ -12,6 +12,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from quiet_waits import WAITS  # type: ignore[import-not-found]
 from torch.nn.parallel import DistributedDataParallel
 
 PIECE = 64 * 1024
@@ -76,6 +77,7 @@ WORK = {
     "evaluate": evaluate,
     "save": save_checkpoint,
     "sleep": sleep,
+    **WAITS,
 }
 
 

@@ -5,29 +5,15 @@ grpo   rank 0 asks a generation server and gets one answer after SECONDS; the ot
        broadcast_object_list; twice, the first time before the first step
 """
 
-import http.client
-import http.server
 import sys
-import threading
 import time
 
 import torch
 import torch.distributed as dist
+from quiet_waits import ask_a_server  # type: ignore[import-not-found]
 from torch.nn.parallel import DistributedDataParallel
 
 WHICH, SECONDS = sys.argv[1], float(sys.argv[2])
-
-
-class Generator(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        time.sleep(SECONDS)
-        body = b"generated"
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None: ...
 
 
 def rollout() -> None:
@@ -38,12 +24,7 @@ def rollout() -> None:
 def generate() -> None:
     text = [""]
     if dist.get_rank() == 0:
-        server = http.server.HTTPServer(("127.0.0.1", 0), Generator)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        line = http.client.HTTPConnection("127.0.0.1", server.server_port)
-        line.request("GET", "/")
-        text[0] = line.getresponse().read().decode()
-        server.shutdown()
+        text[0] = ask_a_server(SECONDS).decode()
     dist.broadcast_object_list(text, src=0)
     assert text[0] == "generated"
 

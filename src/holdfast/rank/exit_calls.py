@@ -32,7 +32,7 @@ def follow(writer: LastWordsWriter) -> None:
     which has these already, the words go to its own writer."""
     global _calls  # noqa: PLW0603 - one process has one
     if _calls is not None:
-        _calls.__init__(writer)  # type: ignore[misc]
+        _calls.begin(writer)
         return
     calls = _calls = _ExitCalls(writer)
     sys.exit = calls.noted(sys.exit, "sys.exit")
@@ -48,6 +48,9 @@ def follow(writer: LastWordsWriter) -> None:
 
 class _ExitCalls:
     def __init__(self, writer: LastWordsWriter) -> None:
+        self.begin(writer)
+
+    def begin(self, writer: LastWordsWriter) -> None:
         self.writer = writer
         self.code = 0
         self.words: dict[str, Any] | None = None

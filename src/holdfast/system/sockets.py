@@ -57,7 +57,7 @@ def is_this_machine(host: str) -> bool:
         return True
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # a name that nobody knows
+    except (OSError, UnicodeError):  # an unknown name
         return False
     return any(_is_ours(family, address) for family, _, _, _, address in found)
 
