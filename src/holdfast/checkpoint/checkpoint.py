@@ -22,8 +22,9 @@ from holdfast.checkpoint.compare import Accept
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.message_board import MessageBoard, RankRequest
 from holdfast.checkpoint.sampler import inside_global_batch
+from holdfast.checkpoint.save_in_flight import SaveInFlight
 from holdfast.checkpoint.save_schedule import Announcement, RequestKind, SaveSchedule
-from holdfast.checkpoint.saver import SaveInFlight, SaveLog, Saver, sharded_part
+from holdfast.checkpoint.saver import SaveLog, Saver, sharded_part
 from holdfast.checkpoint.sigterm import SigtermGrace, grace_time, stop_signals
 from holdfast.checkpoint.state import State
 from holdfast.errors import EnvironmentFailure
@@ -163,9 +164,7 @@ class Checkpoint:
         Returns:
             True when this step is safe on disk, on every rank the same.
         """
-        if self._rank == 0:
-            resume.take_folder(self.folder, self._lock)
-        return self._in_flight.save_now(self.state.step, lock=self._lock.fd)
+        return self._in_flight.save_now(self.state.step, self._take_folder)
 
     def close(self) -> None:
         """Wait until what was staged is on disk. At the end of the process it happens by itself."""
@@ -207,7 +206,12 @@ class Checkpoint:
         self._last_sync = (start, now)
         if self._rank == 0:
             self._schedule = SaveSchedule(self._interval, start=start, now=now)
-            resume.take_folder(self.folder, self._lock)
+            self._take_folder()
+
+    def _take_folder(self) -> int:
+        """Rank 0: the lock's descriptor; -1 where the folder cannot be locked."""
+        resume.take_folder(self.folder, self._lock)
+        return self._lock.fd
 
     def _sync_point(self, step: int) -> None:
         current = self._announcement
@@ -228,7 +232,7 @@ class Checkpoint:
         elif current.committed >= 0:
             self._in_flight.committed = current.committed
         if current.stop:
-            self._stop(step)
+            self._stop(step, current.token)
 
     def _announce_next(self, schedule: SaveSchedule, current: Announcement) -> None:
         """Rank 0: what happens at the next sync point."""
@@ -264,12 +268,12 @@ class Checkpoint:
 
     # --- the end -------------------------------------------------------------------------------
 
-    def _stop(self, step: int) -> None:
+    def _stop(self, step: int, token: str) -> None:
         """A signal came, and all is staged: once on disk, it does what it does without us."""
         received = self._grace.received
         self._grace.note_stop()
         with contextlib.suppress(EnvironmentFailure):  # rank 0 is gone already
-            safe = self._in_flight.agree(step, self._grace.left())
+            safe = self._in_flight.agree(token, step, self._grace.left())
             if self._rank == 0:
                 how = "saved" if safe else "NOT saved"
                 say(f"{self._grace.signal_name}: {how} at step {step}, exiting")

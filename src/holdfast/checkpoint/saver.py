@@ -1,25 +1,21 @@
 """One rank's saves: captured, staged, handed to the writer, and what became of them.
 
-Saver         this rank's staging buffer and writer: one save at a time
-SaveInFlight  the save under way: polled, waited for, agreed on by all ranks
-SaveLog       rank 0's memory of saves: events for the launcher, a line where one failed
+Saver    this rank's staging buffer and writer: one save at a time (save_in_flight.py waits for it)
+SaveLog  rank 0's memory of saves: events for the launcher, a line where one failed
 """
 
 from __future__ import annotations
 
 import errno
-import math
 import os
-import secrets
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.checkpoint import cadence, direct_save
-from holdfast.checkpoint.message_board import PATIENCE, MessageBoard
+from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.messages import (
     CheckpointInfo,
     SaveAnswer,
@@ -38,11 +34,6 @@ from holdfast.rank.print_line import say
 
 if TYPE_CHECKING:
     from holdfast.checkpoint.sharded import ShardedState
-
-
-POLL_SECONDS = 0.05
-SECONDS_FOR_OTHERS = 0.5
-"""that rank 0 waits for the others to have read its answer: it may host the store they read"""
 
 
 def sharded_part(state: State, board: MessageBoard) -> ShardedState | None:
@@ -164,91 +155,6 @@ class Saver:
         if not self._no_room:
             self._no_room = problem.sentence
             say(f"{problem.sentence}: training pauses while a checkpoint is written")
-
-
-class _SaveResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Rank 0's answer about a save that all ranks wait for."""
-
-    committed: bool
-
-
-class _ImmediateSave(msgspec.Struct, frozen=True, kw_only=True):
-    """Rank 0's answer about a save that all ranks ask for at this step."""
-
-    token: str
-    """'' when this step is safe already"""
-
-
-class SaveInFlight:
-    """The save under way on this rank, and what all ranks agree became of it."""
-
-    def __init__(self, saver: Saver, board: MessageBoard, log: SaveLog) -> None:
-        self._saver, self._board, self._log = saver, board, log
-        self.committed: int | None = None
-        """the newest step known to be safe"""
-
-    @property
-    def busy(self) -> bool:
-        return self._saver.busy
-
-    def poll(self, timeout: float | None = 0.0) -> bool | None:
-        """Whether it went well; None when that is not known, or nothing is in flight."""
-        answer = self._saver.outcome(timeout)
-        if answer is None:
-            return None
-        if answer.committed is not None:
-            self.committed = answer.committed.step
-        if self._board.rank == 0:
-            self._log.note(answer)
-        return answer.failed is None
-
-    def settle(
-        self, seconds: float | None = None, *, left: Callable[[], float] = lambda: math.inf
-    ) -> bool | None:
-        """Wait for it: until it is known, or the time is over. `left` may shorten it meanwhile."""
-        until = math.inf if seconds is None else time.monotonic() + seconds
-        while self.busy:
-            # In pieces: a signal is answered between two of them.
-            if (found := self.poll(POLL_SECONDS)) is not None:
-                return found
-            if time.monotonic() >= until or left() <= 0:
-                break
-        return None
-
-    def save_now(self, step: int, *, lock: int) -> bool:
-        """All ranks at once, without an announcement: true when it is on disk."""
-        self.settle()
-        name = f"now/{step}"
-        if self._board.rank == 0:
-            is_safe = self.committed == step
-            self._board.post(name, _ImmediateSave(token="" if is_safe else secrets.token_hex(4)))
-        token = self._board.receive(name, _ImmediateSave).token
-        if not token:
-            return True
-        self._saver.save(step, token, lock=lock)
-        return self.agree(step)
-
-    def agree(self, step: int, seconds: float | None = None) -> bool:
-        """On every rank: whether the save of this step has become a checkpoint."""
-        found = bool(self.settle(seconds))
-        name = f"safe/{step}"
-        if self._board.rank == 0:
-            self._board.post(name, _SaveResult(committed=found))
-            self._wait_for_readers(name)
-            return found
-        patience = PATIENCE if seconds is None else seconds
-        found = self._board.receive(name, _SaveResult, patience=patience).committed
-        self._board.count(f"{name}/read")
-        if found:
-            self.committed = step
-        return found
-
-    def _wait_for_readers(self, name: str) -> None:
-        until = time.monotonic() + SECONDS_FOR_OTHERS
-        while self._board.count(f"{name}/read", 0) < self._board.world_size - 1:
-            if time.monotonic() > until:
-                return
-            time.sleep(POLL_SECONDS)
 
 
 class SaveLog:
