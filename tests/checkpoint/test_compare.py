@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import dataclass
-
 import pytest
 
 from holdfast.analysis.checkpoints.manifest import SCHEMA, Manifest
 from holdfast.checkpoint import compare
 from holdfast.checkpoint.compare import RunningJob
+from holdfast.checkpoint.config_texts import PER_RANK
 from holdfast.errors import ConfigError
 
 
@@ -65,19 +63,13 @@ def test_many_keys_are_named_in_part() -> None:
     assert "and 14 more" in found[0].sentence
 
 
-def test_a_configuration_in_any_shape_becomes_flat_text() -> None:
-    @dataclass
-    class Config:
-        lr: float
-        name: str
-
-    assert compare.texts(Config(0.1, "a")) == {"lr": "0.1", "name": "a"}
-    assert compare.texts(argparse.Namespace(lr=0.1)) == {"lr": "0.1"}
-    assert compare.texts({"opt": {"lr": 0.1}, "n": 1}) == {"opt.lr": "0.1", "n": "1"}
-    assert compare.texts(None) == {}
-    sealed = compare.texts({"hf_token": "hush"})["hf_token"]
-    assert sealed.startswith("sha256:")
-    assert "hush" not in sealed
+def test_what_one_side_does_not_compare_is_not_compared() -> None:
+    """A job of one rank sees no difference between ranks; one of several does."""
+    then, now = {"lr": "0.1", "local_rank": "0"}, {"lr": "0.1", "local_rank": PER_RANK}
+    for one, other in ((then, now), (now, then), (now, {"lr": "0.1"}), ({"lr": "0.1"}, now)):
+        assert compare.differences(saved(config=one), running(config=other)) == []
+    changed = now | {"lr": "0.2"}
+    assert len(compare.differences(saved(config=then), running(config=changed))) == 1
 
 
 def test_what_is_accepted_comes_from_the_script_and_the_environment() -> None:

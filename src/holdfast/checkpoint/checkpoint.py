@@ -21,6 +21,7 @@ from holdfast.checkpoint import compare, process_group, resume, save_schedule
 from holdfast.checkpoint.compare import Accept
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.message_board import MessageBoard, RankRequest
+from holdfast.checkpoint.run_config import RunConfig
 from holdfast.checkpoint.sampler import inside_global_batch
 from holdfast.checkpoint.save_in_flight import SaveInFlight
 from holdfast.checkpoint.save_schedule import Announcement, RequestKind, SaveSchedule
@@ -54,7 +55,8 @@ class Checkpoint:
         keep: how many of the newest checkpoints stay.
         keep_every_steps: of every so many steps, the first checkpoint stays for good.
         config: what must not change unnoticed between two starts of the run: a mapping, a
-            namespace or a dataclass.
+            namespace or a dataclass. Rank 0's counts; what differs between ranks, and what has
+            no text that lasts (an object printed with its address), is named and not compared.
 
     Raises:
         ConfigError: an argument makes no sense, or there is no process group yet.
@@ -73,11 +75,11 @@ class Checkpoint:
     ) -> None:
         self.folder, self.state = os.path.abspath(os.fspath(folder)), state
         self._interval = save_schedule.save_interval(every, every_steps)
-        self._config = compare.texts(config)
         self._rank, world_size = process_group.rank_and_world_size()
         self._board = MessageBoard(
             process_group.job_store(), rank=self._rank, world_size=world_size
         )
+        self._config = RunConfig(config, self._board)
         self._lock = FolderLock(self.folder)
         self._sharded = sharded_part(state, self._board)
         self._log = SaveLog(self._interval)

@@ -6,21 +6,19 @@ may be intended: then the user has to accept it, and the error says how.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Collection, Mapping
 from typing import Literal, get_args
 
 import msgspec
 
 from holdfast.analysis.checkpoints.manifest import Manifest
+from holdfast.checkpoint.config_texts import is_compared
 from holdfast.errors import ConfigError, ResumeRefused
 
 Accept = Literal["config", "world-size", "data"]
 """what `Checkpoint.resume(accept=…)` takes"""
 ACCEPTABLE: tuple[str, ...] = get_args(Accept)
 ACCEPT = "HOLDFAST_ACCEPT"
-_SECRET = re.compile(r"(?i)token|secret|password|passwd|credential|(?:api|access|private)_?key")
 LONGEST = 6
 """differing keys that a sentence names"""
 
@@ -39,26 +37,6 @@ class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     accept: Literal["", Accept]
     """the value that accepts it; '' when nothing can"""
-
-
-def texts(config: object) -> dict[str, str]:
-    """A configuration as flat text: a mapping, a namespace or a dataclass; nested ones by dots."""
-    if config is None:
-        return {}
-    plain = config if isinstance(config, Mapping) else vars(config)
-    found: dict[str, str] = {}
-    for key, value in plain.items():
-        if isinstance(value, Mapping):
-            found |= {f"{key}.{inner}": text for inner, text in texts(value).items()}
-        else:
-            text = value if isinstance(value, str) else repr(value)
-            found[str(key)] = _sealed(text) if _SECRET.search(str(key)) else text
-    return found
-
-
-def _sealed(text: str) -> str:
-    """That it changed may be shown, what it was may not."""
-    return f"sha256:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:12]}"
 
 
 def differences(saved: Manifest, running: RunningJob) -> list[RunDifference]:
@@ -83,8 +61,14 @@ def _structure(saved: Manifest, running: RunningJob) -> RunDifference:
 
 
 def _differing(saved: Mapping[str, str], running: Mapping[str, str]) -> list[str]:
+    """What one of both says is not to be compared, is not: the other may have been one rank, to
+    which nothing differs between ranks."""
     return sorted(
-        key for key in saved.keys() | running.keys() if saved.get(key) != running.get(key)
+        key
+        for key in saved.keys() | running.keys()
+        if saved.get(key) != running.get(key)
+        and is_compared(saved.get(key, ""))
+        and is_compared(running.get(key, ""))
     )
 
 

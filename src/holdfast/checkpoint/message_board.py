@@ -134,6 +134,9 @@ class MessageBoard:
     def post(self, name: str, what: msgspec.Struct) -> None:
         self._store.set(name, msgspec.json.encode(what).decode())
 
+    def is_posted(self, name: str) -> bool:
+        return self._store.check([name])
+
     def remove(self, name: str) -> None:
         """What was posted there, once all whom it was for have received it."""
         self._store.delete_key(name)

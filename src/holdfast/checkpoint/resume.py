@@ -20,6 +20,7 @@ from holdfast.checkpoint.choose import CheckpointProblem
 from holdfast.checkpoint.files import DISK, read
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.message_board import MessageBoard
+from holdfast.checkpoint.run_config import RunConfig
 from holdfast.checkpoint.state import State, saved_structure
 from holdfast.errors import EnvironmentFailure, Error
 from holdfast.rank.events import has_launcher, tell
@@ -37,6 +38,8 @@ class _Proposal(msgspec.Struct, frozen=True, kw_only=True):
     final: bool = False
     refusal: str = ""
     hint: str = ""
+    config: dict[str, str] = {}
+    """with `final`: rank 0's, the only one that counts"""
 
 
 class _RankFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,21 +55,22 @@ def resume(
     folder: str,
     state: State,
     *,
-    config: dict[str, str],
+    config: RunConfig,
     accept: Collection[str],
     lock: FolderLock,
     sharded: ShardedState | None = None,
 ) -> int | None:
     """Restore `state`; the step that is safe, None when nothing was there."""
     with phase("resume"):
-        path = _lead(board, folder, lock) if board.rank == 0 else _follow(board)
+        chosen = _lead(board, folder, lock, config) if board.rank == 0 else _follow(board)
+        path = chosen.path
         if not path:
             if board.rank == 0:
                 say(f"no checkpoint in {folder}: starting at step {state.step}")
                 _tell(state.step, "", board.world_size, None, ())
             return None
         saved = manifests.decode(read(DISK, os.path.join(path, manifests.MANIFEST)))
-        found = _compare(path, saved, state, config, board.world_size)
+        found = _compare(path, saved, state, chosen.config, board.world_size)
         compare.refuse(path, found, accept)
         if sharded is not None:  # first: the generators are restored last of all
             sharded.restore(path, saved.world_size)
@@ -103,7 +107,7 @@ def take_folder(folder: str, lock: FolderLock) -> None:
 # --- which one ---------------------------------------------------------------------------------
 
 
-def _lead(board: MessageBoard, folder: str, lock: FolderLock) -> str:
+def _lead(board: MessageBoard, folder: str, lock: FolderLock, config: RunConfig) -> _Proposal:
     number = 0
     try:
         take_folder(folder, lock)
@@ -114,8 +118,10 @@ def _lead(board: MessageBoard, folder: str, lock: FolderLock) -> str:
                 number += 1
                 problem = _ask_all(board, number - 1, candidate.path)
             if problem is None:
-                board.post(f"try/{number}", _Proposal(path=candidate.path, final=True))
-                return candidate.path
+                told = config.texts(wait=True)
+                chosen = _Proposal(path=candidate.path, final=True, config=told)
+                board.post(f"try/{number}", chosen)
+                return chosen
             _set_aside(candidate.path, problem)
     except (Error, OSError) as problem:
         # The others wait for this answer: they fail with the same sentence.
@@ -127,17 +133,17 @@ def _lead(board: MessageBoard, folder: str, lock: FolderLock) -> str:
         board.post(f"try/{number}", _Proposal(final=True, refusal=sentence))
         raise EnvironmentFailure(sentence) from problem
     board.post(f"try/{number}", _Proposal(final=True))
-    return ""
+    return _Proposal(final=True)
 
 
-def _follow(board: MessageBoard) -> str:
+def _follow(board: MessageBoard) -> _Proposal:
     number = 0
     while True:
         asked = board.receive(f"try/{number}", _Proposal, purpose="resume")
         if asked.refusal:
             raise EnvironmentFailure(asked.refusal, hint=asked.hint)
         if asked.final:
-            return asked.path
+            return asked
         board.post(f"seen/{number}/{board.rank}", _look(board, asked.path))
         number += 1
 

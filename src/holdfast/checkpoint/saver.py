@@ -23,6 +23,7 @@ from holdfast.checkpoint.messages import (
     SaveFailure,
     SaveOrder,
 )
+from holdfast.checkpoint.run_config import RunConfig
 from holdfast.checkpoint.save_schedule import SaveInterval
 from holdfast.checkpoint.staging import NoRoomError, StagingBuffer
 from holdfast.checkpoint.state import CapturedState, State, versions
@@ -55,7 +56,7 @@ class Saver:
         *,
         rank: int,
         world_size: int,
-        config: dict[str, str],
+        config: RunConfig,
         keep: int,
         keep_every: int | None,
         sharded: ShardedState | None = None,
@@ -142,7 +143,7 @@ class Saver:
                 epoch=self._state.epoch,
                 kind=self._state.kind,
                 structure=captured.structure,
-                config=self._config,
+                config=self._config.texts(wait=False),
                 versions=versions(),
                 data=self._state.data_scope,
                 run=os.environ.get("TORCHELASTIC_RUN_ID", ""),
