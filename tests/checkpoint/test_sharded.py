@@ -102,6 +102,11 @@ def test_a_checkpoint_of_sharded_state_is_taken_up_again(found: Found, folder: P
     assert (manifest["kind"], manifest["world_size"]) == ("sharded", 4)
 
 
+@pytest.mark.parametrize("reshard_after_forward", ["true", "false", "some"])
+def test_a_save_after_an_evaluation_is_resumed(found: Found, reshard_after_forward: str) -> None:
+    assert [rank["evaluated"][reshard_after_forward] for rank in found] == [[True, True, []]] * 4
+
+
 def test_tied_weights_are_written_once_and_nothing_is_pickled(found: Found, folder: Path) -> None:
     saved = folder / "checkpoint" / "step-000000006"
     names = [name for path in saved.glob("*.safetensors") for name in TensorFile(str(path)).names]

@@ -43,10 +43,10 @@ class Model(nn.Module):
         return y
 
 
-def by_fsdp(model: Any, mesh: DeviceMesh) -> None:
+def by_fsdp(model: Any, mesh: DeviceMesh, reshard_after_forward: bool | int | None = None) -> None:
     for block in model.blocks:
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+        fully_shard(block, mesh=mesh, reshard_after_forward=reshard_after_forward)
+    fully_shard(model, mesh=mesh, reshard_after_forward=reshard_after_forward)
 
 
 def by_both(model: Any, mesh: DeviceMesh) -> None:
@@ -59,16 +59,22 @@ def by_both(model: Any, mesh: DeviceMesh) -> None:
 class Run:
     """One training on the ranks of a mesh."""
 
-    def __init__(self, mesh: DeviceMesh, cut: Cut, seed: int) -> None:
+    def __init__(self, mesh: DeviceMesh, cut: Cut, seed: int, *, evaluate: bool = False) -> None:
         torch.manual_seed(seed)
         self.model = Model()
         cut(self.model, mesh)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01)
+        if evaluate:
+            self.evaluate()
         self.state = State(model=self.model, optimizer=self.optimizer, best=0.5)
         # Ranks that are tensor parallel see the same samples.
         torch.manual_seed(seed + mesh["dp"].get_local_rank())
 
-    def train(self, steps: int) -> list[str]:
+    def evaluate(self) -> None:
+        with torch.no_grad():
+            self.model(torch.randn(8, 6))
+
+    def train(self, steps: int, *, evaluate: bool = False) -> list[str]:
         losses = []
         for _ in range(steps):
             loss = self.model(torch.randn(8, 6)).square().mean()
@@ -76,6 +82,8 @@ class Run:
             loss.backward()
             self.optimizer.step()
             losses.append(loss.item().hex())
+            if evaluate:
+                self.evaluate()
         return losses
 
     def whole(self) -> dict[str, torch.Tensor]:

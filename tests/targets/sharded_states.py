@@ -4,6 +4,7 @@ Smaller worlds are the first ranks of the four, with a mesh and a board of their
 torch serves them all.
 """
 
+import functools
 import json
 import os
 import sys
@@ -164,6 +165,27 @@ def with_checkpoint(world: World, folder: Path) -> dict[str, Any]:
     }
 
 
+def evaluated(world: World, folder: Path) -> dict[str, Any]:
+    """Evaluations leave FSDP2's parameters whole: before the State is made, between the first
+    steps and before each save."""
+    found = {}
+    for how, reshard_after in {"true": True, "false": False, "some": 2}.items():
+        cut = functools.partial(by_fsdp, reshard_after_forward=reshard_after)
+        run, again = (Run(world.mesh, cut, seed=6, evaluate=True) for _ in range(2))
+        losses = run.train(4, evaluate=True)
+        saved = Run(world.mesh, cut, seed=6, evaluate=True)
+        with holdfast.Checkpoint(folder / how, saved.state) as ckpt:
+            for _ in range(3):
+                saved.train(1, evaluate=True)
+                ckpt.step()
+            safe = ckpt.save()
+        with holdfast.Checkpoint(folder / how, again.state) as ckpt:
+            ckpt.resume()
+        last = again.train(1, evaluate=True)
+        found[how] = [safe, last == losses[3:], differing(run.whole(), again.whole())]
+    return found
+
+
 def main() -> None:
     torch.set_num_threads(1)
     store = FileStore(STORE, WORLD)
@@ -177,6 +199,7 @@ def main() -> None:
         "meshes": through([both, four], FOLDER / "meshes"),
         "plans": plans(four),
         "checkpoint": with_checkpoint(four, FOLDER / "checkpoint"),
+        "evaluated": evaluated(four, FOLDER / "evaluated"),
     }
     print(json.dumps(found), flush=True)
     dist.barrier()

@@ -46,8 +46,19 @@ def is_sharded(thing: object) -> bool:
     library = sys.modules.get("torch.distributed.tensor")  # else none can exist
     if library is None or not isinstance(thing, nn.Module):
         return False
+    reshard(thing)
     own = [*thing.parameters(), *thing.buffers()]
     return any(isinstance(tensor, library.DTensor) for tensor in own)
+
+
+def reshard(module: nn.Module) -> None:
+    """A forward pass without a backward one, as in an evaluation, leaves parameters of FSDP2 whole:
+    plain tensors, which are neither the optimizer's parameters nor what is to be saved."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    kind = getattr(fsdp, "FSDPModule", ())
+    for part in module.modules():
+        if isinstance(part, kind):
+            part.reshard()
 
 
 # --- modules -----------------------------------------------------------------------------------
@@ -93,6 +104,7 @@ def load_module(module: nn.Module, saved: Mapping[str, Any]) -> None:
 def parameter_names(module: nn.Module) -> dict[str, nn.Parameter]:
     """As in `module_state`; tied ones are there under each of their names."""
     module = unwrap(module)
+    reshard(module)
     added = _added(module)
     named = module.named_parameters(remove_duplicate=False)
     return {_without(name, added): parameter for name, parameter in named}
