@@ -7,6 +7,7 @@ any combination: a later write without an earlier one, half a write, a name with
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator
@@ -150,6 +151,26 @@ class CrashingFiles:
         except OSError:
             return False
         return True
+
+    def is_folder(self, path: str) -> bool:
+        self._operation("lstat", path)
+        try:
+            return isinstance(self._node(path), Folder)
+        except OSError:
+            return False
+
+    def folders(self, path: str) -> list[str]:
+        self._operation("list", path)
+        entries = self._folder(path).entries
+        return sorted(name for name, node in entries.items() if isinstance(node, Folder))
+
+    def owner(self, path: str) -> int:
+        self._operation("lstat", path)
+        self._node(path)
+        return os.geteuid()
+
+    def claim(self, path: str) -> contextlib.AbstractContextManager[bool]:
+        return contextlib.nullcontext(True)
 
     def operation(self, what: str, path: str) -> None:
         """Before it is done: this is the moment at which the machine may stop."""

@@ -71,6 +71,47 @@ def check(stop: int, keep: Keep) -> None:
     assert not left, "what the crash left behind is cleared away"
 
 
+def put_notes(files: CrashingFiles, step: str) -> None:
+    """A user's own file in a checkpoint, safe on the disk."""
+    file = files.create(f"{step}/notes.txt")
+    file.write(memoryview(b"my best run"))
+    file.fsync()
+    files.fsync_folder(step)
+
+
+def notes_in(files: CrashingFiles) -> list[bytes]:
+    return [
+        read(files, f"{ROOT}/{name}/notes.txt")
+        for name in files.listdir(ROOT)
+        if "notes.txt" in files.listdir(f"{ROOT}/{name}")
+    ]
+
+
+def test_no_crash_in_a_removal_loses_what_a_user_put_there() -> None:
+    stop = 0
+    while True:
+        files = disk()
+        path = save_all(files, ROOT, 10)
+        put_notes(files, path)
+        save_all(files, ROOT, 20)
+        files.stop = files.done + stop
+        try:
+            save_all(files, ROOT, 30, keep=1)
+        except Crash:
+            pass
+        else:
+            break
+        for keep in (nothing, everything, by_chance(random.Random(stop))):
+            image = files.crash(keep)
+            assert newest_whole(image, ROOT) >= 20
+            save_all(image, ROOT, 40, keep=1)
+            assert notes_in(image) == [b"my best run"], files.log[-3:]
+        stop += 1
+    assert stop > 40
+    files.stop = None
+    assert notes_in(files) == [b"my best run"]
+
+
 def nothing(count: int) -> int:
     return 0
 

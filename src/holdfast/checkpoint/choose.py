@@ -31,6 +31,7 @@ from holdfast.analysis.checkpoints.manifest import (
     step_of,
 )
 from holdfast.checkpoint.files import DISK, Files, read
+from holdfast.checkpoint.removal import free_name
 
 _GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -127,7 +128,10 @@ def set_aside(path: str, problem: CheckpointProblem, files: Files = DISK) -> Set
     aside = os.path.join(root, DAMAGED)
     try:
         files.make_folder(aside)
-        target = _free(files, os.path.join(aside, name))
+        # Through a link it would land elsewhere, and so would the note of a linked checkpoint.
+        if links := [one for one in (path, aside) if not files.is_folder(one)]:
+            return SetAsideResult(path, moved=False, why_not=f"{links[0]} is a link")
+        target = free_name(files, os.path.join(aside, name))
         files.rename(path, target)
     except OSError as error:
         return SetAsideResult(path, moved=False, why_not=f"{error.strerror}: {error.filename}")
@@ -200,11 +204,3 @@ def _unread(name: str, error: OSError) -> CheckpointProblem:
 
 def _unreadable(why: str) -> CheckpointProblem:
     return CheckpointProblem(f"cannot be read now: {why}", "unreadable")
-
-
-def _free(files: Files, path: str) -> str:
-    count, target = 1, path
-    while files.exists(target):
-        count += 1
-        target = f"{path}.{count}"
-    return target

@@ -49,7 +49,8 @@ from holdfast.checkpoint.parts import (
     part_name,
     write_whole,
 )
-from holdfast.checkpoint.retention import remove_tree, retain, sweep
+from holdfast.checkpoint.removal import clear, sweep
+from holdfast.checkpoint.retention import retain
 
 __all__ = [
     "FileSource",
@@ -160,7 +161,7 @@ def abandon(files: Files, place: SaveFolder) -> None:
         files.rename(place.temporary, dead)
     for path in (dead, place.temporary):
         with contextlib.suppress(OSError):
-            remove_tree(files, path)
+            clear(files, path)
 
 
 def _with_room(files: Files, place: SaveFolder, write: Callable[[], _T]) -> _T:

@@ -11,10 +11,13 @@ import errno
 import fcntl
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Protocol
+
+from holdfast.checkpoint import reader_lock
 
 CHUNK = 16 << 20
 _BLOCK = 4096
@@ -49,6 +52,21 @@ class Files(Protocol):
     def remove_folder(self, path: str) -> None: ...
     def listdir(self, path: str) -> list[str]: ...
     def exists(self, path: str) -> bool: ...
+    def is_folder(self, path: str) -> bool:
+        """A folder itself: a link to one is not."""
+        ...
+
+    def folders(self, path: str) -> list[str]:
+        """The names in it that are folders themselves."""
+        ...
+
+    def owner(self, path: str) -> int:
+        """The user it belongs to; of a link, the link's."""
+        ...
+
+    def claim(self, path: str) -> contextlib.AbstractContextManager[bool]:
+        """True when nobody reads this checkpoint, nor begins to in the block (reader_lock.py)."""
+        ...
 
 
 class _DiskFile:
@@ -61,7 +79,7 @@ class _DiskFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         self._direct = True
         try:
             self._fd = os.open(path, flags | os.O_DIRECT, 0o666)
@@ -139,7 +157,15 @@ class Disk:
             os.close(fd)
 
     def remove(self, path: str) -> None:
-        os.unlink(path)
+        """In its folder, never in one that a link leads to, and if it is put there just now."""
+        folder, name = os.path.split(path)
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(folder, flags)
+        try:
+            with _naming(path):
+                os.unlink(name, dir_fd=fd)
+        finally:
+            os.close(fd)
 
     def remove_folder(self, path: str) -> None:
         os.rmdir(path)
@@ -149,6 +175,22 @@ class Disk:
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
+
+    def is_folder(self, path: str) -> bool:
+        try:
+            return stat.S_ISDIR(os.lstat(path).st_mode)
+        except FileNotFoundError:
+            return False
+
+    def folders(self, path: str) -> list[str]:
+        with os.scandir(path) as entries:
+            return sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
+
+    def owner(self, path: str) -> int:
+        return os.lstat(path).st_uid
+
+    def claim(self, path: str) -> contextlib.AbstractContextManager[bool]:
+        return reader_lock.claim(path)
 
 
 DISK = Disk()

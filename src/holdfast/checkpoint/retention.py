@@ -1,4 +1,4 @@
-"""Which checkpoints may go, and how: a half-removed one must never look like one.
+"""Which checkpoints may go; how is in removal.py.
 
 Only what is older than the checkpoint just committed is ever removed, and never the last few whose
 files are all there: those that are not are evidence, and do not count.
@@ -6,35 +6,33 @@ files are all there: those that are not are evidence, and do not count.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
-from holdfast.analysis.checkpoints.manifest import MANIFEST, order_of, step_of_temporary
+from holdfast.analysis.checkpoints.manifest import order_of
 from holdfast.checkpoint.choose import inspect
 from holdfast.checkpoint.files import Files
+from holdfast.checkpoint.removal import owners, remove_checkpoint, sweep
 
 
 def retain(
     files: Files, root: str, *, keep: int, keep_every: int | None, newest: str, token: str
 ) -> str:
     """After a commit of `newest` (a path): remove the rest; '' or why something is still there."""
-
-    def is_whole(name: str) -> bool:
-        return not inspect(os.path.join(root, name), files).problem
-
     try:
         sweep(files, root, spare=token)
-        names = files.listdir(root)
-        for name in removable(names, os.path.basename(newest), keep, keep_every, is_whole):
-            dead = os.path.join(root, f".tmp-{name}-{token}")
-            files.rename(os.path.join(root, name), dead)
-            # Else a crash could bring the name back over a folder that is half empty.
-            files.fsync_folder(root)
-            remove_tree(files, dead)
+        allowed = owners(files, root, newest)
+        gone = removable(
+            _folders(files, root),
+            os.path.basename(newest),
+            keep,
+            keep_every,
+            lambda name: _is_whole(files, root, name),
+        )
     except OSError as error:
-        return f"{error.strerror}: {error.filename}"
-    return ""
+        return _why(error)
+    notes = (_remove(files, root, name, token, allowed) for name in gone)
+    return "; ".join(note for note in notes if note)
 
 
 def removable(
@@ -68,23 +66,21 @@ def removable(
     return [orders[order] for order in reversed(older) if order not in kept | spared]
 
 
-def sweep(files: Files, root: str, *, spare: str = "") -> list[str]:
-    """Remove the temporary folders of saves that ended, but for the token `spare`."""
-    swept = []
-    for name in files.listdir(root) if files.exists(root) else ():
-        if step_of_temporary(name) is None or (spare and name.endswith(f"-{spare}")):
-            continue
-        with contextlib.suppress(OSError):
-            remove_tree(files, os.path.join(root, name))
-            swept.append(name)
-    return swept
+def _folders(files: Files, root: str) -> list[str]:
+    """Not the links: what a link leads to is not ours to remove, nor to count on."""
+    return [name for name in files.folders(root) if order_of(name)]
 
 
-def remove_tree(files: Files, path: str) -> None:
-    """The manifest first: without it the rest is nothing, whatever the folder is called."""
-    names = files.listdir(path)
-    for name in sorted(names, key=lambda name: name != MANIFEST):
-        with contextlib.suppress(FileNotFoundError):  # swept by another rank as well
-            files.remove(os.path.join(path, name))
-    with contextlib.suppress(FileNotFoundError):
-        files.remove_folder(path)
+def _is_whole(files: Files, root: str, name: str) -> bool:
+    return not inspect(os.path.join(root, name), files).problem
+
+
+def _remove(files: Files, root: str, name: str, token: str, allowed: Collection[int]) -> str:
+    try:
+        return remove_checkpoint(files, root, name, token, allowed)
+    except OSError as error:
+        return _why(error)
+
+
+def _why(error: OSError) -> str:
+    return f"{error.strerror}: {error.filename}"
