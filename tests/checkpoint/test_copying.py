@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.checkpoint import copying
-from holdfast.checkpoint.copying import SMALL, CopyBlock, pieces
+from holdfast.checkpoint.copying import SMALL, CopyBlock, cut, pieces
 from holdfast.checkpoint.tensors import NamedTensor
 
 
@@ -29,6 +29,15 @@ def test_every_byte_is_in_one_piece(sizes: list[int], threads: int) -> None:
     assert sum(piece.size for piece in found) == sum(sizes)
     assert all(piece.source - piece.target == 1 << 40 for piece in found)
     assert all(piece.size <= max(SMALL, sum(sizes) // threads) for piece in found)
+
+
+@given(st.integers(0, 500), st.integers(1, 500), st.integers(1, 99))
+def test_no_part_crosses_a_border_and_none_is_missing(start: int, size: int, apart: int) -> None:
+    parts = cut(start, size, apart)
+    assert [begin for begin, _ in parts] == [0, *(end for _, end in parts[:-1])]
+    assert parts[-1][1] == size
+    assert all(begin < end for begin, end in parts)
+    assert all((start + begin) // apart == (start + end - 1) // apart for begin, end in parts)
 
 
 @pytest.mark.parametrize(

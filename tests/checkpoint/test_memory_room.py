@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.checkpoint.staging import memory_room
+from holdfast.checkpoint.memory_room import memory_room
 
 MiB = 1 << 20
 

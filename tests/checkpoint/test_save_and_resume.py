@@ -16,6 +16,7 @@ from holdfast.checkpoint import staging
 from holdfast.checkpoint.checkpoint import Checkpoint
 from holdfast.checkpoint.compare import Accept
 from holdfast.checkpoint.lock import FolderLock
+from holdfast.checkpoint.memory_room import NoRoomError
 from holdfast.checkpoint.messages import SaveAnswer, SaveFailure
 from holdfast.checkpoint.sampler import Sampler
 from holdfast.checkpoint.saver import Saver
@@ -169,8 +170,8 @@ def test_a_full_disk_is_reported_once_and_training_continues(
 def test_without_memory_for_a_copy_the_rank_writes_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def none(self: staging.StagingBuffer, size: int) -> None:
-        raise staging.NoRoomError("a copy of the state takes 9 GiB, 1 GiB are free")
+    def none(self: staging.StagingBuffer, size: int, gpu: torch.device | None = None) -> None:
+        raise NoRoomError("a copy of the state takes 9 GiB, 1 GiB are free")
 
     with monkeypatch.context() as patched:
         patched.setattr(staging.StagingBuffer, "reserve", none)

@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from holdfast.checkpoint.checkpoint import Checkpoint
+from holdfast.checkpoint.memory_gate import MemoryGate
+from holdfast.checkpoint.memory_room import NoRoomError
+from holdfast.checkpoint.message_board import MemoryStore, MessageBoard
 from holdfast.checkpoint.rank_files import TensorFile
-from holdfast.checkpoint.staging import NoRoomError, StagingBuffer
+from holdfast.checkpoint.staging import StagingBuffer
+from holdfast.checkpoint.state import State
 from holdfast.checkpoint.tensors import NamedTensor
 from tests.checkpoint.buffers import file_size_limit, written
 
@@ -88,7 +93,7 @@ def test_closing_ends_the_warming(monkeypatch: pytest.MonkeyPatch) -> None:
     def until_closing(_fd: int, at: int, _size: int) -> None:
         asked.append(at)
         deadline = time.monotonic() + 60
-        while not buffer._closing and time.monotonic() < deadline:
+        while not buffer._memory._closing and time.monotonic() < deadline:
             time.sleep(0.001)
 
     monkeypatch.setattr(os, "posix_fallocate", until_closing)
@@ -106,3 +111,43 @@ def test_a_refusal_while_warming_is_the_next_save_s(buffer: StagingBuffer) -> No
         assert os.fstat(buffer.fd).st_size == buffer.capacity == 0
         with pytest.raises(NoRoomError, match="File too large"):
             buffer.stage(tensors)
+
+
+def test_a_save_that_is_due_waits_for_the_memory_and_training_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fallocate, may_take = os.posix_fallocate, threading.Event()
+
+    def slow(fd: int, at: int, size: int) -> None:
+        assert may_take.wait(60)
+        fallocate(fd, at, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", slow)
+    state = State(model=torch.nn.Linear(2048, 9000))
+    with Checkpoint(tmp_path, state, every_steps=2) as ckpt:
+        for _ in range(50):  # none of them may wait: the memory comes only afterwards
+            ckpt.step()
+        assert ckpt.last_committed is None
+        assert not list(tmp_path.glob("*step-*"))
+        may_take.set()
+        while ckpt.last_committed is None:
+            assert state.step < 10_000
+            time.sleep(0.005)
+            ckpt.step()
+
+
+def test_the_gate_opens_when_every_rank_that_takes_memory_has_it() -> None:
+    store = MemoryStore()
+    first, second = (MemoryGate(MessageBoard(store, rank=rank, world_size=2)) for rank in range(2))
+    assert first.is_closed(1, large=True)
+    assert not first.is_closed(1, large=False)
+    second.note(taking=True)
+    assert first.is_closed(2, large=True)
+    first.note(taking=True)
+    first.note(taking=False)
+    assert first.is_closed(50, large=True), "rank 1 has none yet"
+    second.note(taking=False)
+    second.note(taking=False)
+    assert not first.is_closed(51, large=True)
+    second.note(taking=True)
+    assert not first.is_closed(52, large=True), "asked once it is open, the store has no say"

@@ -20,6 +20,7 @@ import msgspec
 from holdfast.checkpoint import compare, process_group, resume, save_schedule
 from holdfast.checkpoint.compare import Accept
 from holdfast.checkpoint.lock import FolderLock
+from holdfast.checkpoint.memory_gate import MemoryGate
 from holdfast.checkpoint.message_board import MessageBoard, RankRequest
 from holdfast.checkpoint.run_config import RunConfig
 from holdfast.checkpoint.sampler import inside_global_batch
@@ -94,6 +95,7 @@ class Checkpoint:
             sharded=self._sharded,
         )
         self._in_flight = SaveInFlight(self._saver, self._board, self._log)
+        self._memory = MemoryGate(self._board)
         self._grace = SigtermGrace(
             seconds=grace_time(os.environ),
             pace=lambda: self._pace,
@@ -222,6 +224,7 @@ class Checkpoint:
             current = self._announcement = self._board.announcement(current.number + 1)
         if current.number == 2:  # by now the optimizer has made its state
             self._saver.prepare()
+        self._memory.note(taking=self._saver.taking_memory)
         self._learn_pace(step)
         if current.save:
             self._in_flight.settle(left=self._grace.left)
@@ -241,8 +244,13 @@ class Checkpoint:
         for request in self._board.requests():
             self._note_request(request.kind)
         schedule.interval = self._log.interval or schedule.interval
+        large = current.number == 1 and self._saver.is_large
+        closed = self._memory.is_closed(current.number, large=large)
         following = schedule.announce_next(
-            current, now=time.monotonic(), busy=self._in_flight.busy, requested=self._requested
+            current,
+            now=time.monotonic(),
+            busy=self._in_flight.busy or closed,
+            requested=self._requested,
         )
         if following.save:
             self._requested = ""

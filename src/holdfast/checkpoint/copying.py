@@ -7,10 +7,12 @@ meanwhile, so its other cores are free, and they make up for that.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import itertools
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -51,11 +53,24 @@ def _cores() -> int:
     return allowed if limit is None else min(allowed, int(limit.cores))
 
 
+class Border(NamedTuple):
+    """Pinned memory is pinned in pieces, and no copy from a GPU may cross the border of two."""
+
+    start: int
+    """the address of the first piece"""
+    size: int
+    """bytes of each piece"""
+
+
 def copy(
-    views: Sequence[torch.Tensor | None], tensors: Sequence[NamedTensor], *, threads: int = 1
+    views: Sequence[torch.Tensor | None],
+    tensors: Sequence[NamedTensor],
+    *,
+    threads: int = 1,
+    border: Border | None = None,
 ) -> None:
     """Each tensor into its view, which is None where there is nothing to copy."""
-    blocks, devices = [], set()
+    blocks, others, devices = [], [], set()
     for view, (_, tensor) in zip(views, tensors, strict=True):
         if view is None:
             continue
@@ -63,14 +78,50 @@ def copy(
             size = view.numel() * view.element_size()
             blocks.append(CopyBlock(view.data_ptr(), tensor.data_ptr(), size))
         else:
-            view.copy_(tensor, non_blocking=True)
+            others.append((view, tensor))
             devices.add(tensor.device)
-    _copy_blocks(blocks, threads)
-    for device in devices:
-        if device.type == "cuda":
-            torch.cuda.current_stream(device).synchronize()
-        elif device.type != "cpu":
-            torch.accelerator.synchronize(device)
+    with contextlib.ExitStack() as streams:
+        waits = [streams.enter_context(_beside(device)) for device in devices]
+        for view, tensor in others:
+            _copy_from_device(view, tensor, border)
+        _copy_blocks(blocks, threads)
+        for wait in waits:
+            wait()
+
+
+@contextlib.contextmanager
+def _beside(device: torch.device) -> Iterator[Callable[[], None]]:
+    """Copies from this device, in a stream of their own; what is given waits for them.
+
+    They start after what the training's current stream was asked to do, and wait for nothing that
+    comes later.
+    """
+    if device.type == "cuda":
+        own = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        own.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(own):
+            yield own.synchronize
+    elif device.type == "cpu":
+        yield lambda: None
+    else:
+        yield lambda: torch.accelerator.synchronize(device)
+
+
+def _copy_from_device(view: torch.Tensor, tensor: torch.Tensor, border: Border | None) -> None:
+    if border is None or not tensor.is_cuda:
+        view.copy_(tensor, non_blocking=True)
+        return
+    target, source = view.reshape(-1), tensor.resolve_conj().resolve_neg().reshape(-1)
+    for begin, end in cut(target.data_ptr() - border.start, target.nbytes, border.size):
+        first, last = begin // view.element_size(), end // view.element_size()
+        target[first:last].copy_(source[first:last], non_blocking=True)
+
+
+def cut(start: int, size: int, apart: int) -> list[tuple[int, int]]:
+    """(begin, end) of the parts, counted from `start`, that lie between two borders each."""
+    borders = range(start // apart * apart + apart, start + size, apart)
+    edges = [0, *(border - start for border in borders), size]
+    return list(itertools.pairwise(edges))
 
 
 def _lazy(tensor: torch.Tensor) -> bool:

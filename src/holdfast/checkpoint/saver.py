@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.checkpoint import cadence, direct_save
+from holdfast.checkpoint.memory_gate import LARGE
+from holdfast.checkpoint.memory_room import NoRoomError
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.messages import (
     CheckpointInfo,
@@ -25,7 +27,7 @@ from holdfast.checkpoint.messages import (
 )
 from holdfast.checkpoint.run_config import RunConfig
 from holdfast.checkpoint.save_schedule import SaveInterval
-from holdfast.checkpoint.staging import NoRoomError, StagingBuffer
+from holdfast.checkpoint.staging import StagingBuffer
 from holdfast.checkpoint.state import CapturedState, State, versions
 from holdfast.checkpoint.writer_process import WriterProcess
 from holdfast.errors import EnvironmentFailure, Error
@@ -69,7 +71,7 @@ class Saver:
         self._buffer = StagingBuffer(peers=local if state.kind == "sharded" else 1)
         self._writer = WriterProcess()
         self._written: SaveAnswer | None = None
-        self._no_room = ""
+        self._no_room = self._no_pin = ""
 
     @property
     def busy(self) -> bool:
@@ -86,6 +88,19 @@ class Saver:
             self._buffer.warm(captured.tensors, len(captured.text))
         except NoRoomError as problem:
             self._print_no_room(problem)
+        if sum(named.size for named in captured.tensors) < LARGE:
+            self._buffer.settle()
+
+    @property
+    def taking_memory(self) -> bool:
+        """A save would have to wait for it."""
+        return self._buffer.busy
+
+    @property
+    def is_large(self) -> bool:
+        """As far as the parameters tell: the optimizer's state comes with its first step."""
+        parameters = self._state.model.parameters() if self._state.model else ()
+        return sum(each.nbytes for each in parameters) >= LARGE
 
     def save(self, step: int, token: str, *, lock: int) -> None:
         """The stall. Returns when the tensors may change again."""
@@ -109,6 +124,7 @@ class Saver:
                 pieces=staged.pieces(self._rank, self._buffer.fd),
                 stall=time.monotonic() - began,
             )
+            self._print_not_pinned()
             fds = (self._buffer.fd, lock) if lock >= 0 else (self._buffer.fd,)
             self._writer.ask(asked, fds)
 
@@ -151,6 +167,11 @@ class Saver:
             keep=self._keep,
             keep_every=self._keep_every,
         )
+
+    def _print_not_pinned(self) -> None:
+        if self._buffer.not_pinned and not self._no_pin:
+            self._no_pin = self._buffer.not_pinned
+            say(f"the copy of the state: {self._no_pin}; saves pause training for longer")
 
     def _print_no_room(self, problem: Error) -> None:
         if not self._no_room:
