@@ -30,6 +30,7 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, str]
     world_size: int
     kind: str
+    per_rank: tuple[str, ...] = ()
 
 
 class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,19 +38,63 @@ class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     accept: Literal["", Accept]
     """the value that accepts it; '' when nothing can"""
+    hint: str = ""
+    """what to do, where that is not the same for all differences of its kind"""
 
 
 def differences(saved: Manifest, running: RunningJob) -> list[RunDifference]:
     """Everything that differs and matters, the worst first."""
     found = []
+    if saved.per_rank != running.per_rank:
+        return [_per_rank(saved, running)]
     if saved.structure != running.structure or saved.kind != running.kind:
         found.append(_structure(saved, running))
     if keys := _differing(saved.config, running.config):
         found.append(_config(keys, saved.config, running.config))
     # A data position that holds for any number of ranks makes their number free.
-    if saved.world_size != running.world_size and saved.data != "global":
-        found.append(_world(saved, running))
+    if saved.world_size != running.world_size:
+        if saved.per_rank:
+            found.append(_bound_to_ranks(saved, running))
+        elif saved.data != "global":
+            found.append(_world(saved, running))
     return found
+
+
+def only_structure_differs(saved: Manifest, running: RunningJob) -> bool:
+    """So that its tensors can be named one by one."""
+    same = (saved.kind, saved.per_rank) == (running.kind, running.per_rank)
+    return same and saved.structure != running.structure
+
+
+def own_tensors(rank: int, details: str) -> RunDifference:
+    return RunDifference(
+        slug="config-changed", sentence=f"the tensors of rank {rank} differ ({details})", accept=""
+    )
+
+
+def _per_rank(saved: Manifest, running: RunningJob) -> RunDifference:
+    return RunDifference(
+        slug="config-changed",
+        sentence=f"it was saved with {_given(saved.per_rank)}, this job has "
+        f"{_given(running.per_rank)}",
+        accept="",
+        hint=f"make the State with {_given(saved.per_rank)}, or start in an empty folder",
+    )
+
+
+def _given(per_rank: tuple[str, ...]) -> str:
+    names = ", ".join(f'"{name}"' for name in per_rank)
+    return f"per_rank=({names}{',' if len(per_rank) == 1 else ''})"
+
+
+def _bound_to_ranks(saved: Manifest, running: RunningJob) -> RunDifference:
+    return RunDifference(
+        slug="world-size-mismatch",
+        sentence=f"it was saved by {saved.world_size} ranks, each with its own "
+        f"{' and '.join(saved.per_rank)}, and this job has {running.world_size}",
+        accept="",
+        hint=f"start with {saved.world_size} ranks, or in an empty folder",
+    )
 
 
 def _structure(saved: Manifest, running: RunningJob) -> RunDifference:
@@ -119,7 +164,9 @@ def refuse(path: str, found: Collection[RunDifference], accept: Collection[str])
     if not open_ones:
         return
     needed = [difference.accept for difference in open_ones]
-    if "" in needed:
+    if own := [difference.hint for difference in open_ones if difference.hint]:
+        hint = own[0]
+    elif "" in needed:
         hint = "start with the model and optimizer it was saved from, or in an empty folder"
     else:
         hint = (

@@ -1,4 +1,6 @@
-"""The objects of a State: modules, optimizers, generators and others; their state, and back again.
+"""The objects of a State: modules, generators and others; their state, and back again.
+
+For optimizers see optimizer_state.py.
 
 DistributedDataParallel adds 'module.' to every name and torch.compile '_orig_mod.'. Both are
 dropped when saving and put back when loading, so a run may resume with either, or without.
@@ -16,8 +18,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from holdfast.checkpoint import generators
-from holdfast.checkpoint.tensors import dtype_name
+from holdfast.checkpoint import generators, optimizer_state
+from holdfast.checkpoint.optimizer_state import ParameterNames, described
 from holdfast.errors import ConfigError
 
 _WRAPPERS = {
@@ -27,11 +29,11 @@ _WRAPPERS = {
 }
 _REFUSED = {
     "FullyShardedDataParallel": "FSDP1 is not supported: use torch.distributed.fsdp.fully_shard",
-    "ZeroRedundancyOptimizer": "it keeps a part of the state on each rank: use fully_shard",
 }
+_ONE_RANKS_PART = "ZeroRedundancyOptimizer"
 
 
-def refuse_unknown(name: str, thing: object) -> None:
+def refuse_unknown(name: str, thing: object, *, per_rank: bool) -> None:
     """What looks complete on rank 0 but is not."""
     parts = thing.modules() if isinstance(thing, nn.Module) else [thing]
     for part in parts:
@@ -39,6 +41,26 @@ def refuse_unknown(name: str, thing: object) -> None:
             if kind.__name__ in _REFUSED:
                 raise ConfigError(f"State({name}=…) holds a {kind.__name__}: "
                                  f"{_REFUSED[kind.__name__]}")  # fmt: skip
+            if kind.__name__ == _ONE_RANKS_PART and not per_rank:
+                raise ConfigError(
+                    f"State({name}=…) is a {kind.__name__}, which keeps a part on each rank",
+                    hint=f'let each rank save its own: State(…, per_rank=("{name}",))',
+                )
+    if isinstance(thing, nn.Module):
+        _refuse_emptied(name, thing)
+
+
+def _refuse_emptied(name: str, module: nn.Module) -> None:
+    """DeepSpeed's ZeRO stage 3 takes the values out of the parameters between two steps."""
+    own = list(module.parameters())
+    is_deepspeed = any(hasattr(parameter, "ds_id") for parameter in own)
+    if is_deepspeed or (own and not any(parameter.numel() for parameter in own)):
+        what = "parameters partitioned by DeepSpeed" if is_deepspeed else "only empty parameters"
+        raise ConfigError(
+            f"State({name}=…) has {what}: their values are not in the module",
+            hint="save with the library that holds them (DeepSpeed: engine.save_checkpoint), or "
+            "shard with torch.distributed.fsdp.fully_shard",
+        )
 
 
 def is_sharded(thing: object) -> bool:
@@ -126,48 +148,18 @@ def _without(name: str, added: frozenset[str]) -> str:
     return ".".join(part for i, part in enumerate(parts) if ".".join(parts[: i + 1]) not in added)
 
 
-# --- optimizers --------------------------------------------------------------------------------
-
-
-def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
-    """torch casts the state to its parameter's type: what was kept wider is put back."""
-    optimizer.load_state_dict(saved)
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    numbers = [n for group in saved["param_groups"] for n in group["params"]]
-    for parameter, number in zip(parameters, numbers, strict=True):
-        for key, value in saved["state"].get(number, {}).items():
-            loaded = optimizer.state[parameter][key]
-            if isinstance(value, torch.Tensor) and loaded.dtype != value.dtype:
-                optimizer.state[parameter][key] = value.to(loaded.device)
-
-
 # --- what must be equal ------------------------------------------------------------------------
 
 
-def structure(name: str, thing: object) -> dict[str, str]:
+def structure(name: str, thing: object, names: ParameterNames) -> dict[str, str]:
     """Of a module or an optimizer; nothing for anything else."""
     if isinstance(thing, nn.Module):
         state = module_state(thing)
         tensors = {key: value for key, value in state.items() if isinstance(value, torch.Tensor)}
-        return {f"{name}.{key}": _described(value) for key, value in tensors.items()}
+        return {f"{name}.{key}": described(value) for key, value in tensors.items()}
     if isinstance(thing, Optimizer):
-        return _optimizer_structure(name, thing)
+        return optimizer_state.structure(name, thing, names)
     return {}
-
-
-def _optimizer_structure(name: str, optimizer: Optimizer) -> dict[str, str]:
-    """By its parameters: most optimizers make their own state in the first step only."""
-    found = {name: type(optimizer).__name__}
-    for number, group in enumerate(optimizer.param_groups):
-        found |= {
-            f"{name}.group {number}.{i}": _described(parameter)
-            for i, parameter in enumerate(group["params"])
-        }
-    return found
-
-
-def _described(tensor: torch.Tensor) -> str:
-    return f"{dtype_name(tensor.dtype)} {list(tensor.shape)}"
 
 
 def fingerprint(structure: Mapping[str, str]) -> str:
@@ -208,6 +200,8 @@ def refuse_stateless(name: str, thing: object) -> None:
 def state_of(thing: Any) -> Any:
     if isinstance(thing, nn.Module):
         return module_state(thing)
+    if isinstance(thing, Optimizer):
+        return optimizer_state.state_of(thing)
     if generators.is_generator(thing):
         return generators.capture_one(thing)
     return thing.state_dict()
@@ -217,7 +211,7 @@ def load_state(thing: Any, saved: Any) -> None:
     if isinstance(thing, nn.Module):
         load_module(thing, saved)
     elif isinstance(thing, Optimizer):
-        load_optimizer(thing, saved)
+        optimizer_state.load(thing, saved)
     elif generators.is_generator(thing):
         generators.restore_one(thing, saved)
     else:

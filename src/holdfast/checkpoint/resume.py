@@ -21,7 +21,7 @@ from holdfast.checkpoint.files import DISK, read
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.run_config import RunConfig
-from holdfast.checkpoint.state import State, saved_structure
+from holdfast.checkpoint.state import State, saved_own_structure, saved_structure
 from holdfast.errors import EnvironmentFailure, Error
 from holdfast.rank.events import has_launcher, tell
 from holdfast.rank.phase import phase
@@ -70,7 +70,7 @@ def resume(
                 _tell(state.step, "", board.world_size, None, ())
             return None
         saved = manifests.decode(read(DISK, os.path.join(path, manifests.MANIFEST)))
-        found = _compare(path, saved, state, chosen.config, board.world_size)
+        found = _compare(path, saved, state, chosen.config, board)
         compare.refuse(path, found, accept)
         if sharded is not None:  # first: the generators are restored last of all
             sharded.restore(path, saved.world_size)
@@ -185,20 +185,39 @@ def _set_aside(path: str, problem: CheckpointProblem) -> None:
 
 
 def _compare(
-    path: str, saved: Manifest, state: State, config: dict[str, str], world_size: int
+    path: str, saved: Manifest, state: State, config: dict[str, str], board: MessageBoard
 ) -> list[compare.RunDifference]:
     structure = state.structure()
+    if saved.structure != object_state.fingerprint(structure):
+        first = state.first_structure()
+        if saved.structure == object_state.fingerprint(first):
+            structure = first
     running = compare.RunningJob(
         structure=object_state.fingerprint(structure),
         config=config,
-        world_size=world_size,
+        world_size=board.world_size,
         kind=state.kind,
+        per_rank=state.bound_to_ranks,
     )
     found = compare.differences(saved, running)
-    if saved.structure != running.structure and saved.kind == running.kind:
+    if compare.only_structure_differs(saved, running):
         details = object_state.first_differences(saved_structure(path), structure)
         found[0] = msgspec.structs.replace(found[0], sentence=f"its tensors differ ({details})")
+    if not found:
+        found += _own_differences(path, saved, state, board.rank)
     return found
+
+
+def _own_differences(
+    path: str, saved: Manifest, state: State, rank: int
+) -> list[compare.RunDifference]:
+    """Of what this rank saved for itself."""
+    own = state.own_structure()
+    if rank >= saved.world_size or not own:
+        return []
+    then = saved_own_structure(path, rank)
+    details = "" if then is None else object_state.first_differences(then, own)
+    return [compare.own_tensors(rank, details)] if details else []
 
 
 def _tell(

@@ -67,8 +67,9 @@ class Saver:
         self._rank, self._world_size = rank, world_size
         self._config, self._keep, self._keep_every = config, keep, keep_every
         local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        # Of a plain state rank 0 alone takes a copy; the others have next to nothing.
-        self._buffer = StagingBuffer(peers=local if state.kind == "sharded" else 1)
+        # Of a state that all ranks share rank 0 alone takes a copy; the others have little.
+        everybody = state.kind == "sharded" or state.bound_to_ranks
+        self._buffer = StagingBuffer(peers=local if everybody else 1)
         self._writer = WriterProcess()
         self._written: SaveAnswer | None = None
         self._no_room = self._no_pin = ""
@@ -163,6 +164,7 @@ class Saver:
                 versions=versions(),
                 data=self._state.data_scope,
                 run=os.environ.get("TORCHELASTIC_RUN_ID", ""),
+                per_rank=self._state.bound_to_ranks,
             ),
             keep=self._keep,
             keep_every=self._keep_every,

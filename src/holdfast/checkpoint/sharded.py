@@ -40,7 +40,7 @@ from torch.distributed.checkpoint.metadata import (
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from holdfast.checkpoint import object_state, tensors
+from holdfast.checkpoint import object_state, optimizer_state, tensors
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.rank_files import RankFiles, TensorFile
 from holdfast.checkpoint.safetensors_layout import CODES
@@ -143,7 +143,7 @@ class ShardedState:
         try:
             object_state.load_module(self._model, found.model)
             if self._optimizer is not None and found.optimizer is not None:
-                object_state.load_optimizer(self._optimizer, found.optimizer)
+                optimizer_state.load(self._optimizer, found.optimizer)
         except (RuntimeError, ValueError, KeyError) as refused:
             raise ConfigError(
                 f"the model or optimizer did not take its saved state: {refused}"

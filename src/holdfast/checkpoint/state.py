@@ -7,7 +7,7 @@
 
 What all ranks share (model, optimizer, scheduler, scaler, extras) is written by rank 0. What each
 rank knows for itself is written by each: its generators, its data position, the names in
-`per_rank`. For checkpoint.py and resume.py:
+`per_rank`, which may be the model and the optimizer. For checkpoint.py and resume.py:
 
     captured = state.capture(rank)              its tensors and its tree, at this moment
     notes = state.restore(folder, rank, saved_world)
@@ -21,15 +21,17 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 import holdfast
-from holdfast.checkpoint import ddp_buckets, generators, object_state, tree
+from holdfast.checkpoint import ddp_buckets, generators, object_state, optimizer_state, tree
+from holdfast.checkpoint.optimizer_state import ParameterNames
 from holdfast.checkpoint.rank_files import RankFiles
 from holdfast.checkpoint.sampler import Sampler
 from holdfast.checkpoint.stateful_loader import StatefulLoader
@@ -37,12 +39,11 @@ from holdfast.checkpoint.tensors import NamedTensor, TensorEncoder
 from holdfast.checkpoint.tree import Node, Path
 from holdfast.errors import ConfigError, Error
 
-if TYPE_CHECKING:
-    from torch.optim import Optimizer
-
 SCHEMA = "holdfast/state/1"
 Scope = Literal["global", "per-rank", "unknown"]
 GENERATORS = "generators"
+GROUPS = "optimizer_groups"
+OWN_STRUCTURE = "own_structure"
 BUCKETS = "ddp_buckets"
 
 
@@ -70,7 +71,9 @@ class State:
         scaler: a torch.amp.GradScaler.
         data: the data position: a `holdfast.Sampler`, a `holdfast.StatefulLoader`, or anything
             with state_dict() and load_state_dict().
-        per_rank: names of extras that differ between ranks.
+        per_rank: names of what differs between ranks and is saved by each: extras, and also
+            "model" and "optimizer" (pipeline stages, experts, optimizers that keep a part on each
+            rank). With those two, the number of ranks must stay the same.
         **extras: anything else: objects with state_dict(), generators, tensors, plain values.
 
     Attributes:
@@ -103,18 +106,25 @@ class State:
         }
         self._things: dict[str, Any] = given | with_state
         self.extras = {n: value for n, value in extras.items() if n not in with_state}
+        self.kind = "sharded" if object_state.is_sharded(model) else "plain"
+        self._per_rank = self._which_per_rank(per_rank)
         for name, thing in self._things.items():
             object_state.refuse_stateless(name, thing)
-            object_state.refuse_unknown(name, thing)
+            object_state.refuse_unknown(name, thing, per_rank=name in self._per_rank)
         # Now rather than at the first save, in an hour.
         tree.encode(self.extras, TensorEncoder().encode, ("extras",))
-        self.kind = "sharded" if object_state.is_sharded(model) else "plain"
         self._buckets: ddp_buckets.Buckets = ()
-        self._per_rank = self._which_per_rank(per_rank)
 
     def _which_per_rank(self, names: Iterable[str]) -> frozenset[str]:
         asked = {names} if isinstance(names, str) else set(names)
-        possible = (self._things.keys() | self.extras.keys()) - {"model", "optimizer"}
+        possible = self._things.keys() | self.extras.keys()
+        if self.kind == "sharded":
+            possible -= {"model", "optimizer"}
+            if asked & {"model", "optimizer"}:
+                raise ConfigError(
+                    "per_rank: a sharded model and its optimizer are saved by every rank already",
+                    hint="leave them out of per_rank",
+                )
         if unknown := sorted(asked - possible):
             raise ConfigError(
                 f"per_rank: unknown value {unknown[0]!r} "
@@ -124,6 +134,12 @@ class State:
         return frozenset(asked | own | ({"data"} & self._things.keys()))
 
     @property
+    def bound_to_ranks(self) -> tuple[str, ...]:
+        """Of model and optimizer what each rank saves for itself: it fits no other number of
+        ranks."""
+        return tuple(sorted(self._per_rank & {"model", "optimizer"}))
+
+    @property
     def data_scope(self) -> Scope:
         """Does the data position hold for any number of ranks? Its owner says so."""
         if self.data is None:
@@ -131,11 +147,41 @@ class State:
         return "global" if getattr(self.data, "data_scope", "") == "global" else "per-rank"
 
     def structure(self) -> dict[str, str]:
-        """Names, shapes and types that must not differ between saving and resuming."""
+        """Names, shapes and types of what all ranks share, which must not differ between saving
+        and resuming."""
+        return self._structure(self._things.keys() - self._per_rank, self._parameter_names())
+
+    def own_structure(self) -> dict[str, str]:
+        """The same of what this rank saves for itself."""
+        return self._structure(self._per_rank & self._things.keys(), self._parameter_names())
+
+    def first_structure(self) -> dict[str, str]:
+        """As the first release wrote it: of everything, and an optimizer by numbers."""
+        return self._structure(self._things.keys(), {})
+
+    def _structure(self, wanted: Set[str], names: ParameterNames) -> dict[str, str]:
         found: dict[str, str] = {}
-        for name, thing in self._things.items():
-            found |= object_state.structure(name, thing)
+        for name in sorted(wanted):
+            found |= object_state.structure(name, self._things[name], names)
         return found
+
+    def _parameter_names(self) -> ParameterNames:
+        """None for sharded state, which compares names itself (sharded_tree.py)."""
+        names: dict[torch.Tensor, str] = {}
+        modules = {n: m for n, m in self._things.items() if isinstance(m, nn.Module)}
+        for name, module in modules.items() if self.kind == "plain" else ():
+            for key, parameter in object_state.parameter_names(module).items():
+                names.setdefault(parameter, f"{name}.{key}")
+        return names
+
+    def _groups(self, wanted: Set[str]) -> dict[str, optimizer_state.Groups]:
+        """Of the optimizers among them."""
+        names = self._parameter_names()
+        return {
+            name: optimizer_state.groups(thing, names)
+            for name, thing in self._things.items()
+            if name in wanted and isinstance(thing, Optimizer)
+        }
 
     # --- saving --------------------------------------------------------------------------------
 
@@ -149,9 +195,12 @@ class State:
             names = self._names() - self._per_rank
             document["shared"] = self._encode(names, gather, ())
             document["structure"] = self.structure()
+            structure = object_state.fingerprint(document["structure"])
+        if rank == 0 or "model" in self._per_rank:
             self._buckets = ddp_buckets.of(self.model) or self._buckets
             document[BUCKETS] = [list(bucket) for bucket in self._buckets]
-            structure = object_state.fingerprint(document["structure"])
+        document[OWN_STRUCTURE] = self.own_structure()
+        document[GROUPS] = self._groups(self._names() if rank == 0 else self._per_rank)
         own = self._encode(self._per_rank, gather, ("own",))
         own[GENERATORS] = tree.encode(generators.capture(), gather.encode, ("own", GENERATORS))
         document["own"] = own
@@ -189,7 +238,8 @@ class State:
         values |= self._decode(own_files, "own", self._per_rank & usable)
         random_state = own_files.value(own_files.part("own").get(GENERATORS))
         step, epoch = first.part("step", int), first.part("epoch", int)
-        buckets = first.part(BUCKETS, list)
+        buckets = (own_files if "model" in self._per_rank else first).part(BUCKETS, list)
+        self._reorder(values, first, own_files)
         for name, value in values.items():
             self._give(name, value, accept_data_change=accept_data_change)
         self.step, self.epoch = step, epoch
@@ -213,6 +263,13 @@ class State:
             for name in sorted(names)
             if name in saved
         }
+
+    def _reorder(self, values: dict[str, Any], first: RankFiles, own: RankFiles) -> None:
+        """The state of optimizers, by the names of their parameters; the first release had none."""
+        for name, now in self._groups(values.keys()).items():
+            saved = (own if name in self._per_rank else first).part(GROUPS, object)
+            if isinstance(saved, dict) and name in saved:
+                values[name] = optimizer_state.in_order(values[name], saved[name], now)
 
     def _give(self, name: str, value: Any, *, accept_data_change: bool) -> None:
         if name not in self._things:
@@ -242,6 +299,12 @@ class State:
 def saved_structure(folder: str) -> dict[str, str]:
     """For the sentence that says what differs (object_state.first_differences)."""
     return dict(RankFiles(folder, 0).part("structure"))
+
+
+def saved_own_structure(folder: str, rank: int) -> dict[str, str] | None:
+    """Of what that rank saved for itself; None where the first release wrote it."""
+    saved = RankFiles(folder, rank).part(OWN_STRUCTURE, object)
+    return dict(saved) if isinstance(saved, dict) else None
 
 
 def saved_sharded(folder: str, rank: int) -> Node:

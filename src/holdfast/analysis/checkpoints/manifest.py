@@ -67,7 +67,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """wall seconds"""
     files: tuple[FileEntry, ...]
     structure: str
-    """fingerprint of the names, shapes and types of all tensors of model and optimizer"""
+    """fingerprint of the names, shapes and types of all tensors of model and optimizer that the
+    ranks share"""
     config: dict[str, str]
     """what the user calls the configuration, and what we know of it, each value as text"""
     versions: dict[str, str]
@@ -76,6 +77,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """'global' when the place in the data holds for any world size, 'per-rank', or 'unknown'"""
     run: str
     """id of the holdfast run, or ''"""
+    per_rank: tuple[str, ...] = ()
+    """'model', 'optimizer': every rank wrote its own, and no other number of ranks can load it"""
     stall: float = 0.0
     seconds: float = 0.0
     sha256: str = "0" * 64
