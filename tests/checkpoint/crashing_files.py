@@ -104,9 +104,9 @@ class CrashingFiles:
         self._change((folder, name, file := File()))
         return Handle(self, path, file)
 
-    def chunks(self, path: str) -> Iterator[memoryview]:
+    def chunks(self, path: str, start: int = 0, end: int | None = None) -> Iterator[memoryview]:
         self._operation("read", path)
-        yield memoryview(bytes(self._file(path).data))
+        yield memoryview(bytes(self._file(path).data[start:end]))
 
     def size(self, path: str) -> int:
         self._operation("stat", path)
@@ -222,16 +222,18 @@ class Handle:
     def __init__(self, files: CrashingFiles, path: str, file: File) -> None:
         self._files, self._path, self._file = files, path, file
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: memoryview, at: int = 0) -> None:
         # The bytes may be on their way when the machine stops or the disk fails: half of them.
-        start = len(self._file.data)
-        half = bytes(data[: len(data) // 2])
-        self._file.data += half
-        self._file.unsafe.append((start, half))
+        half = len(data) // 2
+        self._put(at, bytes(data[:half]))
         self._files.operation("write", self._path)
-        rest = bytes(data[len(half) :])
-        self._file.data += rest
-        self._file.unsafe.append((start + len(half), rest))
+        self._put(at + half, bytes(data[half:]))
+
+    def _put(self, at: int, data: bytes) -> None:
+        image = self._file.data
+        image.extend(b"\0" * (at + len(data) - len(image)))  # a hole reads as zeros
+        image[at : at + len(data)] = data
+        self._file.unsafe.append((at, data))
 
     def fsync(self) -> None:
         self._files.operation("fsync", self._path)

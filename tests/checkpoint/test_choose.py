@@ -106,7 +106,7 @@ def rewrite(folder: Path, **changes: object) -> None:
 
 
 def test_a_manifest_that_leads_out_of_its_folder(folder: Path) -> None:
-    rewrite(folder, files=(FileEntry(name="../step-000000010/rank-0.json", size=1, sha256=""),))
+    rewrite(folder, files=(FileEntry(name="../step-000000010/rank-0.json", size=1, sha256=("",)),))
     assert "names a file '../step-000000010" in look(folder)[0][1]
 
 
@@ -168,7 +168,7 @@ def test_a_disk_that_does_not_answer_is_not_called_damage(folder: Path) -> None:
     world=st.integers(1, 9),
 )
 def test_every_file_is_verified_by_one_rank(sizes: list[int], world: int) -> None:
-    entries = [FileEntry(name=f"f{n}", size=size, sha256="") for n, size in enumerate(sizes)]
+    entries = [FileEntry(name=f"f{n}", size=size, sha256=("",)) for n, size in enumerate(sizes)]
     shares = [choose.share(entries, rank, world) for rank in range(world)]
     assert sorted(entry.name for mine in shares for entry in mine) == sorted(
         entry.name for entry in entries

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -112,16 +113,16 @@ def test_no_crash_in_a_removal_loses_what_a_user_put_there() -> None:
     assert notes_in(files) == [b"my best run"]
 
 
-def nothing(count: int) -> int:
+def nothing(_: int) -> int:
     return 0
 
 
-def everything(count: int) -> int:
-    return count
+def everything(size: int) -> int:
+    return size
 
 
 def by_chance(chance: random.Random) -> Keep:
-    return lambda count: chance.choice((0, count, count // 2))
+    return lambda size: chance.choice((0, size, size // 2))
 
 
 @pytest.mark.parametrize("stop", range(2, COUNT + 3))
@@ -134,7 +135,7 @@ def test_a_crash_after_every_single_operation(stop: int) -> None:
 
 @given(stop=st.integers(2, COUNT + 2), data=st.data())
 def test_whatever_subset_of_the_unsynced_survives(stop: int, data: st.DataObject) -> None:
-    check(stop, lambda count: data.draw(st.integers(0, count)))
+    check(stop, lambda size: data.draw(st.integers(0, size)))
 
 
 def test_the_disk_of_these_tests_does_forget() -> None:
@@ -218,13 +219,13 @@ def test_patience_starts_again_with_every_byte_that_comes() -> None:
     place = SaveFolder(ROOT, 10, "a")
     control = clock.control()
     own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, control=control)
-    slow = files.create(f"{place.temporary}/rank-1.safetensors")
+    slow, written = files.create(f"{place.temporary}/rank-1.safetensors"), count(step=4)
 
     def sleep(seconds: float) -> None:
         before = clock.now // 100
         clock.sleep(seconds)
         if clock.now // 100 > before and clock.now < 900:
-            slow.write(memoryview(b"more"))
+            slow.write(memoryview(b"more"), next(written))
         elif clock.now >= 900 and not files.exists(f"{place.temporary}/rank-1.part.json"):
             part = commit.write_part(files, place, 1, content(1, 10), stall=0.0, control=control)
             commit.hand_over(files, place, part)

@@ -33,8 +33,10 @@ def test_any_mixture_of_whole_and_odd_pieces(tmp_path: Path, pieces: list[tuple[
     path = str(tmp_path / "file")
     chunks = [VIEW[start : start + size] for start, size in pieces]
     file = DISK.create(path)
+    at = 0
     for chunk in chunks:
-        file.write(chunk)
+        file.write(chunk, at)
+        at += len(chunk)
     file.fsync()
     file.close()
     assert read(DISK, path) == b"".join(chunks)

@@ -172,5 +172,5 @@ def test_written_directly_it_is_the_same_file(buffer: StagingBuffer, tmp_path: P
     entry = write_directly(str(tmp_path / "direct.safetensors"), tensors)
     assert (tmp_path / entry.name).read_bytes() == through_memory
     assert (entry.size, entry.sha256) == (
-        len(through_memory), hashlib.sha256(through_memory).hexdigest(),
+        len(through_memory), (hashlib.sha256(through_memory).hexdigest(),),
     )  # fmt: skip

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -22,6 +23,7 @@ from holdfast.analysis.checkpoints.manifest import (
     DAMAGED,
     MANIFEST,
     SCHEMA,
+    SCHEMAS,
     WHY,
     FileEntry,
     Manifest,
@@ -145,14 +147,14 @@ def set_aside(path: str, problem: CheckpointProblem, files: Files = DISK) -> Set
 
 
 def _contradiction(manifest: Manifest, step: int) -> CheckpointProblem | None:
-    if manifest.schema != SCHEMA:
+    if manifest.schema not in SCHEMAS:
         return _unreadable(f"its format is {manifest.schema!r}, this holdfast reads {SCHEMA!r}")
     if manifest.step != step:
         return CheckpointProblem(
             f"its folder says step {step}, its manifest says step {manifest.step}"
         )
-    names = [entry.name for entry in manifest.files]
-    odd = [name for name in names if not is_file_name(name) or names.count(name) > 1]
+    counts = Counter(entry.name for entry in manifest.files)
+    odd = [name for name, count in counts.items() if not is_file_name(name) or count > 1]
     return CheckpointProblem(f"its manifest names a file {odd[0]!r}") if odd else None
 
 
@@ -181,17 +183,18 @@ def _unlisted_file(path: str, manifest: Manifest, files: Files) -> CheckpointPro
 
 
 def _wrong_digest(path: str, entry: FileEntry, files: Files) -> CheckpointProblem | None:
-    sha256 = hashlib.sha256()
     try:
-        for chunk in files.chunks(os.path.join(path, entry.name)):
-            sha256.update(chunk)
+        for piece in entry.pieces():
+            digest = hashlib.sha256()
+            for chunk in files.chunks(os.path.join(path, entry.name), piece.start, piece.end):
+                digest.update(chunk)
+            if digest.hexdigest() != piece.sha256:
+                return CheckpointProblem(f"the bytes of {entry.name} have changed")
     except _GONE:
         return _missing(entry.name)
     except OSError as error:
         return _unread(entry.name, error)
-    if sha256.hexdigest() == entry.sha256:
-        return None
-    return CheckpointProblem(f"the bytes of {entry.name} have changed")
+    return None
 
 
 def _missing(name: str) -> CheckpointProblem:

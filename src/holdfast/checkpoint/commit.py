@@ -21,8 +21,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -36,7 +36,7 @@ from holdfast.analysis.checkpoints.manifest import (
     folder_name,
     order_of,
 )
-from holdfast.checkpoint.files import BackgroundDigest, Files
+from holdfast.checkpoint.files import Files
 from holdfast.checkpoint.messages import SaveOrder
 from holdfast.checkpoint.parts import (
     SaveControl,
@@ -49,6 +49,7 @@ from holdfast.checkpoint.parts import (
     part_name,
     write_whole,
 )
+from holdfast.checkpoint.pieces import FileSource, write_pieces
 from holdfast.checkpoint.removal import clear, sweep
 from holdfast.checkpoint.retention import retain
 
@@ -69,16 +70,6 @@ __all__ = [
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _T = TypeVar("_T")
-
-
-class FileSource(Protocol):
-    """One file to write."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    def chunks(self) -> Iterator[memoryview]: ...
 
 
 def make_root(files: Files, root: str) -> None:
@@ -179,16 +170,13 @@ def _write_file(
 ) -> FileEntry:
     file = files.create(os.path.join(place.temporary, source.name))
     try:
-        with BackgroundDigest(beside=source.size > 1 << 20) as digest:
-            for chunk in source.chunks():
-                control.check_wanted()
-                digest.update(chunk)
-                file.write(chunk)
-            file.fsync()
-            sha256 = digest.hexdigest()
+        sha256 = write_pieces(file, source, control)
+        file.fsync()
     finally:
         file.close()
-    return FileEntry(name=source.name, size=source.size, sha256=sha256)
+    return FileEntry(
+        name=source.name, size=source.size, piece_size=control.piece_size, sha256=sha256
+    )
 
 
 def _free_name(files: Files, place: SaveFolder) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -34,8 +34,8 @@ class TextFile:
     def size(self) -> int:
         return len(self.body)
 
-    def chunks(self) -> Iterator[memoryview]:
-        yield memoryview(self.body)
+    def view(self, start: int, end: int) -> memoryview:
+        return memoryview(self.body)[start:end]
 
 
 def save(asked: SaveOrder, text: bytes, tensors: Sequence[NamedTensor]) -> SaveAnswer:

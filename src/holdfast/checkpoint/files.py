@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import Protocol
 
+from holdfast.analysis.checkpoints.manifest import PIECE_SIZE
 from holdfast.checkpoint import reader_lock
 
-CHUNK = 16 << 20
 _BLOCK = 4096
 # Some file systems (SMB, several of FUSE) cannot sync a folder, and say so. There the server
 # decides when a name is safe; see docs/checkpoint-storage.md.
@@ -27,7 +24,9 @@ _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
 
 
 class OpenFile(Protocol):
-    def write(self, data: memoryview) -> None: ...
+    """Several threads may write different places of it at the same time."""
+
+    def write(self, data: memoryview, at: int = 0) -> None: ...
     def fsync(self) -> None: ...
     def close(self) -> None: ...
 
@@ -41,8 +40,8 @@ class Files(Protocol):
         """For writing, empty."""
         ...
 
-    def chunks(self, path: str) -> Iterator[memoryview]:
-        """Its bytes in order; each view holds until the next one is asked for."""
+    def chunks(self, path: str, start: int = 0, end: int | None = None) -> Iterator[memoryview]:
+        """Its bytes in order, or those of a range; each view holds until the next is asked for."""
         ...
 
     def size(self, path: str) -> int: ...
@@ -79,44 +78,40 @@ class _DiskFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._direct = True
-        try:
-            self._fd = os.open(path, flags | os.O_DIRECT, 0o666)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            self._direct = False
-            self._fd = os.open(path, flags, 0o666)
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(path, flags | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._direct = -1
+        with contextlib.suppress(OSError):  # tmpfs, FUSE
+            self._direct = os.open(path, flags | os.O_DIRECT)
+        self._goes_direct = self._direct >= 0
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: memoryview, at: int = 0) -> None:
         rest = data.cast("B")
         with _naming(self._path):
             while len(rest):
-                rest = rest[self._write_some(rest) :]
+                count = self._write_some(rest, at)
+                rest, at = rest[count:], at + count
 
-    def _write_some(self, data: memoryview) -> int:
-        if self._direct and (whole := len(data) // _BLOCK * _BLOCK):
+    def _write_some(self, data: memoryview, at: int) -> int:
+        if self._goes_direct and at % _BLOCK == 0 and (whole := len(data) // _BLOCK * _BLOCK):
             try:
-                return os.write(self._fd, data[:whole])
+                return os.pwrite(self._direct, data[:whole], at)
             except OSError as error:
                 if error.errno != errno.EINVAL:
                     raise
-        if self._direct:
-            self._direct = False
-            flags = fcntl.fcntl(self._fd, fcntl.F_GETFL)
-            fcntl.fcntl(self._fd, fcntl.F_SETFL, flags & ~os.O_DIRECT)
-        return os.write(self._fd, data)
+                self._goes_direct = False
+        return os.pwrite(self._fd, data, at)
 
     def fsync(self) -> None:
         with _naming(self._path):
             os.fsync(self._fd)
 
     def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            with _naming(self._path):
-                os.close(fd)  # NFS may report a full disk only here
+        fds = [fd for fd in (self._direct, self._fd) if fd >= 0]
+        self._direct = self._fd = -1
+        with contextlib.ExitStack() as stack, _naming(self._path):
+            for fd in fds:
+                stack.callback(os.close, fd)  # NFS may report a full disk only here
 
 
 class Disk:
@@ -132,11 +127,14 @@ class Disk:
     def create(self, path: str) -> OpenFile:
         return _DiskFile(path)
 
-    def chunks(self, path: str) -> Iterator[memoryview]:
+    def chunks(self, path: str, start: int = 0, end: int | None = None) -> Iterator[memoryview]:
         buffer = memoryview(bytearray(1 << 20))
         with open(path, "rb", buffering=0) as file, _naming(path):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
-            while count := file.readinto(buffer):
+            file.seek(start)
+            left = (1 << 62) if end is None else end - start
+            while count := file.readinto(buffer[: min(left, len(buffer))]):
+                left -= count
                 yield buffer[:count]
 
     def size(self, path: str) -> int:
@@ -211,33 +209,22 @@ def _naming(path: str) -> Iterator[None]:
         raise
 
 
-class BackgroundDigest:
-    """`update` returns at once; the bytes must stay until the `with` block ends."""
+class PieceDigests:
+    """Of a file whose bytes come in order: a digest of each piece (manifest.py)."""
 
-    def __init__(self, *, beside: bool) -> None:
-        self._hash = hashlib.sha256()
-        self._thread = ThreadPoolExecutor(1, "holdfast-digest") if beside else None
-        self._last: Future[None] | None = None
+    def __init__(self, piece_size: int = PIECE_SIZE) -> None:
+        self._done: list[str] = []
+        self._size = piece_size
+        self._hash, self._room = hashlib.sha256(), piece_size
 
     def update(self, data: memoryview) -> None:
-        if self._thread is None:
-            self._hash.update(data)
-        else:
-            self._last = self._thread.submit(self._hash.update, data)
+        while len(data) > self._room:
+            self._hash.update(data[: self._room])
+            data = data[self._room :]
+            self._done.append(self._hash.hexdigest())
+            self._hash, self._room = hashlib.sha256(), self._size
+        self._hash.update(data)
+        self._room -= len(data)
 
-    def hexdigest(self) -> str:
-        if self._last is not None:
-            self._last.result()  # one thread, so the last one done is all of them done
-        return self._hash.hexdigest()
-
-    def __enter__(self) -> BackgroundDigest:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._thread is not None:
-            self._thread.shutdown(wait=True, cancel_futures=True)
+    def hexdigests(self) -> tuple[str, ...]:
+        return (*self._done, self._hash.hexdigest())

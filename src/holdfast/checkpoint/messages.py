@@ -56,6 +56,8 @@ class SaveOrder(msgspec.Struct, frozen=True, kw_only=True):
     world_size: int
     pieces: tuple[FilePiece, ...]
     stall: float = 0.0
+    threads: int = 1
+    """that hash and write; some of them wait for the disk"""
     about: CheckpointInfo = CheckpointInfo()
     """read from rank 0 only, as are the fields below"""
     keep: int = 3

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from holdfast.analysis.checkpoints.manifest import RankPart, temporary_name
+from holdfast.analysis.checkpoints.manifest import PIECE_SIZE, RankPart, temporary_name
 from holdfast.checkpoint.files import Files, read
 from holdfast.checkpoint.messages import SaveFailure, SaveOrder
 from holdfast.text import plural, ranks
@@ -53,6 +53,9 @@ class SaveControl(msgspec.Struct, frozen=True):
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
+    threads: int = 1
+    """that hash and write the pieces of a file"""
+    piece_size: int = PIECE_SIZE
 
 
 def part_name(rank: int) -> str:

@@ -156,6 +156,7 @@ class Saver:
             rank=self._rank,
             world_size=self._world_size,
             pieces=(),
+            threads=self._buffer.threads + 1,
             about=CheckpointInfo(
                 epoch=self._state.epoch,
                 kind=self._state.kind,

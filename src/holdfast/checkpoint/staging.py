@@ -13,7 +13,6 @@ not be staged into again.
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import os
 import time
@@ -24,6 +23,7 @@ import torch
 
 from holdfast.analysis.checkpoints.manifest import FileEntry
 from holdfast.checkpoint import copying
+from holdfast.checkpoint.files import PieceDigests
 from holdfast.checkpoint.memory_room import memory_room
 from holdfast.checkpoint.messages import FilePiece
 from holdfast.checkpoint.safetensors_layout import FileLayout, TensorEntry, lay_out
@@ -163,16 +163,16 @@ def _view(memory: mmap.mmap, named: NamedTensor, start: int) -> torch.Tensor | N
 def write_directly(path: str, tensors: Sequence[NamedTensor]) -> FileEntry:
     """The file of tensors, written and synced by this process while the training waits."""
     layout = lay_out([named.entry() for named in tensors])
-    digest = hashlib.sha256()
+    digests = PieceDigests()
     with open(path, "xb", buffering=0) as file:
         for chunk in _chunks(layout, tensors):
-            digest.update(chunk)
+            digests.update(chunk)
             left = chunk
             while left:
                 left = left[file.write(left) :]
         os.fsync(file.fileno())
     name = os.path.basename(path)
-    return FileEntry(name=name, size=layout.size, sha256=digest.hexdigest())
+    return FileEntry(name=name, size=layout.size, sha256=digests.hexdigests())
 
 
 def _chunks(layout: FileLayout, tensors: Sequence[NamedTensor]) -> Iterator[memoryview]:

@@ -22,7 +22,7 @@ import msgspec
 
 from holdfast.checkpoint import commit
 from holdfast.checkpoint.commit import SaveControl, SaveError, SaveFolder
-from holdfast.checkpoint.files import CHUNK, DISK
+from holdfast.checkpoint.files import DISK
 from holdfast.checkpoint.messages import (
     FilePiece,
     PartWritten,
@@ -96,9 +96,8 @@ class PieceSource:
         )
         self.size = len(self._view)
 
-    def chunks(self) -> Iterator[memoryview]:
-        for start in range(0, self.size, CHUNK):
-            yield self._view[start : start + CHUNK]
+    def view(self, start: int, end: int) -> memoryview:
+        return self._view[start:end]
 
 
 def carry_out(save: SaveOrder, mapping: SharedBuffers, parent: Parent) -> SaveAnswer:
@@ -153,7 +152,7 @@ def _control(save: SaveOrder, place: SaveFolder, parent: Parent) -> SaveControl:
         if save.rank != 0 and not DISK.exists(place.temporary):
             raise SaveError("rank 0 gave up this save", place.temporary)
 
-    return SaveControl(check_wanted=check_wanted)
+    return SaveControl(check_wanted=check_wanted, threads=save.threads)
 
 
 def _failure(save: SaveOrder, error: Exception) -> SaveFailure:

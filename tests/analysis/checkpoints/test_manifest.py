@@ -17,7 +17,7 @@ ONE = Manifest(
     world_size=4,
     kind="plain",
     saved_at=1.5,
-    files=(FileEntry(name="rank-0.safetensors", size=123456, sha256="ab" * 32),),
+    files=(FileEntry(name="rank-0.safetensors", size=123456, sha256=("ab" * 32,)),),
     structure="s",
     config={"lr": "0.1", "sha256": "naïve"},
     versions={"torch": "2.13"},
@@ -56,6 +56,39 @@ def test_a_size_that_is_still_good_json_is_seen() -> None:
 def test_anything_else_is_refused(text: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         manifest.decode(text)
+
+
+def test_a_file_has_a_digest_for_each_piece() -> None:
+    entry = FileEntry(name="a", size=25, piece_size=10, sha256=("x", "y", "z"))
+    assert [(piece.start, piece.end, piece.sha256) for piece in entry.pieces()] == [
+        (0, 10, "x"), (10, 20, "y"), (20, 25, "z"),
+    ]  # fmt: skip
+    empty = FileEntry(name="a", size=0, sha256=("x",))
+    assert [(piece.start, piece.end) for piece in empty.pieces()] == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("size", "piece_size", "digests"),
+    [(25, 10, 2), (25, 10, 4), (0, 10, 0), (20, 10, 3), (-1, 10, 1), (25, 0, 1), (25, -5, 5)],
+)
+def test_digests_that_do_not_cover_the_file_are_refused(
+    size: int, piece_size: int, digests: int
+) -> None:
+    """Bytes without a digest would be loaded without being verified."""
+    entry = FileEntry(name="a", size=size, piece_size=piece_size, sha256=("x",) * digests)
+    text = manifest.encode(msgspec.structs.replace(ONE, files=(entry,)))
+    with pytest.raises(msgspec.DecodeError, match="'a' do not match its size"):
+        manifest.decode(text)
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 40])
+def test_the_first_format_had_one_digest_for_each_file(size: int) -> None:
+    """As many bytes as the file has are one piece."""
+    old = msgspec.structs.replace(ONE, schema=manifest.FIRST_SCHEMA, files=())
+    entry = {"name": "a", "size": size, "sha256": "ab"}
+    with_entry = msgspec.structs.replace(old, files=(entry,))
+    read = manifest.decode(manifest.encode(with_entry))
+    assert read.files == (FileEntry(name="a", size=size, piece_size=size or 1, sha256=("ab",)),)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def save(folder: Path, step: int = 1200, **changes: Any) -> Path:
     for name, content in FILES.items():
         (path / name).write_bytes(content)
     entries = tuple(
-        FileEntry(name=name, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+        FileEntry(name=name, size=len(content), sha256=(hashlib.sha256(content).hexdigest(),))
         for name, content in FILES.items()
     )
     manifest = Manifest(
@@ -114,7 +114,7 @@ def test_a_missing_file_is_a_problem(tmp_path: Path, name: str) -> None:
 
 
 def test_a_manifest_that_leads_out_of_its_folder_is_not_followed(tmp_path: Path) -> None:
-    outside = FileEntry(name="../../etc/passwd", size=1, sha256="0" * 64)
+    outside = FileEntry(name="../../etc/passwd", size=1, sha256=("0" * 64,))
     path = save(tmp_path, files=(outside,))
     assert look(tmp_path)[path.name].problem == "damaged: ../../etc/passwd is missing"
 

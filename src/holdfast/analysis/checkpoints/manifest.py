@@ -18,10 +18,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
-SCHEMA = "holdfast/checkpoint/1"
+SCHEMA = "holdfast/checkpoint/2"
+FIRST_SCHEMA = "holdfast/checkpoint/1"
+"""one sha256 of each whole file; read as one piece"""
+SCHEMAS = (FIRST_SCHEMA, SCHEMA)
+PIECE_SIZE = 64 << 20
+"""bytes: small enough for many threads and ranks to share a file, large enough that digests of
+terabytes fit into a manifest"""
 MANIFEST = "manifest.json"
 DAMAGED = "damaged"
 WHY = "why.txt"
@@ -35,12 +43,33 @@ _SEAL = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\n\Z')
 _NO_SEAL = b'"sha256": "' + b"0" * 64 + b'"\n}\n'
 
 
+class PieceDigest(NamedTuple):
+    """A piece of a file, and the digest of its bytes."""
+
+    name: str
+    start: int
+    end: int
+    sha256: str
+
+
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a checkpoint."""
+    """One file of a checkpoint. Its digests are those of its pieces: the first `piece_size` bytes,
+    the next, and so on; an empty file has one piece without bytes."""
 
     name: str
     size: int
-    sha256: str
+    piece_size: int = PIECE_SIZE
+    sha256: tuple[str, ...]
+
+    def pieces(self) -> Iterator[PieceDigest]:
+        ranges = piece_ranges(self.size, self.piece_size)
+        for (start, end), sha256 in zip(ranges, self.sha256, strict=True):
+            yield PieceDigest(self.name, start, end, sha256)
+
+
+def piece_ranges(size: int, piece_size: int) -> list[tuple[int, int]]:
+    """(start, end) of the pieces of a file to be written."""
+    return [(at, min(at + piece_size, size)) for at in range(0, max(size, 1), piece_size)]
 
 
 class RankPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,9 +160,24 @@ def decode(text: bytes) -> Manifest:
     if _digest(text[: seal.start()] + _NO_SEAL) != seal[1]:
         raise msgspec.DecodeError("its bytes do not match its own sha256")
     try:
-        return msgspec.json.decode(text, type=Manifest)
+        found = msgspec.json.decode(text)
+        if isinstance(found, dict) and found.get("schema") == FIRST_SCHEMA:
+            found["files"] = [_one_piece(each) for each in found.get("files", ())]
+        manifest = msgspec.convert(found, Manifest)
     except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from error
+    for entry in manifest.files:
+        size, piece = entry.size, entry.piece_size
+        if size < 0 or piece <= 0 or len(entry.sha256) != max(1, -(-size // piece)):
+            raise msgspec.DecodeError(f"the digests of {entry.name!r:.80} do not match its size")
+    return manifest
+
+
+def _one_piece(entry: Any) -> Any:
+    """An entry of the first format, as it would be written now."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("size"), int):
+        return entry  # msgspec says what is wrong
+    return {**entry, "piece_size": max(entry["size"], 1), "sha256": [entry.get("sha256")]}
 
 
 def _digest(text: bytes) -> bytes:

@@ -31,7 +31,8 @@ def is_ours(folder: str) -> bool:
         return True
     try:
         with open(os.path.join(folder, MANIFEST), "rb") as file:
-            return manifests.SCHEMA.encode() in file.read(200)
+            first = file.read(200)
+            return any(schema.encode() in first for schema in manifests.SCHEMAS)
     except OSError:
         return False
 
@@ -46,7 +47,7 @@ def look_into(folder: str) -> Inspection:
         return Inspection(None, f"damaged: {MANIFEST} is missing", 0)
     except msgspec.DecodeError as error:
         return Inspection(None, f"damaged: {MANIFEST}: {error}", 0)
-    if manifest.schema != manifests.SCHEMA:
+    if manifest.schema not in manifests.SCHEMAS:
         problem = f"cannot be read: it is of the kind {manifest.schema!r}"
         return Inspection(None, problem, 0, unreadable=True)
     problem, size = "", 0
