@@ -102,6 +102,8 @@ def a_state(size: int, device: str) -> holdfast.State:
 class Results:
     saves: list[Took] = field(default_factory=list)
     loads: list[float] = field(default_factory=list)
+    problem: str = ""
+    """what it raised; it is then left out"""
 
     @property
     def first(self) -> float:
@@ -130,7 +132,9 @@ def measure(ways: dict[str, Way], folder: str, repeats: int) -> dict[str, Result
     results = {name: Results() for name in ways}
     for _ in range(repeats + 1):
         for name, way in ways.items():
-            once(way, os.path.join(folder, "save"), results[name])
+            if not results[name].problem:
+                once(way, os.path.join(folder, "save"), results[name])
+                print(name, results[name].problem, file=sys.stderr, flush=True)
     return results
 
 
@@ -145,6 +149,8 @@ def once(way: Way, place: str, result: Results) -> None:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             result.loads.append(time.monotonic() - began)
+    except Exception as problem:  # noqa: BLE001 - others' code, on a machine lent for minutes
+        result.problem = f"{type(problem).__name__}: {problem}"
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -168,6 +174,9 @@ def report(results: dict[str, Results], given: argparse.Namespace) -> None:
     print(f"{'':32}{'first':>8}{'stall':>8}{'x copy':>8}{'on disk':>9}{'x dd':>6}{'load':>8}"
           f"{'x read':>8}")  # fmt: skip
     for name, one in results.items():
+        if one.problem:
+            print(f"{name:32} failed: {one.problem:.120}")
+            continue
         written = f"{one.total:9.2f}{one.total / disk.total:6.2f}" if one.total else f"{'-':>9}"
         read = f"{one.load:8.2f}{one.load / disk.load:8.2f}" if one.loads else ""
         print(f"{name:32}{one.first:8.3f}{one.stall:8.3f}{one.stall / best.stall:8.2f}{written}"
