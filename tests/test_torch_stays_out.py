@@ -12,6 +12,7 @@ MAY_IMPORT_TORCH = {
     *(f"checkpoint/{name}.py" for name in ("copying", "ddp_buckets", "generators")),
     *(f"checkpoint/{name}.py" for name in ("object_state", "rank_files", "staging", "state")),
     *(f"checkpoint/{name}.py" for name in ("sharded", "sharded_plan", "sharded_tree", "tensors")),
+    *(f"checkpoint/reading/{name}.py" for name in ("fill", "load", "saved_state")),
     *(f"run/launch/{name}.py" for name in ("agent", "flags", "launch", "logs", "rendezvous")),
 }
 

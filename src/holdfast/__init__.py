@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.checkpoint.checkpoint import Checkpoint
+    from holdfast.checkpoint.reading.load import load
     from holdfast.checkpoint.sampler import Sampler
     from holdfast.checkpoint.state import State
     from holdfast.checkpoint.stateful_loader import StatefulLoader
@@ -41,6 +42,7 @@ __all__ = [
     "deadline",
     "heartbeat",
     "init",
+    "load",
     "phase",
     "wait_for",
 ]
@@ -59,6 +61,7 @@ _HOME = {
     "deadline": "rank.deadline",
     "heartbeat": "rank.phase",
     "init": "rank.init",
+    "load": "checkpoint.reading.load",
     "phase": "rank.phase",
     "wait_for": "rank.wait_for",
 }

@@ -81,7 +81,8 @@ def candidates(folder: str, files: Files = DISK) -> list[Candidate]:
 
 def inspect(path: str, files: Files = DISK) -> Candidate:
     """The manifest, and whether all files are there in the right size; no digests."""
-    step = step_of(os.path.basename(path)) or 0
+    named = step_of(os.path.basename(path))  # None: a copy of one, under a name of the user's
+    step = named or 0
     try:
         manifest = decode(read(files, os.path.join(path, MANIFEST)))
     except _GONE:
@@ -92,6 +93,7 @@ def inspect(path: str, files: Files = DISK) -> Candidate:
     except OSError as error:
         unread = _unread(MANIFEST, error)
         return Candidate(path=path, step=step, manifest=None, problem=unread)
+    step = manifest.step if named is None else named
     problem = _contradiction(manifest, step) or _wrong_size(path, manifest.files, files)
     return Candidate(
         path=path,

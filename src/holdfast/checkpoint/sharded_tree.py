@@ -179,7 +179,9 @@ class ShardRestorer:
         def make(body: Any) -> torch.Tensor:
             name, on = body["name"], body.get("on", "cpu")
             device = parameter.device if on != "cpu" else torch.device("cpu")
-            found = _empty(self._index[name], parameter, device, whole=body.get("whole", False))
+            found = empty_like_parameter(
+                self._index[name], parameter, device, whole=body.get("whole", False)
+            )
             self.wanted[name] = TensorToFill(name, found)
             return found
 
@@ -203,7 +205,7 @@ def _pieces(node: Node) -> dict[str, str]:
             if isinstance(value, dict) and "piece" in value}  # fmt: skip
 
 
-def _empty(
+def empty_like_parameter(
     saved: SavedTensor, parameter: torch.Tensor, device: torch.device, *, whole: bool
 ) -> torch.Tensor:
     """As the optimizer makes it: like its parameter, or one that all ranks hold whole."""

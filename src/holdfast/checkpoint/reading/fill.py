@@ -1,0 +1,126 @@
+"""A saved state into a model and an optimizer, whether either of them is sharded or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from holdfast.checkpoint import object_state, sharded
+from holdfast.checkpoint.reading.saved_state import SavedState, TensorOnDisk, read_all
+from holdfast.checkpoint.sharded_plan import SavedTensor, ShardIndex, ShardPart
+from holdfast.checkpoint.sharded_tree import (
+    NamedParameters,
+    ShardRestorer,
+    TensorToFill,
+    empty_like_parameter,
+)
+from holdfast.checkpoint.tensors import dtype_name
+from holdfast.checkpoint.tree import DamagedTreeError
+from holdfast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
+
+def refuse_other_structure(
+    saved: SavedState, model: nn.Module, optimizer: Optimizer | None
+) -> None:
+    """Before anything is changed. Another dtype is fine: values are converted."""
+    now = object_state.structure("model", model)
+    if optimizer is not None:
+        now |= object_state.structure("optimizer", optimizer)
+    parts = ("model.", "optimizer") if optimizer is not None else ("model.",)
+    then = {name: what for name, what in saved.structure().items() if name.startswith(parts)}
+    if differ := object_state.first_differences(_shapes(then), _shapes(now)):
+        raise ConfigError(f"{saved.path} does not fit this model: {differ}")
+
+
+def _shapes(structure: Mapping[str, str]) -> dict[str, str]:
+    return {name: what[what.find("[") :] if "[" in what else what
+            for name, what in structure.items()}  # fmt: skip
+
+
+def model_and_optimizer(saved: SavedState, model: nn.Module, optimizer: Optimizer | None) -> None:
+    try:
+        with torch.no_grad():
+            if saved.kind == "sharded":
+                _from_shards(saved, model, optimizer)
+            else:
+                _model_from_plain(saved, model)
+                if optimizer is not None:
+                    _optimizer_from_plain(saved, optimizer)
+    except (RuntimeError, ValueError, KeyError) as refused:
+        if isinstance(refused, ConfigError | DamagedTreeError):
+            raise
+        raise ConfigError(
+            f"the model or optimizer did not take its saved state: {refused}"
+        ) from refused
+
+
+def _from_shards(saved: SavedState, model: nn.Module, optimizer: Optimizer | None) -> None:
+    try:
+        found = ShardRestorer(NamedParameters(model, optimizer), saved.files, saved.index)
+    except (LookupError, TypeError, AttributeError) as odd:
+        raise DamagedTreeError(f"the saved state is damaged: {odd!r}") from odd
+    sharded.load(saved.path, saved.index, found.wanted)
+    object_state.load_module(model, found.model)
+    if optimizer is not None:
+        _need(saved, found.optimizer)
+        object_state.load_optimizer(optimizer, found.optimizer or {})
+
+
+def _model_from_plain(saved: SavedState, model: nn.Module) -> None:
+    """Shards are cut out of the whole tensors; nothing is sent between ranks."""
+    values, now = saved.model, object_state.module_state(model)
+    if not object_state.is_sharded(model):
+        object_state.load_module(model, values)
+        return
+    index = {each.key: _whole(each) for each in values.on_disk.values()}
+    wanted = {
+        name: TensorToFill(each.key, now[name])
+        for name, each in values.on_disk.items()
+        if name in now
+    }
+    sharded.load(saved.path, index, wanted)
+    others = {name: values[name] for name in values if name not in values.on_disk}
+    object_state.load_module(model, {**{name: now[name] for name in wanted}, **others})
+
+
+def _whole(each: TensorOnDisk) -> SavedTensor:
+    """As if sharded over one rank."""
+    nowhere = (0,) * len(each.shape)
+    return SavedTensor(dtype_name(each.dtype), each.shape, (ShardPart(0, nowhere, each.shape),))
+
+
+def _optimizer_from_plain(saved: SavedState, optimizer: Optimizer) -> None:
+    found = saved.optimizer_on_disk
+    _need(saved, found)
+    assert found is not None
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
+    index: ShardIndex = {}
+    wanted: dict[str, TensorToFill] = {}
+
+    def make(value: Any, parameter: torch.Tensor) -> Any:
+        if not isinstance(value, TensorOnDisk) or not hasattr(parameter, "device_mesh"):
+            return read_all(value)
+        index[value.key] = _whole(value)
+        tensor = empty_like_parameter(
+            index[value.key], parameter, parameter.device, whole=value.shape == ()
+        )
+        wanted[value.key] = TensorToFill(value.key, tensor)
+        return tensor
+
+    state = {
+        number: {key: make(value, parameters[number]) for key, value in values.items()}
+        for number, values in found["state"].items()
+    }
+    sharded.load(saved.path, index, wanted)
+    object_state.load_optimizer(optimizer, {**read_all({**found, "state": {}}), "state": state})
+
+
+def _need(saved: SavedState, found: object) -> None:
+    if found is None:
+        raise ConfigError(f"{saved.path} holds no optimizer")

@@ -1,0 +1,248 @@
+"""What a checkpoint holds, whole, in one process: tensors by name, read when they are asked for.
+
+Sharded ones are put together from the pieces of all ranks. Nothing is copied where a tensor is in
+one piece: it is mapped from its file, and changing it changes neither the file nor anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from holdfast.analysis.checkpoints.manifest import Manifest
+from holdfast.checkpoint import sharded, tree
+from holdfast.checkpoint.rank_files import RankFiles
+from holdfast.checkpoint.sharded_plan import ShardIndex
+from holdfast.checkpoint.sharded_tree import TensorToFill
+from holdfast.checkpoint.tensors import TensorDecoder, named_dtype
+from holdfast.checkpoint.tree import DamagedTreeError, Node
+from holdfast.errors import ConfigError
+
+PARTS = ("model", "optimizer")
+
+
+@dataclass(frozen=True)
+class TensorOnDisk:
+    """A saved tensor that was not read yet."""
+
+    key: str
+    """equal for names that are one tensor (tied weights)"""
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    read: Callable[[], torch.Tensor]
+
+    @property
+    def size(self) -> int:
+        """bytes"""
+        return torch.Size(self.shape).numel() * self.dtype.itemsize
+
+
+class SavedTensors(Mapping[str, Any]):
+    """Name -> tensor, as a state dict; each is read when it is asked for.
+
+    What a module's get_extra_state() gave is there as well, and is no tensor.
+    """
+
+    def __init__(self, found: Mapping[str, Any], metadata: Any = None) -> None:
+        self.on_disk = {n: each for n, each in found.items() if isinstance(each, TensorOnDisk)}
+        self._found = found
+        self._metadata = metadata
+        """torch's load_state_dict looks for it: the versions of the modules"""
+
+    def __getitem__(self, name: str) -> Any:
+        return read_all(self._found[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+def read_all(value: Any) -> Any:
+    """The same nest of dicts and lists, with tensors."""
+    if isinstance(value, TensorOnDisk):
+        return value.read()
+    if type(value) is dict or type(value) is OrderedDict:
+        return type(value)((key, read_all(item)) for key, item in value.items())
+    if type(value) is list or type(value) is tuple:
+        return type(value)(read_all(item) for item in value)
+    return value
+
+
+class SavedState:
+    """A checkpoint, opened for reading: what `holdfast.load` returns.
+
+    As long as it is open (until `close()`, or the end of a `with` block, or of the process) no job
+    removes the checkpoint.
+
+    Attributes:
+        path: the step's folder.
+        step: optimizer steps done.
+        epoch: as the script had set it.
+        config: the configuration, every value as text.
+        world_size: ranks that saved it.
+        kind: "plain" or "sharded".
+        notes: what was passed over, in sentences.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        manifest: Manifest,
+        *,
+        notes: tuple[str, ...] = (),
+        rank: int = 0,
+    ) -> None:
+        self.path, self.manifest = path, manifest
+        self._held = contextlib.ExitStack()
+        self.step, self.epoch, self.world_size = manifest.step, manifest.epoch, manifest.world_size
+        self.config, self.kind, self.notes = dict(manifest.config), manifest.kind, notes
+        if not 0 <= rank < manifest.world_size:
+            raise ConfigError(f"rank must be 0 to {manifest.world_size - 1}, got {rank}")
+        self._first = RankFiles(path, 0)
+        self._rank = rank
+        self._files = RankFiles(path, rank) if rank else self._first
+        self._shards: ShardIndex | None = None
+
+    @property
+    def model(self) -> SavedTensors:
+        """Names to tensors, as in the state dict of the model without its wrappers."""
+        found = self._decoded("model")
+        if found is None:
+            raise ConfigError(f"{self.path} holds no model")
+        return SavedTensors(found, getattr(found, "_metadata", None))
+
+    @property
+    def optimizer(self) -> dict[str, Any] | None:
+        """As `optimizer.state_dict()`; of sharded ones with the names of parameters as keys."""
+        found: dict[str, Any] | None = read_all(self.optimizer_on_disk)
+        return found
+
+    @property
+    def optimizer_on_disk(self) -> dict[str, Any] | None:
+        """The same, with tensors that are not read yet."""
+        found: dict[str, Any] | None = self._decoded("optimizer")
+        return found
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """Everything else that all ranks share: scheduler, scaler, what the State had by name."""
+        shared = self._first.part("shared")
+        return {n: self._first.value(node) for n, node in shared.items() if n not in PARTS}
+
+    def of_rank(self, rank: int) -> dict[str, Any]:
+        """What one rank knew for itself: its data position, its generators, names in per_rank.
+
+        Args:
+            rank: of those that saved it.
+        """
+        files = self._first if rank == 0 else RankFiles(self.path, rank)
+        return {n: files.value(node) for n, node in files.part("own").items() if n not in PARTS}
+
+    def keep(self, held: contextlib.ExitStack) -> None:
+        """What is to be let go when this is closed."""
+        self._held = held
+
+    def close(self) -> None:
+        """Let it be removed; tensors that were read stay as they are."""
+        self._held.close()
+
+    def __enter__(self) -> SavedState:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- for load.py and the exports -----------------------------------------------------------
+
+    @property
+    def index(self) -> ShardIndex:
+        """Where the pieces are; of sharded state only."""
+        if self._shards is None:
+            self._shards = sharded.read_index(self._first)
+        return self._shards
+
+    @property
+    def files(self) -> RankFiles:
+        """Of the rank whose view this is."""
+        return self._files
+
+    def structure(self) -> dict[str, str]:
+        return dict(self._first.part("structure"))
+
+    def _decoded(self, name: str) -> Any:
+        files, node = self._node(name)
+        if node is None:
+            return None
+        if self.kind == "sharded" and name == "optimizer":
+            return self._sharded_optimizer(files, node)
+        return _decode(node, files, self._piece)
+
+    def _node(self, name: str) -> tuple[RankFiles, Node]:
+        """The tree of a part, and the files that its tensors are in."""
+        if self.kind == "sharded":
+            return self._files, self._files.part("sharded").get(name)
+        shared = self._first.part("shared")
+        if name in shared:
+            return self._first, shared[name]
+        return self._files, self._files.part("own").get(name)
+
+    def _sharded_optimizer(self, files: RankFiles, node: Node) -> dict[str, Any]:
+        try:
+            groups, state = node["groups"], node["state"].items()
+        except (TypeError, LookupError, AttributeError) as odd:
+            raise DamagedTreeError(f"the saved state is damaged: {odd!r}") from odd
+        return {
+            "state": {key: _decode(each, files, self._piece) for key, each in state},
+            "param_groups": _decode(groups, files, self._piece),
+        }
+
+    def _piece(self, body: Any) -> TensorOnDisk:
+        name = body["name"]
+        saved = self.index[name]
+        dtype = named_dtype(saved.dtype)
+
+        def read() -> torch.Tensor:
+            whole = torch.empty(saved.size, dtype=dtype)
+            sharded.load(self.path, self.index, {name: TensorToFill(name, whole)})
+            return whole
+
+        return TensorOnDisk(name, dtype, tuple(saved.size), read)
+
+
+def _decode(node: Node, files: RankFiles, piece: Callable[[Any], TensorOnDisk]) -> Any:
+    """With a TensorOnDisk in the place of every tensor."""
+    mapped = TensorDecoder(files.tensor, keep_mapped=True)
+
+    def leaf(kind: str, body: Node) -> object:
+        if kind == "piece":
+            return piece(body)
+        if kind != "tensor":
+            return mapped.decode(kind, body)
+        tensor = mapped.decode(kind, body)  # mapped: its bytes are read when they are used
+        assert isinstance(tensor, torch.Tensor)
+        return TensorOnDisk(body["name"], tensor.dtype, tuple(tensor.shape), lambda: tensor)
+
+    return tree.decode(node, leaf)
+
+
+def open_state(path: str, manifest: Manifest, **more: Any) -> SavedState:
+    """Raises DamagedTreeError, and nothing else, for files that we did not write."""
+    try:
+        return SavedState(path, manifest, **more)
+    except OSError as error:
+        where = os.path.basename(str(error.filename or path))
+        raise DamagedTreeError(f"{where} cannot be read: {error.strerror}") from error
