@@ -31,7 +31,7 @@ class Tied(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(11, 6)
         self.inner = nn.Linear(6, 6)
-        self.seen = nn.Buffer(torch.zeros(3))
+        self.seen: torch.Tensor = nn.Buffer(torch.zeros(3))
         self.head = nn.Linear(6, 11, bias=False)
         self.head.weight = self.embed.weight
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from holdfast.checkpoint import object_state, sharded
+from holdfast.checkpoint import object_state, optimizer_state, sharded
 from holdfast.checkpoint.reading.saved_state import SavedState, TensorOnDisk, read_all
 from holdfast.checkpoint.sharded_plan import SavedTensor, ShardIndex, ShardPart
 from holdfast.checkpoint.sharded_tree import (
@@ -29,13 +29,23 @@ def refuse_other_structure(
     saved: SavedState, model: nn.Module, optimizer: Optimizer | None
 ) -> None:
     """Before anything is changed. Another dtype is fine: values are converted."""
-    now = object_state.structure("model", model)
-    if optimizer is not None:
-        now |= object_state.structure("optimizer", optimizer)
-    parts = ("model.", "optimizer") if optimizer is not None else ("model.",)
-    then = {name: what for name, what in saved.structure().items() if name.startswith(parts)}
-    if differ := object_state.first_differences(_shapes(then), _shapes(now)):
+    now = object_state.structure("model", model, {})
+    then = {name: what for name, what in saved.structure().items() if name.startswith("model.")}
+    differ = object_state.first_differences(_shapes(then), _shapes(now))
+    if not differ and optimizer is not None:
+        differ = _other_optimizer(saved, model, optimizer)
+    if differ:
         raise ConfigError(f"{saved.path} does not fit this model: {differ}")
+
+
+def _other_optimizer(saved: SavedState, model: nn.Module, optimizer: Optimizer) -> str:
+    then, now = saved.structure().get("optimizer"), type(optimizer).__name__
+    if then != now:
+        return f"its optimizer is {then or 'absent'}, this one is {now}"
+    groups, mine = saved.parameter_groups, NamedParameters(model, optimizer).groups()
+    if groups is not None and [sorted(one) for one in groups] != [sorted(one) for one in mine]:
+        return "the optimizer's groups hold other parameters than when it was saved"
+    return ""
 
 
 def _shapes(structure: Mapping[str, str]) -> dict[str, str]:
@@ -51,7 +61,7 @@ def model_and_optimizer(saved: SavedState, model: nn.Module, optimizer: Optimize
             else:
                 _model_from_plain(saved, model)
                 if optimizer is not None:
-                    _optimizer_from_plain(saved, optimizer)
+                    _optimizer_from_plain(saved, model, optimizer)
     except (RuntimeError, ValueError, KeyError) as refused:
         if isinstance(refused, ConfigError | DamagedTreeError):
             raise
@@ -69,7 +79,7 @@ def _from_shards(saved: SavedState, model: nn.Module, optimizer: Optimizer | Non
     object_state.load_module(model, found.model)
     if optimizer is not None:
         _need(saved, found.optimizer)
-        object_state.load_optimizer(optimizer, found.optimizer or {})
+        optimizer_state.load(optimizer, found.optimizer or {})
 
 
 def _model_from_plain(saved: SavedState, model: nn.Module) -> None:
@@ -95,11 +105,16 @@ def _whole(each: TensorOnDisk) -> SavedTensor:
     return SavedTensor(dtype_name(each.dtype), each.shape, (ShardPart(0, nowhere, each.shape),))
 
 
-def _optimizer_from_plain(saved: SavedState, optimizer: Optimizer) -> None:
+def _optimizer_from_plain(saved: SavedState, model: nn.Module, optimizer: Optimizer) -> None:
     found = saved.optimizer_on_disk
     _need(saved, found)
     assert found is not None
+    if saved.parameter_groups is not None:
+        now = NamedParameters(model, optimizer).groups()
+        found = optimizer_state.in_order(found, saved.parameter_groups, now)
     parameters = [one for group in optimizer.param_groups for one in group["params"]]
+    numbers = [number for group in found["param_groups"] for number in group["params"]]
+    parameter_of = dict(zip(numbers, parameters, strict=True))
     index: ShardIndex = {}
     wanted: dict[str, TensorToFill] = {}
 
@@ -114,11 +129,11 @@ def _optimizer_from_plain(saved: SavedState, optimizer: Optimizer) -> None:
         return tensor
 
     state = {
-        number: {key: make(value, parameters[number]) for key, value in values.items()}
+        number: {key: make(value, parameter_of[number]) for key, value in values.items()}
         for number, values in found["state"].items()
     }
     sharded.load(saved.path, index, wanted)
-    object_state.load_optimizer(optimizer, {**read_all({**found, "state": {}}), "state": state})
+    optimizer_state.load(optimizer, {**read_all({**found, "state": {}}), "state": state})
 
 
 def _need(saved: SavedState, found: object) -> None:

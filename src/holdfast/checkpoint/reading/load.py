@@ -55,7 +55,7 @@ def load(
         found = held.enter_context(opened(os.fspath(path)))
         saved = open_state(found.path, found.manifest, notes=found.notes, rank=rank)
         if model is not None:
-            object_state.refuse_unknown("model", model)
+            object_state.refuse_unknown("model", model, per_rank=False)
             fill.refuse_other_structure(saved, model, optimizer)
             fill.model_and_optimizer(saved, model, optimizer)
         saved.keep(held.pop_all())

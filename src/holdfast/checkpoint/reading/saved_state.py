@@ -21,6 +21,7 @@ from holdfast.checkpoint import sharded, tree
 from holdfast.checkpoint.rank_files import RankFiles
 from holdfast.checkpoint.sharded_plan import ShardIndex
 from holdfast.checkpoint.sharded_tree import TensorToFill
+from holdfast.checkpoint.state import GROUPS, OWN_STRUCTURE
 from holdfast.checkpoint.tensors import TensorDecoder, named_dtype
 from holdfast.checkpoint.tree import DamagedTreeError, Node
 from holdfast.errors import ConfigError
@@ -181,7 +182,21 @@ class SavedState:
         return self._files
 
     def structure(self) -> dict[str, str]:
-        return dict(self._first.part("structure"))
+        """Names, shapes and types of what all ranks share and of this rank's own."""
+        own = self._files.part(OWN_STRUCTURE, object)  # the first release had none
+        return {**self._first.part("structure"), **(own if isinstance(own, dict) else {})}
+
+    @property
+    def parameter_groups(self) -> list[list[str]] | None:
+        """The names of the parameters in each group of the optimizer; None where not saved."""
+        if self.kind == "sharded":
+            found = self.optimizer_on_disk
+            return None if found is None else [list(one["params"]) for one in found["param_groups"]]
+        files = self._first if "optimizer" in self._first.part("shared") else self._files
+        groups = files.part(GROUPS, object)
+        if not isinstance(groups, dict) or "optimizer" not in groups:
+            return None
+        return [[name.removeprefix("model.") for name in one] for one in groups["optimizer"]]
 
     def _decoded(self, name: str) -> Any:
         files, node = self._node(name)
