@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -114,10 +116,58 @@ def test_a_later_format_is_left_alone(folder: Path) -> None:
     rewrite(folder, schema="holdfast/checkpoint/9")
     newest = choose.candidates(str(folder))[0]
     assert newest.problem is not None
-    assert newest.problem.kind == "unreadable", "not damaged: of another version"
+    assert newest.problem.kind == "newer", "not damaged: of another version"
+    assert newest.problem.why.startswith("written by a newer holdfast: its format is")
     aside = choose.set_aside(str(folder / "step-000000020"), newest.problem)
     assert (newest.step, aside.moved) == (20, False)
     assert (folder / "step-000000020").is_dir()
+
+
+def test_a_later_format_with_other_fields_is_left_alone(folder: Path) -> None:
+    """Its seal says that it is intact: that we cannot read it is no damage."""
+
+    class Later(msgspec.Struct):
+        schema: str = "holdfast/checkpoint/9"
+        shards: tuple[str, ...] = ("a",)
+        sha256: str = "0" * 64
+
+    text = msgspec.json.format(msgspec.json.encode(Later()), indent=1) + b"\n"
+    sealed = text.replace(b"0" * 64, hashlib.sha256(text).hexdigest().encode())
+    path = folder / "step-000000020" / "manifest.json"
+    path.write_bytes(sealed)
+    [newest, _] = choose.candidates(str(folder))
+    assert newest.problem
+    assert newest.problem.kind == "newer"
+    path.write_bytes(sealed.replace(b'"a"', b'"b"'))
+    assert "its bytes do not match its own sha256" in look(folder)[0][1]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_file_never_hangs(name: str, kind: str, folder: Path) -> None:
+    path = folder / "step-000000020" / name
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    problem = problem_of(choose.candidates(str(folder))[0])
+    assert problem is not None
+    assert problem.file == name
+    assert problem.is_damage
+    entry = FileEntry(name=name, size=0, sha256=(hashlib.sha256().hexdigest(),))
+    with contextlib.suppress(OSError):
+        entry = msgspec.structs.replace(entry, size=path.stat().st_size)
+    forged = choose.verify(str(path.parent), [entry])
+    assert forged is not None, "also where the manifest names the pipe's own size"
+
+
+def test_a_manifest_of_any_size_is_not_read_into_memory(folder: Path) -> None:
+    path = folder / "step-000000020" / "manifest.json"
+    os.truncate(path, 1 << 40)
+    assert look(folder)[0] == (20, f"manifest.json has {1 << 40} bytes")
 
 
 def test_set_aside_with_the_reason_and_twice(folder: Path) -> None:

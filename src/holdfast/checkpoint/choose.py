@@ -30,11 +30,14 @@ from holdfast.analysis.checkpoints.manifest import (
     decode,
     is_file_name,
     order_of,
+    sealed_schema,
     step_of,
 )
-from holdfast.checkpoint.files import DISK, Files, read
+from holdfast.checkpoint.files import DISK, Files, NotRegularError, read
 from holdfast.checkpoint.removal import free_name
 
+LARGEST_MANIFEST = 256 << 20
+"""bytes: far beyond that of 10,000 ranks"""
 _GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
@@ -42,10 +45,16 @@ class CheckpointProblem(msgspec.Struct, frozen=True):
     """Why a checkpoint is not chosen."""
 
     why: str
-    kind: Literal["missing", "changed", "unreadable"] = "changed"
+    kind: Literal["missing", "changed", "unreadable", "newer"] = "changed"
     """'missing': a file is not there; 'unreadable' says nothing about the bytes (no permission, too
-    many open files, a server that does not answer): such a checkpoint is neither called damaged
-    nor moved"""
+    many open files, a server that does not answer), nor does 'newer' (a later format): such a
+    checkpoint is neither called damaged nor moved"""
+    file: str = MANIFEST
+    """the one that has the problem"""
+
+    @property
+    def is_damage(self) -> bool:
+        return self.kind in ("missing", "changed")
 
     def __str__(self) -> str:
         return self.why
@@ -66,8 +75,8 @@ class SetAsideResult(msgspec.Struct, frozen=True):
     why_not: str = ""
 
 
-def candidates(folder: str, files: Files = DISK) -> list[Candidate]:
-    """Every committed folder, newest first; [] when there is none, or no folder at all.
+def committed(folder: str, files: Files = DISK) -> list[str]:
+    """The paths of all committed folders, newest first; [] when there is none, or no folder at all.
 
     Raises OSError if the folder is there but cannot be listed: that is not 'no checkpoint'.
     """
@@ -76,23 +85,20 @@ def candidates(folder: str, files: Files = DISK) -> list[Candidate]:
     except FileNotFoundError:
         return []
     orders = {order: name for name in names if (order := order_of(name))}
-    return [inspect(os.path.join(folder, orders[order]), files) for order in sorted(orders)[::-1]]
+    return [os.path.join(folder, orders[order]) for order in sorted(orders)[::-1]]
+
+
+def candidates(folder: str, files: Files = DISK) -> list[Candidate]:
+    """What is in each of them, at a first look."""
+    return [inspect(path, files) for path in committed(folder, files)]
 
 
 def inspect(path: str, files: Files = DISK) -> Candidate:
     """The manifest, and whether all files are there in the right size; no digests."""
     named = step_of(os.path.basename(path))  # None: a copy of one, under a name of the user's
-    step = named or 0
-    try:
-        manifest = decode(read(files, os.path.join(path, MANIFEST)))
-    except _GONE:
-        return Candidate(path=path, step=step, manifest=None, problem=_missing(MANIFEST))
-    except msgspec.DecodeError as error:
-        damaged = CheckpointProblem(f"{MANIFEST} is damaged: {error}")
-        return Candidate(path=path, step=step, manifest=None, problem=damaged)
-    except OSError as error:
-        unread = _unread(MANIFEST, error)
-        return Candidate(path=path, step=step, manifest=None, problem=unread)
+    manifest = _manifest(path, files)
+    if isinstance(manifest, CheckpointProblem):
+        return Candidate(path=path, step=named or 0, manifest=None, problem=manifest)
     step = manifest.step if named is None else named
     problem = _contradiction(manifest, step) or _wrong_size(path, manifest.files, files)
     return Candidate(
@@ -101,6 +107,22 @@ def inspect(path: str, files: Files = DISK) -> Candidate:
         manifest=manifest,
         problem=problem or _unlisted_file(path, manifest, files),
     )
+
+
+def _manifest(path: str, files: Files) -> Manifest | CheckpointProblem:
+    where, text = os.path.join(path, MANIFEST), b""
+    try:
+        if (size := files.size(where)) > LARGEST_MANIFEST:
+            return CheckpointProblem(f"{MANIFEST} has {size} bytes")
+        text = read(files, where)
+        return decode(text)
+    except OSError as error:
+        return _unread(MANIFEST, error)
+    except msgspec.DecodeError as error:
+        schema = sealed_schema(text)
+        if schema not in ("", *SCHEMAS):
+            return _newer(schema)
+        return CheckpointProblem(f"{MANIFEST} is damaged: {error}")
 
 
 def verify(
@@ -126,7 +148,7 @@ def share(entries: Sequence[FileEntry], rank: int, world_size: int) -> tuple[Fil
 
 def set_aside(path: str, problem: CheckpointProblem, files: Files = DISK) -> SetAsideResult:
     """Into damaged/, under a name that is free; where that cannot be, it stays where it is."""
-    if problem.kind == "unreadable":
+    if not problem.is_damage:
         return SetAsideResult(path, moved=False, why_not="it could not be read, but may be intact")
     root, name = os.path.split(path)
     aside = os.path.join(root, DAMAGED)
@@ -150,7 +172,7 @@ def set_aside(path: str, problem: CheckpointProblem, files: Files = DISK) -> Set
 
 def _contradiction(manifest: Manifest, step: int) -> CheckpointProblem | None:
     if manifest.schema not in SCHEMAS:
-        return _unreadable(f"its format is {manifest.schema!r}, this holdfast reads {SCHEMA!r}")
+        return _newer(manifest.schema)
     if manifest.step != step:
         return CheckpointProblem(
             f"its folder says step {step}, its manifest says step {manifest.step}"
@@ -164,12 +186,11 @@ def _wrong_size(path: str, entries: Sequence[FileEntry], files: Files) -> Checkp
     for entry in entries:
         try:
             size = files.size(os.path.join(path, entry.name))
-        except _GONE:
-            return _missing(entry.name)
         except OSError as error:
             return _unread(entry.name, error)
         if size != entry.size:
-            return CheckpointProblem(f"{entry.name} has {size} bytes instead of {entry.size}")
+            why = f"{entry.name} has {size} bytes instead of {entry.size}"
+            return CheckpointProblem(why, file=entry.name)
     return None
 
 
@@ -181,7 +202,9 @@ def _unlisted_file(path: str, manifest: Manifest, files: Files) -> CheckpointPro
     except OSError as error:
         return _unread("the folder", error)
     strange = [name for name in names if name.startswith("rank-") and name not in known]
-    return CheckpointProblem(f"{strange[0]} is not in the manifest") if strange else None
+    if not strange:
+        return None
+    return CheckpointProblem(f"{strange[0]} is not in the manifest", file=strange[0])
 
 
 def _wrong_digest(path: str, entry: FileEntry, files: Files) -> CheckpointProblem | None:
@@ -191,21 +214,21 @@ def _wrong_digest(path: str, entry: FileEntry, files: Files) -> CheckpointProble
             for chunk in files.chunks(os.path.join(path, entry.name), piece.start, piece.end):
                 digest.update(chunk)
             if digest.hexdigest() != piece.sha256:
-                return CheckpointProblem(f"the bytes of {entry.name} have changed")
-    except _GONE:
-        return _missing(entry.name)
+                why = f"the bytes of {entry.name} have changed"
+                return CheckpointProblem(why, file=entry.name)
     except OSError as error:
         return _unread(entry.name, error)
     return None
 
 
-def _missing(name: str) -> CheckpointProblem:
-    return CheckpointProblem(f"{name} is missing", "missing")
-
-
 def _unread(name: str, error: OSError) -> CheckpointProblem:
-    return _unreadable(f"{name}: {error.strerror}")
+    if isinstance(error, _GONE):
+        return CheckpointProblem(f"{name} is missing", "missing", name)
+    if isinstance(error, NotRegularError):
+        return CheckpointProblem(f"{name} is not a regular file", "changed", name)
+    return CheckpointProblem(f"cannot be read now: {name}: {error.strerror}", "unreadable", name)
 
 
-def _unreadable(why: str) -> CheckpointProblem:
-    return CheckpointProblem(f"cannot be read now: {why}", "unreadable")
+def _newer(schema: str) -> CheckpointProblem:
+    why = f"its format is {schema!r:.60}, this holdfast reads {SCHEMA!r}"
+    return CheckpointProblem(f"written by a newer holdfast: {why}", "newer")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Iterator
@@ -129,7 +130,7 @@ class Disk:
 
     def chunks(self, path: str, start: int = 0, end: int | None = None) -> Iterator[memoryview]:
         buffer = memoryview(bytearray(1 << 20))
-        with open(path, "rb", buffering=0) as file, _naming(path):
+        with open_regular(path) as file, _naming(path):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
             file.seek(start)
             left = (1 << 62) if end is None else end - start
@@ -192,6 +193,22 @@ class Disk:
 
 
 DISK = Disk()
+
+
+class NotRegularError(OSError):
+    """A pipe or a device in the place of a file: no checkpoint of ours has one."""
+
+
+def open_regular(path: str) -> io.FileIO:
+    """For reading. A pipe that nobody writes into, or /dev/zero, would never end."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return io.FileIO(fd, "rb")
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise NotRegularError(errno.EINVAL, "not a regular file", path)
 
 
 def read(files: Files, path: str) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from holdfast.checkpoint import safetensors_layout, tree
+from holdfast.checkpoint.files import open_regular
 from holdfast.checkpoint.staging import tensor_file, tree_file
 from holdfast.checkpoint.tensors import TensorDecoder, named_dtype
 from holdfast.checkpoint.tree import DamagedTreeError, Node
@@ -19,7 +20,7 @@ class RankFiles:
     """The files of one rank in a committed checkpoint."""
 
     def __init__(self, folder: str, rank: int) -> None:
-        with open(os.path.join(folder, tree_file(rank)), "rb") as file:
+        with open_regular(os.path.join(folder, tree_file(rank))) as file:
             document = tree.from_json(file.read())
         if not isinstance(document, dict):
             raise DamagedTreeError(f"{tree_file(rank)} is damaged: it holds no tree")
@@ -51,7 +52,7 @@ class TensorFile:
     """
 
     def __init__(self, path: str) -> None:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             header = file.read(safetensors_layout.header_size(file.read(8), size))
             self._slices = safetensors_layout.parse(header, size)

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.machine import Folder
-from holdfast.check.readers.folders import filesystem_of, read_folders
+from holdfast.check.readers.folders import read_folders
+from holdfast.system.filesystem import filesystem_of
 from tests.faults.machines import a_plan
 from tests.system.sockets import BECOME_NOBODY, needs, needs_root, run_python
 
@@ -20,6 +21,7 @@ LOOK = """
 import subprocess, sys
 import msgspec
 from holdfast.check.readers.folders import read_folders
+from holdfast.system.filesystem import filesystem_of
 from tests.faults.machines import a_plan
 folder, *mount = sys.argv[1:]
 if mount:
@@ -153,6 +155,7 @@ def test_a_link_that_leads_nowhere_is_no_place_for_a_folder(tmp_path: Path) -> N
 FROM_A_REMOVED_FOLDER = """
 import os, sys
 from holdfast.check.readers.folders import read_folders
+from holdfast.system.filesystem import filesystem_of
 from tests.faults.machines import a_plan
 plan = a_plan(checkpoint_folders=(), log_folder="runs")
 os.chdir(sys.argv[1])

@@ -152,13 +152,30 @@ def encode(manifest: Manifest) -> bytes:
     return text[: -len(_NO_SEAL)] + _NO_SEAL.replace(b"0" * 64, _digest(text))
 
 
-def decode(text: bytes) -> Manifest:
-    """Raises msgspec.DecodeError (also for a wrong type) on anything but a whole manifest."""
+class _AnySchema(msgspec.Struct):
+    schema: str = ""
+
+
+def sealed_schema(text: bytes) -> str:
+    """Of a manifest whose bytes are intact, whatever its other fields are; else ''."""
+    try:
+        _check_seal(text)
+        return msgspec.json.decode(text, type=_AnySchema).schema
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
+def _check_seal(text: bytes) -> None:
     seal = _SEAL.search(text)
     if not seal:
         raise msgspec.DecodeError("it does not end as a manifest does")
     if _digest(text[: seal.start()] + _NO_SEAL) != seal[1]:
         raise msgspec.DecodeError("its bytes do not match its own sha256")
+
+
+def decode(text: bytes) -> Manifest:
+    """Raises msgspec.DecodeError (also for a wrong type) on anything but a whole manifest."""
+    _check_seal(text)
     try:
         found = msgspec.json.decode(text)
         if isinstance(found, dict) and found.get("schema") == FIRST_SCHEMA:

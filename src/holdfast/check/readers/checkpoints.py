@@ -14,8 +14,9 @@ import msgspec
 from holdfast.analysis.checkpoints.manifest import DAMAGED
 from holdfast.analysis.machine import CheckpointItem, Plan, Unread
 from holdfast.check.readers import holdfast_checkpoints
-from holdfast.check.readers.folders import absolute, filesystem_at
+from holdfast.check.readers.folders import absolute
 from holdfast.system import checkpoint_structure
+from holdfast.system.filesystem import filesystem_at
 from holdfast.system.holders import holders
 from holdfast.text import duration
 

@@ -6,6 +6,7 @@ import errno
 import os
 
 from holdfast.analysis.machine import Folder, Plan
+from holdfast.system.filesystem import filesystem_at
 
 WRITE = 1 << 20
 """bytes we really write (into a file without a name, gone when closed)"""
@@ -76,27 +77,6 @@ def _error_of_stat(path: str) -> str:
         os.stat(path)
     except OSError as problem:
         return _name(problem)
-    return ""
-
-
-def filesystem_at(path: str) -> str:
-    """By mount id, which also tells mounts apart that cover each other."""
-    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        with open(f"/proc/self/fdinfo/{handle}", encoding="utf-8") as file:
-            fields = dict(line.split(":", 1) for line in file)
-    finally:
-        os.close(handle)
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
-        return filesystem_of(fields["mnt_id"].strip(), file.read())
-
-
-def filesystem_of(mount_id: str, mountinfo: str) -> str:
-    """The type that mountinfo gives for a mount; '' when the mount is not ours to see."""
-    for line in mountinfo.splitlines():
-        mount, separator, device = line.partition(" - ")
-        if separator and mount.split(" ", 1)[0] == mount_id:
-            return device.split(" ", 1)[0]
     return ""
 
 
