@@ -79,6 +79,8 @@ class CrashingFiles:
         self.done = 0
         self.stop = stop
         self.fail = fail or {}
+        self.capacity: int | None = None
+        """bytes of all files together; a write beyond it is ENOSPC, with a part of it done"""
         self.log: list[str] = []
 
     def crash(self, keep: Keep) -> CrashingFiles:
@@ -181,6 +183,10 @@ class CrashingFiles:
         if number in self.fail:
             raise OSError(self.fail[number], os.strerror(self.fail[number]), path)
 
+    def check_room(self, more: int, path: str) -> None:
+        if self.capacity is not None and _bytes(self.root) + more > self.capacity:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
     def _operation(self, what: str, path: str) -> tuple[Folder, str]:
         self.operation(what, path)
         return self._parent(path)
@@ -218,6 +224,12 @@ class CrashingFiles:
         return self._folder(folder), name
 
 
+def _bytes(node: Node) -> int:
+    if isinstance(node, File):
+        return len(node.data)
+    return sum(_bytes(each) for each in node.entries.values())
+
+
 class Handle:
     def __init__(self, files: CrashingFiles, path: str, file: File) -> None:
         self._files, self._path, self._file = files, path, file
@@ -227,6 +239,7 @@ class Handle:
         half = len(data) // 2
         self._put(at, bytes(data[:half]))
         self._files.operation("write", self._path)
+        self._files.check_room(len(data) - half, self._path)
         self._put(at + half, bytes(data[half:]))
 
     def _put(self, at: int, data: bytes) -> None:

@@ -6,10 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from holdfast.checkpoint import choose, commit
-from holdfast.checkpoint.commit import SaveControl, SaveError, SaveFolder
+from holdfast.checkpoint.commit import AskedRoom, MadeRoom, SaveControl, SaveError, SaveFolder
 from holdfast.checkpoint.files import Files, read
-from holdfast.checkpoint.messages import CheckpointInfo, SaveOrder
+from holdfast.checkpoint.messages import CheckpointInfo, FilePiece, SaveOrder
 
 PIECE_SIZE = 20
 """bytes: a file of tensors here has three pieces"""
@@ -65,22 +67,47 @@ def request(root: str, step: int, rank: int = 0, world: int = 2, keep: int = 2) 
     )
 
 
-def save(files: Files, root: str, step: int, *, world: int = 2, keep: int = 2) -> Iterator[str]:
+def save(
+    files: Files, root: str, step: int, *, world: int = 2, keep: int = 2, keep_every: int = 0
+) -> Iterator[str]:
     """All ranks' work of one save, rank 0 last; yields the path as soon as it is committed."""
-    place, control = SaveFolder(root, step, f"{step:04x}"), Clock().control()
+    place, clock = SaveFolder(root, step, f"{step:04x}"), Clock()
+    order = msgspec.structs.replace(
+        request(root, step, world=world, keep=keep), keep_every=keep_every or None
+    )
+    made = MadeRoom(files, place, order)
+
+    def rank_0_looks(seconds: float) -> None:
+        """While another rank waits: it asks for room."""
+        made.answer(files.listdir(place.temporary))
+        clock.sleep(seconds)
+
+    other = SaveControl(clock=lambda: clock.now, wall=lambda: clock.now, sleep=rank_0_looks)
     try:
         for rank in range(1, world):
-            part = commit.write_part(
-                files, place, rank, content(rank, step), stall=0.1, control=control
-            )
-            commit.hand_over(files, place, part)
-        own = commit.write_part(files, place, 0, content(0, step), stall=0.2, control=control)
-        path, _ = commit.commit(files, place, own, request(root, step, world=world), control)
+            pieces = tuple(FilePiece(name=source.name) for source in content(rank, step))
+            asked = msgspec.structs.replace(order, rank=rank, pieces=pieces)
+            room = AskedRoom(files, place, asked, other)
+
+            def write_and_tell(rank: int = rank, room: AskedRoom = room) -> None:
+                part = commit.write_part(
+                    files, place, rank, content(rank, step), stall=0.1, control=other, room=room
+                )
+                commit.hand_over(files, place, part)
+
+            commit.with_room(room, write_and_tell)
+        control = clock.control()
+        own = commit.write_part(
+            files, place, 0, content(0, step), stall=0.2, control=control, room=made
+        )
+        path, _ = commit.commit(files, place, own, order, control, made)
     except (OSError, SaveError):
         commit.abandon(files, place)
         raise
     yield path
-    commit.retain(files, root, keep=keep, keep_every=None, newest=path, token=place.token)
+    commit.retain(
+        files, root, keep=keep, keep_every=keep_every or None, newest=path, token=place.token
+    )
 
 
 def save_all(files: Files, root: str, step: int, **more: int) -> str:
@@ -102,8 +129,8 @@ def newest_whole(files: Files, root: str) -> int:
     return 0
 
 
-def try_save(files: Files, root: str, step: int) -> bool:
+def try_save(files: Files, root: str, step: int, **more: int) -> bool:
     with contextlib.suppress(OSError, SaveError):
-        save_all(files, root, step)
+        save_all(files, root, step, **more)
         return True
     return False

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.analysis.checkpoints.manifest import RankPart, step_of_temporary
 from holdfast.checkpoint import choose, commit
-from holdfast.checkpoint.commit import SaveError, SaveFolder
+from holdfast.checkpoint.commit import MadeRoom, SaveControl, SaveError, SaveFolder
 from holdfast.checkpoint.files import read
 from holdfast.checkpoint.messages import SaveFailure
 from tests.checkpoint.crashing_files import Crash, CrashingFiles, Keep
@@ -49,6 +49,23 @@ def run(files: CrashingFiles) -> int:
     except Crash:
         pass
     return reported
+
+
+def no_room(files: CrashingFiles) -> MadeRoom:
+    """For saves that do not find the disk full."""
+    return MadeRoom(files, SaveFolder(ROOT, 10, "a"), request(ROOT, 10))
+
+
+def part_of(files: CrashingFiles, place: SaveFolder, rank: int, control: SaveControl) -> RankPart:
+    return commit.write_part(
+        files,
+        place,
+        rank,
+        content(rank, place.step),
+        stall=0.0,
+        control=control,
+        room=no_room(files),
+    )
 
 
 def operations() -> int:
@@ -178,7 +195,7 @@ def test_a_full_disk_is_swept_before_the_save_fails() -> None:
     files = disk()
     save_all(files, ROOT, 10)
     dead = SaveFolder(ROOT, 15, "dead")
-    commit.write_part(files, dead, 0, content(0, 15), stall=0.0, control=Clock().control())
+    part_of(files, dead, 0, Clock().control())
     files.fail = {files.done + 4: errno.ENOSPC}
     assert save_all(files, ROOT, 20) == f"{ROOT}/step-000000020"
     assert f"remove {dead.temporary}/rank-0.json" in files.log
@@ -205,12 +222,12 @@ def test_the_manifest_tells_all_of_it() -> None:
 def test_ranks_that_write_no_part_are_named() -> None:
     files, clock = disk(), Clock()
     place = SaveFolder(ROOT, 10, "a")
-    own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, control=clock.control())
+    own = part_of(files, place, 0, clock.control())
     asked = request(ROOT, 10, world=8)
     for rank in (1, 2, 3):
         commit.hand_over(files, place, RankPart(rank=rank, files=(), stall=0.0, seconds=0.0))
     with pytest.raises(SaveError, match=r"ranks 4-7 did not write their parts.*is /data/ckpts on"):
-        commit.commit(files, place, own, asked, clock.control())
+        commit.commit(files, place, own, asked, clock.control(), no_room(files))
     assert asked.patience <= clock.now < asked.patience + 1
 
 
@@ -218,7 +235,7 @@ def test_patience_starts_again_with_every_byte_that_comes() -> None:
     files, clock = disk(), Clock()
     place = SaveFolder(ROOT, 10, "a")
     control = clock.control()
-    own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, control=control)
+    own = part_of(files, place, 0, control)
     slow, written = files.create(f"{place.temporary}/rank-1.safetensors"), count(step=4)
 
     def sleep(seconds: float) -> None:
@@ -227,22 +244,22 @@ def test_patience_starts_again_with_every_byte_that_comes() -> None:
         if clock.now // 100 > before and clock.now < 900:
             slow.write(memoryview(b"more"), next(written))
         elif clock.now >= 900 and not files.exists(f"{place.temporary}/rank-1.part.json"):
-            part = commit.write_part(files, place, 1, content(1, 10), stall=0.0, control=control)
+            part = part_of(files, place, 1, control)
             commit.hand_over(files, place, part)
 
     control = commit.SaveControl(clock=lambda: clock.now, sleep=sleep)
-    commit.commit(files, place, own, request(ROOT, 10), control)
+    commit.commit(files, place, own, request(ROOT, 10), control, no_room(files))
     assert newest_whole(files, ROOT) == 10
 
 
 def test_a_failed_rank_is_noticed_at_once() -> None:
     files, clock = disk(), Clock()
     place = SaveFolder(ROOT, 10, "a")
-    own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, control=clock.control())
+    own = part_of(files, place, 0, clock.control())
     failed = SaveFailure(step=10, errno=errno.ENOSPC, what="No space left on device", where="/x")
     commit.leave_failure(files, place, 1, ["rank-1.json"], failed)
     with pytest.raises(SaveError, match="rank 1: No space left on device") as caught:
-        commit.commit(files, place, own, request(ROOT, 10), clock.control())
+        commit.commit(files, place, own, request(ROOT, 10), clock.control(), no_room(files))
     assert (caught.value.number, caught.value.where) == (errno.ENOSPC, "/x")
     assert clock.now == 0
 
@@ -250,22 +267,19 @@ def test_a_failed_rank_is_noticed_at_once() -> None:
 def test_rank_0_does_not_believe_a_size_it_cannot_see() -> None:
     files, clock = disk(), Clock()
     place = SaveFolder(ROOT, 10, "a")
-    parts = [
-        commit.write_part(files, place, rank, content(rank, 10), stall=0.0, control=clock.control())
-        for rank in (0, 1)
-    ]
+    parts = [part_of(files, place, rank, clock.control()) for rank in (0, 1)]
     commit.hand_over(files, place, parts[1])
     files._file(f"{place.temporary}/rank-1.json").data += b"!"
     with pytest.raises(SaveError, match="rank 1 wrote 12 bytes, rank 0 sees 13"):
-        commit.commit(files, place, parts[0], request(ROOT, 10), clock.control())
+        commit.commit(files, place, parts[0], request(ROOT, 10), clock.control(), no_room(files))
 
 
 def test_a_step_reached_again_never_writes_over_the_first() -> None:
     files = disk()
     save_all(files, ROOT, 10)
     place, control = SaveFolder(ROOT, 10, "b"), Clock().control()
-    own = commit.write_part(files, place, 0, content(0, 10), stall=0.0, control=control)
-    path, _ = commit.commit(files, place, own, request(ROOT, 10, world=1), control)
+    own = part_of(files, place, 0, control)
+    path, _ = commit.commit(files, place, own, request(ROOT, 10, world=1), control, no_room(files))
     assert path == f"{ROOT}/step-000000010.2"
     assert [found.path for found in choose.candidates(ROOT, files)] == [
         path,

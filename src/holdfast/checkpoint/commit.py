@@ -7,10 +7,11 @@ for the Parts, writes the manifest and gives the folder its name by one rename.
 For the writer process, and for a rank that has to write by itself:
 
     make_root(DISK, root)                            # where something is put there before a save
-    part = write_part(DISK, place, rank, sources, stall=…, control=control)
+    room = MadeRoom(DISK, place, save)               # every rank but 0: AskedRoom(…)
+    part = write_part(DISK, place, rank, sources, stall=…, control=control, room=room)
     hand_over(DISK, place, part)                     # every rank but 0, or on failure:
     leave_failure(DISK, place, rank, names, failed)
-    path, manifest = commit(DISK, place, part, save, control)  # rank 0, or on failure: abandon(…)
+    path, manifest = commit(DISK, place, part, save, control, room)  # rank 0, on failure: abandon
     problem = retain(DISK, root, keep=3, keep_every=None, newest=path, token=place.token)
 
 `sweep(DISK, root)` removes what earlier saves left behind; only the holder of the lock may.
@@ -19,10 +20,8 @@ For the writer process, and for a rank that has to write by itself:
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
 import msgspec
 
@@ -37,6 +36,7 @@ from holdfast.analysis.checkpoints.manifest import (
     order_of,
 )
 from holdfast.checkpoint.files import Files
+from holdfast.checkpoint.full_disk import AskedRoom, MadeRoom, Room, is_note, with_room
 from holdfast.checkpoint.messages import SaveOrder
 from holdfast.checkpoint.parts import (
     SaveControl,
@@ -54,7 +54,10 @@ from holdfast.checkpoint.removal import clear, sweep
 from holdfast.checkpoint.retention import retain
 
 __all__ = [
+    "AskedRoom",
     "FileSource",
+    "MadeRoom",
+    "Room",
     "SaveControl",
     "SaveError",
     "SaveFolder",
@@ -65,11 +68,9 @@ __all__ = [
     "make_root",
     "retain",
     "sweep",
+    "with_room",
     "write_part",
 ]
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_T = TypeVar("_T")
 
 
 def make_root(files: Files, root: str) -> None:
@@ -95,6 +96,7 @@ def write_part(
     *,
     stall: float,
     control: SaveControl,
+    room: Room,
 ) -> RankPart:
     """This rank's files, on the disk when it returns."""
     began = control.clock()
@@ -108,19 +110,24 @@ def write_part(
         files.fsync_folder(place.temporary)
         return written
 
-    _with_room(files, place, make_place)
+    with_room(room, make_place)
     # Only now, as this may fail: with the folder there, a failure can be reported to rank 0.
     ready = list(sources)
-    entries = _with_room(files, place, write_all)
+    entries = with_room(room, write_all)
     return RankPart(rank=rank, files=entries, stall=stall, seconds=control.clock() - began)
 
 
 def commit(
-    files: Files, place: SaveFolder, own: RankPart, save: SaveOrder, control: SaveControl
+    files: Files,
+    place: SaveFolder,
+    own: RankPart,
+    save: SaveOrder,
+    control: SaveControl,
+    room: MadeRoom,
 ) -> tuple[str, Manifest]:
     """Rank 0, after `write_part`: (path, manifest) once nothing can undo it any more."""
     began = control.clock() - own.seconds
-    parts = gather(files, place, own, save, control)
+    parts = gather(files, place, own, save, control, room.answer)
     check_sizes(files, place, parts)
     manifest = Manifest(
         schema=SCHEMA,
@@ -133,9 +140,9 @@ def commit(
         **msgspec.structs.asdict(save.about),
     )
     target = os.path.join(place.temporary, MANIFEST)
-    _with_room(files, place, lambda: write_whole(files, target, encode(manifest)))
-    for part in parts[1:]:
-        files.remove(os.path.join(place.temporary, part_name(part.rank)))
+    with_room(room, lambda: write_whole(files, target, encode(manifest)))
+    for name in _notes(files.listdir(place.temporary), parts):
+        files.remove(os.path.join(place.temporary, name))
     # The names inside must be safe before the folder's own name says that they are there.
     files.fsync_folder(place.temporary)
     control.check_wanted()  # after this line the save is a fact
@@ -155,14 +162,10 @@ def abandon(files: Files, place: SaveFolder) -> None:
             clear(files, path)
 
 
-def _with_room(files: Files, place: SaveFolder, write: Callable[[], _T]) -> _T:
-    """On a full disk, what dead saves left behind goes first; then one more try."""
-    try:
-        return write()
-    except OSError as error:
-        if error.errno not in _FULL or not sweep(files, place.root, spare=place.token):
-            raise
-    return write()
+def _notes(names: Iterable[str], parts: Iterable[RankPart]) -> list[str]:
+    """What the ranks told each other during this save."""
+    handed_over = {part_name(part.rank) for part in parts}
+    return [name for name in names if name in handed_over or is_note(name)]
 
 
 def _write_file(

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from holdfast.analysis.checkpoints.manifest import RankPart
-from holdfast.checkpoint import commit
-from holdfast.checkpoint.commit import SaveControl, SaveError, SaveFolder
+from holdfast.analysis.checkpoints.manifest import FileEntry, RankPart
+from holdfast.checkpoint import commit, one_save
+from holdfast.checkpoint.commit import Room, SaveControl, SaveFolder
 from holdfast.checkpoint.files import DISK
-from holdfast.checkpoint.messages import (
-    PartWritten,
-    SaveAnswer,
-    SaveCommitted,
-    SaveFailure,
-    SaveOrder,
-)
+from holdfast.checkpoint.messages import SaveAnswer, SaveOrder
 from holdfast.checkpoint.staging import tensor_file, tree_file, write_directly
 from holdfast.checkpoint.tensors import NamedTensor
 
@@ -40,69 +35,27 @@ class TextFile:
 
 def save(asked: SaveOrder, text: bytes, tensors: Sequence[NamedTensor]) -> SaveAnswer:
     """What the writer would do with `asked`, here and now; its answer."""
-    place = SaveFolder(asked.folder, asked.step, asked.token)
-    names = [tree_file(asked.rank), tensor_file(asked.rank)]
-    try:
-        part = _write(asked, place, text, tensors)
-        if asked.rank != 0:
-            commit.hand_over(DISK, place, part)
-            return SaveAnswer(
-                written=PartWritten(step=asked.step, files=part.files, seconds=part.seconds)
-            )
-        return SaveAnswer(committed=_commit(asked, place, part))
-    except (OSError, SaveError) as problem:
-        failed = _failure(asked, problem)
-    if asked.rank == 0:
-        commit.abandon(DISK, place)
-    else:
-        commit.leave_failure(DISK, place, asked.rank, names, failed)
-    return SaveAnswer(failed=failed)
-
-
-def _write(
-    asked: SaveOrder, place: SaveFolder, text: bytes, tensors: Sequence[NamedTensor]
-) -> RankPart:
     control = SaveControl()
-    began = control.clock()
-    tree = TextFile(tree_file(asked.rank), text)
-    part = commit.write_part(DISK, place, asked.rank, [tree], stall=0.0, control=control)
-    entries = part.files
-    if tensors:
-        entry = write_directly(os.path.join(place.temporary, tensor_file(asked.rank)), tensors)
-        DISK.fsync_folder(place.temporary)
-        entries = (entry, *entries)
-    seconds = control.clock() - began
-    return msgspec.structs.replace(part, files=entries, stall=seconds, seconds=seconds)
+    tree, file = TextFile(tree_file(asked.rank), text), tensor_file(asked.rank)
 
-
-def _commit(asked: SaveOrder, place: SaveFolder, part: RankPart) -> SaveCommitted:
-    path, manifest = commit.commit(DISK, place, part, asked, SaveControl())
-    problem = commit.retain(
-        DISK,
-        asked.folder,
-        keep=asked.keep,
-        keep_every=asked.keep_every,
-        newest=path,
-        token=asked.token,
-    )
-    return SaveCommitted(
-        step=asked.step,
-        path=path,
-        bytes=sum(entry.size for entry in manifest.files),
-        stall=manifest.stall,
-        seconds=manifest.seconds,
-        not_removed=problem,
-    )
-
-
-def _failure(asked: SaveOrder, problem: OSError | SaveError) -> SaveFailure:
-    if isinstance(problem, SaveError):
-        return SaveFailure(
-            step=asked.step, errno=problem.number, what=problem.what, where=problem.where
+    def write(place: SaveFolder, room: Room) -> RankPart:
+        began = control.clock()
+        part = commit.write_part(
+            DISK, place, asked.rank, [tree], stall=0.0, control=control, room=room
         )
-    return SaveFailure(
-        step=asked.step,
-        errno=problem.errno or 0,
-        what=problem.strerror or str(problem),
-        where=str(problem.filename or asked.folder),
-    )
+        entries = part.files
+        if tensors:
+            path = os.path.join(place.temporary, file)
+            entries = (commit.with_room(room, lambda: _write_anew(path, tensors)), *entries)
+            DISK.fsync_folder(place.temporary)
+        seconds = control.clock() - began
+        return msgspec.structs.replace(part, files=entries, stall=seconds, seconds=seconds)
+
+    return one_save.carry_out(asked, [tree.name, file], write, control)
+
+
+def _write_anew(path: str, tensors: Sequence[NamedTensor]) -> FileEntry:
+    """What an earlier try left is room as well."""
+    with contextlib.suppress(FileNotFoundError):
+        DISK.remove(path)
+    return write_directly(path, tensors)

@@ -82,6 +82,8 @@ class SaveCommitted(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     not_removed: str = ""
     """why an old checkpoint that was to go is still there; '' when all is well"""
+    made_room: tuple[str, ...] = ()
+    """checkpoints that were removed before it, as the disk was full"""
 
 
 class SaveFailure(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +94,8 @@ class SaveFailure(msgspec.Struct, frozen=True, kw_only=True):
     """0 when no system call failed"""
     what: str
     where: str
+    made_room: tuple[str, ...] = ()
+    """checkpoints that were removed for it, though in vain"""
 
 
 class WriterRequest(msgspec.Struct, frozen=True):

@@ -79,12 +79,18 @@ def leave_failure(
 
 
 def gather(
-    files: Files, place: SaveFolder, own: RankPart, save: SaveOrder, control: SaveControl
+    files: Files,
+    place: SaveFolder,
+    own: RankPart,
+    save: SaveOrder,
+    control: SaveControl,
+    answer: Callable[[Iterable[str]], None],
 ) -> list[RankPart]:
-    """The Parts of all ranks, own first; patience counts from the last sign of any of them."""
+    """The Parts of all ranks, own first; patience counts from the last sign of any of them.
+    `answer` is given all names at each look: what other ranks ask for is among them."""
     parts = {own.rank: own}
     missing = set(range(save.world_size)) - {own.rank}
-    signs: dict[str, int] = {}
+    seen: dict[str, int] = {}
     heard = control.clock()
     pause = 0.01
     while True:
@@ -96,8 +102,9 @@ def gather(
         if not missing:
             return [own, *(parts[rank] for rank in sorted(parts) if rank != own.rank)]
         control.check_wanted()
-        if (now := _signs(files, place, names)) != signs:
-            signs, heard = now, control.clock()
+        answer(names)
+        if (now := signs(files, place, names)) != seen:
+            seen, heard = now, control.clock()
         elif control.clock() - heard > save.patience:
             raise _missing_parts(place, missing)
         control.sleep(pause)
@@ -139,7 +146,7 @@ def _part_of(files: Files, place: SaveFolder, rank: int, names: set[str]) -> Ran
     return msgspec.json.decode(text, type=RankPart)
 
 
-def _signs(files: Files, place: SaveFolder, names: Iterable[str]) -> dict[str, int]:
+def signs(files: Files, place: SaveFolder, names: Iterable[str]) -> dict[str, int]:
     """Changes while anybody still writes."""
     sizes = {}
     for name in names:

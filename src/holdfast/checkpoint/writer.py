@@ -20,18 +20,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast.checkpoint import commit
-from holdfast.checkpoint.commit import SaveControl, SaveError, SaveFolder
+from holdfast.analysis.checkpoints.manifest import RankPart
+from holdfast.checkpoint import commit, one_save
+from holdfast.checkpoint.commit import Room, SaveControl, SaveError, SaveFolder
 from holdfast.checkpoint.files import DISK
-from holdfast.checkpoint.messages import (
-    FilePiece,
-    PartWritten,
-    SaveAnswer,
-    SaveCommitted,
-    SaveFailure,
-    SaveOrder,
-    WriterRequest,
-)
+from holdfast.checkpoint.messages import FilePiece, SaveAnswer, SaveOrder, WriterRequest
 
 _POLL = 1.0
 _NICE = 5
@@ -101,51 +94,21 @@ class PieceSource:
 
 
 def carry_out(save: SaveOrder, mapping: SharedBuffers, parent: Parent) -> SaveAnswer:
-    """One save of one rank; whatever goes wrong becomes the answer."""
-    place = SaveFolder(save.folder, save.step, save.token)
-    names = [piece.name for piece in save.pieces]
-    try:
-        return _save(save, place, mapping, _control(save, place, parent))
-    except Exception as error:  # noqa: BLE001 - training continues, whatever happened here
-        failed = _failure(save, error)
-    if save.rank == 0 or parent.gone():  # without any one rank there is no checkpoint
-        commit.abandon(DISK, place)
-    else:
-        commit.leave_failure(DISK, place, save.rank, names, failed)
-    return SaveAnswer(failed=failed)
+    """One save of one rank."""
 
-
-def _save(
-    save: SaveOrder, place: SaveFolder, mapping: SharedBuffers, control: SaveControl
-) -> SaveAnswer:
-    sources = (PieceSource(piece, mapping) for piece in save.pieces)
-    part = commit.write_part(DISK, place, save.rank, sources, stall=save.stall, control=control)
-    if save.rank != 0:
-        commit.hand_over(DISK, place, part)
-        return SaveAnswer(
-            written=PartWritten(step=save.step, files=part.files, seconds=part.seconds)
+    def write(place: SaveFolder, room: Room) -> RankPart:
+        sources = (PieceSource(piece, mapping) for piece in save.pieces)
+        return commit.write_part(
+            DISK, place, save.rank, sources, stall=save.stall, control=control, room=room
         )
-    path, manifest = commit.commit(DISK, place, part, save, control)
-    problem = commit.retain(
-        DISK,
-        save.folder,
-        keep=save.keep,
-        keep_every=save.keep_every,
-        newest=path,
-        token=save.token,
-    )
-    committed = SaveCommitted(
-        step=save.step,
-        path=path,
-        bytes=sum(entry.size for entry in manifest.files),
-        stall=manifest.stall,
-        seconds=manifest.seconds,
-        not_removed=problem,
-    )
-    return SaveAnswer(committed=committed)
+
+    control = _control(save, parent)
+    return one_save.carry_out(save, [piece.name for piece in save.pieces], write, control)
 
 
-def _control(save: SaveOrder, place: SaveFolder, parent: Parent) -> SaveControl:
+def _control(save: SaveOrder, parent: Parent) -> SaveControl:
+    place = SaveFolder(save.folder, save.step, save.token)
+
     def check_wanted() -> None:
         if parent.gone():
             raise SaveError(f"rank {save.rank} exited", place.temporary)
@@ -153,16 +116,6 @@ def _control(save: SaveOrder, place: SaveFolder, parent: Parent) -> SaveControl:
             raise SaveError("rank 0 gave up this save", place.temporary)
 
     return SaveControl(check_wanted=check_wanted, threads=save.threads)
-
-
-def _failure(save: SaveOrder, error: Exception) -> SaveFailure:
-    if isinstance(error, SaveError):
-        return SaveFailure(step=save.step, errno=error.number, what=error.what, where=error.where)
-    if isinstance(error, OSError):
-        what, where = error.strerror or str(error), str(error.filename or save.folder)
-        return SaveFailure(step=save.step, errno=error.errno or 0, what=what, where=where)
-    what = f"{type(error).__name__}: {error}"
-    return SaveFailure(step=save.step, errno=0, what=what, where=save.folder)
 
 
 def main() -> int:
