@@ -16,9 +16,16 @@ from tests.places import TARGETS
 from tests.run.launching import surroundings
 
 
-@pytest.mark.parametrize(("sign", "said"), [(SIGTERM, "SIGTERM"), (SIGINT, "Ctrl-C")])
+@pytest.mark.parametrize(
+    ("sign", "said", "asked", "moment"),
+    [
+        # Rank 0 evaluates, for longer than any step took, and rank 1 waits for it in a collective.
+        (SIGTERM, "SIGTERM", "sleep=0:20:4", '"sleeps": 20'),
+        (SIGINT, "Ctrl-C", "pause=0.02", '"step": 20,'),
+    ],
+)
 def test_a_launcher_told_to_stop_lets_its_ranks_save(
-    tmp_path: Path, sign: signal.Signals, said: str
+    tmp_path: Path, sign: signal.Signals, said: str, asked: str, moment: str
 ) -> None:
     out = tmp_path / "out"
     with (
@@ -27,7 +34,7 @@ def test_a_launcher_told_to_stop_lets_its_ranks_save(
             [sys.executable, "-m", "holdfast", "run", "--no-check",
              "--runs", str(tmp_path / "runs"),
              "--nproc-per-node", "2", str(TARGETS / "checkpointed.py"), str(tmp_path / "saved"),
-             "2h", "1000000", "pause=0.02"],
+             "2h", "1000000", "pause=0.02", asked],
             stdout=file, stderr=subprocess.STDOUT, env=surroundings(), start_new_session=True,
             # a shell's `&` has it ignored
             preexec_fn=lambda: signal.signal(SIGINT, signal.SIG_DFL),  # noqa: PLW1509
@@ -35,7 +42,7 @@ def test_a_launcher_told_to_stop_lets_its_ranks_save(
     ):  # fmt: skip
         try:
             until = time.monotonic() + 90
-            while '"step": 20,' not in out.read_text() and time.monotonic() < until:
+            while moment not in out.read_text() and time.monotonic() < until:
                 time.sleep(0.05)
             launcher.send_signal(sign)
             code = launcher.wait(30)

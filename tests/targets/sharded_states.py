@@ -20,6 +20,7 @@ from torch._C._distributed_c10d import FileStore, PrefixStore
 from torch.distributed.device_mesh import DeviceMesh
 
 import holdfast
+from holdfast.checkpoint.answering_store import AnsweringStore
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.sharded import ShardedState
 from holdfast.checkpoint.staging import StagingBuffer
@@ -51,7 +52,7 @@ class World:
         self.mesh = DeviceMesh("cpu", torch.arange(size).reshape(shape), mesh_dim_names=names)
         self.group = dist.new_group(list(range(size)))
         self.cut, self.size, self.inside = cut, size, size > RANK
-        store = PrefixStore(name, FileStore(f"{STORE}-{name}", size))
+        store = AnsweringStore(PrefixStore(name, FileStore(f"{STORE}-{name}", size)))
         self.board = MessageBoard(store, rank=RANK, world_size=size)
 
     def run(self, seed: int) -> tuple[Run, ShardedState]:

@@ -1,6 +1,6 @@
 """`holdfast.Checkpoint`: what the script calls, and when to save, by rank 0's announcements.
 
-step() -> a sync point (save_schedule.py)? -> announcement (message_board.py) -> save (saver.py)
+step() -> a sync point (sync_points.py)? -> announcement (message_board.py) -> save (saver.py)
 """
 
 from __future__ import annotations
@@ -8,27 +8,27 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import secrets
 import sys
 import time
 from collections.abc import Collection
 from types import TracebackType
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from holdfast.checkpoint import compare, process_group, resume, save_schedule
+from holdfast.checkpoint.answering_store import StoreTroubleError
 from holdfast.checkpoint.compare import Accept
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.memory_gate import MemoryGate
-from holdfast.checkpoint.message_board import MessageBoard, RankRequest
+from holdfast.checkpoint.message_board import MessageBoard
+from holdfast.checkpoint.peers import Peers
 from holdfast.checkpoint.run_config import RunConfig
 from holdfast.checkpoint.sampler import inside_global_batch
 from holdfast.checkpoint.save_in_flight import SaveInFlight
-from holdfast.checkpoint.save_schedule import Announcement, RequestKind, SaveSchedule
+from holdfast.checkpoint.save_schedule import Announcement
 from holdfast.checkpoint.saver import SaveLog, Saver, sharded_part
 from holdfast.checkpoint.sigterm import SigtermGrace, grace_time, stop_signals
 from holdfast.checkpoint.state import State
+from holdfast.checkpoint.sync_points import SyncPoints
 from holdfast.errors import EnvironmentFailure
 from holdfast.rank.durations import Duration
 from holdfast.rank.phase import heartbeat
@@ -94,19 +94,16 @@ class Checkpoint:
             keep_every=keep_every_steps,
             sharded=self._sharded,
         )
+        self._sync = SyncPoints(self._board, self._interval)
         self._in_flight = SaveInFlight(self._saver, self._board, self._log)
         self._memory = MemoryGate(self._board)
         self._grace = SigtermGrace(
             seconds=grace_time(os.environ),
-            pace=lambda: self._pace,
+            missing_peer=Peers(self._board).missing,
+            is_quiet=self._rank != 0,
             signals=stop_signals(os.environ),
         )
         self._grace.open()
-        self._announcement: Announcement | None = None
-        self._schedule: SaveSchedule | None = None
-        self._next_sync = -1
-        self._last_sync, self._pace = (0, 0.0), 0.0
-        self._requested: RequestKind = ""
         self._stop_requested = self._closed = self._warned = False
         self._pid = os.getpid()
         atexit.register(self._at_exit)
@@ -152,7 +149,7 @@ class Checkpoint:
         heartbeat()
         if not self._warned and inside_global_batch(self.state.data):
             self._warn()
-        if step >= self._next_sync or self._grace.received:
+        if step >= self._sync.next or self._grace.received:
             self._check(step)
 
     def request_save(self) -> None:
@@ -160,7 +157,7 @@ class Checkpoint:
 
         Any rank may call it; it returns at once.
         """
-        self._request("save")
+        self._sync.request("save")
 
     def save(self) -> bool:
         """Save now, and wait until it is on disk. All ranks must call it, at the same step.
@@ -168,7 +165,11 @@ class Checkpoint:
         Returns:
             True when this step is safe on disk, on every rank the same.
         """
-        return self._in_flight.save_now(self.state.step, self._take_folder)
+        try:
+            return self._in_flight.save_now(self.state.step, self._take_folder)
+        except StoreTroubleError as trouble:
+            say(f"step {self.state.step} was not saved: {trouble.sentence}")
+            return False
 
     def close(self) -> None:
         """Wait until what was staged is on disk. At the end of the process it happens by itself."""
@@ -194,22 +195,23 @@ class Checkpoint:
     # --- sync points ---------------------------------------------------------------------------
 
     def _check(self, step: int) -> None:
-        if self._announcement is None:
+        if not self._sync.started:
             self._start(step - 1)
         if self._grace.received and not self._stop_requested:
-            self._stop_requested = True
-            self._grace.answered()
-            self._request("stop")
-        if step >= self._next_sync:
-            self._sync_point(step)
+            self._stop_requested = self._sync.request("stop")
+        if step >= self._sync.next:
+            before, received = self._sync.trouble, self._grace.received
+            if (current := self._sync.at(step)) is not None:
+                self._sync_point(step, current)
+            if self._rank == 0:
+                self._announce_next(step)
+            self._print_trouble(before)
+            if current is not None and current.stop:
+                self._stop(step, current.token, received=received)
 
     def _start(self, start: int) -> None:
-        now = time.monotonic()
-        self._announcement = save_schedule.first_announcement(start)
-        self._next_sync = start + 1
-        self._last_sync = (start, now)
+        self._sync.start(start)
         if self._rank == 0:
-            self._schedule = SaveSchedule(self._interval, start=start, now=now)
             self._take_folder()
 
     def _take_folder(self) -> int:
@@ -217,71 +219,43 @@ class Checkpoint:
         resume.take_folder(self.folder, self._lock)
         return self._lock.fd
 
-    def _sync_point(self, step: int) -> None:
-        current = self._announcement
-        assert current is not None
-        if self._rank != 0 and current.step != self._next_sync:
-            current = self._announcement = self._board.announcement(current.number + 1)
+    def _sync_point(self, step: int, current: Announcement) -> None:
         if current.number == 2:  # by now the optimizer has made its state
             self._saver.prepare()
         self._memory.note(taking=self._saver.taking_memory)
-        self._learn_pace(step)
+        if current.stop:
+            self._grace.note_stop()
         if current.save:
             self._in_flight.settle(left=self._grace.left)
             if not self._in_flight.busy:  # else the grace time is over
                 self._saver.save(step, current.token, lock=self._lock.fd)
         self._in_flight.poll()
-        self._next_sync = current.following
-        if self._schedule is not None:
-            self._announce_next(self._schedule, current)
-        elif current.committed >= 0:
+        if self._rank != 0 and current.committed >= 0:
             self._in_flight.committed = current.committed
-        if current.stop:
-            self._stop(step, current.token)
 
-    def _announce_next(self, schedule: SaveSchedule, current: Announcement) -> None:
+    def _announce_next(self, step: int) -> None:
         """Rank 0: what happens at the next sync point."""
-        for request in self._board.requests():
-            self._note_request(request.kind)
-        schedule.interval = self._log.interval or schedule.interval
-        large = current.number == 1 and self._saver.is_large
-        closed = self._memory.is_closed(current.number, large=large)
-        following = schedule.announce_next(
-            current,
-            now=time.monotonic(),
-            busy=self._in_flight.busy or closed,
-            requested=self._requested,
-        )
-        if following.save:
-            self._requested = ""
+
+        def busy(number: int) -> bool:
+            large = number == 1 and self._saver.is_large
+            return self._memory.is_closed(number, large=large) or self._in_flight.busy
+
         safe = self._in_flight.committed
-        self._announcement = msgspec.structs.replace(
-            following,
-            token=secrets.token_hex(4) if following.save else "",
-            committed=-1 if safe is None else safe,
+        self._sync.announce_next(
+            step, busy=busy, interval=self._log.interval, committed=-1 if safe is None else safe
         )
-        self._board.announce(self._announcement)
 
-    def _request(self, kind: Literal["save", "stop"]) -> None:
-        if self._rank == 0:
-            self._note_request(kind)
-        else:
-            self._board.request(RankRequest(rank=self._rank, kind=kind))
-
-    def _note_request(self, kind: Literal["save", "stop"]) -> None:
-        self._requested = "stop" if "stop" in (kind, self._requested) else kind
-
-    def _learn_pace(self, step: int) -> None:
-        before, then = self._last_sync
-        self._last_sync = (step, time.monotonic())
-        self._pace = (self._last_sync[1] - then) / max(step - before, 1)
+    def _print_trouble(self, before: str) -> None:
+        trouble = self._sync.trouble
+        if trouble and not before:
+            say(f"step {self.state.step}: {trouble}; training continues, without saves for now")
+        elif before and not trouble:
+            say(f"step {self.state.step}: the ranks agree on saves again")
 
     # --- the end -------------------------------------------------------------------------------
 
-    def _stop(self, step: int, token: str) -> None:
+    def _stop(self, step: int, token: str, *, received: bool) -> None:
         """A signal came, and all is staged: once on disk, it does what it does without us."""
-        received = self._grace.received
-        self._grace.note_stop()
         with contextlib.suppress(EnvironmentFailure):  # rank 0 is gone already
             safe = self._in_flight.agree(token, step, self._grace.left())
             if self._rank == 0:
@@ -305,6 +279,8 @@ class Checkpoint:
         self._grace.answered()
         self._in_flight.settle(seconds, left=self._grace.left)
         self._saver.close()
+        with contextlib.suppress(EnvironmentFailure):
+            self._board.close(flush=seconds is None)
         self._lock.release()
         if self._grace.close():
             os.kill(os.getpid(), self._grace.signal)

@@ -28,7 +28,7 @@ class MemoryGate:
         """At each sync point from the second on."""
         if taking != self._taking:
             self._taking = taking
-            self._board.count("memory/wanted" if taking else "memory/taken")
+            self._board.count_later("memory/wanted" if taking else "memory/taken")
 
     def is_closed(self, number: int, *, large: bool) -> bool:
         """On rank 0, at the sync point of that number; `large`: so is its own state."""

@@ -1,7 +1,8 @@
 """What ranks tell each other about saves: rank 0 announces, the others request, through the store.
 
     announcement/N        rank 0: what all ranks do at sync point N (save_schedule.py)
-    requests, request/N   any rank to rank 0: a save is wanted, or SIGTERM was received
+    requests              any rank to rank 0: a save is wanted, or SIGTERM was received; a number
+    started/R             rank R has called ckpt.step()
     read/B                how many ranks have read all announcements of block B, which can then go
     NAME                  anything else that is posted once, at the start or the end
 
@@ -11,16 +12,18 @@ Only strings, and only rank 0 decides; a rank that has to wait says so on its he
 from __future__ import annotations
 
 import time
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from holdfast.checkpoint.save_schedule import Announcement
+from holdfast.checkpoint.save_schedule import Announcement, RequestKind
 from holdfast.errors import EnvironmentFailure
 from holdfast.rank.phase import waiting_for
 
 BLOCK = 256
 """announcements that are removed together"""
+STOP = 1 << 32
+"""what a request to stop adds to the number of requests; one to save adds 1"""
 POLL_SECONDS = 0.05
 PATIENCE = 1800.0
 """seconds, as torch's own default for a group: a job whose rank 0 is gone ends before that"""
@@ -29,20 +32,16 @@ T = TypeVar("T")
 
 
 class KeyValueStore(Protocol):
-    """What we use of torch's stores."""
+    """A store as answering_store.py makes it of torch's; what is done `later` needs no answer."""
 
     def set(self, key: str, value: str, /) -> None: ...
     def get(self, key: str, /) -> bytes: ...
     def add(self, key: str, amount: int, /) -> int: ...
     def check(self, keys: list[str], /) -> bool: ...
-    def delete_key(self, key: str, /) -> bool: ...
-
-
-class RankRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank asks of rank 0."""
-
-    rank: int
-    kind: Literal["save", "stop"]
+    def set_later(self, key: str, value: str, /) -> None: ...
+    def add_later(self, key: str, amount: int, /) -> None: ...
+    def delete_later(self, keys: list[str], /) -> None: ...
+    def close(self, *, flush: bool) -> None: ...
 
 
 class MemoryStore:
@@ -68,6 +67,19 @@ class MemoryStore:
     def delete_key(self, key: str, /) -> bool:
         return self._values.pop(key, None) is not None
 
+    def set_later(self, key: str, value: str, /) -> None:
+        self.set(key, value)
+
+    def add_later(self, key: str, amount: int, /) -> None:
+        self.add(key, amount)
+
+    def delete_later(self, keys: list[str], /) -> None:
+        for key in keys:
+            self.delete_key(key)
+
+    def close(self, *, flush: bool) -> None:
+        """There is nothing to wait for."""
+
     def __len__(self) -> int:
         return len(self._values)
 
@@ -85,15 +97,15 @@ class MessageBoard:
 
     def announce(self, announcement: Announcement) -> None:
         text = msgspec.json.encode(announcement).decode()
-        self._store.set(f"announcement/{announcement.number}", text)
+        self._store.set_later(f"announcement/{announcement.number}", text)
         if announcement.number % BLOCK == 0:
             self._clear(announcement.number)
 
-    def announcement(self, number: int) -> Announcement:
+    def announcement(self, number: int, *, patience: float = PATIENCE) -> Announcement:
         """Rank 0's about that sync point; waits for it, which is rare (save_schedule.py)."""
-        found = self.receive(f"announcement/{number}", Announcement)
+        found = self.receive(f"announcement/{number}", Announcement, patience=patience)
         if number % BLOCK == BLOCK - 1:
-            self._store.add(f"read/{number // BLOCK}", 1)
+            self._store.add_later(f"read/{number // BLOCK}", 1)
         return found
 
     def _clear(self, number: int) -> None:
@@ -103,27 +115,23 @@ class MessageBoard:
             if self._store.add(read, 0) < self.world_size - 1:
                 return  # a rank is far behind
             first = self._cleared * BLOCK
-            for old in range(first, first + BLOCK):
-                self._store.delete_key(f"announcement/{old}")
-            self._store.delete_key(read)
+            old = [f"announcement/{number}" for number in range(first, first + BLOCK)]
+            self._store.delete_later([*old, read])
             self._cleared += 1
 
     # --- requests ------------------------------------------------------------------------------
 
-    def request(self, request: RankRequest) -> None:
-        number = self._store.add("requests", 1)
-        self._store.set(f"request/{number}", msgspec.json.encode(request).decode())
+    def request(self, kind: RequestKind) -> None:
+        """One call: of two, the second could fail, and rank 0 would wait for it."""
+        self._store.add("requests", STOP if kind == "stop" else 1)
 
-    def requests(self) -> list[RankRequest]:
-        """Rank 0: the new ones. One question to the store when there are none."""
+    def requests(self) -> set[RequestKind]:
+        """Rank 0: what was asked for since the last look."""
         count = self._store.add("requests", 0)
-        found = []
-        while self._received < count:
-            self._received += 1
-            key = f"request/{self._received}"
-            found.append(self.receive(key, RankRequest))
-            self._store.delete_key(key)
-        return found
+        (stops, saves), (had_stops, had_saves) = divmod(count, STOP), divmod(self._received, STOP)
+        self._received = count
+        asked: dict[RequestKind, bool] = {"stop": stops > had_stops, "save": saves > had_saves}
+        return {kind for kind, is_new in asked.items() if is_new}
 
     # --- anything else -------------------------------------------------------------------------
 
@@ -131,15 +139,28 @@ class MessageBoard:
         """How many ranks have counted here so far."""
         return self._store.add(name, more)
 
+    def count_later(self, name: str) -> None:
+        """One more, in a while."""
+        self._store.add_later(name, 1)
+
+    def mark_later(self, name: str) -> None:
+        """`is_posted`, in a while."""
+        self._store.set_later(name, "1")
+
     def post(self, name: str, what: msgspec.Struct) -> None:
         self._store.set(name, msgspec.json.encode(what).decode())
 
-    def is_posted(self, name: str) -> bool:
-        return self._store.check([name])
+    def is_posted(self, *names: str) -> bool:
+        """All of them."""
+        return self._store.check(list(names))
+
+    def close(self, *, flush: bool) -> None:
+        """`flush`: wait until what is to be done later is done; others may wait for it."""
+        self._store.close(flush=flush)
 
     def remove(self, name: str) -> None:
         """What was posted there, once all whom it was for have received it."""
-        self._store.delete_key(name)
+        self._store.delete_later([name])
 
     def receive(
         self,

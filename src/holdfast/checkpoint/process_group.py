@@ -8,8 +8,9 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from typing import Any, cast
+from typing import Any
 
+from holdfast.checkpoint.answering_store import AnsweringStore
 from holdfast.checkpoint.message_board import KeyValueStore, MemoryStore
 from holdfast.errors import ConfigError
 
@@ -57,7 +58,7 @@ def job_store() -> KeyValueStore:
     clone = getattr(default, "clone", None)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     prefix = f"holdfast/checkpoint/{attempt}/{next(_count)}"
-    return cast("KeyValueStore", c10d.PrefixStore(prefix, clone() if clone else default))
+    return AnsweringStore(c10d.PrefixStore(prefix, clone() if clone else default))
 
 
 def _initialized() -> Any:

@@ -109,6 +109,7 @@ class Saver:
         with phase("save"):
             try:
                 captured = self._capture(token)
+                asked = self._message(captured, step, token)
             except EnvironmentFailure as problem:  # some rank cannot save, or never came
                 failed = SaveFailure(step=step, errno=0, what=problem.sentence, where=self._folder)
                 self._written = SaveAnswer(failed=failed)
@@ -117,11 +118,10 @@ class Saver:
                 staged = self._buffer.stage(captured.tensors, captured.text)
             except NoRoomError as problem:
                 self._print_no_room(problem)
-                asked = self._message(captured, step, token)
                 self._written = direct_save.save(asked, captured.text, captured.tensors)
                 return
             asked = msgspec.structs.replace(
-                self._message(captured, step, token),
+                asked,
                 pieces=staged.pieces(self._rank, self._buffer.fd),
                 stall=time.monotonic() - began,
             )

@@ -3,10 +3,12 @@
 So does SIGINT under torchrun or `holdfast run`: there it is the launcher that passes a Ctrl-C on. A
 process that has the terminal to itself keeps Python's KeyboardInterrupt.
 
-A handler in Python runs only when the main thread comes back from C. A rank that waits for a peer
-that will never come would so ignore the signal, where without us it would exit at once. So a thread
-is notified as well (Python writes to a descriptor in the C handler), and ends a rank whose main
-thread does not move.
+The next `ckpt.step()` may be far: the rank evaluates, or waits in a barrier for one that does. It
+has the whole usable share of the grace time to get there. A handler in Python runs only when the
+main thread comes back from C. A rank that waits for a peer that will never come would so ignore the
+signal, where without us it would exit at once. So a thread is notified as well (Python writes to a
+descriptor in the C handler). It ends the rank when that time is over, or at once where a peer is
+known to be gone: then no save can be whole.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import ctypes
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,10 +31,10 @@ DEFAULT_GRACE = 30.0
 """seconds that torchrun, Kubernetes and Slurm give unless told otherwise"""
 USABLE_SHARE = 0.8
 """of the grace time for a save: the rest is for the exit itself"""
-STUCK_SECONDS = 0.5
-"""in which a main thread that runs reaches another line, at least"""
-STUCK_STEPS = 4
-"""so many steps' time, where steps are long"""
+SAID_AFTER = 1.0
+"""seconds after which a line says what is waited for"""
+LOOK_SECONDS = 0.25
+"""between two looks for peers that are gone"""
 POLL_SECONDS = 0.05
 
 
@@ -62,16 +63,20 @@ class SigtermGrace:
         self,
         *,
         seconds: float,
-        pace: Callable[[], float],
         signals: Sequence[signal.Signals] = (signal.SIGTERM,),
+        missing_peer: Callable[[], str] = str,
+        is_quiet: bool = False,
     ) -> None:
-        """`pace`: seconds that a step takes here."""
+        """`missing_peer`: names a rank that has exited, '' if none has; it may take long.
+        `is_quiet`: another rank says what is waited for.
+        """
         self.seconds = seconds
         self.signal = signal.SIGTERM
         """the one that came, or SIGTERM"""
         self.received = False
         self.received_at = 0.0
-        self._pace = pace
+        self._missing_peer, self._is_quiet = missing_peer, is_quiet
+        self._missing = ""
         self._signals = signals
         self._former: dict[int, Any] = {}
         self._open = self._at_fork = False
@@ -83,7 +88,7 @@ class SigtermGrace:
         """False where a handler cannot be set: not in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return False
-        self.received = False
+        self.received, self._missing = False, ""
         self._answered.clear()
         self._former = {number: signal.signal(number, self._handle) for number in self._signals}
         self._open = True
@@ -121,10 +126,10 @@ class SigtermGrace:
 
     @property
     def signal_name(self) -> str:
-        return "Ctrl-C" if self.signal == signal.SIGINT else self.signal.name
+        return _name(self.signal)
 
     def answered(self) -> None:
-        """The main thread has seen `received`: the thread has no more to do."""
+        """The main thread saves, or the script is over: the thread has no more to do."""
         self._answered.set()
 
     def left(self) -> float:
@@ -190,31 +195,40 @@ class SigtermGrace:
             while came := pipe.read(64):
                 for number in self._signals:
                     if number in came:
-                        self._end_if_stuck(time.monotonic(), number)
+                        self._wait_for_the_end(time.monotonic(), number)
 
-    def _end_if_stuck(self, since: float, number: signal.Signals) -> None:
-        stuck_for = max(STUCK_SECONDS, STUCK_STEPS * self._pace())
-        position, moved_at = _main_thread_position(), since
+    def _wait_for_the_end(self, since: float, number: signal.Signals) -> None:
+        """Until the main thread has saved or given up, the time is over, or a peer is gone."""
+        threading.Thread(target=self._look_for_peers, name="holdfast-peers", daemon=True).start()
+        until, said = since + USABLE_SHARE * self.seconds, self._is_quiet
         while not self._answered.wait(POLL_SECONDS):
             now = time.monotonic()
-            now_at = _main_thread_position()
-            if now_at != position:
-                position, moved_at = now_at, now
-            if now - moved_at >= stuck_for or now - since >= USABLE_SHARE * self.seconds:
+            if self._missing or now >= until:
                 break
+            if not said and now >= since + SAID_AFTER:
+                said = True
+                say(f"{_name(number)}: waiting up to {until - now:.0f} s for the next ckpt.step(), "
+                    "to save and exit")  # fmt: skip
         else:
             return
         former = self._former.get(number)
         if callable(former) and former is not signal.default_int_handler:
             return  # the script's own handler is to run: only its main thread can
         self.signal = number
-        say(f"{self.signal_name}: exiting without a save: the main thread does not respond")
-        # Python sets handlers from its main thread only, which does not respond.
+        why = self._missing or (
+            f"no ckpt.step() within {USABLE_SHARE * self.seconds:g} s, of a grace time of "
+            f"{self.seconds:g} s"
+        )
+        say(f"{_name(number)}: exiting without a save: {why}")
+        # Python sets handlers from its main thread only, which may not respond.
         ctypes.CDLL(None).signal(int(number), ctypes.c_void_p(0))
         os.kill(os.getpid(), number)
 
+    def _look_for_peers(self) -> None:
+        """In a thread of its own: a store that does not answer must not use up the grace time."""
+        while not self._missing and not self._answered.wait(LOOK_SECONDS):
+            self._missing = self._missing_peer()
 
-def _main_thread_position() -> object:
-    """Changes with everything the main thread does."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
-    return (id(frame), frame.f_lasti) if frame is not None else None
+
+def _name(number: signal.Signals) -> str:
+    return "Ctrl-C" if number == signal.SIGINT else number.name
