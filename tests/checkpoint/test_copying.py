@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.checkpoint import copying
 from holdfast.checkpoint.copying import SMALL, CopyBlock, cut, pieces
+from holdfast.checkpoint.cores import MOST, threads_for
 from holdfast.checkpoint.tensors import NamedTensor
 
 
@@ -69,6 +70,6 @@ def test_only_large_plain_tensors_are_shared_between_threads(
 
 
 def test_threads_are_shared_between_the_ranks_of_a_machine() -> None:
-    alone = copying.threads_for(1)
-    assert 1 <= alone <= copying.MOST
-    assert copying.threads_for(10_000) == 1
+    alone = threads_for(1)
+    assert 1 <= alone <= MOST
+    assert threads_for(10_000) == 1

@@ -11,7 +11,6 @@ Nothing here raises for what is on the disk.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -33,6 +32,7 @@ from holdfast.analysis.checkpoints.manifest import (
     sealed_schema,
     step_of,
 )
+from holdfast.checkpoint import verify as verifying
 from holdfast.checkpoint.files import DISK, Files, NotRegularError, read
 from holdfast.checkpoint.removal import free_name
 
@@ -95,18 +95,24 @@ def candidates(folder: str, files: Files = DISK) -> list[Candidate]:
 
 def inspect(path: str, files: Files = DISK) -> Candidate:
     """The manifest, and whether all files are there in the right size; no digests."""
+    found = first_look(path, files)
+    if found.problem or found.manifest is None:
+        return found
+    problem = _wrong_size(path, found.manifest.files, files)
+    return msgspec.structs.replace(
+        found, problem=problem or _unlisted_file(path, found.manifest, files)
+    )
+
+
+def first_look(path: str, files: Files = DISK) -> Candidate:
+    """The manifest alone: of thousands of ranks not each may ask for the size of every file."""
     named = step_of(os.path.basename(path))  # None: a copy of one, under a name of the user's
     manifest = _manifest(path, files)
     if isinstance(manifest, CheckpointProblem):
         return Candidate(path=path, step=named or 0, manifest=None, problem=manifest)
     step = manifest.step if named is None else named
-    problem = _contradiction(manifest, step) or _wrong_size(path, manifest.files, files)
-    return Candidate(
-        path=path,
-        step=step,
-        manifest=manifest,
-        problem=problem or _unlisted_file(path, manifest, files),
-    )
+    problem = _contradiction(manifest, step)
+    return Candidate(path=path, step=step, manifest=manifest, problem=problem)
 
 
 def _manifest(path: str, files: Files) -> Manifest | CheckpointProblem:
@@ -126,24 +132,25 @@ def _manifest(path: str, files: Files) -> Manifest | CheckpointProblem:
 
 
 def verify(
-    path: str, entries: Sequence[FileEntry], files: Files = DISK
+    path: str,
+    entries: Sequence[FileEntry],
+    files: Files = DISK,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+    threads: int = 1,
 ) -> CheckpointProblem | None:
-    """These files of a checkpoint, byte for byte; all sizes before any digest."""
-    return _wrong_size(path, entries, files) or next(
-        (problem for entry in entries if (problem := _wrong_digest(path, entry, files))), None
-    )
-
-
-def share(entries: Sequence[FileEntry], rank: int, world_size: int) -> tuple[FileEntry, ...]:
-    """The files that this rank verifies: every file once, the big ones spread out."""
-    loads = [0] * world_size
-    mine = []
-    for entry in sorted(entries, key=lambda entry: (-entry.size, entry.name)):
-        least = loads.index(min(loads))
-        loads[least] += entry.size + 1
-        if least == rank:
-            mine.append(entry)
-    return tuple(mine)
+    """These files of a checkpoint, byte for byte, or this rank's share of them; sizes first."""
+    pieces = verifying.share(entries, rank, world_size)
+    names = {piece.name for piece in pieces}
+    if problem := _wrong_size(path, [one for one in entries if one.name in names], files):
+        return problem
+    wrong = verifying.first_wrong(path, pieces, files, threads=threads)
+    if wrong is None:
+        return None
+    if wrong.error is not None:
+        return _unread(wrong.name, wrong.error)
+    return CheckpointProblem(f"the bytes of {wrong.name} have changed", file=wrong.name)
 
 
 def set_aside(path: str, problem: CheckpointProblem, files: Files = DISK) -> SetAsideResult:
@@ -205,20 +212,6 @@ def _unlisted_file(path: str, manifest: Manifest, files: Files) -> CheckpointPro
     if not strange:
         return None
     return CheckpointProblem(f"{strange[0]} is not in the manifest", file=strange[0])
-
-
-def _wrong_digest(path: str, entry: FileEntry, files: Files) -> CheckpointProblem | None:
-    try:
-        for piece in entry.pieces():
-            digest = hashlib.sha256()
-            for chunk in files.chunks(os.path.join(path, entry.name), piece.start, piece.end):
-                digest.update(chunk)
-            if digest.hexdigest() != piece.sha256:
-                why = f"the bytes of {entry.name} have changed"
-                return CheckpointProblem(why, file=entry.name)
-    except OSError as error:
-        return _unread(entry.name, error)
-    return None
 
 
 def _unread(name: str, error: OSError) -> CheckpointProblem:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -18,11 +17,7 @@ from typing import NamedTuple
 import torch
 
 from holdfast.checkpoint.tensors import NamedTensor
-from holdfast.system.cgroup_files import quota
-from holdfast.system.cgroup_tree import find
 
-MOST = 8
-"""threads: memory gives no more to further ones"""
 SMALL = 256 << 10
 """bytes: below this, threads wait for each other's Python more than they copy"""
 TURNS = 4
@@ -35,22 +30,6 @@ class CopyBlock(NamedTuple):
     target: int
     source: int
     size: int
-
-
-def threads_for(peers: int) -> int:
-    """For one of so many ranks here that copy at the same time."""
-    return max(1, min(MOST, _cores() // peers))
-
-
-def _cores() -> int:
-    """That this process may use: its affinity, and the quota of its cgroup."""
-    allowed = len(os.sched_getaffinity(0))
-    try:
-        cpu = find("cpu")
-        limit = quota(cpu) if cpu else None
-    except (LookupError, OSError):
-        limit = None
-    return allowed if limit is None else min(allowed, int(limit.cores))
 
 
 class Border(NamedTuple):

@@ -132,6 +132,8 @@ class Disk:
         buffer = memoryview(bytearray(1 << 20))
         with open_regular(path) as file, _naming(path):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            if end is not None:  # all of it is on its way while the first bytes are hashed
+                os.posix_fadvise(file.fileno(), start, end - start, os.POSIX_FADV_WILLNEED)
             file.seek(start)
             left = (1 << 62) if end is None else end - start
             while count := file.readinto(buffer[: min(left, len(buffer))]):

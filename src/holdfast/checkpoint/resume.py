@@ -17,6 +17,7 @@ from holdfast.analysis.checkpoints import manifest as manifests
 from holdfast.analysis.checkpoints.manifest import Manifest
 from holdfast.checkpoint import choose, commit, compare, object_state
 from holdfast.checkpoint.choose import CheckpointProblem
+from holdfast.checkpoint.cores import disk_threads, ranks_here
 from holdfast.checkpoint.files import DISK, read
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.message_board import MessageBoard
@@ -149,13 +150,19 @@ def _follow(board: MessageBoard) -> _Proposal:
 
 
 def _look(board: MessageBoard, path: str) -> _RankFinding:
-    candidate = choose.inspect(path)
+    candidate = choose.first_look(path)
     if not os.path.isdir(path):
         return _RankFinding(absent=True)
     if candidate.problem or candidate.manifest is None:
         return _RankFinding(problem=candidate.problem)
-    share = choose.share(candidate.manifest.files, board.rank, board.world_size)
-    return _RankFinding(problem=choose.verify(path, share))
+    problem = choose.verify(
+        path,
+        candidate.manifest.files,
+        rank=board.rank,
+        world_size=board.world_size,
+        threads=disk_threads(ranks_here()),
+    )
+    return _RankFinding(problem=problem)
 
 
 def _ask_all(board: MessageBoard, number: int, path: str) -> CheckpointProblem | None:

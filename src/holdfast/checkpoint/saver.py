@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.checkpoint import cadence, direct_save
+from holdfast.checkpoint.cores import disk_threads, ranks_here
 from holdfast.checkpoint.memory_gate import LARGE
 from holdfast.checkpoint.memory_room import NoRoomError
 from holdfast.checkpoint.message_board import MessageBoard
@@ -66,10 +67,10 @@ class Saver:
         self._folder, self._state, self._sharded = folder, state, sharded
         self._rank, self._world_size = rank, world_size
         self._config, self._keep, self._keep_every = config, keep, keep_every
-        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         # Of a state that all ranks share rank 0 alone takes a copy; the others have little.
         everybody = state.kind == "sharded" or state.bound_to_ranks
-        self._buffer = StagingBuffer(peers=local if everybody else 1)
+        self._peers = ranks_here() if everybody else 1
+        self._buffer = StagingBuffer(peers=self._peers)
         self._writer = WriterProcess()
         self._written: SaveAnswer | None = None
         self._no_room = self._no_pin = ""
@@ -156,7 +157,7 @@ class Saver:
             rank=self._rank,
             world_size=self._world_size,
             pieces=(),
-            threads=self._buffer.threads + 1,
+            threads=disk_threads(self._peers),
             about=CheckpointInfo(
                 epoch=self._state.epoch,
                 kind=self._state.kind,

@@ -23,6 +23,7 @@ import torch
 
 from holdfast.analysis.checkpoints.manifest import FileEntry
 from holdfast.checkpoint import copying
+from holdfast.checkpoint.cores import threads_for
 from holdfast.checkpoint.files import PieceDigests
 from holdfast.checkpoint.memory_room import memory_room
 from holdfast.checkpoint.messages import FilePiece
@@ -64,7 +65,7 @@ class StagingBuffer:
     """Memory shared with the writer. `peers`: ranks on this machine that copy as much."""
 
     def __init__(self, *, peers: int = 1, room: Callable[[], int | None] = memory_room) -> None:
-        self.threads = copying.threads_for(peers)
+        self.threads = threads_for(peers)
         self._memory = SharedMemory(room=room)
         self._entries: list[TensorEntry] = []
         self._layout = lay_out([])

@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from holdfast.analysis.checkpoints.manifest import MANIFEST, Manifest, order_of
 from holdfast.checkpoint import choose, reader_lock
 from holdfast.checkpoint.choose import Candidate, CheckpointProblem
+from holdfast.checkpoint.cores import disk_threads
 from holdfast.errors import ConfigError, EnvironmentFailure
 
 Verify = Callable[[str, Manifest], "CheckpointProblem | None"]
 
 
 def verify_all(step_folder: str, manifest: Manifest) -> CheckpointProblem | None:
-    return choose.verify(step_folder, manifest.files)
+    return choose.verify(step_folder, manifest.files, threads=disk_threads(1))
 
 
 @dataclass(frozen=True)
