@@ -238,7 +238,7 @@ def test_rank_0_reports_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def tell(kind: str, **fields: Any) -> None:
         told.append({"kind": kind, **json.loads(json.dumps(fields))})
 
-    monkeypatch.setattr("holdfast.checkpoint.saver.tell", tell)
+    monkeypatch.setattr("holdfast.checkpoint.save_log.tell", tell)
     monkeypatch.setattr("holdfast.checkpoint.resume.tell", tell)
     launch(monkeypatch, 2, tmp_path, 2, every_steps=1000)
     launch(monkeypatch, 2, tmp_path, 0)

@@ -24,8 +24,9 @@ from holdfast.checkpoint.peers import Peers
 from holdfast.checkpoint.run_config import RunConfig
 from holdfast.checkpoint.sampler import inside_global_batch
 from holdfast.checkpoint.save_in_flight import SaveInFlight
+from holdfast.checkpoint.save_log import SaveLog
 from holdfast.checkpoint.save_schedule import Announcement
-from holdfast.checkpoint.saver import SaveLog, Saver, sharded_part
+from holdfast.checkpoint.saver import Saver, sharded_part
 from holdfast.checkpoint.sigterm import SigtermGrace, grace_time, stop_signals
 from holdfast.checkpoint.state import State
 from holdfast.checkpoint.sync_points import SyncPoints

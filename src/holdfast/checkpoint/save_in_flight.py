@@ -14,7 +14,8 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast.checkpoint.message_board import PATIENCE, MessageBoard
-from holdfast.checkpoint.saver import SaveLog, Saver
+from holdfast.checkpoint.save_log import SaveLog
+from holdfast.checkpoint.saver import Saver
 from holdfast.errors import ConfigError, EnvironmentFailure, Error
 
 POLL_SECONDS = 0.05
@@ -59,7 +60,7 @@ class SaveInFlight:
         if answer.committed is not None:
             self.committed = answer.committed.step
         if self._board.rank == 0:
-            self._log.note(answer)
+            self._log.note(answer, safe=self.committed)
         return answer.failed is None
 
     def settle(

@@ -1,12 +1,10 @@
 """One rank's saves: captured, staged, handed to the writer, and what became of them.
 
-Saver    this rank's staging buffer and writer: one save at a time (save_in_flight.py waits for it)
-SaveLog  rank 0's memory of saves: events for the launcher, a line where one failed
+One save at a time; save_in_flight.py waits for it.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from dataclasses import replace
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.checkpoint import cadence, direct_save
+from holdfast.checkpoint import direct_save
 from holdfast.checkpoint.cores import disk_threads, ranks_here
 from holdfast.checkpoint.memory_gate import LARGE
 from holdfast.checkpoint.memory_room import NoRoomError
@@ -22,17 +20,14 @@ from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.messages import (
     CheckpointInfo,
     SaveAnswer,
-    SaveCommitted,
     SaveFailure,
     SaveOrder,
 )
 from holdfast.checkpoint.run_config import RunConfig
-from holdfast.checkpoint.save_schedule import SaveInterval
 from holdfast.checkpoint.staging import StagingBuffer
 from holdfast.checkpoint.state import CapturedState, State, versions
 from holdfast.checkpoint.writer_process import WriterProcess
 from holdfast.errors import EnvironmentFailure, Error
-from holdfast.rank.events import tell
 from holdfast.rank.phase import phase
 from holdfast.rank.print_line import say
 
@@ -181,81 +176,3 @@ class Saver:
         if not self._no_room:
             self._no_room = problem.sentence
             say(f"{problem.sentence}: training pauses while a checkpoint is written")
-
-
-class SaveLog:
-    """Rank 0's record of what its saves cost and how they ended. The other ranks know only their
-    own part, and leave the reporting to rank 0."""
-
-    def __init__(self, interval: SaveInterval) -> None:
-        self._asked = interval
-        self._printed: set[tuple[int, str]] = set()
-        self._began = time.monotonic()
-        self.interval = 0.0
-        """seconds, for `every="auto"`; 0 before the first save"""
-
-    def note(self, answer: SaveAnswer) -> int | None:
-        """The step that is on disk now, if one is."""
-        if answer.committed is not None:
-            return self._committed(answer.committed)
-        if answer.failed is not None:
-            self._failed(answer.failed)
-        return None
-
-    def _committed(self, done: SaveCommitted) -> int:
-        self._printed.clear()
-        tell(
-            "saved",
-            step=done.step,
-            path=done.path,
-            bytes=done.bytes,
-            stall=done.stall,
-            seconds=done.seconds,
-        )
-        if done.not_removed:
-            self._print_once(
-                (0, "not removed"), f"an old checkpoint could not be removed: {done.not_removed}"
-            )
-        if self._asked.auto:
-            self._learn(done)
-        return done.step
-
-    def _learn(self, done: SaveCommitted) -> None:
-        """Restarts so far, by any launcher, are the failures seen; the uptime is that of this
-        attempt, so the rate errs on the cautious side."""
-        expected = cadence.mtbf(
-            uptime=time.monotonic() - self._began,
-            failures=_number("TORCHELASTIC_RESTART_COUNT", 0),
-            machines=max(1, _number("WORLD_SIZE", 1) // max(1, _number("LOCAL_WORLD_SIZE", 1))),
-        )
-        before = self.interval
-        self.interval = cadence.auto_interval(stall=done.stall, writing=done.seconds, mtbf=expected)
-        if abs(self.interval - before) > 0.1 * before:
-            tell("cadence", interval=self.interval, stall=done.stall, mtbf=expected)
-
-    def _failed(self, failed: SaveFailure) -> None:
-        tell(
-            "save-failed",
-            step=failed.step,
-            why=failed.what,
-            errno=failed.errno,
-            where=failed.where,
-        )
-        name = errno.errorcode.get(failed.errno, "")
-        what = f"{failed.what} ({name})" if name else failed.what
-        self._print_once(
-            (failed.errno, failed.what if not failed.errno else ""),
-            f"step {failed.step} was not saved: {what}: {failed.where}; training continues, "
-            "the next save is tried as planned",
-        )
-
-    def _print_once(self, kind: tuple[int, str], sentence: str) -> None:
-        """Once for each kind, until a save succeeds again."""
-        if kind not in self._printed:
-            self._printed.add(kind)
-            say(sentence)
-
-
-def _number(name: str, otherwise: int) -> int:
-    text = os.environ.get(name, "")
-    return int(text) if text.isdigit() else otherwise

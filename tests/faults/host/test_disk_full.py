@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.analysis.machine import CheckpointItem, Folder, MachineFacts, Unread
+from holdfast.analysis.scene.checkpoints import CheckpointAccount, SaveFailed
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import GIB, a_folder, a_machine
 from tests.faults.table import (
@@ -180,4 +183,28 @@ test_explain = explain_table(
         wreckage("failed to extend /dev/shm/nccl-x to 9 bytes, error: No space left on device")
     ),
     passes_over(wreckage("OSError: [Errno 28] inotify watch limit reached")),
+)
+
+
+FAILURE = SaveFailed(
+    attempt=0,
+    step=200,
+    why="No space left on device",
+    errno=28,
+    where="/ckpts",
+    safe=40,
+    unsaved=160.0,
+)
+OTHER_ERROR = msgspec.structs.replace(FAILURE, errno=5)
+
+test_saves = run_table(
+    "disk-full",
+    notices(
+        a_scene(checkpoints=CheckpointAccount(saves_failed=9, last_failure=FAILURE)),
+        ranks=[],
+        certain=False,
+        saying=["step 200 could not be saved", "/ckpts; last safe step 40, 160 steps ago"],
+    ),
+    overlooks(a_scene(checkpoints=CheckpointAccount(saves_failed=0, last_failure=FAILURE))),
+    overlooks(a_scene(checkpoints=CheckpointAccount(saves_failed=1, last_failure=OTHER_ERROR))),
 )

@@ -60,19 +60,35 @@ def test_the_first_start_is_calm() -> None:
     assert "(accepted: config)" in accepted.sentence
 
 
-def test_a_failed_save_is_said_once_until_one_succeeds() -> None:
-    failed: dict[str, Any] = {"why": "disk full", "errno": 28}
-    first = tell(CheckpointAccount(), "save-failed", step=100, **failed)
+def test_a_failed_save_is_said_until_one_succeeds_but_rarely() -> None:
+    failed: dict[str, Any] = {"why": "Input/output error", "errno": 5}
+    first = tell(CheckpointAccount(), "save-failed", step=100, unsaved=40.0, **failed)
     assert first.sentence == (
-        "save of step 100 failed: disk full (ENOSPC); nothing is saved yet; training continues, "
-        "next save as planned"
+        "save of step 100 failed: Input/output error (EIO); nothing is saved yet; training "
+        "continues, next save as planned"
     )
-    second = tell(first.account, "save-failed", step=200, **failed)
+    second = tell(first.account, "save-failed", step=150, unsaved=79.0, **failed)
     assert second.sentence == ""
-    good = tell(second.account, "saved", step=300, **COST)
+    third = tell(second.account, "save-failed", step=200, unsaved=80.0, **failed)
+    assert third.sentence.startswith("save of step 200 failed"), "twice as long without a save"
+    fourth = tell(third.account, "save-failed", step=210, unsaved=81.0, **failed)
+    assert fourth.sentence == ""
+    good = tell(fourth.account, "saved", step=300, **COST)
     assert good.sentence == f"saving works again: saved step 300 in {PATH}"
-    assert "step 300 is saved" in tell(good.account, "save-failed", step=400, **failed).sentence
+    again = tell(good.account, "save-failed", step=400, safe=300, unsaved=9.0, **failed)
+    assert "last safe step 300, 100 steps ago" in again.sentence
     assert tell(good.account, "saved", step=500, **COST).sentence == ""
+
+
+def test_a_full_disk_is_left_to_its_notice_the_first_time() -> None:
+    failed: dict[str, Any] = {"why": "No space left on device", "errno": 28, "safe": 40}
+    first = tell(CheckpointAccount(), "save-failed", step=60, unsaved=20.0, **failed)
+    assert first.sentence == ""
+    assert first.account.last_failure
+    assert first.account.last_failure.disk_full
+    later = tell(first.account, "save-failed", step=200, unsaved=160.0, **failed)
+    assert "step 200 failed" in later.sentence
+    assert "last safe step 40, 160 steps ago" in later.sentence
 
 
 def second_attempt(now: dict[str, Any]) -> TrackedEvent:

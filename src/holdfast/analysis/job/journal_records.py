@@ -245,6 +245,8 @@ class SavedRecord(EventRecord, frozen=True, kw_only=True, tag="saved"):
     """seconds that training paused for it"""
     seconds: float = 0.0
     """how long writing it took"""
+    made_room: tuple[str, ...] = ()
+    """checkpoints that were removed before it, as the disk was full"""
 
 
 class SaveFailedRecord(EventRecord, frozen=True, kw_only=True, tag="save-failed"):
@@ -255,6 +257,12 @@ class SaveFailedRecord(EventRecord, frozen=True, kw_only=True, tag="save-failed"
     errno: int | None = 0
     """0 when it was no error of the operating system"""
     where: str = ""
+    safe: int | None = None
+    """the newest step that is on disk; none when nothing is, or it is not known"""
+    unsaved: float = 0.0
+    """seconds since that one was saved, or since the rank began"""
+    made_room: tuple[str, ...] = ()
+    """checkpoints that were removed for it"""
 
 
 class CadenceRecord(EventRecord, frozen=True, kw_only=True, tag="cadence"):

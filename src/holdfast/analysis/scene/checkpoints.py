@@ -6,6 +6,8 @@ way of the rank's events file (rank/events.py).
 
 from __future__ import annotations
 
+import errno
+
 import msgspec
 
 
@@ -58,6 +60,31 @@ class Saved(CheckpointEvent, frozen=True):
     """wall seconds"""
 
 
+class SaveFailed(CheckpointEvent, frozen=True):
+    """A checkpoint that could not be written; the training continues."""
+
+    step: int
+    why: str
+    errno: int
+    where: str
+    safe: int | None
+    """the newest step that is on disk"""
+    unsaved: float
+    """seconds since that one was saved"""
+
+    @property
+    def disk_full(self) -> bool:
+        return self.errno in (errno.ENOSPC, errno.EDQUOT)
+
+    @property
+    def at_stake(self) -> str:
+        """What would be lost now."""
+        if self.safe is None:
+            return "nothing is saved yet"
+        steps = self.step - self.safe
+        return f"last safe step {self.safe}, {steps} {'step' if steps == 1 else 'steps'} ago"
+
+
 class FirstStepState(CheckpointEvent, frozen=True):
     """Rank 0 as it was just before the first step of an attempt, seen without our library."""
 
@@ -83,6 +110,9 @@ class CheckpointAccount(msgspec.Struct, frozen=True, kw_only=True):
     """the newest ones"""
     saves_failed: int = 0
     """since the last one that succeeded"""
+    last_failure: SaveFailed | None = None
+    failure_said: float = 0.0
+    """seconds without a save when that was last said"""
     set_aside: tuple[SetAside, ...] = ()
     first_steps: tuple[FirstStepState, ...] = ()
     """at most one an attempt"""

@@ -211,6 +211,23 @@ def disk_full_first(scene: Scene) -> Verdict | None:
     )
 
 
+@FAULT.run
+def saves_find_the_disk_full(scene: Scene) -> Verdict | None:
+    """Nothing to act on: training continues. But every step is at stake until there is room."""
+    failure = scene.checkpoints.last_failure
+    if failure is None or not scene.checkpoints.saves_failed or not failure.disk_full:
+        return None
+    return FAULT.verdict(
+        f"step {failure.step} could not be saved: {failure.why}"
+        f"{f' in {failure.where}' if failure.where else ''}; {failure.at_stake}; "
+        "training continues, next save as planned",
+        ranks=(),
+        certain=False,
+        fix="see what is full with `df -h; df -i; quota -s`, and make room there",
+        evidence=[Evidence(quote=failure.why, source=failure.where or "the save")],
+    )
+
+
 # --- explain -------------------------------------------------------------------------------------
 
 WRITER = FAULT.log_pattern(

@@ -30,11 +30,14 @@ from holdfast.analysis.scene.checkpoints import (
     FirstStepState,
     Resumed,
     Saved,
+    SaveFailed,
     SetAside,
 )
 
 MOST_SAVES = 100
 """kept of a long run: enough to know how often it saves"""
+SAY_AGAIN = 60.0
+"""seconds without a save before a second line about it; then each time they have doubled"""
 MOST_SET_ASIDE = 20
 """checkpoints set aside that are remembered"""
 
@@ -117,20 +120,38 @@ def _saved(account: CheckpointAccount, record: SavedRecord) -> TrackedEvent:
 
 
 def _save_failed(account: CheckpointAccount, record: SaveFailedRecord) -> TrackedEvent:
-    failed = account.saves_failed + 1
-    account = msgspec.structs.replace(account, saves_failed=failed)
-    if failed > 1:  # said once, until one succeeds: the journal has them all
+    safe = account.saves[-1].step if record.safe is None and account.saves else record.safe
+    failure = SaveFailed(
+        attempt=record.attempt,
+        step=record.step,
+        why=record.why,
+        errno=record.errno or 0,
+        where=record.where,
+        safe=safe,
+        unsaved=record.unsaved,
+    )
+    before = account.last_failure
+    noticed = failure.disk_full and not (
+        before and before.disk_full and before.attempt == failure.attempt
+    )
+    first = not account.saves_failed
+    due = first or record.unsaved >= max(2 * account.failure_said, SAY_AGAIN)
+    account = msgspec.structs.replace(
+        account,
+        saves_failed=account.saves_failed + 1,
+        last_failure=failure,
+        failure_said=record.unsaved if due else account.failure_said,
+    )
+    if noticed or not due:  # the notice of disk-full says it; the journal has them all
         return TrackedEvent(account, record)
-    name = errno.errorcode.get(record.errno or 0, "")
-    why = record.why + (f" ({name})" if name else "")
-    where = f" in {record.where}" if record.where else ""
-    # The commonest question then: how much is at stake?
-    safe = f"step {account.saves[-1].step} is saved" if account.saves else "nothing is saved yet"
+    name = errno.errorcode.get(failure.errno, "")
+    why = failure.why + (f" ({name})" if name else "")
+    where = f" in {failure.where}" if failure.where else ""
     return TrackedEvent(
         account,
         record,
-        f"save of step {record.step} failed: {why}{where}; {safe}; training continues, "
-        "next save as planned",
+        f"save of step {failure.step} failed: {why}{where}; {failure.at_stake}; training "
+        "continues, next save as planned",
     )
 
 

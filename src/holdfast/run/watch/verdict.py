@@ -19,7 +19,8 @@ from holdfast.catalogue import traits
 from holdfast.fault import Broken
 from holdfast.findings import Verdict
 
-CHECKPOINTS = "HOLD8"
+CHECKPOINTS = ("HOLD8", "HOLD407")
+"""families, and disk-full: what the ranks report of their saves"""
 
 
 class Opinion(NamedTuple):
