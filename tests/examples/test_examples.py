@@ -32,16 +32,17 @@ def lines(job: Job, beginning: str) -> list[str]:
     return [line for line in job.out.decode().splitlines() if line.startswith(beginning)]
 
 
-# Epochs are of 16 and 30 steps, so that each death and each resume is in the middle of one. Which
+# Epochs are of 8 to 30 steps, so that each death and each resume is in the middle of one. Which
 # checkpoint was the last to be safe is the disk's affair.
 @pytest.mark.long
-@pytest.mark.parametrize("example", ["hf_trainer.py", "lightning_trainer.py"])
+@pytest.mark.parametrize("example", ["hf_trainer.py", "lightning_trainer.py", "accelerate_loop.py"])
 def test_a_trainer_continues_where_it_was(tmp_path: Path, example: str) -> None:
     if example == "hf_trainer.py" and find_spec("transformers") is None:
         pytest.skip("needs transformers, which needs Python 3.11")
     job = broken_and_whole(tmp_path, example, "1:13")
     (step,) = resumed_at(job)
     assert 5 <= step < 13
+    assert "data-position-lost" not in job.err
     broken, undisturbed = lines(job, "done at step 24: weights ")
     assert broken == undisturbed
 

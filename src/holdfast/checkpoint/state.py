@@ -33,8 +33,6 @@ import holdfast
 from holdfast.checkpoint import ddp_buckets, generators, object_state, optimizer_state, tree
 from holdfast.checkpoint.optimizer_state import ParameterNames
 from holdfast.checkpoint.rank_files import RankFiles
-from holdfast.checkpoint.sampler import Sampler
-from holdfast.checkpoint.stateful_loader import StatefulLoader
 from holdfast.checkpoint.tensors import NamedTensor, TensorEncoder
 from holdfast.checkpoint.tree import Node, Path
 from holdfast.errors import ConfigError, Error
@@ -144,7 +142,8 @@ class State:
         """Does the data position hold for any number of ranks? Its owner says so."""
         if self.data is None:
             return "unknown"
-        return "global" if getattr(self.data, "data_scope", "") == "global" else "per-rank"
+        found: Scope = getattr(self.data, "data_scope", "per-rank")
+        return found
 
     def structure(self) -> dict[str, str]:
         """Names, shapes and types of what all ranks share, which must not differ between saving
@@ -277,7 +276,7 @@ class State:
             return
         thing = self._things[name]
         try:
-            if accept_data_change and isinstance(thing, Sampler | StatefulLoader):
+            if accept_data_change and hasattr(thing, "data_scope"):  # one of ours
                 thing.load_state_dict(value, accept_change=True)
             else:
                 object_state.load_state(thing, value)
