@@ -21,6 +21,9 @@ from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.memory_gate import MemoryGate
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.peers import Peers
+from holdfast.checkpoint.remote.fetch import fetch_if_none
+from holdfast.checkpoint.remote.remote_folder import check_url
+from holdfast.checkpoint.remote.uploads import Uploads
 from holdfast.checkpoint.run_config import RunConfig
 from holdfast.checkpoint.sampler import inside_global_batch
 from holdfast.checkpoint.save_in_flight import SaveInFlight
@@ -59,6 +62,8 @@ class Checkpoint:
         config: what must not change unnoticed between two starts of the run: a mapping, a
             namespace or a dataclass. Rank 0's counts; what differs between ranks, and what has
             no text that lasts (an object printed with its address), is named and not compared.
+        upload_to: a copy of every checkpoint goes there, in the background, and the newest one
+            comes back when `folder` has none: "s3://bucket/run", or what else fsspec can reach.
 
     Raises:
         ConfigError: an argument makes no sense, or there is no process group yet.
@@ -74,6 +79,7 @@ class Checkpoint:
         keep: int = 3,
         keep_every_steps: int | None = None,
         config: Any = None,
+        upload_to: str | None = None,
     ) -> None:
         self.folder, self.state = os.path.abspath(os.fspath(folder)), state
         self._interval = save_schedule.save_interval(every, every_steps)
@@ -84,7 +90,12 @@ class Checkpoint:
         self._config = RunConfig(config, self._board)
         self._lock = FolderLock(self.folder)
         self._sharded = sharded_part(state, self._board)
-        self._log = SaveLog(self._interval)
+        self._uploads: Uploads | None = None
+        if upload_to is not None:
+            check_url(upload_to)
+            self._uploads = Uploads(upload_to, keep=keep, keep_every=keep_every_steps)
+        offer = self._uploads.offer if self._uploads is not None else None
+        self._log = SaveLog(self._interval, offer=offer)
         self._saver = Saver(
             self.folder,
             state,
@@ -133,6 +144,9 @@ class Checkpoint:
             ResumeRefused: the checkpoint is not from this run; `slugs` says why.
             EnvironmentFailure: the folder cannot be used, or another job uses it.
         """
+        if self._uploads is not None and self._rank == 0:
+            resume.take_folder(self.folder, self._lock)
+            fetch_if_none(self._uploads.url, self.folder)
         self._in_flight.committed = resume.resume(
             self._board,
             self.folder,
@@ -231,6 +245,8 @@ class Checkpoint:
             if not self._in_flight.busy:  # else the grace time is over
                 self._saver.save(step, current.token, lock=self._lock.fd)
         self._in_flight.poll()
+        if self._uploads is not None:
+            self._uploads.poll()
         if self._rank != 0 and current.committed >= 0:
             self._in_flight.committed = current.committed
 
@@ -262,6 +278,8 @@ class Checkpoint:
             if self._rank == 0:
                 how = "saved" if safe else "NOT saved"
                 say(f"{self._grace.signal_name}: {how} at step {step}, exiting")
+        if self._uploads is not None:  # this machine may soon be gone, and its disk with it
+            self._uploads.close(self._grace.left())
         if not received:
             time.sleep(SECONDS_BEHIND)
         self._grace.end()
@@ -279,6 +297,8 @@ class Checkpoint:
         atexit.unregister(self._at_exit)
         self._grace.answered()
         self._in_flight.settle(seconds, left=self._grace.left)
+        if self._uploads is not None:
+            self._uploads.close(seconds)
         self._saver.close()
         with contextlib.suppress(EnvironmentFailure):
             self._board.close(flush=seconds is None)

@@ -25,9 +25,13 @@ class SaveLog:
     """What saves cost and how they ended."""
 
     def __init__(
-        self, interval: SaveInterval, *, clock: Callable[[], float] = time.monotonic
+        self,
+        interval: SaveInterval,
+        *,
+        offer: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._asked, self._clock = interval, clock
+        self._asked, self._offer, self._clock = interval, offer, clock
         self._failures: dict[tuple[int, str], float] = {}
         """when each kind was last said, since a save succeeded"""
         self._once: set[str] = set()
@@ -54,6 +58,8 @@ class SaveLog:
             seconds=done.seconds,
             made_room=list(done.made_room),
         )
+        if self._offer is not None:
+            self._offer(done.path)
         if done.made_room:
             self._print_once(
                 "made room",
