@@ -24,12 +24,13 @@ class PlainLoader:
 
 
 def train(ranks: list[Sampler], batches: int) -> list[list[int]]:
-    """So many global batches, as all ranks together have seen them."""
+    """So many global batches, the samples that count, as all ranks together have seen them."""
     seen: list[list[int]] = [[] for _ in range(batches)]
     for one in ranks if batches else ():
         start = one.position
         for micro in one.follow(PlainLoader(one)):
-            seen[one.position - start - (1 if one.is_last_micro_batch else 0)] += micro
+            if one.loss_weight:
+                seen[one.position - start - (1 if one.is_last_micro_batch else 0)] += micro
             if one.is_last_micro_batch and one.position - start == batches:
                 break
     return seen

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+import torch
+from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader
 
-from holdfast.checkpoint.epoch import fits
 from holdfast.checkpoint.sampler import Sampler
 from holdfast.errors import ConfigError
 from tests.checkpoint.sampler_ranks import PlainLoader, sampler, train
@@ -17,19 +19,19 @@ from tests.checkpoint.sampler_ranks import PlainLoader, sampler, train
 
 
 @given(
-    worlds=st.lists(st.sampled_from([1, 2, 3, 4, 5]), min_size=1, max_size=5),
-    length=st.integers(40, 300),
-    batch=st.integers(5, 40),
+    worlds=st.lists(st.integers(1, 9) | st.sampled_from([1, 2, 48, 56, 64]), min_size=1,
+                    max_size=4),
+    length=st.integers(1, 300),
+    batch=st.integers(1, 70),
+    micro=st.integers(1, 4),
     data=st.data(),
-)
+)  # fmt: skip
 def test_another_world_continues_in_the_same_order(
-    worlds: list[int], length: int, batch: int, data: st.DataObject
+    worlds: list[int], length: int, batch: int, micro: int, data: st.DataObject
 ) -> None:
     """Stopped anywhere and resumed with any number of ranks: each global batch holds the same
     samples as in a job of one rank that was never stopped."""
-    rest = length % batch or batch
-    assume(all(fits(b, w, 4) for b in (batch, rest) for w in worlds))
-    given = {"length": length, "global_batch_size": batch, "micro_batch_size": 4}
+    given = {"length": length, "global_batch_size": batch, "micro_batch_size": micro}
     alone = sampler(**given)
     whole = train([alone], alone.batches)
     seen: list[list[int]] = []
@@ -156,6 +158,30 @@ def test_a_loader_that_gives_something_else(count: int, words: str) -> None:
 def test_a_loader_with_another_sampler_is_refused() -> None:
     with pytest.raises(ConfigError, match="another batch sampler"):
         next(sampler().follow(PlainLoader(sampler())))
+
+
+@pytest.mark.parametrize("done", [0, 3])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_wrapped_loader_is_followed(done: int, workers: int) -> None:
+    """With the same random numbers as without the wrapper, also in the middle of an epoch."""
+
+    def followed(wrap: Callable[[Any], Iterable[Any]]) -> tuple[list[list[int]], list[float]]:
+        one = sampler()
+        one.load_state_dict({**one.state_dict(), "position": done})
+        torch.manual_seed(5)
+        loader: Any = DataLoader(range(100), batch_sampler=one, num_workers=workers)  # type: ignore[arg-type]
+        batches, drawn = [], []
+        for batch in one.follow(wrap(loader)):
+            batches.append(batch.tolist())
+            drawn.append(torch.rand(()).item())
+            one.state_dict()
+        return batches, drawn
+
+    assert followed(tqdm_like) == followed(lambda loader: loader)
+
+
+def tqdm_like(loader: Any) -> Iterator[Any]:
+    yield from loader
 
 
 # --- saved and found again ---------------------------------------------------------------------

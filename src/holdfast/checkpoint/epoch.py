@@ -11,7 +11,8 @@ VERSION: saved positions would otherwise mean other samples.
 
 DDP and FSDP need the same number of backward passes on every rank. So the number of micro-batches
 follows from the largest share, and every rank cuts its own share into as many; sizes differ by one
-at most. Where sizes differ, `weight` keeps the gradient exact.
+at most. A rank with fewer samples than micro-batches repeats a sample, which counts nothing. Where
+sizes differ, `weight` keeps the gradient exact.
 """
 
 from __future__ import annotations
@@ -23,6 +24,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from holdfast.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What one rank computes in one pass."""
+
+    places: range
+    """within the epoch; never empty"""
+    is_repeat: bool = False
+    """a sample that is counted elsewhere: here only for the backward pass"""
 
 
 @dataclass(frozen=True)
@@ -46,22 +57,41 @@ class BatchShares:
         """Samples in that global batch: fewer than planned in the last one, if any."""
         return min(self.global_batch_size, self.length - batch * self.global_batch_size)
 
-    def cut(self, batch: int) -> list[range]:
-        """The places within the epoch that are in each micro-batch of this rank."""
+    def cut(self, batch: int) -> list[MicroBatch]:
+        """The micro-batches of this rank."""
         size, first = self.size(batch), batch * self.global_batch_size
         start = size * self.rank // self.world_size
         share = size * (self.rank + 1) // self.world_size - start
         count = micro_batches(size, self.world_size, self.micro_batch_size)
         edges = [first + start + share * number // count for number in range(count + 1)]
-        return [range(*pair) for pair in pairwise(edges)]
+        last = first + min(start + max(share, 1), size) - 1
+        return [
+            MicroBatch(range(here, then))
+            if then > here
+            else MicroBatch(range(min(here, last), min(here, last) + 1), is_repeat=True)
+            for here, then in pairwise(edges)
+        ]
 
-    def weight(self, batch: int, micro: range) -> float:
+    def weight(self, batch: int, micro: MicroBatch) -> float:
         """What the mean loss of a micro-batch counts.
 
         Backward adds up over micro-batches, and DDP and FSDP take the mean over ranks: with this
         factor the result is the mean over the samples of the global batch, whatever their cut.
         """
-        return len(micro) * self.world_size / self.size(batch)
+        if micro.is_repeat:
+            return 0.0
+        return len(micro.places) * self.world_size / self.size(batch)
+
+    @property
+    def repeated(self) -> float:
+        """Of all passes of a global batch of the planned size, the part that only repeats."""
+        size = self.global_batch_size
+        passes = micro_batches(size, self.world_size, self.micro_batch_size)
+        shares = [
+            size * (rank + 1) // self.world_size - size * rank // self.world_size
+            for rank in range(self.world_size)
+        ]
+        return sum(max(0, passes - share) for share in shares) / (passes * self.world_size)
 
 
 def micro_batches(batch: int, world_size: int, micro: int) -> int:
@@ -70,70 +100,34 @@ def micro_batches(batch: int, world_size: int, micro: int) -> int:
     return -(-largest_share // micro)
 
 
-def fits(batch: int, world_size: int, micro: int) -> bool:
-    """Has every rank at least one sample for each of its micro-batches?"""
-    return batch // world_size >= micro_batches(batch, world_size, micro)
-
-
-def refuse_unfit(asked: BatchShares) -> None:
-    """Raise for sizes that cannot be cut, and say which can."""
-    size, world_size, micro = asked.global_batch_size, asked.world_size, asked.micro_batch_size
+def refuse_impossible(asked: BatchShares) -> None:
+    """Raise for sizes of which no epoch can be made."""
+    size, micro = asked.global_batch_size, asked.micro_batch_size
     for name, number in (("global_batch_size", size), ("micro_batch_size", micro)):
         if number < 1:
             raise ConfigError(f"{name} must be > 0, got {number}")
-    if not fits(size, world_size, micro):
-        raise ConfigError(
-            f"global_batch_size={size} {_why(size, world_size, micro)}",
-            hint=f"choose from {_possible(size, world_size, micro)}",
-        )
     if not asked.batches:
         raise ConfigError(
             f"{asked.length} samples are less than global_batch_size={size}: "
             "with drop_last=True there is nothing to train on"
         )
-    rest = asked.size(asked.batches - 1)
-    if not fits(rest, world_size, micro):
-        raise ConfigError(
-            f"the last global batch of an epoch has {rest} of {size} samples, and that "
-            f"{_why(rest, world_size, micro)}",
-            hint="use drop_last=True, which leaves them out of every epoch, or choose from "
-            f"{_possible_for_all(asked)}",
-        )
 
 
-def _why(batch: int, world_size: int, micro: int) -> str:
-    if batch < world_size:
-        return f"does not give each of {world_size} ranks a sample"
-    count = micro_batches(batch, world_size, micro)
-    small, large = batch // world_size, -(-batch // world_size)
+def advice(asked: BatchShares) -> str:
+    """'' unless a good part of the work is repeated; then what to do."""
+    if asked.repeated < WORTH_SAYING:
+        return ""
+    size, ranks = asked.global_batch_size, asked.world_size
+    below = size // ranks * ranks
+    near = " or ".join(str(number) for number in (below, below + ranks) if number)
     return (
-        f"gives some of {world_size} ranks {large} samples and some {small}: with micro_batch_size="
-        f"{micro} the former need {count} micro-batches, for which {small} are too few"
+        f"global_batch_size={size} on {ranks} ranks: {asked.repeated:.0%} of all passes repeat a "
+        f"sample with weight 0, because ranks have different shares; {near} would need none"
     )
 
 
-def _possible(batch: int, world_size: int, micro: int) -> str:
-    below = batch // world_size * world_size
-    near = [f"global_batch_size={size}" for size in (below, below + world_size) if size]
-    larger = next((m for m in range(micro + 1, batch + 1) if fits(batch, world_size, m)), 0)
-    return ", ".join(near + ([f"micro_batch_size={larger}"] if larger else []))
-
-
-def _possible_for_all(asked: BatchShares) -> str:
-    """The nearest planned sizes that also leave a last batch that can be cut."""
-    world_size, micro = asked.world_size, asked.micro_batch_size
-
-    def works(size: int) -> bool:
-        rest = asked.length % size or size
-        return fits(size, world_size, micro) and fits(rest, world_size, micro)
-
-    planned = asked.global_batch_size
-    below = next((size for size in range(planned - 1, 0, -1) if works(size)), 0)
-    above = next((size for size in range(planned + 1, 2 * planned) if works(size)), 0)
-    found = [f"global_batch_size={size}" for size in (below, above) if size]
-    return ", ".join(found) or "fewer ranks"
-
-
+WORTH_SAYING = 0.05
+"""part of all passes that only repeat"""
 VERSION = 1
 _ROUNDS = 4
 _MASK = (1 << 64) - 1
@@ -177,10 +171,14 @@ def _key(text: bytes, number: int) -> tuple[int, int, int, int]:
 
 
 class EpochCursor(Iterator[list[int]]):
+    """The samples of one micro-batch of this rank after the other."""
+
     def __init__(
         self, shares: BatchShares, order: Callable[[int], EpochOrder], *, epoch: int, batch: int
     ) -> None:
         self._shares, self._order_of = shares, order
+        self.at_first: Callable[[], None] | None = None
+        """called before the first sample is given"""
         self._go(epoch, batch, 0)
 
     def _go(self, epoch: int, batch: int, micro: int) -> None:
@@ -188,10 +186,13 @@ class EpochCursor(Iterator[list[int]]):
         self._order = self._order_of(epoch)
 
     def __next__(self) -> list[int]:
+        if self.at_first is not None:
+            self.at_first()
+            self.at_first = None
         if self._batch >= self._shares.batches:
             raise StopIteration
         cut = self._shares.cut(self._batch)
-        samples = [self._order[place] for place in cut[self._micro]]
+        samples = [self._order[place] for place in cut[self._micro].places]
         self._micro += 1
         if self._micro == len(cut):
             self._batch, self._micro = self._batch + 1, 0

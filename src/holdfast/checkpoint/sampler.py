@@ -22,14 +22,16 @@ counted where batches come out, in `follow`, and not where they are asked for.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sized
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from holdfast.checkpoint import epoch
-from holdfast.checkpoint.epoch import BatchShares, EpochCursor, EpochOrder, refuse_unfit
+from holdfast.checkpoint.epoch import BatchShares, EpochCursor, EpochOrder, MicroBatch
+from holdfast.checkpoint.gradient_exchange import exchange_only_when
 from holdfast.checkpoint.process_group import data_rank
 from holdfast.errors import ConfigError, ResumeRefused
+from holdfast.rank.print_line import say
 
 Batch = TypeVar("Batch")
 
@@ -75,7 +77,7 @@ class Sampler:
         position: global batches of this epoch that are done.
 
     Raises:
-        ConfigError: the sizes cannot be divided among the ranks; the hint says which can.
+        ConfigError: a size is below 1, or there is nothing to train on.
     """
 
     data_scope = "global"
@@ -103,7 +105,9 @@ class Sampler:
             world_size=world_size,
             drop_last=drop_last,
         )
-        refuse_unfit(self.shares)
+        epoch.refuse_impossible(self.shares)
+        if rank == 0 and (advice := epoch.advice(self.shares)):
+            say(advice)
         self.epoch = 0
         self.position = 0
         """global batches of this epoch that were handed out whole"""
@@ -113,7 +117,8 @@ class Sampler:
         """the micro-batch at hand is the last one of its global batch: step the optimizer"""
         self.following = False
         """inside a loop over `follow`"""
-        self._lost = self._asked_by_follow = False
+        self._lost = self._is_asked = self._asked_by_follow = False
+        self._undo_draw: Callable[[], None] | None = None
 
     # --- what is asked for ---------------------------------------------------------------------
 
@@ -136,7 +141,10 @@ class Sampler:
     def __iter__(self) -> EpochCursor:
         """Samples of one micro-batch after the other, from the place reached so far on."""
         self._lost = not self._asked_by_follow
-        return EpochCursor(self.shares, self._order, epoch=self.epoch, batch=self.position)
+        cursor = EpochCursor(self.shares, self._order, epoch=self.epoch, batch=self.position)
+        cursor.at_first = self._undo_draw
+        self._is_asked = self._asked_by_follow
+        return cursor
 
     def _order(self, epoch: int) -> EpochOrder:
         return EpochOrder(self.shares.length, seed=self.seed, epoch=epoch, shuffle=self.shuffle)
@@ -149,7 +157,7 @@ class Sampler:
         At its end the next epoch begins. A loop that is left early continues where it was.
 
         Args:
-            loader: made with `batch_sampler=` this sampler.
+            loader: made with `batch_sampler=` this sampler; also inside a wrapper such as tqdm.
 
         Returns:
             An iterator over what the loader gives. Its `len()` is the number of micro-batches of
@@ -172,7 +180,7 @@ class Sampler:
             for batch in range(first, self.batches):
                 cut = self.shares.cut(batch)
                 for micro in cut:
-                    samples = _next(given, batch, self.batches)
+                    samples = self._next(given, batch)
                     self._at(batch, micro, last=micro is cut[-1])
                     yield samples
                     if self.epoch != epoch:
@@ -184,7 +192,7 @@ class Sampler:
 
     def _begin(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         here = self.epoch, self.position
-        self._asked_by_follow = True
+        self._is_asked, self._asked_by_follow = False, True
         try:
             given = _without_a_draw(loader) if self.position else iter(loader)
         finally:
@@ -193,7 +201,18 @@ class Sampler:
         self.epoch, self.position = here
         return given
 
-    def _at(self, batch: int, micro: range, *, last: bool) -> None:
+    def _next(self, given: Iterator[Batch], batch: int) -> Batch:
+        """A wrapper such as tqdm begins the loader only when it is asked for its first batch."""
+        if self._is_asked:
+            return _next(given, batch, self.batches)
+        self._asked_by_follow = True
+        self._undo_draw = _generator_as_it_is() if self.position else None
+        try:
+            return _next(given, batch, self.batches)
+        finally:
+            self._asked_by_follow, self._is_asked, self._undo_draw = False, True, None
+
+    def _at(self, batch: int, micro: MicroBatch, *, last: bool) -> None:
         self.following = True
         self.loss_weight = self.shares.weight(batch, micro)
         self.is_last_micro_batch = last
@@ -206,7 +225,7 @@ class Sampler:
         Args:
             model: in its DDP or FSDP wrapper; a model without one is left alone.
         """
-        return _exchange_only_when(model, exchange=self.is_last_micro_batch)
+        return exchange_only_when(model, exchange=self.is_last_micro_batch)
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the beginning of that epoch; in the current one the data position is kept.
@@ -304,20 +323,10 @@ def _without_a_draw(loader: Iterable[Batch]) -> Iterator[Batch]:
     return given
 
 
-def _exchange_only_when(model: Any, *, exchange: bool) -> AbstractContextManager[None]:
-    """FSDP2 has a switch, DDP and FSDP1 have `no_sync`; a model with neither is left alone."""
-    if switch := getattr(model, "set_requires_gradient_sync", None):
-        return _switched(switch, on=exchange)
-    if not exchange and (no_sync := getattr(model, "no_sync", None)):
-        found: AbstractContextManager[None] = no_sync()
-        return found
-    return nullcontext()
-
-
-@contextmanager
-def _switched(switch: Any, *, on: bool) -> Iterator[None]:
-    switch(on)
-    try:
-        yield
-    finally:
-        switch(True)
+def _generator_as_it_is() -> Callable[[], None] | None:
+    """The same where a wrapper begins the loader: to be put back before its first samples are asked
+    for, when it has drawn."""
+    if (torch := sys.modules.get("torch")) is None:
+        return None
+    before = torch.get_rng_state()
+    return lambda: torch.set_rng_state(before)
