@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.checkpoint.lock import NAME, FolderLock
+from holdfast.checkpoint.lock import NAME, FolderLock, token_in
 from holdfast.checkpoint.resume import take_folder
 from holdfast.errors import EnvironmentFailure
 
@@ -109,3 +109,66 @@ def test_taking_the_folder_removes_what_dead_saves_left(tmp_path: Path) -> None:
     assert lock.held
     assert not left.exists()
     lock.release()
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "hard link", "pipe", "folder"])
+def test_what_is_not_our_lock_is_not_touched(kind: str, tmp_path: Path) -> None:
+    victim, lock = tmp_path / "bashrc", tmp_path / "ckpts" / NAME
+    lock.parent.mkdir()
+    if kind != "dangling link":
+        victim.write_text("alias ll='ls -l'")
+    if kind == "hard link":
+        lock.hardlink_to(victim)
+    elif kind == "pipe":
+        os.mkfifo(lock)
+    elif kind == "folder":
+        lock.mkdir()
+    else:
+        lock.symlink_to(victim)
+    with pytest.raises(EnvironmentFailure, match="is a link or no file") as refused:
+        FolderLock(str(lock.parent)).take(patience=0.0)
+    assert refused.value.hint.endswith(f"rm {lock}")
+    assert token_in(str(lock.parent)) == ""
+    assert victim.exists() == (kind != "dangling link")
+    if kind != "dangling link":
+        assert victim.read_text() == "alias ll='ls -l'"
+
+
+def test_the_lock_of_another_machine_on_nfs_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, now = FolderLock(str(tmp_path)), [0.0]
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("socket.gethostname", lambda: "the-dead-host")
+        first.take()
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        if now[0] > 95:  # the lease of a dead client
+            first.release()
+
+    waiting = {"clock": lambda: now[0], "sleep": sleep}
+    with pytest.raises(EnvironmentFailure, match="on the-dead-host"):
+        FolderLock(str(tmp_path)).take(**waiting)  # type: ignore[arg-type]
+    assert 10 <= now[0] < 11, "not on a local disk: there the kernel knows"
+    monkeypatch.setattr("holdfast.checkpoint.lock.filesystem_at", lambda _: "nfs4")
+    second, now[0] = FolderLock(str(tmp_path)), 0.0
+    second.take(**waiting)  # type: ignore[arg-type]
+    assert 95 < now[0] < 97
+    said = capfd.readouterr().err
+    assert said.count("waiting up to 150 s for the lock") == 1
+    third, now[0] = FolderLock(str(tmp_path)), 0.0
+    with pytest.raises(EnvironmentFailure, match="another job writes"):
+        third.take(**waiting)  # type: ignore[arg-type]
+    assert 10 <= now[0] < 11, "the owner is this machine: nothing to wait for"
+    second.release()
+
+
+def test_the_token_is_seen_by_others_while_the_lock_is_held(tmp_path: Path) -> None:
+    lock = FolderLock(str(tmp_path))
+    assert token_in(str(tmp_path)) == ""
+    lock.take()
+    assert token_in(str(tmp_path)) == lock.token
+    lock.release()
+    (tmp_path / NAME).write_bytes(b"[1]")
+    assert token_in(str(tmp_path)) == ""

@@ -212,26 +212,6 @@ def test_a_requested_save_happens_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(steps_in(tmp_path)) == 1
 
 
-def test_a_rank_that_does_not_see_the_folder_is_named_and_nothing_is_set_aside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    launch(monkeypatch, 2, tmp_path, 2)
-    ranks, there = ThreadRanks(2, monkeypatch), os.path.isdir
-    work, failed = job(tmp_path, 0), []
-
-    def rank(number: int) -> None:
-        try:
-            work(number)
-        except EnvironmentFailure as problem:
-            failed.append(problem.sentence)
-
-    # Rank 1 is on another machine, with a disk of its own.
-    monkeypatch.setattr(os.path, "isdir", lambda path: there(path) and ranks.rank == 0)
-    ranks.run(rank)
-    assert failed == [f"rank 1 does not see {tmp_path}/step-000000002, which rank 0 sees"] * 2
-    assert steps_in(tmp_path) == [2]
-
-
 def test_rank_0_reports_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[dict[str, Any]] = []
 

@@ -135,14 +135,17 @@ class Checkpoint:
                 configuration; what is restored, such as the optimizer's learning rate, is the
                 saved one), "world-size" (another number of ranks, where the data position was
                 saved per rank), "data" (another dataset, seed or global batch size: its epoch
-                starts from the beginning). The variable HOLDFAST_ACCEPT adds to it.
+                starts from the beginning), "fresh" (checkpoints that cannot be used are skipped,
+                and without any other the run starts at step 0). The variable HOLDFAST_ACCEPT adds
+                to it.
 
         Returns:
             The step to continue from; 0 when there is no checkpoint.
 
         Raises:
             ResumeRefused: the checkpoint is not from this run; `slugs` says why.
-            EnvironmentFailure: the folder cannot be used, or another job uses it.
+            EnvironmentFailure: the folder cannot be used, another job uses it, not all ranks see
+                it, or its newest checkpoint cannot be read now.
         """
         if self._uploads is not None and self._rank == 0:
             resume.take_folder(self.folder, self._lock)

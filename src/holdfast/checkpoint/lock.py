@@ -11,16 +11,23 @@ import errno
 import fcntl
 import json
 import os
+import secrets
+import shlex
 import socket
+import stat
 import time
 from collections.abc import Callable
 
 from holdfast import text
 from holdfast.errors import EnvironmentFailure
+from holdfast.rank.print_line import say
+from holdfast.system.filesystem import filesystem_at, is_nfs
 
 NAME = ".holdfast-lock"
 PATIENCE = 10.0
 """seconds: the attempt before this one may still be dying"""
+NFS_PATIENCE = 150.0
+"""seconds, where the owner was another machine: its death is known to the server only later"""
 LOOK_AGAIN = 0.1
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 
@@ -31,6 +38,8 @@ class FolderLock:
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, NAME)
         self._fd = -1
+        self.token = secrets.token_hex(8)
+        """in the file while this job has the folder: other ranks see by it that it is the same"""
         self.unsupported = ""
         """why this file system cannot keep two jobs apart; '' when it can"""
 
@@ -52,11 +61,12 @@ class FolderLock:
     ) -> None:
         if self.held:
             return
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fd = _open(self.path)
         try:
-            self._wait(fd, clock() + (PATIENCE if patience is None else patience), clock, sleep)
+            self._wait(fd, patience, clock, sleep)
             os.ftruncate(fd, 0)
-            os.pwrite(fd, json.dumps(_owner()).encode(), 0)
+            os.pwrite(fd, json.dumps({**_owner(), "token": self.token}).encode(), 0)
+            os.fsync(fd)  # else NFS keeps it here, for the file stays open
         except BaseException:
             os.close(fd)
             raise
@@ -65,16 +75,34 @@ class FolderLock:
         os.register_at_fork(after_in_child=self._forget)
 
     def _wait(
-        self, fd: int, until: float, clock: Callable[[], float], sleep: Callable[[float], None]
+        self,
+        fd: int,
+        patience: float | None,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
     ) -> None:
+        began, longest = clock(), -1.0
         while not self._try(fd):
-            if clock() >= until:
+            if longest < 0:
+                longest = self._patience(os.pread(fd, 4096, 0)) if patience is None else patience
+            if clock() >= began + longest:
                 raise EnvironmentFailure(
                     f"another job writes checkpoints into {os.path.dirname(self.path)}: "
                     f"{_describe(os.pread(fd, 4096, 0))}",
                     hint="stop it, or give this job another folder",
                 )
             sleep(LOOK_AGAIN)
+
+    def _patience(self, written: bytes) -> float:
+        """A server keeps the lock of a machine that died for its lease, 90 s as a rule."""
+        folder = os.path.dirname(self.path)
+        if not is_nfs(filesystem_at(folder)) or _host(written) in ("", socket.gethostname()):
+            return PATIENCE
+        say(
+            f"waiting up to {NFS_PATIENCE:g} s for the lock of {folder}: {_describe(written)}; "
+            "the NFS server keeps the lock of a lost machine for a while"
+        )
+        return NFS_PATIENCE
 
     def _try(self, fd: int) -> bool:
         try:
@@ -96,6 +124,52 @@ class FolderLock:
     def _forget(self) -> None:
         with contextlib.suppress(OSError):
             self.release()
+
+
+def _open(path: str) -> int:
+    """A link is not followed: what it leads to is not ours to write into."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        fd = os.open(path, flags, 0o666)
+    except OSError as problem:
+        if problem.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+    else:
+        about = os.fstat(fd)
+        if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
+            return fd
+        os.close(fd)
+    raise EnvironmentFailure(
+        f"{path} is a link or no file: holdfast did not write it, and does not touch it",
+        hint=f"look at it, then remove it: rm {shlex.quote(path)}",
+    )
+
+
+def token_in(folder: str) -> str:
+    """Of the job that has the folder, as this machine sees it; '' when there is none to be seen."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        fd = os.open(os.path.join(folder, NAME), flags)
+    except OSError:
+        return ""
+    try:
+        return str(_fields(os.read(fd, 4096)).get("token", ""))
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+
+
+def _fields(written: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(written)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _host(written: bytes) -> str:
+    return str(_fields(written).get("host", ""))
 
 
 def _owner() -> dict[str, object]:

@@ -1,8 +1,6 @@
 """The newest checkpoint that verifies, on every rank the same; then is it this run's; then load.
 
-Rank 0 looks and decides. The bytes are read by all, each a share of the files:
-
-    rank 0: try/K {path}   ->  every rank: seen/K/RANK {problem}   ->  rank 0: try/K+1 …
+choose_together.py finds it; here it is compared with the job that resumes, and loaded.
 """
 
 from __future__ import annotations
@@ -15,9 +13,8 @@ import msgspec
 
 from holdfast.analysis.checkpoints import manifest as manifests
 from holdfast.analysis.checkpoints.manifest import Manifest
-from holdfast.checkpoint import choose, commit, compare, object_state
-from holdfast.checkpoint.choose import CheckpointProblem
-from holdfast.checkpoint.cores import disk_threads, ranks_here
+from holdfast.checkpoint import choose_together, commit, compare, object_state
+from holdfast.checkpoint.choose_together import Leader, Question, RankView
 from holdfast.checkpoint.files import DISK, read
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.message_board import MessageBoard
@@ -32,25 +29,6 @@ if TYPE_CHECKING:
     from holdfast.checkpoint.sharded import ShardedState
 
 
-class _Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """What rank 0 wants looked at; with `final`, what it has chosen."""
-
-    path: str = ""
-    final: bool = False
-    refusal: str = ""
-    hint: str = ""
-    config: dict[str, str] = {}
-    """with `final`: rank 0's, the only one that counts"""
-
-
-class _RankFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank found in its share of the files."""
-
-    problem: CheckpointProblem | None = None
-    absent: bool = False
-    """it does not see the checkpoint at all"""
-
-
 def resume(
     board: MessageBoard,
     folder: str,
@@ -63,7 +41,11 @@ def resume(
 ) -> int | None:
     """Restore `state`; the step that is safe, None when nothing was there."""
     with phase("resume"):
-        chosen = _lead(board, folder, lock, config) if board.rank == 0 else _follow(board)
+        chosen = (
+            _lead(board, folder, lock, config, accept)
+            if board.rank == 0
+            else _follow(board, folder)
+        )
         path = chosen.path
         if not path:
             if board.rank == 0:
@@ -108,84 +90,38 @@ def take_folder(folder: str, lock: FolderLock) -> None:
 # --- which one ---------------------------------------------------------------------------------
 
 
-def _lead(board: MessageBoard, folder: str, lock: FolderLock, config: RunConfig) -> _Proposal:
-    number = 0
+def _lead(
+    board: MessageBoard,
+    folder: str,
+    lock: FolderLock,
+    config: RunConfig,
+    accept: Collection[str],
+) -> Question:
+    leader = Leader(RankView(board))
     try:
         take_folder(folder, lock)
-        for candidate in choose.candidates(folder):
-            problem = candidate.problem
-            if problem is None:
-                board.post(f"try/{number}", _Proposal(path=candidate.path))
-                number += 1
-                problem = _ask_all(board, number - 1, candidate.path)
-            if problem is None:
-                told = config.texts(wait=True)
-                chosen = _Proposal(path=candidate.path, final=True, config=told)
-                board.post(f"try/{number}", chosen)
-                return chosen
-            _set_aside(candidate.path, problem)
+        path = leader.choose(folder, lock.token, accept)
+        told = config.texts(wait=True) if path else {}
     except (Error, OSError) as problem:
-        # The others wait for this answer: they fail with the same sentence.
         if isinstance(problem, Error):
-            refusal = _Proposal(final=True, refusal=problem.sentence, hint=problem.hint)
-            board.post(f"try/{number}", refusal)
+            leader.fail(problem)
             raise
-        sentence = f"{folder} cannot be used: {problem}"
-        board.post(f"try/{number}", _Proposal(final=True, refusal=sentence))
-        raise EnvironmentFailure(sentence) from problem
-    board.post(f"try/{number}", _Proposal(final=True))
-    return _Proposal(final=True)
+        failure = EnvironmentFailure(f"{folder} cannot be used: {problem}")
+        leader.fail(failure)
+        raise failure from problem
+    chosen = Question(final=True, path=path, config=told)
+    leader.close(chosen)
+    return chosen
 
 
-def _follow(board: MessageBoard) -> _Proposal:
-    number = 0
-    while True:
-        asked = board.receive(f"try/{number}", _Proposal, purpose="resume")
-        if asked.refusal:
-            raise EnvironmentFailure(asked.refusal, hint=asked.hint)
-        if asked.final:
-            return asked
-        board.post(f"seen/{number}/{board.rank}", _look(board, asked.path))
-        number += 1
-
-
-def _look(board: MessageBoard, path: str) -> _RankFinding:
-    candidate = choose.first_look(path)
-    if not os.path.isdir(path):
-        return _RankFinding(absent=True)
-    if candidate.problem or candidate.manifest is None:
-        return _RankFinding(problem=candidate.problem)
-    problem = choose.verify(
-        path,
-        candidate.manifest.files,
-        rank=board.rank,
-        world_size=board.world_size,
-        threads=disk_threads(ranks_here()),
-    )
-    return _RankFinding(problem=problem)
-
-
-def _ask_all(board: MessageBoard, number: int, path: str) -> CheckpointProblem | None:
-    """The first problem that any rank has with it."""
-    own = _look(board, path)
-    others = [
-        board.receive(f"seen/{number}/{rank}", _RankFinding, sender=rank, purpose="resume")
-        for rank in range(1, board.world_size)
-    ]
-    absent = [rank for rank, seen in enumerate(others, start=1) if seen.absent]
-    if absent:
+def _follow(board: MessageBoard, folder: str) -> Question:
+    chosen = choose_together.follow(RankView(board))
+    if chosen.path and not choose_together.lies_in(folder, chosen.path):
         raise EnvironmentFailure(
-            f"rank {absent[0]} does not see {path}, which rank 0 sees",
-            hint="put the folder on a file system that all machines share",
+            f"rank 0 resumes from {chosen.path}, which is not in {folder}",
+            hint="give every rank the same folder",
         )
-    return next((seen.problem for seen in [own, *others] if seen.problem), None)
-
-
-def _set_aside(path: str, problem: CheckpointProblem) -> None:
-    aside = choose.set_aside(path, problem)
-    where = f"moved to {aside.path}" if aside.moved else f"left in place: {aside.why_not}"
-    say(f"skipped checkpoint {path}: {problem.why}; {where}")
-    tell("set-aside", path=aside.path, why=problem.why, problem=problem.kind)
+    return chosen
 
 
 # --- is it this run's --------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from __future__ import annotations
 import re
 
 from holdfast import text
+from holdfast.analysis.job import resume_refused
 from holdfast.analysis.logs import damaged_files, sightings
 from holdfast.analysis.logs.patterns import resume, unreadable_files
 from holdfast.analysis.logs.wreckage import LoggedException, Sighting, Wreckage
@@ -123,6 +124,11 @@ def _newest(item: CheckpointItem, intact: list[CheckpointItem]) -> Finding:
 
 
 # --- while a job runs --------------------------------------------------------------------------
+
+
+@FAULT.run
+def no_checkpoint_could_be_used(scene: Scene) -> Verdict | None:
+    return resume_refused.verdict(FAULT.verdict, scene, FAULT.slug)
 
 
 @FAULT.run
