@@ -29,6 +29,8 @@ DTYPES = {code: name for name, code in CODES.items()}
 _PREFIX = 8
 _ALIGNMENT = 64
 """of the data: a cache line. The format asks for 8 only."""
+MOST_DIMENSIONS = 64
+"""as many as NumPy has"""
 LONGEST_HEADER = 100_000_000
 """the format's own limit"""
 
@@ -105,10 +107,14 @@ def parse(header: bytes, file_size: int) -> dict[str, TensorSlice]:
     except (msgspec.DecodeError, ValueError, RecursionError) as odd:
         raise DamagedTreeError(f"the header of a file of tensors is damaged: {odd}") from odd
     begin = _PREFIX + len(header)
-    found = {}
+    found, left = {}, file_size - begin
     for name, each in described.items():
         start, end = each.data_offsets
         if not 0 <= start <= end <= file_size - begin or any(side < 0 for side in each.shape):
             raise DamagedTreeError(f"tensor {name!r} is outside its file")
+        left -= end - start
+        # The same bytes under a million names would be a million copies.
+        if left < 0 or len(each.shape) > MOST_DIMENSIONS:
+            raise DamagedTreeError(f"tensor {name!r:.80} overlaps others or has too many sides")
         found[name] = TensorSlice(each.dtype, each.shape, begin + start, end - start)
     return found

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from holdfast.checkpoint.safetensors_layout import CODES, TensorEntry
+from holdfast.checkpoint.safetensors_layout import CODES, MOST_DIMENSIONS, TensorEntry
 from holdfast.checkpoint.tree import DamagedTreeError, Node, Path, place
 from holdfast.errors import ConfigError
 from holdfast.text import printable
@@ -24,6 +24,8 @@ _PLAIN = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Te
 """other subclasses hold more than their values: they would not come back as what they were"""
 _NUMPY_KINDS = "?biufcSUmM"
 """arrays of plain values; 'O' holds Python objects, 'V' is a record"""
+_MOST_EMPTY = 1 << 20
+"""elements of an array whose elements have no bytes"""
 _INLINE = 64 * 1024
 """bytes: smaller arrays are in the tree, so that a rank with generators only needs one file"""
 
@@ -153,6 +155,7 @@ class TensorDecoder:
         self._read = read
         self._keep_mapped = keep_mapped
         self._given: dict[str, torch.Tensor] = {}
+        self._arrays: set[str] = set()
 
     def decode(self, kind: str, body: Node) -> object:
         if kind == "tensor":
@@ -175,6 +178,9 @@ class TensorDecoder:
 
     def _numpy(self, kind: str, dtype: str, shape: list[int], data: str) -> object:
         if kind == "numpy.stored":
+            if data in self._arrays:  # we write each once; a forged tree asks for a million copies
+                raise ValueError(f"two arrays in the bytes of {data!r:.80}")
+            self._arrays.add(data)
             return _array(dtype, shape, self._read(data).numpy().tobytes())
         array = _array(dtype, shape, base64.b64decode(data, validate=True))
         return array[()] if kind == "numpy.scalar" else array
@@ -190,17 +196,28 @@ _TORCH_KINDS: dict[str, Callable[[Any], object]] = {
 def _array(dtype: str, shape: list[int], data: bytes) -> Any:
     import numpy as np  # noqa: PLC0415 - only where some were saved
 
-    found = np.dtype(dtype)
-    if found.kind not in _NUMPY_KINDS or len(data) != math.prod(shape) * found.itemsize:
-        raise ValueError(f"{len(data)} bytes for an array {shape} of {dtype!r:.40}")
+    found, count = np.dtype(dtype), _elements(shape)
+    if found.kind not in _NUMPY_KINDS or len(data) != count * found.itemsize:
+        raise ValueError(f"{len(data)} bytes for an array {shape!r:.80} of {dtype!r:.40}")
     if not found.itemsize:
+        if count > _MOST_EMPTY:  # of no bytes, but NumPy takes one for each
+            raise ValueError(f"an array {shape!r:.80} of {dtype!r:.40}")
         return np.zeros(shape, found)
     return np.frombuffer(bytearray(data), dtype=found).reshape(shape)
 
 
+def _elements(shape: object) -> int:
+    """How many a shape from a file asks for; ValueError for what is none."""
+    if not isinstance(shape, list | tuple) or len(shape) > MOST_DIMENSIONS:
+        raise ValueError("a shape that is none")
+    if any(type(side) is not int or side < 0 for side in shape):
+        raise ValueError(f"a shape {shape!r:.80}")
+    return math.prod(shape)
+
+
 def _as_bytes_were(raw: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
-    if raw.numel() != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"{raw.numel()} bytes for {list(shape)} of {dtype}")
+    if raw.numel() != _elements(shape) * dtype.itemsize:
+        raise ValueError(f"{raw.numel()} bytes for {shape!r:.80} of {dtype}")
     return raw.view(dtype).reshape(shape) if raw.numel() else torch.empty(shape, dtype=dtype)
 
 

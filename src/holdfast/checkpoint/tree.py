@@ -43,6 +43,12 @@ _FACTORIES: dict[str, Callable[[], Any] | None] = {
 }
 
 
+_NOT_OURS = (
+    ValueError, TypeError, LookupError, AttributeError, RuntimeError, ArithmeticError, MemoryError,
+    struct.error,
+)  # fmt: skip
+
+
 class DamagedTreeError(EnvironmentFailure):
     """The tree of a checkpoint is not one that we wrote."""
 
@@ -61,7 +67,7 @@ def decode(node: Node, leaf: DecodeLeaf) -> Any:
     """Raises DamagedTreeError, and nothing else, for a tree that we did not write."""
     try:
         return _Decoder(leaf).value(node, DEEPEST)
-    except (ValueError, TypeError, LookupError, AttributeError, RuntimeError, struct.error) as odd:
+    except _NOT_OURS as odd:
         raise DamagedTreeError(f"the saved state is damaged: {odd}") from odd
 
 
