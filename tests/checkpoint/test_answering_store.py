@@ -1,4 +1,4 @@
-"""A store that fails or freezes blocks nobody, and answers again when it does."""
+"""A store that fails or freezes blocks no rank, and answers again when it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job's store, asked from a thread of its own: a call that gets no answer blocks nobody.
+"""The job's store, asked from a thread of its own: a call without an answer blocks no rank.
 
 torch's stores ignore their timeout where the server's machine freezes or its packets are dropped: a
 call may block for minutes, and the training with it, which needs no store after its start.
@@ -50,7 +50,7 @@ class AnsweringStore:
     """A store whose every call ends in time, by an answer or a StoreTroubleError.
 
     After a call without an answer all others fail at once, until that one has returned. What is
-    done `later` is done in its turn, by the thread, and nobody waits for it.
+    done `later` is done in its turn, by the thread; the caller does not wait for it.
     """
 
     def __init__(self, store: TorchStore, seconds: float = ANSWER_SECONDS) -> None:
