@@ -20,12 +20,12 @@ from holdfast.checkpoint.compare import Accept
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.memory_gate import MemoryGate
 from holdfast.checkpoint.message_board import MessageBoard
+from holdfast.checkpoint.misuse import MisuseWatch
 from holdfast.checkpoint.peers import Peers
 from holdfast.checkpoint.remote.fetch import fetch_if_none
 from holdfast.checkpoint.remote.remote_folder import check_url
 from holdfast.checkpoint.remote.uploads import Uploads
 from holdfast.checkpoint.run_config import RunConfig
-from holdfast.checkpoint.sampler import inside_global_batch
 from holdfast.checkpoint.save_in_flight import SaveInFlight
 from holdfast.checkpoint.save_log import SaveLog
 from holdfast.checkpoint.save_schedule import Announcement
@@ -116,7 +116,8 @@ class Checkpoint:
             signals=stop_signals(os.environ),
         )
         self._grace.open()
-        self._stop_requested = self._closed = self._warned = False
+        self._misuse = MisuseWatch(self.folder, state, self._board)
+        self._stop_requested = self._closed = self._resumed = False
         self._pid = os.getpid()
         atexit.register(self._at_exit)
 
@@ -159,14 +160,14 @@ class Checkpoint:
             lock=self._lock,
             sharded=self._sharded,
         )
+        self._resumed = True
         return self.state.step
 
     def step(self) -> None:
         """Call it on every rank, once after every optimizer step: counts it, saves when due."""
         self.state.step = step = self.state.step + 1
         heartbeat()
-        if not self._warned and inside_global_batch(self.state.data):
-            self._warn()
+        self._misuse.note_step(step)
         if step >= self._sync.next or self._grace.received:
             self._check(step)
 
@@ -183,8 +184,11 @@ class Checkpoint:
         Returns:
             True when this step is safe on disk, on every rank the same.
         """
+        self._misuse.saved = True
         try:
-            return self._in_flight.save_now(self.state.step, self._take_folder)
+            return self._in_flight.save_now(
+                self.state.step, self._take_folder, optimizer_steps=self._misuse.optimizer.count
+            )
         except StoreTroubleError as trouble:
             say(f"step {self.state.step} was not saved: {trouble.sentence}")
             return False
@@ -200,15 +204,6 @@ class Checkpoint:
         self, kind: type[BaseException] | None, _: object, __: TracebackType | None
     ) -> None:
         self._close(None if kind is None else SECONDS_AFTER_FAILURE)
-
-    def _warn(self) -> None:
-        self._warned = True
-        if self._rank == 0:
-            say(
-                f"step {self.state.step}: ckpt.step() was called inside a global batch; write "
-                "`if sampler.is_last_micro_batch: optimizer.step(); optimizer.zero_grad(); "
-                "ckpt.step()`, else a resume trains on samples twice"
-            )
 
     # --- sync points ---------------------------------------------------------------------------
 
@@ -228,6 +223,7 @@ class Checkpoint:
                 self._stop(step, current.token, received=received)
 
     def _start(self, start: int) -> None:
+        self._misuse.check_first_step(start, resumed=self._resumed)
         self._sync.start(start)
         if self._rank == 0:
             self._take_folder()
@@ -257,6 +253,7 @@ class Checkpoint:
         """Rank 0: what happens at the next sync point."""
 
         def busy(number: int) -> bool:
+            self._misuse.check_ranks(number, step)
             large = number == 1 and self._saver.is_large
             return self._memory.is_closed(number, large=large) or self._in_flight.busy
 
@@ -303,6 +300,7 @@ class Checkpoint:
         if self._uploads is not None:
             self._uploads.close(seconds)
         self._saver.close()
+        self._misuse.optimizer.close()
         with contextlib.suppress(EnvironmentFailure):
             self._board.close(flush=seconds is None)
         self._lock.release()

@@ -117,6 +117,7 @@ class Sampler:
         """the micro-batch at hand is the last one of its global batch: step the optimizer"""
         self.following = False
         """inside a loop over `follow`"""
+        self.was_followed = False
         self._lost = self._is_asked = self._asked_by_follow = False
         self._undo_draw: Callable[[], None] | None = None
 
@@ -213,7 +214,7 @@ class Sampler:
             self._asked_by_follow, self._is_asked, self._undo_draw = False, True, None
 
     def _at(self, batch: int, micro: MicroBatch, *, last: bool) -> None:
-        self.following = True
+        self.following = self.was_followed = True
         self.loss_weight = self.shares.weight(batch, micro)
         self.is_last_micro_batch = last
         # Before it is trained on: a save comes after the optimizer's step, in the loop's body.
@@ -238,13 +239,17 @@ class Sampler:
 
     # --- the data position, saved and loaded ------------------------------------------------------
 
-    def state_dict(self) -> dict[str, int | bool]:
+    def refuse_if_lost(self) -> None:
+        """Raise where the loader was iterated without `follow`."""
         if self._lost:
             raise ResumeRefused(
                 "data position unknown: iterate with sampler.follow(loader)",
                 hint="write `for batch in sampler.follow(loader):`",
                 slugs=["data-position-lost"],
             )
+
+    def state_dict(self) -> dict[str, int | bool]:
+        self.refuse_if_lost()
         return {"epoch": self.epoch, "position": self.position, **self._identity()}
 
     def load_state_dict(self, saved: dict[str, int | bool], *, accept_change: bool = False) -> None:
@@ -274,15 +279,6 @@ class Sampler:
             "shuffle": self.shuffle,
             "order": epoch.VERSION,
         }
-
-
-def inside_global_batch(data: object) -> bool:
-    """Whether a loop over `follow` is at a micro-batch that others of its global batch follow.
-
-    `data` is what a State was given: anything but our own sampler is the script's business.
-    """
-    sampler = data if isinstance(data, Sampler) else getattr(data, "sampler", None)
-    return isinstance(sampler, Sampler) and sampler.following and not sampler.is_last_micro_batch
 
 
 def _next(given: Iterator[Batch], batch: int, batches: int) -> Batch:

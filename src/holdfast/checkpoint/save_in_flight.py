@@ -44,7 +44,8 @@ class SaveInFlight:
 
     def __init__(self, saver: Saver, board: MessageBoard, log: SaveLog) -> None:
         self._saver, self._board, self._log = saver, board, log
-        self._calls = 0
+        self._calls = self._optimizer_steps = 0
+        self._saved_at, self._is_changed = -1, False
         self.committed: int | None = None
         """the newest step known to be safe"""
 
@@ -78,9 +79,16 @@ class SaveInFlight:
 
     # --- all ranks ask for it at once, without an announcement ------------------------------------
 
-    def save_now(self, step: int, take_folder: Callable[[], int]) -> bool:
-        """True when it is on disk. `take_folder`: rank 0's, gives the lock's descriptor or -1."""
+    def save_now(
+        self, step: int, take_folder: Callable[[], int], *, optimizer_steps: int = 0
+    ) -> bool:
+        """True when it is on disk. `take_folder`: rank 0's, gives the lock's descriptor or -1.
+
+        `optimizer_steps`: so far. A script that never calls ckpt.step() saves all its steps as one.
+        """
         self.settle()
+        self._is_changed = self._saved_at == step and optimizer_steps > self._optimizer_steps
+        self._saved_at, self._optimizer_steps = step, optimizer_steps
         lock = self._answer_call(step, take_folder) if self._board.rank == 0 else -1
         token = self._receive_call(step).token
         if not token:
@@ -99,7 +107,8 @@ class SaveInFlight:
                 name, _ImmediateSave(step=step, refusal=problem.sentence, hint=problem.hint)
             )
             raise
-        token = "" if self.committed == step else secrets.token_hex(4)
+        is_safe = self.committed == step and not self._is_changed
+        token = "" if is_safe else secrets.token_hex(4)
         self._board.post(name, _ImmediateSave(step=step, token=token))
         return lock
 
