@@ -198,7 +198,7 @@ def test_closed_in_the_middle_it_clears_up(tmp_path: Path, buffer: int) -> None:
     writer.ask(order(tmp_path, 10, buffer, world=2), (buffer,))
     until(lambda: bool(temporaries(tmp_path)))
     assert writer.close(0.0) is None
-    assert os.listdir(tmp_path) == []
+    until(lambda: os.listdir(tmp_path) == [])
 
 
 KILLED_WITH_A_CHILD = """

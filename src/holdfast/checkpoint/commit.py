@@ -52,6 +52,7 @@ from holdfast.checkpoint.parts import (
 from holdfast.checkpoint.pieces import FileSource, write_pieces
 from holdfast.checkpoint.removal import clear, sweep
 from holdfast.checkpoint.retention import retain
+from holdfast.checkpoint.sign_of_life import SignOfLife, is_sign
 
 __all__ = [
     "AskedRoom",
@@ -106,14 +107,16 @@ def write_part(
         files.make_folder(place.temporary)
 
     def write_all() -> tuple[FileEntry, ...]:
-        written = tuple(_write_file(files, place, source, control) for source in ready)
+        written = tuple(_write_file(files, place, source, moving) for source in ready)
         files.fsync_folder(place.temporary)
         return written
 
     with_room(room, make_place)
     # Only now, as this may fail: with the folder there, a failure can be reported to rank 0.
     ready = list(sources)
-    entries = with_room(room, write_all)
+    with SignOfLife(files, place.temporary, rank) as alive:
+        moving = msgspec.structs.replace(control, check_wanted=alive.noting(control.check_wanted))
+        entries = with_room(room, write_all)
     return RankPart(rank=rank, files=entries, stall=stall, seconds=control.clock() - began)
 
 
@@ -165,7 +168,7 @@ def abandon(files: Files, place: SaveFolder) -> None:
 def _notes(names: Iterable[str], parts: Iterable[RankPart]) -> list[str]:
     """What the ranks told each other during this save."""
     handed_over = {part_name(part.rank) for part in parts}
-    return [name for name in names if name in handed_over or is_note(name)]
+    return [name for name in names if name in handed_over or is_note(name) or is_sign(name)]
 
 
 def _write_file(

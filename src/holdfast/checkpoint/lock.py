@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 
 from holdfast import text
+from holdfast.checkpoint.abandoned_save import AbandonedSave
 from holdfast.errors import EnvironmentFailure
 from holdfast.rank.print_line import say
 from holdfast.system.filesystem import filesystem_at, is_nfs
@@ -82,9 +83,13 @@ class FolderLock:
         sleep: Callable[[float], None],
     ) -> None:
         began, longest = clock(), -1.0
+        save = AbandonedSave(os.path.dirname(self.path))
         while not self._try(fd):
+            written = os.pread(fd, 4096, 0)
             if longest < 0:
-                longest = self._patience(os.pread(fd, 4096, 0)) if patience is None else patience
+                longest = self._patience(written) if patience is None else patience
+            if save.is_being_finished(written):
+                began = clock()
             if clock() >= began + longest:
                 raise EnvironmentFailure(
                     f"another job writes checkpoints into {os.path.dirname(self.path)}: "

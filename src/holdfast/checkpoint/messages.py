@@ -63,6 +63,9 @@ class SaveOrder(msgspec.Struct, frozen=True, kw_only=True):
     keep: int = 3
     keep_every: int | None = None
     """in steps: of every so many steps, the first checkpoint is kept for good"""
+    lock: int = -1
+    """rank 0: the inherited descriptor of the folder's lock; only with it does a writer finish a
+    save whose rank is gone"""
     patience: float = PATIENCE
     """seconds without any sign from a rank whose part is missing"""
 

@@ -18,6 +18,10 @@ from holdfast.checkpoint.files import Files, read
 from holdfast.checkpoint.messages import SaveFailure, SaveOrder
 from holdfast.text import plural, ranks
 
+ALONE_PATIENCE = 5.0
+"""seconds without a sign from a rank whose part is missing, once rank 0 is gone: those that write
+give one every 2 s (sign_of_life.py), and the next attempt waits"""
+
 
 class SaveError(Exception):
     """The save cannot continue, for a reason other than a failed system call of our own."""
@@ -50,6 +54,8 @@ class SaveControl(msgspec.Struct, frozen=True):
 
     check_wanted: Callable[[], None] = _always_wanted
     """called between chunks and while waiting; raises SaveError when it is to be given up"""
+    left_alone: Callable[[], bool] = lambda: False
+    """the rank is gone, and the save is finished without it"""
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
@@ -105,7 +111,7 @@ def gather(
         answer(names)
         if (now := signs(files, place, names)) != seen:
             seen, heard = now, control.clock()
-        elif control.clock() - heard > save.patience:
+        elif control.clock() - heard > (ALONE_PATIENCE if control.left_alone() else save.patience):
             raise _missing_parts(place, missing)
         control.sleep(pause)
         pause = min(pause * 1.5, 0.25)

@@ -30,7 +30,7 @@ from holdfast.text import plural
 OTHER_FILES = "-other-files"
 _OURS = re.compile(
     r"rank-[0-9]+\.(?:safetensors|json|part\.json|failed\.json)(?:\.new)?"
-    r"|manifest\.json|\.reader-[0-9a-f]+|rank-[0-9]+\.full-[0-9]+-[0-9]+|room-[0-9]+"
+    r"|manifest\.json|\.reader-[0-9a-f]+|rank-[0-9]+\.full-[0-9]+-[0-9]+|room-[0-9]+|\.alive-[0-9]+"
 )
 _TEMPORARY = re.compile(r"\.tmp-(step-[0-9.]+)-[0-9a-f]+")
 

@@ -118,6 +118,7 @@ class Saver:
                 return
             asked = msgspec.structs.replace(
                 asked,
+                lock=lock,
                 pieces=staged.pieces(self._rank, self._buffer.fd),
                 stall=time.monotonic() - began,
             )
@@ -133,7 +134,7 @@ class Saver:
         return self._writer.answer(timeout)
 
     def close(self) -> None:
-        """What is still being written is given up."""
+        """What is still being written is finished by the writer alone."""
         self._writer.close(0.0)
         self._buffer.close()
 

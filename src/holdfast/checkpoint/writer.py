@@ -1,8 +1,9 @@
 """The process that writes what a rank has staged. No torch: it starts in milliseconds.
 
 Requests come on stdin, answers go to stdout, one JSON line each (messages.py); writer_process.py is
-the rank's end. It lives as long as its rank: when stdin closes, or the rank is gone while a child
-of it still holds the pipe, an unfinished save is given up at the next chunk and its files removed.
+the rank's end. When its rank is gone (stdin closes, or a child of the rank still holds the pipe) it
+finishes the save that it has, for all bytes are in its memory, and ends: within 10 minutes, or 5 s
+after the last sign of a rank whose part is missing. Without the folder's lock it gives up at once.
 
 It asks for its parent instead of taking a parent-death signal: that signal comes when the *thread*
 that started it ends. SIGTERM and SIGINT are for the rank, which may just have asked for a last
@@ -11,11 +12,14 @@ save: the terminal and some schedulers send them to the whole group.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import mmap
 import os
 import select
 import signal
 import sys
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -25,9 +29,12 @@ from holdfast.checkpoint import commit, one_save
 from holdfast.checkpoint.commit import Room, SaveControl, SaveError, SaveFolder
 from holdfast.checkpoint.files import DISK
 from holdfast.checkpoint.messages import FilePiece, SaveAnswer, SaveOrder, WriterRequest
+from holdfast.system.proc import CHECKPOINT_WRITER
 
 _POLL = 1.0
 _NICE = 5
+ALONE_SECONDS = 600.0
+"""for a save whose rank is gone: the next attempt waits for it"""
 
 
 class Parent:
@@ -38,9 +45,12 @@ class Parent:
         self._poll = select.poll()
         self._poll.register(0, 0)  # POLLHUP is always reported
         self._text = b""
+        self._gone = False
 
     def gone(self) -> bool:
-        return os.getppid() != self._pid or bool(self._poll.poll(0))
+        """It ended, or has closed its end: what it asked for is finished, or given up, alone."""
+        self._gone = self._gone or os.getppid() != self._pid or bool(self._poll.poll(0))
+        return self._gone
 
     def requests(self) -> Iterator[WriterRequest]:
         while True:
@@ -108,19 +118,38 @@ def carry_out(save: SaveOrder, mapping: SharedBuffers, parent: Parent) -> SaveAn
 
 def _control(save: SaveOrder, parent: Parent) -> SaveControl:
     place = SaveFolder(save.folder, save.step, save.token)
+    alone_since: list[float] = []
 
     def check_wanted() -> None:
-        if parent.gone():
-            raise SaveError(f"rank {save.rank} exited", place.temporary)
         if save.rank != 0 and not DISK.exists(place.temporary):
             raise SaveError("rank 0 gave up this save", place.temporary)
+        if not parent.gone():
+            return
+        if not alone_since:
+            alone_since.append(time.monotonic())
+        if not _may_finish_alone(save) or time.monotonic() - alone_since[0] > ALONE_SECONDS:
+            raise SaveError(f"rank {save.rank} exited", place.temporary)
 
-    return SaveControl(check_wanted=check_wanted, threads=save.threads)
+    return SaveControl(check_wanted=check_wanted, left_alone=parent.gone, threads=save.threads)
+
+
+def _may_finish_alone(save: SaveOrder) -> bool:
+    """With the lock no other job comes into the folder. Rank 0's alone counts: without its writer
+    no part becomes a checkpoint."""
+    if save.rank != 0:
+        return True
+    try:
+        fcntl.flock(save.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ours already: asks if it can be
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:
+        name.write(CHECKPOINT_WRITER)
     os.nice(_NICE)  # training comes first where cores are short
     parent, mapping = Parent(), SharedBuffers()
     try:

@@ -7,7 +7,7 @@
 
 The writer inherits `fds` when it starts; a later `ask` that names other ones starts another writer.
 Hand the descriptor of the folder's lock over as well: then the lock outlives a killed rank for as
-long as its writer still touches the folder, which is at most until the next chunk.
+long as its writer still touches the folder: it finishes the save.
 """
 
 from __future__ import annotations
@@ -92,13 +92,23 @@ class WriterProcess:
     def close(self, timeout: float | None = None) -> SaveAnswer | None:
         """Wait for the pending answer, then end the writer; in a forked child it does nothing.
 
-        When the time is over the save is given up: the writer removes its files, and ends.
+        When the time is over it is left to itself: it finishes the save alone, or gives it up
+        (writer.py), and ends.
         """
         if os.getpid() != self._owner or self._process is None:
             return None
         last = self.answer(timeout)
-        self._end()
+        if self.busy:
+            self._leave()
+        else:
+            self._end()
         return last
+
+    def _leave(self) -> None:
+        assert self._process
+        process, self._process, self._pending, self._text = self._process, None, None, b""
+        _close_pipes(process)
+        process.returncode = 0  # not ours to wait for any more: no warning about it
 
     def _running(self, fds: tuple[int, ...]) -> tuple[IO[bytes], IO[bytes]]:
         if (
@@ -134,10 +144,7 @@ class WriterProcess:
     def _end(self) -> int:
         assert self._process
         process, self._process, self._pending, self._text = self._process, None, None, b""
-        for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(BrokenPipeError):
-                assert pipe
-                pipe.close()
+        _close_pipes(process)
         try:
             return process.wait(_LAST_CHUNK)
         except (
@@ -145,3 +152,10 @@ class WriterProcess:
         ):  # a disk that does not answer: not worth holding up an end
             process.kill()
             return -signal.SIGKILL
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(BrokenPipeError):
+            assert pipe
+            pipe.close()

@@ -15,6 +15,9 @@ GONE = (FileNotFoundError, ProcessLookupError)
 LONGEST = 1 << 14
 """bytes of a file that `head` reads: more than any stat, io, comm or schedstat has"""
 
+CHECKPOINT_WRITER = "holdfast-writer"
+"""the name of the process that writes a rank's checkpoints, and finishes when the rank is gone"""
+
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD in the kernel's include/linux/sched.h"""
 

@@ -38,6 +38,8 @@ LAST_WORD = 10.0
 """seconds a watcher has for its verdict when no rank is left"""
 REAP_EVERY = 10.0
 """seconds between two looks for orphans of ours that have ended"""
+LONGEST_SAVE = 300.0
+"""seconds that a checkpoint may take to be finished after its ranks are gone"""
 
 
 def accepted(function: Callable[..., Any], **wanted: Any) -> dict[str, Any]:
@@ -228,6 +230,7 @@ class Agent(LocalElasticAgent):
             grace=self._grace,
             hurry=lambda: self._orders.hurry,
             waiting=lambda living, left: self._say_waiting([ranks[p] for p in living], left),
+            for_saves=lambda: self._time_for_saves(until),
         )
         self._end_what_is_left(ranks, seen, until=until, brief=guilty)
         if self._unkillable:
@@ -235,6 +238,11 @@ class Agent(LocalElasticAgent):
                 f"pid {text.numbers(self._unkillable)} did not exit after SIGKILL "
                 "(uninterruptible in the kernel?) and is left behind"
             )
+
+    def _time_for_saves(self, until: float) -> float:
+        """Who told us to stop gives the grace and no more: then we are killed ourselves."""
+        left = until - time.monotonic()
+        return max(0.0, left) if self._orders.told else LONGEST_SAVE
 
     def _exiting(self) -> frozenset[int]:
         return self._ask(self._watcher.exiting, frozenset())

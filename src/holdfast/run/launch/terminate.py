@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Collection
 
-from holdfast.system.proc import ProcessRow, handles, process_table, row_of
+from holdfast.system.proc import CHECKPOINT_WRITER, ProcessRow, handles, process_table, row_of
 
 LOOK_AGAIN = 0.02
 LOADER_WORKER = "pt_data_worker"
@@ -17,6 +17,8 @@ ASK_AGAIN = 0.5
 """seconds between two questions which ranks still exit by themselves"""
 WAIT_IS_LONG = 3.0
 """seconds after which the user is told what is waited for"""
+SAVE_STANDS_STILL = 10.0
+"""seconds without a byte read or written after which a save is not waited for"""
 KILL_DEADLINE = 10.0
 """a process that outlives SIGKILL this long hangs inside the kernel"""
 
@@ -39,6 +41,7 @@ def end(
     grace: float = 5.0,
     hurry: Callable[[], bool] = lambda: False,
     waiting: Callable[[list[int], float], None] = lambda *_: None,
+    for_saves: Callable[[], float] = lambda: 0.0,
 ) -> list[int]:
     """End these session leaders, our unreaped children, and their whole sessions.
 
@@ -46,10 +49,11 @@ def end(
     exit handlers off: while they are called so they have up to `grace` seconds. The others get
     the signal and `grace` seconds, counted from the end of those exiting, whose connections they
     may be blocked on. `hurry` ends all waiting; `waiting` is told once, when it takes long: which,
-    and for how many seconds more.
+    and for how many seconds more. A checkpoint that is being written has `for_saves` seconds,
+    asked when the ranks are gone, to be finished without them, while it moves on.
     Answers the processes that even SIGKILL did not end.
     """
-    _kill_sessions(at_once)
+    _kill_sessions(at_once, spare=CHECKPOINT_WRITER)
     by_themselves = exiting()
     leave = [leader for leader in leaders if leader in by_themselves and leader not in at_once]
     asked = [leader for leader in leaders if leader not in (*at_once, *leave)]
@@ -59,6 +63,8 @@ def end(
         if (row := row_of(leader)) and row.state in ("T", "t"):
             _to_group(leader, signal.SIGCONT)
     _wait_for_all(leave, asked, exiting, grace=grace, hurry=hurry, waiting=waiting)
+    _kill_sessions(leaders, spare=CHECKPOINT_WRITER)
+    _wait_for_saves(leaders, for_saves(), hurry)
     deadline = time.monotonic() + KILL_DEADLINE
     # Those killed may have started others in between: until none is left.
     while (left := _kill_sessions(leaders)) and time.monotonic() < deadline:
@@ -83,7 +89,8 @@ def _wait_for_all(
             until = now + grace
             if now >= looked + ASK_AGAIN:
                 looked, by_themselves = now, exiting() if now < began + grace else ()
-                _kill_sessions([leader for leader in leave if leader not in by_themselves])
+                late = [leader for leader in leave if leader not in by_themselves]
+                _kill_sessions(late, spare=CHECKPOINT_WRITER)
                 leave = [leader for leader in leave if leader in by_themselves]
         if hurry() or now >= until:
             return
@@ -93,12 +100,39 @@ def _wait_for_all(
         time.sleep(LOOK_AGAIN)
 
 
-def _kill_sessions(leaders: Collection[int]) -> list[int]:
+def _wait_for_saves(leaders: Collection[int], seconds: float, hurry: Callable[[], bool]) -> None:
+    """A writer without a save ends at once; one that does not move is not waited for."""
+    began = moved = time.monotonic()
+    seen: dict[int, str] = {}
+    while writers := [
+        row.pid
+        for row in process_table().values()
+        if row.session in leaders and row.name == CHECKPOINT_WRITER and not is_gone(row)
+    ]:
+        now = time.monotonic()
+        written = {pid: _written(pid) for pid in writers}
+        if written != seen:
+            seen, moved = written, now
+        if hurry() or now >= began + seconds or now >= moved + SAVE_STANDS_STILL:
+            return
+        time.sleep(LOOK_AGAIN)
+
+
+def _written(pid: int) -> str:
+    """What it has written so far, by the kernel's count; changes while it moves on."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/io", encoding="ascii") as file:
+        return file.read()
+    return ""
+
+
+def _kill_sessions(leaders: Collection[int], *, spare: str = "") -> list[int]:
     """SIGKILL to every process of these sessions: DataLoader workers have groups of their own."""
     if not leaders:
         return []
     rows = process_table().values()
-    living = [row.pid for row in rows if row.session in leaders and not is_gone(row)]
+    living = [
+        row.pid for row in rows if row.session in leaders and row.name != spare and not is_gone(row)
+    ]
     for pid in living:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -22,7 +22,7 @@ from holdfast.run.launch import orphans
 from holdfast.run.runs import folder, owner
 from holdfast.run.runs.registry import RunState, is_run, read_run
 from holdfast.system import deadline, environments
-from holdfast.system.proc import ProcessRow, process_table, row_of
+from holdfast.system.proc import CHECKPOINT_WRITER, ProcessRow, process_table, row_of
 
 SECONDS = 2.0
 RUN = "HOLDFAST_RUN"
@@ -86,7 +86,9 @@ def find(root: str) -> Iterator[Leftover]:
     abandoned: dict[str, AbandonedRun | None] = {}
     passed_over = set(_ancestors())
     for row in process_table().values():
-        settings = [] if row.is_kernel or row.pid in passed_over else _environment(row.pid)
+        # A writer of checkpoints finishes the last save of its rank, and ends by itself.
+        is_other = row.is_kernel or row.pid in passed_over or row.name == CHECKPOINT_WRITER
+        settings = [] if is_other else _environment(row.pid)
         named = os.fsdecode(environments.value(settings, RUN.encode()) or b"")
         if not named or os.path.dirname(named) != root:
             continue
