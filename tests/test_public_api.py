@@ -11,7 +11,14 @@ import pytest
 
 import holdfast
 
-ERRORS = ("CollectiveTimeout", "ConfigError", "EnvironmentFailure", "Error", "ResumeRefused")
+ERRORS = (
+    "CollectiveTimeout",
+    "ConfigError",
+    "EnvironmentFailure",
+    "Error",
+    "RanksDiffer",
+    "ResumeRefused",
+)
 
 
 def test_every_error_is_an_error_of_holdfast_and_of_python() -> None:
@@ -20,6 +27,7 @@ def test_every_error_is_an_error_of_holdfast_and_of_python() -> None:
     assert issubclass(holdfast.EnvironmentFailure, RuntimeError)
     assert issubclass(holdfast.CollectiveTimeout, TimeoutError)
     assert issubclass(holdfast.ResumeRefused, holdfast.ConfigError)
+    assert issubclass(holdfast.RanksDiffer, holdfast.ConfigError)
     assert holdfast.ResumeRefused("x", slugs=["config-changed"]).slugs == ("config-changed",)
 
 

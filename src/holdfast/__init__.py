@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ConfigError,
         EnvironmentFailure,
         Error,
+        RanksDiffer,
         ResumeRefused,
     )
     from holdfast.rank.deadline import deadline
@@ -34,6 +35,7 @@ __all__ = [
     "ConfigError",
     "EnvironmentFailure",
     "Error",
+    "RanksDiffer",
     "ResumeRefused",
     "Run",
     "Sampler",
@@ -53,6 +55,7 @@ _HOME = {
     "ConfigError": "errors",
     "EnvironmentFailure": "errors",
     "Error": "errors",
+    "RanksDiffer": "errors",
     "ResumeRefused": "errors",
     "Run": "rank.init",
     "Sampler": "checkpoint.sampler",

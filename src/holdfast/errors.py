@@ -2,7 +2,8 @@
 
 Error
 ├── ConfigError         the user asked for something that cannot be: exit code 2
-│   └── ResumeRefused   a checkpoint is not from this run; `slugs` names the faults
+│   ├── ResumeRefused   a checkpoint is not from this run
+│   └── RanksDiffer     ranks hold different state, and only rank 0's would be saved
 ├── EnvironmentFailure  this machine did not let holdfast do its work: exit code 2
 └── CollectiveTimeout   a collective did not finish in time
 """
@@ -18,7 +19,10 @@ class Error(Exception):
     Attributes:
         sentence: what went wrong.
         hint: what to do about it; "" when there is nothing to add.
+        slugs: the faults that it is about, e.g. ("config-changed",), where there are any.
     """
+
+    slugs: tuple[str, ...] = ()
 
     def __init__(self, sentence: str, *, hint: str = "") -> None:
         super().__init__(sentence)
@@ -26,7 +30,10 @@ class Error(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.sentence}\nhint: {self.hint}" if self.hint else self.sentence
+        """The slugs are in the text as well, so that `explain` finds them in any log."""
+        named = f" [{', '.join(self.slugs)}]" if self.slugs else ""
+        hint = f"\nhint: {self.hint}" if self.hint else ""
+        return f"{self.sentence}{named}{hint}"
 
 
 class ConfigError(Error, ValueError):
@@ -34,20 +41,17 @@ class ConfigError(Error, ValueError):
 
 
 class ResumeRefused(ConfigError):  # noqa: N818 - its name is what happened
-    """A checkpoint does not belong to this run.
-
-    Attributes:
-        slugs: the faults that say so, e.g. ("config-changed",).
-    """
+    """A checkpoint does not belong to this run; `slugs` says why."""
 
     def __init__(self, sentence: str, *, hint: str = "", slugs: Iterable[str] = ()) -> None:
         super().__init__(sentence, hint=hint)
         self.slugs = tuple(slugs)
 
-    def __str__(self) -> str:
-        """The slugs are in the text as well, so that `explain` finds them in any log."""
-        hint = f"\nhint: {self.hint}" if self.hint else ""
-        return f"{self.sentence} [{', '.join(self.slugs)}]{hint}"
+
+class RanksDiffer(ConfigError):  # noqa: N818 - its name is what happened
+    """Ranks hold different state, and only rank 0's would be saved."""
+
+    slugs = ("ranks-differ",)
 
 
 class EnvironmentFailure(Error, RuntimeError):  # noqa: N818 - no error of the caller

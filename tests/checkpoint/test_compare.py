@@ -78,6 +78,6 @@ def test_what_is_accepted_comes_from_the_script_and_the_environment() -> None:
     assert compare.accepted("config", {}) == {"config"}
     with pytest.raises(
         ConfigError,
-        match="unknown value 'everything' \\(choose from config, world-size, data, fresh\\)",
+        match="unknown value 'everything' \\(choose from config, world-size, data, fresh, ranks\\)",
     ):
         compare.accepted({"everything"}, {})

@@ -62,7 +62,13 @@ class ThreadRanks:
 
 
 def small_model() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    """The same on all ranks: threads share torch's generator."""
     model = torch.nn.Linear(4, 2)
+    with torch.no_grad():
+        for number, parameter in enumerate(model.parameters()):
+            parameter.copy_(
+                torch.linspace(-1.0, 1.0 + number, parameter.numel()).view_as(parameter)
+            )
     return model, torch.optim.AdamW(model.parameters(), lr=0.1)
 
 

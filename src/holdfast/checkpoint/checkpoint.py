@@ -22,6 +22,7 @@ from holdfast.checkpoint.memory_gate import MemoryGate
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.misuse import MisuseWatch
 from holdfast.checkpoint.peers import Peers
+from holdfast.checkpoint.ranks.comparison import RankComparison
 from holdfast.checkpoint.remote.fetch import fetch_if_none
 from holdfast.checkpoint.remote.remote_folder import check_url
 from holdfast.checkpoint.remote.uploads import Uploads
@@ -109,6 +110,9 @@ class Checkpoint:
         self._sync = SyncPoints(self._board, self._interval)
         self._in_flight = SaveInFlight(self._saver, self._board, self._log)
         self._memory = MemoryGate(self._board)
+        self._comparison = RankComparison(self._board, state)
+        self._comparison.accepted = "ranks" in compare.accepted((), os.environ)
+        self._compared: str | None = None
         self._grace = SigtermGrace(
             seconds=grace_time(os.environ),
             missing_peer=Peers(self._board).missing,
@@ -137,8 +141,8 @@ class Checkpoint:
                 saved one), "world-size" (another number of ranks, where the data position was
                 saved per rank), "data" (another dataset, seed or global batch size: its epoch
                 starts from the beginning), "fresh" (checkpoints that cannot be used are skipped,
-                and without any other the run starts at step 0). The variable HOLDFAST_ACCEPT adds
-                to it.
+                and without any other the run starts at step 0), "ranks" (ranks hold different
+                state, and rank 0's is right for all). The variable HOLDFAST_ACCEPT adds to it.
 
         Returns:
             The step to continue from; 0 when there is no checkpoint.
@@ -148,6 +152,8 @@ class Checkpoint:
             EnvironmentFailure: the folder cannot be used, another job uses it, not all ranks see
                 it, or its newest checkpoint cannot be read now.
         """
+        accepted = compare.accepted(accept, os.environ)
+        self._comparison.accepted = "ranks" in accepted
         if self._uploads is not None and self._rank == 0:
             resume.take_folder(self.folder, self._lock)
             fetch_if_none(self._uploads.url, self.folder)
@@ -156,7 +162,7 @@ class Checkpoint:
             self.folder,
             self.state,
             config=self._config,
-            accept=compare.accepted(accept, os.environ),
+            accept=accepted,
             lock=self._lock,
             sharded=self._sharded,
         )
@@ -164,7 +170,12 @@ class Checkpoint:
         return self.state.step
 
     def step(self) -> None:
-        """Call it on every rank, once after every optimizer step: counts it, saves when due."""
+        """Call it on every rank, once after every optimizer step: counts it, saves when due.
+
+        Raises:
+            RanksDiffer: in the first steps: ranks hold different state, and only rank 0's would be
+                saved.
+        """
         self.state.step = step = self.state.step + 1
         heartbeat()
         self._misuse.note_step(step)
@@ -183,9 +194,14 @@ class Checkpoint:
 
         Returns:
             True when this step is safe on disk, on every rank the same.
+
+        Raises:
+            RanksDiffer: ranks hold different state, and only rank 0's would be saved.
         """
         self._misuse.saved = True
         try:
+            if not self._comparison.begun:
+                self._comparison.begin("save")
             return self._in_flight.save_now(
                 self.state.step, self._take_folder, optimizer_steps=self._misuse.optimizer.count
             )
@@ -235,7 +251,14 @@ class Checkpoint:
 
     def _sync_point(self, step: int, current: Announcement) -> None:
         if current.number == 2:  # by now the optimizer has made its state
+            self._comparison.begin("2")
             self._saver.prepare()
+            self._compared = self._saver.structure
+        elif current.compare:
+            self._comparison.begin(str(current.number))
+            self._compared = self._saver.structure
+        else:
+            self._comparison.poll()
         self._memory.note(taking=self._saver.taking_memory)
         if current.stop:
             self._grace.note_stop()
@@ -259,7 +282,11 @@ class Checkpoint:
 
         safe = self._in_flight.committed
         self._sync.announce_next(
-            step, busy=busy, interval=self._log.interval, committed=-1 if safe is None else safe
+            step,
+            busy=busy,
+            interval=self._log.interval,
+            committed=-1 if safe is None else safe,
+            compare=self._compared is not None and self._saver.structure != self._compared,
         )
 
     def _print_trouble(self, before: str) -> None:

@@ -15,7 +15,7 @@ from holdfast.analysis.checkpoints.manifest import Manifest
 from holdfast.checkpoint.config_texts import is_compared
 from holdfast.errors import ConfigError, ResumeRefused
 
-Accept = Literal["config", "world-size", "data", "fresh"]
+Accept = Literal["config", "world-size", "data", "fresh", "ranks"]
 """what `Checkpoint.resume(accept=…)` takes"""
 ACCEPTABLE: tuple[str, ...] = get_args(Accept)
 ACCEPT = "HOLDFAST_ACCEPT"

@@ -46,6 +46,8 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     """save, wait until it is on disk, and exit"""
     following: int
     """the step of the next sync point"""
+    compare: bool = False
+    """the ranks compare what they hold: the structure of rank 0's state has changed"""
     token: str = ""
     """names the temporary folder of the save, the same for all"""
     committed: int = -1

@@ -68,6 +68,8 @@ class Saver:
         self._buffer = StagingBuffer(peers=self._peers)
         self._writer = WriterProcess()
         self._written: SaveAnswer | None = None
+        self.structure = ""
+        """fingerprint of what was captured last, on rank 0"""
         self._no_room = self._no_pin = ""
 
     @property
@@ -139,10 +141,11 @@ class Saver:
         self._buffer.close()
 
     def _capture(self, token: str) -> CapturedState:
-        if self._sharded is None:
-            return self._state.capture(self._rank)
-        share = self._sharded.collect(token)
-        captured = self._state.capture(self._rank, sharded=share.node)
+        share = self._sharded.collect(token) if self._sharded else None
+        captured = self._state.capture(self._rank, sharded=share.node if share else None)
+        self.structure = captured.structure
+        if share is None:
+            return captured
         return replace(captured, tensors=[*captured.tensors, *share.tensors])
 
     def _message(self, captured: CapturedState, step: int, token: str) -> SaveOrder:

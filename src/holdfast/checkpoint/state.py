@@ -148,15 +148,20 @@ class State:
     def structure(self) -> dict[str, str]:
         """Names, shapes and types of what all ranks share, which must not differ between saving
         and resuming."""
-        return self._structure(self._things.keys() - self._per_rank, self._parameter_names())
+        return self._structure(self._things.keys() - self._per_rank, self.parameter_names())
 
     def own_structure(self) -> dict[str, str]:
         """The same of what this rank saves for itself."""
-        return self._structure(self._per_rank & self._things.keys(), self._parameter_names())
+        return self._structure(self._per_rank & self._things.keys(), self.parameter_names())
 
     def first_structure(self) -> dict[str, str]:
         """As the first release wrote it: of everything, and an optimizer by numbers."""
         return self._structure(self._things.keys(), {})
+
+    def shared_objects(self) -> dict[str, Any]:
+        """What rank 0 saves for all ranks, by name; without plain values."""
+        return {name: self._things[name] for name in sorted(self._names() & self._things.keys())
+                if name not in self._per_rank}  # fmt: skip
 
     def _structure(self, wanted: Set[str], names: ParameterNames) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -164,7 +169,7 @@ class State:
             found |= object_state.structure(name, self._things[name], names)
         return found
 
-    def _parameter_names(self) -> ParameterNames:
+    def parameter_names(self) -> ParameterNames:
         """None for sharded state, which compares names itself (sharded_tree.py)."""
         names: dict[torch.Tensor, str] = {}
         modules = {n: m for n, m in self._things.items() if isinstance(m, nn.Module)}
@@ -175,7 +180,7 @@ class State:
 
     def _groups(self, wanted: Set[str]) -> dict[str, optimizer_state.Groups]:
         """Of the optimizers among them."""
-        names = self._parameter_names()
+        names = self.parameter_names()
         return {
             name: optimizer_state.groups(thing, names)
             for name, thing in self._things.items()

@@ -111,11 +111,18 @@ class SyncPoints:
         self._retry_at = time.monotonic() + SYNC_SECONDS
 
     def announce_next(
-        self, step: int, *, busy: Callable[[int], bool], interval: float, committed: int
+        self,
+        step: int,
+        *,
+        busy: Callable[[int], bool],
+        interval: float,
+        committed: int,
+        compare: bool = False,
     ) -> None:
         """Rank 0, at this step: what happens at the next sync point.
 
         `busy`: at the sync point of that number no save can begin. `interval`: as measured.
+        `compare`: the ranks compare what they hold.
         """
         schedule = self._schedule
         assert schedule is not None, "only rank 0 announces"
@@ -139,7 +146,10 @@ class SyncPoints:
         if following.save:
             self._requested = ""
         self._ahead = msgspec.structs.replace(
-            following, token=secrets.token_hex(4) if following.save else "", committed=committed
+            following,
+            token=secrets.token_hex(4) if following.save else "",
+            committed=committed,
+            compare=compare,
         )
         self.next = self._ahead.step
         try:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-from holdfast.errors import Error, ResumeRefused
+from holdfast.errors import Error
 
 LONGEST_TEXT = 4096
 RECORDERS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
@@ -105,7 +105,7 @@ def describe(
         "kind": kind.__name__,
         "text": _clipped(_text(value)),
         "hint": value.hint[:LONGEST_TEXT] if isinstance(value, Error) else "",
-        "slugs": list(value.slugs) if isinstance(value, ResumeRefused) else [],
+        "slugs": list(value.slugs) if isinstance(value, Error) else [],
         "where": _where(value, trace),
         "at": time.monotonic(),
     }
