@@ -52,3 +52,31 @@ def test_with_our_library_it_is_known_exactly(tmp_path: Path) -> None:
     saved = done.records("saved")
     assert saved[-1]["step"] > again["step"]
     assert f"the last at step {saved[-1]['step']} in" in done.err
+
+
+EMPTIED = """
+import os, shutil, sys
+import holdfast
+holdfast.init()
+folder, attempt = sys.argv[1], int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+state = holdfast.State(note=1)
+with holdfast.Checkpoint(folder, state, every="1h") as ckpt:
+    print(f"attempt {attempt} starts at {ckpt.resume()}", flush=True)
+    for _ in range(3):
+        ckpt.step()
+    ckpt.save()
+shutil.rmtree(folder)  # as a disk that is not mounted any more
+sys.exit(1)
+"""
+
+
+def test_a_folder_that_is_empty_after_a_save_is_not_a_new_run(tmp_path: Path) -> None:
+    script = tmp_path / "emptied.py"
+    script.write_text(EMPTIED)
+    saved = tmp_path / "saved"
+    done = ran(tmp_path, "--nproc-per-node", "1", "--max-restarts", "1", str(script), str(saved))
+    assert done.process.returncode != 0
+    assert b"attempt 0 starts at 0" in done.out
+    assert b"attempt 1 starts" not in done.out
+    assert f"an earlier attempt of this run saved {saved}/step-000000003" in done.err
+    assert "is its disk mounted?" in done.err

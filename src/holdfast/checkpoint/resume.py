@@ -21,6 +21,7 @@ from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.run_config import RunConfig
 from holdfast.checkpoint.state import State, saved_own_structure, saved_structure
 from holdfast.errors import EnvironmentFailure, Error
+from holdfast.rank.delivery import SAVED
 from holdfast.rank.events import has_launcher, tell
 from holdfast.rank.phase import phase
 from holdfast.rank.print_line import say
@@ -101,6 +102,8 @@ def _lead(
     try:
         take_folder(folder, lock)
         path = leader.choose(folder, lock.token, accept)
+        if not path and "fresh" not in accept:
+            _refuse_if_emptied(folder, os.environ.get(SAVED, ""))
         told = config.texts(wait=True) if path else {}
     except (Error, OSError) as problem:
         if isinstance(problem, Error):
@@ -112,6 +115,16 @@ def _lead(
     chosen = Question(final=True, path=path, config=told)
     leader.close(chosen)
     return chosen
+
+
+def _refuse_if_emptied(folder: str, saved: str) -> None:
+    """The launcher remembers what an earlier attempt saved here."""
+    if saved and os.path.dirname(saved) == folder:
+        raise EnvironmentFailure(
+            f"an earlier attempt of this run saved {saved}, and now there is no checkpoint in "
+            f"{folder}: not starting at step 0",
+            hint="is its disk mounted? To begin at step 0 all the same, set HOLDFAST_ACCEPT=fresh",
+        )
 
 
 def _follow(board: MessageBoard, folder: str) -> Question:

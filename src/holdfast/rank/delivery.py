@@ -18,6 +18,8 @@ LAUNCHER = "HOLDFAST_LAUNCHER"
 GRACE = "HOLDFAST_GRACE"
 """seconds between SIGTERM and SIGKILL; stays in the environment, it is no secret"""
 EVENTS = "HOLDFAST_EVENTS"
+SAVED = "HOLDFAST_SAVED"
+"""the newest checkpoint that an earlier attempt of the run has saved; unset when there is none"""
 PLACE = "HOLDFAST_PLACE"
 """rank and world size, for what a wrapper starts: a launcher in between gives others"""
 

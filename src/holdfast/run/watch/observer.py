@@ -83,6 +83,9 @@ class Observer:
         attempt = int(environment.get("TORCHELASTIC_RESTART_COUNT", self.attempt))
         local, paths = self.places.local, self.places.paths
         mark = {leftovers.RUN: paths.folder} if paths else {}
+        self.events.read_all()
+        if saves := self.events.account.saves:
+            mark[delivery.SAVED] = saves[-1].path
         os.makedirs(local.paths.rank(attempt, local_rank), exist_ok=True)
         return delivery.environment(
             # torch hands us only what it adds; HOLDFAST=off and PYTHONPATH are the user's own.
