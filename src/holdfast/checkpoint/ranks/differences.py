@@ -120,8 +120,10 @@ def distance(one: Sequence[float | None], other: Sequence[float | None]) -> floa
     pairs = [(a, b) for a, b in zip(one, other, strict=False) if a is not None and b is not None]
     if len(one) != len(other) or [a is None for a in one] != [b is None for b in other]:
         return math.inf
-    scale = max(math.hypot(*(a for a, _ in pairs)), math.hypot(*(b for _, b in pairs)))
-    return math.hypot(*(a - b for a, b in pairs)) / scale
+    largest = max(abs(number) for pair in pairs for number in pair)  # so that nothing overflows
+    scaled = [(a / largest, b / largest) for a, b in pairs]
+    scale = max(math.hypot(*(a for a, _ in scaled)), math.hypot(*(b for _, b in scaled)))
+    return math.hypot(*(a - b for a, b in scaled)) / scale
 
 
 def _parts(names: Iterable[str]) -> tuple[str, ...]:
