@@ -24,7 +24,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from holdfast.checkpoint.config_texts import LONGEST_TEXT, NO_TEXT, is_compared, texts
+from holdfast.checkpoint.config_texts import LONGEST_TEXT, NO_TEXT, is_compared, is_same, texts
 from holdfast.errors import ConfigError
 
 
@@ -185,6 +185,23 @@ def test_what_holds_itself_ends() -> None:
     found = texts(config | {"items": items})
     assert found["lr"] == "0.1"
     assert found["items"] == NO_TEXT
+
+
+def test_secrets_are_found_by_the_rule_of_all_of_holdfast() -> None:
+    secret = {"wandb_key": "abc", "auth": "abc", "hf": {"pat": "abc"}}
+    found = texts({**secret, "db_url": "postgres://u:hunter2@h", "tokenizer": "gpt2"})
+    assert found.pop("tokenizer") == "gpt2"
+    assert len(found) == 4
+    assert all(text.startswith("sha256:") for text in found.values())
+    assert texts({"max_tokens": 9, "token_count": 7}) == {"max_tokens": "9", "token_count": "7"}
+
+
+def test_a_value_that_was_saved_as_a_digest_is_the_same() -> None:
+    """By earlier versions, to which a tokenizer was a secret."""
+    digest = texts({"my_token": "gpt2"})["my_token"]
+    assert is_same(digest, "gpt2")
+    assert is_same("gpt2", digest)
+    assert not is_same(digest, "gpt3")
 
 
 def test_secrets_and_long_texts_are_digests() -> None:

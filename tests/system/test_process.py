@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.machine import Process, Unread
-from holdfast.system.process import LONGEST_COMMAND, command_line, describe, redact, user_name
+from holdfast.redaction import redact
+from holdfast.system.process import LONGEST_COMMAND, command_line, describe, user_name
 
 WAITS = "print(1, flush=True); input()"
 

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import msgspec
 
 from holdfast.analysis.checkpoints.manifest import Manifest
-from holdfast.checkpoint.config_texts import is_compared
+from holdfast.checkpoint.config_texts import is_compared, is_same
 from holdfast.errors import ConfigError, ResumeRefused
 
 Accept = Literal["config", "world-size", "data", "fresh", "ranks"]
@@ -111,9 +111,15 @@ def _differing(saved: Mapping[str, str], running: Mapping[str, str]) -> list[str
     return sorted(
         key
         for key in saved.keys() | running.keys()
-        if saved.get(key) != running.get(key)
+        if not _same(saved.get(key), running.get(key))
         and is_compared(saved.get(key, ""))
         and is_compared(running.get(key, ""))
+    )
+
+
+def _same(saved: str | None, running: str | None) -> bool:
+    return saved == running or (
+        saved is not None and running is not None and is_same(saved, running)
     )
 
 

@@ -22,6 +22,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from holdfast.errors import ConfigError
+from holdfast.redaction import is_secret_name, redact
 
 NOT_COMPARED = "not compared: "
 """begins the text of a value that the comparison leaves out; why follows"""
@@ -33,7 +34,6 @@ _DEEPEST = 32
 _MOST_ELEMENTS = 1000
 _UNREADABLE = object()
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}")
-_SECRET = re.compile(r"(?i)token|secret|password|passwd|credential|(?:api|access|private)_?key")
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, type)
 
 
@@ -90,7 +90,16 @@ def _top_text(key: str, value: object) -> str:
         text = str.__str__(value) if isinstance(value, str) else _text(value, 0)
     except Exception:  # noqa: BLE001 - a repr may raise anything; what holds itself is too deep
         return NO_TEXT
-    return text if len(text) <= LONGEST_TEXT and not _SECRET.search(key) else _digest(text)
+    return text if len(text) <= LONGEST_TEXT and not _is_secret(key, text) else _digest(text)
+
+
+def _is_secret(key: str, text: str) -> bool:
+    return is_secret_name(key) or redact(text) != text
+
+
+def is_same(one: str, other: str) -> bool:
+    """Also where one of them is the digest: which values are secrets has changed over time."""
+    return one == other or one == _digest(other) or other == _digest(one)
 
 
 def _digest(text: str) -> str:
@@ -138,7 +147,7 @@ def _container_text(value: object, depth: int) -> str:
     fields = _fields(value)
     if fields is not None:
         items = sorted(
-            (_text(key, depth), _digest(text) if _SECRET.search(str(key)) else text)
+            (_text(key, depth), _digest(text) if is_secret_name(str(key)) else text)
             for key, item in _items(fields)
             if (text := _text(item, depth))
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.variables.status import TYPED
 from holdfast.errors import EnvironmentFailure
-from holdfast.system.process import redact
+from holdfast.redaction import redact
 
 if TYPE_CHECKING:
     from holdfast.analysis.machine import Plan

@@ -14,7 +14,7 @@ from holdfast.findings import Finding
 from holdfast.lint.ignore import IgnoreComments
 from holdfast.lint.lines import lines as lines_of
 from holdfast.lint.read import FileSources
-from holdfast.system.process import redact
+from holdfast.redaction import redact
 
 
 class LintFinding(NamedTuple):

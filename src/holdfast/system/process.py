@@ -9,59 +9,16 @@ import time
 from collections.abc import Sequence
 
 from holdfast.analysis.machine import Process, Unread
+from holdfast.redaction import REDACTED, SENSITIVE, redact
 from holdfast.system import proc
 from holdfast.text import shorten
 
-REDACTED = "<redacted>"
 LONGEST_COMMAND = 100
 LONGEST_ARGUMENT = 4096
 """a longer one (a whole script after -c) is counted, not searched for secrets"""
 
-# A name is secret when it *ends* in one of these: --hf-token and WANDB_API_KEY are,
-# --tokenizer and --max-tokens are not.
-_SENSITIVE = (
-    r"(?:token|secret|passw(?:or)?d|passphrase|pwd|psk|jwt|credentials?|auth"
-    r"|(?:api|access|secret|private|auth|account)[-_]?key)"
-)
-# Of a variable more names are enough: its value is never needed to explain a run. NCCL_IB_PKEY is
-# a number, and not a key of that kind.
-_SECRET_NAME = re.compile(
-    r"(?:(?<!_p)key|pat|cookie|dsn|salt|signature|secrets|tokens)$", re.IGNORECASE
-)
-_FOLDERS = frozenset({"PWD", "OLDPWD"})
-_SENSITIVE_OPTION = re.compile(rf"-[\w.-]*{_SENSITIVE}", re.IGNORECASE)
-_SENSITIVE_ASSIGNMENT = re.compile(rf"([\w.-]*{_SENSITIVE})=.*", re.IGNORECASE | re.DOTALL)
-
-_QUOTED_OR_BARE = r"""(?:"[^"]*"?|'[^']*'?|[^\s"']+)"""
-_IN_TEXT = (
-    # scheme://user:password@host
-    (re.compile(r"(\w://)[^\s/?#]*@"), rf"\1{REDACTED}@"),
-    # Authorization: Bearer …
-    (re.compile(r"\b(bearer|basic)\s+[^\s\"']+", re.IGNORECASE), rf"\1 {REDACTED}"),
-    # NAME=value, name: value, "name": "value"; but `-v $PWD:/work` is a folder
-    (
-        re.compile(
-            rf"""(?!(?<=\$)PWD:)({_SENSITIVE}["']?\s*[=:]\s*){_QUOTED_OR_BARE}""", re.IGNORECASE
-        ),
-        rf"\1{REDACTED}",
-    ),
-    # --name value
-    (
-        re.compile(rf"(?<!\S)(-[\w.-]*{_SENSITIVE}\s+)(?!--){_QUOTED_OR_BARE}", re.IGNORECASE),
-        rf"\1{REDACTED}",
-    ),
-    # Keys that show by their own form, wherever they are: Hugging Face, OpenAI and alike,
-    # GitHub, GitLab, Slack, AWS, Google, signed web tokens, Weights & Biases (40 hex digits;
-    # that also hides a commit id, which is no loss).
-    (
-        re.compile(
-            r"\b(?:hf_\w{10,}|sk-[\w-]{16,}|gh[a-z]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
-            r"|xox[a-z]-[\w-]{10,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w.-]+"
-            r"|[0-9a-f]{40})(?!\w)"
-        ),
-        REDACTED,
-    ),
-)
+_SENSITIVE_OPTION = re.compile(rf"-[\w.-]*{SENSITIVE}", re.IGNORECASE)
+_SENSITIVE_ASSIGNMENT = re.compile(rf"([\w.-]*{SENSITIVE})=.*", re.IGNORECASE | re.DOTALL)
 
 
 def describe(pid: int) -> Process | Unread:
@@ -116,17 +73,3 @@ def _shown(argument: str, *, after: str) -> str:
     if assignment := _SENSITIVE_ASSIGNMENT.fullmatch(argument):
         return f"{assignment[1]}={REDACTED}"
     return redact(argument)
-
-
-def redact(text: str) -> str:
-    """The text without what looks like a password, a token or a key."""
-    for pattern, replacement in _IN_TEXT:
-        text = pattern.sub(replacement, text)
-    return text
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether the value of such a variable must not be shown, whatever it looks like."""
-    if name in _FOLDERS:  # 'pwd' is a password's name elsewhere
-        return False
-    return redact(f"{name}=x") != f"{name}=x" or _SECRET_NAME.search(name) is not None

@@ -70,6 +70,21 @@ def test_no_secret_goes_into_it_and_the_rest_does(paths: RunPaths, tmp_path: Pat
     assert files["BUNDLE.txt"] == b"nothing was cut or left out\n"
 
 
+def test_secrets_of_the_run_are_struck_out_from_any_shell(tmp_path: Path) -> None:
+    value = "correct-horse-battery"
+    environment = {"MLFLOW_TRACKING_PASSWORD": value, "SLACK_WEBHOOK": "T000/B000/XXXX"}
+    paths = make(str(tmp_path / "runs"), "train.py", ["train.py"], environment).paths
+    assert paths
+    Path(paths.rank(0, 0)).mkdir(parents=True)
+    Path(paths.stdout(0, 0)).write_text(f"logged in with {value}\nposts to T000/B000/XXXX\n")
+    files = packed(paths, tmp_path / "b.tar.gz")  # SHELL has neither variable
+    assert files["attempt-0/rank-0/stdout.log"] == (
+        b"logged in with <redacted>\nposts to <redacted>\n"
+    )
+    assert value.encode() not in b"".join(files.values())
+    assert "secret-values.json" not in files
+
+
 def test_links_pipes_and_foreign_files_stay_out(paths: RunPaths, tmp_path: Path) -> None:
     os.symlink("/etc/passwd", paths.stderr(0, 0))
     os.symlink("/etc", os.path.join(paths.attempt(0), "evidence-0"))

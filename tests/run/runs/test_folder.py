@@ -89,22 +89,37 @@ def test_settings_tell_what_was_run_but_no_secret(tmp_path: Path) -> None:
         "GITHUB_PAT": "p",
         "DATABASE": "postgres://me:secret@db/x",
         "NOTE": "uses sk-abcdefghijklmnopqrstuvwx",
-        "CERTIFICATE": "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- x",
-        "ODD": "caf\udce9",
-        "LONG": "x" * 100_000,
+        "TORCH_LOGS": "postgres://me:secret@db/x",
+        "NCCL_DSN": "k",
+        "SLURM_CERT": "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- x",
+        "LC_ODD": "caf\udce9",
+        "LD_LONG": "x" * 100_000,
     }
     paths = made(tmp_path, environment=environment)
     settings = json.loads(Path(paths.settings).read_bytes())
     assert settings["command"] == [*COMMAND[:4], "<redacted>", "--lr", "3"]
     assert {"holdfast", "python", "torch"} <= set(settings["versions"])
     seen = settings["environment"]
-    assert len(seen.pop("LONG")) == redact.LONGEST_VALUE
+    assert len(seen.pop("LD_LONG")) == redact.LONGEST_VALUE
+    unknown = dict.fromkeys(("DATABASE", "NOTE"), "<not recorded>")
     hidden = dict.fromkeys(("HF_TOKEN", "WANDB_API_KEY", "MY_SSH_KEY", "GITHUB_PAT"), "<redacted>")
     assert seen == {
-        "PATH": "/bin", "PWD": "/home/me", **hidden, "DATABASE": "postgres://<redacted>@db/x",
-        "NOTE": "uses <redacted>", "CERTIFICATE": "<redacted> x", "ODD": "caf�",
+        "PATH": "/bin", "PWD": "/home/me", **hidden, **unknown,
+        "NCCL_DSN": "<redacted>", "TORCH_LOGS": "postgres://<redacted>@db/x", "LC_ODD": "caf�",
+        "SLURM_CERT": "<redacted> x",
     }  # fmt: skip
     assert os.stat(paths.settings).st_mode & 0o077 == 0
+
+
+def test_other_users_may_not_read_a_run(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        paths = made(tmp_path, environment={"HF_TOKEN": "a long value"})
+    finally:
+        os.umask(before)
+    assert os.stat(paths.folder).st_mode & 0o777 == 0o700
+    assert os.stat(paths.secret_values).st_mode & 0o777 == 0o600
+    assert json.loads(Path(paths.secret_values).read_bytes()) == ["a long value"]
 
 
 def test_torch_is_not_imported_for_its_version(tmp_path: Path) -> None:

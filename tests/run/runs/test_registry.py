@@ -207,6 +207,7 @@ def test_anothers_run_is_not_ended() -> None:
     with tempfile.TemporaryDirectory() as root, living_run(Path(root)) as (run_id, process):
         os.chmod(root, 0o755)
         paths = RunPaths(root, run_id)
+        os.chmod(paths.folder, 0o755)  # its owner has opened it to all
         os.chmod(paths.launcher, 0o644)
         said = run_python(STOP_AS_NOBODY, root)
         assert said == f"{run_id} belongs to user id 0: not permitted to stop it\n"

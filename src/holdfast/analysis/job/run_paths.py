@@ -10,7 +10,11 @@ LATEST = "latest"
 """a link beside the runs to the newest of them"""
 MARKER = "holdfast-run.json"
 """what makes a folder ours: it holds the run's id, so a renamed copy is the user's own"""
-_TOP = frozenset({MARKER, "journal.jsonl", "settings.json", "facts.json", "launcher.json"})
+SECRET_VALUES = "secret-values.json"  # noqa: S105 - a file's name
+"""what a bundle must not hold, and is never in one"""
+_TOP = frozenset(
+    {MARKER, "journal.jsonl", "settings.json", "facts.json", "launcher.json", SECRET_VALUES}
+)
 _ATTEMPT = re.compile(r"attempt-(0|[1-9][0-9]*)")
 _EVIDENCE = re.compile(r"evidence-(0|[1-9][0-9]*)")
 
@@ -54,6 +58,11 @@ class RunPaths:
     @property
     def launcher(self) -> str:
         return os.path.join(self.folder, "launcher.json")
+
+    @property
+    def secret_values(self) -> str:
+        """The values of the run's variables that are secrets; only its owner may read it."""
+        return os.path.join(self.folder, SECRET_VALUES)
 
     # --- one attempt ---------------------------------------------------------------------------
 

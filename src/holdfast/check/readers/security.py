@@ -11,7 +11,7 @@ import time
 from typing import NamedTuple
 
 from holdfast.analysis.machine import Plan, Security, Unread
-from holdfast.system.process import redact
+from holdfast.redaction import redact
 
 AUDIT_LOG = "var/log/audit/audit.log"
 TAIL = 256 * 1024

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from holdfast.analysis import variables
 from holdfast.analysis.machine import Plan, Setting
-from holdfast.system.process import REDACTED, is_secret_name, redact
+from holdfast.redaction import REDACTED, is_secret_name, redact
 
 MORE_PREFIXES = ("TORCH_", "DS_", "MASTER_", "LOCAL_", "GROUP_")
 """beside those of the table of variables, and every name and family that it holds"""

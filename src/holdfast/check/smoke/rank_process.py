@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import IO
 
 from holdfast.check.smoke.stages import WORDS_KEPT, Record
-from holdfast.system.process import redact
+from holdfast.redaction import redact
 
 PR_SET_PDEATHSIG = 1
 """linux/prctl.h"""

@@ -20,6 +20,7 @@ from torch.distributed.launcher.api import LaunchConfig  # noqa: TC002
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.errors import ConfigError
 from holdfast.rank import delivery
+from holdfast.redaction import redact
 from holdfast.run.launch.agent import Agent, accepted
 from holdfast.run.launch.flags import RunFlags
 from holdfast.run.launch.launcher_signals import LauncherSignals
@@ -29,7 +30,6 @@ from holdfast.run.launch.places import RunPlaces
 from holdfast.run.launch.pump import Writer, write_all
 from holdfast.run.launch.rendezvous import BACKEND, OneMachine
 from holdfast.run.watch.interface import Watcher
-from holdfast.system.process import redact
 
 Wrap = Callable[[list[str]], list[str]]
 TICK = 0.1

@@ -12,7 +12,9 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from holdfast.analysis.job.run_paths import RunPaths, is_ours
+import msgspec
+
+from holdfast.analysis.job.run_paths import SECRET_VALUES, RunPaths, is_ours
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import redact
 from holdfast.text import size
@@ -33,9 +35,10 @@ class Bundle(NamedTuple):
 def write(paths: RunPaths, target: str, *, environment: Mapping[str, str]) -> Bundle:
     """Pack the run into `target` (.tar.gz), which must not exist yet.
 
-    What a variable with a secret's name holds in `environment` is struck out wherever it appears.
+    What a variable with a secret's name holds, in the run or in `environment`, is struck out
+    wherever it appears.
     """
-    values = redact.values_of(environment)
+    values = redact.longest_first({*redact.values_of(environment), *_of_the_run(paths)})
     notes: list[str] = []
     try:
         # Exclusive: nothing is overwritten, and no link that waits there is followed.
@@ -56,6 +59,15 @@ def write(paths: RunPaths, target: str, *, environment: Mapping[str, str]) -> Bu
             raise EnvironmentFailure(f"{target}: {problem.strerror or problem}") from problem
         raise
     return Bundle(target, files, tuple(notes))
+
+
+def _of_the_run(paths: RunPaths) -> list[str]:
+    """[] for a run of an earlier version, or another user's."""
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        number = os.open(paths.secret_values, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(number, "rb") as file:
+            return msgspec.json.decode(file.read(LARGEST_FILE), type=list[str])
+    return []
 
 
 def _pack(paths: RunPaths, file: io.BufferedWriter, values: list[str], notes: list[str]) -> int:
@@ -100,6 +112,8 @@ def _files(folder: str, notes: list[str]) -> Iterator[tuple[str, bytes, float]]:
         folders.sort()
         for name in sorted(names):
             shown = name if at_top else os.path.join(inside, name)
+            if at_top and name == SECRET_VALUES:
+                continue
             if at_top and not is_ours(name):
                 notes.append(f"{shown}: left out, not written by holdfast")
                 continue

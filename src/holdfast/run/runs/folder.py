@@ -148,7 +148,7 @@ def _new_folder(root: str, name: str) -> RunPaths:
     for _ in range(100):
         paths = RunPaths(root, f"{when}-{word}-{random.getrandbits(16):04x}")
         with contextlib.suppress(FileExistsError):
-            os.mkdir(paths.folder)
+            os.mkdir(paths.folder, 0o700)  # logs and stacks hold what others should not read
             return paths
     raise FileExistsError(f"no free name for a run in {root}")
 
@@ -165,9 +165,11 @@ def _describe(paths: RunPaths, me: owner.LauncherIdentity, environment: Mapping[
         "command": me.command,
         "folder": os.getcwd(),
         "versions": _versions(),
-        "environment": redact.from_environment(environment),
+        "environment": redact.for_settings(environment),
     }
     _write(paths.settings, settings)
+    # For `bundle`, from any shell: what to strike out.
+    _write(paths.secret_values, redact.values_of(environment))
 
 
 def _versions() -> dict[str, str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from holdfast.system.process import REDACTED, is_secret_name, redact
+from holdfast.redaction import REDACTED, is_secret_name, redact
 
 LONGEST_VALUE = 4096
 SHORTEST_SECRET = 8
@@ -27,6 +27,34 @@ def from_arguments(arguments: Sequence[str]) -> list[str]:
         shown.append(REDACTED if asks and not argument.startswith("--") else from_text(argument))
         previous = argument
     return shown
+
+
+RECORDED = (
+    *("HOLDFAST", "NCCL_", "RCCL_", "GLOO_", "UCX_", "FI_", "CCL_", "OMPI_", "I_MPI_", "MV2_"),
+    "PMI",
+    *("TORCH", "PYTORCH_", "PET_", "TP_", "CUDA_", "NVIDIA_", "HIP_", "ROCR_", "HSA_", "XLA_"),
+    *("SLURM", "PBS_", "LSB_", "SGE_", "KUBERNETES_", "MASTER_", "LOCAL_", "GROUP_", "ROLE_"),
+    *("OMP_", "MKL_", "KMP_", "OPENBLAS_", "MALLOC_", "LD_", "LC_", "PYTHON", "CONDA_", "TRITON_"),
+    *("ACCELERATE_", "FSDP_", "DEEPSPEED_", "DS_", "HOROVOD_", "TRANSFORMERS_", "TOKENIZERS_"),
+    *("HF_HOME", "HF_HUB_", "HF_DATASETS_"),
+)
+"""how names begin of the variables that explain a run"""
+RECORDED_NAMES = frozenset(
+    {"RANK", "WORLD_SIZE", "NODE_RANK", "HOME", "HOSTNAME", "LANG", "PATH", "PWD", "SHELL", "TERM"}
+    | {"TMPDIR", "TMP", "TEMP", "TZ", "USER", "VIRTUAL_ENV", "CUDA", "XDG_RUNTIME_DIR"}
+)
+NOT_RECORDED = "<not recorded>"
+
+
+def for_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """All names; the values of those only that a reader of the run may need."""
+    shown = from_environment(environment)
+    return {
+        name: value
+        if value == REDACTED or name in RECORDED_NAMES or name.startswith(RECORDED)
+        else NOT_RECORDED
+        for name, value in shown.items()
+    }
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -52,9 +80,13 @@ def from_data(value: Any, name: str = "") -> Any:
 
 
 def values_of(environment: Mapping[str, str]) -> list[str]:
-    """The longest first, so that one which contains another goes as a whole."""
     values = {v for name, v in environment.items() if is_secret_name(name)}
-    return sorted((v for v in values if len(v) >= SHORTEST_SECRET), key=lambda v: (-len(v), v))
+    return longest_first(v for v in values if len(v) >= SHORTEST_SECRET)
+
+
+def longest_first(values: Iterable[str]) -> list[str]:
+    """So that one which contains another goes as a whole."""
+    return sorted(values, key=lambda v: (-len(v), v))
 
 
 def from_file(name: str, content: bytes, values: Sequence[str]) -> bytes:
