@@ -24,8 +24,9 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 from torch.distributed.fsdp import fully_shard
 
 import holdfast
@@ -112,7 +113,7 @@ def measure(given: argparse.Namespace) -> None:
             holder.step += 1
             timed("disk write", lambda: write_raw(raw, written, given.kind))
             timed("save", ckpt.save)
-            timed("dcp.save", lambda: dcp.save(their_state(holder), checkpoint_id=theirs))
+            timed("dcp.save", lambda: dcp_save(their_state(holder), checkpoint_id=theirs))
     for _ in range(given.repeats):
         os.sync()
         for folder in (ours, theirs, raw):
@@ -120,7 +121,7 @@ def measure(given: argparse.Namespace) -> None:
         timed("disk read", lambda: read_raw(raw))
         with Checkpoint(ours, holder) as ckpt:
             timed("resume", ckpt.resume)
-        timed("dcp.load", lambda: dcp.load(their_state(holder), checkpoint_id=theirs))
+        timed("dcp.load", lambda: dcp_load(their_state(holder), checkpoint_id=theirs))
     if dist.get_rank() == 0:
         print(json.dumps({**found, "bytes": [size]}))
     dist.destroy_process_group()

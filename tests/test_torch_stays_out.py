@@ -10,6 +10,7 @@ MAY_IMPORT_TORCH = {
     "check/smoke/rank.py",
     "rank/init.py",
     *(f"checkpoint/{name}.py" for name in ("copying", "ddp_buckets", "generators")),
+    *(f"checkpoint/{name}.py" for name in ("loading", "optimizer_state", "shared_memory")),
     *(f"checkpoint/{name}.py" for name in ("object_state", "rank_files", "staging", "state")),
     *(f"checkpoint/{name}.py" for name in ("sharded", "sharded_plan", "sharded_tree", "tensors")),
     *(f"checkpoint/reading/{name}.py" for name in ("fill", "load", "saved_state")),

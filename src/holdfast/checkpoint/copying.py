@@ -63,7 +63,7 @@ def copy(
         waits = [streams.enter_context(_beside(device)) for device in devices]
         for view, tensor in others:
             _copy_from_device(view, tensor, border)
-        _copy_blocks(blocks, threads)
+        copy_blocks(blocks, threads)
         for wait in waits:
             wait()
 
@@ -108,7 +108,7 @@ def _lazy(tensor: torch.Tensor) -> bool:
     return tensor.is_conj() or tensor.is_neg()
 
 
-def _copy_blocks(blocks: Sequence[CopyBlock], threads: int) -> None:
+def copy_blocks(blocks: Sequence[CopyBlock], threads: int) -> None:
     large = pieces([block for block in blocks if block.size >= SMALL], threads)
     queue = iter(large)  # a thread that is done takes the next: a core may be slowed down by others
     helpers = [

@@ -11,6 +11,7 @@ import torch
 
 from holdfast.checkpoint import safetensors_layout, tree
 from holdfast.checkpoint.files import open_regular
+from holdfast.checkpoint.loading import LaterCopies
 from holdfast.checkpoint.staging import tensor_file, tree_file
 from holdfast.checkpoint.tensors import TensorDecoder, named_dtype
 from holdfast.checkpoint.tree import DamagedTreeError, Node
@@ -36,7 +37,11 @@ class RankFiles:
         return part
 
     def value(self, node: Node, *, keep_mapped: bool = False) -> Any:
-        return tree.decode(node, TensorDecoder(self.tensor, keep_mapped=keep_mapped).decode)
+        copies = LaterCopies()
+        decoder = TensorDecoder(self.tensor, keep_mapped=keep_mapped, copy=copies.own)
+        found = tree.decode(node, decoder.decode)
+        copies.fill()
+        return found
 
     def tensor(self, name: str) -> torch.Tensor:
         if self._tensors is None:

@@ -41,6 +41,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from holdfast.checkpoint import object_state, optimizer_state, tensors
+from holdfast.checkpoint.loading import Fill, fill_all
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.rank_files import RankFiles, TensorFile
 from holdfast.checkpoint.safetensors_layout import CODES
@@ -197,9 +198,12 @@ def load(folder: str, index: ShardIndex, wanted: Mapping[str, TensorToFill]) -> 
         raise ConfigError(f"the checkpoint does not fit this model: {differs}") from differs
     _refuse_gaps(plan, wanted)
     source = _PieceReader(folder, index)
-    for item in plan.items:
-        into = planner.resolve_tensor(item)
-        into.copy_(source.read(wanted[item.dest_index.fqn].saved, item))
+    fill_all(
+        [
+            Fill(planner.resolve_tensor(item), source.read(wanted[item.dest_index.fqn].saved, item))
+            for item in plan.items
+        ]
+    )
 
 
 def _metadata(saved: SavedTensor) -> TensorStorageMetadata:

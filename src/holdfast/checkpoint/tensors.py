@@ -151,9 +151,16 @@ class TensorDecoder:
     which they were saved where this machine has it.
     """
 
-    def __init__(self, read: Callable[[str], torch.Tensor], *, keep_mapped: bool = False) -> None:
+    def __init__(
+        self,
+        read: Callable[[str], torch.Tensor],
+        *,
+        keep_mapped: bool = False,
+        copy: Callable[[torch.Tensor, str], torch.Tensor] | None = None,
+    ) -> None:
         self._read = read
         self._keep_mapped = keep_mapped
+        self._copy = copy or own
         self._given: dict[str, torch.Tensor] = {}
         self._arrays: set[str] = set()
 
@@ -173,7 +180,7 @@ class TensorDecoder:
             tensor = self._read(name)
             if dtype:
                 tensor = _as_bytes_were(tensor, named_dtype(dtype), shape)
-            self._given[name] = tensor if self._keep_mapped else _own(tensor, on)
+            self._given[name] = tensor if self._keep_mapped else self._copy(tensor, on)
         return self._given[name]
 
     def _numpy(self, kind: str, dtype: str, shape: list[int], data: str) -> object:
@@ -221,7 +228,8 @@ def _as_bytes_were(raw: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]
     return raw.view(dtype).reshape(shape) if raw.numel() else torch.empty(shape, dtype=dtype)
 
 
-def _own(tensor: torch.Tensor, kind: str) -> torch.Tensor:
+def own(tensor: torch.Tensor, kind: str) -> torch.Tensor:
+    """A copy of a mapped one, on the kind of device it was saved from."""
     if kind == "cuda" and torch.cuda.is_available():
         return tensor.to(torch.device("cuda", torch.cuda.current_device()))
     return tensor.clone()
