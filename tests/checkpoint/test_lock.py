@@ -8,11 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast.checkpoint.lock import NAME, FolderLock, token_in
+from holdfast.checkpoint.messages import FilePiece
 from holdfast.checkpoint.resume import take_folder
+from holdfast.checkpoint.writer_process import WriterProcess
 from holdfast.errors import EnvironmentFailure
+from tests.checkpoint import small_saves
 
 HOLDER = """
 import sys, time
@@ -172,3 +176,32 @@ def test_the_token_is_seen_by_others_while_the_lock_is_held(tmp_path: Path) -> N
     lock.release()
     (tmp_path / NAME).write_bytes(b"[1]")
     assert token_in(str(tmp_path)) == ""
+
+
+def test_a_writer_that_lost_the_folder_commits_nothing(tmp_path: Path) -> None:
+    """As after a network partition: the server has given the lock to the next start."""
+    old, new = FolderLock(str(tmp_path)), FolderLock(str(tmp_path))
+    old.take()
+    order = small_saves.request(str(tmp_path), 7, world=1)
+    writer = WriterProcess()
+    fd = os.memfd_create("state")
+    os.posix_fallocate(fd, 0, 5000)
+    piece = FilePiece(name="rank-0.safetensors", fd=fd, size=5000)
+    order = msgspec.structs.replace(order, pieces=(piece,), owner=old.token)
+    try:
+        writer.ask(order, (fd,))
+        first = writer.answer(30)
+        (tmp_path / NAME).unlink()
+        new.take()
+        writer.ask(msgspec.structs.replace(order, step=8), (fd,))
+        second = writer.answer(30)
+    finally:
+        writer.close()
+        old.release()
+        new.release()
+    assert first is not None
+    assert first.committed is not None
+    assert second is not None
+    assert second.failed is not None
+    assert second.failed.what == "another start of the job has taken over the folder"
+    assert [path.name for path in tmp_path.glob("step-*")] == ["step-000000007"]

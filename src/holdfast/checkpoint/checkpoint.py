@@ -107,6 +107,7 @@ class Checkpoint:
             keep_every=keep_every_steps,
             sharded=self._sharded,
         )
+        self._saver.owner = self._lock.token
         self._sync = SyncPoints(self._board, self._interval)
         self._in_flight = SaveInFlight(self._saver, self._board, self._log)
         self._memory = MemoryGate(self._board)

@@ -37,6 +37,7 @@ from holdfast.analysis.checkpoints.manifest import (
 )
 from holdfast.checkpoint.files import Files
 from holdfast.checkpoint.full_disk import AskedRoom, MadeRoom, Room, is_note, with_room
+from holdfast.checkpoint.lock import token_in
 from holdfast.checkpoint.messages import SaveOrder
 from holdfast.checkpoint.parts import (
     SaveControl,
@@ -148,11 +149,19 @@ def commit(
         files.remove(os.path.join(place.temporary, name))
     # The names inside must be safe before the folder's own name says that they are there.
     files.fsync_folder(place.temporary)
+    _refuse_if_taken_over(place, save)
     control.check_wanted()  # after this line the save is a fact
     path = os.path.join(place.root, _free_name(files, place))
     files.rename(place.temporary, path)
     files.fsync_folder(place.root)
     return path, manifest
+
+
+def _refuse_if_taken_over(place: SaveFolder, save: SaveOrder) -> None:
+    """A machine that was cut off from its NFS server loses the lock without hearing of it."""
+    owner = token_in(place.root) if save.owner else ""
+    if owner not in ("", save.owner):
+        raise SaveError("another start of the job has taken over the folder", place.root)
 
 
 def abandon(files: Files, place: SaveFolder) -> None:

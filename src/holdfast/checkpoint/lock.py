@@ -94,9 +94,17 @@ class FolderLock:
                 raise EnvironmentFailure(
                     f"another job writes checkpoints into {os.path.dirname(self.path)}: "
                     f"{_describe(os.pread(fd, 4096, 0))}",
-                    hint="stop it, or give this job another folder",
+                    hint=self._hint(longest),
                 )
             sleep(LOOK_AGAIN)
+
+    def _hint(self, waited: float) -> str:
+        if waited < NFS_PATIENCE:
+            return "stop it, or give this job another folder"
+        return (
+            "stop it, or give this job another folder; if that machine is gone for good, free the "
+            f"folder: rm {shlex.quote(self.path)}"
+        )
 
     def _patience(self, written: bytes) -> float:
         """A server keeps the lock of a machine that died for its lease, 90 s as a rule."""

@@ -66,6 +66,8 @@ class SaveOrder(msgspec.Struct, frozen=True, kw_only=True):
     lock: int = -1
     """rank 0: the inherited descriptor of the folder's lock; only with it does a writer finish a
     save whose rank is gone"""
+    owner: str = ""
+    """the token in the folder's lock while it is this job's; '' where that is not asked"""
     patience: float = PATIENCE
     """seconds without any sign from a rank whose part is missing"""
 

@@ -62,6 +62,8 @@ class Saver:
         self._folder, self._state, self._sharded = folder, state, sharded
         self._rank, self._world_size = rank, world_size
         self._config, self._keep, self._keep_every = config, keep, keep_every
+        self.owner = ""
+        """the token of the folder's lock: a writer that has lost it commits nothing"""
         # Of a state that all ranks share rank 0 alone takes a copy; the others have little.
         everybody = state.kind == "sharded" or state.bound_to_ranks
         self._peers = ranks_here() if everybody else 1
@@ -157,6 +159,7 @@ class Saver:
             world_size=self._world_size,
             pieces=(),
             threads=disk_threads(self._peers),
+            owner=self.owner,
             about=CheckpointInfo(
                 epoch=self._state.epoch,
                 kind=self._state.kind,
