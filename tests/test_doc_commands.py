@@ -18,7 +18,7 @@ from tests.places import ROOT
 BLOCK = re.compile(r"^```(?:console|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?:\$ |exec srun )?(?:\w+=\S* )*(?:.*\| )?holdfast (.+)$", re.MULTILINE)
 INLINE = re.compile(
-    r"`holdfast ((?:check|lint|env|run|runs|stop|bundle|explain|completion)\b[^`]*)`"
+    r"`holdfast ((?:check|lint|env|run|runs|stop|bundle|explain|checkpoint|completion)\b[^`]*)`"
 )
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 PLACEHOLDER = re.compile(r"…|\.\.\.|\[|\||<|\bSHELL\b|--pid$|^\w+$")

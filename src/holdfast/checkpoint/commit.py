@@ -139,6 +139,7 @@ def commit(
         world_size=save.world_size,
         saved_at=control.wall(),
         files=tuple(entry for part in parts for entry in part.files),
+        keep_every=save.keep_every or 0,
         stall=max(part.stall for part in parts),
         seconds=control.clock() - began,
         **msgspec.structs.asdict(save.about),

@@ -41,6 +41,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     data: str = "unknown"
     run: str = ""
+    imported: str = ""
     per_rank: tuple[str, ...] = ()
 
 

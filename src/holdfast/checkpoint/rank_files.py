@@ -60,8 +60,14 @@ class TensorFile:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             header = file.read(safetensors_layout.header_size(file.read(8), size))
+            self._header = header
             self._slices = safetensors_layout.parse(header, size)
             self._memory = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The header's own texts."""
+        return safetensors_layout.metadata(self._header)
 
     @property
     def names(self) -> list[str]:

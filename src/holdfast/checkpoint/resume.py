@@ -54,13 +54,19 @@ def resume(
                 _tell(state.step, "", board.world_size, None, ())
             return None
         saved = manifests.decode(read(DISK, os.path.join(path, manifests.MANIFEST)))
-        found = _compare(path, saved, state, chosen.config, board)
-        compare.refuse(path, found, accept)
-        if sharded is not None:  # first: the generators are restored last of all
-            sharded.restore(path, saved.world_size)
-        notes = state.restore(
-            path, board.rank, saved.world_size, accept_data_change="data" in accept
-        )
+        found: list[compare.RunDifference] = []
+        if saved.imported:
+            from holdfast.checkpoint.exchange import resume_imported  # noqa: PLC0415 - rare
+
+            notes = resume_imported.restore(path, saved, state)[board.rank :]
+        else:
+            found = _compare(path, saved, state, chosen.config, board)
+            compare.refuse(path, found, accept)
+            if sharded is not None:  # first: the generators are restored last of all
+                sharded.restore(path, saved.world_size)
+            notes = state.restore(
+                path, board.rank, saved.world_size, accept_data_change="data" in accept
+            )
     for note in notes:
         say(note)
     if board.rank == 0:

@@ -10,7 +10,7 @@ https://github.com/huggingface/safetensors#format
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -73,13 +73,20 @@ class _HeaderEntry(msgspec.Struct):
     data_offsets: tuple[int, int]
 
 
-def lay_out(entries: Sequence[TensorEntry]) -> FileLayout:
+class _HeaderTexts(msgspec.Struct):
+    texts: dict[str, str] = msgspec.field(name="__metadata__", default_factory=dict)
+
+
+def lay_out(
+    entries: Sequence[TensorEntry], metadata: Mapping[str, str] | None = None
+) -> FileLayout:
     table: dict[str, _HeaderEntry] = {}
     at = 0
     for entry in sorted(entries, key=lambda entry: -entry.element):
         table[entry.name] = _HeaderEntry(entry.code, entry.shape, (at, at + entry.size))
         at += entry.size
-    text = msgspec.json.encode(table)
+    head = {"__metadata__": metadata} if metadata else {}
+    text = msgspec.json.encode({**head, **table})
     text += b" " * (-(_PREFIX + len(text)) % _ALIGNMENT)
     begin = _PREFIX + len(text)
     return FileLayout(
@@ -118,3 +125,11 @@ def parse(header: bytes, file_size: int) -> dict[str, TensorSlice]:
             raise DamagedTreeError(f"tensor {name!r:.80} overlaps others or has too many sides")
         found[name] = TensorSlice(each.dtype, each.shape, begin + start, end - start)
     return found
+
+
+def metadata(header: bytes) -> dict[str, str]:
+    """The texts in a header that `parse` took; {} where there are none, or something else."""
+    try:
+        return msgspec.json.decode(header, type=_HeaderTexts).texts
+    except msgspec.ValidationError:
+        return {}

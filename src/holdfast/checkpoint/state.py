@@ -132,6 +132,11 @@ class State:
         return frozenset(asked | own | ({"data"} & self._things.keys()))
 
     @property
+    def names(self) -> frozenset[str]:
+        """Of everything that it consists of."""
+        return frozenset(self._things.keys() | self.extras.keys())
+
+    @property
     def bound_to_ranks(self) -> tuple[str, ...]:
         """Of model and optimizer what each rank saves for itself: it fits no other number of
         ranks."""
@@ -213,7 +218,7 @@ class State:
     def _names(self) -> frozenset[str]:
         """Of all that is saved here; sharded.py has the model and optimizer if they are."""
         elsewhere = {"model", "optimizer"} if self.kind == "sharded" else set()
-        return frozenset((self._things.keys() | self.extras.keys()) - elsewhere)
+        return self.names - elsewhere
 
     def _encode(self, names: frozenset[str], gather: TensorEncoder, path: Path) -> dict[str, Node]:
         nodes = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.cli import streams
@@ -57,6 +58,7 @@ POSITIONAL = {
     "stop": (RUN_IDS, ""),
     "bundle": (RUN_IDS, ""),
     "explain": (FAULTS, "-f"),
+    "checkpoint": ("", "-f"),
 }
 """verb -> what its own words are (for `compgen -W`), and whether file names are"""
 VALUES = {
@@ -159,9 +161,9 @@ def words_by_verb() -> dict[str, VerbWords]:
 
 
 def _words_of(parser: argparse.ArgumentParser) -> VerbWords:
-    actions = parser._actions  # noqa: SLF001 - argparse has no other way to list them
+    actions = list(_actions_of(parser))
     return VerbWords(
-        flags=tuple(flag for action in actions for flag in action.option_strings),
+        flags=tuple(dict.fromkeys(flag for each in actions for flag in each.option_strings)),
         choices={
             flag: tuple(map(str, action.choices))
             for action in actions
@@ -175,6 +177,15 @@ def _words_of(parser: argparse.ArgumentParser) -> VerbWords:
             for choice in action.choices or ()
         ),
     )
+
+
+def _actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """With those of the actions of a verb (`checkpoint ls --verify`)."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to list them
+        yield action
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for inner in action.choices.values():
+                yield from _actions_of(inner)
 
 
 def _torchrun_flags() -> tuple[str, ...]:

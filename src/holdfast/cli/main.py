@@ -8,7 +8,19 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast import __version__
-from holdfast.cli import bundle, check, completion, env, explain, lint, run, runs, stop, streams
+from holdfast.cli import (
+    bundle,
+    check,
+    checkpoint,
+    completion,
+    env,
+    explain,
+    lint,
+    run,
+    runs,
+    stop,
+    streams,
+)
 from holdfast.errors import Error
 
 
@@ -30,6 +42,7 @@ VERBS: dict[str, Verb] = {
     "stop": stop,
     "bundle": bundle,
     "explain": explain,
+    "checkpoint": checkpoint,
     "completion": completion,
 }
 

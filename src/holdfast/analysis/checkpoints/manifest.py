@@ -108,6 +108,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """id of the holdfast run, or ''"""
     per_rank: tuple[str, ...] = ()
     """'model', 'optimizer': every rank wrote its own, and no other number of ranks can load it"""
+    keep_every: int = 0
+    """in steps: of every so many, the first is kept for good; 0: none is"""
+    imported: str = ""
+    """what it was made from, where no job saved it; it holds what was found there, and no more"""
     stall: float = 0.0
     seconds: float = 0.0
     sha256: str = "0" * 64

@@ -30,6 +30,7 @@ def refuse_other_structure(
 ) -> None:
     """Before anything is changed. Another dtype is fine: values are converted."""
     now = object_state.structure("model", model, {})
+    now = {name: what for name, what in now.items() if name not in _tied(saved, model)}
     then = {name: what for name, what in saved.structure().items() if name.startswith("model.")}
     differ = object_state.first_differences(_shapes(then), _shapes(now))
     if not differ and optimizer is not None:
@@ -40,12 +41,27 @@ def refuse_other_structure(
 
 def _other_optimizer(saved: SavedState, model: nn.Module, optimizer: Optimizer) -> str:
     then, now = saved.structure().get("optimizer"), type(optimizer).__name__
-    if then != now:
+    if then != now and not saved.manifest.imported:  # other formats do not name it
         return f"its optimizer is {then or 'absent'}, this one is {now}"
     groups, mine = saved.parameter_groups, NamedParameters(model, optimizer).groups()
     if groups is not None and [sorted(one) for one in groups] != [sorted(one) for one in mine]:
         return "the optimizer's groups hold other parameters than when it was saved"
     return ""
+
+
+def _tied(saved: SavedState, model: nn.Module) -> dict[str, str]:
+    """'model.NAME' that was not saved -> the saved name of the same parameter: other formats write
+    tied weights once."""
+    if not saved.manifest.imported:
+        return {}
+    then, parameters = saved.structure(), object_state.parameter_names(model)
+    first = {id(each): name for name, each in reversed(parameters.items())
+             if f"model.{name}" in then}  # fmt: skip
+    return {
+        f"model.{name}": first[id(each)]
+        for name, each in parameters.items()
+        if f"model.{name}" not in then and id(each) in first
+    }
 
 
 def _shapes(structure: Mapping[str, str]) -> dict[str, str]:
@@ -85,6 +101,8 @@ def _from_shards(saved: SavedState, model: nn.Module, optimizer: Optimizer | Non
 def _model_from_plain(saved: SavedState, model: nn.Module) -> None:
     """Shards are cut out of the whole tensors; nothing is sent between ranks."""
     values, now = saved.model, object_state.module_state(model)
+    for name, other in _tied(saved, model).items():
+        values.also(name.removeprefix("model."), other)
     if not object_state.is_sharded(model):
         object_state.load_module(model, values)
         return
@@ -114,7 +132,11 @@ def _optimizer_from_plain(saved: SavedState, model: nn.Module, optimizer: Optimi
         found = optimizer_state.in_order(found, saved.parameter_groups, now)
     parameters = [one for group in optimizer.param_groups for one in group["params"]]
     numbers = [number for group in found["param_groups"] for number in group["params"]]
+    if len(numbers) != len(parameters):
+        raise ConfigError(f"the optimizer in {saved.path} has {len(numbers)} parameters, this one "
+                          f"has {len(parameters)}")  # fmt: skip
     parameter_of = dict(zip(numbers, parameters, strict=True))
+    _refuse_other_shapes(saved, found["state"], parameter_of)
     index: ShardIndex = {}
     wanted: dict[str, TensorToFill] = {}
 
@@ -134,6 +156,23 @@ def _optimizer_from_plain(saved: SavedState, model: nn.Module, optimizer: Optimi
     }
     sharded.load(saved.path, index, wanted)
     optimizer_state.load(optimizer, {**read_all({**found, "state": {}}), "state": state})
+
+
+def _refuse_other_shapes(
+    saved: SavedState, state: Mapping[int, Any], parameter_of: Mapping[int, torch.Tensor]
+) -> None:
+    """torch takes any shape; what is kept for each value of a parameter must have its shape."""
+    for number, values in state.items():
+        for key in ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg"):
+            value = values.get(key) if isinstance(values, dict) else None
+            if not isinstance(value, TensorOnDisk) or number not in parameter_of:
+                continue
+            shape = tuple(parameter_of[number].shape)
+            if value.shape != shape and len(value.shape) == len(shape):
+                raise ConfigError(
+                    f"{saved.path} does not fit this optimizer: {key} of parameter {number} has "
+                    f"{list(value.shape)}, the parameter {list(shape)}"
+                )
 
 
 def _need(saved: SavedState, found: object) -> None:

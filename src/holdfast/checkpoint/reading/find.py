@@ -20,6 +20,7 @@ from holdfast.analysis.checkpoints.manifest import MANIFEST, Manifest, order_of
 from holdfast.checkpoint import choose, reader_lock
 from holdfast.checkpoint.choose import Candidate, CheckpointProblem
 from holdfast.checkpoint.cores import disk_threads
+from holdfast.checkpoint.reading.verification import DamagedPiece, Verification, wrong_pieces
 from holdfast.errors import ConfigError, EnvironmentFailure
 
 Verify = Callable[[str, Manifest], "CheckpointProblem | None"]
@@ -131,3 +132,17 @@ def not_a_file(folder: str, names: Sequence[str]) -> CheckpointProblem | None:
             what = "a link" if stat.S_ISLNK(mode) else "not a regular file"
             return CheckpointProblem(f"{name} is {what}: only regular files are read")
     return None
+
+
+def verify(step_folder: str, progress: Callable[[int], None]) -> Verification | None:
+    """Every byte, also after the first damage; None if it was removed meanwhile."""
+    with contextlib.ExitStack() as held:
+        if not _hold(step_folder, held):
+            return None
+        found = inspect(step_folder)
+        if found.problem is not None or found.manifest is None:
+            whole = DamagedPiece(file="", why=str(found.problem))
+            return Verification(path=step_folder, step=found.step, bytes=0, damaged=(whole,))
+        wrong = wrong_pieces(step_folder, found.manifest, progress)
+        total = sum(entry.size for entry in found.manifest.files)
+    return Verification(path=step_folder, step=found.step, bytes=total, damaged=tuple(wrong))

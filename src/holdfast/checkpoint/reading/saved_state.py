@@ -22,7 +22,7 @@ from holdfast.checkpoint.rank_files import RankFiles
 from holdfast.checkpoint.sharded_plan import ShardIndex
 from holdfast.checkpoint.sharded_tree import TensorToFill
 from holdfast.checkpoint.state import GROUPS, OWN_STRUCTURE
-from holdfast.checkpoint.tensors import TensorDecoder, named_dtype
+from holdfast.checkpoint.tensors import TensorDecoder, dtype_name, named_dtype
 from holdfast.checkpoint.tree import DamagedTreeError, Node
 from holdfast.errors import ConfigError
 
@@ -44,6 +44,12 @@ class TensorOnDisk:
         """bytes"""
         return torch.Size(self.shape).numel() * self.dtype.itemsize
 
+    def raw(self) -> memoryview:
+        return raw_bytes(self.read())
+
+    def __str__(self) -> str:
+        return f"{dtype_name(self.dtype)} {list(self.shape)}"
+
 
 class SavedTensors(Mapping[str, Any]):
     """Name -> tensor, as a state dict; each is read when it is asked for.
@@ -54,8 +60,13 @@ class SavedTensors(Mapping[str, Any]):
     def __init__(self, found: Mapping[str, Any], metadata: Any = None) -> None:
         self.on_disk = {n: each for n, each in found.items() if isinstance(each, TensorOnDisk)}
         self._found = found
-        self._metadata = metadata
+        self._metadata = metadata or {}
         """torch's load_state_dict looks for it: the versions of the modules"""
+
+    def also(self, name: str, other: str) -> None:
+        """A second name for a tensor."""
+        self._found = {**self._found, name: self._found[other]}
+        self.on_disk[name] = self.on_disk[other]
 
     def __getitem__(self, name: str) -> Any:
         return read_all(self._found[name])
@@ -65,6 +76,14 @@ class SavedTensors(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._found)
+
+
+def raw_bytes(tensor: torch.Tensor) -> memoryview:
+    """Its values in order; they must not change meanwhile."""
+    flat = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1)
+    if not flat.numel():
+        return memoryview(b"")
+    return memoryview(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
 
 
 def read_all(value: Any) -> Any:
@@ -261,3 +280,33 @@ def open_state(path: str, manifest: Manifest, **more: Any) -> SavedState:
     except OSError as error:
         where = os.path.basename(str(error.filename or path))
         raise DamagedTreeError(f"{where} cannot be read: {error.strerror}") from error
+
+
+def tensors_by_path(path: str, manifest: Manifest) -> dict[str, TensorOnDisk]:
+    """'model.NAME' and 'optimizer.NAME.KEY' -> tensor, of either kind alike."""
+    saved = open_state(path, manifest)
+    found = {f"model.{name}": each for name, each in saved.model.on_disk.items()}
+    optimizer = by_names(saved) or {"state": {}}
+    return found | {
+        f"optimizer.{name}.{key}": value
+        for name, values in optimizer["state"].items()
+        for key, value in values.items()
+        if isinstance(value, TensorOnDisk)
+    }
+
+
+def by_names(saved: SavedState) -> dict[str, Any] | None:
+    """The optimizer's state with the names of parameters, not read yet; with numbers as keys where
+    the names were not saved."""
+    found, groups = saved.optimizer_on_disk, saved.parameter_groups
+    if found is None or groups is None or saved.kind == "sharded":
+        return found
+    numbers = [number for group in found["param_groups"] for number in group["params"]]
+    name_of = dict(zip(numbers, [name for group in groups for name in group], strict=True))
+    return {
+        "state": {name_of[number]: values for number, values in found["state"].items()},
+        "param_groups": [
+            {**group, "params": [name_of[number] for number in group["params"]]}
+            for group in found["param_groups"]
+        ],
+    }
