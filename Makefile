@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Debian packages that real-edge tests drive: firewall rules, namespaces, ssh, Slurm.
-LAB_PACKAGES := iproute2 nftables util-linux openssh-server slurm-wlm munge stress-ng e2fsprogs
+LAB_PACKAGES := iproute2 nftables util-linux openssh-server slurm-wlm munge stress-ng e2fsprogs \
+	strace
 
 .PHONY: demo test quick coverage proof versions torchrun-tests lab lint docs bench clean
 
@@ -39,6 +40,7 @@ proof: $(READY)  ## the full counts; writes dated results into proof/
 	$(BIN)/python -m tools.quiet_table
 	$(BIN)/python -m tools.bit_identical 50 --out proof/bit-identical-$$(date -u +%F).md
 	$(BIN)/python -m tools.kill_saves 1000 --out proof/kill-saves-$$(date -u +%F).md
+	$(BIN)/python -m tools.inject_errors --out proof/inject-errors-$$(date -u +%F).md
 	$(BIN)/python -m tools.launches 200 --out proof
 
 versions: $(READY)  ## the tests of run and rank with torch 2.8, 2.10, 2.13, 2.15; 20 GB of cache

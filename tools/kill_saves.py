@@ -32,19 +32,26 @@ from holdfast.checkpoint.files import DISK, read
 # cannot pass as one.
 RANK = """
 import os, sys
+from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.messages import FilePiece, SaveOrder
 from holdfast.checkpoint.writer_process import WriterProcess
 folder, step, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 fd = os.memfd_create("state")
 writer = WriterProcess()
+lock = FolderLock(folder)
+if sys.argv[4]:  # with it, a writer finishes the save of a killed rank
+    os.makedirs(folder, exist_ok=True)
+    lock.take()
+fds = (fd, lock.fd) if lock.held else (fd,)
 while True:
     step += 1
     page = step.to_bytes(8, "little") * 512
     for at in range(0, size, 1 << 20):
         os.pwrite(fd, page * 256, at)
     writer.ask(SaveOrder(folder=folder, step=step, token=os.urandom(4).hex(), rank=0, world_size=1,
-                    keep=2, pieces=(FilePiece(name="rank-0.safetensors", fd=fd, size=size),
-                                    FilePiece(name="rank-0.json", text=str(step)))), (fd,))
+                    keep=2, lock=lock.fd,
+                    pieces=(FilePiece(name="rank-0.safetensors", fd=fd, size=size),
+                            FilePiece(name="rank-0.json", text=str(step)))), fds)
     print("writer", writer.pid, flush=True)
     answer = writer.answer(None)
     if answer.committed:
@@ -60,20 +67,22 @@ class Tally:
     during: int = 0
     """kills that left an unfinished save behind"""
     committed: int = 0
+    finished_alone: int = 0
+    """kills of a rank after which its writer completed the save"""
     lost: list[str] = field(default_factory=list)
 
 
 class Job:
     """One rank, from its start to the kill that ends it."""
 
-    def __init__(self, folder: str, step: int) -> None:
+    def __init__(self, folder: str, step: int, *, lock: bool = False) -> None:
         self.writer = 0
-        self.reported = 0
+        self.reported = step
         self.saves = 0
         self._text = b""
         # Rank and writer share this stderr: its end means that both are gone.
         self._process = subprocess.Popen(
-            [sys.executable, "-c", RANK, folder, str(step), str(SIZE)],
+            [sys.executable, "-c", RANK, folder, str(step), str(SIZE), "lock" if lock else ""],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -160,7 +169,7 @@ def check(folder: str, reported: int, tally: Tally) -> int:
 def kill_many(count: int, folder: str, chance: random.Random) -> Tally:
     tally, step = Tally(), 0
     while sum(tally.kills.values()) < count:
-        job = Job(folder, step)
+        job = Job(folder, step, lock=chance.random() < 0.5)
         try:
             job.wait_for_a_writer()
             kill_writers(job, folder, chance, tally, count)
@@ -168,6 +177,7 @@ def kill_many(count: int, folder: str, chance: random.Random) -> Tally:
             job.kill()
         step = check(folder, job.reported, tally)
         tally.kills["rank"] += 1
+        tally.finished_alone += step > job.reported
         tally.committed += job.saves
         sweep(DISK, folder)  # as a resume does
     return tally
@@ -196,7 +206,8 @@ def report(tally: Tally, minutes: float) -> str:
         "",
         f"{sum(tally.kills.values())} SIGKILLs ({kills}) in {minutes:.1f} minutes.",
         f"{tally.committed} saves of {SIZE >> 20} MiB were reported as committed;",
-        f"{tally.during} kills left the files of an unfinished one behind.",
+        f"{tally.during} kills left the files of an unfinished one behind, and",
+        f"{tally.finished_alone} saves were finished by the writer of a killed rank.",
         "",
         f"Lost: {len(tally.lost)}",
         *(f"- {sentence}" for sentence in tally.lost),

@@ -74,3 +74,14 @@ def test_folders(tmp_path: Path) -> None:
     assert DISK.listdir(str(tmp_path)) == ["a"]
     DISK.remove_folder(inner)
     assert not DISK.exists(inner)
+
+
+def test_what_cannot_be_known_is_not_called_absent(tmp_path: Path) -> None:
+    """Else a rank whose disk fails would say that rank 0 gave up."""
+    (tmp_path / "file").touch()
+    assert DISK.exists(str(tmp_path / "file"))
+    assert not DISK.exists(str(tmp_path / "none"))
+    assert not DISK.exists(str(tmp_path / "file" / "below"))
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="levels of symbolic links"):
+        DISK.exists(str(tmp_path / "loop" / "below"))

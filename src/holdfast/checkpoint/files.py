@@ -51,7 +51,10 @@ class Files(Protocol):
     def remove(self, path: str) -> None: ...
     def remove_folder(self, path: str) -> None: ...
     def listdir(self, path: str) -> list[str]: ...
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Raises when that cannot be known: an I/O error is not 'no'."""
+        ...
+
     def is_folder(self, path: str) -> bool:
         """A folder itself: a link to one is not."""
         ...
@@ -175,7 +178,11 @@ class Disk:
         return sorted(os.listdir(path))
 
     def exists(self, path: str) -> bool:
-        return os.path.lexists(path)
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def is_folder(self, path: str) -> bool:
         try:
