@@ -5,7 +5,7 @@
 DDP, where rank 0 writes everything and every rank loads everything, and FSDP2, where each rank
 writes and loads its half. In turns, medians; the page cache is dropped of every file before it is
 read. 'disk' is as many bytes, written by as many ranks with O_DIRECT and fsync, or read by both
-ranks, half each, and put nowhere.
+ranks, half each, and put nowhere. CPU: of all ranks together, without the processes that write.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -65,8 +66,8 @@ def launch(kind: str, given: argparse.Namespace, folder: str) -> None:
     report(kind, json.loads(done.stdout.splitlines()[-1]))
 
 
-def report(kind: str, found: dict[str, list[float]]) -> None:
-    size = found.pop("bytes")[0] / MIB
+def report(kind: str, told: dict[str, Any]) -> None:
+    found, cpu, size = told["seconds"], told["cpu"], told["size"] / MIB
     medians = {name: statistics.median(times) for name, times in found.items()}
     print(f"{kind}: {size:.0f} MiB, {RANKS} ranks; medians of {len(found['save'])}")
     for verb, others in (("save", ("dcp.save",)), ("resume", ("dcp.load",))):
@@ -75,7 +76,8 @@ def report(kind: str, found: dict[str, list[float]]) -> None:
             seconds = medians[name]
             spread = f"{min(found[name]):.2f}-{max(found[name]):.2f}"
             print(f"  {name:12}{seconds:7.2f} s ({spread}){size / seconds:8.0f} MiB/s"
-                  f"{disk / seconds:7.2f} of the disk")  # fmt: skip
+                  f"{disk / seconds:7.2f} of the disk"
+                  f"{statistics.median(cpu[name]):8.2f} s of CPU")  # fmt: skip
 
 
 # --- one rank ----------------------------------------------------------------------------------
@@ -88,14 +90,18 @@ def measure(given: argparse.Namespace) -> None:
     theirs = os.path.join(given.folder, "dcp")
     raw = os.path.join(given.folder, "raw")
     found: dict[str, list[float]] = {}
+    cpu: dict[str, list[float]] = {}
     size = 0
 
     def timed(name: str, work: Callable[[], object]) -> None:
         dist.barrier()
-        began = time.monotonic()
+        began, busy = time.monotonic(), time.process_time()
         work()
+        used = torch.tensor(time.process_time() - busy, dtype=torch.float64)
         dist.barrier()
         found.setdefault(name, []).append(time.monotonic() - began)
+        dist.all_reduce(used)
+        cpu.setdefault(name, []).append(used.item())
 
     def clear(folder: str) -> None:
         dist.barrier()
@@ -123,7 +129,7 @@ def measure(given: argparse.Namespace) -> None:
             timed("resume", ckpt.resume)
         timed("dcp.load", lambda: dcp_load(their_state(holder), checkpoint_id=theirs))
     if dist.get_rank() == 0:
-        print(json.dumps({**found, "bytes": [size]}))
+        print(json.dumps({"seconds": found, "cpu": cpu, "size": size}))
     dist.destroy_process_group()
 
 
