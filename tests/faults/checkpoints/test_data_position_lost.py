@@ -103,8 +103,45 @@ def main(loader):
                 torch.save({"model": model.state_dict(), "epoch": epoch}, "ckpt.pt")
 """
 
+OWN = """
+    import holdfast
+    from torch.utils.data import DataLoader
+
+    sampler = holdfast.Sampler(dataset, global_batch_size=8, micro_batch_size=2)
+    loader = DataLoader(dataset, batch_sampler=sampler)
+    ckpt = holdfast.Checkpoint("ckpts", holdfast.State(model=model, data=sampler))
+    ckpt.resume()
+    for number, batch in enumerate(LOADER):
+        loss(model, batch).backward()
+        if CONDITION:
+            optimizer.step()
+        ckpt.step()
+"""
+
+
+def own(loader: str = "sampler.follow(loader)", condition: str = "number % 4 == 3") -> str:
+    return OWN.replace("LOADER", loader).replace("CONDITION", condition)
+
+
 test_lint = lint_table(
     "data-position-lost",
+    flags(
+        "error",
+        python(own()),
+        lines=[12],
+        saying=["ckpt.step() runs after every micro-batch", "number % 4 == 3", "twice"],
+    ),
+    flags(
+        "error",
+        python(own("loader", "True")),
+        lines=[8],
+        saying=["does not follow sampler", "sampler.follow(loader)"],
+    ),
+    leaves(python(own(condition="torch.isfinite(norm)"))),  # a step that is skipped, and counts
+    leaves(python(own().replace("        ckpt.step()", "            ckpt.step()"))),
+    leaves(python(own("loader", "True").replace("batch_sampler=sampler", "batch_size=8"))),
+    leaves(python(own("tqdm(sampler.follow(loader))", "True"))),
+    leaves(python(own("loader", "True").replace(".backward()", ".item()"))),  # an evaluation
     flags(
         "warning",
         python(shuffled()),

@@ -158,8 +158,35 @@ def train(load: str = "pass", more: str = "") -> str:
 
 ASKED = "if args.resume:\n        model.load_state_dict(torch.load(args.resume))"
 
+OWN = """
+    import holdfast
+
+    def train(model, state, loader):
+        ckpt = holdfast.Checkpoint("ckpts", state)
+        ckpt.resume()
+        for batch in loader:
+            model(batch).backward()
+            ckpt.step()
+"""
+
 test_lint = lint_table(
     "restart-from-zero",
+    flags(
+        "warning",
+        python(OWN.replace("ckpt.resume()", "pass")),
+        lines=[4],
+        saying=["ckpt.resume() is never called", "step 0"],
+    ),
+    flags(
+        "warning",
+        python(OWN.replace("ckpt.step()", "pass")),
+        lines=[4],
+        saying=["ckpt.step() is never called: nothing is saved"],
+    ),
+    leaves(python(OWN)),
+    leaves(python(OWN.replace("ckpt.resume()", "begin(ckpt)"))),  # another function may do it
+    leaves(python(OWN.replace("ckpt.resume()", "pass").replace(".backward()", ".item()"))),
+    leaves(python(OWN.replace("ckpt.resume()", "pass").replace("ckpt", "self.ckpt"))),
     flags(
         "warning",
         python(

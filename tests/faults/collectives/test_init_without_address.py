@@ -99,6 +99,22 @@ def started(kind: str, *around: str) -> Source:
     return python(PLAIN.format("'gloo'"), started_by=(launch,))
 
 
+OWN = """
+    import holdfast
+
+    def main():
+        ckpt = holdfast.Checkpoint("ckpts", state)
+        holdfast.init()
+        ckpt.resume()
+"""
+
+test_lint_of_our_own_library = lint_table(
+    "init-without-address",
+    flags("error", python(OWN), lines=[4], saying=["before the process group", "holdfast.init()"]),
+    leaves(python(OWN.replace("holdfast.init()", "other()"))),
+    leaves(python(OWN.replace("ckpt = ", "holdfast.init(); ckpt = "))),
+)
+
 test_lint = lint_table(
     "init-without-address",
     flags(

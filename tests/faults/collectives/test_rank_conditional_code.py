@@ -244,6 +244,31 @@ test_explain = explain_table(
 
 COMMON = "import torch.distributed as dist\n"
 
+OWN = """
+    import holdfast
+    import torch.distributed as dist
+
+    rank = dist.get_rank()
+    ckpt = holdfast.Checkpoint("ckpts", state)
+    if rank == 0:
+        ckpt.METHOD()
+"""
+
+test_lint_of_our_own_library = lint_table(
+    "rank-conditional-code",
+    flags(
+        "error",
+        python(OWN.replace("METHOD", "step")),
+        lines=[7],
+        saying=["ckpt.step() runs only", "rank == 0", "no save is ever completed"],
+    ),
+    flags("error", python(OWN.replace("METHOD", "save")), lines=[7], saying=["ckpt.save runs"]),
+    flags("error", python(OWN.replace("METHOD", "resume")), lines=[7], saying=["ckpt.resume"]),
+    leaves(python(OWN.replace("METHOD", "request_save"))),  # any rank may
+    leaves(python(OWN.replace("METHOD", "step").replace("holdfast.Checkpoint", "mine.Checkpoint"))),
+    leaves(python(OWN.replace("METHOD", "step").replace("if rank == 0", "if loss < best"))),
+)
+
 test_lint = lint_table(  # more of them in tests/source/test_parting*.py
     "rank-conditional-code",
     flags(

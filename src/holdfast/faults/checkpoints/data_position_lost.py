@@ -26,6 +26,7 @@ from collections.abc import Iterator
 
 from holdfast.analysis.job import resume_refused
 from holdfast.analysis.scene.scene import Scene
+from holdfast.analysis.source.checkpoints import own_calls
 from holdfast.analysis.source.checkpoints.epochs import EpochLoop, epoch_loops
 from holdfast.analysis.source.checkpoints.resuming import load_calls
 from holdfast.analysis.source.checkpoints.saving import SaveCall, save_calls
@@ -160,3 +161,29 @@ def _inside(program: Program, save: SaveCall, loop: ast.For) -> bool:
     function = program.function_of(save.call.node)
     targets = (program.target(call) for call in program.calls_in(loop))
     return any(one is not None and function in reached(program, one, 1) for one in targets)
+
+
+@FAULT.lint_python
+def sampler_is_not_followed(program: Program, _: Source) -> Iterator[Finding]:
+    for loop, sampler, loader in own_calls.loops_without_follow(program):
+        yield FAULT.error(
+            f"this loop does not follow {sampler}: its data position is unknown",
+            reason="a loader asks its sampler for batches long before they are trained on; a save "
+            "is refused after a loop that was not followed",
+            fix=f"write `for … in {sampler}.follow({loader}):`",
+            at=program.place(loop.iter),
+        )
+
+
+@FAULT.lint_python
+def steps_are_counted_within_a_batch(program: Program, _: Source) -> Iterator[Finding]:
+    for one in own_calls.steps_within_a_batch(program):
+        yield FAULT.error(
+            f"{one.call.written}() runs after every micro-batch, {one.optimizer.written}() only "
+            f"if {one.condition}",
+            reason="a step is counted and saved within a global batch: after a resume its first "
+            "micro-batches are trained on twice",
+            fix=f"call {one.call.written}() right after {one.optimizer.written}(), under the same "
+            "condition",
+            at=program.place(one.call.node),
+        )

@@ -30,7 +30,7 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene import attempt_start
 from holdfast.analysis.scene.checkpoints import CheckpointAccount, Resumed
 from holdfast.analysis.scene.scene import Scene
-from holdfast.analysis.source.checkpoints import resuming
+from holdfast.analysis.source.checkpoints import own_calls, resuming
 from holdfast.analysis.source.checkpoints.restarts import RestartSign, aware_of_restarts, restarted
 from holdfast.analysis.source.checkpoints.training_state import first_backward
 from holdfast.analysis.source.program import Call, Program, cited
@@ -190,3 +190,23 @@ def _only_if_asked(source: Source, switch: resuming.ResumeOption, elastic: Resta
         evidence=[_launched(elastic), cited(switch.load.node, source.file)],
         at=source.program.place(switch.load.node),
     )
+
+
+@FAULT.lint_python
+def own_checkpoint_is_never_used(program: Program, source: Source) -> Iterator[Finding]:
+    if not source.complete:
+        return
+    for one in own_calls.never_called(program, "resume"):
+        yield FAULT.warning(
+            f"{one.name}.resume() is never called: every start begins at step 0",
+            reason="what was saved is loaded by resume() only",
+            fix=f"call `{one.name}.resume()` once before the training loop",
+            at=program.place(one.made.node),
+        )
+    for one in own_calls.never_called(program, "step", "save"):
+        yield FAULT.warning(
+            f"{one.name}.step() is never called: nothing is saved",
+            reason="steps are counted by step(), which saves when a save is due",
+            fix=f"call `{one.name}.step()` on every rank after every optimizer step",
+            at=program.place(one.made.node),
+        )

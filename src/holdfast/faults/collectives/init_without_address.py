@@ -26,6 +26,7 @@ import re
 from collections.abc import Iterator
 
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.source.checkpoints.own_calls import made_before_the_group
 from holdfast.analysis.source.collectives import init_calls
 from holdfast.analysis.source.collectives.init_calls import InitCall
 from holdfast.analysis.source.program import Program, constant
@@ -272,3 +273,16 @@ def _url_lacks(program: Program, init: InitCall, url: str) -> Iterator[Finding]:
 
 def _and(words: list[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+@FAULT.lint_python
+def checkpoint_is_made_before_the_group(program: Program, _: Source) -> Iterator[Finding]:
+    for made, group in made_before_the_group(program):
+        yield FAULT.error(
+            "this Checkpoint is made before the process group",
+            reason=f"it learns its rank and the number of ranks from the group, which "
+            f"{group.written}() in line {group.node.lineno} makes; with more than one rank it "
+            "raises",
+            fix=f"make it after {group.written}()",
+            at=program.place(made.node),
+        )

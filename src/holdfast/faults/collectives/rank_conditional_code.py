@@ -32,8 +32,10 @@ from holdfast.analysis.logs.disagreement import Disagreement
 from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_READY
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene.scene import Scene
+from holdfast.analysis.source.checkpoints.own_calls import own_checkpoints
 from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.ranks import missed_collectives, missed_messages, swallowed_errors
+from holdfast.analysis.source.ranks.guards import rank_guards
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -306,3 +308,18 @@ def some_ranks_miss_a_collective(program: Program, _: Source) -> Iterator[Findin
         report = FAULT.error if one.sure else FAULT.warning
         said = missed_messages.message(one)
         yield report(said.summary, reason=said.reason, fix=said.fix, at=program.place(one.at))
+
+
+@FAULT.lint_python
+def one_rank_counts_the_steps_of_a_checkpoint(program: Program, _: Source) -> Iterator[Finding]:
+    for one in own_checkpoints(program):
+        for call in one.method("step"):
+            guard = next(rank_guards(program, call.node), None)
+            if guard is not None and guard.split.sure and not guard.split.mixed:
+                yield FAULT.error(
+                    f"{call.written}() runs only {guard.split.where}",
+                    reason="every rank writes its own part of a checkpoint, and rank 0 waits for "
+                    "all parts: no save is ever completed",
+                    fix=f"call {call.written}() on every rank, outside of the condition",
+                    at=program.place(call.node),
+                )

@@ -11,6 +11,7 @@ from holdfast.findings import Place
 from holdfast.lint.readers import python_environ
 
 WORDS = (
+    "holdfast",
     ".distributed", "environ", "accelerate", "Accelerat", "deepspeed", "horovod", "lightning",
     "Lightning", "multiprocessing", "threading", "subprocess", "DataLoader", "DistributedSampler",
     "torch.save", "torch.load", "torch.cuda", ".cuda(", "import distributed", "import save",

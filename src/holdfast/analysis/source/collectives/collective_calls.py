@@ -57,6 +57,9 @@ OBJECTS = {
     "lightning_fabric.Fabric": ("barrier", "all_gather", "all_reduce", "broadcast", "save"),
     "deepspeed.initialize": ("save_checkpoint", "load_checkpoint", "backward"),
     "torch.distributed.fsdp.FullyShardedDataParallel": ("", "state_dict"),
+    "holdfast.Checkpoint": ("save", "resume"),
+    "holdfast.integrations.accelerate.AcceleratorCheckpoint": ("save", "resume"),
+    "holdfast.integrations.transformers.TrainerCheckpoint": ("train",),
 }
 """what a call makes -> its methods that all ranks must call; '': calling the object itself"""
 METHODS = frozenset(method for methods in OBJECTS.values() for method in methods if method)
@@ -88,10 +91,11 @@ GROUP_AT = {
 }
 """position of `group` (torch 2.13.0, distributed_c10d.py)"""
 CONCERNED = re.compile(
-    r"[Dd]istributed|horovod|deepspeed|accelerat|[Ff]abric|torch_xla|[Ll]ightning"
+    r"[Dd]istributed|horovod|deepspeed|accelerat|[Ff]abric|torch_xla|[Ll]ightning|holdfast"
 )
 OF_OBJECTS = re.compile(
     r"accelerat|[Ff]abric|deepspeed\.init|FullyShardedDataParallel|[Ll]ightning"
+    r"|holdfast"
 )
 WHOLE = ("torch.distributed.group.WORLD", "torch.distributed.GroupMember.WORLD")
 
