@@ -138,12 +138,13 @@ class Checkpoint:
 
         Args:
             accept: changes since the save that are intended and not refused: "config" (another
-                configuration; what is restored, such as the optimizer's learning rate, is the
-                saved one), "world-size" (another number of ranks, where the data position was
-                saved per rank), "data" (another dataset, seed or global batch size: its epoch
-                starts from the beginning), "fresh" (checkpoints that cannot be used are skipped,
-                and without any other the run starts at step 0), "ranks" (ranks hold different
-                state, and rank 0's is right for all). The variable HOLDFAST_ACCEPT adds to it.
+                configuration; what the script now sets otherwise in its optimizer and scheduler,
+                such as the learning rate, is then in force), "world-size" (another number of ranks,
+                where the data position was saved per rank), "data" (another dataset, seed or global
+                batch size: its epoch starts from the beginning), "fresh" (checkpoints that cannot
+                be used are skipped, and without any other the run starts at step 0), "ranks" (ranks
+                hold different state, and rank 0's is right for all). The variable HOLDFAST_ACCEPT
+                adds to it.
 
         Returns:
             The step to continue from; 0 when there is no checkpoint.

@@ -67,20 +67,29 @@ def resume(
             notes = state.restore(
                 path, board.rank, saved.world_size, accept_data_change="data" in accept
             )
+        taken = [difference.accept for difference in found]
+        changed = state.apply_changed_settings(path) if "config" in taken else []
     for note in notes:
         say(note)
     if board.rank == 0:
-        taken = [difference.accept for difference in found]
         also = f", accepted: {', '.join(taken)}" if taken else ""
         if not has_launcher():  # which says so itself, and how many steps are repeated
             say(f"resumed at step {state.step} from {path}{also}")
         if "config" in taken:
-            say(
-                "what was restored keeps its saved values, the optimizer's learning rate among "
-                "them: set new ones after resume()"
-            )
+            say(_settings_in_force(changed))
         _tell(state.step, path, board.world_size, saved, taken)
     return saved.step
+
+
+def _settings_in_force(changed: list[str] | None) -> str:
+    if changed is None:
+        return (
+            "what was restored keeps its saved values, the optimizer's learning rate among them: "
+            "set new ones after resume()"
+        )
+    if not changed:
+        return "optimizer and scheduler are set as when this was saved: they continue unchanged"
+    return f"now in force as the script sets it: {'; '.join(changed)}"
 
 
 def take_folder(folder: str, lock: FolderLock) -> None:

@@ -30,7 +30,14 @@ from torch import nn
 from torch.optim import Optimizer
 
 import holdfast
-from holdfast.checkpoint import ddp_buckets, generators, object_state, optimizer_state, tree
+from holdfast.checkpoint import (
+    ddp_buckets,
+    generators,
+    hyperparameters,
+    object_state,
+    optimizer_state,
+    tree,
+)
 from holdfast.checkpoint.optimizer_state import ParameterNames
 from holdfast.checkpoint.rank_files import RankFiles
 from holdfast.checkpoint.tensors import NamedTensor, TensorEncoder
@@ -43,6 +50,7 @@ GENERATORS = "generators"
 GROUPS = "optimizer_groups"
 OWN_STRUCTURE = "own_structure"
 BUCKETS = "ddp_buckets"
+SETTINGS = "settings"
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,7 @@ class State:
         # Now rather than at the first save, in an hour.
         tree.encode(self.extras, TensorEncoder().encode, ("extras",))
         self._buckets: ddp_buckets.Buckets = ()
+        self._settings = hyperparameters.settings_of(self._things)
 
     def _which_per_rank(self, names: Iterable[str]) -> frozenset[str]:
         asked = {names} if isinstance(names, str) else set(names)
@@ -204,6 +213,7 @@ class State:
             names = self._names() - self._per_rank
             document["shared"] = self._encode(names, gather, ())
             document["structure"] = self.structure()
+            document[SETTINGS] = tree.encode(self._settings, gather.encode, (SETTINGS,))
             structure = object_state.fingerprint(document["structure"])
         if rank == 0 or "model" in self._per_rank:
             self._buckets = ddp_buckets.of(self.model) or self._buckets
@@ -261,6 +271,17 @@ class State:
             for name in sorted(self._names() - values.keys())
             if not generators.is_generator(self._things.get(name))
         ]
+
+    def apply_changed_settings(self, folder: str) -> list[str] | None:
+        """After `restore`: what the script sets otherwise than when this was saved takes effect.
+
+        One phrase each; None where it is not known what was set then: the first release.
+        """
+        first = RankFiles(folder, 0)
+        node = first.part(SETTINGS, object)
+        if node is None:
+            return None
+        return hyperparameters.apply_changes(self._things, first.value(node), self._settings)
 
     def _decode(self, files: RankFiles, part: str, names: frozenset[str]) -> dict[str, Any]:
         saved = files.part(part)
