@@ -41,6 +41,7 @@ _ALLOWED: dict[tuple[str, str], Any] = _CLASSES | {
     ("torch", "Size"): torch.Size,
     ("collections", "OrderedDict"): OrderedDict,
     ("pathlib", "PosixPath"): pathlib.PurePosixPath,
+    ("pathlib", "PurePosixPath"): pathlib.PurePosixPath,
     ("pathlib._local", "PosixPath"): pathlib.PurePosixPath,
 }
 

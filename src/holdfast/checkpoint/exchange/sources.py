@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 INDEX = "model.safetensors.index.json"
 Nest = dict[Any, Any]
+UNREADABLE = object()
+"""a value that only unpickling could read; what others save beside a model is often such"""
 
 
 def read_source(path: str) -> tuple[str, Nest]:
@@ -160,6 +163,12 @@ class _SafePlanner(DefaultLoadPlanner):
         self.state_dict[read_item.dest_index.fqn] = found
 
 
+def _cause(odd: BaseException) -> str:
+    """DCP wraps what happened, with its whole traceback."""
+    failures = getattr(odd, "failures", None) or {0: (odd, None)}
+    return str(next(iter(failures.values()))[0])[:300]
+
+
 def _dcp(folder: str) -> Nest:
     reader = _SafeReader(folder)
 
@@ -169,8 +178,10 @@ def _dcp(folder: str) -> Nest:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that there is no process group is intended
                 load(state, storage_reader=reader, planner=_SafePlanner(), no_dist=True)
-        except Exception as odd:  # DCP wraps all errors of a file in its own
-            raise ConfigError(f"{folder}: {name!r:.80} cannot be read: {odd}") from odd
+        except (Exception, CheckpointException) as odd:  # the latter is no Exception
+            if not isinstance(empty, torch.Tensor):
+                return UNREADABLE
+            raise ConfigError(f"{folder}: {name!r:.80} cannot be read: {_cause(odd)}") from odd
         return state[name]
 
     def tensor(name: str, about: TensorStorageMetadata) -> TensorOnDisk:

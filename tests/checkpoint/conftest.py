@@ -1,4 +1,4 @@
-"""Checkpoints of a real job, shared by all tests of this room."""
+"""Checkpoints of a real job of two ranks, for the tests of all rooms."""
 
 from __future__ import annotations
 
