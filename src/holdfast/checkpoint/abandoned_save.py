@@ -16,7 +16,7 @@ from holdfast.rank.print_line import say
 
 
 class AbandonedSave:
-    """In this folder, seen by whoever wants its lock."""
+    """In this folder, seen by a job that wants its lock."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

@@ -154,7 +154,7 @@ class Leader:
         if unusable and not taken and "fresh" not in accept:
             raise ResumeRefused(
                 resume_decision.none_taken(folder, unusable),
-                hint="repair or restore one of them; to begin at step 0 all the same, call "
+                hint="repair or restore one of them; to begin at step 0 anyway, call "
                 'resume(accept={"fresh"}) or set HOLDFAST_ACCEPT=fresh',
                 slugs=("checkpoint-corrupt",),
             )

@@ -4,7 +4,7 @@
         -> {"opt.lr": "0.1", "on": "{'a', 'b'}", "func": "__main__.main"}
 
 What has no lasting text (`<Logger object at 0x7f…>` is another one at the next start) gets a text
-that says so, and is not compared: a refused restart in the night would help nobody.
+that says so, and is not compared: a refused restart in the night helps no user.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def save(asked: SaveOrder, text: bytes, tensors: Sequence[NamedTensor]) -> SaveA
         entries = part.files
         if tensors:
             path = os.path.join(place.temporary, file)
-            entries = (commit.with_room(room, lambda: _write_anew(path, tensors)), *entries)
+            entries = (commit.with_room(room, lambda: _write_again(path, tensors)), *entries)
             DISK.fsync_folder(place.temporary)
         seconds = control.clock() - began
         return msgspec.structs.replace(part, files=entries, stall=seconds, seconds=seconds)
@@ -54,7 +54,7 @@ def save(asked: SaveOrder, text: bytes, tensors: Sequence[NamedTensor]) -> SaveA
     return one_save.carry_out(asked, [tree.name, file], write, control)
 
 
-def _write_anew(path: str, tensors: Sequence[NamedTensor]) -> FileEntry:
+def _write_again(path: str, tensors: Sequence[NamedTensor]) -> FileEntry:
     """What an earlier try left is room as well."""
     with contextlib.suppress(FileNotFoundError):
         DISK.remove(path)

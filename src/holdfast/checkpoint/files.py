@@ -68,7 +68,7 @@ class Files(Protocol):
         ...
 
     def claim(self, path: str) -> contextlib.AbstractContextManager[bool]:
-        """True when nobody reads this checkpoint, nor begins to in the block (reader_lock.py)."""
+        """True when no reader holds this checkpoint, or begins to meanwhile (reader_lock.py)."""
         ...
 
 
@@ -209,7 +209,7 @@ class NotRegularError(OSError):
 
 
 def open_regular(path: str) -> io.FileIO:
-    """For reading. A pipe that nobody writes into, or /dev/zero, would never end."""
+    """For reading. A pipe without a writer, or /dev/zero, would never end."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):

@@ -53,7 +53,7 @@ def is_note(name: str) -> bool:
 
 
 class MadeRoom:
-    """Rank 0's: it makes room, for itself and for whoever asks."""
+    """Rank 0's: it makes room, for itself and for the ranks that ask."""
 
     def __init__(self, files: Files, place: SaveFolder, save: SaveOrder) -> None:
         self._files, self._place, self._save = files, place, save

@@ -4,7 +4,7 @@ training.
     memory/wanted   how many ranks have begun to take much memory, each after its second sync point
     memory/taken    how many of those have it
 
-A small state's memory is there at once, and nobody counts.
+A small state has its memory at once, and no rank counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MemoryGate:
         """On rank 0, at the sync point of that number; `large`: so is its own state."""
         if self._open:
             return False
-        if number == 1:  # nobody has begun; what is announced now would be a save at once
+        if number == 1:  # no rank has begun; what is announced now would be a save at once
             return large
         taken, wanted = (self._board.count(f"memory/{name}", 0) for name in ("taken", "wanted"))
         self._open = number >= _COUNTED and taken >= wanted

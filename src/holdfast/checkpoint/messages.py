@@ -101,7 +101,7 @@ class SaveFailure(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     where: str
     made_room: tuple[str, ...] = ()
-    """checkpoints that were removed for it, though in vain"""
+    """checkpoints that were removed for it, without success"""
 
 
 class WriterRequest(msgspec.Struct, frozen=True):

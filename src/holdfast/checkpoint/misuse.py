@@ -144,7 +144,7 @@ def refuse_beside(folder: str, start: int) -> None:
     older ones."""
     try:
         names = os.listdir(folder)
-    except OSError:  # whoever takes the folder says so
+    except OSError:  # taking the folder says so
         return
     newest = max((found for found in map(manifest.step_of, names) if found is not None), default=-1)
     if newest > start:

@@ -58,7 +58,7 @@ def hold(folder: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def claim(folder: str) -> Iterator[bool]:
-    """For whoever removes it: true when nobody reads it, and nobody begins to meanwhile.
+    """For retention: true when no reader holds it, and none begins to meanwhile.
 
     True as well where there is no manifest: such a folder is no checkpoint to be read.
     """
@@ -78,7 +78,7 @@ def claim(folder: str) -> Iterator[bool]:
 
 
 def in_use(folder: str) -> bool:
-    """Whether somebody reads it now; false when there is nothing to read."""
+    """Whether a reader holds it now; false when there is nothing to read."""
     try:
         with claim(folder) as free:
             return not free
@@ -106,7 +106,7 @@ def _take(fd: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as problem:
-        # EBADF: NFS, and no permission to write. Then nobody else's lock can be seen either.
+        # EBADF: NFS, and no permission to write. Then no other lock can be seen either.
         if problem.errno not in (*_NO_LOCKS_HERE, errno.EBADF):
             raise
     return True

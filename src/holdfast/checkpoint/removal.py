@@ -37,7 +37,7 @@ _TEMPORARY = re.compile(r"\.tmp-(step-[0-9.]+)-[0-9a-f]+")
 
 def owners(files: Files, root: str, newest: str = "") -> set[int]:
     """Users whose folders are this job's: ours, and as whom the disk knows us (a server may give
-    root's files to nobody)."""
+    root's files to user 65534)."""
     return {os.geteuid(), files.owner(root), *([files.owner(newest)] if newest else [])}
 
 

@@ -138,7 +138,7 @@ def _refuse_if_emptied(folder: str, saved: str) -> None:
         raise EnvironmentFailure(
             f"an earlier attempt of this run saved {saved}, and now there is no checkpoint in "
             f"{folder}: not starting at step 0",
-            hint="is its disk mounted? To begin at step 0 all the same, set HOLDFAST_ACCEPT=fresh",
+            hint="is its disk mounted? To begin at step 0 anyway, set HOLDFAST_ACCEPT=fresh",
         )
 
 

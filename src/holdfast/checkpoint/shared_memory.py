@@ -42,7 +42,7 @@ _POPULATE_WRITE = 23
 
 
 class SharedMemory:
-    """A memfd and its mapping. Only one thread takes, and only while nobody copies."""
+    """A memfd and its mapping. Only one thread takes, and only while nothing is copied."""
 
     def __init__(self, *, room: Callable[[], int | None] = memory_room) -> None:
         self.fd = os.memfd_create("holdfast-state")

@@ -1,6 +1,6 @@
 """While a rank writes, rank 0 can see that it lives: a small file that grows.
 
-The sizes of its other files may stand still for minutes, in an fsync of what a slow disk had taken
+The sizes of its other files may stay the same for minutes, in an fsync of what a slow disk took
 into its cache. A disk that does not move at all for half an hour is given no more signs.
 """
 

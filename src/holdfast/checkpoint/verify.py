@@ -1,7 +1,7 @@
 """The bytes of a checkpoint beside its digests: shared among ranks, hashed by several threads.
 
 What a rank verifies is in the page cache afterwards. Ranks load through it, and those of one
-machine share it: each byte comes from the disk once, whoever reads it first.
+machine share it: each byte comes from the disk once, by the first reader.
 """
 
 from __future__ import annotations

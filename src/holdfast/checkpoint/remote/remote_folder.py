@@ -88,7 +88,7 @@ class RemoteFolder:
 
     def download(self, name: str, root: str, progress: Progress = _nothing) -> str:
         """Into `root`, where it gets its name when all is on the disk. Its bytes are not verified
-        here: whoever resumes from it does that."""
+        here: resume() does that."""
         manifest = self.manifest(name)
         temporary = os.path.join(root, temporary_name(manifest.step, "fe7c4ed"))
         DISK.make_folder(temporary)
@@ -203,7 +203,7 @@ class _Told:
 
 
 def check_url(url: str) -> None:
-    """Raises ConfigError where nothing is installed for it; asks nobody yet."""
+    """Raises ConfigError where nothing is installed for it; asks no server yet."""
     scheme = urlsplit(url).scheme or "file"
     try:
         import fsspec  # noqa: PLC0415 - an extra, and a tenth of a second
