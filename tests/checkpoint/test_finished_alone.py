@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +17,7 @@ import pytest
 
 from holdfast.analysis.checkpoints.manifest import RankPart
 from holdfast.checkpoint import choose, commit, parts
+from holdfast.checkpoint.abandoned_save import AbandonedSave
 from holdfast.checkpoint.commit import MadeRoom, SaveFolder
 from holdfast.checkpoint.files import DISK, Disk, OpenFile
 from holdfast.checkpoint.lock import FolderLock
@@ -240,3 +243,37 @@ def test_a_rank_that_is_ended_leaves_its_writer_time(
     assert time.monotonic() - began < 30
     rank.wait()
     rank.stdout.close()
+
+
+# --- the next attempt waits for it ---------------------------------------------------------------
+
+
+def owner(pid: int, host: str, run: str = "") -> bytes:
+    return json.dumps({"pid": pid, "host": host, "run": run, "since": 0.0}).encode()
+
+
+def test_only_a_save_that_moves_and_has_lost_its_rank_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "mine")
+    here, nobody = socket.gethostname(), 2**22 + 1
+    part = tmp_path / ".tmp-step-000000010-ab" / "rank-0.safetensors"
+    part.parent.mkdir()
+    for lost, who in (
+        (True, owner(nobody, here)),
+        (True, owner(1, "elsewhere", "mine")),
+        (False, owner(1, here)),
+        (False, owner(1, "elsewhere", "another")),
+        (False, owner(1, "elsewhere")),
+        (False, b"torn"),
+    ):
+        save = AbandonedSave(str(tmp_path))
+        part.write_bytes(b"1")
+        assert save.is_being_finished(who) is lost
+        assert not save.is_being_finished(who), "it stands still"
+        part.write_bytes(b"12")
+        assert save.is_being_finished(who) is lost
+    assert capfd.readouterr().err.count("waiting for the last save") == 2
+    part.unlink()
+    part.parent.rmdir()
+    assert not AbandonedSave(str(tmp_path)).is_being_finished(owner(nobody, here))

@@ -153,7 +153,7 @@ def _part_of(files: Files, place: SaveFolder, rank: int, names: set[str]) -> Ran
 
 
 def signs(files: Files, place: SaveFolder, names: Iterable[str]) -> dict[str, int]:
-    """Changes while anybody still writes."""
+    """Changes while a rank still writes."""
     sizes = {}
     for name in names:
         with contextlib.suppress(OSError):  # a note that got its name meanwhile
