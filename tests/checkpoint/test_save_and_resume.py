@@ -48,6 +48,17 @@ def test_every_rank_resumes_with_its_own_state(
     assert f"resumed at step 5 from {tmp_path}/step-000000005" in said
 
 
+def test_what_fewer_ranks_leave_behind_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    launch(monkeypatch, 3, tmp_path, 2)
+    assert "the data position is not in the checkpoint" not in capfd.readouterr().err
+    launch(monkeypatch, 1, tmp_path, 0, accept="world-size")
+    said = capfd.readouterr().err
+    assert said.count("not used, as this job has world size 1: note of ranks 1-2\n") == 1
+    assert said.count("the data position is not in the checkpoint (State has no data=)") == 1
+
+
 def test_the_manifest_says_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launch(monkeypatch, 2, tmp_path, 3, config={"lr": 0.1, "api_key": "hush"})
     text = (tmp_path / "step-000000003" / MANIFEST).read_bytes()

@@ -67,18 +67,28 @@ def resume(
             notes = state.restore(
                 path, board.rank, saved.world_size, accept_data_change="data" in accept
             )
+            if board.rank == 0:
+                notes += state.left_behind(saved.world_size, board.world_size)
         taken = [difference.accept for difference in found]
         changed = state.apply_changed_settings(path) if "config" in taken else []
     for note in notes:
         say(note)
     if board.rank == 0:
-        also = f", accepted: {', '.join(taken)}" if taken else ""
-        if not has_launcher():  # which says so itself, and how many steps are repeated
-            say(f"resumed at step {state.step} from {path}{also}")
+        _report(state, path, saved, taken)
         if "config" in taken:
             say(_settings_in_force(changed))
         _tell(state.step, path, board.world_size, saved, taken)
     return saved.step
+
+
+def _report(state: State, path: str, saved: Manifest, taken: Collection[str]) -> None:
+    if has_launcher():  # which says so itself, and how many steps are repeated
+        return
+    also = f", accepted: {', '.join(taken)}" if taken else ""
+    say(f"resumed at step {state.step} from {path}{also}")
+    if state.data_scope == "unknown" and not saved.imported:
+        say("the data position is not in the checkpoint (State has no data=): the loader starts "
+            "from its beginning")  # fmt: skip
 
 
 def _settings_in_force(changed: list[str] | None) -> str:

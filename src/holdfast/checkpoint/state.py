@@ -30,6 +30,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 import holdfast
+from holdfast import text
 from holdfast.checkpoint import (
     ddp_buckets,
     generators,
@@ -282,6 +283,16 @@ class State:
         if node is None:
             return None
         return hyperparameters.apply_changes(self._things, first.value(node), self._settings)
+
+    def left_behind(self, saved_world: int, world_size: int) -> list[str]:
+        """What no rank takes over, in sentences, when fewer ranks resume than saved."""
+        whole = {"data"} if self.data_scope == "global" else set()
+        own = self._per_rank - whole
+        names = sorted(n for n in own if not generators.is_generator(self._things.get(n)))
+        if saved_world <= world_size or not names:
+            return []
+        gone = text.ranks(range(world_size, saved_world))
+        return [f"not used, as this job has world size {world_size}: {', '.join(names)} of {gone}"]
 
     def _decode(self, files: RankFiles, part: str, names: frozenset[str]) -> dict[str, Any]:
         saved = files.part(part)

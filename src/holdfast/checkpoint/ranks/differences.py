@@ -32,8 +32,7 @@ _USUAL = {
     "names": "pipeline stages",
     "shapes": "parallelism by hand that splits tensors or layers over ranks",
     "optimizer": "an optimizer that keeps each rank's part (ZeRO, Muon, Shampoo)",
-    "values": "expert or tensor parallelism with plain modules, for replicas that average now and "
-    "then (LocalSGD), or where nothing synchronizes gradients (no DDP)",
+    "values": "expert or tensor parallelism with plain modules, LocalSGD, or a missing DDP",
     "only the optimizer's": "an optimizer that keeps each rank's part (ZeRO, Muon, Shampoo)",
 }
 
