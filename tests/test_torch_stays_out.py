@@ -12,7 +12,7 @@ MAY_IMPORT_TORCH = {
     *(f"checkpoint/{name}.py" for name in ("copying", "ddp_buckets", "generators")),
     *(f"checkpoint/{name}.py" for name in ("loading", "optimizer_state", "shared_memory")),
     *(f"checkpoint/{name}.py" for name in ("object_state", "rank_files", "staging", "state")),
-    *(f"checkpoint/{name}.py" for name in ("sharded", "sharded_plan", "sharded_tree", "tensors")),
+    *(f"checkpoint/{name}.py" for name in ("sharded", "sharded_tree", "dtensor_layout", "tensors")),
     *(f"checkpoint/reading/{name}.py" for name in ("fill", "load", "saved_state", "difference")),
     *(f"checkpoint/exchange/{name}.py" for name in ("dcp_metadata", "sources", "to_dcp")),
     *(f"run/launch/{name}.py" for name in ("agent", "flags", "launch", "logs", "rendezvous")),

@@ -107,11 +107,44 @@ def test_a_save_after_an_evaluation_is_resumed(found: Found, reshard_after_forwa
     assert [rank["evaluated"][reshard_after_forward] for rank in found] == [[True, True, []]] * 4
 
 
+@pytest.mark.parametrize("how", ["pipeline", "local names per rank", "experts"])
+def test_ranks_with_different_parameters_continue_bit_for_bit(found: Found, how: str) -> None:
+    assert [rank["parallels"][how] for rank in found] == [["True", True, True]] * 4
+
+
+def test_stages_of_a_pipeline_become_one_model_over_all_ranks(found: Found) -> None:
+    assert [rank["parallels"]["merged"] for rank in found] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("local names", "model.layers.0.weight is on ranks 0-1, and on ranks 2-3 in another mesh"),
+        ("plain experts", "model.layers.expert.weight is a plain tensor with other values on rank"),
+    ],
+)
+def test_one_name_for_different_tensors_is_refused_by_the_first_save(
+    found: Found, how: str, words: str
+) -> None:
+    [said] = found[0]["parallels"][how]
+    assert said.startswith(f"ConfigError: {words}")
+    assert [rank["parallels"][how] for rank in found] == [[said]] * 4
+
+
+def test_averages_of_the_weights_and_a_second_optimizer_are_saved_in_shards(found: Found) -> None:
+    assert [rank["parallels"]["averages"] for rank in found] == [[True] * 4] * 4
+
+
+def test_a_parameter_that_no_module_of_the_state_has_is_refused(found: Found) -> None:
+    [said] = {rank["parallels"]["unnamed"] for rank in found}
+    assert "parameter 2 of the optimizer's group 0 ([3]) is in no module of the State" in said
+
+
 def test_tied_weights_are_written_once_and_nothing_is_pickled(found: Found, folder: Path) -> None:
     saved = folder / "checkpoint" / "step-000000006"
     names = [name for path in saved.glob("*.safetensors") for name in TensorFile(str(path)).names]
     assert "model.enter.weight[2,0]" in names
     assert not [name for name in names if name.startswith("model.leave.weight")]
-    index = RankFiles(str(saved), 0).part("sharded")["index"]
+    index = RankFiles(str(saved), 0).part("sharded")["index"]["tensors"]
     assert index["model.enter.bias"][:2] == ["float32", [6]]
     assert {path.suffix for path in saved.iterdir()} == {".json", ".safetensors"}

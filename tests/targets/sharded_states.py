@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from sharded_parallels import everything  # type: ignore[import-not-found]
 from sharded_runs import Cut, Run, by_both, by_fsdp, differing  # type: ignore[import-not-found]
 from torch._C._distributed_c10d import FileStore, PrefixStore
 from torch.distributed.device_mesh import DeviceMesh
@@ -33,7 +34,7 @@ WORLD = 4
 def write(run: Run, sharded: ShardedState, folder: Path, token: str) -> int:
     """As the writer does; returns how many bytes of tensors this rank has written."""
     share = sharded.collect(token)
-    captured = run.state.capture(RANK, sharded=share.node)
+    captured = run.state.capture(RANK, sharded=share.node, structure=share.structure)
     buffer = StagingBuffer()
     staged = buffer.stage([*captured.tensors, *share.tensors], captured.text)
     folder.mkdir(exist_ok=True)
@@ -57,7 +58,7 @@ class World:
 
     def run(self, seed: int) -> tuple[Run, ShardedState]:
         run = Run(self.mesh, self.cut, seed)
-        return run, ShardedState(run.model, run.optimizer, self.board)
+        return run, ShardedState(run.state, self.board)
 
 
 def through(worlds: list[World], folder: Path) -> dict[str, Any]:
@@ -130,7 +131,7 @@ def plans(world: World) -> dict[str, Any]:
     for what, change in changes.items():
         change()
         sharded.collect(what)
-        numbers.append(agreement._number)
+        numbers.append(agreement.number)
     if RANK == 1:
         state()["odd"] = torch.zeros(5)
     try:
@@ -201,6 +202,7 @@ def main() -> None:
         "plans": plans(four),
         "checkpoint": with_checkpoint(four, FOLDER / "checkpoint"),
         "evaluated": evaluated(four, FOLDER / "evaluated"),
+        "parallels": everything(FOLDER / "parallels"),
     }
     print(json.dumps(found), flush=True)
     dist.barrier()

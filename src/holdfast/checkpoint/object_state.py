@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -66,11 +66,25 @@ def _refuse_emptied(name: str, module: nn.Module) -> None:
 def is_sharded(thing: object) -> bool:
     """Does each rank hold only a part of it?"""
     library = sys.modules.get("torch.distributed.tensor")  # else none can exist
-    if library is None or not isinstance(thing, nn.Module):
+    if library is None:
         return False
-    reshard(thing)
-    own = [*thing.parameters(), *thing.buffers()]
+    if isinstance(thing, nn.Module):
+        reshard(thing)
+        own: Iterable[object] = [*thing.parameters(), *thing.buffers()]
+    elif isinstance(thing, Optimizer):
+        own = [parameter for group in thing.param_groups for parameter in group["params"]]
+    else:
+        own = _leaves(state_of(thing) if has_state(thing) else thing)
     return any(isinstance(tensor, library.DTensor) for tensor in own)
+
+
+def _leaves(value: object, deepest: int = 10) -> Iterator[object]:
+    """What is in a nest of dicts and lists."""
+    if not isinstance(value, dict | list | tuple):
+        yield value
+    elif deepest:
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(each, deepest - 1)
 
 
 def reshard(module: nn.Module) -> None:

@@ -60,7 +60,10 @@ def resume(
 
             notes = resume_imported.restore(path, saved, state)[board.rank :]
         else:
-            found = _compare(path, saved, state, chosen.config, board)
+            structure = state.structure()
+            if sharded is not None:
+                structure = sharded.structure(structure)
+            found = _compare(path, saved, state, structure, chosen.config, board)
             compare.refuse(path, found, accept)
             if sharded is not None:  # first: the generators are restored last of all
                 sharded.restore(path, saved.world_size)
@@ -166,9 +169,13 @@ def _follow(board: MessageBoard, folder: str) -> Question:
 
 
 def _compare(
-    path: str, saved: Manifest, state: State, config: dict[str, str], board: MessageBoard
+    path: str,
+    saved: Manifest,
+    state: State,
+    structure: dict[str, str],
+    config: dict[str, str],
+    board: MessageBoard,
 ) -> list[compare.RunDifference]:
-    structure = state.structure()
     if saved.structure != object_state.fingerprint(structure):
         first = state.first_structure()
         if saved.structure == object_state.fingerprint(first):

@@ -27,7 +27,7 @@ from holdfast.checkpoint.run_config import RunConfig
 from holdfast.checkpoint.staging import StagingBuffer
 from holdfast.checkpoint.state import CapturedState, State, versions
 from holdfast.checkpoint.writer_process import WriterProcess
-from holdfast.errors import EnvironmentFailure, Error
+from holdfast.errors import ConfigError, EnvironmentFailure, Error
 from holdfast.rank.phase import phase
 from holdfast.rank.print_line import say
 
@@ -41,7 +41,7 @@ def sharded_part(state: State, board: MessageBoard) -> ShardedState | None:
         return None
     from holdfast.checkpoint.sharded import ShardedState  # noqa: PLC0415 - half a second of imports
 
-    return ShardedState(state.model, state.optimizer, board)
+    return ShardedState(state, board)
 
 
 class Saver:
@@ -73,6 +73,7 @@ class Saver:
         self.structure = ""
         """fingerprint of what was captured last, on rank 0"""
         self._no_room = self._no_pin = ""
+        self._has_captured = False
 
     @property
     def busy(self) -> bool:
@@ -110,7 +111,11 @@ class Saver:
             try:
                 captured = self._capture(token)
                 asked = self._message(captured, step, token)
-            except EnvironmentFailure as problem:  # some rank cannot save, or never came
+            except (EnvironmentFailure, ConfigError) as problem:
+                # Some rank cannot save, or never came. What never could be saved ends the job in
+                # its first steps; what cannot be any more is no reason to end a training.
+                if isinstance(problem, ConfigError) and not self._has_captured:
+                    raise
                 failed = SaveFailure(step=step, errno=0, what=problem.sentence, where=self._folder)
                 self._written = SaveAnswer(failed=failed)
                 return
@@ -144,8 +149,13 @@ class Saver:
 
     def _capture(self, token: str) -> CapturedState:
         share = self._sharded.collect(token) if self._sharded else None
-        captured = self._state.capture(self._rank, sharded=share.node if share else None)
+        captured = self._state.capture(
+            self._rank,
+            sharded=share.node if share else None,
+            structure=share.structure if share else None,
+        )
         self.structure = captured.structure
+        self._has_captured = True
         if share is None:
             return captured
         return replace(captured, tensors=[*captured.tensors, *share.tensors])

@@ -1,222 +1,289 @@
-"""Which rank writes which piece: planned once by rank 0, and again when a rank's pieces change.
+"""What all ranks together hold: ranks that hold the same describe it once. Pure.
 
-    rank N: sharded/TOKEN/from/N  what it holds, if that is new  ->  rank 0
-    rank 0: sharded/TOKEN/to/N    what N is to write, if that is new
+    merge(groups)      -> the index of the checkpoint, and who holds each plain tensor
+    pieces_to_write(…) -> what one rank writes, which it finds out by itself
 
-The planning is DCP's. It goes through the board and not through a process group: a wait there is
-named on the rank's page, nothing is pickled, and the job's own groups stay out of it.
+What is in a DTensor follows from its mesh (sharded_layout.py). A plain tensor (a parameter that is
+not sharded, the step count of an optimizer) is held whole by every rank that has one of its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 
 import msgspec
-import torch
-from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
-from torch.distributed.checkpoint.metadata import (
-    ChunkStorageMetadata,
-    MetadataIndex,
-    TensorProperties,
+
+from holdfast.checkpoint.sharded_index import SavedTensor, ShardIndex
+from holdfast.checkpoint.sharded_layout import LayoutGrid, Piece, Shape, ShardLayout, held_by
+from holdfast.errors import ConfigError
+from holdfast.text import ranks as in_words
+
+WHOLE = -1
+HINT = (
+    "give what differs between ranks names of its own, such as the number of each layer in the "
+    'whole model, or let every rank save its own: State(…, per_rank=("model", "optimizer"))'
 )
-from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, WriteItem, WriteItemType
-
-from holdfast.checkpoint.message_board import MessageBoard
-from holdfast.checkpoint.messages import PATIENCE
-from holdfast.checkpoint.tensors import named_dtype
-from holdfast.errors import EnvironmentFailure, Error
-
-Shape = tuple[int, ...]
 
 
-class ShardPiece(msgspec.Struct, frozen=True, array_like=True):
-    """A piece of a tensor that a rank holds, as JSON carries it."""
-
+class HeldTensor(msgspec.Struct, frozen=True, array_like=True):
     name: str
     dtype: str
     size: Shape
     """of the whole tensor"""
-    offsets: Shape
-    sizes: Shape
+    layout: int
+    """its number among the layouts; WHOLE for a plain tensor"""
 
 
-class ShardPart(msgspec.Struct, frozen=True, array_like=True):
-    """A piece of a tensor in the file of one rank."""
+class HeldState(msgspec.Struct, frozen=True):
+    """What a rank holds; the same on most of them."""
 
-    rank: int
-    offsets: Shape
-    sizes: Shape
-
-
-class SavedTensor(msgspec.Struct, frozen=True, array_like=True):
-    """One tensor of the index: what it is, and where its pieces are."""
-
-    dtype: str
-    size: Shape
-    parts: tuple[ShardPart, ...]
+    layouts: tuple[ShardLayout, ...] = ()
+    tensors: tuple[HeldTensor, ...] = ()
+    structure: dict[str, str] = {}
+    """names, shapes and types, for a later comparison (object_state.py)"""
 
 
-ShardIndex = dict[str, SavedTensor]
+Samples = Mapping[str, tuple[float, ...]]
+"""name of a tensor -> some values of this rank's part"""
+
+
+@dataclass(frozen=True)
+class RankGroup:
+    """Ranks that hold the same."""
+
+    ranks: tuple[int, ...]
+    held: HeldState
+    samples: Samples = field(default_factory=dict)
+    """of the first of the ranks"""
+
+
+class Holders(msgspec.Struct, frozen=True):
+    """Who holds each tensor of a group, all groups considered."""
+
+    layouts: tuple[ShardLayout, ...] = ()
+    runs: tuple[tuple[tuple[int, int], ...], ...] = ()
+    """for the plain tensors, and those of each layout: (so many, have the layout of this number)"""
 
 
 @dataclass(frozen=True)
 class ShardPlan:
-    taken: list[tuple[int, ...]]
-    """of each rank's items, in their order, those that it writes"""
     index: ShardIndex
+    structure: dict[str, str]
+    holders: list[Holders]
+    """for each group"""
+
+
+Replicas = set[tuple[ShardLayout, ShardLayout]]
+"""two layouts that were seen to hold the same tensors"""
+
+
+def merge(groups: Sequence[RankGroup], replicas: Replicas | None = None) -> ShardPlan:
+    """Raises ConfigError where one name stands for several tensors."""
+    judge = _Judge(groups, set() if replicas is None else replicas)
+    tensors: dict[str, SavedTensor] = {}
+    held_in: dict[str, list[tuple[int, int]]] = {}
+    for number, group in enumerate(groups):
+        for name, dtype, size, layout in map(_fields, group.held.tensors):
+            here = SavedTensor(dtype, size, 0)
+            if tensors.setdefault(name, here) != here:
+                raise _differs(name, tensors[name], here, groups[held_in[name][0][0]], group)
+            held_in.setdefault(name, []).append((number, layout))
+    numbers: dict[ShardLayout, int] = {}
+    known: dict[tuple[tuple[int, int], ...], int] = {}
+    for name, places in held_in.items():
+        key = tuple(places)
+        if key not in known:
+            common = _common_layout(name, places, groups, judge)
+            known[key] = numbers.setdefault(common, len(numbers))
+        tensors[name] = SavedTensor(tensors[name].dtype, tensors[name].size, known[key])
+    judge.refuse_other_values(held_in)
+    layouts = tuple(numbers)
+    return ShardPlan(
+        ShardIndex(tensors, layouts),
+        _union(groups),
+        [_holders(group, tensors, layouts) for group in groups],
+    )
+
+
+def _fields(tensor: HeldTensor) -> tuple[str, str, Shape, int]:
+    return tensor.name, tensor.dtype, tensor.size, tensor.layout
+
+
+def _differs(
+    name: str, one: SavedTensor, other: SavedTensor, first: RankGroup, second: RankGroup
+) -> ConfigError:
+    return ConfigError(
+        f"{name} is {one.dtype} {list(one.size)} on {in_words(first.ranks)}, and {other.dtype} "
+        f"{list(other.size)} on {in_words(second.ranks)}",
+        hint=HINT,
+    )
+
+
+def _common_layout(
+    name: str, places: list[tuple[int, int]], groups: Sequence[RankGroup], judge: _Judge
+) -> ShardLayout:
+    """Of a tensor that some groups hold, each with the layout of that number."""
+    if all(layout == WHOLE for _, layout in places):
+        return held_by(sorted(rank for number, _ in places for rank in groups[number].ranks))
+    found: dict[ShardLayout, list[int]] = {}
+    for number, of_group in places:
+        if of_group == WHOLE:
+            raise ConfigError(
+                f"{name} is sharded on some ranks, and a plain tensor on "
+                f"{in_words(groups[number].ranks)}",
+                hint=HINT,
+            )
+        found.setdefault(groups[number].held.layouts[of_group], []).append(number)
+    first, *others = found
+    for layout, numbers in found.items():
+        holding = {rank for number in numbers for rank in groups[number].ranks}
+        if missing := set(layout.ranks) - holding:
+            raise ConfigError(
+                f"{name} is divided among {in_words(layout.ranks)}, but {in_words(missing)} "
+                "did not describe it",
+                hint=HINT,
+            )
+        if layout is not first:
+            judge.refuse_unless_replicas(name, first, found[first][0], layout, numbers[0])
+    if not others:
+        return first
+    # Beside tensor parallelism, FSDP2 divides what is not tensor parallel in a mesh for each.
+    ranks = tuple(rank for layout in found for rank in layout.ranks)
+    return ShardLayout((len(found), *first.mesh), ranks, (None, *first.cuts))
+
+
+class _Judge:
+    """Does one name stand for one tensor on all ranks? Values tell, as far as they were sent."""
+
+    def __init__(self, groups: Sequence[RankGroup], replicas: Replicas) -> None:
+        self._groups, self._replicas = groups, replicas
+        self._matrices = {
+            each.name for group in groups for each in group.held.tensors if is_matrix(each)
+        }
+
+    def refuse_unless_replicas(
+        self, name: str, one: ShardLayout, at: int, other: ShardLayout, other_at: int
+    ) -> None:
+        if (one, other) in self._replicas:
+            return
+        first, second = self._groups[at], self._groups[other_at]
+        alike = (one.mesh, one.cuts) == (other.mesh, other.cuts)
+        same_place = alike and one.ranks.index(first.ranks[0]) == other.ranks.index(second.ranks[0])
+        shared = first.samples.keys() & second.samples.keys() & _names(first, one)
+        vectors, matrices = ([key for key in sorted(shared) if (key in self._matrices) is is_matrix]
+                             for is_matrix in (False, True))  # fmt: skip
+        compared = matrices or vectors
+        odd = [key for key in compared if differ(first.samples[key], second.samples[key])]
+        # Some vectors are noise: where they are all there is, most must agree.
+        few = len(odd) * 2 < len(compared) if not matrices else not odd
+        if not same_place or not few:
+            raise ConfigError(
+                f"{odd[0] if odd else name} is on {in_words(one.ranks)}, and on "
+                f"{in_words(other.ranks)} in another mesh"
+                + (", with other values" if odd else "")
+                + ": one name for different tensors",
+                hint=HINT,
+            )
+        self._replicas.add((one, other))
+
+    def refuse_other_values(self, held_in: dict[str, list[tuple[int, int]]]) -> None:
+        """Of plain tensors."""
+        for name, places in held_in.items():
+            known = [self._groups[n] for n, layout in places if layout == WHOLE]
+            known = [group for group in known if name in group.samples]
+            for other in known[1:] if name in self._matrices else ():
+                if differ(known[0].samples[name], other.samples[name]):
+                    raise other_values(name, known[0].ranks, other.ranks)
+
+
+def _names(group: RankGroup, layout: ShardLayout) -> set[str]:
+    number = group.held.layouts.index(layout)
+    return {each.name for each in group.held.tensors if each.layout == number}
+
+
+def is_matrix(tensor: HeldTensor) -> bool:
+    """Weights begin with random values; many vectors do not."""
+    return len(tensor.size) > 1
+
+
+def differ(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Other tensors, and not the same one after sums in another order."""
+    scale = max(map(abs, [*one, *other]), default=0.0)
+    apart = [abs(a - b) > scale / 4 for a, b in zip(one, other, strict=False)]
+    return len(one) != len(other) or 2 * sum(apart) >= len(apart) > 0
+
+
+def other_values(name: str, first: Iterable[int], second: Iterable[int]) -> ConfigError:
+    return ConfigError(
+        f"{name} is a plain tensor with other values on {in_words(first)} than on "
+        f"{in_words(second)}: only one of them would be saved",
+        hint=HINT,
+    )
+
+
+def _holders(
+    group: RankGroup, tensors: dict[str, SavedTensor], layouts: Sequence[ShardLayout]
+) -> Holders:
+    of_layout: list[list[int]] = [[] for _ in range(len(group.held.layouts) + 1)]
+    for each in group.held.tensors:
+        of_layout[each.layout + 1].append(tensors[each.name].layout)
+    used = list(dict.fromkeys(number for numbers in of_layout for number in numbers))
+    place = {number: i for i, number in enumerate(used)}
+    runs = tuple(
+        tuple((len(list(same)), place[number]) for number, same in groupby(numbers))
+        for numbers in of_layout
+    )
+    return Holders(tuple(layouts[number] for number in used), runs)
+
+
+def _union(groups: Sequence[RankGroup]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for group in groups:
+        for name, what in group.held.structure.items():
+            if found.setdefault(name, what) != what:
+                raise ConfigError(
+                    f"{name} differs between ranks: {found[name]}, and {what} on "
+                    f"{in_words(group.ranks)}",
+                    hint=HINT,
+                )
+    return found
+
+
+# --- one rank's part ---------------------------------------------------------------------------
+
+
+class Grids:
+    """The arithmetic of each layout, kept from save to save."""
+
+    def __init__(self) -> None:
+        self._known: dict[ShardLayout, LayoutGrid] = {}
+
+    def of(self, layout: ShardLayout) -> LayoutGrid:
+        if layout not in self._known:
+            self._known[layout] = LayoutGrid(layout)
+        return self._known[layout]
+
+
+def pieces_to_write(
+    rank: int, held: HeldState, holders: Holders, grids: Grids
+) -> list[tuple[str, Shape, Piece]]:
+    """(name, size of the whole, piece) of what this rank writes: every piece is one rank's."""
+    shared = [grids.of(layout) for layout in holders.layouts]
+    of_layout = [
+        iter([shared[number] for count, number in runs for _ in range(count)])
+        for runs in holders.runs
+    ]
+    found = []
+    for name, _, size, layout in map(_fields, held.tensors):
+        grid = next(of_layout[layout + 1])
+        piece = grid.piece(size, rank)
+        if not piece.is_empty and grid.writer(name, size, rank) == rank:
+            found.append((name, size, piece))
+    return found
 
 
 def piece_name(name: str, size: Shape, offsets: Shape, sizes: Shape) -> str:
     """In the file of tensors: 'model.fc.weight[16,0]', without the brackets if it is whole."""
     return name if sizes == size else f"{name}[{','.join(map(str, offsets))}]"
-
-
-def divide(held: Sequence[Sequence[ShardPiece]]) -> ShardPlan:
-    """Every piece once, what several ranks hold spread over them. Pure."""
-    for name, found in _descriptions(held).items():
-        if len(found) > 1:
-            raise EnvironmentFailure(f"{name} differs between ranks: {' and '.join(sorted(found))}")
-    plans = [SavePlan([_write_item(item) for item in items]) for items in held]
-    planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    try:
-        divided, _ = planner.create_global_plan(plans)
-    except ValueError as problem:  # gaps or overlaps: a layout that it cannot describe
-        raise EnvironmentFailure(
-            f"the shards of all ranks do not make whole tensors: {problem}",
-            hint="shard every parameter evenly over the ranks",
-        ) from problem
-    taken: list[tuple[int, ...]] = []
-    index: ShardIndex = {}
-    for rank, (items, plan) in enumerate(zip(held, divided, strict=True)):
-        kept = {(one.index.fqn, tuple(one.index.offset or ())) for one in plan.items}
-        mine = tuple(i for i, item in enumerate(items) if (item.name, item.offsets) in kept)
-        taken.append(mine)
-        for item in (items[i] for i in mine):
-            saved = index.get(item.name) or SavedTensor(item.dtype, item.size, ())
-            part = ShardPart(rank, item.offsets, item.sizes)
-            index[item.name] = msgspec.structs.replace(saved, parts=(*saved.parts, part))
-    return ShardPlan(taken, index)
-
-
-def _descriptions(held: Sequence[Sequence[ShardPiece]]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for items in held:
-        for item in items:
-            found.setdefault(item.name, set()).add(f"{item.dtype} {list(item.size)}")
-    return found
-
-
-def _write_item(item: ShardPiece) -> WriteItem:
-    offsets, sizes = torch.Size(item.offsets), torch.Size(item.sizes)
-    return WriteItem(
-        index=MetadataIndex(item.name, offsets),
-        type=WriteItemType.SHARD,
-        tensor_data=TensorWriteData(
-            chunk=ChunkStorageMetadata(offsets=offsets, sizes=sizes),
-            properties=TensorProperties(dtype=named_dtype(item.dtype)),
-            size=torch.Size(item.size),
-        ),
-    )
-
-
-# --- all ranks agree ---------------------------------------------------------------------------
-
-
-class _HeldPieces(msgspec.Struct, frozen=True, kw_only=True):
-    items: tuple[ShardPiece, ...] | None = None
-    """None: those it has sent before"""
-    division: int = 0
-    """the one that this rank knows"""
-    problem: str = ""
-
-
-class _AssignedPieces(msgspec.Struct, frozen=True, kw_only=True):
-    taken: tuple[int, ...] | None = None
-    """None: as before"""
-    division: int = 0
-    problem: str = ""
-    hint: str = ""
-
-
-class ShardAgreement:
-    """One per Sharded: remembers the division for as long as no rank's items change."""
-
-    def __init__(self, board: MessageBoard, *, patience: float = PATIENCE) -> None:
-        self._board, self._patience = board, patience
-        self._posted: tuple[ShardPiece, ...] | None = None
-        self._taken: tuple[int, ...] = ()
-        self._number = 0
-        # On rank 0:
-        self._held: list[tuple[ShardPiece, ...] | None] = [None] * board.world_size
-        self._division, self._latest = ShardPlan([], {}), 0
-        self.index_text = b""
-        """the whole index as JSON, on rank 0"""
-
-    def taken(
-        self, token: str, items: tuple[ShardPiece, ...], problem: str = ""
-    ) -> tuple[int, ...]:
-        """Which of its items this rank writes. All ranks call it, with the save's token.
-
-        A `problem` of one rank ends the save on all of them, with the same sentence.
-        """
-        new = None if items == self._posted else items
-        mine = _HeldPieces(items=new, division=self._number, problem=problem)
-        yours = self._lead(token, mine) if self._board.rank == 0 else self._follow(token, mine)
-        if yours.problem:
-            self._posted = None
-            raise EnvironmentFailure(yours.problem, hint=yours.hint)
-        if yours.taken is not None:
-            self._taken, self._number = yours.taken, yours.division
-        self._posted = items
-        return self._taken
-
-    def _follow(self, token: str, mine: _HeldPieces) -> _AssignedPieces:
-        rank = self._board.rank
-        self._board.post(f"sharded/{token}/from/{rank}", mine)
-        name = f"sharded/{token}/to/{rank}"
-        # Twice: whether a rank came too late is for rank 0 to say, and for all the same.
-        yours = self._board.receive(name, _AssignedPieces, patience=2 * self._patience)
-        self._board.remove(name)
-        return yours
-
-    def _lead(self, token: str, mine: _HeldPieces) -> _AssignedPieces:
-        try:
-            told = [mine, *self._hear_all(token)]
-            self._learn(told)
-            answers = [self._answer(rank, each) for rank, each in enumerate(told)]
-        except Error as problem:
-            yours = _AssignedPieces(problem=problem.sentence, hint=problem.hint)
-            answers = [yours] * self._board.world_size
-        for rank in range(1, self._board.world_size):
-            self._board.post(f"sharded/{token}/to/{rank}", answers[rank])
-        return answers[0]
-
-    def _hear_all(self, token: str) -> list[_HeldPieces]:
-        found = []
-        for rank in range(1, self._board.world_size):
-            name = f"sharded/{token}/from/{rank}"
-            found.append(
-                self._board.receive(name, _HeldPieces, sender=rank, patience=self._patience)
-            )
-            self._board.remove(name)
-        return found
-
-    def _learn(self, told: Sequence[_HeldPieces]) -> None:
-        for rank, each in enumerate(told):
-            if each.problem:
-                raise EnvironmentFailure(f"rank {rank}: {each.problem}")
-            if each.items is not None and each.items != self._held[rank]:
-                self._held[rank] = each.items
-                self._division = ShardPlan([], {})
-        if not self._division.taken:
-            held = [items for items in self._held if items is not None]
-            assert len(held) == self._board.world_size, "a rank has never sent its items"
-            self._division = divide(held)
-            self._latest += 1
-            self.index_text = msgspec.json.encode(self._division.index)
-
-    def _answer(self, rank: int, mine: _HeldPieces) -> _AssignedPieces:
-        if mine.division == self._latest:
-            return _AssignedPieces()
-        return _AssignedPieces(taken=self._division.taken[rank], division=self._latest)

@@ -11,23 +11,29 @@ optimizer to have some.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Set
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor import empty as empty_dtensor
+from torch.optim import Optimizer
 
 from holdfast.checkpoint import object_state, tree
+from holdfast.checkpoint.dtensor_layout import local_part
 from holdfast.checkpoint.rank_files import RankFiles
-from holdfast.checkpoint.sharded_plan import SavedTensor, ShardIndex
-from holdfast.checkpoint.tensors import TensorDecoder, TensorEncoder, cannot_be_written, named_dtype
+from holdfast.checkpoint.saved_trees import SavedTrees
+from holdfast.checkpoint.sharded_index import SavedTensor, ShardIndex
+from holdfast.checkpoint.tensors import (
+    TensorDecoder,
+    TensorEncoder,
+    cannot_be_written,
+    dtype_name,
+    named_dtype,
+)
 from holdfast.checkpoint.tree import DamagedTreeError, Node, Path, place
 from holdfast.errors import ConfigError
-
-if TYPE_CHECKING:
-    from torch.optim import Optimizer
 
 
 class TensorToFill(NamedTuple):
@@ -38,22 +44,52 @@ class TensorToFill(NamedTuple):
 
 
 class NamedParameters:
-    """A model and an optimizer with the names of their parameters."""
+    """A model, an optimizer and other things with DTensors, with the names of their parameters."""
 
-    def __init__(self, model: nn.Module, optimizer: Optimizer | None) -> None:
-        self.model, self.optimizer = model, optimizer
-        self.parameters = object_state.parameter_names(model)
-        self.first_name: dict[nn.Parameter, str] = {}
-        for name, parameter in self.parameters.items():
-            self.first_name.setdefault(parameter, name)
+    def __init__(
+        self,
+        model: nn.Module | None,
+        optimizer: Optimizer | None,
+        others: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model, self.optimizer, self.others = model, optimizer, others or {}
+        self._first_name: dict[torch.Tensor, str] = {}
+        for name, parameter in (object_state.parameter_names(model) if model else {}).items():
+            self._first_name.setdefault(parameter, name)
+        for other, module in self.others.items():
+            if isinstance(module, nn.Module):
+                for name, parameter in object_state.parameter_names(module).items():
+                    self._first_name.setdefault(parameter, f"{other}/{name}")
 
-    def groups(self) -> list[list[str]]:
-        """The names in each group of the optimizer. One that is not the model's has a number."""
-        found = self.optimizer.param_groups if self.optimizer else []
+    def groups(self, optimizer: Optimizer | None = None) -> list[list[str]]:
+        """The names in each group of the optimizer. One that is in no module has a number."""
+        asked = optimizer or self.optimizer
+        found = asked.param_groups if asked else []
         return [
-            [self.first_name.get(one, f"group {g}.{i}") for i, one in enumerate(group["params"])]
+            [self._first_name.get(one, _numbered(g, i)) for i, one in enumerate(group["params"])]
             for g, group in enumerate(found)
         ]
+
+    def refuse_unnamed(self) -> None:
+        """Its values would not be saved, and its momentum be taken for another parameter's."""
+        optimizers = [self.optimizer, *self.others.values()]
+        for optimizer in (each for each in optimizers if isinstance(each, Optimizer)):
+            self._refuse_unnamed_in(optimizer)
+
+    def _refuse_unnamed_in(self, optimizer: Optimizer) -> None:
+        for g, group in enumerate(optimizer.param_groups):
+            for i, one in enumerate(group["params"]):
+                if one not in self._first_name:
+                    raise ConfigError(
+                        f"parameter {i} of the optimizer's group {g} ({list(one.shape)}) is in no "
+                        "module of the State: its values would not be saved",
+                        hint="give the State every module that the optimizer trains: "
+                        "State(model=…, optimizer=…, head=head)",
+                    )
+
+
+def _numbered(group: int, number: int) -> str:
+    return f"group {group}.{number}"
 
 
 # --- state -> tree -----------------------------------------------------------------------------
@@ -62,30 +98,40 @@ class NamedParameters:
 class ShardCollector:
     """Encodes everything once; `pieces` and `own` are the tensors that it met."""
 
-    def __init__(self, named: NamedParameters) -> None:
-        self._named, self._gather = named, TensorEncoder()
+    def __init__(self, named: NamedParameters, per_rank: Set[str] = frozenset()) -> None:
+        self._named, self._gather, self._per_rank = named, TensorEncoder(), per_rank
         self.pieces: dict[str, torch.Tensor] = {}
         self.local: dict[str, torch.Tensor] = {}
         """this rank's part of each piece"""
+        self.weights: list[str] = []
+        """pieces of modules"""
         self.own = self._gather.tensors
-        self.node: dict[str, Node] = {"model": self._model()}
+        self.node: dict[str, Node] = {}
+        if named.model is not None:
+            self.node["model"] = self._module("model", named.model)
         if named.optimizer is not None:
-            self.node["optimizer"] = self._optimizer(named.optimizer)
+            self.node["optimizer"] = self._optimizer("optimizer", named.optimizer)
+        if named.others:
+            self.node["others"] = {name: self._other(name) for name in named.others}
 
-    def _model(self) -> Node:
-        parameters, first_name = self._named.parameters, self._named.first_name
+    def _module(self, called: str, module: nn.Module) -> Node:
+        parameters = object_state.parameter_names(module)
+        first_name: dict[torch.Tensor, str] = {}
+        for name, parameter in parameters.items():
+            first_name.setdefault(parameter, name)
 
         def leaf(value: object, path: Path) -> Node | None:
             name = str(path[-1])
             if len(path) == 2 and (isinstance(value, DTensor) or name in parameters):
                 tied = first_name[parameters[name]] if name in parameters else name
-                return self._piece(value, (*path[:-1], tied))
+                self.weights.append(f"{called}.{tied}")
+                return self._piece(value, (called, tied))
             return self._gather.encode(value, path)
 
-        return tree.encode(object_state.module_state(self._named.model), leaf, ("model",))
+        return tree.encode(object_state.module_state(module), leaf, (called,))
 
-    def _optimizer(self, optimizer: Optimizer) -> Node:
-        state, names = optimizer.state_dict(), self._named.groups()
+    def _optimizer(self, called: str, optimizer: Optimizer) -> Node:
+        state, names = optimizer.state_dict(), self._named.groups(optimizer)
         parameters = [one for group in optimizer.param_groups for one in group["params"]]
         flat = [name for group in names for name in group]
         groups = [
@@ -93,10 +139,10 @@ class ShardCollector:
             for group, mine in zip(state["param_groups"], names, strict=True)
         ]
         return {
-            "groups": tree.encode(groups, self._gather.encode, ("optimizer", "groups")),
+            "groups": tree.encode(groups, self._gather.encode, (called, "groups")),
             "state": {
                 flat[number]: tree.encode(
-                    values, self._of_parameter(parameters[number]), ("optimizer", flat[number])
+                    values, self._of_parameter(parameters[number]), (called, flat[number])
                 )
                 for number, values in state["state"].items()
             },
@@ -107,7 +153,7 @@ class ShardCollector:
             if not isinstance(value, torch.Tensor):
                 return self._gather.encode(value, path)
             is_plain = isinstance(parameter, DTensor) and not isinstance(value, DTensor)
-            if is_plain and value.numel() != 1:
+            if is_plain and value.numel() != 1 and path[0] not in self._per_rank:
                 raise ConfigError(
                     f"{place(path)} is a plain tensor of {list(value.shape)} for a parameter "
                     "that is sharded: ranks may share it or not, and nothing says which",
@@ -117,18 +163,44 @@ class ShardCollector:
 
         return leaf
 
+    def _other(self, name: str) -> Node:
+        """An average of the weights, a second model: a module, or anything that holds DTensors."""
+        value = self._named.others[name]
+        if isinstance(value, nn.Module):
+            return self._module(name, value)
+        if isinstance(value, Optimizer):
+            return self._optimizer(name, value)
+        held = object_state.state_of(value) if object_state.has_state(value) else value
+
+        def leaf(value: object, path: Path) -> Node | None:
+            is_shared = isinstance(value, DTensor)
+            return self._piece(value, path) if is_shared else self._gather.encode(value, path)
+
+        return tree.encode(held, leaf, (name,))
+
     def _piece(self, value: Any, path: Path) -> Node:
         local = value.to_local() if isinstance(value, DTensor) else value
         if problem := cannot_be_written(local):
             raise ConfigError(f"{place(path)} is {problem}")
         name = ".".join(str(key) for key in path)
-        self.pieces[name], self.local[name] = value, local
         body: dict[str, Node] = {"name": name}
         if not isinstance(value, DTensor):
             body["whole"] = True
         if local.device.type != "cpu":
             body["on"] = local.device.type
+        if path[0] in self._per_rank:
+            stored = self._gather.encode(local, path)
+            return {"local": {**body, "size": list(value.shape), "stored": stored,
+                              "dtype": dtype_name(value.dtype)}}  # fmt: skip
+        if self.pieces.setdefault(name, value) is not value:
+            self._refuse_other(name, local)
+        self.local[name] = local
         return {"piece": body}
+
+    def _refuse_other(self, name: str, local: torch.Tensor) -> None:
+        """A tied weight is met under each of its names, and is one tensor."""
+        if self.local[name].data_ptr() != local.data_ptr():
+            raise ConfigError(f"two tensors of the state are called {name}: rename one of them")
 
 
 # --- tree -> state -----------------------------------------------------------------------------
@@ -137,72 +209,146 @@ class ShardCollector:
 class ShardRestorer:
     """The state as it was saved, with empty tensors for all pieces; `wanted` is to fill them.
 
-    The pieces of the model are its own tensors, so nothing is needed twice.
+    The pieces of the model are its own tensors, so nothing is needed twice. `elsewhere` reads the
+    trees of ranks that had other parameters, where those of this rank's own are not enough.
     """
 
-    def __init__(self, named: NamedParameters, files: RankFiles, index: ShardIndex) -> None:
-        self._named, self._files, self._index = named, files, index
+    def __init__(
+        self,
+        named: NamedParameters,
+        files: RankFiles,
+        index: ShardIndex,
+        elsewhere: Callable[[], list[RankFiles]] | None = None,
+    ) -> None:
+        self._named, self._index = named, index
+        self._trees = SavedTrees(files, elsewhere or (list))
         self.wanted: dict[str, TensorToFill] = {}
-        part = files.part("sharded")
-        self.model = self._model(part.get("model"))
+        self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        """this rank's own (target, source), where each saved what it had"""
+        self.model: OrderedDict[str, Any] = OrderedDict()
+        if named.model is not None:
+            self.model = self._module(("model",), named.model)
         self.optimizer: dict[str, Any] | None = None
-        if named.optimizer is not None and "optimizer" in part:
-            self.optimizer = self._optimizer(named.optimizer, part["optimizer"])
+        if named.optimizer is not None and self._trees.has("optimizer"):
+            self.optimizer = self._optimizer(("optimizer",), named.optimizer)
+        self.others = {
+            name: self._other(name) for name in named.others if self._trees.has("others", name)
+        }
 
-    def _model(self, node: Node) -> OrderedDict[str, Any]:
-        saved = self._decode(node, lambda body: body["name"], keep_mapped=True)
-        now = object_state.module_state(self._named.model)
-        for name, key in _pieces(node).items():
-            if name in now:
+    def _module(self, path: tuple[str, ...], module: nn.Module) -> OrderedDict[str, Any]:
+        called, now = path[-1], object_state.module_state(module)
+        entries, metadata = self._trees.entries(path, now.keys())
+        found: OrderedDict[str, Any] = OrderedDict()
+        for name, (node, files) in entries.items():
+            kind, body = _kind(node)
+            if kind in ("piece", "local") and name in now:
                 _refuse_meta(name, now[name])
-                self.wanted[f"model.{name}"] = TensorToFill(key, now[name])
-                saved[name] = now[name]
-        return saved  # type: ignore[no-any-return]
+                found[name] = now[name]
+                if kind == "piece":
+                    self.wanted[f"{called}.{name}"] = TensorToFill(body["name"], now[name])
+                else:
+                    self._copy(body, files, now[name])
+            else:
+                found[name] = _decode(node, files, keep_mapped=True)
+        if metadata is not None:
+            found._metadata = tree.decode(metadata, TensorDecoder(_no_tensor).decode)  # type: ignore[attr-defined]  # noqa: SLF001
+        return found
 
-    def _optimizer(self, optimizer: Optimizer, node: Node) -> dict[str, Any]:
-        groups = self._decode(node["groups"])
-        names = self._named.groups()
-        if [group["params"] for group in groups] != names:
-            raise ConfigError("the optimizer's groups hold other parameters than when it was saved")
+    def _optimizer(self, path: tuple[str, ...], optimizer: Optimizer) -> dict[str, Any]:
+        names = self._named.groups(optimizer)
+        saved = self._trees.optimizer(path, names)
         parameters = [one for group in optimizer.param_groups for one in group["params"]]
-        state, number = {}, 0
-        for group, mine in zip(groups, names, strict=True):
-            group["params"] = list(range(number, number + len(mine)))
+        state: dict[int, Any] = {}
+        groups: list[dict[str, Any]] = []
+        number = 0
+        for (options, files), mine in zip(saved.groups, names, strict=True):
+            group = _decode(options, files)
+            if "param_names" in group:
+                group["param_names"] = optimizer.param_groups[len(groups)].get("param_names", mine)
+            groups.append(group | {"params": list(range(number, number + len(mine)))})
             for name in mine:
-                if name in node["state"]:
-                    make = self._empty_for(parameters[number])
-                    state[number] = self._decode(node["state"][name], make)
+                if name in saved.state:
+                    node, where = saved.state[name]
+                    state[number] = self._parameter_state(node, where, parameters[number])
                 number += 1
         return {"state": state, "param_groups": groups}
 
-    def _empty_for(self, parameter: torch.Tensor) -> Callable[[Any], torch.Tensor]:
-        def make(body: Any) -> torch.Tensor:
+    def _parameter_state(self, node: Node, files: RankFiles, parameter: torch.Tensor) -> Any:
+        def make(kind: str, body: Any) -> torch.Tensor:
             name, on = body["name"], body.get("on", "cpu")
             device = parameter.device if on != "cpu" else torch.device("cpu")
-            found = empty_like_parameter(
-                self._index[name], parameter, device, whole=body.get("whole", False)
+            saved = (
+                self._index[name]
+                if kind == "piece"
+                else SavedTensor(body["dtype"], tuple(body["size"]), 0)
             )
-            self.wanted[name] = TensorToFill(name, found)
+            found = empty_like_parameter(saved, parameter, device, whole=body.get("whole", False))
+            if kind == "piece":
+                self.wanted[name] = TensorToFill(name, found)
+            else:
+                self._copy(body, files, found)
             return found
 
-        return make
+        return _decode(node, files, make)
 
-    def _decode(
-        self, node: Node, piece: Callable[[Any], Any] | None = None, *, keep_mapped: bool = False
-    ) -> Any:
-        fetch = TensorDecoder(self._files.tensor, keep_mapped=keep_mapped)
+    def _other(self, name: str) -> Any:
+        value = self._named.others[name]
+        if isinstance(value, nn.Module):
+            return self._module(("others", name), value)
+        if isinstance(value, Optimizer):
+            return self._optimizer(("others", name), value)
+        # What it has now shows how each of its tensors is divided.
+        now = ShardCollector(NamedParameters(None, None, {name: value})).pieces
 
-        def leaf(kind: str, body: Node) -> object:
-            return piece(body) if kind == "piece" and piece else fetch.decode(kind, body)
+        def make(kind: str, body: Any) -> torch.Tensor:
+            tensor = now.get(body["name"])
+            if tensor is None:
+                raise ConfigError(f"{body['name']} is in the checkpoint, but not in this state",
+                                  hint=f"make all of {name} before resume()")  # fmt: skip
+            if kind == "piece":
+                self.wanted[body["name"]] = TensorToFill(body["name"], tensor)
+            else:
+                self._copy(body, self._trees.own, tensor)
+            return tensor
 
-        return tree.decode(node, leaf)
+        return _decode(self._trees.node("others", name), self._trees.own, make)
+
+    def _copy(self, body: Any, files: RankFiles, target: torch.Tensor) -> None:
+        """What this rank had saved for itself."""
+        source = _decode(body["stored"], files, keep_mapped=True)
+        local = local_part(target)
+        if tuple(body["size"]) != tuple(target.shape) or source.shape != local.shape:
+            raise ConfigError(
+                f"{body['name']}: this rank saved {list(source.shape)} of {body['size']}, and has "
+                f"{list(local.shape)} of {list(target.shape)} now"
+            )
+        self.copies.append((local, source))
 
 
-def _pieces(node: Node) -> dict[str, str]:
-    """Name in the model -> name of the piece."""
-    pairs = node["ordered"][0]
-    return {key: value["piece"]["name"] for key, value in pairs
-            if isinstance(value, dict) and "piece" in value}  # fmt: skip
+MakeTensor = Callable[[str, Any], torch.Tensor]
+
+
+def _decode(
+    node: Node, files: RankFiles, make: MakeTensor | None = None, *, keep_mapped: bool = False
+) -> Any:
+    fetch = TensorDecoder(files.tensor, keep_mapped=keep_mapped)
+
+    def leaf(kind: str, body: Node) -> object:
+        is_shard = kind in ("piece", "local") and make is not None
+        return make(kind, body) if is_shard and make else fetch.decode(kind, body)
+
+    return tree.decode(node, leaf)
+
+
+def _kind(node: Node) -> tuple[str, Any]:
+    if isinstance(node, dict) and len(node) == 1:
+        [(kind, body)] = node.items()
+        return kind, body
+    return "", None
+
+
+def _no_tensor(name: str) -> torch.Tensor:
+    raise DamagedTreeError(f"a tensor {name!r:.80} among the versions of modules")
 
 
 def empty_like_parameter(
@@ -224,10 +370,3 @@ def _refuse_meta(name: str, tensor: torch.Tensor) -> None:
     if tensor.is_meta:
         raise ConfigError(f"{name} is on the meta device: it has no memory to load into",
                          hint='call model.to_empty(device="cuda") before resume()')  # fmt: skip
-
-
-def index_of(files: RankFiles) -> Mapping[str, Any]:
-    found = files.part("sharded").get("index")
-    if not isinstance(found, dict):
-        raise DamagedTreeError("the saved state is damaged: it has no index of its pieces")
-    return found

@@ -14,7 +14,8 @@ rank knows for itself is written by each: its generators, its data position, the
     state.kind, state.data_scope, state.structure(), captured.structure, versions()
 
 A sharded model and its optimizer are left out here: sharded.py has them, and its own part of the
-tree goes in and out as `capture(rank, sharded=node)` and `saved_sharded(folder, rank)`.
+tree goes in and out as `capture(rank, sharded=node)` and `saved_sharded(folder, rank)`. So has it
+every extra that holds DTensors: an average of the weights, a second model.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ GROUPS = "optimizer_groups"
 OWN_STRUCTURE = "own_structure"
 BUCKETS = "ddp_buckets"
 SETTINGS = "settings"
+_NEVER_SHARDED = {"scheduler", "scaler", "data"}
 
 
 @dataclass(frozen=True)
@@ -113,26 +115,41 @@ class State:
         }
         self._things: dict[str, Any] = given | with_state
         self.extras = {n: value for n, value in extras.items() if n not in with_state}
-        self.kind = "sharded" if object_state.is_sharded(model) else "plain"
         self._per_rank = self._which_per_rank(per_rank)
         for name, thing in self._things.items():
             object_state.refuse_stateless(name, thing)
             object_state.refuse_unknown(name, thing, per_rank=name in self._per_rank)
+        self._sharded = self._which_sharded()
+        self.kind = "sharded" if self._sharded else "plain"
         # Now rather than at the first save, in an hour.
-        tree.encode(self.extras, TensorEncoder().encode, ("extras",))
+        plain = {name: value for name, value in self.extras.items() if name not in self._sharded}
+        tree.encode(plain, TensorEncoder().encode, ("extras",))
         self._buckets: ddp_buckets.Buckets = ()
         self._settings = hyperparameters.settings_of(self._things)
+
+    def _which_sharded(self) -> frozenset[str]:
+        """What is saved in shards: whatever holds DTensors, then also the model and optimizer."""
+        possible = self._things | self.extras
+        found = {
+            name
+            for name, thing in possible.items()
+            if name not in _NEVER_SHARDED and object_state.is_sharded(thing)
+        }
+        return frozenset(found | ({"model", "optimizer"} & possible.keys() if found else set()))
+
+    def sharded_extras(self) -> dict[str, Any]:
+        """An average of the weights, a second model."""
+        names = sorted(self._sharded - {"model", "optimizer"})
+        return {name: (self._things | self.extras)[name] for name in names}
+
+    @property
+    def per_rank(self) -> frozenset[str]:
+        """Names of what each rank saves for itself."""
+        return self._per_rank
 
     def _which_per_rank(self, names: Iterable[str]) -> frozenset[str]:
         asked = {names} if isinstance(names, str) else set(names)
         possible = self._things.keys() | self.extras.keys()
-        if self.kind == "sharded":
-            possible -= {"model", "optimizer"}
-            if asked & {"model", "optimizer"}:
-                raise ConfigError(
-                    "per_rank: a sharded model and its optimizer are saved by every rank already",
-                    hint="leave them out of per_rank",
-                )
         if unknown := sorted(asked - possible):
             raise ConfigError(
                 f"per_rank: unknown value {unknown[0]!r} "
@@ -185,10 +202,9 @@ class State:
         return found
 
     def parameter_names(self) -> ParameterNames:
-        """None for sharded state, which compares names itself (sharded_tree.py)."""
         names: dict[torch.Tensor, str] = {}
         modules = {n: m for n, m in self._things.items() if isinstance(m, nn.Module)}
-        for name, module in modules.items() if self.kind == "plain" else ():
+        for name, module in modules.items():
             for key, parameter in object_state.parameter_names(module).items():
                 names.setdefault(parameter, f"{name}.{key}")
         return names
@@ -204,32 +220,36 @@ class State:
 
     # --- saving --------------------------------------------------------------------------------
 
-    def capture(self, rank: int, *, sharded: Node = None) -> CapturedState:
-        """Of this moment; the tensors must be copied before the next step changes them."""
-        gather, structure = TensorEncoder(), ""
+    def capture(
+        self, rank: int, *, sharded: Node = None, structure: dict[str, str] | None = None
+    ) -> CapturedState:
+        """Of this moment; the tensors must be copied before the next step changes them.
+
+        `structure` is that of all ranks together, where each has a part of it.
+        """
+        gather, fingerprint = TensorEncoder(), ""
         document: dict[str, Node] = {"schema": SCHEMA, "step": self.step, "epoch": self.epoch}
         if sharded is not None:
             document["sharded"] = sharded
         if rank == 0:
             names = self._names() - self._per_rank
             document["shared"] = self._encode(names, gather, ())
-            document["structure"] = self.structure()
+            document["structure"] = self.structure() if structure is None else structure
             document[SETTINGS] = tree.encode(self._settings, gather.encode, (SETTINGS,))
-            structure = object_state.fingerprint(document["structure"])
+            fingerprint = object_state.fingerprint(document["structure"])
         if rank == 0 or "model" in self._per_rank:
             self._buckets = ddp_buckets.of(self.model) or self._buckets
             document[BUCKETS] = [list(bucket) for bucket in self._buckets]
         document[OWN_STRUCTURE] = self.own_structure()
         document[GROUPS] = self._groups(self._names() if rank == 0 else self._per_rank)
-        own = self._encode(self._per_rank, gather, ("own",))
+        own = self._encode(self._per_rank - self._sharded, gather, ("own",))
         own[GENERATORS] = tree.encode(generators.capture(), gather.encode, ("own", GENERATORS))
         document["own"] = own
-        return CapturedState(tree.to_json(document), gather.tensors, structure)
+        return CapturedState(tree.to_json(document), gather.tensors, fingerprint)
 
     def _names(self) -> frozenset[str]:
-        """Of all that is saved here; sharded.py has the model and optimizer if they are."""
-        elsewhere = {"model", "optimizer"} if self.kind == "sharded" else set()
-        return self.names - elsewhere
+        """Of all that is saved here; sharded.py has what is sharded."""
+        return self.names - self._sharded
 
     def _encode(self, names: frozenset[str], gather: TensorEncoder, path: Path) -> dict[str, Node]:
         nodes = {}
@@ -255,13 +275,13 @@ class State:
         # Rank 0's data position serves a new rank if it holds for any number of ranks.
         usable = self._per_rank if mine else {"data"} if self.data_scope == "global" else set()
         values = self._decode(first, "shared", self._names() - self._per_rank)
-        values |= self._decode(own_files, "own", self._per_rank & usable)
+        values |= self._decode(own_files, "own", (self._per_rank - self._sharded) & usable)
         random_state = own_files.value(own_files.part("own").get(GENERATORS))
         step, epoch = first.part("step", int), first.part("epoch", int)
         buckets = (own_files if "model" in self._per_rank else first).part(BUCKETS, list)
         self._reorder(values, first, own_files)
         for name, value in values.items():
-            self._give(name, value, accept_data_change=accept_data_change)
+            self.give(name, value, accept_data_change=accept_data_change)
         self.step, self.epoch = step, epoch
         if ddp_buckets.impose(self.model, buckets):
             self._buckets = tuple(tuple(bucket) for bucket in buckets)
@@ -312,7 +332,8 @@ class State:
             if isinstance(saved, dict) and name in saved:
                 values[name] = optimizer_state.in_order(values[name], saved[name], now)
 
-    def _give(self, name: str, value: Any, *, accept_data_change: bool) -> None:
+    def give(self, name: str, value: Any, *, accept_data_change: bool = False) -> None:
+        """To what has that name, its saved state."""
         if name not in self._things:
             self.extras[name] = value
             return

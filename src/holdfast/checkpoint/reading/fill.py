@@ -9,7 +9,8 @@ import torch
 
 from holdfast.checkpoint import object_state, optimizer_state, sharded
 from holdfast.checkpoint.reading.saved_state import SavedState, TensorOnDisk, read_all
-from holdfast.checkpoint.sharded_plan import SavedTensor, ShardIndex, ShardPart
+from holdfast.checkpoint.sharded_index import SavedTensor, ShardIndex
+from holdfast.checkpoint.sharded_layout import held_by
 from holdfast.checkpoint.sharded_tree import (
     NamedParameters,
     ShardRestorer,
@@ -106,7 +107,7 @@ def _model_from_plain(saved: SavedState, model: nn.Module) -> None:
     if not object_state.is_sharded(model):
         object_state.load_module(model, values)
         return
-    index = {each.key: _whole(each) for each in values.on_disk.values()}
+    index = _index({each.key: _whole(each) for each in values.on_disk.values()})
     wanted = {
         name: TensorToFill(each.key, now[name])
         for name, each in values.on_disk.items()
@@ -118,9 +119,12 @@ def _model_from_plain(saved: SavedState, model: nn.Module) -> None:
 
 
 def _whole(each: TensorOnDisk) -> SavedTensor:
-    """As if sharded over one rank."""
-    nowhere = (0,) * len(each.shape)
-    return SavedTensor(dtype_name(each.dtype), each.shape, (ShardPart(0, nowhere, each.shape),))
+    return SavedTensor(dtype_name(each.dtype), each.shape, layout=0)
+
+
+def _index(tensors: dict[str, SavedTensor]) -> ShardIndex:
+    """As if rank 0 alone had held all of them."""
+    return ShardIndex(tensors, [held_by([0])])
 
 
 def _optimizer_from_plain(saved: SavedState, model: nn.Module, optimizer: Optimizer) -> None:
@@ -137,7 +141,7 @@ def _optimizer_from_plain(saved: SavedState, model: nn.Module, optimizer: Optimi
                           f"has {len(parameters)}")  # fmt: skip
     parameter_of = dict(zip(numbers, parameters, strict=True))
     _refuse_other_shapes(saved, found["state"], parameter_of)
-    index: ShardIndex = {}
+    index: dict[str, SavedTensor] = {}
     wanted: dict[str, TensorToFill] = {}
 
     def make(value: Any, parameter: torch.Tensor) -> Any:
@@ -154,7 +158,7 @@ def _optimizer_from_plain(saved: SavedState, model: nn.Module, optimizer: Optimi
         number: {key: make(value, parameter_of[number]) for key, value in values.items()}
         for number, values in found["state"].items()
     }
-    sharded.load(saved.path, index, wanted)
+    sharded.load(saved.path, _index(index), wanted)
     optimizer_state.load(optimizer, {**read_all({**found, "state": {}}), "state": state})
 
 

@@ -19,7 +19,7 @@ import torch
 from holdfast.analysis.checkpoints.manifest import Manifest
 from holdfast.checkpoint import sharded, tree
 from holdfast.checkpoint.rank_files import RankFiles
-from holdfast.checkpoint.sharded_plan import ShardIndex
+from holdfast.checkpoint.sharded_index import ShardIndex
 from holdfast.checkpoint.sharded_tree import TensorToFill
 from holdfast.checkpoint.state import GROUPS, OWN_STRUCTURE
 from holdfast.checkpoint.tensors import TensorDecoder, dtype_name, named_dtype
