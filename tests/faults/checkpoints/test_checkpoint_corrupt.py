@@ -20,7 +20,7 @@ from tests.faults.table import (
     skips,
     speaks,
 )
-from tests.run.scenes import a_scene
+from tests.run.scenes import a_scene, ended, lost_its_peer, words
 
 NAMED = a_plan(checkpoint_folders=("/home/kim/ckpts",))
 TRUNCATED = "cut short: its zip directory is missing"
@@ -128,6 +128,14 @@ def test_the_newest_is_described_by_its_manifest() -> None:
 
 ASIDE = SetAside(attempt=1, path="/c/damaged/step-000000040", why="rank-0.json: other bytes")
 
+NONE_LEFT = words(
+    "ResumeRefused",
+    "none of the 2 checkpoints in /c can be used (step-000000040: rank-0.json is missing; "
+    "step-000000020: rank-0.json is missing): not starting at step 0",
+    hint="repair or restore one of them; to begin at step 0, set HOLDFAST_ACCEPT=fresh",
+    slugs=("checkpoint-corrupt",),
+)
+
 test_run = run_table(
     "checkpoint-corrupt",
     notices(
@@ -141,6 +149,14 @@ test_run = run_table(
         ranks=[],
         certain=False,
         saying=["(and 1 more)"],
+    ),
+    notices(
+        a_scene([ended(0, 1, said=NONE_LEFT), lost_its_peer(1)]),
+        ranks=[0],
+        victims=[1],
+        certain=True,
+        fatal=True,  # the next attempt would find the same
+        saying=["none of the 2 checkpoints in /c can be used", "HOLDFAST_ACCEPT=fresh"],
     ),
     overlooks(a_scene()),
     overlooks(a_scene(attempt=2, checkpoints=CheckpointAccount(set_aside=(ASIDE,)))),
