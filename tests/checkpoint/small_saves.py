@@ -82,7 +82,7 @@ def save(
         made.answer(files.listdir(place.temporary))
         clock.sleep(seconds)
 
-    other = SaveControl(clock=lambda: clock.now, wall=lambda: clock.now, sleep=rank_0_looks)
+    other = msgspec.structs.replace(clock.control(), sleep=rank_0_looks)
     try:
         for rank in range(1, world):
             pieces = tuple(FilePiece(name=source.name) for source in content(rank, step))
