@@ -20,6 +20,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 import holdfast
+from holdfast.checkpoint.exchange.bring_in import bring_in
 
 FOLDER, STORE, RANK = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 
@@ -88,6 +89,21 @@ def differing(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
     ]
 
 
+def resume_imported(expected: dict[str, Any]) -> list[Any]:
+    """What another tool saved, continued by a sharded job."""
+    weights = {n.removeprefix("model/"): t for n, t in expected.items() if n.startswith("model/")}
+    if RANK == 0:
+        torch.save({"model": weights, "step": 7}, FOLDER / "others.pt")
+        bring_in(str(FOLDER / "others.pt"), str(FOLDER / "imported"))
+    dist.barrier()
+    model, optimizer = make(1, sharded=True)
+    state = holdfast.State(model=model, optimizer=optimizer)
+    with holdfast.Checkpoint(FOLDER / "imported", state, every="2h", config={"lr": 1}) as ckpt:
+        ckpt.resume()
+    full = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+    return [state.step, differing(weights, full)]
+
+
 def main() -> None:
     dist.init_process_group("gloo", init_method=f"file://{STORE}", rank=RANK, world_size=2)
     expected, found = {}, {}
@@ -104,6 +120,7 @@ def main() -> None:
                     saved.step,
                     differing(expected[kind], whole(model, optimizer)),
                 ]
+    found["imported into sharded"] = resume_imported(expected["plain"])
     if RANK == 0:
         torch.save(expected, FOLDER / "whole.pt")
         print(json.dumps(found))
