@@ -53,6 +53,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", default=".", help="on the disk to be measured")
     parser.add_argument("--only", choices=["speed", "memory"])
+    parser.add_argument("--ways", nargs="+", default=[], help="such as 'dcp.save' DLRover")
     parser.add_argument("--peak-of", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -73,6 +74,9 @@ def prepared(given: argparse.Namespace, *, only: str = "") -> Iterator[tuple[dic
         ours = Ours(state)
         ways = {OURS: Way(ours.save, ours.load, ours.close)} | torch_ways(state) | peers(state)
         ways = {name: way for name, way in ways.items() if only in ("", name)}
+        if given.ways:
+            chosen = [name for name in ways if any(part in name for part in given.ways)]
+            ways = {name: ways[name] for name in [OURS, *chosen] if name in ways}
         yield ways if only else limits(state) | ways, folder
         for way in ways.values():
             way.close()
