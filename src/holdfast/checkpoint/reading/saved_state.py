@@ -138,7 +138,17 @@ class SavedState:
         found = self._decoded("model")
         if found is None:
             raise ConfigError(f"{self.path} holds no model")
-        return SavedTensors(found, getattr(found, "_metadata", None))
+        return SavedTensors(
+            {**found, **self._of_other_ranks(found)}, getattr(found, "_metadata", None)
+        )
+
+    def _of_other_ranks(self, found: Mapping[str, Any]) -> dict[str, TensorOnDisk]:
+        """Parameters that this rank did not have: stages of a pipeline, experts."""
+        if self.kind != "sharded":
+            return {}
+        known = {each.key for each in found.values() if isinstance(each, TensorOnDisk)}
+        others = [key for key in self.index if key.startswith("model.") and key not in known]
+        return {key.removeprefix("model."): self._piece({"name": key}) for key in others}
 
     @property
     def optimizer(self) -> dict[str, Any] | None:
