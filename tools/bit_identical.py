@@ -1,7 +1,7 @@
 """`python -m tools.bit_identical N`: N kills of a training; it ends bit for bit as if undisturbed.
 
-Jobs of 2 and of 4 ranks are killed several times each, at random steps and ranks, half of them
-around a save. The weights, the optimizer's state and the loss of every step on every rank, steps
+Jobs of 2 and of 4 ranks (DDP, FSDP2, HSDP, PP×FSDP2, EP) are killed several times each, at random
+steps and ranks, half of them around a save. The weights, the optimizer's state and the loss of every step on every rank, steps
 done twice included, must be those of an undisturbed run.
 """
 
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from holdfast.analysis.job.journal_records import ActionRecord, ResumeRecord
 from holdfast.run.runs import journal
+from tools.job_layouts import LAYOUTS
 
 STEPS, EVERY = 100, 10
 KILLS_A_JOB = 5
@@ -54,11 +55,11 @@ def kills(rng: random.Random, count: int, world: int) -> list[str]:
     return found
 
 
-def run(world: int, folder: str, planned: list[str]) -> Ran:
+def run(layout: str, world: int, folder: str, planned: list[str]) -> Ran:
     command = [
         sys.executable, "-m", "holdfast", "run", "--no-check", "--runs", f"{folder}/runs",
         "--nproc-per-node", str(world), "--max-restarts", str(len(planned)),
-        str(JOB), f"{folder}/checkpoints", str(STEPS), str(EVERY), *planned,
+        str(JOB), layout, f"{folder}/checkpoints", str(STEPS), str(EVERY), *planned,
     ]  # fmt: skip
     outer = ("PET_", "TORCH", "OMP_", "HOLDFAST")
     environment = {name: v for name, v in os.environ.items() if not name.startswith(outer)}
@@ -97,26 +98,30 @@ def differences(disturbed: Ran, undisturbed: Ran, restarts: int) -> list[str]:
     return wrong
 
 
-def prove(count: int, seed: int, worlds: tuple[int, ...]) -> tuple[list[str], bool]:
+def prove(
+    count: int, seed: int, worlds: tuple[int, ...], layouts: tuple[str, ...] = ("ddp",)
+) -> tuple[list[str], bool]:
     """Lines to show, and whether all went well."""
     rng = random.Random(seed)
     lines: list[str] = []
     well, left = True, count
-    undisturbed: dict[int, Ran] = {}
+    jobs = [(layout, world) for layout in layouts for world in worlds
+            if layout in ("ddp", "fsdp") or world == 4]  # fmt: skip
+    undisturbed: dict[tuple[str, int], Ran] = {}
     while left > 0:
-        world = worlds[len(lines) % len(worlds)]
+        layout, world = job = jobs[len(lines) % len(jobs)]
         planned = kills(rng, min(left, KILLS_A_JOB), world)
         left -= len(planned)
         with tempfile.TemporaryDirectory(prefix="bit-identical-") as folder:
-            if world not in undisturbed:
-                undisturbed[world] = run(world, f"{folder}/alone", [])
+            if job not in undisturbed:
+                undisturbed[job] = run(layout, world, f"{folder}/alone", [])
             began = time.monotonic()
-            ran = run(world, f"{folder}/killed", planned)
-            wrong = differences(ran, undisturbed[world], len(planned))
+            ran = run(layout, world, f"{folder}/killed", planned)
+            wrong = differences(ran, undisturbed[job], len(planned))
         well &= not wrong
         verdict = "identical" if not wrong else "DIFFERS: " + "; ".join(wrong[:4])
         lines.append(
-            f"| {world} | {' '.join(planned)} | {', '.join(map(str, ran.resumed))} "
+            f"| {layout} | {world} | {' '.join(planned)} | {', '.join(map(str, ran.resumed))} "
             f"| {time.monotonic() - began:.0f} s | {verdict} |"
         )
         print(lines[-1], flush=True)
@@ -130,10 +135,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("count", type=int, help="kills in all")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--layouts", nargs="+", default=list(LAYOUTS), choices=LAYOUTS)
     parser.add_argument("--out", type=Path, help="a Markdown file to write")
     asked = parser.parse_args(arguments)
     seed = asked.seed if asked.seed is not None else int(time.time())
-    lines, well = prove(asked.count, seed, tuple(asked.ranks))
+    lines, well = prove(asked.count, seed, tuple(asked.ranks), tuple(asked.layouts))
     summary = (
         f"{asked.count} kills in {len(lines)} jobs, seed {seed}: "
         f"{'weights, optimizer and every loss identical' if well else 'NOT identical'}"
@@ -142,7 +148,8 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.out:
         asked.out.parent.mkdir(parents=True, exist_ok=True)
         head = (
-            "| ranks | kills (attempt:rank:step:ms) | resumed at | took | |\n|---|---|---|---|---|"
+            "| layout | ranks | kills (attempt:rank:step:ms) | resumed at | took | |\n"
+            "|---|---|---|---|---|---|"
         )
         body = "\n".join(lines)
         today = dt.datetime.now(dt.timezone.utc).date()

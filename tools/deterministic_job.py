@@ -1,8 +1,9 @@
 """The job of `tools.bit_identical`: every bit depends on its seed, and it kills itself as asked.
 
-    FOLDER STEPS EVERY [KILL…]      a KILL is ATTEMPT:RANK:STEP:MILLISECONDS
+    LAYOUT FOLDER STEPS EVERY [KILL…]      a KILL is ATTEMPT:RANK:STEP:MILLISECONDS
 
-DDP with dropout and batch norm, AdamW, a schedule, shuffled data through loader workers. A killed
+A model in one of the LAYOUTS of job_layouts.py
+with dropout and batch norm, AdamW, a schedule, shuffled data through loader workers. A killed
 rank dies by SIGKILL that many milliseconds after it began that step, wherever it then is.
 """
 
@@ -18,7 +19,8 @@ import time
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
+from job_layouts import laid_out  # type: ignore[import-not-found]
+from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader, TensorDataset
 
 import holdfast
@@ -36,28 +38,38 @@ def plan_death(kills: list[str], rank: int, step: int) -> None:
             die.start()
 
 
+def make_net() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Linear(8, 64), torch.nn.BatchNorm1d(64), torch.nn.Dropout(0.4),
+        torch.nn.Linear(64, 1),
+    )  # fmt: skip
+
+
+def local(tensor: torch.Tensor) -> bytes:
+    """The bytes of this rank's part."""
+    mine = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return mine.numpy().tobytes()
+
+
 def digest(net: torch.nn.Module, optimizer: torch.optim.Optimizer) -> str:
     whole = hashlib.sha256()
     for tensor in net.state_dict().values():
-        whole.update(tensor.numpy().tobytes())
+        whole.update(local(tensor))
     for _, values in sorted(optimizer.state_dict()["state"].items()):
         for _, value in sorted(values.items()):
-            whole.update(value.numpy().tobytes())
+            whole.update(local(value))
     return whole.hexdigest()
 
 
 def main() -> None:
-    folder, steps, every = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    layout, folder, steps, every = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(1)
-    net = torch.nn.Sequential(
-        torch.nn.Linear(8, 64), torch.nn.BatchNorm1d(64), torch.nn.Dropout(0.4),
-        torch.nn.Linear(64, 1),
-    )  # fmt: skip
+    net, other = make_net(), make_net()
     data = TensorDataset(torch.randn(SAMPLES, 8))
     torch.manual_seed(100 + rank)  # dropout differs from rank to rank
-    model = DistributedDataParallel(net)
+    model = laid_out(layout, net, other)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     sampler = holdfast.Sampler(
@@ -69,7 +81,7 @@ def main() -> None:
     ckpt.resume()
     while state.step < steps:
         for (batch,) in sampler.follow(loader):
-            plan_death(sys.argv[4:], rank, state.step)
+            plan_death(sys.argv[5:], rank, state.step)
             loss = model(batch).square().mean() * sampler.loss_weight
             optimizer.zero_grad()
             loss.backward()
@@ -82,8 +94,10 @@ def main() -> None:
             if state.step >= steps:
                 break
     ckpt.close()
+    digests = [""] * world
+    dist.all_gather_object(digests, digest(model, optimizer))
     if rank == 0:
-        print(json.dumps({"digest": digest(net, optimizer)}), flush=True)
+        print(json.dumps({"digest": " ".join(digests)}), flush=True)
     dist.destroy_process_group()
 
 
