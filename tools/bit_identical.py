@@ -1,8 +1,8 @@
 """`python -m tools.bit_identical N`: N kills of a training; it ends bit for bit as if undisturbed.
 
 Jobs of 2 and of 4 ranks (DDP, FSDP2, HSDP, PP×FSDP2, EP) are killed several times each, at random
-steps and ranks, half of them around a save. The weights, the optimizer's state and the loss of every step on every rank, steps
-done twice included, must be those of an undisturbed run.
+steps and ranks, half of them around a save. The weights, the optimizer's state and the loss of
+every step on every rank, steps done twice included, must be those of an undisturbed run.
 """
 
 from __future__ import annotations
