@@ -11,6 +11,7 @@ MAY_IMPORT_TORCH = {
     "rank/init.py",
     *(f"checkpoint/{name}.py" for name in ("copying", "ddp_buckets", "generators")),
     *(f"checkpoint/{name}.py" for name in ("loading", "optimizer_state", "shared_memory")),
+    *(f"checkpoint/{name}.py" for name in ("hyperparameters", "ranks/contents")),
     *(f"checkpoint/{name}.py" for name in ("object_state", "rank_files", "staging", "state")),
     *(f"checkpoint/{name}.py" for name in ("sharded", "sharded_tree", "dtensor_layout", "tensors")),
     *(f"checkpoint/reading/{name}.py" for name in ("fill", "load", "saved_state", "difference")),

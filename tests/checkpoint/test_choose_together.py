@@ -15,7 +15,7 @@ import pytest
 from holdfast.analysis.checkpoints import manifest
 from holdfast.analysis.checkpoints.manifest import MANIFEST
 from holdfast.checkpoint import choose_together, verify
-from holdfast.checkpoint.choose_together import Leader, RankView, follow, lies_in, sees_token
+from holdfast.checkpoint.choose_together import Leader, RankDisk, follow, lies_in, sees_token
 from holdfast.checkpoint.files import DISK
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.message_board import MessageBoard
@@ -75,10 +75,10 @@ def together(
     lock = FolderLock(str(folder))
     lock.take()
 
-    def view(rank: int) -> RankView:
+    def view(rank: int) -> RankDisk:
         board = MessageBoard(store, rank=rank, world_size=size)
         host = hosts[rank] if hosts else f"node{rank}"
-        return RankView(board, disks[rank], host)
+        return RankDisk(board, disks[rank], host)
 
     def lead() -> str:
         leader = Leader(view(0), clock=lambda: clock.now, sleep=clock.sleep)

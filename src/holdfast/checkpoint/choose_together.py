@@ -22,7 +22,7 @@ from holdfast.checkpoint.choose import CheckpointProblem
 from holdfast.checkpoint.cores import disk_threads, ranks_here
 from holdfast.checkpoint.files import DISK, Files
 from holdfast.checkpoint.message_board import MessageBoard
-from holdfast.checkpoint.resume_decision import Decision, RankLook
+from holdfast.checkpoint.resume_decision import RankLook, ResumeDecision
 from holdfast.errors import EnvironmentFailure, Error, ResumeRefused
 from holdfast.rank.events import tell
 from holdfast.rank.print_line import say
@@ -51,7 +51,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """with `final`: rank 0's, the only one that counts"""
 
 
-class RankView:
+class RankDisk:
     """How one rank sees the folder."""
 
     def __init__(self, board: MessageBoard, files: Files = DISK, host: str = "") -> None:
@@ -106,7 +106,7 @@ def sees_token(
     return True
 
 
-def follow(view: RankView) -> Question:
+def follow(view: RankDisk) -> Question:
     """Any rank but 0: look at what rank 0 asks for, until it has decided."""
     board, number = view.board, 0
     while True:
@@ -126,7 +126,7 @@ class Leader:
 
     def __init__(
         self,
-        view: RankView,
+        view: RankDisk,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -194,11 +194,11 @@ class Leader:
                 raise EnvironmentFailure(decision.sentence, hint=decision.hint)
             self._wait(decision)
 
-    def _decide(self, path: str, looks: list[RankLook], *, confirming: bool) -> Decision:
+    def _decide(self, path: str, looks: list[RankLook], *, confirming: bool) -> ResumeDecision:
         over = self._until is not None and self._clock() >= self._until
         return resume_decision.decide(path, looks, confirming=confirming, time_is_over=over)
 
-    def _wait(self, decision: Decision) -> None:
+    def _wait(self, decision: ResumeDecision) -> None:
         if self._until is None:
             self._until = self._clock() + PATIENCE
             say(f"resume: {decision.sentence}; looking again for up to {PATIENCE:g} s")

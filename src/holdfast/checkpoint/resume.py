@@ -14,7 +14,7 @@ import msgspec
 from holdfast.analysis.checkpoints import manifest as manifests
 from holdfast.analysis.checkpoints.manifest import Manifest
 from holdfast.checkpoint import choose_together, commit, compare, object_state
-from holdfast.checkpoint.choose_together import Leader, Question, RankView
+from holdfast.checkpoint.choose_together import Leader, Question, RankDisk
 from holdfast.checkpoint.files import DISK, read
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.message_board import MessageBoard
@@ -126,7 +126,7 @@ def _lead(
     config: RunConfig,
     accept: Collection[str],
 ) -> Question:
-    leader = Leader(RankView(board))
+    leader = Leader(RankDisk(board))
     try:
         take_folder(folder, lock)
         path = leader.choose(folder, lock.token, accept)
@@ -156,7 +156,7 @@ def _refuse_if_emptied(folder: str, saved: str) -> None:
 
 
 def _follow(board: MessageBoard, folder: str) -> Question:
-    chosen = choose_together.follow(RankView(board))
+    chosen = choose_together.follow(RankDisk(board))
     if chosen.path and not choose_together.lies_in(folder, chosen.path):
         raise EnvironmentFailure(
             f"rank 0 resumes from {chosen.path}, which is not in {folder}",

@@ -45,7 +45,7 @@ class RankLook(msgspec.Struct, frozen=True, kw_only=True):
         return f"says: {self.problem.why}" if self.problem else "finds no problem"
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class ResumeDecision(msgspec.Struct, frozen=True, kw_only=True):
     action: Literal["take", "confirm", "set-aside", "again", "refuse"]
     problem: CheckpointProblem | None = None
     """to confirm, or why it is set aside"""
@@ -56,14 +56,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide(
     path: str, looks: Sequence[RankLook], *, confirming: bool, time_is_over: bool
-) -> Decision:
+) -> ResumeDecision:
     """`confirming`: the looks are those of `confirmers`, all at one file."""
     damage = [look for look in looks if look.problem and look.problem.is_damage]
     others = [look for look in looks if look.problem and not look.problem.is_damage]
     absent = [look for look in looks if look.absent]
     newer = [look.problem for look in others if look.problem and look.problem.kind == "newer"]
     if newer:
-        return Decision(
+        return ResumeDecision(
             action="refuse",
             sentence=f"{path} was {newer[0].why}",
             hint=f"install the holdfast that wrote it; {WITHOUT_IT}",
@@ -72,15 +72,15 @@ def decide(
         return _again(path, [*others, *absent][0], looks, time_is_over=time_is_over)
     if not confirming:
         problem = damage[0].problem if damage else None
-        return Decision(action="confirm" if damage else "take", problem=problem)
+        return ResumeDecision(action="confirm" if damage else "take", problem=problem)
     if not damage:  # gone at the second look, which was at one file: all is looked at once more
-        return Decision(
+        return ResumeDecision(
             action="refuse" if time_is_over else "again",
             sentence=f"{path}: damage that some rank sees is gone when others look for it",
             hint="nothing was moved: look at the disk and its server, and start again",
         )
     if len(damage) == len(looks):
-        return Decision(action="set-aside", problem=damage[0].problem)
+        return ResumeDecision(action="set-aside", problem=damage[0].problem)
     return _again(path, damage[0], looks, time_is_over=time_is_over)
 
 
@@ -93,13 +93,13 @@ def confirmers(looks: Sequence[RankLook], hosts: Sequence[str]) -> tuple[int, ..
 
 def _again(
     path: str, worst: RankLook, looks: Sequence[RankLook], *, time_is_over: bool
-) -> Decision:
+) -> ResumeDecision:
     well = [look for look in looks if not look.problem and not look.absent]
     seen = f"{worst.who} {worst.what}"
     but = f"; {well[0].who} {well[0].what}" if well else ""
     sentence = f"{path}: {seen}{but}"
     if not time_is_over:
-        return Decision(action="again", sentence=sentence)
+        return ResumeDecision(action="again", sentence=sentence)
     if worst.absent:
         hint = "put the folder on a file system that all machines share"
     elif well:
@@ -109,7 +109,7 @@ def _again(
         )
     else:
         hint = f"make it readable (mount, server, permissions) and start again; {WITHOUT_IT}"
-    return Decision(action="refuse", sentence=sentence, hint=hint)
+    return ResumeDecision(action="refuse", sentence=sentence, hint=hint)
 
 
 def none_taken(folder: str, found: Sequence[tuple[str, CheckpointProblem]]) -> str:

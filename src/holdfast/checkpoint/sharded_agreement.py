@@ -23,7 +23,7 @@ from holdfast.checkpoint.messages import PATIENCE
 from holdfast.checkpoint.sharded_plan import (
     WHOLE,
     HeldState,
-    Holders,
+    PieceHolders,
     RankGroup,
     Replicas,
     Samples,
@@ -55,7 +55,7 @@ class _Details(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     describe: bool = False
-    holders: Holders | None = None
+    holders: PieceHolders | None = None
     """None: as before"""
     plan: int = 0
     problem: str = ""
@@ -78,7 +78,7 @@ class ShardAgreement:
     def __init__(self, board: MessageBoard, *, patience: float = PATIENCE) -> None:
         self._board, self._patience = board, patience
         self._compared = ""
-        self._holders = Holders()
+        self._holders = PieceHolders()
         self.number = 0
         # On rank 0:
         self._digests: list[str] = []
@@ -95,7 +95,9 @@ class ShardAgreement:
         """What this rank cannot save ends the save of all, with the same sentence."""
         self._settle(token, _Summary(problem=problem), None)
 
-    def agree(self, token: str, mine: HeldDigest, samples: Callable[[], Samples] = dict) -> Holders:
+    def agree(
+        self, token: str, mine: HeldDigest, samples: Callable[[], Samples] = dict
+    ) -> PieceHolders:
         """Who holds this rank's tensors. All ranks call it, with the save's token."""
         is_new = mine.digest != self._compared
         values = dict(samples()) if is_new else {}

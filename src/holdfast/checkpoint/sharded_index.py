@@ -19,7 +19,7 @@ from holdfast.checkpoint.sharded_layout import (
     LayoutGrid,
     Overlap,
     Piece,
-    Run,
+    RowRange,
     Shape,
     ShardLayout,
     block,
@@ -137,5 +137,5 @@ def _common(rank: int, stored: Piece, wanted: Piece) -> Iterator[Overlap]:
         yield Overlap(rank, stored.offsets, stored.sizes, sources, targets, lengths)
 
 
-def _end(run: Run) -> int:
+def _end(run: RowRange) -> int:
     return run.start + run.length

@@ -49,7 +49,7 @@ def held_by(ranks: Sequence[int]) -> ShardLayout:
     return ShardLayout((len(ranks),), tuple(ranks), (None,))
 
 
-class Run(NamedTuple):
+class RowRange(NamedTuple):
     """Consecutive rows of one side of a tensor, and where they are in a piece of it."""
 
     start: int
@@ -63,7 +63,7 @@ class Piece(NamedTuple):
     offsets: Shape
     """of its first element"""
     sizes: Shape
-    sides: tuple[tuple[Run, ...], ...]
+    sides: tuple[tuple[RowRange, ...], ...]
 
     @property
     def is_empty(self) -> bool:
@@ -182,7 +182,7 @@ def whole(size: Shape) -> Piece:
 
 def block(offsets: Shape, sizes: Shape) -> Piece:
     sides = zip(offsets, sizes, strict=True)
-    runs = tuple((Run(start, length, 0),) if length else () for start, length in sides)
+    runs = tuple((RowRange(start, length, 0),) if length else () for start, length in sides)
     return Piece(offsets, sizes, runs)
 
 
@@ -201,7 +201,9 @@ class _SideBlock(NamedTuple):
 
 
 @lru_cache(1 << 16)
-def _runs(rows: int, cuts: tuple[tuple[int, int], ...], place: tuple[int, ...]) -> tuple[Run, ...]:
+def _runs(
+    rows: int, cuts: tuple[tuple[int, int], ...], place: tuple[int, ...]
+) -> tuple[RowRange, ...]:
     """Of the rank at this place, as torch divides: the mesh's first dimension first."""
     held = [(0, rows)] if rows else []
     for (count, factor), coordinate in zip(cuts, place, strict=True):
@@ -230,7 +232,7 @@ def _between(held: list[tuple[int, int]], first: int, last: int) -> Iterator[tup
         passed += length
 
 
-def _joined(held: list[tuple[int, int]]) -> Iterator[Run]:
+def _joined(held: list[tuple[int, int]]) -> Iterator[RowRange]:
     at = 0
     pending: tuple[int, int] | None = None
     for start, length in held:
@@ -238,18 +240,18 @@ def _joined(held: list[tuple[int, int]]) -> Iterator[Run]:
             pending = (pending[0], pending[1] + length)
             continue
         if pending:
-            yield Run(*pending, at)
+            yield RowRange(*pending, at)
             at += pending[1]
         pending = (start, length)
     if pending:
-        yield Run(*pending, at)
+        yield RowRange(*pending, at)
 
 
 class _SideTable(NamedTuple):
     """All runs of all places, in the order of their rows."""
 
     starts: list[int]
-    blocks: list[tuple[Run, tuple[int, ...], int, int]]
+    blocks: list[tuple[RowRange, tuple[int, ...], int, int]]
     """the run, whose it is, and the first row and the length of the piece that it is in"""
 
 
@@ -265,7 +267,7 @@ def _table(rows: int, cuts: tuple[tuple[int, int], ...]) -> _SideTable:
 
 
 def _side_overlaps(
-    rows: int, cuts: tuple[tuple[int, int], ...], wanted: tuple[Run, ...]
+    rows: int, cuts: tuple[tuple[int, int], ...], wanted: tuple[RowRange, ...]
 ) -> list[_SideBlock]:
     table = _table(rows, cuts)
     found = []

@@ -59,7 +59,7 @@ class RankGroup:
     """of the first of the ranks"""
 
 
-class Holders(msgspec.Struct, frozen=True):
+class PieceHolders(msgspec.Struct, frozen=True):
     """Who holds each tensor of a group, all groups considered."""
 
     layouts: tuple[ShardLayout, ...] = ()
@@ -71,7 +71,7 @@ class Holders(msgspec.Struct, frozen=True):
 class ShardPlan:
     index: ShardIndex
     structure: dict[str, str]
-    holders: list[Holders]
+    holders: list[PieceHolders]
     """for each group"""
 
 
@@ -225,7 +225,7 @@ def other_values(name: str, first: Iterable[int], second: Iterable[int]) -> Conf
 
 def _holders(
     group: RankGroup, tensors: dict[str, SavedTensor], layouts: Sequence[ShardLayout]
-) -> Holders:
+) -> PieceHolders:
     of_layout: list[list[int]] = [[] for _ in range(len(group.held.layouts) + 1)]
     for each in group.held.tensors:
         of_layout[each.layout + 1].append(tensors[each.name].layout)
@@ -235,7 +235,7 @@ def _holders(
         tuple((len(list(same)), place[number]) for number, same in groupby(numbers))
         for numbers in of_layout
     )
-    return Holders(tuple(layouts[number] for number in used), runs)
+    return PieceHolders(tuple(layouts[number] for number in used), runs)
 
 
 def _union(groups: Sequence[RankGroup]) -> dict[str, str]:
@@ -267,7 +267,7 @@ class Grids:
 
 
 def pieces_to_write(
-    rank: int, held: HeldState, holders: Holders, grids: Grids
+    rank: int, held: HeldState, holders: PieceHolders, grids: Grids
 ) -> list[tuple[str, Shape, Piece]]:
     """(name, size of the whole, piece) of what this rank writes: every piece is one rank's."""
     shared = [grids.of(layout) for layout in holders.layouts]

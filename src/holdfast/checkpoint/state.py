@@ -202,6 +202,7 @@ class State:
         return found
 
     def parameter_names(self) -> ParameterNames:
+        """Of all its modules, `model.layer.weight`; a tied one has its first name."""
         names: dict[torch.Tensor, str] = {}
         modules = {n: m for n, m in self._things.items() if isinstance(m, nn.Module)}
         for name, module in modules.items():

@@ -22,7 +22,7 @@ GROUPS = (
 )
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 ACCUMULATES = re.compile(r"%|accum|micro_?batch|sync_grad")
-"""a condition on how many batches there were; another may skip a step that counts all the same"""
+"""a condition on how many batches there were; another may skip a step that counts anyway"""
 
 
 class OwnCheckpoint(NamedTuple):
