@@ -8,9 +8,11 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadGroupScheduling
 
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
 
@@ -61,6 +63,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_real(item.path):
             item.add_marker(pytest.mark.real)
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+class GroupedByFile(LoadGroupScheduling):  # type: ignore[misc]
+    """Files with an `xdist_group` go to one worker, which starts their ranks once.
+
+    xdist 3.8 marks groups in a private field that pytest 9.2 no longer reads: without this, every
+    worker started them.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _group(nodeid.partition("::")[0]) or nodeid
+
+
+@functools.cache
+def _group(file: str) -> str:
+    found = re.search(r'xdist_group\("([^"]+)"\)', (_ROOT / file).read_text())
+    return found[1] if found else ""
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedByFile | None:
+    return GroupedByFile(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def allowed_skips() -> dict[str, str]:

@@ -12,6 +12,9 @@ import pytest
 from tests.places import TARGETS
 from tests.run.launching import surroundings
 
+# ranks are started once for all of them, so one worker
+pytestmark = pytest.mark.xdist_group("plain-parallel")
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, Path]:

@@ -33,6 +33,10 @@ def answer(done: subprocess.CompletedProcess[str]) -> Any:
     return found
 
 
+# ranks are started once for all of them, so one worker
+pytestmark = pytest.mark.xdist_group("checkpoint-command")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Steps 1, 2 and 3; 2 is damaged, one was set aside, one is unfinished."""

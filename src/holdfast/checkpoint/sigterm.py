@@ -8,7 +8,7 @@ has the whole usable share of the grace time to get there. A handler in Python r
 main thread comes back from C. A rank that waits for a peer that will never come would so ignore the
 signal, where without us it would exit at once. So a thread is notified as well (Python writes to a
 descriptor in the C handler). It ends the rank when that time is over, or at once where a peer is
-known to be gone: then no save can be whole.
+known to be gone or the launcher has a verdict: then no save can be whole.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from types import FrameType
 from typing import Any
 
 from holdfast.rank.delivery import GRACE
+from holdfast.rank.events import save_is_hopeless
 from holdfast.rank.print_line import say
 
 DEFAULT_GRACE = 30.0
@@ -203,7 +204,7 @@ class SigtermGrace:
         until, said = since + USABLE_SHARE * self.seconds, self._is_quiet
         while not self._answered.wait(POLL_SECONDS):
             now = time.monotonic()
-            if self._missing or now >= until:
+            if self._missing or now >= until or save_is_hopeless():
                 break
             if not said and now >= since + SAID_AFTER:
                 said = True
@@ -219,7 +220,8 @@ class SigtermGrace:
             f"no ckpt.step() within {USABLE_SHARE * self.seconds:g} s, of a grace time of "
             f"{self.seconds:g} s"
         )
-        say(f"{_name(number)}: exiting without a save: {why}")
+        if not save_is_hopeless():  # else the launcher has said why
+            say(f"{_name(number)}: exiting without a save: {why}")
         # Python sets handlers from its main thread only, which may not respond.
         ctypes.CDLL(None).signal(int(number), ctypes.c_void_p(0))
         os.kill(os.getpid(), number)

@@ -14,6 +14,9 @@ from typing import Any
 from holdfast.rank import own_page
 from holdfast.rank.delivery import EVENTS
 
+HOPELESS = ".no-save"
+"""beside a rank's file: left by the launcher before it ends the ranks after a verdict"""
+
 _file = ""
 
 
@@ -34,6 +37,12 @@ def forget() -> None:
 def has_launcher() -> bool:
     """Whether a launcher of ours reads what this process reports."""
     return bool(_file or os.environ.get(EVENTS))
+
+
+def save_is_hopeless() -> bool:
+    """Whether the launcher ends the job after a failure that it has told: no save can be whole."""
+    path = _file or os.environ.get(EVENTS, "")
+    return bool(path) and os.path.exists(path + HOPELESS)
 
 
 def tell(kind: str, **fields: Any) -> None:

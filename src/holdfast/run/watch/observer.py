@@ -5,6 +5,7 @@ It touches the world and judges nothing; what a Scene means is watch.py's busine
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -20,6 +21,7 @@ from holdfast.analysis.scene.cpu import Processor
 from holdfast.analysis.scene.gpu import GpuLook
 from holdfast.analysis.scene.scene import Death, Failure, Scene
 from holdfast.rank import delivery, heartbeat_page
+from holdfast.rank.events import HOPELESS
 from holdfast.run.launch import scheduler
 from holdfast.run.launch.places import RunPlaces
 from holdfast.run.runs import leftovers
@@ -96,6 +98,13 @@ class Observer:
             launcher_pid=os.getpid(),
             events=local.paths.events(attempt, local_rank),
         )
+
+    def no_save_is_possible(self, attempt: int) -> None:
+        """For ranks that would wait for a step to save at: after a verdict none comes."""
+        for local_rank in self.pages:
+            path = self.places.local.paths.events(attempt, local_rank) + HOPELESS
+            with contextlib.suppress(OSError), open(path, "x"):
+                pass
 
     def ranks_started(self, attempt: int, pids: Mapping[int, int], now: float) -> None:
         local, writer = self.places.local, self.places.writer

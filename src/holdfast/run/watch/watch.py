@@ -298,6 +298,7 @@ class Watch:
         if found:
             self._culprits = self.observer.launched(exit_codes.to_kill_at_once(found, scene))
             self._announce(found, scene, action=decision.reason, last=not again)
+            self.observer.no_save_is_possible(scene.attempt)
         self.acted_on = (found, scene)
         self._exit_code = exit_codes.exit_code_of(found, scene, {})
         self.failures = (*self.failures, restart.failure_of(scene, found))
