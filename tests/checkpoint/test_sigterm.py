@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from holdfast.checkpoint.sigterm import DEFAULT_GRACE, SigtermGrace, grace_time, stop_signals
+from holdfast.rank.delivery import EVENTS
+from holdfast.rank.events import HOPELESS
 from tests.places import TARGETS
 
 TARGET = TARGETS / "handle_sigterm.py"
@@ -71,6 +74,18 @@ def test_a_rank_whose_peer_is_gone_exits_long_before_its_grace_is_over() -> None
     code, out, seconds = told("alone", grace=60.0)
     assert code == -signal.SIGTERM
     assert out == "holdfast> SIGTERM: exiting without a save: rank 1 has exited\n"
+    assert seconds < 20
+
+
+def test_a_rank_is_quick_where_its_launcher_has_a_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for a rank that is stuck, so no step will come; the launcher has said so."""
+    events = tmp_path / "events"
+    monkeypatch.setenv(EVENTS, str(events))
+    (tmp_path / f"events{HOPELESS}").touch()
+    code, out, seconds = told("stuck", grace=60.0)
+    assert (code, out) == (-signal.SIGTERM, "")
     assert seconds < 20
 
 
