@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import psutil
+import torch
 
 from bench.jobs import TRAIN, job
 from bench.launchers import LAUNCHERS, LEGEND, Launcher, missing, peers_folder
@@ -66,7 +67,7 @@ def a_small_step() -> Callable[[], object]:
 def hook() -> None:
     _, buffer = heartbeat_page.create()
     own_page.adopt(heartbeat_page.HeartbeatPage(buffer))
-    optimizer = object()
+    optimizer = torch.optim.SGD(torch.nn.Linear(8, 8).parameters())
     empty = median_microseconds(lambda: empty_hook(optimizer, (), {}), calls=CALLS)
     ours = median_microseconds(lambda: after_optimizer_step(optimizer, (), {}), calls=CALLS)
     step = median_microseconds(a_small_step(), calls=2_000)
