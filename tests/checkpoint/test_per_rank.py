@@ -12,8 +12,11 @@ from torch import nn
 from holdfast.analysis.checkpoints.manifest import MANIFEST, decode
 from holdfast.checkpoint.checkpoint import Checkpoint
 from holdfast.checkpoint.compare import Accept
+from holdfast.checkpoint.reading.find import opened
+from holdfast.checkpoint.reading.load import load
+from holdfast.checkpoint.reading.saved_state import tensors_by_path
 from holdfast.checkpoint.state import State
-from holdfast.errors import ResumeRefused
+from holdfast.errors import ConfigError, ResumeRefused
 from tests.checkpoint.thread_ranks import ThreadRanks
 
 BOTH = ("model", "optimizer")
@@ -117,6 +120,21 @@ def test_what_does_not_fit_is_refused(
     assert refused
     assert sentence in refused[-1].sentence
     assert refused[-1].hint.startswith(hint)
+
+
+def test_a_reader_says_whose_model_it_wants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0's weights would fit the model of rank 1, and be wrong."""
+    _, second = launch(tmp_path, monkeypatch, save_at=3)
+    with pytest.raises(ConfigError, match="each of its 2 ranks saved its own model and optimizer"):
+        load(tmp_path)
+    model = nn.Linear(4, 3)
+    with load(tmp_path, model=model, rank=1):
+        assert all(map(torch.equal, model.parameters(), second))
+    with opened(str(tmp_path)) as found:
+        names = tensors_by_path(found.path, found.manifest)
+    assert {name.partition(": ")[0] for name in names} == {"rank 0", "rank 1"}
 
 
 def test_a_state_of_one_model_may_keep_the_optimizer_per_rank(

@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli import streams
+from holdfast.cli import choices, streams
 from holdfast.cli.reading import Progress
 from holdfast.errors import ConfigError
 from holdfast.text import duration, size
@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--shard-size", type=_gigabytes, default=5.0, metavar="GB",
         help="hf: the most a file may have, in GB (default: 5)",
     )  # fmt: skip
+    export.add_argument("--rank", type=_step, help="whose model, where each rank saved its own")
     bring = action("import", "make a checkpoint from torch.save, DCP or Hugging Face safetensors")
     bring.add_argument("source", metavar="FROM", help="a file, or a folder of DCP or safetensors")
     bring.add_argument("folder", metavar="FOLDER", help="a new folder of checkpoints to make")
@@ -66,13 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _gigabytes(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number <= 1e6:
-        raise argparse.ArgumentTypeError(f"must be > 0 GB, got {text!r}")
-    return number
+    return choices.above_zero(text, most=1e6, unit="GB")
 
 
 def _step(text: str) -> int:
@@ -231,7 +226,7 @@ def _export(arguments: argparse.Namespace) -> int:
 
     if os.path.lexists(arguments.out):  # before anything is read
         raise ConfigError(f"{arguments.out} exists already: give a new path")
-    with holdfast.load(arguments.step) as saved:
+    with holdfast.load(arguments.step, rank=arguments.rank) as saved:
         progress = Progress([saved.path])
         if arguments.to == "dcp":
             made = to_dcp.export(saved, arguments.out, progress=progress)

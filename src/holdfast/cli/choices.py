@@ -29,10 +29,14 @@ def names(given: list[str]) -> list[str]:
 
 def seconds(text: str) -> float:
     """The type of --deadline."""
+    return above_zero(text, most=3600, unit="seconds")
+
+
+def above_zero(text: str, *, most: float, unit: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not 0 < number <= 3600:
-        raise argparse.ArgumentTypeError(f"must be > 0 and <= 3600 seconds, got {text!r}")
+    if not 0 < number <= most:
+        raise argparse.ArgumentTypeError(f"must be > 0 and <= {most:.0f} {unit}, got {text!r}")
     return number

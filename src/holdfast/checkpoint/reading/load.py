@@ -22,7 +22,7 @@ def load(
     *,
     model: nn.Module | None = None,
     optimizer: Optimizer | None = None,
-    rank: int = 0,
+    rank: int | None = None,
 ) -> SavedState:
     """Read a checkpoint: for an evaluation beside the training, an export, a look inside.
 
@@ -38,7 +38,8 @@ def load(
             newest that verifies.
         model: an nn.Module to fill. Names and shapes must fit; another dtype is converted.
         optimizer: an optimizer of that model to fill.
-        rank: whose part to read of what was saved for each rank (`State(per_rank=…)`).
+        rank: whose part to read of what was saved for each rank (`State(per_rank=…)`). Must be
+            given where each rank saved a model or an optimizer of its own.
 
     Returns:
         What the checkpoint holds: `step`, `epoch`, `config`, `world_size`, `path`, and, read only
@@ -46,7 +47,7 @@ def load(
         a `with` block, or `close()` it.
 
     Raises:
-        ConfigError: there is no checkpoint, or it does not fit the model.
+        ConfigError: there is no checkpoint, it does not fit the model, or `rank` is missing.
         EnvironmentFailure: none verifies, or it cannot be read.
     """
     if optimizer is not None and model is None:

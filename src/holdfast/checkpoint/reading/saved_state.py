@@ -119,8 +119,16 @@ class SavedState:
         manifest: Manifest,
         *,
         notes: tuple[str, ...] = (),
-        rank: int = 0,
+        rank: int | None = None,
     ) -> None:
+        own = [name for name in PARTS if name in manifest.per_rank]
+        if own and rank is None:
+            raise ConfigError(
+                f"{path}: each of its {manifest.world_size} ranks saved its own "
+                f"{' and '.join(own)}",
+                hint="say whose: holdfast.load(…, rank=0), or --rank 0",
+            )
+        rank = rank or 0
         self.path, self.manifest = path, manifest
         self._held = contextlib.ExitStack()
         self.step, self.epoch, self.world_size = manifest.step, manifest.epoch, manifest.world_size
@@ -293,8 +301,18 @@ def open_state(path: str, manifest: Manifest, **more: Any) -> SavedState:
 
 
 def tensors_by_path(path: str, manifest: Manifest) -> dict[str, TensorOnDisk]:
-    """'model.NAME' and 'optimizer.NAME.KEY' -> tensor, of either kind alike."""
-    saved = open_state(path, manifest)
+    """'model.NAME' and 'optimizer.NAME.KEY' -> tensor, of either kind alike; of every rank where
+    each saved its own."""
+    if not set(PARTS) & set(manifest.per_rank):
+        return _by_path(open_state(path, manifest))
+    return {
+        f"rank {rank}: {name}": tensor
+        for rank in range(manifest.world_size)
+        for name, tensor in _by_path(open_state(path, manifest, rank=rank)).items()
+    }
+
+
+def _by_path(saved: SavedState) -> dict[str, TensorOnDisk]:
     found = {f"model.{name}": each for name, each in saved.model.on_disk.items()}
     optimizer = by_names(saved) or {"state": {}}
     return found | {
