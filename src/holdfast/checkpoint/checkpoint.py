@@ -23,7 +23,6 @@ from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.misuse import MisuseWatch
 from holdfast.checkpoint.peers import Peers
 from holdfast.checkpoint.ranks.comparison import RankComparison
-from holdfast.checkpoint.remote.fetch import fetch_if_none
 from holdfast.checkpoint.remote.remote_folder import check_url
 from holdfast.checkpoint.remote.uploads import Uploads
 from holdfast.checkpoint.run_config import RunConfig
@@ -156,9 +155,6 @@ class Checkpoint:
         """
         accepted = compare.accepted(accept, os.environ)
         self._comparison.accepted = "ranks" in accepted
-        if self._uploads is not None and self._rank == 0:
-            resume.take_folder(self.folder, self._lock)
-            fetch_if_none(self._uploads.url, self.folder)
         self._in_flight.committed = resume.resume(
             self._board,
             self.folder,
@@ -167,6 +163,7 @@ class Checkpoint:
             accept=accepted,
             lock=self._lock,
             sharded=self._sharded,
+            uploaded_to=self._uploads.url if self._uploads is not None else "",
         )
         self._resumed = True
         return self.state.step

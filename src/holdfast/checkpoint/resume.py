@@ -18,6 +18,7 @@ from holdfast.checkpoint.choose_together import Leader, Question, RankDisk
 from holdfast.checkpoint.files import DISK, read
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.message_board import MessageBoard
+from holdfast.checkpoint.remote.fetch import fetch_if_none
 from holdfast.checkpoint.run_config import RunConfig
 from holdfast.checkpoint.state import State, saved_own_structure, saved_structure
 from holdfast.errors import EnvironmentFailure, Error
@@ -39,11 +40,15 @@ def resume(
     accept: Collection[str],
     lock: FolderLock,
     sharded: ShardedState | None = None,
+    uploaded_to: str = "",
 ) -> int | None:
-    """Restore `state`; the step that is safe, None when nothing was there."""
+    """Restore `state`; the step that is safe, None when nothing was there.
+
+    `uploaded_to`: where the newest one comes from when the folder has none.
+    """
     with phase("resume"):
         chosen = (
-            _lead(board, folder, lock, config, accept)
+            _lead(board, folder, lock, config, accept, uploaded_to)
             if board.rank == 0
             else _follow(board, folder)
         )
@@ -125,10 +130,13 @@ def _lead(
     lock: FolderLock,
     config: RunConfig,
     accept: Collection[str],
+    uploaded_to: str,
 ) -> Question:
     leader = Leader(RankDisk(board))
     try:
         take_folder(folder, lock)
+        if uploaded_to:
+            fetch_if_none(uploaded_to, folder)
         path = leader.choose(folder, lock.token, accept)
         if not path and "fresh" not in accept:
             _refuse_if_emptied(folder, os.environ.get(SAVED, ""))

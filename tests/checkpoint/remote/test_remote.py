@@ -13,17 +13,16 @@ from pathlib import Path
 import fsspec
 import pytest
 import torch
+from moto.server import ThreadedMotoServer
 
 import holdfast
 from holdfast.checkpoint.remote.remote_folder import RemoteFolder
 from holdfast.checkpoint.remote.uploads import Uploads
 
-moto_server = pytest.importorskip("moto.server")
-
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = moto_server.ThreadedMotoServer(port=0, verbose=False)
+    server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"

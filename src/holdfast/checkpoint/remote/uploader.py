@@ -45,10 +45,12 @@ def _answer(answer: UploadAnswer) -> None:
 
 
 def _end_with_the_rank() -> None:
-    """In a thread: a network that does not answer must not keep us."""
-    poll = select.poll()
+    """In a thread: a network that does not answer must not keep us. A forked child of the rank may
+    hold the pipe open after it, so the parent is looked at as well."""
+    rank, poll = os.getppid(), select.poll()
     poll.register(0, 0)  # POLLHUP is always reported
-    poll.poll()
+    while not poll.poll(1000) and os.getppid() == rank:
+        pass
     os._exit(1)
 
 
