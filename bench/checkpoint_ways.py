@@ -186,7 +186,7 @@ def reused_stager(device: torch.device) -> Any:
 
 
 def limits(state: holdfast.State) -> dict[str, Way]:
-    """What nobody can be faster than, with as many bytes."""
+    """What no way can be faster than, with as many bytes."""
     assert state.model
     size = sum(p.nbytes for p in state.model.parameters()) * 3
     target, block = (torch.ones(size, dtype=torch.uint8) for _ in range(2))

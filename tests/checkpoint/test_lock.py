@@ -73,6 +73,7 @@ def test_a_forked_child_does_not_keep_it(tmp_path: Path) -> None:
     other = FolderLock(str(tmp_path))
     try:
         other.take(patience=5.0)
+        assert other.held
     finally:
         other.release()
         os.close(writing)

@@ -109,12 +109,13 @@ def test_vectors_are_compared_only_where_there_is_nothing_else() -> None:
     layouts_of = [((0, 2), FIRST.layouts), ((1, 3), SECOND.layouts)]
     tensors = tuple(HeldTensor(name, "float32", (4,), 0) for name in "abc")
     same, noise, other = (1.0, 1.0), (0.01, -0.01), (-0.01, 0.01)
-    merge(
+    plan = merge(
         [
             RankGroup(ranks, HeldState(layouts, tensors), {"a": same, "b": same, "c": values})
             for (ranks, layouts), values in zip(layouts_of, (noise, other), strict=True)
         ]
     )
+    assert list(plan.index) == ["a", "b", "c"], "noise in c is no second tensor of its name"
 
 
 def test_stages_of_a_pipeline_have_their_own_names_and_share_a_plain_tensor() -> None:

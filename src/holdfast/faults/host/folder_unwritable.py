@@ -6,9 +6,9 @@ What you see   The job trains for hours and fails at its first save. torch.save:
                writers: `OSError: [Errno 30] Read-only file system`, `PermissionError: [Errno 13]`,
                `NotADirectoryError`.
 Why            The mount is read-only (on purpose, or because the kernel found damage and remounted
-               it); the folder belongs to another user, or root is mapped to the user nobody (NFS
-               root_squash, user namespaces); a file has the folder's name; or the NFS handle is
-               stale.
+               it); the folder belongs to another user, or root is mapped to a user without rights
+               (NFS root_squash, user namespaces); a file has the folder's name; or the NFS handle
+               is stale.
 How to be sure `findmnt -T FOLDER` shows the mount and its options, `ls -ld FOLDER` owner and
                permissions, `id` your user. holdfast creates a small unnamed file there: in the
                folder itself or, if it does not exist yet, in the nearest existing parent.
@@ -55,7 +55,7 @@ MEANING = {
         "this user has no write permission",
         (
             "see `ls -ld {place}` and `id`; use a folder you own, or have its owner change the "
-            "permissions; on NFS, root may be mapped to the user nobody"
+            "permissions; on NFS, root may be mapped to a user without rights"
         ),
     ),
     "EPERM": (
