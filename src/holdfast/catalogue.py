@@ -18,6 +18,7 @@ from holdfast.analysis.logs.pattern import LogPattern
 from holdfast.analysis.logs.patterns import all_patterns
 from holdfast.analysis.machine import MachineFacts
 from holdfast.analysis.machine.smoke_failures import ErrorMeaning, SmokeFailure
+from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.source.source import Source
 from holdfast.errors import ConfigError
 from holdfast.fault import Fault, RunTraits
@@ -197,6 +198,11 @@ def _is_named(fault: Fault, name: str) -> bool:
 def check(facts: MachineFacts, faults: Iterable[Fault]) -> list[Finding]:
     """Ask every fault about this machine."""
     return [finding for fault in faults for finding in fault.ask_check(facts)]
+
+
+def check_nodes(facts: NodesFacts, faults: Iterable[Fault]) -> list[Finding]:
+    """Ask every fault about all nodes and the paths between them."""
+    return [finding for fault in faults for finding in fault.ask_nodes(facts)]
 
 
 def lint(source: Source, faults: Iterable[Fault]) -> list[Finding]:

@@ -13,6 +13,7 @@ from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import CouldNotLook, MachineFacts
 from holdfast.analysis.machine.smoke_failures import ErrorMeaning, SmokeFailure
+from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Source
@@ -24,6 +25,7 @@ from holdfast.findings import Diagnosis, Finding, Place, Verdict
 __all__ = ["FACES", "SHOWN", "Broken", "Fault", "RunTraits"]
 
 CheckFace = Callable[[MachineFacts], Finding | Sequence[Finding]]
+NodesFace = Callable[[NodesFacts], Finding | Sequence[Finding]]
 LintFace = Callable[[Source], Iterable[Finding]]
 PythonFace = Callable[[Program, Source], Iterable[Finding]]
 RunFace = Callable[[Scene], Verdict | None]
@@ -33,7 +35,7 @@ READABLE_FACTS = frozenset(MachineFacts.__struct_fields__) - {"plan", "host"}
 """what a check face may need; the plan and the host's name cost nothing and are always there"""
 
 FACES = {
-    "check": "facts of a machine -> findings",
+    "check": "facts of a machine, or of all nodes -> findings",
     "lint": "what a user wrote -> findings",
     "run": "the scene of a running job -> verdict",
     "explain": "what is left of a job -> diagnosis",
@@ -88,6 +90,7 @@ class Fault(Answers):
         self.smoke_fix = smoke_fix
         self.check_faces: list[CheckFace] = []
         self.check_needs: dict[CheckFace, frozenset[str]] = {}
+        self.nodes_faces: list[NodesFace] = []
         self.lint_faces: list[LintFace] = []
         self.run_faces: list[RunFace] = []
         self.explain_faces: list[ExplainFace] = []
@@ -113,6 +116,15 @@ class Fault(Answers):
             return face
 
         return register
+
+    def check_nodes(self, face: NodesFace) -> NodesFace:
+        """Register a pure function from the facts of all nodes to findings.
+
+        A finding about one node has its name in `host`; one about a path names both ends in its
+        summary. What one machine alone can tell belongs in a `check` face: every node asks it.
+        """
+        self.nodes_faces.append(face)
+        return face
 
     def lint(self, face: LintFace) -> LintFace:
         """Register a pure function from a piece of source to findings, each with its place."""
@@ -179,14 +191,25 @@ class Fault(Answers):
 
     @property
     def faces(self) -> tuple[str, ...]:
-        return tuple(verb for verb in FACES if getattr(self, f"{verb}_faces"))
+        has = {verb for verb in FACES if getattr(self, f"{verb}_faces")}
+        return tuple(
+            verb for verb in FACES if verb in has or (verb == "check" and self.nodes_faces)
+        )
 
     # --- asking them: never raises ---------------------------------------------------------------
 
     def ask_check(self, facts: MachineFacts) -> list[Finding]:
         """Every finding of this fault on this machine; never empty where it has a check face."""
+        found = self._findings(self.check_faces, facts)
+        return [msgspec.structs.replace(f, host=facts.host) for f in found]
+
+    def ask_nodes(self, facts: NodesFacts) -> list[Finding]:
+        """Every finding of this fault about all nodes and the paths between them."""
+        return self._findings(self.nodes_faces, facts)
+
+    def _findings(self, faces: Iterable[Callable[[Any], Any]], facts: object) -> list[Finding]:
         found: list[Finding] = []
-        for face in self.check_faces:
+        for face in faces:
             try:
                 answer = self._ask(face, facts)
             except CouldNotLook as gap:
@@ -195,7 +218,7 @@ class Fault(Answers):
                 answer = self.skipped(str(answer))
             found.extend([answer] if isinstance(answer, Finding) else answer)
         # Two faces that miss the same fact would say the same thing twice.
-        return [msgspec.structs.replace(f, host=facts.host) for f in dict.fromkeys(found)]
+        return list(dict.fromkeys(found))
 
     def ask_lint(self, source: Source) -> list[Finding]:
         """Every finding of this fault in this piece of source."""

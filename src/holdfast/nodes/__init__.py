@@ -1,0 +1,1 @@
+"""holdfast on several machines: reach them, prove the token, talk, compare clocks, notice loss."""
