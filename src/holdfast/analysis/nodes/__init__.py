@@ -6,6 +6,8 @@ One `NodesFacts` holds what every node said of itself and what each saw of the o
 
 from holdfast.analysis.nodes.facts import Absence, ClockOffset, Node, NodesFacts, StoreBelief
 from holdfast.analysis.nodes.paths import (
+    Listening,
+    NotListening,
     Outcome,
     PathLoss,
     PathSizes,
@@ -19,8 +21,10 @@ from holdfast.analysis.nodes.paths import (
 __all__ = [
     "Absence",
     "ClockOffset",
+    "Listening",
     "Node",
     "NodesFacts",
+    "NotListening",
     "Outcome",
     "PathLoss",
     "PathSizes",

@@ -11,7 +11,7 @@ class PortKind(enum.Enum):
     MASTER = "master"
     """the port that the job's store is going to listen on"""
     EPHEMERAL = "ephemeral"
-    """a port that the kernel chose, as NCCL and Gloo let it do"""
+    """a port that the kernel chose, as NCCL and Gloo let it do; UDP is answered there too"""
 
 
 class Target(Fact, frozen=True):
@@ -25,6 +25,26 @@ class Target(Fact, frozen=True):
     kind: PortKind
 
 
+class NotListening(Fact, frozen=True):
+    """A listener that a node could not open, so that nothing is known of the ways to it."""
+
+    node: str
+    interface: str
+    address: str
+    port: int
+    """0 for one that the kernel was to choose"""
+    kind: PortKind
+    why: str
+    """the errno's name and words"""
+
+
+class Listening(Fact, frozen=True):
+    """Where a node listens for the probes of the others, and where it could not."""
+
+    targets: tuple[Target, ...]
+    left_out: tuple[NotListening, ...]
+
+
 class Outcome(enum.Enum):
     """What a TCP connect to a live listener brought."""
 
@@ -32,15 +52,23 @@ class Outcome(enum.Enum):
     DROPPED = "dropped"
     """nothing came back: a firewall that drops, or a host that is gone"""
     REJECTED = "rejected"
-    """an answer that forbids it (EHOSTUNREACH, EACCES…): a firewall's reject, or no ARP reply"""
+    """an ICMP answer that forbids it (EHOSTUNREACH, EACCES…): a firewall's reject, or a router
+    that cannot deliver; `error` says who answered what"""
     REFUSED = "refused"
-    """a reset although the listener is alive: a firewall that answers for it, or another host"""
+    """a reset or 'port unreachable' although the listener is alive: a firewall that answers for
+    it, or another host at this address"""
     NO_ROUTE = "no route"
-    """this node has no way there (ENETUNREACH)"""
+    """this node's own routing table has no way there: nothing was sent"""
+    NO_NEIGHBOUR = "no neighbour"
+    """the next hop does not answer ARP or neighbour discovery: the host is down, its link is cut,
+    or it is not in this subnet after all"""
+    OWN_ADDRESS = "own address"
+    """the source has the target's address too (docker0…): packets for it never leave"""
     STRANGER = "stranger"
-    """connected, but what answered is not the target's listener: a duplicate address, NAT"""
+    """connected, but what answered is not the target's listener: a duplicate address, NAT, a
+    proxy; `error` names the node where it was another one of this check"""
     FAILED = "failed"
-    """anything else; `error` says what"""
+    """anything else, also a connection on which no answer came; `error` says what"""
 
 
 class Reached(Fact, frozen=True):
@@ -50,8 +78,9 @@ class Reached(Fact, frozen=True):
     target: Target
     outcome: Outcome
     error: str
-    """'' or the errno's name and words"""
+    """'' or the errno's name and words, and who sent the ICMP message where one came"""
     seconds: float
+    """until connected or failed"""
     local_address: str
     """the source address the kernel chose; '' where it did not get that far"""
 
@@ -69,6 +98,8 @@ class RouteTo(Fact, frozen=True):
     """the MTU that this node believes in for that path"""
     error: str
     """'' or why there is no way"""
+    own_address: bool = False
+    """the source has this address itself"""
 
 
 class SizeProbe(Fact, frozen=True):
@@ -76,7 +107,15 @@ class SizeProbe(Fact, frozen=True):
     """of the whole IP packet (UDP with DF), or of the message (TCP)"""
     arrived: bool
     error: str = ""
-    """EMSGSIZE and the like: the packet never left"""
+    """EMSGSIZE: it never left, or a router said that it is too big (`told_mtu`); ECONNREFUSED,
+    EHOSTUNREACH…: an ICMP answer. '' when it arrived, or was lost in silence"""
+    tries: int = 1
+    """a datagram is sent again until chance can no longer explain that it is lost"""
+    acknowledged: int | None = None
+    """TCP: bytes the other kernel acknowledged by the deadline. A black hole stops at next to
+    nothing, loss only slows down. None when it was not to be learned"""
+    retransmitted: int = 0
+    """TCP: segments sent again"""
 
 
 class PathSizes(Fact, frozen=True):
@@ -92,6 +131,11 @@ class PathSizes(Fact, frozen=True):
     """by size; with 'do not fragment'"""
     messages: tuple[SizeProbe, ...]
     """a ladder over one TCP connection each; by size"""
+    told_mtu: int | None = None
+    """a router on the way said (ICMP 'too big') that packets may have this many bytes: TCP heeds
+    it, so this is no black hole; None when none said so"""
+    told_by: str = ""
+    """that router's address"""
 
 
 class PathLoss(Fact, frozen=True):
@@ -100,9 +144,13 @@ class PathLoss(Fact, frozen=True):
     source: str
     target: Target
     sent: int
-    arrived: int
-    """counted by the target"""
+    arrived: int | None
+    """counted by the target; None when it could not be asked: not one answer came back"""
     answered: int
     """acknowledgements that came back"""
     median_seconds: float | None
     """of a round trip; None when nothing came back"""
+    fastest_seconds: float | None = None
+    """the machines' own load adds least to this one"""
+    error: str = ""
+    """'' or what the kernel said: ECONNREFUSED (UDP is rejected), EPERM (dropped right here)…"""
