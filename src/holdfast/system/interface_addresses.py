@@ -13,7 +13,7 @@ from typing import NamedTuple
 from holdfast.system import netlink
 
 RTM_NEWADDR, RTM_GETADDR = 20, 22
-IFA_ADDRESS, IFA_LOCAL = 1, 2
+IFA_ADDRESS, IFA_LOCAL, IFA_LABEL = 1, 2, 3
 _IFADDRMSG = struct.Struct("=BBBBI")
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
@@ -22,6 +22,8 @@ class InterfaceAddress(NamedTuple):
     interface: str
     ip: str
     prefix: int
+    label: str = ""
+    """of an alias such as 'eth0:1'; '' where it is the interface's own name"""
 
 
 def interface_addresses() -> tuple[InterfaceAddress, ...]:
@@ -46,7 +48,9 @@ def parse(message: bytes) -> InterfaceAddress | None:
         name = socket.if_indextoname(index)
     except OSError:
         return None
-    return InterfaceAddress(name, str(ipaddress.ip_address(packed)), prefix)
+    label = _attribute(message, IFA_LABEL).rstrip(b"\0").decode(errors="replace")
+    ip = str(ipaddress.ip_address(packed))
+    return InterfaceAddress(name, ip, prefix, label if label != name else "")
 
 
 def _attribute(message: bytes, kind: int) -> bytes:

@@ -74,7 +74,7 @@ def test_kinds_states_and_addresses_in_a_namespace() -> None:
     assert not found["br0"].running
     v0 = found["v0"]
     assert (v0.state, v0.running, v0.mtu, v0.speed) == ("up", True, 9000, 10000)
-    assert Address(ip="10.77.0.1", prefix=20) in v0.addresses
+    assert Address(ip="10.77.0.1", prefix=20, label="v0:1") in v0.addresses
     assert Address(ip="fd77::1", prefix=56) in v0.addresses
 
 

@@ -9,6 +9,8 @@ from holdfast.analysis.machine.host import Process
 class Address(Fact, frozen=True):
     ip: str
     prefix: int
+    label: str = ""
+    """of an alias, 'eth0:1': NCCL and Gloo take it for the interface's name"""
 
 
 class Interface(Fact, frozen=True):

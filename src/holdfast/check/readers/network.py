@@ -27,9 +27,11 @@ RTF_ANYCAST, RTF_CACHE, RTF_LOCAL = 0x00100000, 0x01000000, 0x80000000
 def read_interfaces(plan: Plan) -> tuple[Interface, ...]:  # noqa: ARG001 - handed to every reader
     addresses = _addresses()
     # if_nameindex asks the kernel about our own network namespace; /sys may be another one's.
+    # Its order is that of getifaddrs, by which NCCL and Gloo choose: the index, before Linux 6.9
+    # the index modulo 256. It is kept.
     return tuple(
         interface(f"{SYS_CLASS_NET}/{name}", index, addresses, running=_runs(name))
-        for index, name in sorted(socket.if_nameindex())
+        for index, name in socket.if_nameindex()
     )
 
 
@@ -102,7 +104,8 @@ def _addresses() -> dict[str, tuple[Address, ...]]:
     found: dict[str, tuple[Address, ...]] = {}
     for one in interface_addresses():
         known = found.get(one.interface, ())
-        found[one.interface] = (*known, Address(ip=one.ip, prefix=one.prefix))
+        address = Address(ip=one.ip, prefix=one.prefix, label=one.label)
+        found[one.interface] = (*known, address)
     return found
 
 
