@@ -1,0 +1,59 @@
+"""Typed messages both ways between two nodes, over one pair of asyncio streams.
+
+A channel comes from `listener.listening`, `join.join` or `pipes.channel_over`; it knows no verb.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.nodes.channel_errors import BadMessage
+from holdfast.nodes.framed_stream import FramedStream
+from holdfast.text import shorten
+
+SENDING_SECONDS = 10.0
+
+
+class Channel:
+    """One peer. One task at a time may receive; any number may send.
+
+    Attributes:
+        peer: words for messages: '10.0.0.7:41234' or 'ssh node-b'.
+        node: the peer's own name, as it said.
+        noise: what came before holdfast's first byte (banners on ssh), made printable.
+    """
+
+    def __init__(
+        self, stream: FramedStream, *, understands: Any, node: str = "", noise: str = ""
+    ) -> None:
+        self.peer = stream.peer
+        self.node = node
+        self.noise = noise
+        self._stream = stream
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(understands)
+
+    async def send(self, message: msgspec.Struct, *, seconds: float = SENDING_SECONDS) -> None:
+        """A peer that does not read for `seconds` raises `ChannelTimeout` and ends the channel."""
+        await self._stream.write(self._encoder.encode(message), seconds=seconds)
+
+    async def receive(self, *, seconds: float) -> Any:
+        """The next message, one of the types in `understands`.
+
+        `ChannelTimeout` leaves the channel whole: receive again. Anything else that is not one of
+        those types raises `BadMessage` and ends the channel.
+        """
+        raw = await self._stream.read(seconds=seconds)
+        try:
+            return self._decoder.decode(raw)
+        # UnicodeDecodeError is a ValueError; a message nested a thousand deep is a RecursionError
+        except (msgspec.DecodeError, ValueError, RecursionError) as problem:
+            why = shorten(str(problem), 200)
+            bad = BadMessage(self.peer, f"sent a message that this node does not understand: {why}")
+            self._stream.abort(bad)
+            raise bad from None
+
+    async def close(self) -> None:
+        await self._stream.close()
