@@ -14,6 +14,8 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
+from tests.lab.fixture import lab  # noqa: F401 (a fixture for all tests)
+
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
 
 # CI takes a seeded sample of every property; `make proof` runs the long counts.
@@ -60,7 +62,7 @@ def is_real(file: Path) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if is_real(item.path):
+        if is_real(item.path) or item.get_closest_marker("lab"):
             item.add_marker(pytest.mark.real)
             item.add_marker(pytest.mark.flaky(reruns=1))
 

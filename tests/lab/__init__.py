@@ -1,0 +1,40 @@
+"""Several hosts on one machine, for tests of what lies between hosts.
+
+    with Lab() as lab:                            # in a test: the fixture `lab`, mark `lab`
+        a, b, c, d = lab.hosts(4, mtu=9000)       # about 10 ms each
+        lab.link(a, b).mtu(1500)                  # larger packets vanish
+        lab.link(a, c).drop(29500, to=c)          # what a sends to port 29500 of c vanishes
+        done = lab.run(a, ["holdfast", "check", "--nnodes", "4", "--join", f"{a.name}:29500"])
+
+A host has its own network (`lo` and `e0`, or what `lab.host(name, [Interface(…), …])` asks for),
+host name, hosts file, processes, /proc, /sys/class/net, /dev/shm, /run and boot id. The disk, the
+users and the control groups are the machine's. Its interfaces lead to switches in a hub, which
+is a network of its own: nothing reaches the machine's network, and no name server answers.
+
+Hosts      `lab.hosts(4)`, `lab.host("a", [Interface("ib0", switch=1)], ipv6=True)`;
+           `a.name`, `a.address`, `a.addresses["e0"]`, `a.set_mtu(9000)`, `a.route(to, via=…)`,
+           `a.resolves("a", "127.0.1.1")` (its own hosts file), `a.setting(sysctl, value)`,
+           `a.firewall("tcp dport 29500 drop")`,
+           `a.cut()` (cables out) and `a.restore()`, `a.crash()` (all its processes at once).
+Paths      `lab.link(a, b)`, both ways or `to=b`: `.drop()`, `.reject(port)`, `.loss(30)`,
+           `.mtu(1500)`, `.cut()`; they add up until `.restore()`.
+           `lab.partition([a, b], [c, d])`; `lab.restore()` for all paths.
+Processes  `lab.run(a, argv)` as subprocess.run, `lab.start(a, argv)` as Popen: same pid, same
+           signals, and the process ends with its host. `with a.inside():` sockets that the test
+           itself opens are on a's network: most tests of one socket need no process.
+           `a.path("/run/x")` is a's file, seen from outside.
+
+The end of the lab, or of the process that made it (by SIGKILL too), ends all processes of its
+hosts; their interfaces, rules and mounts go with them. Where no lab can be built (no root, no
+nft, a container without namespaces) `Lab()` raises LabUnavailableError, and tests are skipped.
+"""
+
+from __future__ import annotations
+
+from tests.lab.errors import LabError, LabUnavailableError
+from tests.lab.host import Host
+from tests.lab.interfaces import Interface
+from tests.lab.lab import Lab
+from tests.lab.links import Link
+
+__all__ = ["Host", "Interface", "Lab", "LabError", "LabUnavailableError", "Link"]
