@@ -1,4 +1,4 @@
-"""NCCL's choice of interfaces, by table. `bench/nccl_choice.py` compares it with a real NCCL."""
+"""NCCL's choice of interfaces, by table; `python -m tools.nccl_choice` asks a real NCCL."""
 
 from __future__ import annotations
 
