@@ -19,6 +19,7 @@ from holdfast.errors import ConfigError
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Evidence, Finding, Status
 from tests.faults.machines import a_machine, a_plan, an_unreadable_machine
+from tests.faults.made_nodes import some_nodes, unreadable_nodes
 from tests.faults.of import module_of_tests
 from tests.faults.recording_facts import RecordingFacts
 from tests.places import SOURCE
@@ -30,7 +31,7 @@ SLUGS = [entry.fault.slug for entry in ENTRIES]
 
 def faults_with(verb: str) -> pytest.MarkDecorator:
     """Every fault that this verb asks."""
-    asked = [entry.fault for entry in ENTRIES if verb in entry.fault.faces]
+    asked = [entry.fault for entry in ENTRIES if getattr(entry.fault, f"{verb}_faces")]
     return pytest.mark.parametrize("fault", asked, ids=[fault.slug for fault in asked])
 
 
@@ -54,7 +55,8 @@ def test_has_faces_tests_and_sources(entry: catalogue.Entry) -> None:
     assert entry.fault.code[4] in catalogue.FAMILIES
     assert any(re.search(r"https?://|\w+/\w+", source) for source in entry.page.sources)
     tests = module_of_tests(entry.fault)
-    for face in entry.fault.faces:
+    asked = [f for f in entry.fault.faces if f != "check" or entry.fault.check_faces]
+    for face in [*asked, *(["check_nodes"] if entry.fault.nodes_faces else [])]:
         table = getattr(tests, f"test_{face}", None)
         assert table, f"{tests.__name__} has no test_{face} table"
         assert any(case.speaks for case in table.cases), "no case where it must speak"
@@ -74,6 +76,28 @@ def test_never_says_ok_about_what_it_could_not_read(fault: Fault) -> None:
     for finding in fault.ask_check(an_unreadable_machine(plan)):
         assert finding.status is Status.SKIPPED, finding
         assert finding.reason
+        assert "bug in holdfast" not in finding.reason, finding
+
+
+@faults_with("nodes")
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_silent_about_healthy_nodes(fault: Fault, count: int) -> None:
+    for facts in (some_nodes(count), some_nodes(count, mtu=9000, master_addr="node-a")):
+        assert [f for f in fault.ask_nodes(facts) if f.status.concern] == []
+
+
+@faults_with("nodes")
+def test_never_says_ok_about_nodes_it_could_not_read(fault: Fault) -> None:
+    for finding in fault.ask_nodes(unreadable_nodes()):
+        assert finding.status is Status.SKIPPED, finding
+        assert finding.reason
+        assert "bug in holdfast" not in finding.reason, finding
+
+
+@faults_with("nodes")
+def test_one_node_alone_has_no_one_to_differ_from(fault: Fault) -> None:
+    for finding in fault.ask_nodes(some_nodes(1)):
+        assert not finding.status.concern, finding
         assert "bug in holdfast" not in finding.reason, finding
 
 

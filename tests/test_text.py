@@ -46,3 +46,16 @@ def test_what_is_legible_can_be_encoded_and_stays_what_it_was(said: str, number:
     }
     assert len(text.printable(said).encode().decode()) == len(said)
     assert text.printable("plain … text") == "plain … text"
+
+
+def test_names_in_the_order_people_count() -> None:
+    assert text.names(["node-10", "node-9", "node-9"]) == "node-9 and node-10"
+    assert text.names(["b"]) == "b"
+    assert text.names(["c", "b", "a"]) == "a, b and c"
+    assert text.names([f"n{i}" for i in range(64)]) == "n0, n1, n2, n3, n4 and 59 more"
+    assert text.names([]) == ""
+
+
+@given(st.lists(st.text(max_size=6), min_size=1, max_size=12))
+def test_names_do_not_depend_on_the_order_given(values: list[str]) -> None:
+    assert text.names(values) == text.names(reversed(values))

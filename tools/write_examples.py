@@ -56,7 +56,7 @@ def example(fault: Fault) -> str:
     made = best.drawn() if best else _from_a_job(fault) or _from_check(fault)
     if not made and answers:  # some faults are never more than one answer among others
         made = answers[0].drawn()
-    parts = [part for part in (made, _from_lint(fault)) if part]
+    parts = [part for part in (made, _from_nodes(fault), _from_lint(fault)) if part]
     assert parts, f"{fault.slug} has no face that its tests make speak"
     return "\n".join(line.rstrip() for line in "\n\n".join(parts).splitlines()) + "\n"
 
@@ -152,6 +152,16 @@ def _from_check(fault: Fault) -> str:
         if found:
             worst = max(found, key=lambda one: one.status.concern)
             return f"$ holdfast check\n{text.finding(worst, colour=False)}"
+    return ""
+
+
+def _from_nodes(fault: Fault) -> str:
+    for case in _cases(fault, "test_check_nodes"):
+        found = [one for one in fault.ask_nodes(case.facts) if one.status.concern]
+        if found:
+            worst = max(found, key=lambda one: one.status.concern)
+            hosts = ",".join(node.name for node in case.facts.nodes)
+            return f"$ holdfast check --hosts {hosts}\n{text.finding(worst, colour=False)}"
     return ""
 
 

@@ -66,6 +66,21 @@ def ranks(values: Iterable[int]) -> str:
     return f"rank{'' if len(listed) == 1 else 's'} {numbers(listed)}"
 
 
+def names(values: Iterable[str], shown: int = 5) -> str:
+    """Names in the order people count them, the rest counted: 'node-2, node-10 and 3 more'."""
+    listed = sorted(set(values), key=_as_people_count)
+    if len(listed) <= shown + 1:
+        return " and ".join([", ".join(listed[:-1]), listed[-1]] if listed[1:] else listed)
+    return f"{', '.join(listed[:shown])} and {len(listed) - shown} more"
+
+
+def _as_people_count(name: str) -> tuple[list[tuple[int, str]], str]:
+    parts = re.findall(r"[0-9]+|[^0-9]+", name)
+    # Numbers by their size: longer ones are larger once leading zeros are gone.
+    keys = [(len(p.lstrip("0")), p.lstrip("0")) if p[0] in "0123456789" else (0, p) for p in parts]
+    return keys, name
+
+
 def plural(values: Iterable[object], one: str, many: str) -> str:
     """`one` for a single value, else `many`: 'waits' and 'wait', 'has' and 'have'."""
     return one if len(set(values)) == 1 else many

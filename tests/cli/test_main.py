@@ -74,7 +74,7 @@ def test_the_json_of_check_has_the_promised_shape() -> None:
     assert set(document) == {"schema", "command", "findings", "counts", "seconds"}
     assert len(document["findings"]) == sum(document["counts"].values())
     assert {f["slug"] for f in document["findings"]} == {
-        entry.fault.slug for entry in catalogue.entries() if "check" in entry.fault.faces
+        entry.fault.slug for entry in catalogue.entries() if entry.fault.check_faces
     }
     for finding in document["findings"]:
         assert set(finding) == {

@@ -89,9 +89,10 @@ class Answers:
         fix: str,
         evidence: Iterable[Evidence] = (),
         at: Place | None = None,
+        host: str = "",
     ) -> Finding:
         """This will break the job."""
-        return self._finding(Status.ERROR, summary, reason, fix, evidence, at)
+        return self._finding(Status.ERROR, summary, reason, fix, evidence, at, host)
 
     def warning(
         self,
@@ -101,9 +102,10 @@ class Answers:
         fix: str,
         evidence: Iterable[Evidence] = (),
         at: Place | None = None,
+        host: str = "",
     ) -> Finding:
         """This may break the job, or makes it slow or blind."""
-        return self._finding(Status.WARNING, summary, reason, fix, evidence, at)
+        return self._finding(Status.WARNING, summary, reason, fix, evidence, at, host)
 
     def note(
         self,
@@ -113,9 +115,10 @@ class Answers:
         fix: str = "",
         evidence: Iterable[Evidence] = (),
         at: Place | None = None,
+        host: str = "",
     ) -> Finding:
         """Worth knowing; nothing has to be done for this job."""
-        return self._finding(Status.NOTE, summary, reason, fix, evidence, at)
+        return self._finding(Status.NOTE, summary, reason, fix, evidence, at, host)
 
     def from_problem(self, problem: SourceProblem) -> Finding:
         """What a question of analysis/source found, under the name of this fault."""
@@ -127,9 +130,9 @@ class Answers:
         """Looked, and it is fine; the summary says what was looked at."""
         return self._finding(Status.OK, summary, "", "", evidence)
 
-    def skipped(self, why: str) -> Finding:
+    def skipped(self, why: str, *, host: str = "") -> Finding:
         """Could not look."""
-        return self._finding(Status.SKIPPED, "not looked at", why, "", ())
+        return self._finding(Status.SKIPPED, "not looked at", why, "", (), host=host)
 
     def does_not_apply(self, why: str) -> Finding:
         """The question does not arise here."""
@@ -145,6 +148,7 @@ class Answers:
         fix: str,
         evidence: Iterable[Evidence],
         at: Place | None = None,
+        host: str = "",
     ) -> Finding:
         return Finding(
             code=self.code,
@@ -154,5 +158,6 @@ class Answers:
             reason=reason,
             fix=fix,
             evidence=tuple(evidence),
+            host=host,
             place=at,
         )

@@ -2,8 +2,47 @@ from __future__ import annotations
 
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
 from holdfast.analysis.logs.wreckage import LogLine, Sighting, Wreckage
+from holdfast.analysis.machine import Unread
 from tests.analysis.logs.patterns.made import wreckage
+from tests.faults import between
+from tests.faults.made_nodes import cut, name_of, paths, replace, some_nodes, untried
 from tests.faults.table import explain_table, passes_over, recognises
+
+A, B, C, D, E, F = map(name_of, range(6))
+SIX = some_nodes(6)
+
+test_check_nodes = between.table(
+    "network-partition",
+    between.speaks(
+        "error",
+        cut(some_nodes(4), [A, C], [B, D]),
+        saying=[
+            "2 islands: node-a and node-c | node-b and node-d",
+            "connect to 10.0.0.2 port 40001 (eth0 of node-b): ETIMEDOUT",
+            "`tracepath -n 10.0.0.2` on node-a",
+            "(dropped)",
+        ],
+        hosts=[""],
+    ),
+    between.speaks(
+        "error",
+        cut(cut(SIX, [A, B], [C, D, E, F]), [C, D], [E, F]),
+        saying=["3 islands: node-a and node-b | node-c and node-d | node-e and node-f"],
+    ),
+    between.speaks(  # islands and one node that is alone
+        "error",
+        cut(cut(SIX, [A, B], [C, D, E, F]), [F], [C, D, E]),
+        saying=["3 islands: node-c, node-d and node-e | node-a and node-b | node-f"],
+    ),
+    between.silent(cut(SIX, [F], [A, B, C, D, E])),  # one node alone: peer-unreachable
+    between.silent(cut(some_nodes(2), [A], [B])),
+    between.silent(SIX),
+    between.silent(cut(SIX, [A], [B])),  # each still reaches all others
+    between.silent(paths(SIX, [(a, b) for a in (A, B, C) for b in (D, E, F)])),  # one way only
+    between.silent(untried(cut(SIX, [A, B, C], [D, E, F]), A, F)),  # not tried: not proven apart
+    between.not_applicable(some_nodes(1), saying=["one node"]),
+    between.skips(replace(SIX, reach=Unread(why="no listener")), saying=["no listener"]),
+)
 
 DOWN = "node-a kernel: mlx5_core 0000:18:00.0 ens3f0np0: Link down"
 FAILED = "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : Connection timed out"

@@ -1,7 +1,124 @@
 from __future__ import annotations
 
+from holdfast.analysis.machine import PortRanges, Security, Unread
+from holdfast.analysis.nodes import Outcome, PortKind
 from tests.analysis.logs.patterns.made import wreckage
+from tests.faults import between
+from tests.faults.made_nodes import cut, name_of, on_node, path, paths, replace, some_nodes
 from tests.faults.table import explain_table, passes_over, recognises
+
+A, B, C, D = map(name_of, range(4))
+OTHERS = (A, B, D)
+FIREWALLD = Security(selinux="absent", denials=(), firewall="firewalld active", rules=9)
+RANGES = PortRanges(ephemeral_low=20000, ephemeral_high=30000, reserved=(), first_unprivileged=0)
+FOUR = some_nodes(4)
+
+test_check_nodes = between.table(
+    "peer-unreachable",
+    between.speaks(  # nft drop in one direction
+        "error",
+        path(FOUR, A, B, seconds=2.0),
+        saying=[
+            "node-a → node-b is blocked: dropped; the way back passes",
+            "node-a: connect to 10.0.0.2 port 40001 (eth0 of node-b): ETIMEDOUT after 2.0 s",
+            "looks like a hang",
+            "on node-b: `sudo ufw allow from 10.0.0.0/16`",
+        ],
+        hosts=[""],
+    ),
+    between.speaks(
+        "error",
+        path(on_node(FOUR, B, security=FIREWALLD), A, B, Outcome.REJECTED),
+        saying=["blocked: rejected", "a firewall rejects", "firewall-cmd", "10.0.0.0/16"],
+        not_saying=["dropped"],
+    ),
+    between.speaks(
+        "error",
+        path(FOUR, A, B, Outcome.REJECTED, seconds=3.1),
+        saying=["no machine answered for this address"],
+    ),
+    between.speaks(
+        "error",
+        path(FOUR, A, B, Outcome.REJECTED, error="EPERM: Operation not permitted"),
+        saying=["a firewall rule on the source itself"],
+    ),
+    between.speaks(
+        "error", path(FOUR, A, B, Outcome.REFUSED), saying=["refused", "although a listener was"]
+    ),
+    between.speaks(
+        "error",
+        path(FOUR, A, B, Outcome.NO_ROUTE),
+        saying=["no route", "on node-a run `ip route get 10.0.0.2`"],
+    ),
+    between.speaks(
+        "error",
+        cut(FOUR, [A], [B]),
+        saying=["node-a ↔ node-b is blocked: dropped"],
+        not_saying=["the way back"],
+    ),
+    between.speaks(
+        "error",
+        paths(FOUR, [(C, other) for other in OTHERS]),
+        saying=["all paths from node-c are blocked", "the firewall of node-c first"],
+        hosts=[C],
+    ),
+    between.speaks(
+        "error",
+        paths(FOUR, [(other, C) for other in OTHERS]),
+        saying=["all paths to node-c are blocked: dropped", "on node-c: `sudo ufw allow"],
+        hosts=[C],
+    ),
+    between.speaks(
+        "error",
+        cut(FOUR, [C], OTHERS),
+        saying=["all paths to and from node-c are blocked", "check the link of node-c"],
+        hosts=[C],
+    ),
+    between.speaks(
+        "error",
+        paths(FOUR, [(a, b) for a in (A, B, C, D) for b in (A, B, C, D) if a != b]),
+        saying=["all paths between the nodes are blocked", "on every node"],
+        hosts=[""],
+    ),
+    between.speaks(  # two nodes: neither end is accused
+        "error",
+        cut(some_nodes(2), [A], [B]),
+        saying=["node-a ↔ node-b is blocked"],
+        hosts=[""],
+    ),
+    between.speaks(
+        "error",
+        path(on_node(FOUR, B, port_ranges=RANGES), A, B, Outcome.DROPPED, PortKind.EPHEMERAL),
+        saying=[
+            "node-a → node-b is blocked on ephemeral ports (the master port passes): dropped",
+            "NCCL and Gloo listen on ports that the kernel picks (20000-30000 on node-b)",
+            "sudo ufw allow from 10.0.0.0/16 to any port 20000:30000 proto tcp",
+        ],
+    ),
+    between.speaks(
+        "error",
+        path(some_nodes(4, master_addr=B), A, B, Outcome.DROPPED, PortKind.MASTER),
+        saying=["on the master port 29500: dropped", "a rule for this port"],
+    ),
+    between.speaks(
+        "warning",  # no master is named: it may be another node
+        path(FOUR, A, B, Outcome.DROPPED, PortKind.MASTER),
+        saying=["it matters if the master is there"],
+    ),
+    between.silent(path(some_nodes(4, master_addr=C), A, B, Outcome.DROPPED, PortKind.MASTER)),
+    between.speaks(  # each outcome has another cause
+        "error",
+        path(path(FOUR, A, B), C, D, Outcome.REJECTED),
+        saying=["node-a → node-b is blocked: dropped", "node-c → node-d is blocked: rejected"],
+        count=2,
+    ),
+    between.silent(FOUR),
+    between.silent(cut(FOUR, [A, B], [C, D])),  # a partition is said by network-partition, once
+    between.silent(path(FOUR, A, B, Outcome.STRANGER)),  # duplicate-identity says it
+    between.not_applicable(some_nodes(1), saying=["one node"]),
+    between.skips(replace(FOUR, reach=Unread(why="no listener")), saying=["no listener"]),
+    between.skips(replace(FOUR, reach=()), saying=["no path between two nodes was tried"]),
+)
 
 NO_ROUTE = "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : No route to host"
 

@@ -45,7 +45,7 @@ class Absence(Fact, frozen=True):
     """A node that was expected and is not here."""
 
     name: str
-    """'' when nobody knows who is missing (`--nnodes 4`, three came)"""
+    """'' when it is not known which one is missing (`--nnodes 4`, three came)"""
     why: str
     """what was seen, in the words of ssh or the kernel where they said something"""
     hint: str = ""

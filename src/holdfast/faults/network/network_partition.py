@@ -7,13 +7,15 @@ Why            A link, a switch or a rule between the parts stopped carrying pac
                connections notice only when their retransmissions give up, a quarter of an hour by
                default (net.ipv4.tcp_retries2), so torch's own timeout is often the first to report
                it.
-How to be sure Run `ping` between one machine of each part, and between two of the same part.
+How to be sure `holdfast check` on all nodes connects each with every other and names the islands.
+               By hand: `ping` between one machine of each part, and between two of the same part.
                Compare the kernel logs of both sides around the minute when it began: `journalctl
                -k`.
 Fix            Repair the link; then start the job again, since a group cannot be repaired. A job
                that should survive it needs a launcher that restarts and a checkpoint.
 Known limits   A log of one side alone looks like packet loss, an MTU problem or a lost node. The
-               state of switches is not visible from a job.
+               state of switches is not visible from a job. `holdfast check` sees only the nodes
+               that it could reach itself: those of another island may be absent altogether.
 Sources        torvalds/linux net/ipv4/tcp_timer.c: tcp_write_timeout
                https://docs.kernel.org/networking/ip-sysctl.html (tcp_retries2)
                NVIDIA/nccl docs/userguide/source/troubleshooting/ras.rst
@@ -21,13 +23,19 @@ Sources        torvalds/linux net/ipv4/tcp_timer.c: tcp_write_timeout
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE, peer_of
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.analysis.nodes import NodesFacts, blocked
+from holdfast.analysis.nodes.islands import Island, is_partition
+from holdfast.analysis.nodes.reachability import Matrix, islands, matrix
+from holdfast.fault import SHOWN, Fault
+from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(
     code="HOLD206",
@@ -46,6 +54,40 @@ LINK_DOWN = FAULT.log_pattern(
     example="Nov 15 01:02:03 node-a kernel: mlx5_core 0000:18:00.0 ens3f0np0: Link down",
     role=Role.CONFIRMATION,
 )
+
+
+@FAULT.check_nodes
+def nodes_are_split_into_islands(facts: NodesFacts) -> Finding:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node")
+    paths = matrix(facts)
+    found = islands(paths)
+    if not is_partition(found):
+        alone = [name for island in found[1:] for name in island]
+        rest = f"; {text.names(alone)} alone: see peer-unreachable" if alone else ""
+        return FAULT.ok(f"the nodes are not split into islands{rest}")
+    between = [one for pair in _between(paths, found) for one in paths.by_pair[pair][:1]]
+    return FAULT.error(
+        f"the nodes form {len(found)} islands: {_listed(found)}",
+        reason=f"nodes of one island reach each other, and nothing passes between islands, either "
+        f"way ({blocked.outcomes(between)}): a link, a switch or a rule between them; a group over "
+        "all nodes cannot form",
+        evidence=[blocked.connect_evidence(one) for one in between[:SHOWN]],
+        fix=f"find the hop that the islands do not share: `tracepath -n "
+        f"{between[0].target.address}` on {between[0].source}; or start the job on "
+        f"{_listed(found[:1])} alone",
+    )
+
+
+def _between(paths: Matrix, found: list[Island]) -> Iterable[tuple[str, str]]:
+    """One path for each two islands, from the first node of the one to the first of the other."""
+    heads = [island[0] for island in found]
+    wanted = [(a, b) for a in heads for b in heads if (a, b) in paths.by_pair]
+    return wanted or paths.failed()
+
+
+def _listed(found: list[Island]) -> str:
+    return " | ".join(text.names(island, shown=8) for island in found)
 
 
 @FAULT.explain

@@ -12,13 +12,17 @@ Why            Besides MASTER_PORT, NCCL and Gloo listen on ports that the kerne
                means that a machine answered and nothing listens there: the process has exited, or a
                firewall resets.
 How to be sure On the node that connected: `ip route get ADDRESS`, then `nc -vz ADDRESS PORT` while
-               something listens there (`nc -l PORT` on the other). `holdfast check` does it for the
-               master's port. Test both directions: a rule may block one only.
+               something listens there (`nc -l PORT` on the other). Test both directions: a rule may
+               block one only. `holdfast check` does all of it when it runs on several nodes: every
+               node connects to listeners of every other, on the master port and on one that the
+               kernel picked.
 Fix            Open all TCP ports between the nodes of the job (a rule for the subnet, a security
                group that allows itself), or choose the network they share with NCCL_SOCKET_IFNAME
                and GLOO_SOCKET_IFNAME. If the peer died before, its own log says why.
-Known limits   `holdfast check` tests the path to the master's port only; it is recognised in logs
-               otherwise. The log of the connecting side does not show whether the peer was alive.
+Known limits   `holdfast check` on one node tests the path to the master's port only. Between nodes
+               it tries one ephemeral port: a rule for other single ports is not seen. Where one
+               pair alone fails, which machine blocks it is not visible. The log of the connecting
+               side does not show whether the peer was alive.
 Sources        NVIDIA/nccl src/os/linux.cc: socketConnectCheck, what is retried
                NVIDIA/nccl src/misc/socket.cc at v2.22.3-1: exceeded retries, exceeded timeouts
                torch/csrc/distributed/c10d/socket.cpp: SocketConnectOp
@@ -30,14 +34,21 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
+from collections.abc import Sequence
 
+from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import connections, name_resolution, watchdog
 from holdfast.analysis.logs.patterns.connections import Attempt
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import addresses
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.analysis.nodes import NodesFacts, Outcome, Reached, blocked, owners, pattern
+from holdfast.analysis.nodes.blocked import Ports
+from holdfast.analysis.nodes.islands import is_partition
+from holdfast.analysis.nodes.pattern import Group, Pair, Shape
+from holdfast.analysis.nodes.reachability import Matrix, islands, matrix
+from holdfast.fault import SHOWN, Fault
+from holdfast.findings import Culprit, Diagnosis, Finding
 
 FAULT = Fault(
     code="HOLD205",
@@ -96,6 +107,101 @@ STORE_CONFIDENCE = {
 """lower: for a store it is more likely that no process listens there (master-not-listening)"""
 WITH_OTHER_ERRORS = 0.35
 """at most; when another process reports an error of its own, a refusal may only follow from it"""
+
+
+Failures = dict[Pair, list[Reached]]
+
+
+@FAULT.check_nodes
+def nodes_do_not_reach_each_other(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node: there is no path to try")
+    paths = matrix(facts)
+    groups = islands(paths)
+    if is_partition(groups):  # network-partition speaks of the paths between islands
+        home = {name: number for number, island in enumerate(groups) for name in island}
+        paths = paths.without([p for p in paths.by_pair if home[p[0]] != home[p[1]]])
+    findings = [
+        _blocked(facts, paths, ports, group, failures)
+        for ports, failures in blocked.by_ports(paths, owners.store_hosts(facts)).items()
+        for group in _groups(failures, paths)
+    ]
+    within = " within each island" if is_partition(groups) else ""
+    return findings or FAULT.ok(f"all {len(paths.by_pair)} paths between nodes{within} pass")
+
+
+def _groups(failures: Failures, paths: Matrix) -> list[Group]:
+    """Single paths apart by how they failed: each outcome has another cause."""
+    groups: list[Group] = []
+    for group in pattern.smallest(failures, paths.by_pair):
+        if group.shape is not Shape.PATHS:
+            groups.append(group)
+            continue
+        by_outcome: dict[Outcome, list[Pair]] = {}
+        for pair in group.pairs:
+            by_outcome.setdefault(blocked.commonest(failures[pair]), []).append(pair)
+        groups.extend(Group(Shape.PATHS, (), tuple(pairs)) for pairs in by_outcome.values())
+    return groups
+
+
+def _blocked(
+    facts: NodesFacts, paths: Matrix, ports: Ports, group: Group, failures: Failures
+) -> Finding:
+    tries = [one for pair in group.pairs for one in failures[pair]]
+    first = tries[0]
+    unsure = ports is Ports.MASTER and not owners.store_hosts(facts)
+    speak = FAULT.warning if unsure else FAULT.error
+    return speak(
+        f"{group.words} {group.verb('is', 'are')} blocked{_on_ports(ports, first)}: "
+        f"{blocked.outcomes(tries)}{_way_back(group, paths)}",
+        reason=f"{blocked.meaning(tries)}{_port_story(facts, ports, first)}",
+        evidence=[blocked.connect_evidence(failures[pair][0]) for pair in group.pairs[:SHOWN]],
+        fix=_open(facts, ports, group, first),
+        host=group.host,
+    )
+
+
+def _way_back(group: Group, paths: Matrix) -> str:
+    if len(group.pairs) > 1 or group.nodes:
+        return ""
+    source, target = group.pairs[0]
+    back = paths.by_pair.get((target, source), ())
+    passes = back and all(one.outcome is Outcome.OK for one in back)
+    return "; the way back passes" if passes else ""
+
+
+def _on_ports(ports: Ports, one: Reached) -> str:
+    if ports is Ports.EPHEMERAL:
+        return " on ephemeral ports (the master port passes)"
+    return f" on the master port {one.target.port}" if ports is Ports.MASTER else ""
+
+
+def _port_story(facts: NodesFacts, ports: Ports, one: Reached) -> str:
+    if ports is Ports.MASTER:
+        needed = "" if owners.store_hosts(facts) else "; it matters if the master is there"
+        return f"; ephemeral ports pass, so that it is a rule for this port{needed}"
+    if ports is Ports.ALL:
+        return ""
+    span = blocked.ephemeral_range(facts.node(one.target.node).facts)
+    chosen = f" ({span} on {one.target.node})" if span else ""
+    return (
+        f"; the ranks meet at the master port and then hang: NCCL and Gloo listen on ports that "
+        f"the kernel picks{chosen}"
+    )
+
+
+def _open(facts: NodesFacts, ports: Ports, group: Group, one: Reached) -> str:
+    if blocked.commonest([one]) is Outcome.NO_ROUTE:
+        return f"on {one.source} run `ip route get {one.target.address}` and add the missing route"
+    where = {
+        Shape.OUTBOUND: f"look at the firewall of {text.names(group.nodes)} first (`sudo nft list "
+        "ruleset`), then let it in elsewhere: ",
+        Shape.INBOUND: f"on {text.names(group.nodes)}: ",
+        Shape.NODE: f"check the link of {text.names(group.nodes)} (`ip -br link`), then its "
+        "firewall: ",
+        Shape.PATHS: f"on {text.names({target for _, target in group.pairs})}: ",
+    }.get(group.shape, "on every node: ")
+    return f"{where}{blocked.opening(facts, one, ports)}"
 
 
 @FAULT.explain
