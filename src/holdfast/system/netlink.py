@@ -1,4 +1,4 @@
-"""Asking the kernel for a list over netlink. Layouts are those of linux/netlink.h."""
+"""Asking the kernel over netlink, for a list or one answer. Layouts: linux/netlink.h."""
 
 from __future__ import annotations
 
@@ -24,17 +24,35 @@ def connect(protocol: int) -> socket.socket:
 
 def dump(link: socket.socket, kind: int, body: bytes, *, answer: int) -> Iterator[bytes]:
     """Every message of kind `answer`; raises OSError where the kernel will not tell."""
-    length = _HEADER.size + len(body)
-    link.send(_HEADER.pack(length, kind, NLM_F_REQUEST | NLM_F_DUMP, 0, 0) + body)
+    _send(link, kind, NLM_F_REQUEST | NLM_F_DUMP, body)
     while True:
         for found, message in messages(link.recv(1 << 17)):
             if found == NLMSG_DONE:
                 return
             if found == NLMSG_ERROR:
-                number = -struct.unpack_from("=i", message)[0]
-                raise OSError(number, f"netlink: {os.strerror(number)}")
+                raise _refusal(message)
             if found == answer:
                 yield message
+
+
+def ask(link: socket.socket, kind: int, body: bytes, *, answer: int) -> bytes:
+    """The one message that answers; raises OSError where the kernel refuses."""
+    _send(link, kind, NLM_F_REQUEST, body)
+    while True:
+        for found, message in messages(link.recv(1 << 17)):
+            if found == NLMSG_ERROR:
+                raise _refusal(message)
+            if found == answer:
+                return message
+
+
+def _send(link: socket.socket, kind: int, flags: int, body: bytes) -> None:
+    link.send(_HEADER.pack(_HEADER.size + len(body), kind, flags, 0, 0) + body)
+
+
+def _refusal(message: bytes) -> OSError:
+    number = -struct.unpack_from("=i", message)[0]
+    return OSError(number, f"netlink: {os.strerror(number)}")
 
 
 def messages(datagram: bytes) -> Iterator[tuple[int, bytes]]:
@@ -57,3 +75,8 @@ def attribute(message: bytes, wanted: int, *, after: int) -> bytes:
             return message[at + _ATTRIBUTE.size : at + length]
         at += -(-max(length, _ATTRIBUTE.size) // 4) * 4
     return b""
+
+
+def pack_attribute(kind: int, value: bytes) -> bytes:
+    """For a request; values of addresses and numbers need no padding."""
+    return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value
