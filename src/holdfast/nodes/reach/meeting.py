@@ -1,0 +1,117 @@
+"""Where the nodes of a job meet, and which of them coordinates; pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import ipaddress
+from collections.abc import Collection
+
+from holdfast.errors import ConfigError
+
+DEFAULT_STORE_PORT = 29500
+"""torch's own default: the store of the job is going to listen there"""
+LOWEST, HIGHEST = 1024, 32767
+"""a meeting port needs no root, and is below Linux's default range of ephemeral ports"""
+_JOBS_LOWEST = 16384
+EVERYWHERE = ("0.0.0.0", "::")
+
+
+@dataclasses.dataclass(frozen=True)
+class MeetingPlan:
+    """What flags and environment say about the meeting, each with its source for messages."""
+
+    nodes: int
+    nodes_source: str
+    port: int
+    port_source: str
+    hosts: tuple[str, ...] = ()
+    """where the coordinator is: the first that resolves counts; () when nothing tells"""
+    hosts_source: str = ""
+    index: int | None = None
+    """of this node, from 0; None when nothing tells"""
+    index_source: str = ""
+    by_address: bool = True
+    """the node that has the host's address coordinates; else node 0 does"""
+    least: int = 0
+    """the job starts with this many nodes (`--nnodes 2:4`); 0: all"""
+    names: tuple[str, ...] = ()
+    """the nodes by index, where the scheduler tells"""
+    own_name: str = ""
+    rack: str = ""
+    job: str = ""
+    """the same on all nodes of this job, and different for the next; '' when nothing tells"""
+    steps_aside: str = ""
+    """why this process takes no part: one a node does; '' when it does"""
+    notes: tuple[str, ...] = ()
+    """what does not fit together, and does not keep the nodes from meeting"""
+
+
+class Role(enum.Enum):
+    COORDINATE = "coordinate"
+    COORDINATE_IF_FREE = "coordinate, or join the process of this node that was first"
+    JOIN = "join"
+
+
+def role(plan: MeetingPlan, *, resolved: Collection[str], own: Collection[str]) -> tuple[Role, str]:
+    """What this process does, and why. `resolved` are the addresses of the meeting's host as this
+    node sees them, `own` the addresses of this node.
+    """
+    if not plan.by_address and plan.index is not None:
+        if plan.index == 0:
+            return Role.COORDINATE, f"this is node 0 ({plan.index_source})"
+        return Role.JOIN, f"this is node {plan.index} ({plan.index_source})"
+    host = plan.hosts[0] if plan.hosts else ""
+    mine = sorted(set(resolved) & set(own)) or [a for a in resolved if _is_loopback(a)]
+    if mine:
+        return Role.COORDINATE_IF_FREE, f"{host} ({plan.hosts_source}) is {mine[0]}, this node"
+    elsewhere = ", ".join(resolved) or "not resolved"
+    return Role.JOIN, f"{host} ({plan.hosts_source}) is another node: {elsewhere}"
+
+
+def bind_addresses(host: str) -> tuple[str, ...]:
+    """Where the coordinator listens: at the address it was named by, else at all of them, since
+    each node resolves a name in its own way.
+    """
+    return (host,) if is_address(host) else EVERYWHERE
+
+
+def join_endpoint(text: str) -> tuple[str, int]:
+    """`--join HOST:PORT`, with `[::1]:PORT` for IPv6."""
+    host, colon, port = text.strip().rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    if not colon or not bare or (":" in bare and not is_address(bare)) or " " in bare:
+        raise ConfigError(
+            f"--join must be HOST:PORT, got {text[:60]!r}", hint="--join node-a:29501 on every node"
+        )
+    if ":" in bare and not host.startswith("["):
+        raise ConfigError(f"--join: write an IPv6 address in brackets, [{bare}]:{port[:10]}")
+    if not (port.isascii() and port.isdigit() and len(port) < 6 and 1 <= int(port) <= 65535):
+        raise ConfigError(f"--join: the port must be from 1 to 65535, got {port[:20]!r}")
+    return bare, int(port)
+
+
+def meeting_port(store_port: int | None, job: int | None = None) -> int:
+    """A port that every node of the job computes alike: the one above that of the job's store,
+    which is probed itself. Where that one is taken from the ephemeral range or needs root, or in
+    Slurm without a store port, one from 16384 to 32766.
+    """
+    if store_port is None and job is None:
+        return DEFAULT_STORE_PORT + 1
+    if store_port is not None and LOWEST <= store_port < HIGHEST:
+        return store_port + 1
+    seed = store_port if store_port is not None else job or 0
+    port = _JOBS_LOWEST + seed % (HIGHEST - _JOBS_LOWEST)
+    return port + 1 if port == DEFAULT_STORE_PORT else port
+
+
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(address: str) -> bool:
+    return is_address(address) and ipaddress.ip_address(address).is_loopback
