@@ -50,12 +50,17 @@ def test_gloo_takes(facts: MachineFacts, taken: list[str], rule: ChoiceRule) -> 
 
 
 @pytest.mark.parametrize(
-    ("value", "missing"),
-    [("^docker0", "^docker0"), ("eth9", "eth9"), ("eth0,eth2", "eth2"), ("eth0,,eth1", "")],
+    ("value", "error"),
+    [
+        ("^docker0", "Unable to find address for: ^docker0"),
+        ("eth9", "Unable to find address for: eth9"),
+        ("eth0,eth2", "Unable to find address for: eth2"),
+        ("eth0,,eth1", "interface or hostname can't be empty"),
+    ],
 )
-def test_gloo_fails_where_one_name_is_missing(value: str, missing: str) -> None:
+def test_gloo_fails_where_one_name_is_missing(value: str, error: str) -> None:
     choice = gloo_choice.choose(machine(value))
     assert choice.taken == ()
-    assert choice.error == f"`Unable to find address for: {missing}`"
+    assert choice.error == f"`{error}`"
     assert {one.name for one in choice.passed} == {"lo", "eth0", "eth1", "eth2"}
     assert "Gloo will fail" in choice.sentence

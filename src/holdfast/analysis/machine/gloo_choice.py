@@ -20,6 +20,8 @@ from holdfast.analysis.machine.interface_choice import (
 
 LIBRARY = "Gloo"
 FALLBACK = "127.0.0.1"
+EMPTY_NAME = "interface or hostname can't be empty"
+"""what torch says of `eth0,,eth1`"""
 
 
 def choose(facts: MachineFacts) -> InterfaceChoice:
@@ -36,7 +38,10 @@ def _by_names(interfaces: tuple[Interface, ...], value: str) -> InterfaceChoice:
     for entry in listed(interfaces):
         first.setdefault(entry.name, entry.taken)
     missing = [name for name in names if name not in first]
-    error = f"`Unable to find address for: {missing[0]}`" if missing else ""
+    error = ""
+    if missing:
+        words = f"Unable to find address for: {missing[0]}" if missing[0] else EMPTY_NAME
+        error = f"`{words}`"
     return InterfaceChoice(
         library=LIBRARY,
         taken=() if error else tuple(first[name] for name in names),
