@@ -101,6 +101,12 @@ def a_loopback() -> f.Interface:
     )
 
 
+def a_port_of(
+    device: str, number: int = 1, state: str = "ACTIVE", link_layer: str = "InfiniBand"
+) -> f.RdmaPort:
+    return f.RdmaPort(device=device, number=number, state=state, link_layer=link_layer)
+
+
 def a_folder(**changes: Any) -> f.Folder:
     folder = f.Folder(
         path="/home/kim/ckpts",
@@ -200,6 +206,7 @@ def a_machine(plan: f.Plan | None = None, **changes: Any) -> f.MachineFacts:
         ),
         variable_search=f.VariableSearch(searched=(), prefixes=(), found={}),
         rdma_devices=(),
+        rdma_ports=(),
         accelerators=("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidia3"),
         smoke=None,
     )

@@ -37,6 +37,7 @@ READERS = {
     "software": "software.read_software",
     "variable_search": "variable_search.read_variable_search",
     "rdma_devices": "devices.read_rdma_devices",
+    "rdma_ports": "devices.read_rdma_ports",
     "accelerators": "devices.read_accelerators",
 }
 """Field of MachineFacts -> file and function under `readers/`; imported only when it is to run."""

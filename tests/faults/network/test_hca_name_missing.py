@@ -1,9 +1,23 @@
 from __future__ import annotations
 
+from holdfast.analysis.machine import MachineFacts, RdmaPort, Unread
 from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
-from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
+from tests.faults.machines import a_machine, a_plan, a_port_of, settings
+from tests.faults.table import (
+    check_table,
+    explain_table,
+    flags,
+    leaves,
+    lint_table,
+    not_applicable,
+    passes_over,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
 
 NO_DEVICE = "NCCL INFO NET/IB : No device found."
 
@@ -74,4 +88,55 @@ test_lint = lint_table(
     leaves(shell("export NCCL_IB_HCA=$HCA")),
     leaves(shell("export NCCL_IB_HCA==rxe0")),
     leaves(shell("export NCCL_IB_HCA=mlx5_4", here=LintingMachine(rdma_devices=()))),
+)
+
+TWO_NODES = a_plan(max_nodes=2)
+PORTS = (a_port_of("mlx5_0"), a_port_of("mlx5_1"), a_port_of("mlx5_2", state="DOWN"))
+
+
+def with_hca(
+    value: str, ports: tuple[RdmaPort, ...] = PORTS, *, nodes: int = 2, **more: str
+) -> MachineFacts:
+    plan = a_plan(max_nodes=nodes)
+    return a_machine(plan, rdma_ports=ports, settings=settings(NCCL_IB_HCA=value, **more))
+
+
+test_check = check_table(
+    "hca-name-missing",
+    speaks(
+        "warning",
+        with_hca("=mlx5_4"),
+        saying=["matches no RDMA port", "uses TCP", "`export NCCL_IB_HCA==mlx5_0:1,mlx5_1:1`"],
+    ),
+    speaks("error", with_hca("ib0", NCCL_NET="IB"), saying=["NCCL_NET=IB", "every rank"]),
+    speaks("note", with_hca("ib0", nodes=1), saying=["matches no RDMA port"]),
+    speaks("warning", with_hca("mlx5_2"), saying=["not active (mlx5_2:1)", "mlx5_2:1 DOWN"]),
+    speaks(
+        "warning", with_hca("mlx5_0,mlx5_9"), saying=["mlx5_9 not on this machine", "mlx5_0:1 only"]
+    ),
+    speaks("warning", with_hca("=mlx5_0,mlx5_2"), saying=["mlx5_2:1 not active"]),
+    speaks("warning", with_hca("=mlx5_0:1,=mlx5_1:1"), saying=["=mlx5_1:1 not on this machine"]),
+    speaks("note", with_hca("=mlx5_0,mlx5_9", nodes=1), saying=["mlx5_9"]),
+    speaks(
+        "note",
+        with_hca("mlx5_1", (*PORTS, a_port_of("mlx5_10"))),
+        saying=["mlx5_1 is a prefix and selects mlx5_10 as well"],
+    ),
+    speaks(
+        "note",
+        with_hca("mlx5", (a_port_of("mlx5_0"), a_port_of("mlx5_3", link_layer="Ethernet"))),
+        saying=["ports of Ethernet and InfiniBand"],
+    ),
+    speaks("note", with_hca("mlx5_9", ()), saying=["no RDMA device", "unset NCCL_IB_HCA"]),
+    not_applicable(with_hca("mlx5_9", (), nodes=1), saying=["NCCL ignores NCCL_IB_HCA"]),
+    not_applicable(with_hca("mlx5_9", NCCL_IB_DISABLE="1"), saying=["NCCL_IB_DISABLE=1"]),
+    not_applicable(a_machine(TWO_NODES, rdma_ports=PORTS), saying=["every active port"]),
+    silent(with_hca("=mlx5_0:1,mlx5_1:1")),
+    silent(with_hca("^mlx5_9")),
+    skips(
+        a_machine(
+            TWO_NODES, settings=settings(NCCL_IB_HCA="mlx5_0"), rdma_ports=Unread(why="no /sys")
+        ),
+        saying=["no /sys"],
+    ),
 )

@@ -25,6 +25,7 @@ from holdfast.analysis.machine.network import (
     Interface,
     PortFacts,
     PortRanges,
+    RdmaPort,
     Reach,
     Resolution,
     Route,
@@ -68,6 +69,7 @@ class MachineFacts(Fact, frozen=True):
     variable_search: VariableSearch | Unread
     rdma_devices: tuple[str, ...] | Unread
     """names under /sys/class/infiniband"""
+    rdma_ports: tuple[RdmaPort, ...] | Unread
     accelerators: tuple[str, ...] | Unread
     """GPU device nodes: '/dev/nvidia0'"""
     smoke: Smoke | Unread | None

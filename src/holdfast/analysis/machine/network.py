@@ -28,6 +28,21 @@ class Interface(Fact, frozen=True):
     addresses: tuple[Address, ...]
 
 
+class RdmaPort(Fact, frozen=True):
+    """A port of an RDMA device (HCA), as /sys/class/infiniband shows it."""
+
+    device: str
+    number: int
+    state: str
+    """'ACTIVE', 'DOWN', 'INIT', 'ARMED'…"""
+    link_layer: str
+    """'InfiniBand' or 'Ethernet' (RoCE)"""
+
+    @property
+    def name(self) -> str:
+        return f"{self.device}:{self.number}"
+
+
 class Route(Fact, frozen=True):
     interface: str
     destination: str

@@ -10,11 +10,12 @@ Why            NCCL_IB_HCA takes `^` (not) and `=` (exact) once, in front of the
                not names of cards (mlx5_0). When nothing matches, NCCL says so at INFO only and uses
                TCP.
 How to be sure `ibdev2netdev` or `ls /sys/class/infiniband` lists the names to use;
-               NCCL_DEBUG=INFO prints `NCCL_IB_HCA set to …` and what was found.
+               NCCL_DEBUG=INFO prints `NCCL_IB_HCA set to …` and what was found. `holdfast check`
+               reads the value as NCCL does and compares it with the ports of this machine.
 Fix            Use the names that `ls /sys/class/infiniband` lists, or unset the variable: NCCL then
                uses every active card.
-Known limits   There is no check face: `lint` compares the value with the cards of the machine it
-               runs on, and only if that has any. A log does not list the cards of the machine.
+Known limits   `lint` compares the value with the cards of the machine it runs on, and only if that
+               has any. A log does not list the cards of the machine.
 Sources        NVIDIA/nccl src/transport/net_ib/init.cc: NCCL_IB_HCA, No device found
                NVIDIA/nccl src/misc/utils.cc: parseStringList
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca
@@ -27,11 +28,12 @@ from collections.abc import Iterator
 
 from holdfast.analysis.logs.patterns.rdma_devices import NO_DEVICE, NOT_FOUND
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.machine import nic_filter
+from holdfast.analysis.machine import MachineFacts, Setting, hca_choice, known, nic_filter
+from holdfast.analysis.machine.hca_choice import HCA, HcaChoice
 from holdfast.analysis.source.source import Source, SourceSetting
-from holdfast.analysis.variables.in_source import at, is_of_here, may_be_of_here, readable
+from holdfast.analysis.variables.in_source import at, is_of_here, may_be_of_here, readable, without
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Finding
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD212",
@@ -39,13 +41,117 @@ FAULT = Fault(
     related=("rdma-unused", "nic-name-missing", "ib-misconfig"),
 )
 
-HCA = "NCCL_IB_HCA"
 INTERFACE_NAME = re.compile(r"(?:ib|eth|bond)\d+(?:\.\d+)?|en[opsx]\w+|lo|docker\d+")
 """names of network interfaces that no RDMA card has by default"""
 DRIVER_PREFIX = re.compile(
     r"(?:mlx[45]?|bnxt_re|efa|irdma|hfi1?|hns|erdma|ionic|rdmap|rocep?|rxe)_?"
 )
 """the part of a card's name that all cards of one driver have in common"""
+
+
+@FAULT.check(needs=("rdma_ports", "settings"))
+def hca_filter_on_this_machine(facts: MachineFacts) -> Finding | list[Finding]:
+    setting = facts.setting(HCA)
+    if setting is None or not setting.value:
+        return FAULT.does_not_apply(f"{HCA} is not set: NCCL uses every active port")
+    off = facts.setting("NCCL_IB_DISABLE")
+    if off is not None and off.value == "1":
+        return FAULT.does_not_apply("NCCL_IB_DISABLE=1: NCCL uses no RDMA")
+    ports = known(facts.rdma_ports)
+    if not ports:
+        return _no_device(facts, setting)
+    choice = hca_choice.choose(ports, setting.value)
+    evidence = [setting.evidence, _ports_here(facts)]
+    if not choice.taken:
+        return _takes_nothing(facts, setting, choice, evidence)
+    problems = [*_less_than_meant(facts, setting, choice, evidence)]
+    problems += [*_more_than_meant(setting, choice, evidence)]
+    taken = ", ".join(f"{port.name} ({port.link_layer})" for port in choice.taken)
+    return problems or FAULT.ok(f"{HCA}={setting.value} selects {taken}")
+
+
+def _no_device(facts: MachineFacts, setting: Setting) -> Finding:
+    """NCCL ignores the filter then; on one machine it does not matter."""
+    if not facts.plan.multi_node:
+        return FAULT.does_not_apply(f"this machine has no RDMA device: NCCL ignores {HCA}")
+    return FAULT.note(
+        f"{HCA}={setting.value} has no effect here: this machine has no RDMA device",
+        reason="NCCL ignores the filter and uses TCP. If the machine has InfiniBand or RoCE cards, "
+        "their driver is not loaded, or this container does not see them",
+        evidence=[setting.evidence],
+        fix=without(setting),
+    )
+
+
+def _takes_nothing(
+    facts: MachineFacts, setting: Setting, choice: HcaChoice, evidence: list[Evidence]
+) -> Finding:
+    network = facts.setting("NCCL_NET")
+    demanded = network is not None and network.value.upper() == "IB"
+    speak = FAULT.error if demanded else FAULT.warning if facts.plan.multi_node else FAULT.note
+    what = (
+        f"selects only ports that are not active ({', '.join(p.name for p in choice.inactive)})"
+        if choice.inactive
+        else "matches no RDMA port of this machine"
+    )
+    return speak(
+        f"{HCA}={setting.value} {what}",
+        reason="NCCL_NET=IB demands RDMA: every rank here will fail at its start"
+        if demanded
+        else "NCCL finds no RDMA, says so at INFO only and uses TCP between machines",
+        evidence=evidence,
+        fix=_better(facts, setting),
+    )
+
+
+def _less_than_meant(
+    facts: MachineFacts, setting: Setting, choice: HcaChoice, evidence: list[Evidence]
+) -> Iterator[Finding]:
+    named = [] if setting.value.startswith("^") else [port.name for port in choice.inactive]
+    missing = [*choice.unknown, *named]
+    if missing:
+        speak = FAULT.warning if facts.plan.multi_node else FAULT.note
+        why = "not active" if not choice.unknown else "not on this machine"
+        yield speak(
+            f"{HCA}={setting.value}: {', '.join(missing)} {why}",
+            reason=f"NCCL uses {', '.join(p.name for p in choice.taken)} only, without a warning; "
+            "a node with fewer ports slows the whole job down",
+            evidence=evidence,
+            fix=_better(facts, setting),
+        )
+
+
+def _more_than_meant(
+    setting: Setting, choice: HcaChoice, evidence: list[Evidence]
+) -> Iterator[Finding]:
+    for name, longer in choice.widened:
+        yield FAULT.note(
+            f"{HCA}={setting.value}: {name} is a prefix and selects {', '.join(longer)} as well",
+            reason="without `=` in front of the list every name is a prefix",
+            evidence=evidence,
+            fix=f"write `{HCA}=={setting.value}` if only {name} is meant",
+        )
+    layers = {port.link_layer for port in choice.taken}
+    if len(layers) > 1:
+        yield FAULT.note(
+            f"{HCA}={setting.value} selects ports of {' and '.join(sorted(layers))}",
+            reason="one of them is usually a storage or management card; the other machines must "
+            "reach both",
+            evidence=evidence,
+            fix=f"name the ports of one kind: `{HCA}==DEVICE:PORT`",
+        )
+
+
+def _ports_here(facts: MachineFacts) -> Evidence:
+    ports = "; ".join(f"{p.name} {p.state} {p.link_layer}" for p in known(facts.rdma_ports))
+    return Evidence(quote=f"here: {ports}", source="/sys/class/infiniband")
+
+
+def _better(facts: MachineFacts, setting: Setting) -> str:
+    active = [p.name for p in known(facts.rdma_ports) if p.state == hca_choice.ACTIVE]
+    if not active:
+        return f"{without(setting)}, and bring a port up: `ibstat` shows their state"
+    return f"`export {HCA}=={','.join(active)}` (the active ports), or {without(setting)}"
 
 
 # --- in what a user wrote -----------------------------------------------------------------------
