@@ -1,4 +1,4 @@
-"""`holdfast check`: what on this machine will break a training job, and the fix."""
+"""`holdfast check`: what on this machine, or between nodes, will break a training job."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from holdfast.cli import streams
+from holdfast.cli import check_nodes, streams
 from holdfast.cli.choices import FAIL_ON, add_deadline, names
 
 if TYPE_CHECKING:
     from holdfast.analysis.machine import MachineFacts, Plan
     from holdfast.findings import Finding
 
-SUMMARY = "look at this machine: what will break a training job, and how to fix it"
+SUMMARY = "look at this machine, or at all nodes: what will break a training job, and the fix"
 BANNER_NEEDS = ("software",)
 SMOKE_NEEDS = ("loopback", "accelerators")
 
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     job.add_argument(
         "--launcher-pid", type=int, metavar="PID", help="also judge the limits of this process"
     )
+    check_nodes.add_arguments(parser)
     look = parser.add_argument_group("what to look at")
     look.add_argument(
         "--only", action="append", default=[], metavar="FAULT", help="code, slug or family digit"
@@ -57,6 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    code = check_nodes.run(arguments)
+    return _this_machine(arguments) if code is None else code
+
+
+def _this_machine(arguments: argparse.Namespace) -> int:
     from holdfast import catalogue
     from holdfast.check.collect import collect
     from holdfast.check.reader_list import readers_for

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast.analysis.machine import Smoke, Software, Unread
+from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.nodes.pairs import pair_states
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.status import SettingStatus, Timeout, VariableInfo
 from holdfast.findings import Diagnosis, Evidence, Finding, Page
@@ -35,6 +37,30 @@ def check(
     if smoke is not None:
         document["smoke"] = smoke
     return _dump(document)
+
+
+def check_nodes(
+    facts: NodesFacts, findings: Sequence[Finding], counts: dict[str, int], seconds: float
+) -> str:
+    """What `holdfast check --json` prints of several nodes."""
+    return _dump(
+        {
+            "schema": SCHEMA,
+            "command": "check",
+            "nodes": [
+                {"name": node.name, "rack": node.rack, "clock": node.clock} for node in facts.nodes
+            ],
+            "absent": facts.absent,
+            "coordinator": facts.coordinator,
+            "paths": [
+                {"from": source, "to": target, "state": state.sign.value, "partly": state.partly}
+                for (source, target), state in pair_states(facts).items()
+            ],
+            "findings": [_finding(one) for one in findings],
+            "counts": counts,
+            "seconds": round(seconds, 3),
+        }
+    )
 
 
 def lint(

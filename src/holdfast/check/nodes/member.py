@@ -1,0 +1,133 @@
+"""One node's part in a check: it answers what it is asked, from a fixed list, and ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any
+
+import msgspec
+
+from holdfast import catalogue
+from holdfast.analysis.machine import MachineFacts, Resolution, Unread
+from holdfast.analysis.nodes import Outcome, PortKind
+from holdfast.check.collect import collect
+from holdfast.check.nodes import messages
+from holdfast.check.nodes.store_belief import store_belief
+from holdfast.check.plan import make_plan
+from holdfast.check.reader_list import readers, readers_for
+from holdfast.check.readers.devices import accelerator_nodes
+from holdfast.check.readers.names import resolve
+from holdfast.nodes.channel import Channel
+from holdfast.system import deadline
+from holdfast.system.paths.identity import boot_id
+from holdfast.system.paths.listeners import probe_listeners
+from holdfast.system.paths.loss import losses
+from holdfast.system.paths.reach import reach
+from holdfast.system.paths.routes import routes
+from holdfast.system.paths.sizes import sizes
+
+QUIET_SECONDS = 120.0
+"""so long may the coordinator be busy with others; then it is gone, and so are we"""
+RESOLVE_SECONDS = 2.0
+COMPARED = ("interfaces", "routes", "software", "settings", "port_ranges", "accelerators", "clock",
+            "rdma_devices", "own_name", "limits", "shm")  # fmt: skip
+"""facts that are compared between nodes, also when `--only` leaves out the checks that need them"""
+
+
+async def serve(channel: Channel, arrival: messages.Arrival) -> messages.Finish:
+    """Answer until the coordinator says that the check is over."""
+    await channel.send(arrival)
+    async with contextlib.AsyncExitStack() as listening:
+        while True:
+            request = await channel.receive(seconds=QUIET_SECONDS)
+            if isinstance(request, messages.Finish):
+                return request
+            try:
+                reply = await _answer(request, listening)
+            except Exception as bug:  # noqa: BLE001 - the others must hear of it, whatever it is
+                reply = messages.Sorry(why=f"{type(bug).__name__}: {bug}")
+            await channel.send(reply)
+
+
+async def _answer(request: Any, listening: contextlib.AsyncExitStack) -> messages.Message:
+    match request:
+        case messages.LookAtYourself():
+            return _look_at_yourself(request)
+        case messages.ResolveNames():
+            return _resolve_names(request)
+        case messages.OpenListeners():
+            return await _open_listeners(request, listening)
+        case messages.TryPaths():
+            return await _try_paths(request)
+        case messages.ReadClock():
+            now = time.time()
+            return messages.ClockReading(received=now, sent=time.time())
+    return messages.Sorry(why=f"{type(request).__name__} is not a question this node knows")
+
+
+def _look_at_yourself(request: messages.LookAtYourself) -> messages.SelfReport:
+    plan = make_plan(request.flags, os.environ, accelerators=len(accelerator_nodes()))
+    faults = catalogue.choose(request.only, request.skip)
+    wanted = {**readers(COMPARED), **readers_for(faults)}
+    facts = collect(plan, wanted, seconds=request.deadline)
+    return messages.SelfReport(
+        facts=_without_environment(facts),
+        findings=tuple(catalogue.check(facts, faults)),
+        boot_id=boot_id(),
+    )
+
+
+def _without_environment(facts: MachineFacts) -> MachineFacts:
+    """It may hold secrets; what matters of it is in `settings`, with secrets taken out."""
+    return msgspec.structs.replace(facts, plan=msgspec.structs.replace(facts.plan, environment={}))
+
+
+def _resolve_names(request: messages.ResolveNames) -> messages.ResolvedNames:
+    """In children: a resolver whose server is gone may block for half a minute."""
+    questions = {name: _question(name) for name in request.names}
+    raw = deadline.ask(questions, seconds=RESOLVE_SECONDS)
+    return messages.ResolvedNames(
+        names=tuple(_resolution(name, raw[name]) for name in request.names),
+        store=store_belief(request.endpoint) if request.endpoint else None,
+    )
+
+
+def _question(name: str) -> deadline.Question:
+    return lambda: msgspec.msgpack.encode(resolve(name))
+
+
+def _resolution(name: str, answer: bytes | Unread) -> Resolution:
+    if isinstance(answer, Unread):
+        return Resolution(name=name, addresses=(), error=answer.why, seconds=RESOLVE_SECONDS)
+    return msgspec.msgpack.decode(answer, type=Resolution)
+
+
+async def _open_listeners(
+    request: messages.OpenListeners, listening: contextlib.AsyncExitStack
+) -> messages.OpenedListeners:
+    opened = await listening.enter_async_context(
+        probe_listeners(
+            request.node, request.addresses, request.master_port or None, key=request.key
+        )
+    )
+    return messages.OpenedListeners(listening=opened)
+
+
+async def _try_paths(request: messages.TryPaths) -> messages.TriedPaths:
+    """Sizes and loss only where a connect got through: elsewhere they would say it again."""
+    reached = await reach(request.node, request.targets, key=request.key, seconds=request.seconds)
+    deep = [
+        one.target
+        for one in reached
+        if one.outcome is Outcome.OK
+        and one.target.kind is PortKind.EPHEMERAL
+        and one.target.node in request.in_depth
+    ]
+    return messages.TriedPaths(
+        routes=routes(request.node, request.targets),
+        reach=reached,
+        sizes=await sizes(request.node, deep, key=request.key),
+        losses=await losses(request.node, deep, key=request.key),
+    )

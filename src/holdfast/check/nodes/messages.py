@@ -1,0 +1,133 @@
+"""What coordinator and members of a check say to each other: questions and answers, no commands.
+
+A member answers every request with the one reply that belongs to it, or with `Sorry`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.analysis.machine import MachineFacts, Resolution, Unread
+from holdfast.analysis.nodes import (
+    Listening,
+    PathLoss,
+    PathSizes,
+    Reached,
+    RouteTo,
+    StoreBelief,
+    Target,
+)
+from holdfast.check.plan import Flags
+from holdfast.findings import Finding
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The base of all of them; the tag says which."""
+
+
+# --- member -> coordinator, once ------------------------------------------------------------------
+
+
+class Arrival(Message, frozen=True):
+    """The first message of a member."""
+
+    host: str
+    """its own name for itself, or the scheduler's for it"""
+    index: int | None = None
+    """its number among the nodes, where a scheduler gave one"""
+    rack: str = ""
+    """or switch, where the scheduler tells"""
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+class LookAtYourself(Message, frozen=True):
+    """Run the one-machine checks."""
+
+    flags: Flags
+    only: tuple[str, ...]
+    skip: tuple[str, ...]
+    deadline: float
+
+
+class ResolveNames(Message, frozen=True):
+    names: tuple[str, ...]
+    endpoint: str
+    """of the job's store; '' when none is named"""
+
+
+class OpenListeners(Message, frozen=True):
+    node: str
+    """what the others call you"""
+    addresses: tuple[tuple[str, str], ...]
+    """interface and address"""
+    master_port: int
+    """0: there is none to try"""
+    key: bytes
+    """proves to the others that a listener is ours"""
+
+
+class TryPaths(Message, frozen=True):
+    node: str
+    targets: tuple[Target, ...]
+    in_depth: tuple[str, ...]
+    """the nodes to which sizes and loss are measured as well"""
+    key: bytes
+    seconds: float
+
+
+class ReadClock(Message, frozen=True):
+    pass
+
+
+class Finish(Message, frozen=True):
+    """The last message: the check is over, this is what came of it."""
+
+    exit_code: int
+    words: str
+
+
+# --- replies --------------------------------------------------------------------------------------
+
+
+class SelfReport(Message, frozen=True):
+    facts: MachineFacts
+    findings: tuple[Finding, ...]
+    boot_id: str | Unread
+
+
+class ResolvedNames(Message, frozen=True):
+    names: tuple[Resolution, ...]
+    store: StoreBelief | None
+
+
+class OpenedListeners(Message, frozen=True):
+    listening: Listening
+
+
+class TriedPaths(Message, frozen=True):
+    routes: tuple[RouteTo, ...]
+    reach: tuple[Reached, ...]
+    sizes: tuple[PathSizes, ...]
+    losses: tuple[PathLoss, ...]
+
+
+class ClockReading(Message, frozen=True):
+    received: float
+    sent: float
+    """both by this node's wall clock"""
+
+
+class Sorry(Message, frozen=True):
+    """This member could not do what it was asked."""
+
+    why: str
+
+
+Request: TypeAlias = LookAtYourself | ResolveNames | OpenListeners | TryPaths | ReadClock | Finish
+Reply: TypeAlias = (
+    Arrival | SelfReport | ResolvedNames | OpenedListeners | TriedPaths | ClockReading | Sorry
+)

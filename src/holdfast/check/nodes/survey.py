@@ -1,0 +1,225 @@
+"""The stages of a check across nodes, in the order of a first-move checklist.
+
+Each node looks at itself; names; listeners; paths; clocks. All nodes do a stage at the same time.
+A node that fails a stage takes no part in later ones, and the others go on without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
+
+from holdfast.analysis.machine import CouldNotLook, MachineFacts, Plan, Unread
+from holdfast.analysis.nodes import (
+    Absence,
+    ClockOffset,
+    Node,
+    NodesFacts,
+    Target,
+)
+from holdfast.analysis.nodes.targets import data_addresses, measured_pairs
+from holdfast.check.nodes import messages
+from holdfast.check.nodes.gather import Gathered
+from holdfast.check.nodes.member import RESOLVE_SECONDS
+from holdfast.check.plan import Flags
+from holdfast.nodes.channel_errors import ChannelError
+
+M = TypeVar("M", bound=messages.Message)
+
+PATH_SECONDS = 2.5
+"""for one connect: the kernel repeats a lost SYN after 1 s, so one loss is not taken for a drop"""
+SLACK = 20.0
+"""seconds beyond what a stage needs: a busy machine must not be taken for a lost one"""
+
+
+class Question(NamedTuple):
+    """What is asked of every node."""
+
+    flags: Flags
+    plan: Plan
+    only: tuple[str, ...]
+    skip: tuple[str, ...]
+    deadline: float
+    store_host: str
+    """the host of the job's store; '' when none is named"""
+
+
+class Survey:
+    """Asks all members, stage by stage, and keeps what they said."""
+
+    def __init__(
+        self,
+        gathered: Gathered,
+        *,
+        coordinator: str,
+        say: Callable[[str], None],
+    ) -> None:
+        self._members = dict(gathered.members)
+        self._absent = list(gathered.absent)
+        self._racks = gathered.racks
+        self._coordinator = coordinator
+        self._say = say
+
+    async def conduct(self, question: Question) -> NodesFacts:
+        key = secrets.token_bytes(32)
+        reports = await self._self_checks(question)
+        clocks = await self._clocks()
+        names = await self._names(question, reports)
+        targets = await self._listeners(question, reports, key)
+        paths = await self._paths(targets, key)
+        return NodesFacts(
+            plan=question.plan,
+            nodes=tuple(
+                _node(name, report, clocks.get(name), names.get(name), self._racks.get(name, ""))
+                for name, report in reports.items()
+            ),
+            absent=tuple(self._absent),
+            coordinator=self._coordinator,
+            routes=tuple(one for path in paths.values() for one in path.routes),
+            reach=tuple(one for path in paths.values() for one in path.reach),
+            sizes=tuple(one for path in paths.values() for one in path.sizes),
+            losses=tuple(one for path in paths.values() for one in path.losses),
+        )
+
+    async def finish(self, exit_code: int, words: str) -> None:
+        """Let every member end; one that cannot be told ends by its closed connection."""
+        farewell = messages.Finish(exit_code=exit_code, words=words)
+        await asyncio.gather(
+            *(member.send(farewell) for member in self._members.values()), return_exceptions=True
+        )
+        await asyncio.gather(
+            *(member.close() for member in self._members.values()), return_exceptions=True
+        )
+
+    # --- stages -----------------------------------------------------------------------------------
+
+    async def _self_checks(self, question: Question) -> dict[str, messages.SelfReport]:
+        self._say(f"each of {len(self._members)} nodes looks at itself")
+        request = messages.LookAtYourself(
+            flags=question.flags,
+            only=question.only,
+            skip=question.skip,
+            deadline=question.deadline,
+        )
+        requests = dict.fromkeys(self._members, request)
+        return await self._ask(
+            requests, messages.SelfReport, "its own checks", question.deadline + SLACK
+        )
+
+    async def _names(
+        self, question: Question, reports: Mapping[str, messages.SelfReport]
+    ) -> dict[str, messages.ResolvedNames]:
+        hosts = [report.facts.host for report in reports.values()]
+        wanted = dict.fromkeys([*hosts, *self._members, question.store_host])
+        names = tuple(name for name in wanted if name)
+        request = messages.ResolveNames(names=names, endpoint=question.store_host)
+        requests = dict.fromkeys(self._members, request)
+        return await self._ask(
+            requests, messages.ResolvedNames, "resolving names", RESOLVE_SECONDS + SLACK
+        )
+
+    async def _listeners(
+        self, question: Question, reports: Mapping[str, messages.SelfReport], key: bytes
+    ) -> dict[str, tuple[Target, ...]]:
+        requests = {
+            name: messages.OpenListeners(
+                node=name,
+                addresses=_addresses(report.facts),
+                master_port=question.plan.port,
+                key=key,
+            )
+            for name, report in reports.items()
+            if name in self._members
+        }
+        opened = await self._ask(requests, messages.OpenedListeners, "opening its listeners", SLACK)
+        return {name: reply.listening.targets for name, reply in opened.items()}
+
+    async def _paths(
+        self, targets: Mapping[str, tuple[Target, ...]], key: bytes
+    ) -> dict[str, messages.TriedPaths]:
+        names = tuple(name for name in targets if name in self._members)
+        self._say(f"the paths between {len(names)} nodes are tried, in both directions")
+        measured = measured_pairs({name: self._racks.get(name, "") for name in names})
+        requests = {
+            name: messages.TryPaths(
+                node=name,
+                targets=tuple(t for other in names if other != name for t in targets[other]),
+                in_depth=tuple(target for source, target in measured if source == name),
+                key=key,
+                seconds=PATH_SECONDS,
+            )
+            for name in names
+        }
+        limit = 4 * PATH_SECONDS + SLACK
+        return await self._ask(requests, messages.TriedPaths, "trying the paths", limit)
+
+    async def _clocks(self) -> dict[str, ClockOffset | Unread]:
+        return {}
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    async def _ask(
+        self, requests: Mapping[str, messages.Message], kind: type[M], stage: str, seconds: float
+    ) -> dict[str, M]:
+        """The replies by node, of those that gave one; the others are absent from now on."""
+        asked = list(requests)
+        replies = await asyncio.gather(
+            *(self._ask_one(name, requests[name], kind, seconds) for name in asked)
+        )
+        good: dict[str, M] = {}
+        for name, reply in zip(asked, replies, strict=True):
+            if isinstance(reply, str):
+                self._lose(name, stage, reply)
+            else:
+                good[name] = reply
+        return good
+
+    async def _ask_one(
+        self, name: str, request: messages.Message, kind: type[M], seconds: float
+    ) -> M | str:
+        """The reply, or why there is none."""
+        member = self._members[name]
+        try:
+            await member.send(request)
+            reply = await member.receive(seconds=seconds)
+        except ChannelError as problem:
+            return str(problem)
+        if isinstance(reply, kind):
+            return reply
+        if isinstance(reply, messages.Sorry):
+            return reply.why
+        return f"it answered with {type(reply).__name__}, which was not asked for"
+
+    def _lose(self, name: str, stage: str, why: str) -> None:
+        self._absent.append(Absence(name=name, why=f"lost while {stage}: {why}"))
+        self._say(f"{name} is lost while {stage}: {why}")
+        del self._members[name]
+
+
+def _addresses(facts: MachineFacts) -> tuple[tuple[str, str], ...]:
+    try:
+        return data_addresses(facts)
+    except CouldNotLook:  # its interfaces could not be read: nothing to listen on
+        return ()
+
+
+def _node(
+    name: str,
+    report: messages.SelfReport,
+    clock: ClockOffset | Unread | None,
+    names: messages.ResolvedNames | None,
+    rack: str,
+) -> Node:
+    lost = Unread(why="the node was lost before it could be asked")
+    return Node(
+        name=name,
+        facts=report.facts,
+        findings=report.findings,
+        boot_id=report.boot_id,
+        clock=clock or lost,
+        names=names.names if names else lost,
+        store=names.store if names else lost,
+        rack=rack,
+    )

@@ -1,0 +1,301 @@
+"""`holdfast check` on several machines: gather the nodes, survey them, say what was found."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from holdfast.cli import streams
+from holdfast.cli.choices import FAIL_ON, names, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from holdfast.analysis.nodes import NodesFacts
+    from holdfast.check.nodes.gather import Gathered
+    from holdfast.check.nodes.messages import Arrival, Finish
+    from holdfast.check.nodes.survey import Question
+    from holdfast.fault import Fault
+    from holdfast.findings import Finding
+    from holdfast.nodes.reach.meeting import MeetingPlan
+    from holdfast.nodes.token import Token
+
+JOIN_SECONDS = 30.0
+"""how long a node looks for its coordinator, which may be started later"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    nodes = parser.add_argument_group(
+        "several machines", "all nodes of the job, and the paths between them"
+    )
+    nodes.add_argument(
+        "--join", metavar="HOST:PORT", help="meet the other nodes there: same command on each"
+    )
+    nodes.add_argument(
+        "--wait", type=seconds, metavar="SECONDS", help="how long to wait for one more node"
+    )
+    nodes.add_argument(
+        "--token-file", metavar="FILE", help="a secret that all nodes know (or HOLDFAST_TOKEN)"
+    )
+    nodes.add_argument(
+        "--this-machine", action="store_true", help="look at this machine only, whatever is set"
+    )
+    parser.add_argument("--member", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--arrival", help=argparse.SUPPRESS)
+
+
+def run(arguments: argparse.Namespace) -> int | None:
+    """The exit code; None when this check is about one machine."""
+    if arguments.member:
+        return _serve_over_pipes(arguments)
+    if arguments.this_machine:
+        return None
+    plan = _meeting(arguments)
+    if plan is None:
+        return None
+    if plan.steps_aside:
+        streams.remark(f"holdfast> {plan.steps_aside}")
+        return 0
+    return _meet(arguments, plan)
+
+
+# --- as a member ----------------------------------------------------------------------------------
+
+
+def _serve_over_pipes(arguments: argparse.Namespace) -> int:
+    """As a member that ssh, or the coordinator on this machine, has started."""
+    import asyncio
+
+    import msgspec
+
+    from holdfast.check.nodes import messages
+    from holdfast.check.nodes.member import serve
+    from holdfast.nodes.handshake import Introduction
+    from holdfast.nodes.pipes import channel_over_stdio
+
+    host = socket.gethostname()
+    arrival = messages.Arrival(host=host)
+    if arguments.arrival:
+        arrival = msgspec.json.decode(arguments.arrival, type=messages.Arrival)
+
+    async def member() -> None:
+        async with channel_over_stdio(
+            understands=messages.Request, me=Introduction(node=host), seconds=JOIN_SECONDS
+        ) as channel:
+            await serve(channel, arrival)
+
+    asyncio.run(member())
+    return 0
+
+
+def _join(arguments: argparse.Namespace, plan: MeetingPlan) -> int | None:
+    """As one of the other nodes. Without a coordinator it looks at itself (None)."""
+    import asyncio
+
+    from holdfast.check.nodes import messages
+    from holdfast.check.nodes.member import serve
+    from holdfast.nodes.channel_errors import CouldNotJoin
+    from holdfast.nodes.handshake import Introduction
+    from holdfast.nodes.join import join
+
+    async def member() -> Finish:
+        channel = await join(
+            plan.hosts[0],
+            plan.port,
+            token=_token(arguments, plan),
+            understands=messages.Request,
+            me=Introduction(node=socket.gethostname()),
+            seconds=arguments.wait or JOIN_SECONDS,
+        )
+        try:
+            return await serve(channel, _arrival(plan))
+        finally:
+            await channel.close()
+
+    _narrate(f"joining the check of {plan.nodes} nodes at {plan.hosts[0]}:{plan.port}")
+    try:
+        end = asyncio.run(member())
+    except CouldNotJoin as problem:
+        _narrate(f"{problem.sentence}; this machine is looked at alone")
+        return None
+    _narrate(end.words)
+    return end.exit_code
+
+
+# --- as the coordinator, or one of the others -----------------------------------------------------
+
+
+def _meeting(arguments: argparse.Namespace) -> MeetingPlan | None:
+    """Where the nodes meet: by --join, or where the environment of a job tells it."""
+    from holdfast.nodes.reach.environment import Alone, MeetingOptions, plan_meeting
+
+    typed = MeetingOptions(
+        nnodes=arguments.nnodes,
+        join=arguments.join,
+        master_addr=arguments.master_addr,
+        master_port=arguments.port,
+    )
+    # Typed flags alone describe the job; they do not say that the other nodes look too.
+    if not arguments.join and isinstance(plan_meeting(MeetingOptions(), os.environ), Alone):
+        return None
+    plan = plan_meeting(typed, os.environ)
+    return None if isinstance(plan, Alone) or not plan.hosts else plan
+
+
+def _meet(arguments: argparse.Namespace, plan: MeetingPlan) -> int | None:
+    import errno
+
+    from holdfast.check.nodes.gather import gather_at
+    from holdfast.check.readers.names import resolve
+    from holdfast.check.readers.network import own_addresses
+    from holdfast.nodes.channel_errors import CannotListen
+    from holdfast.nodes.reach.meeting import Role, bind_addresses, role
+
+    for note in plan.notes:
+        _narrate(note)
+    here, why = role(plan, resolved=resolve(plan.hosts[0]).addresses, own=own_addresses())
+    if here is Role.JOIN:
+        return _join(arguments, plan)
+    _narrate(
+        f"coordinating the check of {plan.nodes} nodes at {plan.hosts[0]}:{plan.port}, because "
+        f"{why}; `--this-machine` looks at this one only"
+    )
+    token = _token(arguments, plan)
+    _narrate(token.in_words())
+    gathering = gather_at(
+        bind_addresses(plan.hosts[0]),
+        plan.port,
+        token=token,
+        expected=plan.nodes,
+        names=plan.names,
+        arrival=_arrival(plan),
+        wait=arguments.wait,
+        say=_narrate,
+    )
+    question = _question(arguments, nodes=plan.nodes, meeting_host=plan.hosts[0])
+    try:
+        return _coordinate(arguments, question, gathering)
+    except CannotListen as problem:
+        if here is Role.COORDINATE_IF_FREE and problem.code == errno.EADDRINUSE:
+            return _join(arguments, plan)
+        raise
+
+
+def _arrival(plan: MeetingPlan) -> Arrival:
+    from holdfast.check.nodes import messages
+
+    name = plan.own_name or socket.gethostname()
+    return messages.Arrival(host=name, index=plan.index, rack=plan.rack)
+
+
+def _token(arguments: argparse.Namespace, plan: MeetingPlan) -> Token:
+    from holdfast.nodes import token
+
+    if arguments.token_file:
+        return token.token_from_file(arguments.token_file)
+    endpoint = f"{plan.hosts[0]}:{plan.port}/{plan.job}"
+    return token.token_from_environment(os.environ) or token.open_token(endpoint)
+
+
+def _question(arguments: argparse.Namespace, *, nodes: int, meeting_host: str) -> Question:
+    """What every node is asked: the job as typed here, on so many nodes."""
+    from holdfast.analysis.machine import rendezvous
+    from holdfast.check.nodes.survey import Question
+    from holdfast.check.plan import Flags, make_plan
+
+    flags = Flags(
+        port=arguments.port,
+        nproc_per_node=arguments.nproc_per_node,
+        nnodes=arguments.nnodes or str(nodes),
+        master_addr=arguments.master_addr,
+        checkpoint_folders=tuple(arguments.ckpt),
+    )
+    plan = make_plan(flags, os.environ, accelerators=0)
+    return Question(
+        flags=flags,
+        plan=plan,
+        only=tuple(names(arguments.only)),
+        skip=tuple(names(arguments.skip)),
+        deadline=arguments.deadline,
+        store_host=rendezvous.master_host(plan)[0] or meeting_host,
+    )
+
+
+def _coordinate(
+    arguments: argparse.Namespace,
+    question: Question,
+    gathering: AbstractAsyncContextManager[Gathered],
+) -> int:
+    import asyncio
+
+    from holdfast import catalogue
+
+    began = time.monotonic()
+    faults = catalogue.choose(question.only, question.skip)
+    facts, findings = asyncio.run(_survey(arguments, question, gathering, faults))
+    _print(arguments, facts, findings, time.monotonic() - began)
+    return _exit_code(arguments, findings)
+
+
+async def _survey(
+    arguments: argparse.Namespace,
+    question: Question,
+    gathering: AbstractAsyncContextManager[Gathered],
+    faults: Sequence[Fault],
+) -> tuple[NodesFacts, list[Finding]]:
+    from holdfast import catalogue
+    from holdfast.check.nodes.survey import Survey
+
+    coordinator = socket.gethostname()
+    async with gathering as gathered:
+        survey = Survey(gathered, coordinator=coordinator, say=_narrate)
+        facts = await survey.conduct(question)
+        findings = catalogue.check_nodes(facts, faults)
+        findings += [finding for node in facts.nodes for finding in node.findings]
+        await survey.finish(
+            _exit_code(arguments, findings), f"done; the report is on {coordinator}"
+        )
+    return facts, findings
+
+
+# --- what it says ---------------------------------------------------------------------------------
+
+
+def _print(
+    arguments: argparse.Namespace, facts: NodesFacts, findings: list[Finding], took: float
+) -> None:
+    from holdfast.view import document, nodes_text, text
+
+    counts = text.count(findings)
+    if arguments.json:
+        printed = document.check_nodes(facts, findings, counts, took)
+        streams.answer(printed, encoding=document.ENCODING)
+        return
+    body = nodes_text.report(
+        findings,
+        facts,
+        verbose=arguments.verbose,
+        colour=text.wants_colour(sys.stdout),
+        width=streams.width(),
+    )
+    parts = [
+        nodes_text.banner(facts),
+        nodes_text.matrix(facts),
+        body,
+        text.summary(counts, took),
+    ]
+    streams.answer("\n\n".join(part for part in parts if part))
+
+
+def _exit_code(arguments: argparse.Namespace, findings: list[Finding]) -> int:
+    worst = max((finding.status.concern for finding in findings), default=0)
+    return int(worst >= FAIL_ON[arguments.fail_on])
+
+
+def _narrate(line: str) -> None:
+    streams.remark(f"holdfast> {line}")

@@ -1,0 +1,100 @@
+"""What a check of several nodes says to a person: the matrix, then findings, worst first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.analysis.nodes import NodesFacts
+from holdfast.findings import Finding, Status
+from holdfast.view import node_matrix
+from holdfast.view.text import WIDTH, finding, harmless, wrapped
+
+NAMED = 6
+"""nodes that are named in a sentence; the rest are counted"""
+
+
+DETAILS = ("  -->", "  =", "help:")
+"""what follows the summary of a finding"""
+
+
+def banner(facts: NodesFacts) -> str:
+    """One line: what was looked at."""
+    here = f"{len(facts.nodes)} node{'s' if len(facts.nodes) != 1 else ''}"
+    missing = f", {len(facts.absent)} missing" if facts.absent else ""
+    return f"{here}{missing}, seen from {harmless(facts.coordinator)}: port {facts.plan.port}"
+
+
+def matrix(facts: NodesFacts) -> str:
+    return node_matrix.draw(facts)
+
+
+def report(
+    findings: Sequence[Finding],
+    facts: NodesFacts,
+    *,
+    verbose: bool,
+    colour: bool,
+    width: int = WIDTH,
+) -> str:
+    """Each thing once, with the nodes that have it; the worst first."""
+    everybody = len(facts.nodes)
+    groups = group(findings)
+    blocks = []
+    for status in (Status.ERROR, Status.WARNING, Status.NOTE, Status.SKIPPED, Status.OK):
+        paragraphs = [
+            _paragraph(members, everybody, colour=colour, width=width)
+            for members in groups
+            if members[0].status is status and (verbose or _is_news(members[0]))
+        ]
+        short = status in (Status.SKIPPED, Status.OK)
+        blocks += ["\n".join(paragraphs)] if short and paragraphs else paragraphs
+    return "\n\n".join(blocks)
+
+
+def group(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings that say the same of different nodes stand together, in the order of the first."""
+    groups: defaultdict[object, list[Finding]] = defaultdict(list)
+    for item in findings:
+        same = (item.code, item.status, item.applies) if item.host else id(item)
+        groups[same].append(item)
+    return list(groups.values())
+
+
+def node_list(names: Sequence[str], everybody: int) -> str:
+    """'all 8 nodes', 'a, b and 3 more'."""
+    listed = list(dict.fromkeys(names))
+    if len(listed) == everybody > 1:
+        return f"all {everybody} nodes"
+    shown = ", ".join(harmless(name) for name in listed[:NAMED])
+    return shown + (f" and {len(listed) - NAMED} more" if len(listed) > NAMED else "")
+
+
+def _is_news(item: Finding) -> bool:
+    return item.status is not Status.OK and item.applies
+
+
+def _paragraph(members: Sequence[Finding], everybody: int, *, colour: bool, width: int) -> str:
+    first = members[0]
+    if not first.host:
+        return finding(first, colour=colour, width=width)
+    alike = [one for one in members if (one.summary, one.reason) == (first.summary, first.reason)]
+    where = node_list([one.host for one in alike], everybody)
+    text = finding(_said_of(first, where), colour=colour, width=width)
+    others = [one for one in members if one not in alike]
+    if first.status in (Status.OK, Status.SKIPPED):
+        return "\n".join(
+            [text, *(finding(_said_of(o, o.host), colour=colour, width=width) for o in others)]
+        )
+    more = [wrapped(f"  and on {one.host}: {one.summary}", width, rest="    ") for one in others]
+    lines = text.split("\n")
+    after = next((n for n, line in enumerate(lines) if line.startswith(DETAILS)), len(lines))
+    return "\n".join([*lines[:after], *more, *lines[after:]])
+
+
+def _said_of(item: Finding, where: str) -> Finding:
+    if item.status is Status.SKIPPED:
+        return msgspec.structs.replace(item, reason=f"{item.reason} ({where})")
+    return msgspec.structs.replace(item, summary=f"{where}: {item.summary}")
