@@ -14,10 +14,10 @@ is a network of its own: nothing reaches the machine's network, and no name serv
 Hosts      `lab.hosts(4)`, `lab.host("a", [Interface("ib0", switch=1)], ipv6=True)`;
            `a.name`, `a.address`, `a.addresses["e0"]`, `a.set_mtu(9000)`, `a.route(to, via=…)`,
            `a.resolves("a", "127.0.1.1")` (its own hosts file), `a.setting(sysctl, value)`,
-           `a.firewall("tcp dport 29500 drop")`,
+           `a.firewall("tcp dport 29500 drop")`, `a.clock(90)` (a wall clock that is ahead),
            `a.cut()` (cables out) and `a.restore()`, `a.crash()` (all its processes at once).
 Paths      `lab.link(a, b)`, both ways or `to=b`: `.drop()`, `.reject(port)`, `.loss(30)`,
-           `.mtu(1500)`, `.cut()`; they add up until `.restore()`.
+           `.mtu(1500)`, `.rate(10)`, `.delay(50)`, `.cut()`; they add up until `.restore()`.
            `lab.partition([a, b], [c, d])`; `lab.restore()` for all paths.
 Processes  `lab.run(a, argv)` as subprocess.run, `lab.start(a, argv)` as Popen: same pid, same
            signals, and the process ends with its host. `with a.inside():` sockets that the test

@@ -11,11 +11,13 @@ import contextlib
 import os
 import socket
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.lab import namespaces
+from tests.lab.clock import OFFSET, build_wall_clock
 from tests.lab.errors import LabError
 from tests.lab.interfaces import Interface, Network, port_name
 
@@ -115,6 +117,15 @@ class Host:
         """A sysctl of the network, such as `net.ipv4.ip_forward`."""
         with self.inside():
             Path("/proc/sys", *name.split(".")).write_text(str(value))
+
+    def clock(self, seconds: int) -> None:
+        """A wall clock that is so many seconds ahead (behind: negative), for processes started
+        after the first call; a later call sets the clock of those that run as well."""
+        if not self.environment:
+            self.environment = build_wall_clock(self.path("/run/lab"))
+        file = self.path(self.environment[OFFSET])
+        with file.open("r+b") as offset:
+            offset.write(seconds.to_bytes(8, sys.byteorder, signed=True))
 
     def cut(self) -> None:
         """Out go the cables: the host sees its carriers go, the others hear nothing from it."""

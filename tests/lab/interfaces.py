@@ -68,6 +68,9 @@ class Network:
             raise LabError(f"no interface {name}")
         return int(found[0])
 
+    def mac(self, name: str) -> str:
+        return str(self._route.get_links(self.index(name))[0].get_attr("IFLA_ADDRESS"))
+
     def set(self, name: str, **what: Any) -> None:
         self._route.link("set", index=self.index(name), **what)
 
@@ -117,5 +120,6 @@ class Network:
 
 _IFA_F_NODAD = 0x02
 _SIOCETHTOOL = 0x8946
-# as linux/ethtool.h numbers the commands for TSO, GSO and GRO
-_OFFLOADS_OFF = (0x1F, 0x24, 0x2C)
+# as linux/ethtool.h numbers the commands for TSO, GSO, GRO and checksums of what is sent: the
+# relay reads packets before a card would fill them in
+_OFFLOADS_OFF = (0x1F, 0x24, 0x2C, 0x17)

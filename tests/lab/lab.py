@@ -33,8 +33,8 @@ class Lab:
         self._links: dict[tuple[str, str, str | None], Link] = {}
         self._switches: set[int] = set()
         self._started: list[subprocess.Popen[str]] = []
-        self._hub = namespaces.in_own_thread(_new_hub)
-        self._network = Network(self._hub)
+        self.hub = namespaces.in_own_thread(_new_hub)
+        self._network = Network(self.hub)
 
     def __enter__(self) -> Lab:
         return self
@@ -58,7 +58,7 @@ class Lab:
         first, second = sorted((a, b), key=lambda host: host.name)
         key = (first.name, second.name, interface)
         if key not in self._links:
-            self._links[key] = Link(first, second, interface, self._write_rules)
+            self._links[key] = Link(first, second, interface, self._network, self._write_rules)
         return self._links[key]
 
     def partition(self, *groups: Sequence[Host]) -> None:
@@ -71,8 +71,7 @@ class Lab:
     def restore(self) -> None:
         """All links as they were; hosts' own firewalls stay."""
         for link in self._links.values():
-            link.rules.clear()
-            link.rejects.clear()
+            link.clear()
         self._write_rules()
 
     def start(
@@ -111,6 +110,8 @@ class Lab:
         return subprocess.CompletedProcess(argv, process.returncode, out, err)
 
     def close(self) -> None:
+        for link in self._links.values():
+            link.clear()
         for host in self._hosts.values():
             host.end()
         for process in self._started:
@@ -122,7 +123,7 @@ class Lab:
         for host in self._hosts.values():
             host.close()
         self._network.close()
-        os.close(self._hub)
+        os.close(self.hub)
 
     def _add(
         self, names: list[str], interfaces: Sequence[Interface], *, ipv6: bool,
@@ -175,7 +176,7 @@ class Lab:
         links = list(self._links.values())
         rules = "".join(f"{rule}\n" for link in links for rule in link.rules)
         head = "type filter hook forward priority 0; policy accept;"
-        with namespaces.inside_network(self._hub):
+        with namespaces.inside_network(self.hub):
             replace_table("bridge lab", f"chain forward {{\n{head}\n{rules}}}\n")
         for host in self._hosts.values():
             host.set_link_rules([rule for link in links for to, rule in link.rejects if to is host])

@@ -1,12 +1,16 @@
-"""What happens on the way between two hosts: rules of the hub, which the hosts cannot see."""
+"""What happens on the way between two hosts: rules and relays of the hub, which the hosts cannot
+see."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING
 
-from tests.lab.interfaces import port_name
+from tests.lab.errors import LabError
+from tests.lab.interfaces import Network, port_name
+from tests.lab.relay import Relay
 
 if TYPE_CHECKING:
     from tests.lab.host import Host
@@ -20,9 +24,11 @@ class Link:
     a: Host
     b: Host
     interface: str | None
+    hub: Network
     changed: Callable[[], None]
     rules: list[str] = field(default_factory=list)
     rejects: list[tuple[Host, str]] = field(default_factory=list)
+    relays: list[Relay] = field(default_factory=list)
 
     def drop(self, port: int | None = None, *, protocol: str = "", to: Host | None = None) -> Link:
         """Silently; with `port` what is sent to that port, else everything (or `protocol`)."""
@@ -37,6 +43,23 @@ class Link:
         self._add(f"ip length > {size} drop", to)
         return self._add(f"ip6 length > {size - 40} drop", to)
 
+    def rate(self, megabytes: int, *, to: Host | None = None) -> Link:
+        """So many megabytes a second, each way, after those of the first second, which pass at
+        once; the rest is lost, and TCP slows down."""
+        return self._add(f"limit rate over {megabytes} mbytes/second drop", to)
+
+    def delay(self, milliseconds: float, *, to: Host | None = None) -> Link:
+        """Each way, by a relay, which no other fault of this link reaches."""
+        if self.rules:
+            raise LabError("a delay does not add up with other faults of a link")
+        for sender, receiver, one, other in self._ways(to):
+            mac = receiver.network.mac(other)
+            ports = port_name(sender.name, one), port_name(receiver.name, other)
+            self.relays.append(Relay(self.hub.namespace, ports, mac, milliseconds / 1000))
+            self.rules.append(f'iifname "{ports[0]}" ether daddr {mac} drop')
+        self.changed()
+        return self
+
     def cut(self, *, to: Host | None = None) -> Link:
         """Address resolution too."""
         return self._add("drop", to)
@@ -47,35 +70,42 @@ class Link:
     ) -> Link:  # fmt: skip
         """The receiving host's firewall says no: `answer` is "icmpx port-unreachable",
         "icmpx admin-prohibited" or "tcp reset"."""
-        for receiver, sender in ((self.a, self.b), (self.b, self.a)):
-            if to in (None, receiver):
-                for addresses in sender.addresses.values():
-                    for address in addresses:
-                        family = "ip6" if ":" in address else "ip"
-                        rule = f"{family} saddr {address} {protocol} dport {port}"
-                        self.rejects.append((receiver, f"{rule} reject with {answer}"))
+        for sender, receiver, one, _ in self._ways(to):
+            for address in sender.addresses[one]:
+                family = "ip6" if ":" in address else "ip"
+                rule = f"{family} saddr {address} {protocol} dport {port} reject with {answer}"
+                self.rejects.append((receiver, rule))
         self.changed()
         return self
 
     def restore(self) -> Link:
-        self.rules.clear()
-        self.rejects.clear()
+        self.clear()
         self.changed()
         return self
+
+    def clear(self) -> None:
+        """Without a word to the hub, for those who then say it once for all links."""
+        for relay in self.relays:
+            relay.close()
+        for faults in (self.rules, self.rejects, self.relays):
+            faults.clear()
 
     def _add(self, what: str, to: Host | None) -> Link:
-        for sender, receiver in ((self.a, self.b), (self.b, self.a)):
-            if to in (None, receiver):
-                for one, other in self._ports(sender, receiver):
-                    self.rules.append(f'iifname "{one}" oifname "{other}" {what}')
+        if self.relays:
+            raise LabError("a delay does not add up with other faults of a link")
+        for sender, receiver, one, other in self._ways(to):
+            ports = port_name(sender.name, one), port_name(receiver.name, other)
+            self.rules.append(f'iifname "{ports[0]}" oifname "{ports[1]}" {what}')
         self.changed()
         return self
 
-    def _ports(self, sender: Host, receiver: Host) -> list[tuple[str, str]]:
+    def _ways(self, to: Host | None) -> list[tuple[Host, Host, str, str]]:
+        """Sender, receiver, and the interfaces of each that meet on one switch."""
         return [
-            (port_name(sender.name, one.name), port_name(receiver.name, other.name))
-            for one in sender.interfaces.values()
-            for other in receiver.interfaces.values()
+            (sender, receiver, one.name, other.name)
+            for sender, receiver in ((self.a, self.b), (self.b, self.a))
+            if to in (None, receiver)
+            for one, other in product(sender.interfaces.values(), receiver.interfaces.values())
             if not one.bridge and not other.bridge and one.switch == other.switch
             and self.interface in (None, one.name)
         ]  # fmt: skip

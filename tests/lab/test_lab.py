@@ -7,12 +7,13 @@ import errno
 import select
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.lab import Host, Interface, Lab, LabError
+from tests.lab import Host, Interface, Lab, LabError, LabUnavailableError
 from tests.lab.fixture import lab_or_skip
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
@@ -232,6 +233,46 @@ def test_a_host_is_cut_off_and_joined_again(healthy: tuple[Lab, list[Host]]) -> 
         end = time.monotonic() + 20
         while connect(a, b) != "ok":
             assert time.monotonic() < end
+
+
+def test_a_delay_holds_packets_up_each_way(healthy: tuple[Lab, list[Host]]) -> None:
+    lab, (a, b, c, _) = healthy
+    lab.link(a, b).delay(150)
+    for to, least, most in ((b, 0.3, 5.0), (c, 0.0, 0.3)):
+        with listener(to):
+            start = time.monotonic()
+            assert connect(a, to, seconds=10) == "ok"
+            assert least <= time.monotonic() - start < most
+    assert datagrams(b, a, [100, 8972]) == [100, 8972]
+    with pytest.raises(LabError, match="does not add up"):
+        lab.link(a, b).loss(3)
+
+
+def test_a_rate_limits_what_arrives(healthy: tuple[Lab, list[Host]]) -> None:
+    lab, (a, b, *_) = healthy
+    lab.link(a, b).rate(1, to=b)
+    start = time.monotonic()
+    arrived = sum(datagrams(a, b, [1000] * 4000))
+    assert arrived < (1 << 20) * (time.monotonic() - start + 1.1)
+    assert sum(datagrams(b, a, [1000] * 2000)) == 2000_000
+
+
+def test_a_hosts_wall_clock_is_set_and_its_other_clocks_go_on(lab: Lab) -> None:
+    a, b = lab.hosts(2)
+    try:
+        a.clock(3600)
+    except LabUnavailableError as problem:
+        pytest.skip(str(problem))
+    ask = [sys.executable, "-c", "import time; print(time.time(), time.monotonic())"]
+    (ahead, since_boot), (right, _) = (
+        [float(word) for word in lab.run(host, ask).stdout.split()] for host in (a, b)
+    )
+    assert abs(ahead - right - 3600) < 30
+    assert abs(since_boot - time.monotonic()) < 30
+    stepped = lab.start(a, [sys.executable, "-c", "import time; input(); print(time.time())"],
+                        stdin=subprocess.PIPE)  # fmt: skip
+    a.clock(-60)
+    assert abs(float(stepped.communicate("\n", 30)[0]) - time.time() + 60) < 30
 
 
 def test_hosts_with_more_interfaces() -> None:
