@@ -156,7 +156,11 @@ class FramedStream:
     def abort(self, why: ChannelError | None = None) -> None:
         """Ends the connection at once; what was not sent yet is dropped."""
         self._ended = self._ended or why or ChannelClosed(self.peer, "was hung up on by this node")
-        self._writer.transport.abort()
+        self._cut()
+
+    def _cut(self) -> None:
+        with contextlib.suppress(AttributeError):  # asyncio's pipes, when they are closed already
+            self._writer.transport.abort()
 
     async def close(self) -> None:
         """Ends the connection once the peer has what we sent, or after a moment."""
@@ -166,7 +170,7 @@ class FramedStream:
         try:
             await asyncio.wait_for(self._writer.wait_closed(), CLOSING_SECONDS)
         except (asyncio.TimeoutError, OSError):
-            self._writer.transport.abort()
+            self._cut()
 
 
 def words(problem: OSError) -> str:

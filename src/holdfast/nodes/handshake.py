@@ -267,5 +267,5 @@ async def _within(seconds: float, stream: FramedStream, talk: Awaitable[T]) -> T
         return await asyncio.wait_for(talk, seconds)
     except asyncio.TimeoutError:
         raise ChannelTimeout(
-            f"{stream.peer} did not finish its greeting in {seconds:g} s"
+            f"{stream.peer} did not complete the handshake within {seconds:g} s"
         ) from None

@@ -36,6 +36,9 @@ Serve = Callable[[Channel], Awaitable[None]]
 """runs for each member that was admitted; its channel is closed when it returns"""
 
 
+Attend = Callable[[FramedStream], Awaitable[None]]
+
+
 class Listener:
     """What came to the door so far.
 
@@ -80,60 +83,74 @@ async def listening(
     listener = Listener(sockets[0].getsockname()[1])
     door = _Door(listener, token=token, me=me, admit=admit)
 
-    def at_the_door(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        door.arrived(reader, writer, understands=understands, serve=serve, limit=limit)
+    async def attend(stream: FramedStream) -> None:
+        node = await door.greeted(stream)
+        if node is not None:
+            stream.largest = limit
+            await serve(Channel(stream, understands=understands, node=node))
 
-    servers = [
-        await asyncio.start_server(at_the_door, sock=bound, backlog=BACKLOG) for bound in sockets
-    ]
+    for bound in sockets:
+        door.open(bound, attend)
     try:
         yield listener
     finally:
-        for server in servers:
-            server.close()
         await door.close()
     door.raise_failure()
 
 
 class _Door:
+    """Not asyncio's own server: that one takes a hundred connections at a time without asking, and
+    loses sight of those that arrive while it closes.
+    """
+
     def __init__(self, listener: Listener, *, token: Token, me: Introduction, admit: Admit) -> None:
         self._listener = listener
         self._token = token
         self._me = me
         self._admit = admit
+        self._loop = asyncio.get_running_loop()
+        self._bound: list[socket.socket] = []
         self._pending: Pending[FramedStream] = Pending(MOST_PENDING)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], socket.socket] = {}
         self._failure: BaseException | None = None
 
-    def arrived(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        *,
-        understands: Any,
-        serve: Serve,
-        limit: int,
+    def open(self, bound: socket.socket, attend: Attend) -> None:
+        if bound not in self._bound:
+            self._bound.append(bound)
+        if bound.fileno() != -1:
+            self._loop.add_reader(bound, self._accept_one, bound, attend)
+
+    def _accept_one(self, bound: socket.socket, attend: Attend) -> None:
+        """One at a time, so that a flood leaves the loop to the others."""
+        try:
+            connection, peer = bound.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:  # no descriptors left: look again when some may be free
+            self._loop.remove_reader(bound)
+            self._loop.call_later(0.1, self.open, bound, attend)
+            return
+        task = asyncio.ensure_future(self._attended(connection, peer, attend))
+        self._tasks[task] = connection
+        task.add_done_callback(self._finished)
+
+    async def _attended(
+        self, connection: socket.socket, peer: tuple[Any, ...], attend: Attend
     ) -> None:
-        peer = writer.get_extra_info("peername") or ("unknown", 0)
+        connection.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=connection)
         stream = FramedStream(reader, writer, peer=endpoint(peer[0], peer[1]))
         if dropped := self._pending.add(stream, peer[0]):
             dropped.abort(ChannelClosed(dropped.peer, "was dropped: too many wait to be admitted"))
+        try:
+            await attend(stream)
+        except ChannelError:
+            pass  # `serve` had nothing to say about a peer that is gone
+        finally:
+            self._pending.done(stream)
+            await stream.close()
 
-        async def attend() -> None:
-            try:
-                if node := await self._greeted(stream):
-                    stream.largest = limit
-                    await serve(Channel(stream, understands=understands, node=node))
-            except ChannelError:
-                pass  # its `serve` had nothing to say about a peer that is gone
-            finally:
-                await stream.close()
-
-        task = asyncio.ensure_future(attend())
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-
-    async def _greeted(self, stream: FramedStream) -> str | None:
+    async def greeted(self, stream: FramedStream) -> str | None:
         """The member's name, '' included; None when it was turned away."""
         try:
             theirs = await greet_member(
@@ -153,11 +170,14 @@ class _Door:
         return theirs.node
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task).close()
         if not task.cancelled() and self._failure is None:
             self._failure = task.exception()
 
     async def close(self) -> None:
+        for bound in self._bound:
+            self._loop.remove_reader(bound)
+            bound.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -45,7 +45,7 @@ async def channel_over(
         if isinstance(problem, ChannelTimeout):
             noise += await stream.unread_rest()
         if isinstance(problem, WrongVersion):
-            await stream.close()
+            await stream.close()  # our answer is on its way
         stream.abort(problem)
         if noise and not isinstance(problem, (NotHoldfast, WrongVersion)):
             why = problem.sentence.removeprefix(f"{peer} ")

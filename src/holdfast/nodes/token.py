@@ -66,13 +66,14 @@ def handed_over_token(text: str) -> Token:
 def token_from_file(path: str) -> Token:
     """From a file that only its owner can read: the mode is asked of the open file."""
     try:
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO must not block us
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ConfigError(f"the token file {path} is not a regular file")
             raw = file.read(LONGEST + 1)
     except OSError as problem:
         raise ConfigError(f"cannot read the token file {path}: {problem.strerror}") from None
-    if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"the token file {path} is not a regular file")
     if status.st_mode & 0o077:
         raise ConfigError(
             f"others can read or change the token file {path} (mode {status.st_mode & 0o777:04o})",
