@@ -1,7 +1,167 @@
 from __future__ import annotations
 
+from typing import Any
+
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.nodes import NodesFacts, SizeProbe
 from tests.analysis.logs.patterns.made import wreckage
+from tests.faults import between
+from tests.faults.machines import a_loopback
+from tests.faults.made_nodes import (
+    MESSAGES,
+    data_interface,
+    loss,
+    name_of,
+    on_node,
+    probes,
+    replace,
+    sizes,
+    some_nodes,
+)
 from tests.faults.table import explain_table, passes_over, recognises
+
+A, B, C, D = map(name_of, range(4))
+JUMBO = some_nodes(4, mtu=9000)
+PAIRS = [(a, b) for a in (A, B, C, D) for b in (A, B, C, D) if a != b]
+SMALL_PASS = probes(1500, mtu=9000)
+
+
+def messages(arrive: int, **changes: Any) -> tuple[SizeProbe, ...]:
+    """TCP messages up to this size arrive."""
+    return tuple(
+        SizeProbe(bytes=n, arrived=True)
+        if n <= arrive
+        else replace(
+            SizeProbe(bytes=n, arrived=False, error="ETIMEDOUT", acknowledged=0), **changes
+        )
+        for n in MESSAGES
+    )
+
+
+TCP_HANGS = messages(1024)
+
+
+def on_paths(facts: NodesFacts, pairs: list[tuple[str, str]], **changes: Any) -> NodesFacts:
+    for source, target in pairs:
+        facts = sizes(facts, source, target, **changes)
+    return facts
+
+
+def lossy(facts: NodesFacts, arrived: int) -> NodesFacts:
+    return loss(facts, A, B, arrived=arrived, answered=arrived)
+
+
+SHORT = on_node(JUMBO, B, interfaces=(a_loopback(), data_interface(1, mtu=1500)))
+"""node-b has 1500, the others 9000"""
+DIFFERING = on_paths(
+    on_paths(SHORT, [(A, B), (C, B), (D, B)], datagrams=SMALL_PASS),
+    [(B, A), (B, C), (B, D)],
+    mtu=1500,
+    datagrams=probes(1500),
+)
+
+test_check_nodes = between.table(
+    "mtu-black-hole",
+    between.speaks(  # ends at 9000, the bridge between them at 1500
+        "error",
+        on_paths(JUMBO, PAIRS, datagrams=SMALL_PASS, messages=TCP_HANGS),
+        saying=[
+            "all paths between the nodes drop packets from 4000 bytes on",
+            "1500 pass, and the MTU is 9000",
+            "the first large collective never ends",
+            "`sudo ip link set eth0 mtu 1500` on node-a, node-b, node-c and node-d",
+            "node-a → node-b by eth0 (MTU 9000): 576-1500 bytes arrived",
+            "4000 and 9000 bytes did not; TCP hung from 64 KiB on",
+        ],
+    ),
+    between.speaks(
+        "error",
+        on_paths(JUMBO, [(A, B)], datagrams=SMALL_PASS, messages=TCP_HANGS),
+        saying=["node-a → node-b drops packets from 4000", "on node-a and node-b"],
+        not_saying=["node-c"],
+        hosts=[""],
+    ),
+    between.speaks(  # one port of the switch
+        "error",
+        on_paths(JUMBO, [p for p in PAIRS if C in p], datagrams=SMALL_PASS, messages=TCP_HANGS),
+        saying=["all paths to and from node-c drop packets"],
+        hosts=[C],
+    ),
+    between.speaks(
+        "warning",
+        on_paths(JUMBO, [(A, B)], datagrams=SMALL_PASS),
+        saying=["TCP messages of every size arrived", "MSS clamping"],
+    ),
+    between.speaks(
+        "warning",
+        on_paths(JUMBO, [(A, B)], datagrams=SMALL_PASS, messages=()),
+        saying=["whether TCP gets through was not tried"],
+    ),
+    between.speaks(
+        "error",  # UDP is blocked: TCP alone tells
+        on_paths(
+            JUMBO,
+            [(A, B)],
+            datagrams=tuple(replace(p, arrived=False) for p in SMALL_PASS),
+            messages=TCP_HANGS,
+        ),
+        saying=["node-a → node-b drops TCP messages from 64 KiB on"],
+    ),
+    between.speaks(
+        "warning",
+        on_paths(JUMBO, [(A, B)], messages=TCP_HANGS),
+        saying=["so it is not the MTU", "undecided"],
+    ),
+    between.speaks(  # a router answers: TCP adapts
+        "note",
+        on_paths(
+            JUMBO,
+            [(A, B)],
+            datagrams=probes(1500, mtu=1500),
+            told_mtu=1500,
+            told_by="10.0.0.254",
+        ),
+        saying=["over 1500 bytes, and 10.0.0.254 says so", "path MTU discovery works"],
+    ),
+    between.speaks(
+        "note",
+        DIFFERING,
+        saying=["the MTU differs between nodes: 9000 on node-a, node-c and node-d, 1500 on node-b"],
+        not_saying=["drop"],
+    ),
+    between.speaks(  # ends that differ, and less than the smaller one passes
+        "error",
+        on_paths(DIFFERING, [(A, B)], datagrams=probes(1280, mtu=9000), messages=TCP_HANGS),
+        saying=["node-a → node-b drops packets from 1500 bytes on: 1280 pass"],
+    ),
+    between.silent(JUMBO),
+    between.silent(some_nodes(4)),
+    between.silent(  # loss slows TCP down, and part of it is acknowledged
+        lossy(on_paths(JUMBO, [(A, B)], messages=messages(1024, acknowledged=40_000)), arrived=28)
+    ),
+    between.skips(  # a third of everything is lost: a single try proves nothing
+        lossy(on_paths(JUMBO, [(A, B)], datagrams=probes(4000, mtu=9000)), arrived=28),
+        saying=["node-a → node-b: too much is lost to tell by size"],
+    ),
+    between.speaks(  # it was sent often enough to tell
+        "warning",
+        lossy(
+            on_paths(
+                JUMBO,
+                [(A, B)],
+                datagrams=tuple(replace(p, tries=12) for p in probes(4000, mtu=9000)),
+            ),
+            arrived=28,
+        ),
+        saying=["drops packets from 9000 bytes on: 4000 pass"],
+    ),
+    between.skips(
+        on_paths(JUMBO, [(A, B)], datagrams=(), messages=()), saying=["node-a → node-b: nothing"]
+    ),
+    between.not_applicable(some_nodes(1), saying=["one node"]),
+    between.skips(replace(JUMBO, sizes=Unread(why="no time left")), saying=["no time left"]),
+    between.skips(replace(JUMBO, sizes=()), saying=["no path between two nodes was tried"]),
+)
 
 DIED = "[rank{}]: NCCL WARN socketProgressOpt: Call to recv from 192.0.2.7<43210> failed : {}"
 COMPLETE = (

@@ -1,7 +1,71 @@
 from __future__ import annotations
 
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.nodes import NodesFacts
 from tests.analysis.logs.patterns.made import wreckage
+from tests.faults import between
+from tests.faults.made_nodes import loss, name_of, replace, some_nodes
 from tests.faults.table import explain_table, passes_over, recognises
+
+A, B, C, D = map(name_of, range(4))
+FOUR = some_nodes(4)
+
+
+def one_way(facts: NodesFacts, source: str, target: str, *, of_40: int) -> NodesFacts:
+    """Probes get lost on their way there, and answers of the source to probes of the target."""
+    facts = loss(facts, source, target, arrived=40 - of_40, answered=40 - of_40)
+    return loss(facts, target, source, answered=40 - of_40)
+
+
+def around(name: str, of_40: int) -> NodesFacts:
+    facts = FOUR
+    for other in {A, B, C, D} - {name}:
+        for source, target in ((name, other), (other, name)):
+            facts = loss(facts, source, target, arrived=40 - of_40, answered=40 - 2 * of_40)
+    return facts
+
+
+test_check_nodes = between.table(
+    "packet-loss",
+    between.speaks(
+        "error",
+        one_way(FOUR, A, B, of_40=12),
+        saying=[
+            "node-a → node-b loses 30 % of small datagrams in that direction only",
+            "node-a → node-b: 24 of 80 did not arrive",
+            "on node-a and node-b: `ip -s link",
+        ],
+        not_saying=["node-c", "node-b → node-a"],
+        hosts=[""],
+    ),
+    between.speaks(
+        "error",
+        loss(loss(FOUR, A, B, arrived=28, answered=20), B, A, arrived=28, answered=20),
+        saying=["node-a ↔ node-b loses up to 29 %"],
+    ),
+    between.speaks(  # a cable
+        "error",
+        around(C, 10),
+        saying=["all paths to and from node-c lose up to"],
+        hosts=[C],
+    ),
+    between.speaks(
+        "warning",
+        loss(loss(FOUR, A, B, arrived=36, answered=36), B, A, answered=37),
+        saying=["node-a → node-b loses 9 %", "7 of 80 did not arrive"],
+    ),
+    between.silent(FOUR),
+    between.silent(loss(FOUR, A, B, arrived=39, answered=39)),  # 1 of 40 on a busy machine
+    between.silent(loss(FOUR, A, B, arrived=38, answered=37)),
+    between.silent(loss(FOUR, A, B, arrived=None, answered=0)),  # nothing passes: unreachable
+    between.silent(loss(FOUR, A, B, arrived=0, answered=0)),
+    between.not_applicable(some_nodes(1), saying=["one node"]),
+    between.skips(replace(FOUR, losses=Unread(why="no time left")), saying=["no time left"]),
+    between.skips(
+        loss(loss(some_nodes(2), A, B, arrived=None, answered=0), B, A, arrived=0, answered=0),
+        saying=["UDP is blocked"],
+    ),
+)
 
 DIED = (
     "[rank1]: NCCL WARN socketProgressOpt: Call to recv from 192.0.2.7<43210> failed : Connection "

@@ -34,8 +34,8 @@ test_check_nodes = between.table(
     ),
     between.speaks(
         "error",
-        path(FOUR, A, B, Outcome.REJECTED, seconds=3.1),
-        saying=["no machine answered for this address"],
+        path(FOUR, A, B, Outcome.NO_NEIGHBOUR),
+        saying=["no neighbour", "no machine answered for this address"],
     ),
     between.speaks(
         "error",

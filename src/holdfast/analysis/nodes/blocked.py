@@ -15,22 +15,18 @@ from holdfast.analysis.nodes.pattern import Pair
 from holdfast.analysis.nodes.reachability import NOT_REACHED, Matrix
 from holdfast.findings import Evidence
 
-NO_ARP_SECONDS = 1.0
-"""a reject comes back in milliseconds; the kernel reports a missing neighbour after about 3 s"""
-
 MEANING = {
     Outcome.DROPPED: "nothing came back: a firewall drops the packets, or the path is down. To the "
     "job it looks like a hang: NCCL alone tries for a minute",
-    Outcome.REJECTED: "the answer came at once and forbids it: a firewall rejects the connection",
+    Outcome.REJECTED: "the answer came at once and forbids it: a firewall rejects the connection, "
+    "or a router cannot deliver it",
     Outcome.REFUSED: "the connection was reset although a listener was there: a firewall answers "
     "in its place, or the address leads to another machine",
     Outcome.NO_ROUTE: "the source has no route to that network",
+    Outcome.NO_NEIGHBOUR: "no machine answered for this address on the last hop (ARP): it is down, "
+    "its link is cut, or the address is not on that network",
     Outcome.FAILED: "the connect failed for a reason that holdfast has no explanation for",
 }
-NO_NEIGHBOUR = (
-    "no machine answered for this address on the last hop (ARP): the address is not on that "
-    "network, or the link is down"
-)
 
 
 class Ports(enum.Enum):
@@ -66,8 +62,6 @@ def meaning(tries: Iterable[Reached]) -> str:
     """What the most frequent outcome means."""
     outcome = commonest(tries)
     same = [one for one in tries if one.outcome is outcome]
-    if outcome is Outcome.REJECTED and all(one.seconds >= NO_ARP_SECONDS for one in same):
-        return NO_NEIGHBOUR
     if outcome is Outcome.REJECTED and all(_is_local(one) for one in same):
         return "a firewall rule on the source itself forbids it"
     return MEANING[outcome]

@@ -10,12 +10,14 @@ Why            Both ends use large frames (9000) while a hop between them carrie
                offloads the pattern is not monotonic in the size: 4 KB may hang where 1 MB passes.
 How to be sure Run `ping -M do -s 8972 PEER` (MTU 9000 minus 28) in both directions: 'message too
                long' at once is the local MTU and no fault; no reply while `-s 1472` passes is the
-               black hole. `ip -br link` on both ends shows their MTU.
+               black hole. `ip -br link` on both ends shows their MTU. `holdfast check` on several
+               nodes sends such packets on every path, each way, and TCP messages of growing size;
+               a packet counts as lost for its size only when loss of small ones cannot explain it.
 Fix            Use one MTU along the whole path: raise the hop in the middle, or lower both ends
                (`ip link set eth0 mtu 1500`). A workaround that costs speed:
                net.ipv4.tcp_mtu_probing=1.
-Known limits   holdfast sends no probes between machines; from a log this is an inference, because a
-               machine that died or lost packets looks the same.
+Known limits   From a log this is an inference, because a machine that died or lost packets looks
+               the same. RDMA has an MTU of its own, which the check does not probe.
 Sources        https://docs.kernel.org/networking/ip-sysctl.html (tcp_mtu_probing)
                NVIDIA/nccl src/misc/socket.cc: socketProgressOpt
                https://github.com/NVIDIA/nccl/issues/1524
@@ -24,12 +26,19 @@ Sources        https://docs.kernel.org/networking/ip-sysctl.html (tcp_mtu_probin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE, peer_of
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.analysis.machine import Unread, known
+from holdfast.analysis.nodes import NodesFacts, differences, loss, path_size, pattern
+from holdfast.analysis.nodes.path_size import SizeJudgement, SizeVerdict
+from holdfast.analysis.nodes.pattern import Group, Pair
+from holdfast.fault import SHOWN, Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD204", slug="mtu-black-hole", related=("packet-loss", "network-partition", "slow-nic")
@@ -45,6 +54,161 @@ TOO_LONG = FAULT.log_pattern(
     anchors=("EMSGSIZE", "essage too long", "needed and DF set"),
     example="From 192.0.2.1 icmp_seq=1 Frag needed and DF set (mtu = 1500)",
 )
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+MEANING = {
+    SizeVerdict.HANGS: "TCP hangs as well: the group forms, and the first large collective never "
+    "ends",
+    SizeVerdict.VANISHES: "TCP messages of every size arrived, so that something on the path keeps "
+    "its segments small (MSS clamping or tcp_mtu_probing); protocols over UDP, and RoCE, have no "
+    "such help",
+    SizeVerdict.UNTRIED: "whether TCP gets through was not tried",
+    SizeVerdict.TOLD: "path MTU discovery works: a router says which size it takes and TCP obeys. "
+    "Each new connection loses its first large packet",
+    SizeVerdict.TCP_HANGS: "packets of every size arrive one by one, so it is not the MTU: a "
+    "middlebox or an offload that does not work are possible; undecided",
+}
+
+
+@FAULT.check_nodes
+def large_packets_do_not_arrive(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node: there is no path to try")
+    seen = known(facts.sizes)
+    lost = loss.directed(() if isinstance(facts.losses, Unread) else facts.losses)
+    judged = path_size.judge_all(facts, seen, lost)
+    findings = [
+        _hole(judgements, group)
+        for judgements in _alike(judged)
+        for group in _groups(judgements, judged)
+    ]
+    fine = [one for one in judged if one.verdict is SizeVerdict.FINE]
+    if fine and not findings:
+        findings.append(_fine(facts, fine))
+    return [*findings, *_untold(judged)] or FAULT.skipped("no path between two nodes was tried")
+
+
+def _alike(judged: list[SizeJudgement]) -> list[dict[Pair, SizeJudgement]]:
+    """Paths with the same limit are one fault; RDMA's and another network's are others."""
+    alike: dict[object, dict[Pair, SizeJudgement]] = {}
+    for one in judged:
+        if one.verdict in MEANING:
+            key = (one.verdict, one.passes, one.fails, one.path.mtu, one.path.target.interface)
+            alike.setdefault(key, {})[_pair(one)] = one
+    return list(alike.values())
+
+
+def _groups(judgements: dict[Pair, SizeJudgement], judged: list[SizeJudgement]) -> list[Group]:
+    return pattern.smallest(judgements, {_pair(one) for one in judged})
+
+
+def _hole(judgements: dict[Pair, SizeJudgement], group: Group) -> Finding:
+    first = judgements[group.pairs[0]]
+    verdict = first.verdict
+    speak = FAULT.error if verdict is SizeVerdict.HANGS else FAULT.warning
+    return (FAULT.note if verdict is SizeVerdict.TOLD else speak)(
+        f"{group.words} {group.verb('drops', 'drop')} {_what(first)}",
+        reason=MEANING[verdict],
+        evidence=[_sizes_evidence(judgements[pair]) for pair in group.pairs[:SHOWN]],
+        fix=_same_mtu(judgements, group) if verdict is not SizeVerdict.TCP_HANGS else TRY_BY_HAND,
+        host=group.host,
+    )
+
+
+TRY_BY_HAND = (
+    "turn offloads off on both ends to see whether they matter: `sudo ethtool -K eth0 tso off gso "
+    "off gro off`"
+)
+
+
+def _what(one: SizeJudgement) -> str:
+    """'packets of 1501 to 9000 bytes'"""
+    if one.verdict is SizeVerdict.TOLD:
+        most = one.path.told_mtu or one.passes
+        return f"packets over {most} bytes, and {one.path.told_by or 'a router'} says so"
+    if one.fails is None:
+        return f"TCP messages from {text.size(one.message or 0)} on"
+    return f"packets from {one.fails} bytes on: {one.passes} pass, and the MTU is {one.path.mtu}"
+
+
+def _sizes_evidence(one: SizeJudgement) -> Evidence:
+    path = one.path
+    arrived = [str(probe.bytes) for probe in path.datagrams if probe.arrived]
+    missing = [str(one.bytes) for one in path.datagrams if not (one.arrived or one.error)]
+    tcp = "; TCP hung from " + text.size(one.message) + " on" if one.message else ""
+    return Evidence(
+        quote=f"{path.source} → {path.target.node} by {path.interface} (MTU {path.mtu}): "
+        f"{_span(arrived)} arrived, {_span(missing)} did not{tcp}",
+        source="datagrams with DF set",
+        host=path.source,
+    )
+
+
+def _span(sizes: list[str]) -> str:
+    if len(sizes) > 2:
+        return f"{sizes[0]}-{sizes[-1]} bytes"
+    return f"{' and '.join(sizes)} bytes" if sizes else "none"
+
+
+def _same_mtu(judgements: dict[Pair, SizeJudgement], group: Group) -> str:
+    found = [judgements[pair] for pair in group.pairs]
+    passes = min((one.passes for one in found if one.passes), default=1500)
+    ends = {one.path.source: one.path.interface for one in found}
+    ends |= {one.path.target.node: one.path.target.interface for one in found}
+    interface = ends[min(ends)]
+    return (
+        f"raise the MTU of the hop between them, or lower both ends: `sudo ip link set {interface} "
+        f"mtu {passes}` on {text.names(ends)}"
+    )
+
+
+def _untold(judged: list[SizeJudgement]) -> list[Finding]:
+    """Paths that cannot be judged."""
+    why = {
+        SizeVerdict.LOSSY: "too much is lost to tell by size: see packet-loss",
+        SizeVerdict.UNKNOWN: "nothing arrived: see peer-unreachable",
+    }
+    found: list[Finding] = []
+    for verdict, reason in why.items():
+        pairs = [_pair(one) for one in judged if one.verdict is verdict]
+        if pairs:
+            found.append(FAULT.skipped(f"{pattern.listed(pairs)}: {reason}"))
+    return found
+
+
+def _pair(one: SizeJudgement) -> Pair:
+    return one.path.source, one.path.target.node
+
+
+def _fine(facts: NodesFacts, fine: list[SizeJudgement]) -> Finding:
+    if any(one.passes is None for one in fine):
+        return FAULT.ok("TCP messages of every size arrive; datagrams are blocked on some paths")
+    ends = _mtus(facts, fine)
+    unequal = differences.compare({name: str(mtu) for name, mtu in ends.items()})
+    if unequal is None:
+        return FAULT.ok(f"packets of {min(ends.values())} bytes, the MTU, arrive each way")
+    return FAULT.note(
+        f"the MTU differs between nodes: {unequal.listed}",
+        reason="all that both ends of a path allow arrives, and TCP agrees on the smaller of the "
+        "two: harmless, unless a hop between nodes with the larger one carries less",
+        evidence=[
+            Evidence(quote=f"{name}: MTU {mtu}", source="ip -br link", host=name)
+            for name, mtu in sorted(ends.items())[:SHOWN]
+        ],
+    )
+
+
+def _mtus(facts: NodesFacts, fine: list[SizeJudgement]) -> dict[str, int]:
+    """Of the interfaces at both ends, by node."""
+    ends = {one.path.source: one.path.mtu for one in fine}
+    for one in fine:
+        target = one.path.target
+        mtu = path_size.interface_mtu(facts.node(target.node).facts, target.interface)
+        if mtu is not None:
+            ends[target.node] = mtu
+    return ends
 
 
 @FAULT.explain
