@@ -88,6 +88,8 @@ def test_silent_about_healthy_nodes(fault: Fault, count: int) -> None:
 
 @faults_with("nodes")
 def test_never_says_ok_about_nodes_it_could_not_read(fault: Fault) -> None:
+    if fault.slug in ("node-lost", "ranks-missing"):
+        return  # they ask who came, and that is known
     for finding in fault.ask_nodes(unreadable_nodes()):
         assert finding.status is Status.SKIPPED, finding
         assert finding.reason

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.jobs import HEALTHY, RESET, STUCK, a_job, a_raise, timed_out
+from tests.faults import between
+from tests.faults.made_nodes import absent, some_nodes
 from tests.faults.table import explain_table, passes_over, recognises
 
 TWO_HOSTS = dict.fromkeys((0, 1), "node-a") | dict.fromkeys((2, 3), "node-b")
@@ -60,4 +62,28 @@ test_explain = explain_table(
     passes_over(HEALTHY),
     passes_over(RESET),
     passes_over(STUCK),
+)
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+REFUSED = "ssh: connect to host node-d port 22: Connection refused"
+
+test_check_nodes = between.table(
+    "node-lost",
+    between.speaks(
+        "error",
+        absent(some_nodes(3), "node-d", REFUSED, hint="`ssh node-d true`"),
+        saying=[f"node-d did not answer: {REFUSED}", "other 3 were looked at", "ssh node-d true"],
+        hosts=["node-d"],
+    ),
+    between.speaks(
+        "error",
+        absent(absent(some_nodes(3), "node-d", "timed out after 5 s"), "node-e", REFUSED),
+        saying=["node-d did not answer: timed out", "node-e did not answer"],
+        hosts=["node-d", "node-e"],
+        count=2,
+    ),
+    between.silent(some_nodes(3)),
+    between.silent(absent(some_nodes(3), "", "3 of 4 came within 10 s")),  # ranks-missing
 )

@@ -6,7 +6,9 @@ from holdfast.analysis.machine import Reach, Unread
 from holdfast.analysis.scene.scene import Scene
 from tests.analysis.logs.patterns.jobs import HEALTHY, a_job, timed_out
 from tests.check.smoke.smokes import a_smoke, error, exit_of, late, started, up_to, verdict
+from tests.faults import between
 from tests.faults.machines import a_machine
+from tests.faults.made_nodes import absent, some_nodes
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -124,4 +126,19 @@ test_explain = explain_table(
     passes_over(a_job("4/4 clients joined.")),
     passes_over(a_job(timed_out(1))),
     passes_over(a_job(*(START.format(r) for r in range(4)))),
+)
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+test_check_nodes = between.table(
+    "ranks-missing",
+    between.speaks(
+        "error",
+        absent(some_nodes(3), "", "3 of 4 nodes came within 10 s"),
+        saying=["3 of 4 nodes came: node-a, node-b and node-c", "within 10 s", "--nnodes"],
+        hosts=[""],
+    ),
+    between.silent(some_nodes(3)),
+    between.silent(absent(some_nodes(3), "node-d", "Connection refused")),  # node-lost names it
 )

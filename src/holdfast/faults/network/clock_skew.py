@@ -8,21 +8,28 @@ Why            Each machine stamps its log with its own clock. Unless a time ser
                and the order of events across machines can no longer be read from the logs. Timeouts
                are not affected: they use monotonic clocks.
 How to be sure Run `chronyc tracking` or `timedatectl` on every machine. `holdfast check` asks the
-               kernel (adjtimex) whether anything has corrected the clock recently.
+               kernel (adjtimex) whether anything has corrected the clock recently; on several nodes
+               it measures their offsets and says how exact that is.
 Fix            Start one time service on every machine: `systemctl enable --now chronyd` (Debian:
                chrony) or `timedatectl set-ntp true`. In a container, do it on the host.
 Known limits   holdfast cannot see a hypervisor or PTP daemon that sets the time without telling the
-               kernel, and it does not compare the clocks of two machines.
+               kernel. An offset between nodes is known to half of a round trip: an order within
+               that is a tie. Which clock is right is not known, only which one differs.
 Sources        https://man7.org/linux/man-pages/man2/adjtimex.2.html (STA_UNSYNC, maxerror)
                torvalds/linux kernel/time/ntp.c: the kernel gives the clock up at 16 s of error
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from holdfast import text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, known
-from holdfast.fault import Fault
+from holdfast.analysis.nodes import NodesFacts, clocks, differences
+from holdfast.analysis.nodes.clocks import Spread
+from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD214", slug="clock-skew", related=("env-mismatch-nodes", "version-skew"))
@@ -73,6 +80,65 @@ def clock_is_not_synchronised(facts: MachineFacts) -> Finding:
         fix="run `timedatectl set-ntp true`, or start chronyd, on every machine (for a container, "
         "on its host)",
     )
+
+
+LOGS_MIX_UP, LOGS_BLUR, LOGINS_FAIL = 1.0, 0.1, 300.0
+"""seconds: events of different nodes in the wrong order; close ones too; munge (Slurm), Kerberos
+and signed requests are refused"""
+
+
+@FAULT.check_nodes
+def clocks_of_nodes_differ(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node")
+    offsets, gaps = differences.of_each(facts, lambda node: node.clock)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    if len(offsets) < 2:
+        return unknown
+    found = clocks.spread(offsets)
+    if found.at_least < LOGS_BLUR:
+        tie = "no order among them is certain" if not found.at_least else "close enough for logs"
+        agree = f"the clocks agree within {_seconds(found.seconds + found.bound)}: {tie}"
+        return [FAULT.ok(agree), *unknown]
+    evidence = [
+        Evidence(
+            quote=f"{name}: {offset.seconds:+.3f} s ± {offset.bound:.3f} s against "
+            f"{facts.coordinator}",
+            source="clock exchange",
+            host=name,
+        )
+        for name, offset in sorted(offsets.items(), key=lambda item: -abs(item[1].seconds))
+    ]
+    return [_clocks_apart(found, evidence[:SHOWN]), *unknown]
+
+
+def _clocks_apart(found: Spread, evidence: list[Evidence]) -> Finding:
+    apart = f"{_seconds(found.seconds)} (± {_seconds(found.bound)})"
+    odd = f"; {text.names(found.odd)} differs from the rest" if len(found.odd) == 1 else ""
+    speak, meaning = FAULT.warning, "an effect appears before its cause"
+    if found.at_least >= LOGINS_FAIL:
+        speak = FAULT.error
+        meaning += ", and munge (Slurm), Kerberos and signed requests are refused"
+    if found.at_least < LOGS_MIX_UP:
+        return FAULT.note(
+            f"the clock of {found.fastest} is {apart} ahead of {found.slowest}{odd}",
+            reason="events that are closer together than that cannot be put in order by their logs",
+            evidence=evidence,
+            host=found.odd[0] if len(found.odd) == 1 else "",
+        )
+    return speak(
+        f"the clock of {found.fastest} is {apart} ahead of {found.slowest}{odd}",
+        reason=f"in logs of both {meaning}; files on shared storage have times in the future. "
+        "Timeouts are not affected",
+        evidence=evidence,
+        fix=f"on {text.names(found.odd or (found.fastest, found.slowest))}: `sudo timedatectl "
+        "set-ntp true`, then `chronyc makestep` or a restart of the time service",
+        host=found.odd[0] if len(found.odd) == 1 else "",
+    )
+
+
+def _seconds(value: float) -> str:
+    return text.exact_duration(value) if value >= 1 else f"{max(value, 0.001) * 1000:.0f} ms"
 
 
 @FAULT.explain

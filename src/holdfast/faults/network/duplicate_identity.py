@@ -9,11 +9,13 @@ Why            NCCL assumes that two processes share a machine when hostname and
                called `localhost` or `node`; clones of a virtual machine keep hostname and address.
                Two machines with one IP address answer in turn.
 How to be sure Run `hostname; cat /proc/sys/kernel/random/boot_id; hostname -I` on every node:
-               hostname and boot id together, and each address, must be unique.
+               hostname and boot id together, and each address, must be unique. `holdfast check` on
+               several nodes compares them, and says where another machine answers at an address.
 Fix            Give each machine or container its own hostname (`docker run --hostname`) and its own
                address; or set NCCL_HOSTID to a different value on each.
-Known limits   It is recognised in logs only; the check sees one machine. When the log does not name
-               two hosts, two ranks on one GPU of one machine (duplicate-gpu) are more likely.
+Known limits   The check compares the nodes that take part in it; an address that a machine outside
+               of the job has too shows only when that machine answers. When a log does not name two
+               hosts, two ranks on one GPU of one machine (duplicate-gpu) are more likely.
 Sources        NVIDIA/nccl src/misc/utils.cc: getHostHash
                NVIDIA/nccl src/init.cc: hostHash and busId are compared
                pytorch/gloo gloo/transport/tcp/device.cc: Cannot connect to self
@@ -22,10 +24,17 @@ Sources        NVIDIA/nccl src/misc/utils.cc: getHostHash
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from holdfast import text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.analysis.machine import Unread, addresses
+from holdfast.analysis.nodes import NodesFacts, Outcome, Target, differences, identity
+from holdfast.analysis.nodes.blocked import connect_evidence
+from holdfast.analysis.nodes.identity import Twins
+from holdfast.fault import SHOWN, Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD215",
@@ -59,6 +68,100 @@ SELF = FAULT.log_pattern(
     example="RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:314] rv != 0. Cannot "
     "connect to self",
 )
+
+
+@FAULT.check_nodes
+def nccl_takes_nodes_for_one_machine(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node")
+    identities, gaps = differences.of_each(facts, identity.nccl_identity)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    if len(identities) < 2:
+        return unknown
+    found = [_taken_for_one(facts, one) for one in identity.twins(identities, facts)]
+    if found:
+        return [*found, *unknown]
+    told = f"each of the {len(identities)} nodes has its own hostname and boot id, or NCCL_HOSTID"
+    return [FAULT.ok(told), *unknown]
+
+
+def _taken_for_one(facts: NodesFacts, one: Twins) -> Finding:
+    names = text.names(one.names)
+    gpus = any(facts.node(name).facts.accelerators for name in one.names)
+    speak = FAULT.error if gpus else FAULT.warning
+    shown = one.by_setting or f"hostname {one.host}, boot id {one.boot_id}"
+    same = f"{names} have the same {'NCCL_HOSTID' if one.by_setting else 'hostname and boot id'}"
+    evidence = [Evidence(quote=f"{name}: {shown}", source="node", host=name) for name in one.names]
+    if one.one_machine:
+        return FAULT.warning(
+            f"{names} are the same machine",
+            reason="hostname, boot id and all addresses are equal: it is listed twice, or two "
+            "tasks run on it; their ranks would share its GPUs",
+            evidence=evidence[:SHOWN],
+            fix="name each machine once; with Slurm start one task a node: `srun "
+            "--ntasks-per-node=1 holdfast check`",
+        )
+    return speak(
+        same,
+        reason="NCCL takes them for one machine and uses shared memory and peer access between "
+        f"them, which fails across machines{'' if gpus else '; no GPU was seen on them'}",
+        evidence=evidence[:SHOWN],
+        fix="set another value on each node: `export NCCL_HOSTID=$SLURM_NODEID`"
+        if one.by_setting
+        else "give each its own name (`docker run --hostname NAME`), or set on each node another "
+        "`export NCCL_HOSTID=…`",
+    )
+
+
+@FAULT.check_nodes
+def address_belongs_to_two_nodes(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2 or isinstance(facts.reach, Unread):
+        return ()  # peer-unreachable says that nothing could be tried
+    targets = {(one.target.node, one.target.address): one.target for one in facts.reach}
+    shared = {
+        ip: found
+        for ip, found in identity.shared_addresses(targets).items()
+        if not all(_is_private(facts, target) for target in found)  # wrong-nic says it
+    }
+    strangers = [one for one in facts.reach if one.outcome is Outcome.STRANGER]
+    found = [_one_address(ip, ends) for ip, ends in shared.items()]
+    alone = sorted({o.target.address for o in strangers if o.target.address not in shared})
+    for ip in alone:
+        met = [one for one in strangers if one.target.address == ip]
+        if _is_private(facts, met[0].target):
+            continue
+        found.append(
+            FAULT.error(
+                f"another machine answers at {ip}, the address of {met[0].target.node}",
+                reason="the connection was accepted and the answer did not come from the listener "
+                f"of {met[0].target.node}: a duplicate address, NAT or a proxy on the path; NCCL "
+                "and Gloo would talk to the wrong machine",
+                evidence=[connect_evidence(one) for one in met[:SHOWN]],
+                fix=f"see which machine also has it: `sudo arping -D -c 3 -I "
+                f"{met[0].target.interface} {ip}` on {met[0].source}",
+            )
+        )
+    return found
+
+
+def _is_private(facts: NodesFacts, target: Target) -> bool:
+    interfaces = facts.node(target.node).facts.interfaces
+    return not isinstance(interfaces, Unread) and any(
+        one.name == target.interface and addresses.is_private_bridge(one) for one in interfaces
+    )
+
+
+def _one_address(ip: str, ends: tuple[Target, ...]) -> Finding:
+    return FAULT.error(
+        f"{text.names(end.node for end in ends)} have the same address {ip}",
+        reason="they answer in turn, and a connection from one of them to the other never leaves "
+        "the machine",
+        evidence=[
+            Evidence(quote=f"{end.node}: {end.interface} has {ip}", source="ip", host=end.node)
+            for end in ends[:SHOWN]
+        ],
+        fix="give each machine its own address: `ip -br address` on both",
+    )
 
 
 @FAULT.explain

@@ -12,8 +12,8 @@ How to be sure `sinfo -R` or `kubectl get nodes` for its state; `last -x reboot`
                are silent and those of every other machine are not, or when a scheduler reports it.
 Fix            Take the machine out of the job and restart from the newest checkpoint; let the
                scheduler replace it (`--requeue`, a spare node, an elastic range of nodes).
-Known limits   From logs a lost machine cannot be told from a lost network to it. Without the
-               machine's own kernel log the reason stays unknown.
+Known limits   From logs, and from outside, a lost machine cannot be told from a lost network to it.
+               Without the machine's own kernel log the reason stays unknown.
 Sources        https://slurm.schedmd.com/sbatch.html (NODE_FAIL, --requeue, --no-kill)
                https://docs.ray.io/en/latest/ray-core/fault_tolerance/nodes.html
                https://kubernetes.io/docs/concepts/architecture/nodes/
@@ -23,13 +23,16 @@ Sources        https://slurm.schedmd.com/sbatch.html (NODE_FAIL, --requeue, --no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast import text
 from holdfast.analysis.logs import blame, sightings, suspects
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.nodes import Absence, NodesFacts
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD705",
@@ -85,6 +88,26 @@ REPLACE_NODE = (
     "take that machine out of the job, restart from the newest checkpoint, and have the machine "
     "checked before it returns"
 )
+
+
+@FAULT.check_nodes
+def expected_node_did_not_answer(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    """A node without a name is counted by ranks-missing."""
+    named = [one for one in facts.absent if one.name]
+    if named:
+        return [_did_not_answer(one, len(facts.nodes)) for one in named]
+    return FAULT.ok(f"all {len(facts.nodes)} nodes answered")
+
+
+def _did_not_answer(one: Absence, heard: int) -> Finding:
+    return FAULT.error(
+        f"{one.name} did not answer: {one.why}",
+        reason="nothing is known of this node: it may be down, unreachable from here, or refuse "
+        f"the login. A job that includes it cannot start; the other {heard} were looked at",
+        evidence=[Evidence(quote=one.why, source="ssh or the network", host=one.name)],
+        fix=one.hint or f"`ssh {one.name} true`, or leave it out of the job",
+        host=one.name,
+    )
 
 
 @FAULT.explain

@@ -30,6 +30,7 @@ from holdfast.analysis.logs.patterns import nccl, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import MachineFacts, Smoke, SmokeRank, known
 from holdfast.analysis.machine.smoke_failures import SmokeFailure
+from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.scene.scene import RankView, Scene, Stack
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -79,6 +80,24 @@ def _progress_of(smoke: Smoke, rank: SmokeRank) -> Evidence:
         quote=f"[rank {rank.rank}/{smoke.world}]{pid} {reached} and {how}",
         source="smoke test",
         rank=rank.rank,
+    )
+
+
+@FAULT.check_nodes
+def fewer_nodes_came_than_expected(facts: NodesFacts) -> Finding:
+    """Only those whose name is not known; node-lost names the others."""
+    unnamed = [one for one in facts.absent if not one.name]
+    here, expected = len(facts.nodes), len(facts.nodes) + len(facts.absent)
+    if not unnamed:
+        named = f", and {len(facts.absent)} did not answer: see node-lost" if facts.absent else ""
+        return FAULT.ok(f"{here} nodes came{named}")
+    return FAULT.error(
+        f"{here} of {expected} nodes came: {text.names(node.name for node in facts.nodes)}",
+        reason="the others never called the meeting point, so their names are not known here; the "
+        "ranks of a job would wait for them until their timeout",
+        evidence=[Evidence(quote=one.why, source=f"node {facts.coordinator}") for one in unnamed],
+        fix=unnamed[0].hint
+        or "start the same command on the missing nodes, or correct the count (--nnodes)",
     )
 
 
