@@ -201,8 +201,14 @@ def check(facts: MachineFacts, faults: Iterable[Fault]) -> list[Finding]:
 
 
 def check_nodes(facts: NodesFacts, faults: Iterable[Fault]) -> list[Finding]:
-    """Ask every fault about all nodes and the paths between them."""
-    return [finding for fault in faults for finding in fault.ask_nodes(facts)]
+    """What every fault says about all nodes and the paths between them, then what each node found
+    on itself, without guesses that the others have refuted."""
+    asked = list(faults)
+    found = [finding for fault in asked for finding in fault.ask_nodes(facts)]
+    for node in facts.nodes:
+        refuted = {fault.slug for fault in asked if fault.is_refuted(facts, node)}
+        found += [finding for finding in node.findings if finding.slug not in refuted]
+    return found
 
 
 def lint(source: Source, faults: Iterable[Fault]) -> list[Finding]:

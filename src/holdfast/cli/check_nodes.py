@@ -256,7 +256,6 @@ async def _survey(
         survey = Survey(gathered, coordinator=coordinator, say=_narrate)
         facts = await survey.conduct(question)
         findings = catalogue.check_nodes(facts, faults)
-        findings += [finding for node in facts.nodes for finding in node.findings]
         await survey.finish(
             _exit_code(arguments, findings), f"done; the report is on {coordinator}"
         )

@@ -13,7 +13,7 @@ from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import CouldNotLook, MachineFacts
 from holdfast.analysis.machine.smoke_failures import ErrorMeaning, SmokeFailure
-from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.nodes import Node, NodesFacts
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Source
@@ -26,6 +26,7 @@ __all__ = ["FACES", "SHOWN", "Broken", "Fault", "RunTraits"]
 
 CheckFace = Callable[[MachineFacts], Finding | Sequence[Finding]]
 NodesFace = Callable[[NodesFacts], Finding | Sequence[Finding]]
+Refutation = Callable[[NodesFacts, Node], bool]
 LintFace = Callable[[Source], Iterable[Finding]]
 PythonFace = Callable[[Program, Source], Iterable[Finding]]
 RunFace = Callable[[Scene], Verdict | None]
@@ -91,6 +92,7 @@ class Fault(Answers):
         self.check_faces: list[CheckFace] = []
         self.check_needs: dict[CheckFace, frozenset[str]] = {}
         self.nodes_faces: list[NodesFace] = []
+        self.refutations: list[Refutation] = []
         self.lint_faces: list[LintFace] = []
         self.run_faces: list[RunFace] = []
         self.explain_faces: list[ExplainFace] = []
@@ -125,6 +127,14 @@ class Fault(Answers):
         """
         self.nodes_faces.append(face)
         return face
+
+    def refuted_by_nodes(self, question: Refutation) -> Refutation:
+        """Register a pure question: does what all nodes saw refute what a node alone had to guess?
+
+        What its check face said on that node is then left out.
+        """
+        self.refutations.append(question)
+        return question
 
     def lint(self, face: LintFace) -> LintFace:
         """Register a pure function from a piece of source to findings, each with its place."""
@@ -207,6 +217,10 @@ class Fault(Answers):
         """Every finding of this fault about all nodes and the paths between them."""
         return self._findings(self.nodes_faces, facts)
 
+    def is_refuted(self, facts: NodesFacts, node: Node) -> bool:
+        """A question that raises refutes nothing."""
+        return any(self._ask(question, facts, node) is True for question in self.refutations)
+
     def _findings(self, faces: Iterable[Callable[[Any], Any]], facts: object) -> list[Finding]:
         found: list[Finding] = []
         for face in faces:
@@ -224,7 +238,7 @@ class Fault(Answers):
         """Every finding of this fault in this piece of source."""
         found: list[Finding] = []
         for face in self.lint_faces:
-            answer = self._ask(face, source, list)
+            answer = self._ask(face, source, then=list)
             if isinstance(answer, Broken):
                 at = Place(file=source.file, line=1)
                 answer = [msgspec.structs.replace(self.skipped(str(answer)), place=at)]
@@ -242,11 +256,11 @@ class Fault(Answers):
         return (answer for answer in answers if answer is not None)
 
     def _ask(
-        self, face: Callable[[Any], Any], seen: object, then: Callable[[Any], Any] = lambda a: a
+        self, face: Callable[..., Any], *seen: object, then: Callable[[Any], Any] = lambda a: a
     ) -> Any:
         """One broken face must not hide the others."""
         try:
-            return then(face(seen))
+            return then(face(*seen))
         except CouldNotLook:
             raise
         except Exception as bug:  # noqa: BLE001 - whatever it is, it is reported as what it is

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+import msgspec
+
+from holdfast import catalogue
 from holdfast.analysis.machine import Container, Unread
+from holdfast.analysis.nodes import NodesFacts
+from holdfast.catalogue import by_slug
 from tests.analysis.source.made_sources import compose, shell
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
+from tests.faults.made_nodes import path, some_nodes, untried
 from tests.faults.table import (
     check_table,
     flags,
@@ -134,3 +140,20 @@ test_lint = lint_table(
         )
     ),
 )
+
+
+def test_nodes_that_reach_each_other_refute_the_guess_of_one() -> None:
+    guess = by_slug("container-network").ask_check(a_machine(TWO_NODES, container=inside()))
+    healthy = some_nodes(3)
+    guessed = msgspec.structs.replace(
+        healthy,
+        nodes=tuple(msgspec.structs.replace(n, findings=tuple(guess)) for n in healthy.nodes),
+    )
+    blocked = path(guessed, "node-a", "node-b")
+
+    def said(facts: NodesFacts) -> list[str]:
+        return [f.slug for f in catalogue.check_nodes(facts, [by_slug("container-network")])]
+
+    assert said(guessed) == []
+    assert said(blocked) == ["container-network"] * 2, "nothing refutes it at either end"
+    assert said(untried(guessed, "node-a", "node-b")) == ["container-network"] * 2

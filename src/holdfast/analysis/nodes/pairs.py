@@ -52,10 +52,8 @@ def pair_states(facts: NodesFacts) -> Mapping[tuple[str, str], PairState]:
 
 def node_names(facts: NodesFacts) -> tuple[str, ...]:
     """Those that are here, then those that are not but have a name."""
-    return (
-        *(node.name for node in facts.nodes),
-        *(one.name for one in facts.absent if one.name),
-    )
+    here = (node.name for node in facts.nodes)
+    return tuple(dict.fromkeys((*here, *(one.name for one in facts.absent if one.name))))
 
 
 def _state(connects: list[PathSign], more: list[PathSign]) -> PairState:

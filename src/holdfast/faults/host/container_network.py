@@ -14,8 +14,9 @@ How to be sure `ip -br addr` inside: 172.17.x.x is Docker's default bridge. From
 Fix            `docker run --network=host` (Podman: the same). Rootless Docker supports that only
                from Engine 29.5; before, 'host' was RootlessKit's own namespace. Kubernetes:
                `hostNetwork: true` if the pod network is too slow.
-Known limits   `check` does not contact the other machines, so an overlay or macvlan network is
-               reported as well. Lint skips containers whose options come from variables or scripts.
+Known limits   On one machine `check` does not contact the others, so an overlay or macvlan network
+               is reported as well; a check of all nodes tries the paths, and says no more of it
+               where they work. Lint skips containers whose options come from variables or scripts.
 Sources        https://docs.docker.com/engine/security/rootless/troubleshoot/
                https://docs.docker.com/engine/network/drivers/host/
                NVIDIA/nccl docs/userguide/source/troubleshooting/networking_troubleshooting.rst
@@ -25,7 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.analysis.machine import Container, Interface, MachineFacts, known
+from holdfast.analysis.machine import Container, Interface, MachineFacts, Unread, known
+from holdfast.analysis.nodes import Node, NodesFacts, Outcome
 from holdfast.analysis.source.launch import command_line, containers
 from holdfast.analysis.source.source import ContainerRun as SourceContainer
 from holdfast.analysis.source.source import Launch, Source
@@ -87,6 +89,18 @@ def _own_network(facts: MachineFacts, container: Container) -> Finding:
         fix="start it with `--network=host`"
         + (" (rootless Docker: Engine 29.5 or newer)" if container.rootless else ""),
     )
+
+
+@FAULT.refuted_by_nodes
+def others_reach_the_container(facts: NodesFacts, node: Node) -> bool:
+    """Every other node got through to it, and it to every other one."""
+    if isinstance(facts.reach, Unread):
+        return False
+    mine = [one for one in facts.reach if node.name in (one.source, one.target.node)]
+    ends = {(one.source, one.target.node) for one in mine}
+    others = {other.name for other in facts.nodes} - {node.name}
+    every = {pair for other in others for pair in ((node.name, other), (other, node.name))}
+    return bool(others) and ends >= every and all(one.outcome is Outcome.OK for one in mine)
 
 
 def _address_evidence(interface: Interface) -> Evidence:

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.nodes import Absence, Outcome, PortKind
+from holdfast.analysis.nodes.pairs import PairState, PathSign, pair_states
+from tests.faults.made_nodes import path, replace, some_nodes, untried
+
+AB = ("node-a", "node-b")
+BA = ("node-b", "node-a")
+
+
+def test_healthy_paths_are_ok_in_both_directions() -> None:
+    assert set(pair_states(some_nodes(3)).values()) == {PairState(PathSign.OK, partly=False)}
+
+
+def test_a_path_has_a_direction() -> None:
+    states = pair_states(path(some_nodes(3), *AB))
+
+    assert states[AB] == PairState(PathSign.DROPPED, partly=False)
+    assert states[BA].sign is PathSign.OK
+
+
+def test_one_port_of_two_is_a_part() -> None:
+    states = pair_states(path(some_nodes(2), *AB, Outcome.REJECTED, PortKind.MASTER))
+
+    assert states[AB] == PairState(PathSign.REJECTED, partly=True)
+
+
+def test_what_was_not_tried_is_not_ok() -> None:
+    facts = untried(some_nodes(3), *AB)
+
+    assert pair_states(facts)[AB].sign is PathSign.UNTRIED
+    nothing = replace(facts, reach=Unread(why="no listener could be opened"))
+    assert {state.sign for state in pair_states(nothing).values()} == {PathSign.UNTRIED}
+
+
+def test_an_absent_node_has_a_row_and_a_column() -> None:
+    facts = replace(some_nodes(2), absent=(Absence(name="node-z", why="did not join"),))
+
+    assert pair_states(facts)["node-a", "node-z"].sign is PathSign.UNTRIED
+    assert pair_states(facts)["node-z", "node-a"].sign is PathSign.UNTRIED
+
+
+def test_a_node_lost_during_the_check_is_there_once() -> None:
+    facts = replace(some_nodes(2), absent=(Absence(name="node-b", why="lost"),))
+
+    assert set(pair_states(facts)) == {AB, BA}
