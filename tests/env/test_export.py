@@ -13,7 +13,7 @@ from holdfast import catalogue
 from holdfast.analysis import machine as f
 from holdfast.analysis.source.source import LintingMachine
 from holdfast.analysis.variables.status import Effect
-from holdfast.env import export, nic_choice, setting_status
+from holdfast.env import export, setting_status
 from holdfast.env.export import Export
 from holdfast.env.job import Job
 from holdfast.lint.readers import shell
@@ -126,16 +126,6 @@ def test_the_way_to_the_master_counts() -> None:
 def test_gloo_is_helped_where_the_own_name_is_loopback() -> None:
     own = f.Resolution(name="node-a", addresses=("127.0.1.1",), error="", seconds=0.0)
     assert values(on(a_loopback(), an_interface(), own_name=own)) == {"GLOO_SOCKET_IFNAME": "eth0"}
-
-
-def test_the_order_in_which_nccl_looks() -> None:
-    docker, card = an_interface("docker0", "172.17.0.1", kind="bridge"), an_interface()
-    takes = nic_choice.nccl_takes
-    assert takes((a_loopback(), docker, card)) == card
-    assert takes((a_loopback(), docker)) == docker
-    assert takes((a_loopback(),)) == a_loopback()
-    assert takes((card, an_interface("ib0", "10.8.0.1"))) == an_interface("ib0", "10.8.0.1")
-    assert takes((an_interface(running=False),)) is None
 
 
 # --- our own judgement of what we print -----------------------------------------------------------

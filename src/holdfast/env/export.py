@@ -59,12 +59,12 @@ def _interfaces(job: Job) -> Iterator[ExportLine]:
             value=f"={name}",
             reason=f"NCCL would take {chosen}, which no other machine reaches; {name} leads there",
         )
-    right = nic_choice.leads_out(job.facts)
-    if nic_choice.gloo_is_misled(job.facts) and right and job.setting(nic_filter.GLOO) is None:
+    name, because = nic_choice.better_for_gloo(job.facts)
+    if name and job.setting(nic_filter.GLOO) is None:
         yield ExportLine(
             name=nic_filter.GLOO,
-            value=right,
-            reason="Gloo goes by this machine's own name, which resolves to loopback",
+            value=name,
+            reason=f"Gloo would take an address that no other machine reaches: {because}",
         )
 
 

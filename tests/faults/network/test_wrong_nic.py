@@ -1,8 +1,41 @@
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
+from holdfast.analysis.machine import (
+    Address,
+    Interface,
+    MachineFacts,
+    NcclLibrary,
+    Resolution,
+    Unread,
+)
+from holdfast.catalogue import by_slug
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
-from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
+from tests.faults.machines import (
+    a_loopback,
+    a_machine,
+    a_plan,
+    a_port_of,
+    an_interface,
+    settings,
+)
+from tests.faults.table import (
+    check_table,
+    explain_table,
+    flags,
+    leaves,
+    lint_table,
+    not_applicable,
+    passes_over,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
 from tests.faults.two_hosts import TWO_HOSTS
 
 LO = "[rank0]: NCCL INFO Bootstrap: Using lo:127.0.0.1<0>"
@@ -130,3 +163,125 @@ test_lint = lint_table(
     leaves(shell("export GLOO_SOCKET_IFNAME=^docker0,br-7f")),  # nic-filter-syntax
     leaves(shell("export NCCL_SOCKET_IFNAME=^$SKIP NCCL_IB_HCA=^mlx5_2")),
 )
+
+TWO_NODES = a_plan(max_nodes=2)
+ETH0 = an_interface()
+DOCKER = an_interface("docker0", "172.17.0.1", kind="bridge")
+NETWORK_OF_A_COMPOSE_FILE = an_interface("br-1a2b", "172.18.0.1", kind="bridge")
+VETH = an_interface("veth1f", "10.88.0.1", kind="veth")
+TUNNEL = an_interface("tailscale0", "100.64.0.5", kind="virtual")
+
+
+def across(*interfaces: Interface, **changes: Any) -> MachineFacts:
+    """A job on two machines; the default route leaves by eth0."""
+    return a_machine(TWO_NODES, **{"interfaces": (a_loopback(), *interfaces), **changes})
+
+
+def named(*interfaces: Interface, nccl: str = "", gloo: str = "", **changes: Any) -> MachineFacts:
+    chosen = {"NCCL_SOCKET_IFNAME": nccl, "GLOO_SOCKET_IFNAME": gloo}
+    set_here = {name: value for name, value in chosen.items() if value}
+    return across(*interfaces, settings=settings(**set_here), **changes)
+
+
+def software(version: str) -> Any:
+    made = a_machine().software
+    assert not isinstance(made, Unread)
+    library = NcclLibrary(path="/usr/lib/libnccl.so.2", version=version, origin="system")
+    return msgspec.structs.replace(made, nccl=(library,))
+
+
+def own_name(*ips: str) -> Resolution:
+    return Resolution(name="node-a", addresses=ips, error="", seconds=0.0)
+
+
+test_check = check_table(
+    "wrong-nic",
+    speaks(
+        "error",
+        named(DOCKER, ETH0, nccl="^docker0"),
+        saying=[
+            "NCCL will announce lo (127.0.0.1)",
+            "cannot reach it",
+            "a filter that only excludes replaces NCCL's own order",
+            "docker0: excluded by NCCL_SOCKET_IFNAME=^docker0",
+            "eth0: comes after lo, and only the first counts",
+            "`export NCCL_SOCKET_IFNAME==eth0`",
+        ],
+    ),
+    speaks(
+        "error",
+        named(DOCKER, ETH0, nccl="docker0"),
+        saying=["NCCL will announce docker0 (172.17.0.1)", "behind NAT"],
+    ),
+    speaks("error", across(NETWORK_OF_A_COMPOSE_FILE, ETH0), saying=["announce br-1a2b"]),
+    speaks("warning", across(VETH, ETH0), saying=["veth1f (10.88.0.1)", "into a container"]),
+    speaks("warning", across(TUNNEL, ETH0), saying=["may not reach", "a tunnel of VPN software"]),
+    speaks("error", across(), saying=["announce lo", "every usable interface is docker*, lo"]),
+    # data is spread over every interface that NCCL admits
+    speaks(
+        "warning",
+        across(ETH0, NETWORK_OF_A_COMPOSE_FILE),
+        saying=["send data over br-1a2b (172.18.0.1) too", "`ip route get ADDRESS_OF_A_PEER`"],
+    ),
+    silent(across(ETH0, NETWORK_OF_A_COMPOSE_FILE, rdma_ports=(a_port_of("mlx5_0"),))),
+    # what differs between versions
+    speaks(
+        "warning",
+        across(an_interface("eth1", "10.1.0.5", running=False), ETH0, software=software("2.21.5")),
+        saying=["announce eth1", "no carrier"],
+    ),
+    silent(across(an_interface("eth1", "10.1.0.5", running=False), ETH0)),
+    skips(
+        across(an_interface("eth1", "10.1.0.5", running=False), ETH0, software=software("")),
+        saying=["version is not known", "from 2.28.3 on it takes eth0, before eth1"],
+    ),
+    speaks(
+        "warning",
+        across(
+            an_interface(addresses=(Address(ip="fe80::5", prefix=64),)),
+            software=software("2.28.9"),
+        ),
+        saying=["announce eth0 (fe80::5)", "link-local"],
+    ),
+    # Gloo
+    speaks(
+        "error",
+        named(DOCKER, ETH0, gloo="docker0"),
+        saying=["Gloo will announce docker0", "`export GLOO_SOCKET_IFNAME=eth0`"],
+        not_saying=["replaces NCCL"],
+    ),
+    speaks(
+        "error",
+        across(ETH0, DOCKER, own_name=own_name("172.17.0.1")),
+        saying=["Gloo will announce docker0", "own name node-a resolves to it"],
+    ),
+    not_applicable(across(ETH0, own_name=own_name("127.0.1.1")), saying=["hostname-misresolves"]),
+    not_applicable(named(ETH0, gloo="lo"), saying=["see loopback-multi-node"]),
+    not_applicable(named(ETH0, gloo="^docker0"), saying=["see nic-name-missing"]),
+    skips(across(ETH0, own_name=Unread(why="no resolver")), saying=["no resolver"]),
+    # nothing to complain about
+    not_applicable(named(ETH0, nccl="lo"), saying=["see loopback-multi-node"]),
+    not_applicable(named(ETH0, nccl="nope0"), saying=["see nic-name-missing"]),
+    not_applicable(
+        a_machine(accelerators=(), software=msgspec.structs.replace(software(""), nccl=())),
+        saying=["NCCL is not installed"],
+    ),
+    silent(across(DOCKER, ETH0)),
+    silent(across(ETH0, an_interface("ib0", "10.8.0.5"))),
+    silent(across(an_interface("eth1", "10.1.0.5"), ETH0)),
+    silent(across(an_interface(kind="veth"))),  # eth0 of a container
+    silent(named(DOCKER, ETH0, nccl="=eth0", gloo="eth0")),
+    silent(a_machine(interfaces=(a_loopback(), NETWORK_OF_A_COMPOSE_FILE, ETH0))),  # one machine
+    silent(a_machine(interfaces=(a_loopback(),), own_name=own_name("127.0.1.1"))),
+    skips(across(ETH0, interfaces=Unread(why="no netlink")), saying=["no netlink"]),
+)
+
+
+def test_the_choice_is_said_where_all_is_well() -> None:
+    found = by_slug("wrong-nic").ask_check(across(DOCKER, ETH0, an_interface("eth1", "10.1.0.5")))
+    nccl, gloo = (one.summary for one in found)
+    assert nccl == (
+        "NCCL will use eth0 (10.0.0.5): first interface that is not docker*, lo or virbr*; "
+        "for data also eth1 (10.1.0.5)"
+    )
+    assert gloo == "Gloo will use eth0 (10.0.0.5): this machine's own name node-a resolves to it"

@@ -28,7 +28,7 @@ def choose(facts: MachineFacts) -> InterfaceChoice:
     """What Gloo binds, and so what it announces to the other ranks."""
     setting = facts.setting(nic_filter.GLOO)
     if setting is None or nic_filter.is_ignored(setting.value):
-        return _by_own_name(facts)
+        return by_own_name(facts)
     return _by_names(known(facts.interfaces), setting.value)
 
 
@@ -62,7 +62,8 @@ def _why_not(interface: Interface, names: tuple[str, ...], value: str) -> str:
     return "another name in the list is missing" if interface.addresses else "no address"
 
 
-def _by_own_name(facts: MachineFacts) -> InterfaceChoice:
+def by_own_name(facts: MachineFacts) -> InterfaceChoice:
+    """What Gloo takes without GLOO_SOCKET_IFNAME."""
     own, interfaces = known(facts.own_name), known(facts.interfaces)
     rule, because = ChoiceRule.OWN_NAME, f"this machine's own name {own.name} resolves to it"
     for ip in own.addresses:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.analysis.machine import Address, Fact, Interface, addresses
+from holdfast.findings import Evidence
 
 
 class ChoiceRule(enum.Enum):
@@ -66,6 +67,16 @@ class InterfaceChoice(Fact, frozen=True):
             return f"{program} will fail: {self.error}"
         used = ", ".join(f"{one.name} ({one.address})" for one in self.taken)
         return f"{program} will use {used}: {self.because}"
+
+    @property
+    def evidence(self) -> Evidence:
+        """Every interface of the machine, and what became of it."""
+        taken = [f"{one.name} ({one.address}): taken" for one in self.taken]
+        passed = [f"{one.name}: {one.why}" for one in self.passed]
+        return Evidence(
+            quote="; ".join([*taken, *passed]) or "there is no interface",
+            source=f"the rules of {self.library}",
+        )
 
 
 class Listed(NamedTuple):

@@ -10,7 +10,7 @@ announces to the others. The socket transport, and RDMA for its handshake, use t
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.analysis.machine import (
@@ -18,6 +18,7 @@ from holdfast.analysis.machine import (
     Interface,
     MachineFacts,
     Resolution,
+    Software,
     addresses,
     known,
     nic_filter,
@@ -36,6 +37,7 @@ NO_LISTENING_INTERFACE = "No usable listening interface found"
 FAMILY = "NCCL_SOCKET_FAMILY"
 NEEDS_RUNNING = (2, 28, 3)
 """from here on carrier-less interfaces are skipped, and virbr* comes last"""
+BEFORE_RUNNING, NEWEST = "2.27.7", "2.30.7"
 MOST = 16
 """interfaces of the socket transport (MAX_IFS)"""
 LAST = {ChoiceRule.DOCKER: "docker", ChoiceRule.LOOPBACK: "lo", ChoiceRule.VIRBR: "virbr"}
@@ -77,10 +79,9 @@ def settings_of(facts: MachineFacts) -> NcclSettings:
         setting = facts.setting(name)
         return None if setting is None else setting.value
 
-    software = known(facts.software)
     names = [name for name in (facts.own_name, facts.master_name) if isinstance(name, Resolution)]
     return NcclSettings(
-        version=software.nccl[0].version if software.nccl else "",
+        version=_version(facts),
         ifname=value(nic_filter.NCCL) or "",
         family=value(FAMILY) or "",
         comm_id=value(COMM_ID),
@@ -88,14 +89,46 @@ def settings_of(facts: MachineFacts) -> NcclSettings:
     )
 
 
+def _version(facts: MachineFacts) -> str:
+    """'' when the library does not tell, or could not be looked for; without one the newest."""
+    if not isinstance(facts.software, Software):
+        return ""
+    return facts.software.nccl[0].version if facts.software.nccl else NEWEST
+
+
 def bootstrap(facts: MachineFacts) -> InterfaceChoice:
     """The one address that a rank here announces to the others."""
-    return bootstrap_choice(known(facts.interfaces), settings_of(facts))
+    return _by_version(facts, settings_of(facts), bootstrap_choice)
 
 
 def sockets(facts: MachineFacts) -> InterfaceChoice:
     """The interfaces over which data goes where there is no RDMA."""
-    return socket_choice(known(facts.interfaces), settings_of(facts))
+    return _by_version(facts, settings_of(facts), socket_choice)
+
+
+def unfiltered(facts: MachineFacts) -> InterfaceChoice:
+    """What its bootstrap would take if nothing were set."""
+    return _by_version(facts, NcclSettings(version=_version(facts)), bootstrap_choice)
+
+
+def _by_version(
+    facts: MachineFacts,
+    settings: NcclSettings,
+    choose: Callable[[Sequence[Interface], NcclSettings], InterfaceChoice],
+) -> InterfaceChoice:
+    interfaces = known(facts.interfaces)
+    choice = choose(interfaces, settings)
+    older = choose(interfaces, settings._replace(version=BEFORE_RUNNING))
+    if not settings.version and older.taken != choice.taken:
+        raise CouldNotLook(
+            f"NCCL's version is not known: from {'.'.join(map(str, NEEDS_RUNNING))} on it takes "
+            f"{_words(choice)}, before {_words(older)}"
+        )
+    return choice
+
+
+def _words(choice: InterfaceChoice) -> str:
+    return ", ".join(one.name for one in choice.taken) or "nothing"
 
 
 def bootstrap_choice(interfaces: Sequence[Interface], settings: NcclSettings) -> InterfaceChoice:

@@ -9,15 +9,18 @@ Why            Each rank announces one address to the others: that of the first 
                docker*, lo or virbr*: a bridge br-*, a veth or a tunnel is admitted. A filter that
                only excludes, such as `^docker0`, replaces these rules, so lo is admitted, and it
                comes first. On one machine all of that works, which hides it.
-How to be sure NCCL_DEBUG=INFO prints the choice of every rank; other machines must be able to reach
+How to be sure `holdfast check -v` says which interface NCCL and Gloo will take here, and why.
+               NCCL_DEBUG=INFO prints the choice of every rank; other machines must be able to reach
                each of these addresses. `ip route get ADDRESS_OF_A_PEER` names the interface to use.
 Fix            Set the interface: `export NCCL_SOCKET_IFNAME==eth0` (exact), and
                GLOO_SOCKET_IFNAME=eth0 for Gloo. If you must exclude, exclude lo as well:
                `^docker,lo`. Where names differ between machines, set it per machine
                (/etc/nccl.conf).
-Known limits   Without NCCL_DEBUG=INFO in the log the chosen interface is not known. A private
-               address is recognised by the interface's name, by loopback and by Docker's default
-               network 172.17.0.0/16, not by routing.
+Known limits   The check knows NCCL's rules from 2.4 to 2.30. One machine cannot tell whether the
+               others reach an ordinary interface: `holdfast check --hosts` can. Without
+               NCCL_DEBUG=INFO in the log the chosen interface is not known; a private address is
+               then recognised by the interface's name, by loopback and by Docker's default network
+               172.17.0.0/16, not by routing.
 Sources        NVIDIA/nccl src/misc/socket.cc: ncclFindInterfaces
                NVIDIA/nccl src/bootstrap.cc: only the first match counts
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
@@ -33,11 +36,21 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections, nccl, peers, watchdog
 from holdfast.analysis.logs.patterns.connections import Attempt
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.machine import addresses, nic_filter
+from holdfast.analysis.machine import (
+    MachineFacts,
+    Software,
+    addresses,
+    gloo_choice,
+    nccl_choice,
+    nic_filter,
+    way_out,
+)
+from holdfast.analysis.machine.interface_choice import ChoiceRule, InterfaceChoice
+from holdfast.analysis.machine.way_out import Doubt
 from holdfast.analysis.source.source import Source, SourceSetting
 from holdfast.analysis.variables.in_source import at, machines, readable
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Finding
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD201",
@@ -65,6 +78,103 @@ PRIVATE_PREFIXES = ("docker", "virbr", "br-", "veth", "cni", "flannel", "lxcbr",
 LOCAL_PREFIXES = ("docker", "virbr", "br-", "veth")
 """of those, the ones that never reach another machine: overlays (flannel) do"""
 STUCK_SIGNS = (watchdog.WATCHDOG, watchdog.STORE_GET, peers.NCCL_REMOTE, nccl.ERROR_CODE)
+
+
+NETWORK = ("interfaces", "master_name", "own_name", "routes", "settings", "software")
+
+
+@FAULT.check(needs=(*NETWORK, "accelerators", "rdma_ports"))
+def nccl_takes_an_unreachable_interface(facts: MachineFacts) -> Finding:
+    if (
+        facts.accelerators == ()
+        and isinstance(facts.software, Software)
+        and not facts.software.nccl
+    ):
+        return FAULT.does_not_apply("NCCL is not installed, and there is no GPU")
+    first, every = nccl_choice.bootstrap(facts), nccl_choice.sockets(facts)
+    if first.error:
+        return FAULT.does_not_apply(f"{first.sentence}: see nic-name-missing")
+    doubts = way_out.doubts(first, facts) if facts.plan.multi_node else []
+    if doubts and _is_named_loopback(facts, first):
+        return FAULT.does_not_apply(f"{first.sentence}: see loopback-multi-node")
+    if doubts:
+        return _announces(facts, first, doubts[0])
+    if facts.plan.multi_node and facts.rdma_ports == ():  # with RDMA no data goes over sockets
+        doubts = way_out.doubts(every, facts)
+    return _sends_data(facts, every, doubts) if doubts else FAULT.ok(_sentence(first, every))
+
+
+@FAULT.check(needs=NETWORK)
+def gloo_takes_an_unreachable_interface(facts: MachineFacts) -> Finding:
+    choice = gloo_choice.choose(facts)
+    if choice.error:
+        return FAULT.does_not_apply(f"{choice.sentence}: see nic-name-missing")
+    doubts = way_out.doubts(choice, facts) if facts.plan.multi_node else []
+    if not doubts:
+        return FAULT.ok(choice.sentence)
+    if addresses.is_loopback(doubts[0].taken.address):
+        named = choice.rule is ChoiceRule.NAMED
+        better = "loopback-multi-node" if named else "hostname-misresolves"
+        return FAULT.does_not_apply(f"{choice.sentence}: see {better}")
+    return _announces(facts, choice, doubts[0])
+
+
+def _sentence(first: InterfaceChoice, every: InterfaceChoice) -> str:
+    also = [f"{one.name} ({one.address})" for one in every.taken if one != first.taken[0]]
+    return f"{first.sentence}{'; for data also ' if also else ''}{', '.join(also)}"
+
+
+def _is_named_loopback(facts: MachineFacts, choice: InterfaceChoice) -> bool:
+    """Selected on purpose, not let in by a filter that excludes others."""
+    setting = facts.setting(nic_filter.NCCL)
+    named = choice.rule is ChoiceRule.NAMED and setting and not setting.value.startswith("^")
+    return bool(named) and addresses.is_loopback(choice.taken[0].address)
+
+
+def _announces(facts: MachineFacts, choice: InterfaceChoice, doubt: Doubt) -> Finding:
+    speak = FAULT.error if doubt.certain else FAULT.warning
+    program = choice.library.partition(" ")[0]
+    taken = f"{doubt.taken.name} ({doubt.taken.address})"
+    setting = facts.setting(nic_filter.NCCL) if program == "NCCL" else None
+    widened = setting is not None and _excludes_but_admits(setting.value, doubt.taken.name)
+    replaced = "; a filter that only excludes replaces NCCL's own order" if widened else ""
+    return speak(
+        f"{program} will announce {taken} to the other machines, which "
+        f"{'cannot' if doubt.certain else 'may not'} reach it",
+        reason=f"{doubt.why}. {program} takes it as {choice.because}{replaced}",
+        evidence=_evidence(facts, choice),
+        fix=_name_another(facts, choice),
+    )
+
+
+def _sends_data(facts: MachineFacts, choice: InterfaceChoice, doubts: list[Doubt]) -> Finding:
+    names = ", ".join(f"{one.taken.name} ({one.taken.address})" for one in doubts)
+    return FAULT.warning(
+        f"NCCL will send data over {names} too, which other machines may not reach",
+        reason=f"{doubts[0].taken.name} is {doubts[0].why}; without RDMA NCCL spreads its data "
+        "over every interface that it admits",
+        evidence=_evidence(facts, choice),
+        fix=_name_another(facts, choice),
+    )
+
+
+def _evidence(facts: MachineFacts, choice: InterfaceChoice) -> list[Evidence]:
+    deciding = (nic_filter.NCCL, nccl_choice.COMM_ID, nccl_choice.FAMILY)
+    names = (nic_filter.GLOO,) if choice.library == gloo_choice.LIBRARY else deciding
+    settings = [setting.evidence for name in names if (setting := facts.setting(name))]
+    return [*settings, choice.evidence]
+
+
+def _name_another(facts: MachineFacts, choice: InterfaceChoice) -> str:
+    gloo = choice.library == gloo_choice.LIBRARY
+    name = nic_filter.GLOO if gloo else nic_filter.NCCL
+    right = way_out.leads_out(facts)
+    if not right or any(one.name == right for one in choice.taken[:1]):
+        return f"set {name} to the interface that `ip route get ADDRESS_OF_A_PEER` shows"
+    return f"`export {name}={'' if gloo else '='}{right}`"
+
+
+# --- in what is left of a job -------------------------------------------------------------------
 
 
 @FAULT.explain

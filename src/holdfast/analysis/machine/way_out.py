@@ -1,0 +1,106 @@
+"""Which interface leads to other machines, and which cannot. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import NamedTuple
+
+from holdfast.analysis.machine import (
+    Interface,
+    MachineFacts,
+    Resolution,
+    Route,
+    addresses,
+    known,
+)
+from holdfast.analysis.machine.interface_choice import InterfaceChoice, Taken
+
+TUNNEL = re.compile(r"(?:tun|tap|wg|ppp|utun|tailscale|zt)\w*")
+"""VPN software names its interfaces so"""
+MAY_BE_ROUTED = ("cni", "podman")
+"""bridges whose networks some clusters do route between machines"""
+
+
+def leads_out(facts: MachineFacts) -> str:
+    """The interface by which this machine reaches the others; '' when that cannot be told."""
+    if not isinstance(facts.interfaces, tuple):
+        return ""
+    master, routes = facts.master_name, facts.routes
+    for text in master.addresses if isinstance(master, Resolution) else ():
+        if addresses.is_loopback(text):
+            continue
+        own = addresses.carrier(facts.interfaces, text)
+        name = own.name if own else _route(routes, text) if isinstance(routes, tuple) else ""
+        if name:
+            return name
+    outward = addresses.outward(facts)
+    return outward[0] if outward else ""
+
+
+def _route(routes: tuple[Route, ...], text: str) -> str:
+    """By the longest prefix, then the least metric."""
+    fitting: list[tuple[int, int, str]] = []
+    address = addresses.parse(text)
+    for route in routes:
+        try:
+            network = ipaddress.ip_network(route.destination, strict=False)
+        except ValueError:
+            continue
+        if address is not None and address in network:
+            fitting.append((-network.prefixlen, route.metric, route.interface))
+    return min(fitting)[2] if fitting else ""
+
+
+class Doubt(NamedTuple):
+    """Why other machines cannot, or can hardly, reach what a library takes."""
+
+    taken: Taken
+    why: str
+    certain: bool
+    """no configuration of the network changes it"""
+
+
+def doubts(choice: InterfaceChoice, facts: MachineFacts) -> list[Doubt]:
+    """About each interface that a library takes, in its order."""
+    by_name = {one.name: one for one in known(facts.interfaces)}
+    found = []
+    for taken in choice.taken:
+        # an alias, 'eth0:1', belongs to the interface before the colon
+        interface = by_name.get(taken.name) or by_name[taken.name.partition(":")[0]]
+        why = doubt(interface, facts) or _about_state(interface, taken)
+        if why:
+            found.append(Doubt(taken, why, certain=_is_dead_end(interface, facts)))
+    return found
+
+
+def doubt(interface: Interface, facts: MachineFacts) -> str:
+    """Why other machines hardly reach an interface; '' where nothing speaks against it."""
+    if interface.kind == "loopback":
+        return "loopback never leaves this machine"
+    right = leads_out(facts)
+    if not right or right == interface.name:
+        return ""
+    if addresses.is_private_bridge(interface):
+        return "a bridge that container or VM software made for itself, behind NAT"
+    if interface.kind == "veth":
+        return "one end of a pair that leads into a container"
+    if TUNNEL.fullmatch(interface.name):
+        return "a tunnel of VPN software"
+    return ""
+
+
+def _about_state(interface: Interface, taken: Taken) -> str:
+    if not interface.running:
+        return "it has no carrier, or is down"
+    if addresses.is_link_local(taken.address):
+        return "a link-local address means nothing without the interface it belongs to"
+    return ""
+
+
+def _is_dead_end(interface: Interface, facts: MachineFacts) -> bool:
+    if interface.kind == "loopback":
+        return True
+    private = addresses.is_private_bridge(interface)
+    routed = interface.name.startswith(MAY_BE_ROUTED) or leads_out(facts) == interface.name
+    return private and not routed
