@@ -28,6 +28,9 @@ HANDSHAKE_SECONDS = 5.0
 MOST_PENDING = 256
 BACKLOG = 128
 MOST_NAMED = 64
+SMALL_SEGMENT = 1100
+"""bytes of a TCP segment: what we say must get through also where large packets vanish, since that
+is one of the things we look for. It fits into the smallest MTU that IPv6 allows (1280)"""
 
 TURNED_AWAY = (WrongVersion, WrongToken, Refused)
 """nodes that said who they are, and hear why they cannot join"""
@@ -218,6 +221,8 @@ def _listen_at(address: str, port: int) -> socket.socket:
         raise CannotListen(address, port, problem) from None
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it, and the peer is told: it holds in both directions.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SMALL_SEGMENT)
         if family == socket.AF_INET6:  # '::' is for IPv6; list '0.0.0.0' as well for both
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind(where)

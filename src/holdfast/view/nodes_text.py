@@ -16,6 +16,8 @@ NAMED = 6
 """nodes that are named in a sentence; the rest are counted"""
 
 
+ADDED = 3
+"""other words for the same fault that are quoted"""
 DETAILS = ("  -->", "  =", "help:")
 """what follows the summary of a finding"""
 
@@ -88,7 +90,11 @@ def _paragraph(members: Sequence[Finding], everybody: int, *, colour: bool, widt
         return "\n".join(
             [text, *(finding(_said_of(o, o.host), colour=colour, width=width) for o in others)]
         )
-    more = [wrapped(f"  and on {one.host}: {one.summary}", width, rest="    ") for one in others]
+    more = [
+        wrapped(f"  and on {one.host}: {one.summary}", width, rest="    ") for one in others[:ADDED]
+    ]
+    if rest := others[ADDED:]:
+        more.append(f"  and similarly on {node_list([one.host for one in rest], everybody)}")
     lines = text.split("\n")
     after = next((n for n, line in enumerate(lines) if line.startswith(DETAILS)), len(lines))
     return "\n".join([*lines[:after], *more, *lines[after:]])

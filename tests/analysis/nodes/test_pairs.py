@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from holdfast.analysis.machine import Unread
-from holdfast.analysis.nodes import Absence, Outcome, PortKind
+from holdfast.analysis.machine import Unread, known
+from holdfast.analysis.nodes import Absence, Outcome, PathLoss, PortKind
 from holdfast.analysis.nodes.pairs import PairState, PathSign, pair_states
-from tests.faults.made_nodes import path, replace, some_nodes, untried
+from tests.faults.made_nodes import path, probes, replace, sizes, some_nodes, untried
 
 AB = ("node-a", "node-b")
 BA = ("node-b", "node-a")
@@ -45,3 +45,17 @@ def test_a_node_lost_during_the_check_is_there_once() -> None:
     facts = replace(some_nodes(2), absent=(Absence(name="node-b", why="lost"),))
 
     assert set(pair_states(facts)) == {AB, BA}
+
+
+def test_sizes_and_loss_show_where_connects_pass() -> None:
+    small_only = probes(1500, mtu=9000)
+    facts = sizes(some_nodes(3, mtu=9000), *AB, datagrams=small_only)
+    lossy = replace(facts, losses=tuple(_thirty_percent(one) for one in known(facts.losses)))
+
+    assert pair_states(facts)[AB].sign is PathSign.LARGE_LOST
+    assert pair_states(facts)[BA].sign is PathSign.OK
+    assert pair_states(lossy)["node-c", "node-a"].sign is PathSign.LOSSY
+
+
+def _thirty_percent(one: PathLoss) -> PathLoss:
+    return replace(one, arrived=28, answered=28) if one.source == "node-c" else one

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.nodes import loss, path_size
 from holdfast.analysis.nodes.facts import NodesFacts
+from holdfast.analysis.nodes.path_size import SizeVerdict
 from holdfast.analysis.nodes.paths import Outcome
+from holdfast.analysis.nodes.pattern import Pair
 
 
 class PathSign(enum.Enum):
@@ -36,18 +39,32 @@ class PairState(NamedTuple):
 
 
 SIGNS = {outcome: PathSign[outcome.name] for outcome in Outcome}
+SWALLOWED = (SizeVerdict.HANGS, SizeVerdict.VANISHES, SizeVerdict.UNTRIED)
 RANK = {sign: place for place, sign in enumerate(PathSign)}
 
 
-def pair_states(facts: NodesFacts) -> Mapping[tuple[str, str], PairState]:
+def pair_states(facts: NodesFacts) -> Mapping[Pair, PairState]:
     """Of every ordered pair of nodes, absent ones included (`UNTRIED`)."""
-    tried: defaultdict[tuple[str, str], list[PathSign]] = defaultdict(list)
+    tried: defaultdict[Pair, list[PathSign]] = defaultdict(list)
     if not isinstance(facts.reach, Unread):
         for one in facts.reach:
             tried[one.source, one.target.node].append(SIGNS[one.outcome])
-    worse: defaultdict[tuple[str, str], list[PathSign]] = defaultdict(list)
+    measured = _measured(facts)
     names = node_names(facts)
-    return {(a, b): _state(tried[a, b], worse[a, b]) for a in names for b in names if a != b}
+    return {(a, b): _state(tried[a, b], measured[a, b]) for a in names for b in names if a != b}
+
+
+def _measured(facts: NodesFacts) -> defaultdict[Pair, list[PathSign]]:
+    """What sizes and loss add to it, by the rules of mtu-black-hole and packet-loss."""
+    found: defaultdict[Pair, list[PathSign]] = defaultdict(list)
+    losses = loss.directed(() if isinstance(facts.losses, Unread) else facts.losses)
+    for pair in losses.beyond_chance():
+        found[pair].append(PathSign.LOSSY)
+    sizes = () if isinstance(facts.sizes, Unread) else facts.sizes
+    for judged in path_size.judge_all(facts, sizes, losses):
+        if judged.verdict in SWALLOWED:
+            found[judged.path.source, judged.path.target.node].append(PathSign.LARGE_LOST)
+    return found
 
 
 def node_names(facts: NodesFacts) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ class Survey:
         )
         requests = dict.fromkeys(self._members, request)
         return await self._ask(
-            requests, messages.SelfReport, "its own checks", question.deadline + SLACK
+            requests, messages.SelfReport, "looking at itself", question.deadline + SLACK
         )
 
     async def _names(
