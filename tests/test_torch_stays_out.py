@@ -8,6 +8,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 MAY_IMPORT_TORCH = {
     "check/smoke/rank.py",
+    "check/nodes/smoke/rank.py",
     "rank/init.py",
     *(f"checkpoint/{name}.py" for name in ("copying", "ddp_buckets", "generators")),
     *(f"checkpoint/{name}.py" for name in ("loading", "optimizer_state", "shared_memory")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.analysis.machine import Fact, MachineFacts, Plan, Resolution, Unread
 from holdfast.analysis.nodes.paths import PathLoss, PathSizes, Reached, RouteTo
+from holdfast.analysis.nodes.smoke import SmokeBetween
 from holdfast.findings import Finding
 
 
@@ -64,6 +65,8 @@ class NodesFacts(Fact, frozen=True):
     reach: tuple[Reached, ...] | Unread
     sizes: tuple[PathSizes, ...] | Unread
     losses: tuple[PathLoss, ...] | Unread
+    smoke: SmokeBetween | Unread | None = None
+    """None when it was not asked for"""
 
     def node(self, name: str) -> Node:
         return next(node for node in self.nodes if node.name == name)

@@ -63,7 +63,7 @@ class Rank:
             try:
                 details = getattr(self, stage)()
             except Exception as problem:  # noqa: BLE001 - whatever torch raises is the answer
-                self.report("error", text=_own_words(problem))
+                self.report("error", text=own_words(problem))
                 return 1
             if details is not None:
                 self.report("done", seconds=time.monotonic() - began, **details)
@@ -81,7 +81,7 @@ class Rank:
             "pid": os.getpid(),
             "device": self.device,
             "master": f"{self.address}:{self.port}",
-            "nccl": "" if self.why_no_nccl else _nccl_version(torch),
+            "nccl": "" if self.why_no_nccl else nccl_version(torch),
         }
 
     def store(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class Rank:
             self.tcp_store.set(self.token, b"1")
             self.report("listening")
         else:
-            self._connect_plainly()
+            connect_plainly(self.address, self.port)
             self.tcp_store = self._open_store(listen=False)
             if not self.tcp_store.check([self.token]):
                 raise RuntimeError(f"holdfast: another job's store at {self.address}:{self.port}")
@@ -114,19 +114,7 @@ class Rank:
         except OSError:
             return  # the store will meet the same, and say so itself
         with server:
-            self._connect_plainly()
-
-    def _connect_plainly(self) -> None:
-        """torch hides why a connection fails ('timed out' for a refused one, and for a name
-        that does not resolve); the kernel tells a plain socket."""
-        try:
-            socket.create_connection((self.address, self.port), timeout=CONNECT_SECONDS).close()
-        except OSError as problem:
-            words = problem.strerror or os.strerror(errno.ETIMEDOUT)
-            raise OSError(
-                problem.errno or errno.ETIMEDOUT,
-                f"connecting to {self.address}:{self.port}: {words}",
-            ) from problem
+            connect_plainly(self.address, self.port)
 
     def _open_store(self, *, listen: bool) -> Any:
         distributed: Any = self.torch.distributed  # which does not declare its C++ names
@@ -216,7 +204,7 @@ SHARED = " (shared)"
 """marks a GPU that ranks share on purpose: HOLDFAST_SMOKE_SHARE_GPU=1"""
 
 
-def _shares_gpus() -> bool:
+def shares_gpus() -> bool:
     return os.environ.get("HOLDFAST_SMOKE_SHARE_GPU") == "1"
 
 
@@ -227,18 +215,18 @@ def _why_no_nccl(torch: Any, world: int) -> str:
     count = torch.cuda.device_count()
     if not count:
         return "no GPU is visible to torch"
-    if count < world and not _shares_gpus():
+    if count < world and not shares_gpus():
         return f"NCCL wants a GPU for each of {world} ranks, and torch sees {count}"
     return ""
 
 
-def _nccl_version(torch: Any) -> str:
+def nccl_version(torch: Any) -> str:
     return ".".join(map(str, torch.cuda.nccl.version()))
 
 
 def _own_gpu(torch: Any) -> str:
     local_rank = int(os.environ["LOCAL_RANK"])
-    if _shares_gpus():
+    if shares_gpus():
         # NCCL refuses two ranks on one GPU of one host; under different names it takes
         # them for different hosts.
         os.environ["NCCL_HOSTID"] = f"host{local_rank}"
@@ -246,7 +234,20 @@ def _own_gpu(torch: Any) -> str:
     return f"cuda:{local_rank}"
 
 
-def _own_words(problem: Exception) -> str:
+def connect_plainly(address: str, port: int, seconds: float = CONNECT_SECONDS) -> None:
+    """torch hides why a connection fails ('timed out' for a refused one, and for a name that does
+    not resolve); the kernel tells a plain socket."""
+    try:
+        socket.create_connection((address, port), timeout=seconds).close()
+    except OSError as problem:
+        words = problem.strerror or os.strerror(errno.ETIMEDOUT)
+        raise OSError(
+            problem.errno or errno.ETIMEDOUT, f"connecting to {address}:{port}: {words}"
+        ) from problem
+
+
+def own_words(problem: Exception) -> str:
+    """An exception in torch's words, less its pages of C++ frames."""
     text = f"{type(problem).__name__}: {problem}"
     return text.partition("\nException raised from")[0].strip()[:WORDS_KEPT]
 

@@ -29,7 +29,7 @@ torch there is of no concern to a job started by `torchrun elsewhere/train.py`."
 class RankProcess:
     """A started rank; its maker must `kill` and `close` it."""
 
-    def __init__(self, rank: int, environment: Mapping[str, str]) -> None:
+    def __init__(self, rank: int, environment: Mapping[str, str], begin: str = BEGIN) -> None:
         self.rank = rank
         self.stage = "start"
         """what it was last told to do"""
@@ -41,7 +41,7 @@ class RankProcess:
         self.reports, theirs = os.pipe()
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", BEGIN, str(theirs)],
+                [sys.executable, "-c", begin, str(theirs)],
                 env=dict(environment),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

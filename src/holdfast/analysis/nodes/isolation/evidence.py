@@ -1,5 +1,5 @@
-"""What all results so far say of each node and pair. Made anew after every round: a few hundred
-results are quickly read, and nothing can get out of step."""
+"""What all results so far say of each node and pair. It is made again after every round: a few
+hundred results are quickly read, and nothing can get out of step."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class IsolationEvidence:
         return [name for name in self.state.nodes if name not in self.missing]
 
     def passes(self, name: str) -> bool:
-        """It had a fine result: so it is healthy, and so is whoever had it with it."""
+        """It had a fine result: so it is healthy, and so is its partner."""
         return name in self.cleared_by
 
     @functools.cached_property

@@ -24,7 +24,8 @@ def plan_round(state: IsolationState) -> tuple[tuple[str, str], ...]:
         chosen.test_with_cleared(evidence.open)
     chosen.test_among(evidence.open)
     for pair in _once_more(evidence):
-        chosen.take(*sorted(pair))
+        (before,) = evidence.not_fine[pair]
+        chosen.take(before.second, before.first)  # the other way round: who serves may matter
     for members in _racks_to_confirm(evidence):
         chosen.test_among(members)
     return tuple(chosen.pairs)
@@ -93,8 +94,8 @@ class _Round:
         for name in failed_first:
             free = [p for p in partners if p not in self.busy and p not in evidence.met[name]]
             elsewhere = next((p for p in free if self._rack(p) != self._rack(name)), None)
-            if free:
-                self.take(name, elsewhere or free[0])
+            if free:  # the cleared one first: it serves the store
+                self.take(elsewhere or free[0], name)
 
     def test_among(self, names: Sequence[str]) -> None:
         """With each other, pairs that have not met; within a rack first, since the first round

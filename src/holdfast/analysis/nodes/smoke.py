@@ -1,0 +1,67 @@
+"""What the smoke test between nodes saw: pairs in rounds, then all nodes together."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+
+from holdfast.analysis.machine import Fact, Unread
+from holdfast.analysis.nodes.isolation import Isolation, JudgedNode, PairOutcome, PairResult
+from holdfast.analysis.nodes.nccl_diagnostics import DiagnosticLine
+
+SLOW_ALONE = 2.0
+"""times the median of all nodes; nodes of one job are of one kind"""
+
+
+class LeftOut(Fact, frozen=True):
+    """A node whose ranks did not take part."""
+
+    name: str
+    why: str
+    broken: bool
+    """torch is there and does not start; False: nothing was learnt about this node"""
+
+
+class GroupTest(Fact, frozen=True):
+    """All nodes together, less those that would spoil it."""
+
+    nodes: tuple[str, ...]
+    outcome: PairOutcome
+    speed: float | None
+    """bus bandwidth, bytes a second"""
+    why: str
+    """of a failure; why it was not run"""
+
+
+class SmokeBetween(Fact, frozen=True):
+    backend: str
+    """'gloo' or 'nccl'"""
+    why_backend: str
+    """why it is not NCCL; '' when it is"""
+    ranks: int
+    """all of them"""
+    left_out: tuple[LeftOut, ...]
+    rounds: tuple[tuple[PairResult, ...], ...]
+    isolation: Isolation
+    group: GroupTest
+    slow_alone: tuple[JudgedNode, ...]
+    """slow at work that needs no network"""
+    diagnostics: tuple[DiagnosticLine, ...] | Unread
+    """NCCL's own"""
+    seconds: float
+
+
+def slow_alone(own_seconds: Mapping[str, float]) -> tuple[JudgedNode, ...]:
+    """Nodes that take far longer than the median for a fixed piece of work, by their best time."""
+    if len(own_seconds) < 3:
+        return ()
+    median = statistics.median_low(own_seconds.values())
+    return tuple(
+        JudgedNode(
+            name=name,
+            why=f"a product of matrices takes it {took * 1e3:.2g} ms at best, the median of "
+            f"{len(own_seconds)} nodes is {median * 1e3:.2g} ms",
+        )
+        for name, took in own_seconds.items()
+        if took > SLOW_ALONE * median
+    )

@@ -1,0 +1,99 @@
+"""What a coordinator asks of a node for the smoke test, and what the node answers."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class SmokeRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The base of every request."""
+
+
+class SmokeReply(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The base of every reply."""
+
+
+class SmokeWarm(SmokeRequest, frozen=True):
+    """Start your ranks and let them import torch, unless they are up from an earlier test."""
+
+    seconds: float
+    """they may take so long"""
+
+
+class SmokeReady(SmokeReply, frozen=True):
+    """The ranks of this node are up."""
+
+    torch: str
+    nccl: str
+    """its version; '' where NCCL cannot be used"""
+    why_no_nccl: str
+    ranks: int
+    """how many it has for NCCL, one for each GPU; for Gloo it is always one"""
+
+
+class SmokeUnable(SmokeReply, frozen=True):
+    """This node cannot take part."""
+
+    why: str
+    broken: bool = False
+    """torch is there and does not start: that is a fault of this node"""
+
+
+class SmokeHost(SmokeRequest, frozen=True):
+    """Serve the store of a test at this address, on a port that the kernel chooses."""
+
+    address: str
+    seconds: float
+
+
+class SmokeHosted(SmokeReply, frozen=True):
+    """It is up; a failure to serve it is answered by SmokeMet."""
+
+    port: int
+
+
+class SmokeMeet(SmokeRequest, frozen=True):
+    """Take part in a test."""
+
+    test: str
+    """no two tests have the same"""
+    address: str
+    port: int
+    first_rank: int
+    """of this node's ranks"""
+    ranks: int
+    """of this node"""
+    world: int
+    backend: str
+    """'gloo' or 'nccl'"""
+    sizes: tuple[int, ...]
+    """bytes of each all_reduce; the last one is timed"""
+    seconds: float
+    """torch's own timeout; a node ends its ranks a little later"""
+
+
+class SmokeMet(SmokeReply, frozen=True):
+    """How it went on this node."""
+
+    seconds: float = 0.0
+    """of the last size, the best of several calls, on the slowest rank of this node"""
+    own_seconds: float = 0.0
+    """of a fixed piece of work without any network, likewise"""
+    error: str = ""
+    """'' when all ranks got through; else the most telling words"""
+    victim: bool = False
+    """these words say only that another rank did not answer"""
+    diagnostics: tuple[str, ...] = ()
+    """the lines of NCCL's own diagnostics"""
+
+
+class SmokeEnd(SmokeRequest, frozen=True):
+    """End your ranks."""
+
+
+class SmokeEnded(SmokeReply, frozen=True):
+    pass
+
+
+Requests = SmokeWarm | SmokeHost | SmokeMeet | SmokeEnd
+Replies = SmokeReady | SmokeUnable | SmokeHosted | SmokeMet | SmokeEnded
