@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli import streams
 from holdfast.cli.choices import FAIL_ON, names, seconds
+from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     nodes.add_argument(
         "--join", metavar="HOST:PORT", help="meet the other nodes there: same command on each"
     )
+    nodes.add_argument("--hosts", metavar="A,B,…", help="reach these nodes over ssh")
+    nodes.add_argument("--hostfile", metavar="FILE", help="as --hosts, one host a line")
+    nodes.add_argument(
+        "--remote-python", metavar="PATH", help="the Python with holdfast there (default: as here)"
+    )
     nodes.add_argument(
         "--wait", type=seconds, metavar="SECONDS", help="how long to wait for one more node"
     )
@@ -55,6 +61,8 @@ def run(arguments: argparse.Namespace) -> int | None:
         return _serve_over_pipes(arguments)
     if arguments.this_machine:
         return None
+    if arguments.hosts or arguments.hostfile:
+        return _over_ssh(arguments)
     plan = _meeting(arguments)
     if plan is None:
         return None
@@ -184,6 +192,35 @@ def _meet(arguments: argparse.Namespace, plan: MeetingPlan) -> int | None:
         if here is Role.COORDINATE_IF_FREE and problem.code == errno.EADDRINUSE:
             return _join(arguments, plan)
         raise
+
+
+def _over_ssh(arguments: argparse.Namespace) -> int:
+    from holdfast.check.nodes.gather_over_ssh import gather_over_ssh
+    from holdfast.nodes.reach import hosts
+
+    if arguments.hosts and arguments.hostfile:
+        raise ConfigError("give either --hosts or --hostfile, not both")
+    if arguments.join:
+        raise ConfigError("--join does not go with --hosts: over ssh the nodes need not meet")
+    if arguments.hosts:
+        named = hosts.from_option(arguments.hosts)
+    else:
+        named = hosts.from_file(_text_of(arguments.hostfile), path=arguments.hostfile)
+    _narrate(f"reaching {len(named)} nodes over ssh")
+    gathering = gather_over_ssh(
+        named, remote_python=arguments.remote_python, wait=arguments.wait, say=_narrate
+    )
+    return _coordinate(
+        arguments, _question(arguments, nodes=len(named), meeting_host=named[0].name), gathering
+    )
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 20)
+    except OSError as problem:
+        raise ConfigError(f"--hostfile {path}: {problem.strerror}") from None
 
 
 def _arrival(plan: MeetingPlan) -> Arrival:

@@ -103,4 +103,6 @@ def _paragraph(members: Sequence[Finding], everybody: int, *, colour: bool, widt
 def _said_of(item: Finding, where: str) -> Finding:
     if item.status is Status.SKIPPED:
         return msgspec.structs.replace(item, reason=f"{item.reason} ({where})")
+    if item.summary.startswith(where):  # it names its node itself
+        return item
     return msgspec.structs.replace(item, summary=f"{where}: {item.summary}")

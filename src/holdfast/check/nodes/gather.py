@@ -19,8 +19,8 @@ from holdfast.nodes.listener import listening
 from holdfast.nodes.pipes import channel_over
 from holdfast.nodes.token import Token
 
-START_SECONDS = 10.0
-"""for a process on this machine to start and say who it is"""
+START_SECONDS = 20.0
+"""for a member to log in, to start and to say who it is"""
 FIRST_WAIT = 30.0
 """seconds for a second node to come: people start the nodes one after the other"""
 NEXT_WAIT = 4.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import random
 import signal
@@ -57,9 +58,13 @@ async def members_over_ssh(
     understands: Any,
     me: Introduction,
     seconds: float,
+    connect_seconds: float = math.inf,
     progress: Callable[[Outcome], None] = lambda _: None,
 ) -> AsyncIterator[OverSsh]:
     """`command` on every host at the same time; each is a member or an absence after `seconds`.
+
+    A host that is down is known to be after `connect_seconds`; one that answers may need longer to
+    log us in and to start Python.
 
     At the end of the `async with` the channels are closed and no process of ours is left.
     """
@@ -72,7 +77,9 @@ async def members_over_ssh(
             async with turn:
                 ssh = _Ssh(name, host, command)
                 started.append(ssh)
-                outcome = await ssh.reach(understands=understands, me=me, deadline=deadline)
+                outcome = await ssh.reach(
+                    understands=understands, me=me, deadline=deadline, connect=connect_seconds
+                )
             if last or isinstance(outcome, SshMember) or not worth_another_try(ssh.stderr.text()):
                 break
             await asyncio.sleep(random.uniform(0.1, 0.5))
@@ -100,11 +107,13 @@ class _Ssh:
         self._process: asyncio.subprocess.Process | None = None
         self._channel: Channel | None = None
 
-    async def reach(self, *, understands: Any, me: Introduction, deadline: float) -> Outcome:
+    async def reach(
+        self, *, understands: Any, me: Introduction, deadline: float, connect: float
+    ) -> Outcome:
         clock = asyncio.get_running_loop().time
         began = clock()
         seconds = max(0.1, deadline - began)
-        process = await self._start(seconds)
+        process = await self._start(min(connect, seconds - 0.5))
         assert process.stdout is not None
         assert process.stdin is not None
         try:
@@ -135,7 +144,7 @@ class _Ssh:
                     "-o",
                     "BatchMode=yes",
                     "-o",
-                    f"ConnectTimeout={max(1, int(seconds - 0.5))}",
+                    f"ConnectTimeout={max(1, int(seconds))}",
                 ),
                 *self._host.ssh_arguments(),
                 self._command,
