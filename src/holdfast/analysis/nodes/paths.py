@@ -110,10 +110,12 @@ class SizeProbe(Fact, frozen=True):
     """EMSGSIZE: it never left, or a router said that it is too big (`told_mtu`); ECONNREFUSED,
     EHOSTUNREACH…: an ICMP answer. '' when it arrived, or was lost in silence"""
     tries: int = 1
-    """a datagram is sent again until chance can no longer explain that it is lost"""
+    """a datagram is sent again until chance can no longer explain that it is lost; a message that
+    stalls is tried again over another connection"""
     acknowledged: int | None = None
-    """TCP: bytes the other kernel acknowledged by the deadline. A black hole stops at next to
-    nothing, loss only slows down. None when it was not to be learned"""
+    """TCP: bytes the other kernel acknowledged by the deadline, on the best connection. A black
+    hole stops at next to nothing; so may heavy loss, hence where the datagrams arrive it is no
+    black hole. None when it was not to be learned"""
     retransmitted: int = 0
     """TCP: segments sent again"""
 

@@ -66,11 +66,11 @@ class ProbeConnection:
             raise self._failure(number, at_once=True)
         self.local = self.socket.getsockname()[0]
         while not self.connected:
-            await self._event()
             number = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             icmp = next_icmp_error(self.socket)
             if number or icmp:
                 raise self._failure(number or (icmp.number if icmp else 0), icmp=icmp)
+            await self._event()
         # An established connection outlives an ICMP message, as that of a job would.
         want_icmp_errors(self.socket, on=False)
 

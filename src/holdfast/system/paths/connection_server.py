@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import errno
 import functools
-import resource
 import socket
 import time
 from typing import NamedTuple
 
 from holdfast.system.paths import wire
+from holdfast.system.paths.descriptors import room_for
 
 SECONDS = 10.0
 """the longest that one connection may last"""
@@ -35,7 +35,7 @@ class ConnectionServer:
         self._listeners: list[socket.socket] = []
         self._unproven: dict[socket.socket, _Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._room = min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+        self._room = room_for(2, most=512)
         self._paused = False
 
     async def __aenter__(self) -> ConnectionServer:

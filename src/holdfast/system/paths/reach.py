@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.analysis.nodes import Outcome, Reached, RouteTo, Target
+from holdfast.system.paths.attempts import first_to_end
 from holdfast.system.paths.connect import ConnectFailed, ProbeConnection
+from holdfast.system.paths.descriptors import room_for
 from holdfast.system.paths.neighbours import silent_neighbours
 from holdfast.system.paths.routes import routes
 from holdfast.system.sockets import error_name
@@ -43,16 +44,14 @@ async def reach(
 ) -> tuple[Reached, ...]:
     """Connect to all targets at once, as far as the limit of open files allows."""
     try:
-        ways = routes(source, targets)
+        ways = {way.target: way for way in routes(source, targets)}
     except OSError:  # no netlink here: the connects tell enough
-        ways = ()
-    by_target = {way.target: way for way in ways}
-    open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    room = asyncio.Semaphore(max(1, min(256, (open_files - 64) // CONNECTS)))
+        ways = {}
+    room = asyncio.Semaphore(room_for(CONNECTS, most=256))
 
     async def one(target: Target) -> Reached:
         async with room:
-            return await _reach(source, target, by_target.get(target), key=key, seconds=seconds)
+            return await _reach(source, target, ways.get(target), key=key, seconds=seconds)
 
     return tuple(await asyncio.gather(*map(one, targets)))
 
@@ -61,8 +60,7 @@ async def _reach(
     source: str, target: Target, way: RouteTo | None, *, key: bytes, seconds: float
 ) -> Reached:
     start = time.monotonic()
-    async with _Attempts(target, key) as attempts:
-        answer = await attempts.answer(start, seconds)
+    answer = await _Connects(target, key, end=start + seconds).answer()
     if way and way.own_address and answer.outcome is not Outcome.OK:
         # (it is OK where two nodes share one machine)
         error = f"{source} itself has the address {target.address}"
@@ -89,68 +87,53 @@ def _ask_neighbours(answer: _Answer, way: RouteTo) -> _Answer:
     return answer
 
 
-class _Attempts:
-    """Several connects to one target; the first that ends, decides."""
+class _Connects:
+    """Several connects to one target; the first that ends decides."""
 
-    def __init__(self, target: Target, key: bytes) -> None:
-        self._target, self._key = target, key
-        self._running: dict[asyncio.Task[_Answer], ProbeConnection] = {}
+    def __init__(self, target: Target, key: bytes, *, end: float) -> None:
+        self._target, self._key, self._end = target, key, end
+        self._all: list[ProbeConnection] = []
+        self._last_start = 0.0
+        self._connected = False
 
-    async def __aenter__(self) -> _Attempts:
-        return self
+    async def answer(self) -> _Answer:
+        answers = await first_to_end(
+            self._attempt, gap=GAP, until=self._until, another=self._wants_another
+        )
+        if answers:
+            return min(answers, key=lambda one: one.outcome is not Outcome.OK)
+        local = next((one.local for one in self._all), "")
+        if self._connected:
+            error = "connected, but no answer came"
+            return _Answer(Outcome.FAILED, error, time.monotonic(), local)
+        return _Answer(Outcome.DROPPED, "ETIMEDOUT: nothing came back", time.monotonic(), local)
 
-    async def __aexit__(self, *_: object) -> None:
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+    def _until(self) -> float:
+        # The kernel is asked: on a busy machine our own attempts may not know yet.
+        self._connected = any(one.connected for one in self._all)
+        return self._end + (PROOF_SECONDS if self._connected else 0)
 
-    async def answer(self, start: float, seconds: float) -> _Answer:
-        end = start + seconds
-        while True:
-            now = time.monotonic()
-            connected = self._connected()
-            if now >= end + (PROOF_SECONDS if connected else 0):
-                return self._silence(connected, now)
-            if now < end and (answer := self._start()):
-                return answer
-            gap = BUSY_GAP if connected else min(GAP, max(0.0, end - now))
-            done, _ = await asyncio.wait(
-                self._running, timeout=gap, return_when=asyncio.FIRST_COMPLETED
-            )
-            if done:
-                answers = [task.result() for task in done]
-                return min(answers, key=lambda one: one.outcome is not Outcome.OK)
+    def _wants_another(self) -> bool:
+        now = time.monotonic()
+        return now < self._end and now - self._last_start >= (BUSY_GAP if self._connected else 0)
 
-    def _start(self) -> _Answer | None:
+    async def _attempt(self) -> _Answer:
+        self._last_start = time.monotonic()
         try:
             connection = ProbeConnection(self._target, self._key)
-        except OSError as problem:  # out of descriptors: of no meaning for the path
-            if self._running:
-                return None
+        except OSError as problem:  # out of descriptors: it says nothing of the path
+            if self._all:
+                await asyncio.Event().wait()  # the earlier ones go on
             return _Answer(Outcome.FAILED, error_name(problem), time.monotonic(), "")
-        self._running[asyncio.ensure_future(_attempt(connection))] = connection
-        return None
-
-    def _connected(self) -> ProbeConnection | None:
-        return next((one for one in self._running.values() if one.connected), None)
-
-    def _silence(self, connected: ProbeConnection | None, now: float) -> _Answer:
-        if connected:
-            error = "connected, but no answer came"
-            return _Answer(Outcome.FAILED, error, now, connected.local)
-        local = next((one.local for one in self._running.values()), "")
-        return _Answer(Outcome.DROPPED, "ETIMEDOUT: nothing came back", now, local)
-
-
-async def _attempt(connection: ProbeConnection) -> _Answer:
-    with connection:
-        at = None
-        try:
-            await connection.connect()
-            at = time.monotonic()
-            await connection.prove()
-        except ConnectFailed as failure:
-            answer = (failure.outcome, failure.error)
-        else:
-            answer = (Outcome.OK, "")
-        return _Answer(*answer, at or time.monotonic(), connection.local)
+        self._all.append(connection)
+        with connection:
+            connected_at = None
+            try:
+                await connection.connect()
+                connected_at = time.monotonic()
+                await connection.prove()
+            except ConnectFailed as failure:
+                said = (failure.outcome, failure.error)
+            else:
+                said = (Outcome.OK, "")
+        return _Answer(*said, connected_at or time.monotonic(), connection.local)

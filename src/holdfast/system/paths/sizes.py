@@ -10,10 +10,12 @@ import asyncio
 import math
 import socket
 import struct
+import time
 from collections.abc import Sequence
 
 from holdfast.analysis.nodes import PathSizes, RouteTo, SizeProbe, Target
 from holdfast.system.paths import wire
+from holdfast.system.paths.attempts import first_to_end
 from holdfast.system.paths.connect import ConnectFailed, ProbeConnection
 from holdfast.system.paths.datagrams import DatagramSession
 from holdfast.system.paths.icmp import IcmpError
@@ -28,13 +30,14 @@ PACKETS = (
 )
 LARGEST_PACKET = 65535
 MESSAGES = (1, 1 << 10, 1 << 14, 1 << 16, 1 << 20)
-MESSAGE_SECONDS = 2.5
+MESSAGE_SECONDS, MESSAGE_GAP = 2.5, 0.5
 CHANCE = 1e-6
 FEWEST_TRIES, MOST_TRIES = 6, 16
 FIRST_WAIT, LONGEST_WAIT = 0.06, 0.3
 """seconds for answers, after the first try and at most; a busy machine answers late"""
 AT_ONCE = 64
 """paths measured side by side"""
+
 
 _TCP_INFO_BYTES, _RETRANSMITTED_AT, _ACKED_AT = 128, 100, 120
 """of struct tcp_info"""
@@ -59,8 +62,11 @@ def ladder(mtu: int) -> tuple[int, ...]:
 def tries_needed(sent: int, arrived: int) -> int:
     """How often a packet must get lost before it is the size and not chance.
 
-    `sent` and `arrived` of the sizes that do get through, on the same path at the same time.
+    `sent` and `arrived` of the sizes that do get through, on the same path at the same time. Where
+    none does, no loss explains it: more tries would only cost time.
     """
+    if not arrived:
+        return FEWEST_TRIES
     loss = (sent - arrived + 1) / (sent + 2)
     return min(MOST_TRIES, max(FEWEST_TRIES, math.ceil(math.log(CHANCE) / math.log(loss))))
 
@@ -131,43 +137,66 @@ async def _send_until_sure(session: DatagramSession, packets: Sequence[int]) -> 
 
 
 async def _try_messages(target: Target, key: bytes) -> tuple[SizeProbe, ...]:
-    return tuple(await asyncio.gather(*(_message(target, key, size) for size in MESSAGES)))
+    tries = (_Message(target, key, size).probe() for size in MESSAGES)
+    return tuple(await asyncio.gather(*tries))
 
 
-async def _message(target: Target, key: bytes, size: int) -> SizeProbe:
-    try:
-        connection = ProbeConnection(target, key)
-    except OSError as problem:
-        return SizeProbe(bytes=size, arrived=False, error=error_name(problem))
-    with connection:
-        error = ""
+class _Message:
+    """One message over TCP. Where it stalls, a new connection tries beside the old one: after
+    two losses in a row TCP waits so long that it would look like a black hole."""
+
+    def __init__(self, target: Target, key: bytes, size: int) -> None:
+        self._target, self._key, self._size = target, key, size
+        self._connections: list[ProbeConnection] = []
+        self._acknowledged = self._seen_before = -1
+        self._retransmitted = 0
+
+    async def probe(self) -> SizeProbe:
+        end = time.monotonic() + MESSAGE_SECONDS
+        errors = await first_to_end(
+            self._attempt, gap=MESSAGE_GAP, until=lambda: end, another=self._stalls
+        )
+        error = min(errors, default="ETIMEDOUT")
+        return SizeProbe(
+            bytes=self._size,
+            arrived=not error,
+            error=error,
+            tries=max(1, len(self._connections)),
+            acknowledged=self._acknowledged if self._acknowledged >= 0 else None,
+            retransmitted=self._retransmitted,
+        )
+
+    async def _attempt(self) -> str:
         try:
-            await asyncio.wait_for(_deliver(connection, size), MESSAGE_SECONDS)
-        except (asyncio.TimeoutError, TimeoutError):
-            error = "ETIMEDOUT"
-        except ConnectFailed as failure:
-            error = failure.error
-        acknowledged, retransmitted = _tcp_info(connection.socket, size)
-    return SizeProbe(
-        bytes=size,
-        arrived=not error,
-        error=error,
-        acknowledged=acknowledged,
-        retransmitted=retransmitted,
-    )
+            connection = ProbeConnection(self._target, self._key)
+        except OSError as problem:
+            if self._connections:
+                await asyncio.Event().wait()  # the earlier ones go on
+            return error_name(problem)
+        self._connections.append(connection)
+        with connection:
+            try:
+                await connection.connect()
+                await connection.prove(self._size)
+            except ConnectFailed as failure:
+                return failure.error
+            finally:
+                self._note(connection.socket)
+        return ""
 
+    def _stalls(self) -> bool:
+        """Did nothing more get acknowledged since we last asked?"""
+        for connection in self._connections:
+            self._note(connection.socket)
+        before, self._seen_before = self._seen_before, self._acknowledged
+        return self._acknowledged <= before
 
-async def _deliver(connection: ProbeConnection, size: int) -> None:
-    await connection.connect()
-    await connection.prove(size)
-
-
-def _tcp_info(link: socket.socket, size: int) -> tuple[int | None, int]:
-    """Bytes of the message that were acknowledged, and segments sent again."""
-    info = link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-    if len(info) < _TCP_INFO_BYTES:
-        return None, 0
-    acked: int = struct.unpack_from("=Q", info, _ACKED_AT)[0]
-    # the SYN counts for one, and the hello goes ahead of the message
-    payload = min(size, max(0, acked - 1 - wire.HELLO_BYTES))
-    return payload, struct.unpack_from("=I", info, _RETRANSMITTED_AT)[0]
+    def _note(self, link: socket.socket) -> None:
+        info = link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        if len(info) == _TCP_INFO_BYTES:  # older kernels tell less
+            acked: int = struct.unpack_from("=Q", info, _ACKED_AT)[0]
+            # the SYN counts for one, and the hello goes ahead of the message
+            payload = min(self._size, max(0, acked - 1 - wire.HELLO_BYTES))
+            self._acknowledged = max(self._acknowledged, payload)
+            sent_again: int = struct.unpack_from("=I", info, _RETRANSMITTED_AT)[0]
+            self._retransmitted = max(self._retransmitted, sent_again)

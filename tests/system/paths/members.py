@@ -1,0 +1,81 @@
+"""Hosts of a lab that probe each other: each has a thread on its network, with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, TypeVar
+
+from holdfast.analysis.nodes import (
+    Listening,
+    PathLoss,
+    PathSizes,
+    PortKind,
+    Reached,
+    RouteTo,
+    Target,
+)
+from holdfast.system.paths import losses, probe_listeners, reach, routes, sizes
+from tests.lab import Host
+
+KEY = os.urandom(32)
+PORT = 29500
+T = TypeVar("T")
+
+
+class Member:
+    """One host that listens; what it asks of another is asked of all its addresses."""
+
+    def __init__(self, host: Host) -> None:
+        self.host, self.name = host, host.name
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._live)
+        self._thread.start()
+        self._context = probe_listeners(
+            host.name,
+            [(name, ip) for name, ips in host.addresses.items() for ip in ips],
+            PORT,
+            key=KEY,
+        )
+        self.listening: Listening = self.run(self._context.__aenter__())
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def close(self) -> None:
+        self.run(self._context.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(30)
+
+    def targets(self, kind: PortKind | None = None) -> tuple[Target, ...]:
+        return tuple(one for one in self.listening.targets if kind in (None, one.kind))
+
+    def reach(self, *others: Member) -> tuple[Reached, ...]:
+        """Both ports of each."""
+        targets = [target for other in others for target in other.targets()]
+        return self.run(reach(self.name, targets, key=KEY))
+
+    def sizes(self, other: Member) -> PathSizes:
+        return self.run(sizes(self.name, other.targets(PortKind.EPHEMERAL), key=KEY))[0]
+
+    def loss(self, other: Member) -> PathLoss:
+        return self.run(losses(self.name, other.targets(PortKind.EPHEMERAL), key=KEY))[0]
+
+    def routes(self, other: Member) -> tuple[RouteTo, ...]:
+        async def ask() -> tuple[RouteTo, ...]:
+            return routes(self.name, other.targets())
+
+        return self.run(ask())
+
+    def _live(self) -> None:
+        with self.host.inside(), contextlib.closing(self._loop):
+            self._loop.run_forever()
+
+
+@contextlib.contextmanager
+def members(hosts: Sequence[Host]) -> Iterator[list[Member]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(contextlib.closing(Member(host))) for host in hosts]
