@@ -58,11 +58,12 @@ class Member:
         targets = [target for other in others for target in other.targets()]
         return self.run(reach(self.name, targets, key=KEY))
 
-    def sizes(self, other: Member) -> PathSizes:
-        return self.run(sizes(self.name, other.targets(PortKind.EPHEMERAL), key=KEY))[0]
+    def sizes(self, *others: Member) -> tuple[PathSizes, ...]:
+        """To the first address of each, or to all of one."""
+        return self.run(sizes(self.name, _measured(others), key=KEY))
 
-    def loss(self, other: Member) -> PathLoss:
-        return self.run(losses(self.name, other.targets(PortKind.EPHEMERAL), key=KEY))[0]
+    def losses(self, *others: Member) -> tuple[PathLoss, ...]:
+        return self.run(losses(self.name, _measured(others), key=KEY))
 
     def routes(self, other: Member) -> tuple[RouteTo, ...]:
         async def ask() -> tuple[RouteTo, ...]:
@@ -73,6 +74,11 @@ class Member:
     def _live(self) -> None:
         with self.host.inside(), contextlib.closing(self._loop):
             self._loop.run_forever()
+
+
+def _measured(others: Sequence[Member]) -> list[Target]:
+    each = [other.targets(PortKind.EPHEMERAL) for other in others]
+    return [target for targets in each for target in (targets[:1] if len(each) > 1 else targets)]
 
 
 @contextlib.contextmanager

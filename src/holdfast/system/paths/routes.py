@@ -10,6 +10,7 @@ import ipaddress
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterable
 
 from holdfast.analysis.nodes import RouteTo, Target
@@ -23,7 +24,6 @@ RTN_LOCAL = 2
 SIOCGIFMTU = 0x8921
 
 _RTMSG = struct.Struct("=BBBBBBBBI")
-_NUMBER = struct.Struct("=I")
 _FAMILY_BYTES = 2
 
 
@@ -52,7 +52,7 @@ def _route(link: socket.socket, source: str, target: Target) -> RouteTo:
 
 
 def parse(source: str, target: Target, message: bytes) -> RouteTo:
-    """Raises ValueError on a short message."""
+    """Raises ValueError on a message that is none."""
     if len(message) < _RTMSG.size:
         raise ValueError(f"rtmsg of {len(message)} bytes")
     kind = _RTMSG.unpack_from(message)[7]
@@ -67,7 +67,7 @@ def parse(source: str, target: Target, message: bytes) -> RouteTo:
         gateway=_address(
             _attribute(message, RTA_GATEWAY) or _attribute(message, RTA_VIA)[_FAMILY_BYTES:]
         ),
-        mtu=_NUMBER.unpack(told)[0] if len(told) == _NUMBER.size else interface_mtu(interface),
+        mtu=int.from_bytes(told, sys.byteorder) or interface_mtu(interface),
         error="",
         own_address=kind == RTN_LOCAL,
     )
@@ -97,7 +97,8 @@ def _address(packed: bytes) -> str:
 
 
 def _name(packed: bytes) -> str:
+    """'' for none, and for an interface that is gone by now."""
     try:
-        return socket.if_indextoname(_NUMBER.unpack(packed)[0]) if packed else ""
-    except OSError:
+        return socket.if_indextoname(int.from_bytes(packed, sys.byteorder))
+    except (OSError, OverflowError):
         return ""
