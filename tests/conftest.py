@@ -37,7 +37,8 @@ def torch_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
 # and a pure test that fails sometimes is a bug.
 _IMPORTS = re.compile(r"\A.*?(?=^(?:def|class|@|[A-Za-z_]+ ?[:=(]))", re.MULTILINE | re.DOTALL)
 _WORLD = re.compile(
-    r"^(?:import|from) (?:subprocess|socket|multiprocessing|pty|threading|torch)\b", re.MULTILINE
+    r"^(?:import|from) (?:asyncio|subprocess|socket|multiprocessing|pty|threading|torch)\b",
+    re.MULTILINE,
 )
 _HELPERS = re.compile(r"^from ((?:tests|tools)(?:\.\w+)*) import (.*)$", re.MULTILINE)
 _ROOT = Path(__file__).parent.parent
